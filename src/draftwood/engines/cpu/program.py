@@ -184,7 +184,7 @@ class Program:
 
     def _kept_states(self, layer: int) -> None:
         """Add the copy of what a layer reads; behind the last one, of what tokens are scored by."""
-        slots = slots_in(self._x) | {"width": self.weights.shape.width}
+        slots = self._x.slots("x") | {"width": self.weights.shape.width}
         if layer == self.weights.shape.layers:
             slots |= self._norm_slots(self.weights.last_norm)
         self._add("norm" if "weight" in slots else "copied", ROWS, slots["width"], slots, only=layer)
@@ -195,7 +195,7 @@ class Program:
         if found is None:
             found = floats(self.weights.shape.width)
             (number,) = (i for i, phase in enumerate(self._phases) if phase.only == layer)
-            for name, value in slots_y(found).items():
+            for name, value in found.slots("y").items():
                 self.record[number, PHASE[name]] = value
             self._states[layer] = found
         return found.array[:, : self.weights.shape.width]

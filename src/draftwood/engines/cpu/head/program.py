@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from draftwood.engines.cpu.buffers import Buffer, floats, records, slots_in, slots_out, slots_y
+from draftwood.engines.cpu.buffers import Buffer, floats, records
 from draftwood.engines.cpu.head.weights import PackedHead
 from draftwood.engines.cpu.kernels import Kernels
 from draftwood.engines.cpu.program import ROWS, Program
@@ -42,11 +42,11 @@ class HeadProgram(Program):
             "core": embedding.reader, "weights": embedding.packed.ctypes.data, "blocks": embedding.blocks,
             "tile_bytes": embedding.tile_bytes, "scale": real_slot(1.0),
         }  # fmt: skip
-        self._add("embedding", ROWS, width, slots | slots_out(self._token))
+        self._add("embedding", ROWS, width, slots | self._token.slots("out"))
         inputs = weights.fuse.inputs
-        slots = slots_in(self._seen) | slots_out(self._seen_rounded) | {"width": inputs}
+        slots = self._seen.slots("x") | self._seen_rounded.slots("out") | {"width": inputs}
         self._add("rounded", ROWS, inputs, slots, joined=True, only=FUSE)
-        self._product(weights.fuse, self._seen, self._seen_rounded, slots_y(self._x), only=FUSE)
+        self._product(weights.fuse, self._seen, self._seen_rounded, self._x.slots("y"), only=FUSE)
         self._half(self._token, weights.embedding_norm, 0)
         self._half(self._x, weights.state_norm, width)
         self._attend(0, weights.matrices[0], {}, self._both, self._both_rounded)
@@ -56,5 +56,5 @@ class HeadProgram(Program):
     def _half(self, source: Buffer, norm: Any, first: int) -> None:
         """Add the norm of one half of what the layer reads."""
         plain, rounded = self._both.behind(first), self._both_rounded.behind(first)
-        slots = self._norm_slots(norm) | slots_in(source) | slots_y(plain) | slots_out(rounded)
+        slots = self._norm_slots(norm) | source.slots("x") | plain.slots("y") | rounded.slots("out")
         self._add("norm_rounded", ROWS, self.weights.shape.width, slots, joined=first > 0)
