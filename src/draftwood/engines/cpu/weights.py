@@ -198,11 +198,10 @@ class Weights:
         width, inner = self.shape.width, self.shape.inner
         up = self._tensor(f"{start}ffn_up.weight")
         found = {"ffn_down": self._matrix(self._tensor(f"{start}ffn_down.weight"), width, inner)}
-        if f"{start}ffn_gate.weight" in self.file.tensors:
-            gate = self._tensor(f"{start}ffn_gate.weight")
-            return found | {"ffn_gate": self._matrix(gate, inner, width), "ffn_up": self._matrix(up, inner, width)}
-        self._checked(up, 2 * inner, width)
-        return found | self._halves(up)
+        if f"{start}ffn_gate.weight" not in self.file.tensors and up.shape != (inner, width):
+            return found | self._halves(self._checked(up, 2 * inner, width))
+        gate = self._tensor(f"{start}ffn_gate.weight")
+        return found | {"ffn_gate": self._matrix(gate, inner, width), "ffn_up": self._matrix(up, inner, width)}
 
     def _halves(self, both: Tensor) -> dict[str, Matrix]:
         """Return gate and up of a tensor that has both."""
