@@ -14,7 +14,17 @@ from draftwood.engines.llama_cpp.target import LlamaTarget
 from draftwood.errors import CapabilityError
 from draftwood.tree import TokenTree
 from tests.engines import tiny_gguf
-from tests.engines.cpu.tiny_families import TINY, VOCAB, WINDOW, build, fitting, rounded, scores_of, tensors_of, write
+from tests.engines.cpu.tiny_families import (
+    TINY,
+    VOCAB,
+    WINDOW,
+    build,
+    fitting,
+    rounded,
+    scores_of,
+    tensors_of,
+    write,
+)
 from tests.tiers import rest_is_slow
 
 IDS = np.random.default_rng(3).integers(0, VOCAB, 200).tolist()

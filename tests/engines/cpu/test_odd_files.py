@@ -13,7 +13,7 @@ from tests.engines.cpu.tiny_families import TINY, build, fitting, rounded, score
 
 ODD = {"hidden_size": 42, "intermediate_size": 50, "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 14}
 SIZES = {
-    **{name: ODD for name in ("llama", "qwen3", "olmo3")},
+    **dict.fromkeys(("llama", "qwen3", "olmo3"), ODD),
     "gemma2": ODD | {"query_pre_attn_scalar": 14},
     "qwen2": ODD,
     "qwen3moe": ODD | {"hidden_size": 36, "moe_intermediate_size": 44},  # torch's experts need multiples of 4

@@ -9,7 +9,7 @@ from typing import Any
 from llvmlite import ir
 
 from draftwood.engines.cpu.attention import PAGE, PART_HEAD, UNIT_ROWS
-from draftwood.engines.cpu.emit import F32, I16, I32, I64, LANES, PIECE, Body, function, vector
+from draftwood.engines.cpu.emit import F32, I32, I64, LANES, PIECE, Body, function, vector
 from draftwood.engines.cpu.formats import GROUP
 from draftwood.engines.cpu.records import PASS, PHASE
 from draftwood.engines.cpu.rounding import exponential, folded_sum, write_rounded_row
@@ -27,6 +27,7 @@ def rows_of_piece(body: Body, whole: Any, phase: Any, piece: Any, among: str = "
 
 
 def padded(body: Body, width: Any, to: int = LANES) -> Any:
+    """Return the next multiple."""
     return body.and_(body.add(width, body.i64(to - 1)), body.i64(-to))
 
 
@@ -239,4 +240,5 @@ def _write_values_joined(
 
 
 def one_exponential(body: Body, value: Any) -> Any:
+    """Return exp of one number."""
     return body.lane(exponential(body, body.splat(value, 4)), 0)

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.families import Shape, shape_of
+from draftwood.engines.cpu.families import shape_of
 from draftwood.engines.cpu.formats import FORMATS, GROUP
 from draftwood.engines.cpu.gguf_file import GgufFile, Tensor
-from draftwood.engines.cpu.kernels import Kernels
 from draftwood.engines.cpu.gguf_types import read_floats
+from draftwood.engines.cpu.kernels import Kernels
 from draftwood.engines.cpu.packing import packed_tensor
 from draftwood.engines.cpu.tiles import zeros
 from draftwood.errors import ModelError, UnsupportedModelError
@@ -94,7 +94,7 @@ class Weights:
         self._read: set[str] = set()
         embedding = self._tensor("token_embd.weight")
         self.shape = shape_of(self.file.metadata, int(embedding.shape[0]))
-        self._report, self._done, self._all = report or (lambda done, total: None), 0, self.file.size
+        self._report, self._done, self._all = report or (lambda _done, _all: None), 0, self.file.size
         self.vectors: list[dict[str, Vector]] = []
         self.matrices: list[dict[str, Matrix]] = []
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
@@ -162,7 +162,7 @@ class Weights:
         tensor = self._tensor(name)
         if tensor.shape != (size,) or tensor.kind not in _FLOATS:
             raise ModelError(
-                f"{name} in {self.path} is {tensor.kind}{list(tensor.shape)}, not {size} floats: get the file again"
+                f"{name} in {self.path} is {tensor.kind} {tensor.shape}, not {size} floats: get the file again"
             )
         padded = np.zeros(-(-size // GROUP) * GROUP, dtype=np.float32)
         padded[:size] = read_floats(tensor.kind, tensor.data)
