@@ -1,9 +1,10 @@
 """Mixtures of experts: each row chooses some, and those rows that share one read its weights together.
 
-A row's scores of the experts are a product like any other. Its best ones, of equal ones the lower, are weighted by
-the softmax over the chosen. Slots (a row and one of its experts) are ordered by expert, the inputs are copied into
-that order, and a product takes the slots of an expert as its rows. What comes out is added up per row, the best
-expert first: so a row's result depends on no other row."""
+A row's scores of the experts are a product like any other. Its best ones, of equal ones the lower, are weighted
+by the softmax over the chosen. Slots (a row and one of its experts) are ordered by expert, the inputs are copied
+into that order, and a product takes the slots of an expert as its rows. What comes out is added up per row, the
+best expert first: so a row's result depends on no other row.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ def _write_chosen(body: Body, phase: Any, row: Any) -> None:
 
 
 def _best_expert(body: Body, scores: Any, experts: Any) -> Any:
-    """Write the search for the largest score; where there is none, as with NaN, it is the first."""
+    """Write the search for the largest score; where all are NaN, it is the first."""
     kind, whole = vector(F32), vector(I32)
     best, at = body.variable(body.same(F32, _LOWEST)), body.variable(body.same(I32, -1))
     body.store(body.same(F32, _LOWEST), best)

@@ -27,7 +27,7 @@ def rows_of_piece(body: Body, whole: Any, phase: Any, piece: Any, among: str = "
 
 
 def padded(body: Body, width: Any, to: int = LANES) -> Any:
-    """Return a width rounded up to a multiple of ``to``, a power of two."""
+    """Return the next multiple."""
     return body.and_(body.add(width, body.i64(to - 1)), body.i64(-to))
 
 
