@@ -46,7 +46,7 @@ def write_gguf(
     if pooling:
         writer.add_pooling_type(PoolingType.MEAN)
     if vocabulary:
-        _write_vocabulary(writer, template)
+        write_vocabulary(writer, template)
     else:
         writer.add_tokenizer_model("no_vocab")
     rng = np.random.default_rng(seed)
@@ -88,7 +88,7 @@ def _write_sizes(writer: GGUFWriter, family: str) -> None:
         writer.add_shortconv_l_cache(CONVOLVED - 1)
 
 
-def _write_vocabulary(writer: GGUFWriter, template: str | None) -> None:
+def write_vocabulary(writer: GGUFWriter, template: str | None) -> None:
     """Pieces of SentencePiece, with a token for each byte."""
     tokens = [*SPECIAL, *(f"<0x{byte:02X}>" for byte in range(256)), "▁", "▁a", "a", "b", "ab"]
     tokens += [f"▁w{number}" for number in range(VOCAB - len(tokens))]

@@ -16,6 +16,7 @@ from transformers.masking_utils import eager_mask
 
 from draftwood.engines.cpu.formats import FORMATS
 from draftwood.engines.cpu.gguf_types import dequantised, read_codes
+from tests.engines.tiny_gguf import write_vocabulary
 
 VOCAB, WINDOW, LONGEST = 150, 24, 512
 WIDTH = 256  # a block of the k-quants
@@ -68,7 +69,7 @@ def _scaling(kind: str, factor: float, original: int | None = None) -> dict[str,
 
 _GEMMA = {"head_dim": 96, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 96}
 _WINDOW = {"attention.sliding_window": WINDOW}
-_EXPERTS = {"expert_count": 6, "expert_used_count": 2}
+_EXPERTS = {"expert_count": 6}
 
 TINY = {
     "llama": Tiny("Llama", "llama", neighbours=True),
@@ -83,7 +84,11 @@ TINY = {
     "gemma": Tiny("Gemma", "gemma", {"head_dim": 96, "tie_word_embeddings": True}),
     "gemma2": Tiny(
         "Gemma2", "gemma2",
-        _GEMMA | {"sliding_window": WINDOW, "attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0},
+        _GEMMA
+        | {
+            "sliding_window": WINDOW, "attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0,
+            "tie_word_embeddings": True,
+        },
         _WINDOW | {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0},
     ),
     "gemma3": Tiny(
@@ -113,7 +118,12 @@ TINY = {
     ),
     "olmo2": Tiny("Olmo2", "olmo2"),
     "olmo3": Tiny(
-        "Olmo3", "olmo2", {"num_hidden_layers": 5, "sliding_window": WINDOW}, _WINDOW
+        "Olmo3", "olmo2",
+        {
+            "num_hidden_layers": 5, "sliding_window": WINDOW,
+            "rope_parameters": {"full_attention": YARN, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}},
+        },
+        _WINDOW | _scaling("yarn", 4.0, 128),
     ),
     "qwen3moe": Tiny(
         "Qwen3Moe", "qwen3moe",
@@ -240,18 +250,25 @@ def _factors(config: PretrainedConfig) -> dict[str, np.ndarray]:
 
 def write(
     path: Path, name: str, tensors: dict[str, np.ndarray], config: PretrainedConfig,
-    kind: Callable[[str], str] = lambda name: "F32", keys: dict[str, Any] | None = None,
+    kind: str | Callable[[str], str] = "F32", keys: dict[str, Any] | None = None,
+    *, vocabulary: bool = False,
 ) -> Path:  # fmt: skip
-    """Write a GGUF file; ``kind`` says of which type a matrix is, ``keys`` are added to what the file says."""
+    """Write a GGUF file; ``kind`` is the type of matrices, ``keys`` are added to what the file says.
+
+    A ``vocabulary``, which llama.cpp needs and we do not, has `tiny_gguf.VOCAB` tokens.
+    """
     tiny = TINY[name]
     writer = GGUFWriter(path, tiny.architecture)
     for key, value in (_sizes(config) | tiny.keys | (keys or {})).items():
         add = {bool: writer.add_bool, int: writer.add_uint32, str: writer.add_string, list: writer.add_array}
         if value is not None:
             add.get(type(value), writer.add_float32)(f"{tiny.architecture}.{key}", value)
-    writer.add_tokenizer_model("no_vocab")
+    if vocabulary:
+        write_vocabulary(writer, None)
     for tensor_name, tensor in tensors.items():
-        chosen = "F32" if tensor.ndim == 1 else kind(tensor_name)
+        chosen = fitting(kind if isinstance(kind, str) else kind(tensor_name), tensor.shape[-1])
+        if (tensor.ndim == 1 or "gate_inp" in tensor_name) and chosen not in ("F16", "BF16"):
+            chosen = "F32"
         _add(writer, tensor_name, tensor, chosen)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -271,7 +288,13 @@ def _sizes(config: PretrainedConfig) -> dict[str, Any]:
         "attention.value_length": head, "attention.layer_norm_rms_epsilon": float(config.rms_norm_eps),
         "rope.dimension_count": int(head * rope.get("partial_rotary_factor", 1)),
         "rope.freq_base": float(rope.get("rope_theta", 10000.0)),
+        "expert_used_count": getattr(config, "num_experts_per_tok", None),
     }  # fmt: skip
+
+
+def fitting(kind: str, inputs: int) -> str:
+    """Return the type, or one of smaller blocks where the inputs are no whole blocks, as llama.cpp does."""
+    return "Q8_0" if kind.endswith("_K") and inputs % 256 else kind
 
 
 def raw(tensor: np.ndarray, kind: str) -> np.ndarray:
@@ -294,11 +317,7 @@ def simple_k(tensor: np.ndarray, kind: str) -> np.ndarray:
         wide = [one.astype(np.float32) for one in scale]
         codes = np.clip(np.rint((blocks + 32 * wide[1]) / (32 * wide[0])), 0, 15).astype(np.uint8)
         out[:, 0:2], out[:, 2:4] = scale[0].view(np.uint8), scale[1].view(np.uint8)
-        out[:, 4:12], out[:, 12:16] = 32, 0
-        out[:, 4:12] = 32
-        out[:, 12:16] = 0x00
-        # groups 4 to 7 take their upper two bits from bytes 0 to 7, their lower four from bytes 8 to 11
-        out[:, 4:12] = 32 | (0x80 if 32 >> 4 & 2 else 0)
+        out[:, 4:12] = 0xA0  # all sixteen factors are 32: the upper two of their six bits lie in front
         halves = codes.reshape(-1, 4, 2, 32)
         out[:, 16:] = (halves[:, :, 0] | halves[:, :, 1] << 4).reshape(-1, 128)
     else:

@@ -1,11 +1,10 @@
 """Attention of each row over its path: committed tokens, its ancestors in the tree, itself.
 
 Keys and values are float16, in pages of `PAGE` positions. In a page, each layer has for each key head its keys as
-[PAGE / 16, head size, 16 positions] and its values as [PAGE, head room]. A path is cut into chunks of `CHUNK` positions
-that are computed apart and joined in order (`write_joined`). Within a chunk a score is a sum over the head in order, the
-largest score is taken off, weights are added in 16 lanes, and values are added position by position. None of this
-depends on where a position lies, nor on other rows.
-"""
+[PAGE / 16, head size, 16 positions] and its values as [PAGE, head room]. A path is cut into chunks of `CHUNK`
+positions that are computed apart and joined in order (`write_joined`). Within a chunk a score is a sum over the
+head in order, the largest score is taken off, weights are added in 16 lanes, and values are added position by
+position. None of this depends on where a position lies, nor on other rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where rows lie during a pass: numbers, records of rounded inputs, and what a mixture of experts needs beside them."""
+"""Where rows lie during a pass: numbers, records of rounded inputs, and what a mixture of experts needs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Buffer(NamedTuple):
         """Return the slots of a phase that reads it, or writes to it, as ``x``, ``y`` or ``out``."""
         return {name: self.address, f"{name}_stride": self.stride}
 
-    def behind(self, width: int) -> Buffer:
-        """Return the part behind so many numbers, a multiple of 32."""
-        return Buffer(self.array[:, width if self.array.itemsize == 4 else width // GROUP * GROUP_RECORD :])
-
     @property
     def stride(self) -> int:
         return int(self.array.strides[0])
+
+    def behind(self, width: int) -> Buffer:
+        """Return the part behind so many numbers, a multiple of 32."""
+        return Buffer(self.array[:, width if self.array.itemsize == 4 else width // GROUP * GROUP_RECORD :])
 
 
 def floats(width: int, rows: int = WIDEST) -> Buffer:
@@ -43,6 +43,21 @@ def floats(width: int, rows: int = WIDEST) -> Buffer:
 def records(width: int, rows: int = WIDEST) -> Buffer:
     """Return room for rows of so many rounded numbers."""
     return Buffer(np.zeros((rows, -(-width // GROUP) * GROUP_RECORD), dtype=np.uint8))
+
+
+def slots_in(buffer: Buffer) -> dict[str, int]:
+    """Return the slots of a phase that reads rows from a buffer."""
+    return {"x": buffer.address, "x_stride": buffer.stride}
+
+
+def slots_y(buffer: Buffer) -> dict[str, int]:
+    """Return those of one that writes float32 to a buffer."""
+    return {"y": buffer.address, "y_stride": buffer.stride}
+
+
+def slots_out(buffer: Buffer) -> dict[str, int]:
+    """Return those of one that writes records, or adds to a buffer."""
+    return {"out": buffer.address, "out_stride": buffer.stride}
 
 
 class MixtureBuffers:

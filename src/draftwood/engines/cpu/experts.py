@@ -1,9 +1,9 @@
 """Mixtures of experts: each row chooses some, and those rows that share one read its weights together.
 
-A row's scores of the experts are a product like any other. Its best ones, of equal ones the lower, are weighted by the
-softmax over the chosen. Slots (a row and one of its experts) are ordered by expert, the inputs are copied into that
-order, and a product takes the slots of an expert as its rows. What comes out is added up per row, the best expert
-first: so a row's result depends on no other row.
+A row's scores of the experts are a product like any other. Its best ones, of equal ones the lower, are weighted
+by the softmax over the chosen. Slots (a row and one of its experts) are ordered by expert, the inputs are copied
+into that order, and a product takes the slots of an expert as its rows. What comes out is added up per row, the
+best expert first: so a row's result depends on no other row.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _write_chosen(body: Body, phase: Any, row: Any) -> None:
 
 
 def _best_expert(body: Body, scores: Any, experts: Any) -> Any:
-    """Write the search for the largest score; where there is none, as of numbers that are none, it is the first."""
+    """Write the search for the largest score; where all are NaN, it is the first."""
     kind, whole = vector(F32), vector(I32)
     best, at = body.variable(body.same(F32, _LOWEST)), body.variable(body.same(I32, -1))
     body.store(body.same(F32, _LOWEST), best)
@@ -167,14 +167,14 @@ class _Group:
         body.call_at(
             PHASE.number(body, phase, f"core{which}"), CORE,
             [
-                weights, blocks, tile_bytes, x, x_stride, y, y_stride, self.count, self.low, self.high, body.i64(0),
-                body.f32(1.0), nothing,
+                weights, blocks, tile_bytes, x, x_stride, y, y_stride, self.count, self.low, self.high,
+                body.i64(0), body.f32(1.0), nothing,
             ],
         )  # fmt: skip
 
 
 def write_experts(module: ir.Module, features: frozenset[str]) -> None:
-    """Write ``silu_experts``, ``gelu_experts``, these with ``_rounded``, ``experts_product`` and ``experts_added``."""
+    """Write ``silu_experts``, ``gelu_experts``, both with ``_rounded``, ``experts_product``, ``experts_added``."""
     for act, activation in (("silu", silu), ("gelu", gelu)):
         for ending in ("", "_rounded"):
             body, (_, phase, piece) = function(module, f"{act}_experts{ending}", PIECE, features)

@@ -86,14 +86,14 @@ class Shape:
     turning: tuple[bool, ...]  # whether the layer has rotary positions
     rotary: int
     base: float
-    local_base: float  # of layers with a window; 0: as the others
-    scaling: Scaling
     query_scale: float
-    embedding_scale: float
-    residual_scale: float
-    score_scale: float
-    attention_cap: float
-    score_cap: float
+    local_base: float = 0.0  # of layers with a window; 0: as the others
+    scaling: Scaling = Scaling()  # noqa: RUF009 - it is frozen
+    embedding_scale: float = 1.0
+    residual_scale: float = 1.0
+    score_scale: float = 1.0
+    attention_cap: float = 0.0
+    score_cap: float = 0.0
     experts: int = 0  # 0: the gated unit is one
     used: int = 0  # experts of a token
 
@@ -197,12 +197,13 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
         epsilon=keys.real("attention.layer_norm_rms_epsilon", 1e-5), windows=windows,
         turning=tuple(turns and not (family.still and (i + 1) % family.still == 0) for i in range(layers)),
         rotary=rotary, base=base, scaling=keys.scaling(),
-        local_base=keys.real("rope.freq_base_swa", family.local_base or base) if family.local and any(windows) else 0.0,
+        local_base=_local_base(keys, family, base) if any(windows) else 0.0,
         query_scale=keys.real("attention.scale", 0.0) or _divisor(kind, layers, width, heads, size) ** -0.5,
         embedding_scale=width**0.5 if family.root_embedding else keys.real("embedding_scale", 1.0, positive=True),
         residual_scale=keys.real("residual_scale", 1.0, positive=True),
         score_scale=1 / keys.real("logit_scale", 1.0, positive=True),
-        attention_cap=keys.real("attn_logit_softcapping", 0.0), score_cap=keys.real("final_logit_softcapping", 0.0),
+        attention_cap=keys.real("attn_logit_softcapping", 0.0),
+        score_cap=keys.real("final_logit_softcapping", 0.0),
         experts=experts, used=used,
     )  # fmt: skip
 
@@ -229,6 +230,16 @@ def _windows(keys: _Keys, family: Family, layers: int) -> tuple[int, ...]:
     return tuple(window if here else 0 for here in keys.pattern(layers, family.every))
 
 
+def _local_base(keys: _Keys, family: Family, base: float) -> float:
+    """Return the base of layers with a window; 0 where they turn as the others."""
+    if not family.local:
+        return 0.0
+    local = keys.real("rope.freq_base_swa", family.local_base or base, positive=True)
+    if local <= 1:
+        raise ModelError(f"the file says rotary positions have the base {local}: get the file again")
+    return local
+
+
 def _experts(keys: _Keys) -> tuple[int, int]:
     """Return how many experts there are and how many a token uses; zeros where there are none."""
     experts = keys.whole("expert_count", 0, 1 << 12, least=0)
@@ -252,6 +263,6 @@ def _inner(keys: _Keys, experts: int) -> int:
 
 
 def _divisor(kind: Any, layers: int, width: int, heads: int, size: int) -> int:
-    """Return by whose root scores of attention are divided: a head's size, but for the 27B models of two families."""
+    """Return by whose root scores of attention are divided: a head's size, but for 27B models of two families."""
     is_large = kind in ("gemma2", "gemma3") and (layers, width) in ((46, 4608), (62, 5376))
     return width // heads if is_large else size

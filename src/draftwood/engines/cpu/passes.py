@@ -129,9 +129,9 @@ class PassRecord:
 
     def _check(self, rows: int, longest: int) -> None:
         """Raise for what compiled code would read outside of the model's tables."""
-        shape = self._program.weights.shape
-        if self._tokens[:rows].view(np.uint32).max() >= shape.vocabulary:  # negative ids are large numbers there
-            raise UsageError(f"a draft or root has a token id outside the vocabulary [0, {shape.vocabulary})")
+        shape, vocabulary = self._program.weights.shape, self._program.weights.embedding.outputs
+        if self._tokens[:rows].view(np.uint32).max() >= vocabulary:  # negative ids are large numbers there
+            raise UsageError(f"a draft or root has a token id outside the vocabulary [0, {vocabulary})")
         if longest > shape.max_positions:
             raise CapabilityError(f"the tree reaches beyond the model's {shape.max_positions} positions: cut it")
 

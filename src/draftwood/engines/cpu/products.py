@@ -1,9 +1,8 @@
 """Products ``y = W x`` of packed weights with rows of inputs in whole numbers.
 
-Inputs are rounded to 8 bits per group of 32 (`draftwood.engines.cpu.rounding`). Of each group the products of codes
-and inputs are added as integers, exactly; the groups of an output are added as float32, one after another. So a row's
-result depends on that row alone: not on how many rows there are, nor on how the work is divided.
-"""
+Inputs are rounded to 8 bits per group of 32 (`draftwood.engines.cpu.rounding`). Of each group the products of
+codes and inputs are added as integers, exactly; the groups of an output are added as float32, one after another.
+So a row's result depends on that row alone: not on how many rows there are, nor on how the work is divided."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ from draftwood.engines.cpu.emit import F32, I8, I16, I32, I64, POINTER, VOID, Bo
 from draftwood.engines.cpu.formats import TILE, Format
 
 GROUP_RECORD = 64
-"""Bytes of a group of inputs: int8[32], float32 step, int32 sums of inputs 0-15, 16-31 and of all, float32 minus step
-times each of these sums, 4 bytes of padding."""
+"""Bytes of a group of inputs: int8[32], float32 step, int32 sums of inputs 0-15, 16-31 and of all, float32 minus
+step times each of these sums, 4 bytes of padding."""
 STEP, SUMS, MINUS = 32, 36, 48
 """Where a group's step, its three sums, and these times minus its step lie."""
 
@@ -183,17 +182,19 @@ def _store(body: Body, found: list[Any], places: list[Any], adds: Any, scale: An
                     body.put(body.fadd(body.get(place, kind, align=4), more), place, align=4)
 
 
+FLOAT_ROWS = {16: (8, 4, 2, 1), 8: (3, 2, 1), 4: (3, 2, 1)}
+"""By the lanes of a processor's vectors: numbers of rows whose sums fit its registers beside the weights."""
+
+
 def write_float_product(module: ir.Module, name: str, kind: str, lanes: int, features: frozenset[str]) -> None:
     """Write the product for weights ``F32``, ``F16`` or ``BF16`` [tiles, inputs, 16] with rows of float32.
 
-    A function of type `CORE`, in which ``blocks`` is the number of inputs. Four sums per output, of the inputs
-    ``k``, ``k + 4`` and so on, added as (0 + 1) + (2 + 3). A few rows read the weights once, ``lanes`` outputs at a
-    time, so that their sums fit the processor's registers; that changes no sum.
+    A function of type `CORE`, in which ``blocks`` is the number of inputs. Two sums per output, of even and of odd
+    inputs, are added at last. A few rows read the weights once, by a processor's ``lanes``; that changes no sum.
     """
     body, (weights, inputs, tile_bytes, x, x_stride, y, y_stride, rows, low, high, adds, scale, bias) = function(
         module, name, CORE, features
     )
-    size = 4 if kind == "F32" else 2
     with body.loop(low, high) as tile:
         start = body.at(weights, body.mul(tile, tile_bytes))
         out, shift = (body.at(place, body.mul(tile, body.i64(4 * TILE))) for place in (y, bias))
@@ -208,51 +209,41 @@ def write_float_product(module: ir.Module, name: str, kind: str, lanes: int, fea
                 numbers = [body.add(row, body.i64(r)) for r in range(count)]
                 values = [body.at(x, body.mul(number, x_stride)) for number in numbers]
                 places = [body.at(out, body.mul(number, y_stride)) for number in numbers]
-                with body.loop(0, TILE, lanes) as first:
-                    here = body.at(start, body.mul(first, body.i64(size)))
-                    found = _float_sums(body, kind, lanes, here, inputs, values)
-                    offset = body.mul(first, body.i64(4))
-                    ends = [body.at(place, offset) for place in places]
-                    _store(body, found, ends, adds, scale, bias, body.at(shift, offset))
+                _store(body, _float_sums(body, kind, start, inputs, values), places, adds, scale, bias, shift)
                 body.store(body.add(row, body.i64(count)), done)
     body.ret_void()
 
 
-FLOAT_ROWS = {16: (4, 2, 1), 8: (2, 1), 4: (4, 2, 1)}
-"""By lanes, numbers of rows whose four sums each fit the processor's registers beside the weights."""
-
-
-def _float_sums(body: Body, kind: str, lanes: int, start: Any, inputs: Any, rows: list[Any]) -> list[Any]:
-    """Write the sums of some outputs of a tile for a few rows; returns float32[lanes] per row."""
-    wide = vector(F32, lanes)
-    sums = [[body.variable(body.same(F32, 0.0, lanes)) for _ in range(4)] for _ in rows]
+def _float_sums(body: Body, kind: str, start: Any, inputs: Any, rows: list[Any]) -> list[Any]:
+    """Write the sums of a tile for a few rows; returns float32[16] per row."""
+    wide = vector(F32, TILE)
+    sums = [[body.variable(body.same(F32, 0.0)) for _ in range(2)] for _ in rows]
     for total in (one for row in sums for one in row):
-        body.store(body.same(F32, 0.0, lanes), total)
+        body.store(body.same(F32, 0.0), total)
     step = TILE * (4 if kind == "F32" else 2)
 
     def add(k: Any, which: int) -> None:
-        weight = float_weights(body, kind, body.at(start, body.mul(k, body.i64(step))), lanes)
+        weight = float_weights(body, kind, body.at(start, body.mul(k, body.i64(step))))
         for row, totals in zip(rows, sums, strict=True):
-            value = body.splat(body.get(row, F32, body.mul(k, body.i64(4)), align=4), lanes)
+            value = body.splat(body.get(row, F32, body.mul(k, body.i64(4)), align=4))
             body.store(body.mul_add(weight, value, body.read(totals[which], wide)), totals[which])
 
     whole = body.and_(inputs, body.i64(-4))
     with body.loop(0, whole, 4) as k:
         for i in range(4):
-            add(body.add(k, body.i64(i)), i)
+            add(body.add(k, body.i64(i)), i % 2)
     for i in range(3):
         rest = body.add(whole, body.i64(i))
         with body.if_then(body.icmp_signed("<", rest, inputs)):
-            add(rest, i)
-    parts = [[body.read(total, wide) for total in row] for row in sums]
-    return [body.fadd(body.fadd(a, b), body.fadd(c, d)) for a, b, c, d in parts]
+            add(rest, i % 2)
+    return [body.fadd(body.read(even, wide), body.read(odd, wide)) for even, odd in sums]
 
 
-def float_weights(body: Body, kind: str, place: Any, lanes: int = TILE) -> Any:
+def float_weights(body: Body, kind: str, place: Any) -> Any:
+    """Return the weights of sixteen outputs for one input, as float32."""
     if kind == "F32":
-        return body.get(place, vector(F32, lanes), align=4)
-    bits = body.get(place, vector(I16, lanes), align=2)
+        return body.get(place, vector(F32), align=4)
+    bits = body.get(place, vector(I16), align=2)
     if kind == "F16":
         return body.from_half(bits)
-    wide = body.zext(bits, vector(I32, lanes))
-    return body.bitcast(body.shl(wide, body.same(I32, 16, lanes)), vector(F32, lanes))
+    return body.bitcast(body.shl(body.zext(bits, vector(I32)), body.same(I32, 16)), vector(F32))

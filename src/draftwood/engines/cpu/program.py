@@ -58,7 +58,7 @@ class Program:
             records(inner, slots),
         )
         self._mixture = MixtureBuffers(shape) if shape.experts else None
-        self._part_size = 0
+        self._part_rows = -1
         self._parts = np.zeros(0, dtype=np.float32)
         self.positions = 0  # of the rotary tables
         self._tables: dict[bool, NDArray[np.float32]] = {}
@@ -205,13 +205,9 @@ class Program:
         self._attend(layer, matrices, vectors, before, source)
 
     def _attend(
-        self,
-        layer: int,
-        matrices: Mapping[str, Matrix],
-        vectors: Mapping[str, Any],
-        before: Buffer,
+        self, layer: int, matrices: Mapping[str, Matrix], vectors: Mapping[str, Any], before: Buffer,
         source: Buffer,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Add attention, whose queries, keys and values are made of ``before``, and rounded of ``source``."""
         shape, family = self.weights.shape, self.weights.shape.family
         for i, (name, out) in enumerate((("attn_q", self._q), ("attn_k", self._k), ("attn_v", self._v))):

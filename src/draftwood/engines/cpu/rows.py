@@ -27,6 +27,7 @@ def rows_of_piece(body: Body, whole: Any, phase: Any, piece: Any, among: str = "
 
 
 def padded(body: Body, width: Any, to: int = LANES) -> Any:
+    """Return the next multiple."""
     return body.and_(body.add(width, body.i64(to - 1)), body.i64(-to))
 
 
@@ -55,7 +56,7 @@ def write_norm(body: Body, values: Any, weight: Any, width: Any, epsilon: Any, o
 
 
 def write_norms(module: ir.Module, features: frozenset[str]) -> None:
-    """Write ``norm`` (x to y), ``norm_rounded`` (x to y and, as records, to out), ``norm_added`` (out += norm(x))."""
+    """Write ``norm`` (x to y), ``norm_rounded`` (also as records to out), ``norm_added`` (out += norm(x))."""
     for name in ("norm", "norm_rounded", "norm_added"):
         body, (whole, phase, piece) = function(module, name, PIECE, features)
         width, weight = PHASE.number(body, phase, "width"), PHASE.place(body, phase, "weight")
@@ -126,7 +127,7 @@ def write_positions(module: ir.Module, features: frozenset[str]) -> None:
 
 
 def _write_head_norm(body: Body, values: Any, weight: Any, size: Any, epsilon: Any) -> None:
-    """Write the norm of one head in place; squares are added one by one, since a head may be shorter than a vector."""
+    """Write the norm of one head in place; squares are added one by one: a head may be shorter than a vector."""
     total = body.variable(body.f32(0.0))
     body.store(body.f32(0.0), total)
     with body.loop(0, size) as i:
@@ -252,4 +253,5 @@ def _write_values_joined(
 
 
 def one_exponential(body: Body, value: Any) -> Any:
+    """Return exp of one number."""
     return body.lane(exponential(body, body.splat(value, 4)), 0)

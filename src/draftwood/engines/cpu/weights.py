@@ -94,8 +94,7 @@ class Weights:
         self._read: set[str] = set()
         embedding = self._tensor("token_embd.weight")
         self.shape = shape_of(self.file.metadata, int(embedding.shape[0]))
-        self._report, self._done, self._all = report or (lambda done, total: None), 0, self.file.size
-        self._slabs = Slabs()
+        self._report, self._done, self._all = report or (lambda _done, _all: None), 0, self.file.size
         self.vectors: list[dict[str, Vector]] = []
         self.matrices: list[dict[str, Matrix]] = []
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
@@ -162,7 +161,7 @@ class Weights:
         tensor = self._tensor(name)
         if tensor.shape != (size,) or tensor.kind not in _FLOATS:
             raise ModelError(
-                f"{name} in {self.path} is {tensor.kind}{list(tensor.shape)}, not {size} floats: get the file again"
+                f"{name} in {self.path} is {tensor.kind} {tensor.shape}, not {size} floats: get the file again"
             )
         padded = np.zeros(-(-size // GROUP) * GROUP, dtype=np.float32)
         padded[:size] = read_floats(tensor.kind, tensor.data)
@@ -198,11 +197,10 @@ class Weights:
         width, inner = self.shape.width, self.shape.inner
         up = self._tensor(f"{start}ffn_up.weight")
         found = {"ffn_down": self._matrix(self._tensor(f"{start}ffn_down.weight"), width, inner)}
-        if f"{start}ffn_gate.weight" in self.file.tensors:
-            gate = self._tensor(f"{start}ffn_gate.weight")
-            return found | {"ffn_gate": self._matrix(gate, inner, width), "ffn_up": self._matrix(up, inner, width)}
-        self._checked(up, 2 * inner, width)
-        return found | self._halves(up)
+        if f"{start}ffn_gate.weight" not in self.file.tensors and up.shape != (inner, width):
+            return found | self._halves(self._checked(up, 2 * inner, width))
+        gate = self._tensor(f"{start}ffn_gate.weight")
+        return found | {"ffn_gate": self._matrix(gate, inner, width), "ffn_up": self._matrix(up, inner, width)}
 
     def _halves(self, both: Tensor) -> dict[str, Matrix]:
         """Return gate and up of a tensor that has both."""

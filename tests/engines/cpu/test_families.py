@@ -1,0 +1,173 @@
+"""Every family of the CPU engine: scores as transformers has them, and the same bits however a text is read."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from draftwood.engines.cpu.instructions import INSTRUCTIONS, runnable
+from draftwood.engines.cpu.target import CpuTarget
+from draftwood.engines.llama_cpp.target import LlamaTarget
+from draftwood.errors import CapabilityError
+from draftwood.tree import TokenTree
+from tests.engines import tiny_gguf
+from tests.engines.cpu.tiny_families import (
+    TINY,
+    VOCAB,
+    WINDOW,
+    build,
+    fitting,
+    rounded,
+    scores_of,
+    tensors_of,
+    write,
+)
+from tests.tiers import rest_is_slow
+
+IDS = np.random.default_rng(3).integers(0, VOCAB, 200).tolist()
+FLIP = 2**-11
+"""Of the largest score: what a key or value may change that lies so near the middle between two float16 that
+another order of sums decides between them. Their distance is 2**-10 of them at most, and one of many is changed."""
+EIGHT_BITS = 0.05
+"""Root of the mean square of what inputs in 8 bits change, as part of that of all scores. One of them is off by
+step / sqrt(12), step being largest / 127 and the largest of 32 about 2.5 times their root mean square: 0.6 % per
+product. There are four in a row in each of up to seven layers and one behind: 3 %."""
+MIXTURES = ("qwen3moe", "mixtral")
+QUICK = ("llama", "gemma2", "gemma3", "phi3", "qwen3moe")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """``files(name, kind)`` is a model and its GGUF file; the model has the weights that the file can hold."""
+    folder, made = tmp_path_factory.mktemp("families"), {}
+
+    def get(name, kind="F32", **settings):
+        key = (name, kind, *settings.items())
+        if key not in made:
+            model = build(name, **settings)
+            place = folder / f"{len(made)}.gguf"
+            path = write(place, name, tensors_of(name, model), model.config, kind, vocabulary="vocab_size" in settings)
+            with torch.no_grad():
+                for parameter_name, parameter in model.named_parameters():
+                    if parameter.ndim > 1 and not parameter_name.endswith("mlp.gate.weight"):
+                        parameter.copy_(torch.from_numpy(rounded(parameter.numpy(), fitting(kind, parameter.shape[-1]))))
+            made[key] = SimpleNamespace(model=model, path=path)
+        return made[key]
+
+    return get
+
+
+def read(target, ids, width=256):
+    """Return the scores of all positions, read in passes of so many tokens."""
+    [(session, first)] = target.open([ids[:1]])
+    rows = [first.raw(0)]
+    while session.length < len(ids):
+        part = ids[session.length : session.length + width]
+        [scores] = target.score([(session, part[0], TokenTree.build(part[1:]))])
+        rows += [scores.raw(row) for row in range(len(part))]
+        session.keep(range(len(part) - 1))
+    session.close()
+    return np.array(rows)
+
+
+def difference(ours, theirs):
+    return np.sqrt(np.square(ours - theirs).mean() / np.square(theirs).mean())
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_scores_are_those_of_transformers(name, files):
+    file = files(name)
+    ours, theirs = read(CpuTarget(file.path, threads=1), IDS), scores_of(file.model, IDS)
+    assert np.abs(ours - theirs).max() < FLIP * np.abs(theirs).max()
+
+
+@pytest.mark.parametrize("kind", ["Q8_0", "Q4_K", "Q6_K"])
+@pytest.mark.parametrize("name", rest_is_slow(TINY, *QUICK))
+def test_scores_of_quantised_weights_are_those_of_what_they_stand_for(name, kind, files):
+    # Of a mixture all experts are used: else what is rounded decides between two that score alike.
+    file = files(name, kind, **{"num_experts_per_tok": 6} if name in MIXTURES else {})
+    ours, theirs = read(CpuTarget(file.path, threads=1), IDS), scores_of(file.model, IDS)
+    assert 1e-4 < difference(ours, theirs) < EIGHT_BITS
+
+
+@pytest.mark.parametrize("kind", ["F16", "BF16"])
+@pytest.mark.parametrize("name", ["llama", "gemma2", "olmo2", "mixtral"])
+def test_norms_biases_and_matrices_may_be_floats_of_16_bits(name, kind, files, tmp_path):
+    file = files(name, kind)
+    model, tensors = file.model, tensors_of(name, file.model)
+    path = write(tmp_path / "all.gguf", name, tensors, model.config, kind)
+    with torch.no_grad():
+        for parameter_name, parameter in model.named_parameters():
+            if parameter.ndim == 1:
+                one = 1 if TINY[name].adds_one else 0
+                parameter.copy_(torch.from_numpy(rounded(parameter.numpy()[None] + one, kind)[0] - one))
+            elif parameter_name.endswith("mlp.gate.weight"):
+                parameter.copy_(torch.from_numpy(rounded(parameter.numpy(), kind)))
+    ours, theirs = read(CpuTarget(path, threads=1), IDS), scores_of(model, IDS)
+    assert np.abs(ours - theirs).max() < FLIP * np.abs(theirs).max()
+
+
+@pytest.mark.parametrize("name", rest_is_slow([n for n in TINY if n != "phi3"], *QUICK[:3]))
+def test_llama_cpp_reads_our_tiny_files_alike(name, files):
+    """So the order of their numbers is that of real files; it leaves out the windows of phi3."""
+    file = files(name, vocab_size=tiny_gguf.VOCAB)
+    try:
+        witness = LlamaTarget(file.path, threads=1, exact=False)
+    except CapabilityError as error:
+        pytest.skip(str(error))
+    [(session, scores)] = witness.open([IDS])
+    theirs = scores.raw(0)
+    session.close()
+    ours = read(CpuTarget(file.path, threads=1), IDS)[-1]
+    assert np.abs(ours - theirs).max() < 4 * FLIP * np.abs(theirs).max()  # it rounds queries and weights too
+
+
+# --- the same bits ---------------------------------------------------------------------------------------------------
+
+KINDS = ("F32", "Q8_0", "Q4_K")
+FILES = [(name, kind) for name in TINY for kind in KINDS]
+FEW = [(name, "Q4_K") for name in QUICK] + [("mixtral", "F32"), ("gemma", "F32")]
+
+
+@pytest.mark.parametrize(("name", "kind"), rest_is_slow(FILES, *FEW))
+def test_a_row_has_the_same_bits_at_every_width(name, kind, files):
+    path = files(name, kind).path
+    target, ids = CpuTarget(path, threads=1), IDS[: 3 * WINDOW]
+    alone = read(target, ids, 1)
+    for width in (2, 3, 5, 13, 256):
+        assert np.array_equal(read(target, ids, width), alone)
+    assert np.array_equal(read(CpuTarget(path, threads=3), ids, 31), alone)
+
+
+@pytest.mark.parametrize(("name", "kind"), rest_is_slow(FILES, *FEW))
+def test_a_row_has_the_same_bits_in_trees_and_beside_other_texts(name, kind, files):
+    random = np.random.default_rng(7)
+    target = CpuTarget(files(name, kind).path, threads=1)
+    texts = [IDS[: 2 * WINDOW], IDS[50:61], IDS[: WINDOW - 3]]
+    trees = [
+        TokenTree.build(random.integers(0, VOCAB, size).tolist(), [int(random.integers(-1, i)) if i else -1 for i in range(size)])
+        for size in (30, 9, 17)
+    ]
+    sessions = [target.open([text])[0][0] for text in texts]
+    found = target.score([(session, 5, tree) for session, tree in zip(sessions, trees, strict=True)])
+    for text, tree, scores in zip(texts, trees, found, strict=True):
+        rows = [scores.raw(row) for row in range(1 + len(tree))]
+        for node in range(-1, len(tree)):
+            path = [*text, 5, *tree.tokens[tree.path(node)].tolist()]
+            assert np.array_equal(read(target, path)[-1], rows[1 + node])
+    kept = trees[0].path(29)
+    sessions[0].keep(kept)
+    text = [*texts[0], 5, *trees[0].tokens[kept].tolist()]
+    [scores] = target.score([(sessions[0], 6, TokenTree.empty())])
+    assert np.array_equal(scores.raw(0), read(target, [*text, 6], 1)[-1])
+
+
+@pytest.mark.parametrize("instructions", [one for one in runnable() if one != runnable()[0]])
+@pytest.mark.parametrize(("name", "kind"), rest_is_slow([*FILES, ("llama", "F16"), ("llama", "BF16")], *FEW))
+def test_a_row_has_the_same_bits_on_every_instruction_set(name, kind, instructions, files):
+    path, ids = files(name, kind).path, IDS[: 2 * WINDOW]
+    other = CpuTarget(path, threads=1, instructions=INSTRUCTIONS[instructions])
+    assert np.array_equal(read(other, ids, 7), read(CpuTarget(path, threads=1), ids))

@@ -1,0 +1,222 @@
+"""Files of the CPU engine with odd sizes, mixed types, or tensors that do not fit together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from draftwood.engines.cpu.target import CpuTarget
+from draftwood.errors import ModelError, UnsupportedModelError
+from tests.engines.cpu.test_families import EIGHT_BITS, FLIP, IDS, MIXTURES, difference, read
+from tests.engines.cpu.tiny_families import TINY, build, fitting, rounded, scores_of, tensors_of, write
+
+ODD = {"hidden_size": 42, "intermediate_size": 50, "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 14}
+SIZES = {
+    **dict.fromkeys(("llama", "qwen3", "olmo3"), ODD),
+    "gemma2": ODD | {"query_pre_attn_scalar": 14},
+    "qwen2": ODD,
+    "qwen3moe": ODD | {"hidden_size": 36, "moe_intermediate_size": 44},  # torch's experts need multiples of 4
+    "mixtral": ODD | {"hidden_size": 36, "intermediate_size": 44},
+    "granite": {"hidden_size": 48, "intermediate_size": 33, "num_attention_heads": 6, "num_key_value_heads": 2},
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_that_are_no_multiples_of_a_vector(name, tmp_path):
+    model = build(name, **SIZES[name])
+    path = write(tmp_path / "odd.gguf", name, tensors_of(name, model), model.config, keys=inner_of(name, model))
+    target = CpuTarget(path, threads=1)
+    ours, theirs = read(target, IDS), scores_of(model, IDS)
+    assert np.abs(ours - theirs).max() < FLIP * np.abs(theirs).max()
+    assert np.array_equal(read(target, IDS[:40], 3), ours[:40])
+
+
+def inner_of(name, model):
+    return {"expert_feed_forward_length": model.config.moe_intermediate_size} if name == "qwen3moe" else {}
+
+
+MIXED = {
+    "gate": {"ffn_gate": "F32"},
+    "up": {"ffn_up": "F16"},
+    "down": {"ffn_down": "BF16"},
+    "queries": {"attn_q": "F32", "attn_v": "Q8_0"},
+    "out": {"attn_output": "F16", "output": "F32"},
+    "embedding": {"token_embd": "F16"},
+}
+HF = {
+    "q_proj": "attn_q", "v_proj": "attn_v", "o_proj": "attn_output", "lm_head": "output", "embed_tokens": "token_embd",
+    "gate_proj": "ffn_gate", "up_proj": "ffn_up", "down_proj": "ffn_down",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mixed", MIXED)
+@pytest.mark.parametrize("name", ["qwen2", "olmo2", "mixtral"])
+def test_types_may_be_mixed(name, mixed, tmp_path):
+    model = build(name, **{"num_experts_per_tok": 6} if name in MIXTURES else {})
+
+    def kind(tensor):
+        part = tensor.removesuffix(".weight").rsplit(".", 1)[-1].removesuffix("_exps")
+        return MIXED[mixed].get(part, "Q4_K")
+
+    path = write(tmp_path / "mixed.gguf", name, tensors_of(name, model), model.config, kind)
+    with torch.no_grad():
+        for full, parameter in model.named_parameters():
+            if parameter.ndim == 1 or full.endswith("mlp.gate.weight"):
+                continue
+            part = full.removesuffix(".weight").rsplit(".", 1)[-1]
+            halves = parameter.chunk(2, 1) if part == "gate_up_proj" else (parameter,)
+            names = ("ffn_gate", "ffn_up") if part == "gate_up_proj" else (HF.get(part, part),)
+            for half, gguf in zip(halves, names, strict=True):
+                half.copy_(torch.from_numpy(rounded(half.numpy(), fitting(kind(gguf), half.shape[-1]))))
+    target = CpuTarget(path, threads=1)
+    ours = read(target, IDS)
+    assert 1e-4 < difference(ours, scores_of(model, IDS)) < EIGHT_BITS
+    assert np.array_equal(read(target, IDS[:40], 3), ours[:40])
+
+
+def test_older_files_have_a_tensor_for_each_expert(tmp_path):
+    model = build("mixtral")
+    tensors = tensors_of("mixtral", model)
+    older = {}
+    for name, tensor in tensors.items():
+        if "_exps" in name:
+            older |= {name.replace("_exps", f".{i}"): one for i, one in enumerate(tensor)}
+        else:
+            older[name] = tensor
+    both = {name: tensor for name, tensor in tensors.items() if "gate_exps" not in name and "up_exps" not in name}
+    for layer in range(3):
+        parts = [tensors[f"blk.{layer}.ffn_{part}_exps.weight"] for part in ("gate", "up")]
+        both[f"blk.{layer}.ffn_gate_up_exps.weight"] = np.concatenate(parts, axis=1)
+    found = [
+        read(CpuTarget(write(tmp_path / f"{i}.gguf", "mixtral", some, model.config, "Q8_0"), threads=1), IDS[:30])
+        for i, some in enumerate((tensors, older, both))
+    ]
+    assert np.array_equal(found[0], found[1])
+    assert np.array_equal(found[0], found[2])
+
+
+def test_equal_experts_are_chosen_in_order(tmp_path):
+    model = build("mixtral", num_hidden_layers=1)
+    tensors = tensors_of("mixtral", model)
+    first = tensors["blk.0.ffn_gate_inp.weight"]
+    first[:] = first[:1]
+    found = []
+    for used in (slice(None), [0, 1, 1, 1, 1, 1]):  # others than the first two play no part
+        some = {name: tensor[used] if "_exps" in name else tensor for name, tensor in tensors.items()}
+        path = write(tmp_path / f"{len(found)}.gguf", "mixtral", some, model.config)
+        found.append(read(CpuTarget(path, threads=1), IDS[:30]))
+    assert np.array_equal(*found)
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+WRONG_KEYS = {
+    "embedding_length": 128,
+    "block_count": 4,
+    "feed_forward_length": 255,
+    "attention.head_count": 3,
+    "attention.head_count_kv": 3,
+    "attention.key_length": 63,
+    "attention.value_length": 32,
+    "rope.dimension_count": 13,
+    "context_length": 0,
+    "attention.layer_norm_rms_epsilon": float("nan"),
+    "rope.freq_base": 1.0,
+    "rope.scaling.type": "sideways",
+    "rope.scaling.factor": -1.0,
+    "logit_scale": float("inf"),
+}
+
+
+@pytest.mark.parametrize("key", [*WRONG_KEYS, "attention.head_count_kv list", "rope.dimension_count large"])
+def test_sizes_that_do_not_fit_are_refused(key, tmp_path):
+    model = build("llama")
+    value = {"attention.head_count_kv list": [2, 1, 2], "rope.dimension_count large": 66}.get(key)
+    keys = {key.split()[0]: WRONG_KEYS[key] if value is None else value}
+    path = write(tmp_path / "wrong.gguf", "llama", tensors_of("llama", model), model.config, keys=keys)
+    with pytest.raises(ModelError, match=r"[a-z].*: (get|take|llama)") as caught:
+        CpuTarget(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "key", ["embedding_length", "block_count", "feed_forward_length", "attention.head_count", "context_length"]
+)
+def test_sizes_that_are_missing_are_refused(key, tmp_path):
+    model = build("llama")
+    path = write(tmp_path / "wrong.gguf", "llama", tensors_of("llama", model), model.config, keys={key: None})
+    with pytest.raises(ModelError, match=key):
+        CpuTarget(path)
+
+
+MIXTURE_KEYS = {"expert_count": 7, "expert_used_count": 7, "expert_shared_count": 1, "expert_gating_func": 2}
+
+
+@pytest.mark.parametrize("key", MIXTURE_KEYS)
+def test_mixtures_that_do_not_fit_are_refused(key, tmp_path):
+    model = build("mixtral")
+    keys = {key: MIXTURE_KEYS[key]}
+    path = write(tmp_path / "wrong.gguf", "mixtral", tensors_of("mixtral", model), model.config, keys=keys)
+    with pytest.raises(ModelError, match=f"{key}|ffn_gate_inp"):
+        CpuTarget(path)
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3", "olmo2", "phi3", "qwen2", "qwen3moe"])
+def test_every_tensor_is_needed_in_its_shape(name, tmp_path):
+    """Those of one layer and both ends; a bias may be missing, and the output, which is the embedding then."""
+    model = build(name)
+    tensors = tensors_of(name, model)
+    some = [one for one in tensors if not one.startswith("blk.") or one.startswith("blk.1.")]
+    assert len(some) > 8
+    for tensor in some:
+        broken = {"missing": None, "short": tensors[tensor][..., :-1], "flat": tensors[tensor].ravel()[:7]}
+        for how, value in broken.items():
+            if how == "missing" and (tensor.endswith("bias") or tensor == "output.weight"):
+                continue
+            rest = {one: value if one == tensor else array for one, array in tensors.items()}
+            kept = {one: array for one, array in rest.items() if array is not None}
+            path = write(tmp_path / "wrong.gguf", name, kept, model.config)
+            with pytest.raises(ModelError, match=tensor.removesuffix(".weight").removesuffix("kv")):
+                CpuTarget(path)
+
+
+EXTRA = ("blk.0.attn_output.bias", "blk.0.ffn_up.bias", "output.bias", "blk.3.attn_norm.weight", "nothing", "attn_q.0")
+
+
+@pytest.mark.parametrize("tensor", EXTRA)
+def test_tensors_that_would_be_left_out_are_refused(tensor, tmp_path):
+    model = build("llama")
+    tensors = tensors_of("llama", model) | {tensor: np.zeros(256, np.float32)}
+    path = write(tmp_path / "more.gguf", "llama", tensors, model.config)
+    with pytest.raises(UnsupportedModelError, match=f"does not know the tensor {tensor}"):
+        CpuTarget(path)
+
+
+@pytest.mark.parametrize("name", ["phi3-long", "llama3"])
+def test_factors_of_positions_must_be_positive(name, tmp_path):
+    model = build(name)
+    tensors = tensors_of(name, model)
+    for factors in [one for one in tensors if one.startswith("rope")]:
+        wrong = tensors | {factors: tensors[factors] * 0}
+        path = write(tmp_path / "wrong.gguf", name, wrong, model.config)
+        with pytest.raises(ModelError, match=factors):
+            CpuTarget(path)
+
+
+def test_short_factors_are_taken_where_no_text_may_be_longer(tmp_path):
+    name = "phi3-long"
+    model = build(name)
+    keys = {"context_length": 128}
+    path = write(tmp_path / "short.gguf", name, tensors_of(name, model), model.config, keys=keys)
+    ours, theirs = read(CpuTarget(path, threads=1), IDS[:128]), scores_of(model, IDS[:128])
+    assert np.abs(ours - theirs).max() < FLIP * np.abs(theirs).max()
+
+
+def test_other_architectures_are_refused_by_name(tmp_path):
+    model = build("llama")
+    path = write(tmp_path / "other.gguf", "llama", tensors_of("llama", model), model.config)
+    path.write_bytes(path.read_bytes().replace(b"llama", b"lhama"))
+    with pytest.raises(UnsupportedModelError, match="type lhama"):
+        CpuTarget(path)
+    assert "lhama" not in {tiny.architecture for tiny in TINY.values()}
