@@ -1,7 +1,7 @@
 """``python benchmarks/busy_cores.py``: what passes of the CPU engine take while another program keeps a core busy.
 
-Prints medians, means and slow ones in milliseconds, with one thread and with two, by turns; first as the machine is,
-then beside a process that only counts. The last column is the mean as a multiple of one thread's.
+Prints medians, means and slow ones in milliseconds, with one thread and with two, by turns; first as the machine
+is, then beside a process that only counts. The last column is the mean as a multiple of one thread's.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def tell(name: str, found: dict[int, list[float]]) -> None:
     for threads, seconds in found.items():
         mean, slow = statistics.fmean(seconds), sorted(seconds)[len(seconds) * 9 // 10]
         print(
-            f"  {name}, {threads} threads: {1e3 * statistics.median(seconds):7.2f} median, {1e3 * mean:7.2f} mean, "
-            f"{1e3 * slow:7.2f} slow, x {mean / alone:.2f}"
+            f"  {name}, {threads} threads: {1e3 * statistics.median(seconds):7.2f} median, "
+            f"{1e3 * mean:7.2f} mean, {1e3 * slow:7.2f} slow, x {mean / alone:.2f}"
         )
 
 

@@ -17,8 +17,7 @@ _IDLE = 1200
 _MOST_ALONE = 64
 """Most passes that are computed without helpers after a thread has lost its core."""
 _LOST, _LOST_SHARE = 5e-4, 0.15
-"""Seconds, and part of a pass, without which the caller may have been: a helper that competes with it for a core costs
-more."""
+"""Seconds, and part of a pass, for which the caller may lose its core: where a helper takes it, more is lost."""
 _core_time = perf_counter if os.name == "nt" else thread_time  # Windows counts in steps as long as passes
 
 
@@ -66,7 +65,7 @@ class Pool:
                 self._drop()
 
     def _compute_together(self, record: Any, threads: int) -> None:
-        """Compute a pass with helpers; if one of the threads has lost its core in it, the next passes go without."""
+        """Compute a pass with helpers; if a thread has lost its core in it, the next passes go without."""
         self._wake(threads - 1)
         begun, used = perf_counter(), _core_time()
         was_late = self._start(self._address, record, self._number)
