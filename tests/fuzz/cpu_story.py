@@ -1,4 +1,4 @@
-"""Stories about the CPU engine: random calls on a tiny GGUF file, every text compared with plain decoding, exactly."""
+"""Stories about the CPU engine: random calls on a tiny GGUF file, every text compared with plain decoding."""
 
 from __future__ import annotations
 
@@ -78,8 +78,11 @@ class CpuStory:
         if rng.random() < 0.3:
             drafters = [*load_drafters(drafters), rng.choice(TOYS)()]
         settings = {
-            "max_new_tokens": rng.choice([1, 4, 8, 14, 40]), "drafters": drafters, "planner": rng.choice(PLANNERS), **sampling,
-        }  # fmt: skip
+            "max_new_tokens": rng.choice([1, 4, 8, 14, 40]),
+            "drafters": drafters,
+            "planner": rng.choice(PLANNERS),
+            **sampling,
+        }
         if rng.random() < 0.3 and drafters != "none":
             settings["memory"] = self.memory
         self.log.append(f"{texts} {settings}")

@@ -1,4 +1,4 @@
-"""What may go wrong around the CPU engine: numbers that are not finite, wrong calls, threads, interrupts, the end."""
+"""What may go wrong around the CPU engine: numbers that are not finite, wrong calls, threads, interrupts."""
 
 from __future__ import annotations
 
