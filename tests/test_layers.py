@@ -47,8 +47,8 @@ PACKAGES = {
     "gguf": ("models", "engines.llama_cpp.quantised_file", "training.sibling.gguf_file"),
     "huggingface_hub": ("models",),
     "safetensors": ("models", "engines.transformers.trained_files", "training"),
-    "tokenizers": ("models",),
-    "jinja2": ("measure.report.render", "engines.llama_cpp.chat_template"),
+    "tokenizers": ("models", "engines.cpu"),
+    "jinja2": ("measure.report.render", "engines.chat_template"),
     "markupsafe": ("measure.report.render",),  # comes with jinja2
     "matplotlib": ("measure.profile.plot",),
     "plotext": ("measure.profile.plot",),

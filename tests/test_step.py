@@ -98,6 +98,7 @@ def test_a_step_is_frozen_and_built_from_what_was_filled_in():
     for record in (step, step.by_source[0]):
         with pytest.raises(FrozenInstanceError):
             record.draft_s = 1.0
+    running = RunningStep(3, 10)
     running.mood = 1
     with pytest.raises(TypeError, match="mood"):
         running.finished()

@@ -214,18 +214,19 @@ class TokenTree:
 
     @cached_property
     def _children(self) -> dict[tuple[int, int], int]:
-        keep = range(len(self)) if not self.n_lookahead else np.flatnonzero(~self.lookahead).tolist()
-        tokens, parents = self.tokens.tolist(), self.parents.tolist()
-        found: dict[tuple[int, int], int] = {}
-        for node in keep:
-            found.setdefault((parents[node], tokens[node]), node)
-        return found
+        parents, tokens, nodes = self.parents, self.tokens, ascending(len(self))
+        if self.n_lookahead:
+            nodes = np.flatnonzero(~self.lookahead).astype(np.int32)
+            parents, tokens = parents[nodes], tokens[nodes]
+        # From behind, so that of equal siblings the first one stays.
+        flat = zip(parents[::-1].tolist(), tokens[::-1].tolist(), strict=True)
+        return dict(zip(flat, nodes[::-1].tolist(), strict=True))
 
     def child(self, node: int, token: int) -> int:
         """The draft child of ``node`` (-1: the root) with this token, or -1; lookahead nodes do not count."""
         if self.is_chain:
             below = node + 1
-            if below == len(self):
+            if below == len(self.tokens):
                 return -1
             return (
                 below if self.tokens[below] == token and not (self.n_lookahead and self.lookahead[below]) else -1

@@ -17,7 +17,15 @@ SENTENCEPIECE = (
 
 
 def write_vocabulary(
-    path, tokens=SENTENCEPIECE, *, model="llama", pre="default", merges=(), template=None, **settings
+    path,
+    tokens=SENTENCEPIECE,
+    *,
+    model="llama",
+    pre="default",
+    merges=(),
+    scores=None,
+    template=None,
+    **settings,
 ):
     """Write a file of llama's architecture; ``settings`` are named as the writer's methods."""
     writer = GGUFWriter(path, "llama")
@@ -34,7 +42,7 @@ def write_vocabulary(
     writer.add_tokenizer_pre(pre)
     writer.add_token_list([text for text, _ in tokens])
     writer.add_token_types([kind for _, kind in tokens])
-    writer.add_token_scores([-float(number) for number in range(len(tokens))])
+    writer.add_token_scores(scores or [-float(number) for number in range(len(tokens))])
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     if merges:

@@ -241,7 +241,7 @@ def test_nothing_is_traced_unasked():
 
 def test_at_most_so_many():
     (plan,) = planned(FLAT, [TokenTree.build(range(40), belief=0.99)], most=12)
-    assert planner(FLAT, most=12).wish([FakeState()]) == 12
+    assert planner(FLAT, most=12).wish([FakeState(drafters=[None])]) == 12
     assert len(plan.tree) == 12
     states = [FakeState(drafters=[None]) for _ in range(2)]
     plans = planned(FLAT, *[[TokenTree.build(range(40), belief=0.99)] for _ in states], states=states, most=12)

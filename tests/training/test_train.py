@@ -9,9 +9,9 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from draftwood.engines.heads.weights import HeadShape, HeadWeights
 from draftwood.engines.transformers.head.load import fitted, usual_layers
 from draftwood.engines.transformers.head.module import HeadModule
-from draftwood.engines.transformers.head.weights import HeadShape, HeadWeights
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import ModelError
 from draftwood.training.head.loss import loss_of

@@ -208,11 +208,14 @@ class DraftModels:
         `ModelError` for a file that is no head, and `CapabilityError` for one that was made for another model, or
         where the target shows no hidden states.
         """
-        if optional and not (file or self._is_transformers):
-            return None
-        self._only_transformers("head")
-        from draftwood.engines.transformers.head.load import head_of, shipped_head
-
+        heads = self._heads()
+        if heads is None:
+            if optional and not file:
+                return None
+            raise CapabilityError(
+                "head works on the engines cpu and transformers only: name a draft model instead"
+            )
+        head_of, shipped_head = heads
         place = Path(file).expanduser() if file else shipped_head(self.target)
         if place is None:
             if optional:
@@ -224,12 +227,29 @@ class DraftModels:
         found = head_of(self.target, place)
         return DraftTarget(found, False, weight_bytes=found.weight_bytes, verifier=self.target)
 
+    def _heads(self) -> tuple[Any, Any] | None:
+        """Return what reads a head's file for the target, and what finds the one that comes with draftwood."""
+        if self._engine == "cpu":
+            from draftwood.engines.cpu.head import load as cpu
+
+            return cpu.head_of, cpu.shipped_head
+        if self._engine == "transformers":
+            from draftwood.engines.transformers.head import load as transformers
+
+            return transformers.head_of, transformers.shipped_head
+        return None
+
     def quantized_self(self, bits: int) -> DraftTarget:
         """Return the target's own weights in so many bits: on its cache, or a smaller copy of a GGUF file.
 
         Raises `CapabilityError` where that brings nothing, or is not known how.
         """
-        if type(self.target).__module__.startswith("draftwood.engines.llama_cpp"):
+        if self._engine == "cpu":
+            kind = self.target.model.weights.matrices[0]["ffn_down"].kind  # type: ignore[union-attr]
+            raise CapabilityError(
+                f"quantized-self brings nothing here: the target's weights are quantised already ({kind}); leave it out"
+            )
+        if self._engine == "llama_cpp":
             from draftwood.engines.llama_cpp.quantised_file import quantised_copy
 
             smaller = quantised_copy(Path(self.target.weights.path), bits)  # type: ignore[union-attr]
@@ -243,11 +263,13 @@ class DraftModels:
         return DraftTarget(found, weight_bytes=getattr(found.packing, "nbytes", None))
 
     @property
-    def _is_transformers(self) -> bool:
-        return type(self.target).__module__.startswith("draftwood.engines.transformers")
+    def _engine(self) -> str:
+        """The room of the target's engine: ``cpu``, ``llama_cpp``, ``transformers``; another word for other targets."""
+        module = type(self.target).__module__
+        return module.removeprefix("draftwood.engines.").split(".")[0]
 
     def _only_transformers(self, name: str) -> None:
-        if not self._is_transformers:
+        if self._engine != "transformers":
             raise CapabilityError(f"{name} works on models of transformers only: name a draft model instead")
 
 

@@ -32,14 +32,19 @@ _MOST_NODES = 24  # of a tree that fits a screen
 
 @options.shared
 def demo(engines: options.Engines, max_new_tokens: measuring.MaxNewTokens = 96) -> None:
-    """Show three answers plainly and drafted, one step's token tree, and the table of speedups."""
+    """Show three answers plainly and drafted, one step's token tree, and the table of speedups.
+
+    Where llama.cpp is installed, its speed without drafts on the same file stands beside.
+    """
     planner, limit = options.PLANNER_DEFAULT, max_new_tokens
     loaded = Given(model=_MODEL, planner=planner, max_new_tokens=limit, **asdict(engines)).load()
     results: dict[str, Comparison] = {}
+    others: dict[str, float] = {}
     with screen.CtrlC() as stop:
         _show_answers(loaded, results)
+        others |= _llama_speeds(loaded.given)
     if results:
-        _show_table(results, loaded.given)
+        _show_table(results, others, loaded.given)
     if stop.pressed:
         raise typer.Exit(130)
 
@@ -47,10 +52,9 @@ def demo(engines: options.Engines, max_new_tokens: measuring.MaxNewTokens = 96) 
 def _show_answers(loaded: Loaded, results: dict[str, Comparison]) -> None:
     """Show all parts but the table, of which ``results`` are filled."""
     from draftwood.models import choose
-    from draftwood.tasks import prompts
 
     engine, _ = choose(loaded.given.model, loaded.given.engine)
-    chosen = [next(p for p in prompts(kind) if p.name == name) for kind, name in _CHOSEN.items()]
+    chosen = _prompts()
     _head(f"{_MODEL} with {engine}, plainly: one token per pass", PLAIN, loaded.given)
     plain = replace(loaded, given=replace(loaded.given, drafters="none", planner="off"), names=[])
     answer = _asked(chosen[0], plain)
@@ -64,6 +68,31 @@ def _show_answers(loaded: Loaded, results: dict[str, Comparison]) -> None:
         if answer.comparison is not None:
             results[prompt.task] = answer.comparison
     _show_step(loaded, chosen[1])
+
+
+def _prompts() -> list[Prompt]:
+    from draftwood.tasks import prompts
+
+    return [next(p for p in prompts(kind) if p.name == name) for kind, name in _CHOSEN.items()]
+
+
+def _llama_speeds(given: Given) -> dict[str, float]:
+    """Return the tokens per second of llama.cpp without drafts, in its own fastest settings, by kind of prompt.
+
+    Empty where it is not installed, or runs the demo itself.
+    """
+    from draftwood.models.engine import CPU, LLAMA_CPP, choose, is_installed
+
+    if choose(given.model, given.engine)[0] != CPU or not is_installed(LLAMA_CPP):
+        return {}
+    other = replace(given, engine=LLAMA_CPP, exact=False, drafters="none", planner="off").load()
+    speeds: dict[str, float] = {}
+    for prompt in _prompts():
+        answer = Answering(other, list(prompt.messages), quiet=True)
+        _end(answer, answer.write())
+        if answer.generation is not None and (seconds := sum(step.seconds for step in answer.generation.steps)):
+            speeds[prompt.task] = len(answer.generation.ids) / seconds
+    return speeds
 
 
 def _show_step(loaded: Loaded, prompt: Prompt) -> None:
@@ -123,19 +152,24 @@ def _end(answer: Answering, interrupted: bool) -> None:
         raise KeyboardInterrupt
 
 
-def _show_table(results: dict[str, Comparison], given: Given) -> None:
+def _show_table(results: dict[str, Comparison], others: dict[str, float], given: Given) -> None:
     from draftwood.measure.bench.table import geometric_mean
 
     ranked = sorted(results.items(), key=lambda result: result[1].speedup or 0.0)
     _head("the table, worst kind first", TABLE, given)
-    columns = ("tokens", "passes", "accept. length", "accept. rate", "plain s", "drafted s", "speedup")
+    columns = ["tokens", "passes", "accept. length", "accept. rate", "plain tok/s", "drafted tok/s", "speedup"]
+    columns[4:4] = ["llama.cpp tok/s"] if others else []
     table = screen.table("kind", *columns, last="identical")
     for kind, result in ranked:
-        rates = result.drafted[0].stats
+        rates, tokens = result.drafted[0].stats, len(result.drafted[0].ids)
+        speeds = [
+            tokens / seconds if seconds else None for seconds in (result.plain_seconds, result.drafted_seconds)
+        ]
+        shown = [number(speed, 0) for speed in ([others.get(kind)] if others else []) + speeds]
         table.add_row(
-            kind, str(len(result.drafted[0].ids)), str(rates.passes), number(rates.mean_acceptance_length),
-            percent(rates.acceptance_rate), number(result.plain_seconds), number(result.drafted_seconds),
-            number(result.speedup), {True: "yes", False: "NO", None: ""}[result.identical],
+            kind, str(tokens), str(rates.passes), number(rates.mean_acceptance_length),
+            percent(rates.acceptance_rate), *shown, number(result.speedup),
+            {True: "yes", False: "NO", None: ""}[result.identical],
         )  # fmt: skip
     to = screen.console()
     to.print()
@@ -146,4 +180,13 @@ def _show_table(results: dict[str, Comparison], given: Given) -> None:
         to.print(
             f"\n{geometric_mean(ratio for ratio, _ in ratios):.2f} times as fast (geometric mean), worst "
             f"{worst:.2f} ({kind}); reading the prompt is in no figure"
+        )
+    beside = [
+        len(result.drafted[0].ids) / result.drafted_seconds / others[kind]
+        for kind, result in ranked
+        if kind in others and result.drafted_seconds
+    ]
+    if beside:
+        to.print(
+            f"{geometric_mean(beside):.2f} times as fast as llama.cpp without drafts, on the same file and machine"
         )

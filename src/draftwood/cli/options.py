@@ -101,7 +101,8 @@ Threads = Annotated[int | None, Option(min=1, help="CPU threads. [default: the e
 Engine = Annotated[
     str | None,
     Option(
-        help="transformers, or llama.cpp for GGUF files. [default: the first that is installed and can read it]"
+        help="cpu (our own) or llama.cpp for GGUF files, or transformers. [default: cpu for GGUF files and fetched "
+        "models, else transformers]"
     ),
 ]
 GpuLayers = Annotated[
@@ -178,16 +179,18 @@ class Loading(_MachineFlags, ModelFlag):
         ours = ("pack", "weights")  # the others are for whatever loads the model
         how = {flag.name: getattr(self, flag.name) for flag in fields(_MachineFlags) if flag.name not in ours}
         bits_of(self.weights)
+        if how["engine"] is None and (self.weights is not None or not self.pack):
+            how["engine"] = models.implied_engine(self.model, "float32", None)  # only transformers has these
         with screen.busy(f"loading {self.model}"):
             loaded = models.load(self.model, **how)
         gc.freeze()  # what was imported stays: it need not be looked at when garbage is collected
         if hasattr(loaded[0], "capabilities"):  # a target, which needs no preparing
             if not self.pack:
-                raise UsageError(f"--no-pack is for transformers, and llama.cpp runs {self.model}: leave it out")
+                raise UsageError(f"--no-pack is for transformers, which does not run {self.model}: leave it out")
             if self.weights is not None:
                 raise UsageError(
-                    f"--weights is for transformers, and llama.cpp runs {self.model}, whose file has a number "
-                    "format of its own: leave it out"
+                    f"--weights is for transformers, which does not run {self.model}: its file has a number format "
+                    "of its own; leave it out"
                 )
             return loaded
         with screen.busy(f"preparing {self.model}"):

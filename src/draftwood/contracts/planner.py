@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from draftwood.contracts.drafter import Feedback, Needs, Prices
 from draftwood.contracts.target import Capabilities, Floats, Ints
@@ -78,8 +78,7 @@ class State(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """What one drafter is asked for in one step: the arguments of `DraftSession.draft`.
 
     A ``resting`` drafter learns of this step its tokens only, whatever it needs. ``prices`` are for drafters that
@@ -90,11 +89,10 @@ class Ask:
     lookahead_nodes: int
     accept_rates: Floats
     resting: bool = False
-    prices: Prices = Prices()  # noqa: RUF009 - frozen
+    prices: Prices = Prices()
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """What is scored for one request: the pruned tree, and per drafter the index of each proposed node in it.
 
     The index of a pruned node is -1.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,8 +63,7 @@ Ended = Callable[[int], "str | None"]
 """``ended(token)``: called with each emitted token in order; returns why the text ends with it, or None."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What a rule decided about one scored tree.
 
     Attributes

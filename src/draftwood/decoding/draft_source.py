@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import (
     Ask,
+    Declaration,
     Drafter,
     DraftSession,
     Feedback,
@@ -45,8 +46,10 @@ class DraftSource:
     ----------
     number
         Its index in the set.
-    declared
-        What the drafter says of itself.
+    seats
+        Of the set, what each drafter declares while it has a session, else None.
+    declared, needs
+        What the drafter says of itself, and what of it it asks for.
     session
         None once the drafter was disabled.
     proposal
@@ -62,7 +65,9 @@ class DraftSource:
     def __init__(self, drafter: Drafter) -> None:
         self.drafter, self.number = drafter, 0
         self.declared = NOTHING
+        self.seats: list[Declaration | None] = [None]
         self.session: DraftSession | None = None
+        self._by_tokens = False  # whether its session learns nothing but the committed tokens
         self.proposal, self.resting = _EMPTY, False
         self.ends = frozenset[int]()
         self.step = RunningSourceStep()
@@ -70,19 +75,24 @@ class DraftSource:
         self._own: NDArray[np.bool_] | None = None  # which of its nodes it vouches for; None: all
         self._untold: list[int | Feedback] = []  # what it has not learnt yet: tokens of plain steps, lessons
         self._guarded("what it declares", self._declare)
-
-    @property
-    def needs(self) -> Needs:
-        """What the drafter asks for."""
-        return self.declared.needs
+        self.needs = self.declared.needs
 
     @property
     def needs_now(self) -> Needs:
         """What it is given of this step: nothing while it rests."""
-        return _NO_NEEDS if self.resting else self.declared.needs
+        return _NO_NEEDS if self.resting else self.needs
 
     def _declare(self) -> None:
         self.declared = declared(self.drafter)
+
+    def take_seat(self, number: int, seats: list[Declaration | None]) -> None:
+        """Be the one with this number in a set."""
+        self.number, self.seats = number, seats
+        self._hold(self.session)
+
+    def _hold(self, session: DraftSession | None) -> None:
+        self.session = session
+        self.seats[self.number] = None if session is None else self.declared
 
     def open(self, ids: Sequence[int], noise: Noise | None, target_session: Any = None) -> None:
         """Start (again) from the committed text, which ``target_session`` is in the target's cache."""
@@ -92,7 +102,9 @@ class DraftSource:
         started = perf_counter()
 
         def start() -> None:
-            self.session = session = self.drafter.open(ids, noise)
+            session = self.drafter.open(ids, noise)
+            self._hold(session)
+            self._by_tokens = getattr(session.learn, "__func__", None) is BaseSession.learn
             if self.needs.target_session:
                 cast("Follower", session).follow(target_session)
 
@@ -159,7 +171,8 @@ class DraftSource:
 
     def _take(self, tree: TokenTree, vocab_size: int, least: int) -> None:
         """Check a tree whose evidence classes begin at ``least``, and make it the proposal."""
-        tree = tree.locked()  # what it keeps of its own it may go on writing into
+        if not tree.vouched:
+            tree = tree.locked()  # what it keeps of its own it may go on writing into
         tree.check_integrity(vocab_size)
         self._own = None
         if len(tree):
@@ -174,9 +187,8 @@ class DraftSource:
         step.draft_s, step.calls, step.asked = seconds, 1, ask.nodes
         if self.needs.prices:
             step.stages = getattr(self.session, "stages", ())
-        if count := len(tree):
-            through = 0 if self._own is None else len(self._own) - np.count_nonzero(self._own)
-            step.proposed = count - tree.n_lookahead - int(through)
+        through = 0 if self._own is None else len(self._own) - int(np.count_nonzero(self._own))
+        step.proposed = len(tree) - tree.n_lookahead - through
 
     def _check_evidence(self, tree: TokenTree, least: int) -> None:
         evidence, classes = tree.evidence.tolist(), len(self.declared.prior)
@@ -186,16 +198,14 @@ class DraftSource:
 
     @property
     def can_wait(self) -> bool:
-        """Whether this step teaches it no more than its tokens, which `learn_later` takes."""
-        return not self.step.calls and self._learns_from_tokens
-
-    @property
-    def _learns_from_tokens(self) -> bool:
-        needs = self.needs_now
-        return not (needs.top_k or needs.hidden or needs.choice)
+        """Whether this step, of a pass without drafts, teaches it no more than its tokens, which `learn_later` takes."""
+        if self.step.calls:
+            return False
+        needs = self.needs
+        return self.resting or not (needs.top_k or needs.hidden or needs.choice)
 
     def learn_later(self, lessons: Iterable[int | Feedback]) -> None:
-        """Keep lessons of steps without a scored draft, or only their token, until it is asked again.
+        """Keep lessons of steps without a scored draft, or only their tokens, until it is asked again.
 
         Several at once take a fraction of the time: each pass empties the processor's caches.
         """
@@ -206,15 +216,16 @@ class DraftSource:
 
     def catch_up(self) -> None:
         """Pass on the lessons that wait; called before whatever else the session is told or asked."""
-        if not self._untold or self.session is None:
+        lessons, session = self._untold, self.session
+        if not lessons or session is None:
             return
-        lessons, self._untold = self._untold, []
-        session = self.session
+        self._untold = []
+        if self._by_tokens:
+            tokens = [t for one in lessons for t in (one.emitted if isinstance(one, Feedback) else (one,))]
+            self._guarded("learn()", lambda: session.extend(tokens))
+            return
 
         def learn() -> None:
-            if getattr(session.learn, "__func__", None) is BaseSession.learn:  # it goes by the tokens alone
-                session.extend([token for lesson in lessons for token in _emitted(lesson)])
-                return
             for lesson in lessons:
                 session.learn(lesson if isinstance(lesson, Feedback) else _plain_step(lesson, self.number))
 
@@ -225,7 +236,7 @@ class DraftSource:
         if self.session is None:
             return
         started = perf_counter()
-        if not len(lesson.tree) and not self.needs_now.hidden:
+        if self._by_tokens or not (len(lesson.tree) or self.needs_now.hidden):
             self.learn_later((lesson,))
         else:
             self.catch_up()
@@ -239,12 +250,13 @@ class DraftSource:
     def _credit(self, lesson: Feedback) -> None:
         # Equal siblings of its own count once; its probe earns nothing where somebody else's draft was it.
         rows = lesson.node_map if self._own is None else lesson.node_map[self._own]
-        scored = set(rows.tolist()) - {-1}
+        step, scored = self.step, set(rows.tolist())
+        scored.discard(-1)
         drafts = scored
         if lesson.proposal.n_lookahead:
             drafts = set(lesson.node_map[~lesson.proposal.lookahead].tolist()) & scored
-        self.step.lookahead_nodes, self.step.kept = len(scored - drafts), len(drafts)
-        self.step.accepted = len(drafts.intersection(lesson.path))
+            step.lookahead_nodes = len(scored - drafts)
+        step.kept, step.accepted = len(drafts), len(drafts.intersection(lesson.path))
 
     def observe(self, first: int, ids: Ints, probabilities: Floats) -> None:
         """Pass on what the target showed of text that it read, to a drafter that asked for it."""
@@ -295,7 +307,8 @@ class DraftSource:
     def close(self) -> None:
         """Close the session, if there is one; some keep the answer then, so it learns the rest of it."""
         self.catch_up()
-        session, self.session = self.session, None
+        session = self.session
+        self._hold(None)
         if session is not None:
             self._guarded("close()", lambda: session.close())
 
@@ -315,14 +328,11 @@ class DraftSource:
             exc_info=log.isEnabledFor(logging.DEBUG),
         )
         self.step.failed = True
-        session, self.session = self.session, None
+        session = self.session
+        self._hold(None)
         if session is not None:
             with suppress(Exception):  # what it raises now was reported already
                 session.close()
-
-
-def _emitted(lesson: int | Feedback) -> Sequence[int]:
-    return lesson.emitted if isinstance(lesson, Feedback) else (lesson,)
 
 
 def _plain_step(token: int, source: int) -> Feedback:

@@ -85,13 +85,14 @@ def decode_sequences(
         for newcomer in entrance.admit(idle=not live) if not entrance.is_empty else ():
             live.append(newcomer)
             yield newcomer.begin()
-        yield from [sequence.ended() for sequence in live if sequence.leaves()]
+        for sequence in live:
+            if sequence.leaves():
+                yield sequence.ended()
         live = [sequence for sequence in live if sequence.finish is None]
         if live:
-            for sequence in live:
-                sequence.open_late()
             one_pass(target, session, live, clock)
-            yield from [sequence.emission() for sequence in live]
+        for sequence in live:
+            yield sequence.emission()
     for sequence in listed:
         if sequence.error is not None:
             raise sequence.error
@@ -101,6 +102,8 @@ def one_pass(
     target: Target, planner: PlannerSession, live: Sequence[ActiveSequence], clock: Callable[[], float]
 ) -> None:
     """Draft, plan, score, verify, keep and learn, once for all texts that are being written."""
+    for sequence in live:
+        sequence.open_late()
     started = clock()
     asks = planner.ask(live)
     asked = clock()
@@ -113,15 +116,17 @@ def one_pass(
     passes = [(sequence.session, sequence.ids[-1], plan.tree) for sequence, plan in zip(live, plans, strict=True)]
     scores = target.score(passes)
     scored = clock()
-    feedback = [
-        sequence.commit(plan, s, partial(sequence.rescored, target) if len(live) > 1 or len(plan.tree) else None)
-        for sequence, plan, s in zip(live, plans, scores, strict=True)
-    ]
-    taught = clock()
-    for sequence in live:
+    alone, told, lessons = len(live) == 1, [], []
+    for sequence, plan, some in zip(live, plans, scores, strict=True):
+        again = None if alone and not len(plan.tree) else partial(sequence.rescored, target)
+        feedback = sequence.commit(plan, some, again)
         sequence.step.score_s = scored - planned  # before the planner learns: it goes by this clock
-    told = [(sequence, lessons) for sequence, lessons in zip(live, feedback, strict=True) if sequence.step.emitted]
-    if told:  # a text that failed teaches nothing
-        planner.learn([sequence for sequence, _ in told], [lessons for _, lessons in told])
+        if sequence.step.emitted:  # a text that failed teaches nothing
+            told.append(sequence)
+            lessons.append(feedback)
+    taught = clock()
+    if told:
+        planner.learn(told, lessons)
+    planning = (asked - started) + (planned - drafted) + (clock() - taught)
     for sequence in live:
-        sequence.step.plan_s = (asked - started) + (planned - drafted) + (clock() - taught)
+        sequence.step.plan_s = planning

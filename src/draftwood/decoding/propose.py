@@ -16,13 +16,13 @@ _EMPTY = TokenTree.empty()
 
 def propose(sources: Sequence[DraftSource], asks: Sequence[Ask], vocab_size: int) -> list[TokenTree]:
     """Ask every source; those that go on behind what the others propose come last, and do not see each other."""
-    trees = [_EMPTY] * len(sources)
-    last = []
-    for i, (source, ask) in enumerate(zip(sources, asks, strict=True)):
+    trees, last = [], []
+    for source, ask in zip(sources, asks, strict=True):
         if source.needs.base_tree:
-            last.append(i)
+            last.append(len(trees))
+            trees.append(_EMPTY)
         else:
-            trees[i] = source.draft(ask, vocab_size)
+            trees.append(source.draft(ask, vocab_size))
     base_tree = base_tree_of(trees) if last else None
     for i in last:
         trees[i] = sources[i].draft(asks[i], vocab_size, base_tree)

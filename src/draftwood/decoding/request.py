@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,8 +71,7 @@ class Request:
             raise UsageError(f"max_new_tokens is {self.limit}: it must be at least 1")
 
 
-@dataclass(frozen=True, slots=True)
-class Emission:
+class Emission(NamedTuple):
     """Tokens that one request gained: from reading the prompt (``step`` is None) or from one step.
 
     ``sources`` has the index of the drafter behind each token, `MODEL` for the target's own. Where the text cannot

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -53,6 +52,7 @@ class ActiveSequence:
         self._target = target
         self.capabilities = target.capabilities
         self.sources: list[DraftSource] = []
+        self.drafters: list[Declaration | None] = []
         self._engage(drafters if request.drafters is None else request.drafters)
         self.prefill_s = 0.0
         self.step = RunningStep(0, 0)
@@ -75,8 +75,10 @@ class ActiveSequence:
         for source in here.values():
             if source not in self.sources:
                 source.close()
+        self.drafters = [None] * len(self.sources)
         for number, source in enumerate(self.sources):
-            source.number = number
+            source.take_seat(number, self.drafters)
+        self._lends_session = any([source.needs.target_session for source in self.sources])
         return [source for source in self.sources if id(source.drafter) not in here]
 
     def _start(self, request: Request) -> None:
@@ -93,10 +95,6 @@ class ActiveSequence:
             source.ends = request.end_ids
 
     # What a planner sees.
-
-    @property
-    def drafters(self) -> list[Declaration | None]:
-        return [s.declared if s.session is not None else None for s in self.sources]
 
     @property
     def length(self) -> int:
@@ -223,7 +221,7 @@ class ActiveSequence:
         except Exception as error:  # with a processor's or a criterion's own errors among them
             verdict = Verdict((), (), error=error)
         if verdict.error is not None:
-            verdict = replace(verdict, finish="error")
+            verdict = verdict._replace(finish="error")
         self.finish, self.error = verdict.finish, verdict.error
         return verdict
 
@@ -254,7 +252,7 @@ class ActiveSequence:
             whole = np.full(len(source.proposal), -1, dtype=np.int32)
             whole[kept] = rows
             maps.append(whole)
-        return replace(plan, node_map=tuple(maps))
+        return plan._replace(node_map=tuple(maps))
 
     def begin_step(self) -> None:
         """Begin the record of a step; `commit` ends it."""
@@ -277,16 +275,17 @@ class ActiveSequence:
         if again is not None and isinstance(verdict.error, BrokenRowError):
             if verdict.emitted:  # the next pass begins at the row in doubt
                 self.finish = self.error = None
-                verdict = replace(verdict, finish=None, error=None)
+                verdict = verdict._replace(finish=None, error=None)
             else:
                 plan, scores = without_drafts(plan), again()
                 verdict = self._decided(plan.tree, scores)
         tree = plan.tree
         verified = perf_counter()
-        if not verdict.emitted:  # nothing to keep, and nothing that anybody could learn
+        emitted = verdict.emitted
+        if not emitted:  # nothing to keep, and nothing that anybody could learn
             return []
-        self.session.keep(verdict.path[: len(verdict.emitted) - 1])
-        self.ids += verdict.emitted
+        self.session.keep(verdict.path[: len(emitted) - 1])
+        self.ids += emitted
         kept = perf_counter()
         feedback = self._teach(plan, verdict, scores)
         outcome.record(step, tree, verdict)
@@ -300,7 +299,7 @@ class ActiveSequence:
         return feedback
 
     def _teach(self, plan: Plan, verdict: Verdict, scores: Scores) -> list[Feedback]:
-        if not len(plan.tree) and all(source.can_wait for source in self.sources):
+        if not len(plan.tree) and all([source.can_wait for source in self.sources]):
             for source in self.sources:
                 source.learn_later(verdict.emitted)
             return []
@@ -314,7 +313,7 @@ class ActiveSequence:
 
     def reread(self) -> None:
         """Read again what the target's session has lost: a draft pass on its cache may have failed half-way."""
-        if any(s.needs.target_session for s in self.sources) and self.session.length < len(self.ids) - 1:
+        if self._lends_session and self.session.length < len(self.ids) - 1:
             self._target.extend([(self.session, self.ids[self.session.length : -1])])
 
     def rescored(self, target: Target) -> Scores:

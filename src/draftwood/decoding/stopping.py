@@ -91,13 +91,13 @@ class Stopping:
         return self.limit - len(self.emitted)
 
     def __call__(self, token: int) -> str | None:
-        self.emitted.append(token)
-        met = [criterion(self.emitted) for criterion in self.criteria]  # all: they may count their calls
+        emitted = self.emitted
+        emitted.append(token)
+        # All are asked: they may count their calls.
+        met = self.criteria and any([criterion(emitted) for criterion in self.criteria])
         if token in self.end_ids:
             return "eos"
-        if self.stop is not None and self.stop.found(self.emitted):
-            return "stop"
-        if any(met):
+        if met or (self.stop is not None and self.stop.found(emitted)):
             return "stop"
         late = self._until is not None and monotonic() >= self._until
-        return "length" if late or self.remaining <= 0 else None
+        return "length" if late or len(emitted) >= self.limit else None

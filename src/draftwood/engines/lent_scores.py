@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from threading import Lock
+from types import MappingProxyType
 from typing import Any
 from weakref import ref
 
@@ -13,15 +14,22 @@ from draftwood.contracts import Floats, Ints
 from draftwood.engines.top_k import best_of_rows
 from draftwood.errors import CapabilityError
 
+States = Mapping[int, Floats]
+_NO_STATES: States = MappingProxyType({})
+
 
 class RowScores:
     """Scores float32[rows, vocab]. ``rows`` is overwritten by the next pass unless `keep` was called before.
 
-    ``owner`` has the memory and must live as long. ``choices`` are the rows' best tokens where they are known. A lock lets no other thread's pass begin amid a look at it.
+    ``owner`` has the memory and must live as long. ``choices`` are the rows' best tokens where they are known,
+    ``hidden`` the states that were kept, by layer. A lock lets no other thread's pass begin amid a look at it.
     """
 
-    def __init__(self, rows: Floats, owner: Any = None, choices: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, rows: Floats, owner: Any = None, choices: Sequence[int] | None = None, hidden: States = _NO_STATES
+    ) -> None:
         self._rows, self._owner, self._choices, self._lock = rows, owner, choices, Lock()
+        self._hidden = hidden
 
     def keep(self) -> None:
         """Copy the scores."""
@@ -47,8 +55,12 @@ class RowScores:
         with self._lock:
             return best_of_rows(self._rows.view(np.int32), min(k, self._rows.shape[1]))
 
-    def hidden(self, layer: int) -> Any:
-        raise CapabilityError(f"this target does not give hidden states (layer {layer} was asked for)")
+    def hidden(self, layer: int) -> Floats:
+        if layer not in self._hidden:
+            raise CapabilityError(
+                f"the hidden states of layer {layer} were not kept: ask for them before the pass, if the target has them"
+            )
+        return self._hidden[layer]
 
 
 class LentScores:
@@ -58,10 +70,14 @@ class LentScores:
         self._held: list[ref[RowScores]] = []
 
     def add(
-        self, views: Sequence[Floats], owner: Any, choices: Sequence[Sequence[int]] | None = None
-    ) -> list[RowScores]:
-        """Make scores of views; ``choices`` are the best tokens of each view's rows."""
-        found = [RowScores(view, owner, choices[i] if choices else None) for i, view in enumerate(views)]
+        self, views: Sequence[Floats], owner: Any, choices: Sequence[Sequence[int]] | None = None,
+        hidden: Sequence[States] | None = None,
+    ) -> list[RowScores]:  # fmt: skip
+        """Make scores of views; ``choices`` are the best tokens of each view's rows, ``hidden`` its kept states."""
+        found = [
+            RowScores(view, owner, choices[i] if choices else None, hidden[i] if hidden else _NO_STATES)
+            for i, view in enumerate(views)
+        ]
         self._held += [ref(scores) for scores in found]
         return found
 

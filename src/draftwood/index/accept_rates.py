@@ -10,10 +10,11 @@ from draftwood.errors import IntegrityError
 
 def for_kernel(accept_rates: Floats, classes: int) -> Floats:
     """Return one rate per evidence class as contiguous float32: kernels look them up unchecked. Perhaps a copy."""
-    if len(accept_rates) != classes:
-        raise IntegrityError(f"{classes} accept rates are needed, one per evidence class, not {len(accept_rates)}")
-    flags = accept_rates.flags
-    if accept_rates.dtype == np.float32 and flags.c_contiguous and flags.aligned:
-        return accept_rates
-    accept_rates = np.ascontiguousarray(accept_rates, dtype=np.float32)
-    return accept_rates if accept_rates.flags.aligned else accept_rates.copy()
+    shape = np.shape(accept_rates)
+    if shape != (classes,):
+        raise IntegrityError(f"{classes} accept rates are needed, one per evidence class, not {shape}")
+    if type(accept_rates) is np.ndarray and accept_rates.dtype == np.float32:
+        flags = accept_rates.flags
+        if flags.c_contiguous and flags.aligned:
+            return accept_rates
+    return np.array(accept_rates, dtype=np.float32)

@@ -47,16 +47,19 @@ class MachineCode(NamedTuple):
 
 
 class Kernel:
-    """A kernel that is called as numba would call it, arguments checked."""
+    """A kernel that is called as numba would call it, arguments checked.
+
+    ``unchecked`` is for callers that have made all arguments themselves: the check may take longer than the kernel.
+    """
 
     def __init__(self, function: Any, signature: str, entry: Any) -> None:
         self.py_func, self.__name__, self.signatures = function, function.__name__, [signature]
-        self._kinds, self._entry = kinds_of(signature), entry
+        self._kinds, self.unchecked = kinds_of(signature), entry
 
     def __call__(self, *arguments: Any) -> Any:
         if len(arguments) != len(self._kinds) or not all_fit(self._kinds, arguments):
             raise TypeError(f"the kernel {self.__name__} does not take these arguments: {self.signatures[0]}")
-        return self._entry(*arguments)
+        return self.unchecked(*arguments)
 
 
 def load(function: Any, signature: str, stamp: str) -> Kernel | None:

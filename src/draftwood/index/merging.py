@@ -16,10 +16,10 @@ _NOTHING = TokenTree.empty()
 
 def merged(trees: Sequence[TokenTree], credit: Sequence[int] | None = None) -> tuple[TokenTree, list[Ints]]:
     """Return what `draftwood.tree.merge` returns, every tree's nodes credited to the source in ``credit``."""
-    if len(trees) > 1 and len(trees) <= _TREES and are_loaded() and sum(map(len, trees)) <= _MOST:
+    if 1 < len(trees) <= _TREES and are_loaded() and sum(map(len, trees)) <= _MOST:
         return _by_kernel(trees, tuple(credit) if credit is not None else (-1,) * _TREES)
     if credit is not None:
-        trees = [tree.credited_to(source) for tree, source in zip(trees, credit, strict=True)]
+        trees = list(map(TokenTree.credited_to, trees, credit))
     return merge(trees)
 
 
@@ -32,7 +32,9 @@ def _by_kernel(trees: Sequence[TokenTree], credit: tuple[int, ...]) -> tuple[Tok
     columns, chances = np.empty((4, most), dtype=np.int32), np.empty((3, most), dtype=np.float32)
     lookahead, rows = np.empty(most, dtype=np.bool_), np.empty((TREES, most), dtype=np.int32)
     given = tuple([tree.columns for tree in trees]) + (_NOTHING.columns,) * missing
-    n, chain = merge(given, credit + (-1,) * (TREES - len(credit)), columns, chances, lookahead, rows)
+    known = all([tree.vouched for tree in trees])  # then each column is of the kernel's own making
+    call = merge.unchecked if known else merge
+    n, chain = call(given, credit + (-1,) * (TREES - len(credit)), columns, chances, lookahead, rows)
     columns.flags.writeable = chances.flags.writeable = lookahead.flags.writeable = rows.flags.writeable = False
     tree = TokenTree.vouched_for(
         tokens=columns[0, :n], parents=columns[1, :n], belief=chances[0, :n], source=columns[2, :n],

@@ -113,6 +113,7 @@ def compile_kernel(function: Any, signature: str, stamp: str, *, reorder: bool) 
         _not_kept("no folder can be written to")
     kernel.compile(signature)
     kernel.disable_compile()
+    kernel.unchecked = kernel  # it checks by itself
     return kernel
 
 

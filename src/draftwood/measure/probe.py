@@ -108,7 +108,7 @@ def probe(target: Target, drafter: DrafterSpec, request: Request, answer: Answer
         for emission in decode_sequences(target, planner, sequences):
             step = emission.step
             if step is not None and step.by_source[0].proposed:
-                emission = replace(emission, step=replace(step, trace={"right": planner.right[-1]}))
+                emission = emission._replace(step=replace(step, trace={"right": planner.right[-1]}))
             answer.take(emission)
         answer.prefill_s = sequences[0].prefill_s
     answer.decode_s = sum(s.seconds for s in answer.steps)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import importlib.util
 import os
 from pathlib import Path
+from typing import Any
 
 from draftwood.engines.llama_cpp import sources
 from draftwood.errors import ModelError, UnknownNameError, UsageError
-from draftwood.models.find import find, gguf_file, gguf_files, hub_file
+from draftwood.models.find import find, gguf_file, gguf_files, hub_file, is_fetched
 from draftwood.models.hub import downloaded
 
-TRANSFORMERS, LLAMA_CPP = "transformers", "llama.cpp"
-ENGINES = (TRANSFORMERS, LLAMA_CPP)
-"""Names of the engines. Where both can run a model and both are installed, the first does."""
+TRANSFORMERS, LLAMA_CPP, CPU = "transformers", "llama.cpp", "cpu"
+ENGINES = (CPU, TRANSFORMERS, LLAMA_CPP)
+"""Names of the engines."""
 
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 
@@ -21,7 +22,8 @@ _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 def choose(name: str | os.PathLike[str], engine: str | None = None) -> tuple[str, Path | str]:
     """Return the engine for a model and what it reads: a GGUF file, else a folder or hub name of transformers.
 
-    ``engine`` None leaves the choice open. Only a hub name of a GGUF file touches the network here. Raises as
+    ``engine`` None leaves the choice open: GGUF files, and the models of the catalogue, go to our own engine, other
+    folders to transformers where they have weights for it and it is installed. Only a hub name of a GGUF file touches the network here. Raises as
     `find`, `UnknownNameError` for an unknown engine, and `UsageError` for one that cannot read the model.
     """
     if engine is not None and engine not in ENGINES:
@@ -42,31 +44,50 @@ def choose(name: str | os.PathLike[str], engine: str | None = None) -> tuple[str
     return engine, downloaded(place) if isinstance(place, str) else gguf_file(place)
 
 
+def implied_engine(
+    name: str | os.PathLike[str],
+    dtype: str | None,
+    device: Any,
+    *,
+    gpu_layers: int = -1,
+    exact: bool | None = None,
+) -> str | None:
+    """Return the engine that alone understands what was asked for; None where the choice stays open."""
+    able = _able(find(name))
+    if TRANSFORMERS in able and (dtype is not None or device not in (None, "cpu")):
+        return TRANSFORMERS
+    return LLAMA_CPP if LLAMA_CPP in able and (gpu_layers > 0 or exact is False) else None
+
+
 def is_installed(engine: str) -> bool:
     """Return whether the packages of an engine are here; they are not imported."""
     if engine == LLAMA_CPP:
         return sources.is_installed()
+    if engine == CPU:
+        return True
     return all(importlib.util.find_spec(package) is not None for package in ("torch", "transformers"))
 
 
 def _able(place: Path | str) -> list[str]:
-    """Return the engines that can read a model, at least one."""
+    """Return the engines that can read a model, at least one, the preferred one first."""
     if isinstance(place, str):
-        return [LLAMA_CPP if hub_file(place) else TRANSFORMERS]
+        return [CPU, LLAMA_CPP] if hub_file(place) else [TRANSFORMERS]
     if place.is_file():
-        return [LLAMA_CPP]
+        return [CPU, LLAMA_CPP]
     has_gguf = bool(gguf_files(place))
     has_weights = any(path.is_file() for pattern in _WEIGHTS for path in place.glob(pattern))
-    return [TRANSFORMERS] * (has_weights or not has_gguf) + [LLAMA_CPP] * has_gguf
+    if has_gguf and is_fetched(place):
+        return [CPU, *[TRANSFORMERS] * has_weights, LLAMA_CPP]
+    return [TRANSFORMERS] * (has_weights or not has_gguf) + [CPU, LLAMA_CPP] * has_gguf
 
 
 def _unable(place: Path | str, engine: str) -> str:
-    if engine == LLAMA_CPP:
+    if engine != TRANSFORMERS:
         where = f"write {place}/FILE.gguf" if isinstance(place, str) else "name one"
-        return f"llama.cpp reads GGUF files, and {place} names none: {where}, or take the engine transformers"
+        return f"the engine {engine} reads GGUF files, and {place} names none: {where}, or take the engine transformers"
     if isinstance(place, Path) and place.is_dir():
         return (
-            f"{place} has no weights for transformers, only a GGUF file: take the engine llama.cpp, or, if it was "
+            f"{place} has no weights for transformers, only a GGUF file: take the engine cpu, or, if it was "
             "fetched, run draftwood fetch again, which adds them where transformers is installed"
         )
-    return f"{place} is a GGUF file, which the engine llama.cpp reads: take that, or name a transformers model"
+    return f"{place} is a GGUF file, which the engines cpu and llama.cpp read: take one, or name another model"

@@ -15,7 +15,7 @@ from pathlib import Path
 from draftwood.errors import DraftwoodError, FetchError, UnknownNameError
 from draftwood.models.catalogue import CATALOGUE, CatalogueModel
 from draftwood.models.convert import STEPS, convert
-from draftwood.models.engine import LLAMA_CPP, TRANSFORMERS, is_installed
+from draftwood.models.engine import TRANSFORMERS, is_installed
 from draftwood.models.find import model_folder
 from draftwood.models.licence import licence_text
 from draftwood.models.manifest import LICENCE, fault, is_converted, sha256_of, write_manifest
@@ -83,11 +83,6 @@ def _is_whole(folder: Path, model: CatalogueModel, converts: bool) -> bool:
 
 
 def _require_packages(converts: bool) -> None:
-    if not converts and not is_installed(LLAMA_CPP):
-        raise FetchError(
-            'no engine is installed to run a model: run pip install "draftwood[llama]" (tens of megabytes) or '
-            'pip install "draftwood[transformers]" first'
-        )
     missing = [package for package in _TO_CONVERT if converts and importlib.util.find_spec(package) is None]
     if missing:
         raise FetchError(f'fetching needs {", ".join(missing)}: run pip install "draftwood[transformers]" first')

@@ -1,4 +1,4 @@
-"""Load a model and its tokenizer: through transformers, or a GGUF file through llama.cpp."""
+"""Load a model and its tokenizer: through transformers, or a GGUF file by our own engine or llama.cpp."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from draftwood.errors import (
 )
 from draftwood.models.busy import importing_torch
 from draftwood.models.catalogue import DEFAULT_MODEL
-from draftwood.models.engine import LLAMA_CPP, choose
+from draftwood.models.engine import TRANSFORMERS, choose, implied_engine
 from draftwood.models.hub import first_line, hub_answers
 from draftwood.models.machine import cores
 from draftwood.models.quiet import quiet_transformers, uncollected
@@ -60,8 +60,9 @@ def load(
         A catalogue name, a folder, a GGUF file or a hub name (``"owner/name"``, ``"owner/name/file.gguf"``). Only
         a hub name may touch the network.
     engine
-        ``"transformers"``, or ``"llama.cpp"`` for GGUF files. None: transformers where the model has weights for
-        it and it is installed, else llama.cpp.
+        ``"cpu"`` (our own) or ``"llama.cpp"`` for GGUF files, or ``"transformers"``. None: our own for GGUF files and
+        the models of the catalogue, and llama.cpp for files that it does not run; transformers for other folders
+        with weights for it, where it is installed, and wherever ``dtype`` or ``device`` ask for it.
     dtype
         ``"float32"``, ``"bfloat16"``, ``"float16"`` or ``"auto"``; or torch's own. A GGUF file has its own.
     device
@@ -74,12 +75,12 @@ def load(
         Of a GGUF model, how many layers a graphics card computes; -1: as many as fit.
     exact
         Of a GGUF model, whether its passes are computed so that drafts change no bit of the text (see
-        docs/exactness.md). None: llama.cpp's engine decides.
+        docs/exactness.md); those of our own engine always are. False: as llama.cpp does. None: the engine decides.
 
     Returns
     -------
     (model, tokenizer)
-        A causal language model of transformers in eval mode, or a `Target` of llama.cpp; and its tokenizer.
+        A causal language model of transformers in eval mode, or a `Target`; and its tokenizer.
 
     Raises
     ------
@@ -96,12 +97,13 @@ def load(
     if dtype not in DTYPES:
         raise UnknownNameError("dtype", dtype, DTYPES)
     _check_threads(threads)
-    chosen, place = choose(name, engine)
-    if chosen == LLAMA_CPP:
+    asked = None if dtype == _DEFAULT_DTYPE else dtype
+    chosen, place = choose(name, engine or implied_engine(name, asked, device, gpu_layers=gpu_layers, exact=exact))
+    if chosen != TRANSFORMERS:
         from draftwood.models.load_gguf import load_gguf
 
-        asked = None if dtype == _DEFAULT_DTYPE else dtype
-        return load_gguf(Path(place), asked, device, threads=threads, gpu_layers=gpu_layers, exact=exact)
+        settings = {"threads": threads, "gpu_layers": gpu_layers, "exact": exact}
+        return load_gguf(Path(place), asked, device, engine=chosen, is_free=engine is None, **settings)
     if gpu_layers != -1 or exact is not None:
         what = "exact" if exact is not None else "gpu_layers"
         raise UsageError(f"{what} is for GGUF files, and {name} is loaded by transformers: leave it out")
@@ -132,10 +134,10 @@ def load(
 def load_tokenizer(name: str | os.PathLike[str] = DEFAULT_MODEL, *, engine: str | None = None) -> Any:
     """Load a model's tokenizer alone, from a folder without weights too; raises what `load` raises."""
     chosen, place = choose(name, engine)
-    if chosen == LLAMA_CPP:
+    if chosen != TRANSFORMERS:
         from draftwood.models.load_gguf import load_gguf_tokenizer
 
-        return load_gguf_tokenizer(Path(place))
+        return load_gguf_tokenizer(Path(place), engine=chosen, is_free=engine is None)
     _require_packages()
     from transformers import AutoTokenizer
 

@@ -1,35 +1,32 @@
-"""Load a GGUF file and its tokenizer through llama.cpp; nothing here imports torch or transformers."""
+"""Load a GGUF file and its tokenizer by our own engine or llama.cpp; nothing here imports torch or transformers."""
 
 from __future__ import annotations
 
+import logging
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from draftwood.errors import CapabilityError, UsageError
+from draftwood.errors import CapabilityError, UnsupportedModelError, UsageError
+from draftwood.models.engine import CPU, LLAMA_CPP, is_installed
+
+_LOG = logging.getLogger("draftwood")
 
 
 def load_gguf(
-    path: Path, dtype: str | None, device: Any, *, threads: int | None, gpu_layers: int, exact: bool | None
-) -> tuple[Any, Any]:
+    path: Path, dtype: str | None, device: Any, *, engine: str, is_free: bool, threads: int | None, gpu_layers: int,
+    exact: bool | None,
+) -> tuple[Any, Any]:  # fmt: skip
     """Return target and tokenizer of a GGUF file; `UsageError` for settings that only transformers has.
 
-    ``dtype`` and ``device`` None were left open.
+    ``dtype`` and ``device`` None were left open. ``is_free``: llama.cpp may run what our own engine does not.
     """
-    if not isinstance(gpu_layers, Integral) or gpu_layers < -1:
-        raise UsageError(f"gpu_layers is {gpu_layers!r:.80}: give a number of layers, or -1 for as many as fit")
-    if exact not in (None, True, False):
-        raise UsageError(f"exact is {exact!r:.80}: give True, False, or None to leave it to the engine")
-    if dtype is not None:
-        raise UsageError(f"{path.name} is a GGUF file, which keeps its own number format: leave dtype out")
-    if device is not None and str(device) != "cpu":
-        raise UsageError(
-            f"{path.name} is a GGUF file: say with gpu_layers what a graphics card computes, not device"
-        )
-    if device is not None and gpu_layers > 0:
-        raise UsageError(
-            f"device cpu leaves no layers for a graphics card, and gpu_layers is {gpu_layers}: choose"
-        )
+    _check(path, dtype, device, gpu_layers, exact)
+    if engine == CPU:
+        try:
+            return _load_cpu(path, threads)
+        except UnsupportedModelError as error:
+            _give_over(error, is_free)
     from draftwood.engines.llama_cpp.library import takes_layers
     from draftwood.engines.llama_cpp.target import LlamaTarget
     from draftwood.engines.llama_cpp.tokenizer import LlamaTokenizer
@@ -44,8 +41,48 @@ def load_gguf(
     return target, LlamaTokenizer(target.weights)
 
 
-def load_gguf_tokenizer(path: Path) -> Any:
+def _check(path: Path, dtype: str | None, device: Any, gpu_layers: int, exact: bool | None) -> None:
+    if not isinstance(gpu_layers, Integral) or gpu_layers < -1:
+        raise UsageError(f"gpu_layers is {gpu_layers!r:.80}: give a number of layers, or -1 for as many as fit")
+    if exact not in (None, True, False):
+        raise UsageError(f"exact is {exact!r:.80}: give True, False, or None to leave it to the engine")
+    if dtype is not None:
+        raise UsageError(f"{path.name} is a GGUF file, which keeps its own number format: leave dtype out")
+    if device is not None and str(device) != "cpu":
+        raise UsageError(
+            f"{path.name} is a GGUF file: say with gpu_layers what a graphics card computes, not device"
+        )
+    if device is not None and gpu_layers > 0:
+        raise UsageError(
+            f"device cpu leaves no layers for a graphics card, and gpu_layers is {gpu_layers}: choose"
+        )
+
+
+def _load_cpu(path: Path, threads: int | None) -> tuple[Any, Any]:
+    from draftwood.engines.cpu.target import CpuTarget
+    from draftwood.engines.cpu.tokenizer import GgufTokenizer
+
+    target = CpuTarget(path, threads=threads)
+    return target, GgufTokenizer(target.model.weights.metadata)
+
+
+def _give_over(error: UnsupportedModelError, is_free: bool) -> None:
+    """Let llama.cpp run a model, where the choice was left open and it is installed; else raise the error."""
+    if not (is_free and is_installed(LLAMA_CPP)):
+        raise error
+    _LOG.warning("%s", error)
+
+
+def load_gguf_tokenizer(path: Path, *, engine: str, is_free: bool) -> Any:
     """Return the tokenizer of a GGUF file, whose weights are not read."""
+    if engine == CPU:
+        from draftwood.engines.cpu.gguf_file import GgufFile
+        from draftwood.engines.cpu.tokenizer import GgufTokenizer
+
+        try:
+            return GgufTokenizer(GgufFile(path).metadata)
+        except UnsupportedModelError as error:
+            _give_over(error, is_free)
     from draftwood.engines.llama_cpp.tokenizer import LlamaTokenizer
     from draftwood.engines.llama_cpp.weights import Weights
 

@@ -16,6 +16,10 @@ from draftwood.planning.ranking import Ranking, depth_limit, node_limit, nothing
 from draftwood.tree import NO_CLAIM, TokenTree
 
 _CHAIN_OF = 4  # for a target without trees drafters are asked for four times the nodes; the best chain is scored
+_TOGETHER = 4
+"""Passes with drafts whose labels are learnt at once when rates are settled, or less where a text ends: the rates
+for the next draft are computed anew then, and each pass empties the processor's caches."""
+_Lessons = dict[tuple[str, bool], tuple[Declaration, list[Feedback]]]  # of a pass, by label and whether greedy
 NOTHING = Ask(0, 0, TokenTree.empty().belief)
 _UNKNOWN = Prices()
 RESTING = Ask(0, 0, TokenTree.empty().belief, resting=True)
@@ -63,12 +67,15 @@ class TreePlanner(ABC):
     def __init__(self, learned: Learned | None = None, policies: Sequence[Policy] = ()) -> None:
         self.learned = learned if learned is not None else Learned()
         self.policies = tuple(policies)
+        self._untold: list[_Lessons] = []  # what beliefs have not learnt yet
         # Of this session's step: the draft nodes of a request before policies, the limits by request and policy.
         self._wished = 0
         self._limits: list[list[Limit]] = []
 
     def open(self) -> Self:
-        return copy.copy(self)
+        session = copy.copy(self)
+        session._untold = []
+        return session
 
     @abstractmethod
     def wish(self, states: Sequence[State]) -> int:
@@ -86,7 +93,8 @@ class TreePlanner(ABC):
     def _ask(self, state: State, rows: int) -> list[Ask]:
         if not (self._wished or self.policies):
             return [NOTHING] * len(state.drafters)
-        nodes = min(self._wished, depth_limit(state), node_limit(state))
+        room = node_limit(state)
+        nodes = min(self._wished, depth_limit(state), room)
         limits = []
         for policy in self.policies:
             limits.append(limit := policy.limit(state, rows, nodes))
@@ -94,16 +102,13 @@ class TreePlanner(ABC):
         self._limits.append(limits)
         if not nodes:
             return [NOTHING] * len(state.drafters)
-        lookahead_nodes = node_limit(state) - nodes if state.capabilities.trees else 0
-        if not state.capabilities.trees:
-            nodes *= _CHAIN_OF
-        masks = [limit.drafters for limit in limits if limit.drafters is not None]
-        return [
-            self.ask_one(drafter, state, nodes, lookahead_nodes)
-            if drafter is not None and all(mask[i] for mask in masks)
-            else NOTHING
-            for i, drafter in enumerate(state.drafters)
-        ]
+        trees = state.capabilities.trees
+        lookahead_nodes, nodes = (room - nodes, nodes) if trees else (0, nodes * _CHAIN_OF)
+        asked: list[Declaration | None] = list(state.drafters)
+        for limit in limits:
+            if limit.drafters is not None:
+                asked = [one if may else None for one, may in zip(asked, limit.drafters, strict=False)]
+        return [NOTHING if one is None else self.ask_one(one, state, nodes, lookahead_nodes) for one in asked]
 
     def ask_one(self, drafter: Declaration, state: State, nodes: int, lookahead_nodes: int) -> Ask:
         """Return what one drafter is asked for."""
@@ -115,8 +120,8 @@ class TreePlanner(ABC):
             return self._plan(states, proposals)
 
     def _plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:
-        plain = not (self.policies or any(len(tree) for trees in proposals for tree in trees))
-        if plain and not any(state.traced for state in states):
+        plain = not (self.policies or any([len(tree) for trees in proposals for tree in trees]))
+        if plain and not any([state.traced for state in states]):
             self.choose(states, [nothing_ranked(len(trees)) for trees in proposals])
             return [nothing_planned(len(trees)) for trees in proposals]
         rankings = [
@@ -144,7 +149,7 @@ class TreePlanner(ABC):
         if least < max(len(ranking.order), min(self._wished, ranking.depth, ranking.room)):
             named = zip(self.policies, limits, strict=True)
             state.step.held = tuple(policy.name for policy, limit in named if limit.nodes == least)
-        return replace(ranking, order=ranking.order[:least], worth=ranking.worth[:least])
+        return ranking._replace(order=ranking.order[:least], worth=ranking.worth[:least])
 
     def _believed(self, drafter: Declaration | None, state: State, tree: TokenTree) -> TokenTree:
         """Return the tree with learnt acceptance rates in place of those that the drafter claims."""
@@ -171,15 +176,20 @@ class TreePlanner(ABC):
 
     def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
         """Learn how often each drafter's nodes were right, and let the policies see the step."""
-        with self.learned.lock:
-            beliefs = self.learned.beliefs
-            by_rates: dict[int, tuple[Declaration, bool, list[Feedback]]] = {}  # drafters of one label share rates
-            for state, lessons in zip(states, feedback, strict=True):
-                for drafter, lesson in zip(state.drafters, lessons, strict=True) if lessons else ():
-                    if drafter and len(lesson.proposal):
-                        key = id(beliefs.rates(drafter, greedy=state.greedy))
-                        by_rates.setdefault(key, (drafter, state.greedy, []))[2].append(lesson)
-                for policy in self.policies:
-                    policy.learn(state)
-            for drafter, greedy, some in by_rates.values():
-                beliefs.learn(drafter, some, greedy=greedy)
+        untold, ended = self._untold, False
+        taught: _Lessons = {}
+        for state, lessons in zip(states, feedback, strict=True):
+            for drafter, lesson in zip(state.drafters, lessons, strict=True) if lessons else ():
+                if drafter is not None and len(lesson.proposal):  # drafters of one label share rates
+                    taught.setdefault((drafter.label, state.greedy), (drafter, []))[1].append(lesson)
+            for policy in self.policies:
+                policy.learn(state)
+            ended = ended or state.step.finish is not None
+        if taught:
+            untold.append(taught)
+        if untold and (ended or len(untold) >= _TOGETHER or not self.learned.beliefs.settled):
+            self._untold = []
+            with self.learned.lock:
+                for passed in untold:
+                    for (_, greedy), (drafter, some) in passed.items():
+                        self.learned.beliefs.learn(drafter, some, greedy=greedy)

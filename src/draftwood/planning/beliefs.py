@@ -29,6 +29,7 @@ WRONG, LIGHT = 4.0, 2.0
 """If the labels are ``WRONG`` standard deviations below the priors, a prior counts as ``LIGHT`` labels only."""
 
 _RECENT = 0.95  # weight of earlier passes in the check whether the priors are wrong, per pass
+_SETTLED = 256  # passes with labels after which rates move slowly
 _LEAST = 0.01  # labels of a class that are worth keeping
 _LIMIT = 3.0  # of the drift, in logits: the drift changes the odds of acceptance at most twentyfold
 
@@ -38,6 +39,7 @@ class Beliefs:
 
     def __init__(self) -> None:
         self._rates: dict[tuple[str, bool], Rates] = {}
+        self._passes = 0  # with labels
         self._kept: dict[str, Any] = {}  # of an earlier process, until a drafter's rates are asked for
 
     def rates(self, drafter: Drafter | Declaration, *, greedy: bool) -> Rates:
@@ -66,10 +68,16 @@ class Beliefs:
         """Return the acceptance rate now believed for each evidence class, float32[n_evidence]."""
         return self.rates(drafter, greedy=greedy).accept_rates
 
+    @property
+    def settled(self) -> bool:
+        """Whether so much was learnt that a pass more hardly moves the rates."""
+        return self._passes >= _SETTLED
+
     def learn(self, drafter: Drafter | Declaration, lessons: Sequence[Feedback], *, greedy: bool) -> None:
         """Learn from the feedback of one pass which of the drafter's nodes were right."""
         classes: list[int] = []
         right: list[bool] = []
+        self._passes += 1
         for lesson in lessons:
             some, truth = labels(lesson)
             classes += some
@@ -175,10 +183,10 @@ def _digest(priors: Sequence[float]) -> str:
 def _accept_rates(odds: NDArray[np.float64], fade: float) -> Floats:
     if not are_loaded():
         return (odds / (odds + fade)).astype(np.float32)
-    from draftwood.planning import kernel
+    import draftwood.planning.kernel as kernels
 
     rates = np.empty(len(odds), dtype=np.float32)
-    kernel.accept_rates(odds, fade, rates)
+    kernels.accept_rates.unchecked(odds, fade, rates)
     return rates
 
 
@@ -189,24 +197,21 @@ def labels(lesson: Feedback) -> tuple[list[int], list[bool]]:
     A node of several drafters is a label of the one whose belief, the largest, it carries: the largest of several
     estimates is on average too large otherwise.
     """
-    proposal = lesson.proposal
+    proposal, path = lesson.proposal, lesson.path
     if not len(proposal):
         return [], []
-    speaker = lesson.tree.source.tolist()
-    accepted, choice = set(lesson.path), lesson.choice.tolist()
-    rows, lookahead = lesson.node_map.tolist(), proposal.lookahead.tolist() if proposal.n_lookahead else None
+    speaker, choice, rows = lesson.tree.source.tolist(), lesson.choice.tolist(), lesson.node_map.tolist()
+    lookahead = set(np.flatnonzero(proposal.lookahead).tolist()) if proposal.n_lookahead else ()
+    # Accepted nodes of the proposal, and what the target chose behind each; -1 is the root.
+    reached = {node: choice[1 + row] for node, row in enumerate(rows) if row in path and node not in lookahead}
+    reached[-1] = choice[0]
+    tokens, evidence = proposal.tokens.tolist(), proposal.evidence.tolist()
     classes, right = [], []
-    reached = {-1: choice[0]}  # accepted node of the proposal -> the target's choice of the next token
-    flat = zip(proposal.parents.tolist(), proposal.tokens.tolist(), proposal.evidence.tolist(), strict=True)
-    for node, (parent, token, evidence) in enumerate(flat):
-        taken = reached.get(parent, -1)
-        if taken < 0 or (lookahead is not None and lookahead[node]):
+    for node, above in [(node, above) for node, above in enumerate(proposal.parents.tolist()) if above in reached]:
+        taken, row = reached[above], rows[node]
+        if taken < 0 or node in lookahead or evidence[node] == NO_CLAIM:
             continue
-        row = rows[node]
-        scored = 0 <= row < len(speaker)
-        if evidence != NO_CLAIM and (not scored or speaker[row] == lesson.source):
-            classes.append(evidence)
-            right.append(token == taken)
-        if row in accepted:
-            reached[node] = choice[1 + row]
+        if not 0 <= row < len(speaker) or speaker[row] == lesson.source:
+            classes.append(evidence[node])
+            right.append(tokens[node] == taken)
     return classes, right

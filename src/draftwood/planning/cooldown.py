@@ -49,10 +49,15 @@ class Cooldown:
         ``repeating``: one of the texts repeats itself at this place.
         """
         if states and not states[0].traced:  # writing a trace takes time that other steps do not take
-            steps = [state.step for state in states]
-            planning = [step.plan_s for step in steps]
-            seconds = sum([step.overhead_s for step in steps]) - sum(planning) + max(planning)
-            seconds -= sum([_in_passes(state) for state in states])
+            seconds = planning = 0.0
+            for state in states:
+                step = state.step
+                seconds += step.draft_s + step.verify_s + step.keep_s + step.learn_s
+                planning = max(planning, step.plan_s)  # all share it
+                for drafter, own in zip(state.drafters, step.by_source, strict=False):
+                    if drafter is not None and drafter.needs.prices:
+                        seconds -= own.draft_s  # it runs passes and goes by prices: it must not stop others
+            seconds += planning
             if asked:
                 self.overhead = _averaged(self.overhead, seconds)
             else:
@@ -65,21 +70,16 @@ class Cooldown:
         """Record that a draft saves ``gain`` seconds of a step (``plain``: a plain pass); may start a cooldown of
         steps like this one.
         """
-        if not self.cost:
+        cost, now = self.cost, self._now
+        if not cost:
             return
-        now, gain = self._now, min(gain, _BURST * self.cost)
+        gain = min(gain, _BURST * cost)
         now.gain = gain if now.gain is None else _KEEP_GAIN * now.gain + (1 - _KEEP_GAIN) * gain
-        if keep_on or now.gain >= self.cost:
+        if keep_on or now.gain >= cost:
             now.pause = 0
             return
-        now.pause = min(_LONGEST, max(1, 2 * now.pause), int(self.cost / (_IN_VAIN * plain)))
+        now.pause = min(_LONGEST, max(1, 2 * now.pause), int(cost / (_IN_VAIN * plain)))
         now.left = now.pause + 1 if now.pause else 0
-
-
-def _in_passes(state: State) -> float:
-    """Return the seconds of drafters that run passes of their own: they go by prices, and must not stop others."""
-    pairs = zip(state.drafters, state.step.by_source, strict=False)
-    return sum([own.draft_s for drafter, own in pairs if drafter is not None and drafter.needs.prices])
 
 
 def _averaged(known: float, seconds: float) -> float:

@@ -160,11 +160,13 @@ class CostModel:
 
     def stale(self, chosen: int, least: int, widest: int) -> list[int]:
         """Return widths not seen in the last 32 passes: half an octave beside the chosen one, or the least."""
-        at, found = size(chosen), []
-        for width in (_SIZES[min(at + 1, len(_SIZES) - 1)], _SIZES[max(at - 1, 0)], least):
-            k = size(width) if least <= width <= widest else at
-            if k != at and self.passes - self._seen[k] >= _STALE:
-                found.append(width)
+        at, found, seen, before = size(chosen), [], self._seen, self.passes - _STALE
+        for k in (at + 1, at - 1):
+            if 0 <= k < len(_SIZES) and seen[k] <= before and least <= _SIZES[k] <= widest:
+                found.append(_SIZES[k])
+        k = size(least)
+        if k != at and seen[k] <= before:
+            found.append(least)
         return found
 
     def is_known(self, width: int, within: int) -> bool:
@@ -252,10 +254,10 @@ def _seconds_by_width(curve: Doubles, log: Doubles) -> Doubles:
     hats = _hats(len(curve) - 1)
     if not are_loaded():
         return np.minimum.accumulate((curve * np.exp(hats @ log))[::-1])[::-1]
-    from draftwood.planning import kernel
+    import draftwood.planning.kernel as kernels
 
     table = np.empty(len(curve))
-    kernel.seconds_by_width(curve, hats, log, table)
+    kernels.seconds_by_width.unchecked(curve, hats, log, table)
     return table
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import truediv
 
 import numpy as np
 
@@ -57,20 +58,21 @@ class DrafterBudget:
         + 1]): the pass's seconds by the number of candidates scored, of which it will score ``best``.
         """
         costs: dict[str, float] = {}
-        plain = times[0]
+        plain, accounts = times[0], self._accounts
         for state in states:
             for drafter, own in zip(state.drafters, state.step.by_source, strict=True):
                 if own.calls and drafter is not None:
                     costs[drafter.label] = costs.get(drafter.label, 0.0) + own.draft_s
         for label, cost in costs.items():
-            if (cost < NOTICEABLE * plain and label not in self._accounts) or label in apart:
+            account = accounts.get(label)
+            if (cost < NOTICEABLE * plain and account is None) or label in apart:
                 continue
             mine = [[d is not None and d.label == label for d in state.drafters] for state in states]
             runs_passes = any(d is not None and d.label == label and d.needs.prices for d in states[0].drafters)
-            if label not in self._accounts and runs_passes:  # its first draft has read the prompt, and warmed up
-                self._accounts[label] = _Account()
-                continue
-            account = self._accounts.setdefault(label, _Account())
+            if account is None:
+                account = accounts[label] = _Account()
+                if runs_passes:  # its first draft has read the prompt, and warmed up
+                    continue
             most = (_PASSES if runs_passes else _STALL) * plain
             _settle(account, min(cost, most), gain(mine, rankings, times, best), plain)
 
@@ -123,7 +125,8 @@ def _gain_of_one(mine: Sequence[bool], ranking: Ranking, times: Sequence[float],
     for is_mine, places in zip(mine, ranking.node_map, strict=True):
         if not is_mine:
             others.update(places.tolist())
-    worth = [chance for node, chance in zip(ranking.order, ranking.worth, strict=True) if node in others]
-    tokens = accumulate(worth, initial=1.0)
-    without = min([seconds / some for seconds, some in zip(times, tokens, strict=False)])
+    without = times[0]
+    if others:
+        worth = [chance for node, chance in zip(ranking.order, ranking.worth, strict=True) if node in others]
+        without = min(map(truediv, times, accumulate(worth, initial=1.0)))
     return (1 + sum(ranking.worth[:best])) * without - times[best]

@@ -10,14 +10,16 @@ _EXPLORE = 0.003  # share of the decoding time that may be spent on passes of ot
 _MOST_SAVED = 2.0  # plain passes: the exploration budget grows up to this
 
 
-def explored(model: CostModel, base: int, tokens: Sequence[float], times: Sequence[float], best: int) -> int:
+def explored(
+    model: CostModel, base: int, tokens: Sequence[float], times: Sequence[float], best: int, steps: int = 1
+) -> int:
     """Return ``best`` or, if the exploration budget allows, a number whose cost was not measured lately.
 
     ``tokens`` and ``times`` are what passes bring and take by the number of candidates scored, beside ``base``
-    tokens.
+    tokens; the choice stands for so many ``steps``.
     """
     plain = times[0]
-    earn(model, times[best] / plain)
+    earn(model, steps * times[best] / plain)
     for width in model.stale(base + best, base, base + len(times) - 1):
         count = width - base
         sure = min(tokens[count], tokens[best])  # what more is promised may not come

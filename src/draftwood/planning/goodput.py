@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, chain
+from itertools import accumulate, chain, repeat
+from operator import add, truediv
 from typing import Any, Self
 
 import numpy as np
@@ -34,6 +35,9 @@ MOST = 64  # most draft nodes of one request
 _MOST_LOOKAHEAD = 256  # lookahead nodes of one drafter in one pass
 _FEW = 4  # requests whose texts are looked at for repeats
 _LEAST = 8  # a step asks drafters for at least this many draft nodes
+_SOON, _SELDOM = 16, 4
+"""After so many steps in which drafters were asked, only each fourth is judged: what they save, and which width to
+measure."""
 _IDLE = 4  # of the steps in which nobody is asked, only each fourth is learnt from
 _SHRINK, _SPARE = 0.98, 1.5  # the number asked for shrinks by 2 % per step, to 1.5 times what was worth scoring
 
@@ -65,6 +69,8 @@ class GoodputPlanner(TreePlanner):
         self._reach = self._first_reach()
         self._cooldown = Cooldown()
         self._asking = False  # whether drafters are asked in this session's step
+        self._asked = 0  # steps in which they were
+        self._judged = True  # whether this step says something about what drafters save
         self._budget = DrafterBudget()
         self._watching = Watching()
         self._ab_tests: dict[str, ABTest] = {}  # of lookahead nodes, by the drafter's label
@@ -72,7 +78,7 @@ class GoodputPlanner(TreePlanner):
         self._repeats: dict[int, Repeats] = {}  # by the identity of the request
         self._choice: _Choice | None = None
         self._drafted = False  # whether the last pass had a draft
-        self._pace = Pace()
+        self._pace, self._priced = Pace(), False  # whether a drafter goes by prices
         self._is_idle = False  # nobody is asked in this step, nor shown why
         self._unlearnt = 0  # idle steps that were not learnt from yet
 
@@ -92,21 +98,36 @@ class GoodputPlanner(TreePlanner):
 
     def wish(self, states: Sequence[State]) -> int:
         self._choice = None
+        self._asking = any([state.drafters for state in states]) and self._is_time(states)
+        nodes = min(self.most, int(self._reach)) if self._asking else 0
+        self._asked += self._asking
+        self._judged = self._asked <= _SOON or not self._asked % _SELDOM
+        if nodes:
+            needs = [drafter.needs for state in states for drafter in state.drafters if drafter is not None]
+            self._priced = any([need.prices for need in needs])
+            if self._priced:
+                self.prices = self._pace.prices(self.learned.cost(len(states)), states)
+        self._is_idle = not (nodes or self.policies or any([state.traced for state in states]))
+        return nodes
+
+    def _is_time(self, states: Sequence[State]) -> bool:
+        """Return whether drafters are asked in the step that begins."""
         self._budget.begin()
         self._watching.begin(states)
-        self._asking = self._cooldown.begin(states, asked=self._asking, repeating=self._is_repeating(states))
-        nodes = min(self.most, int(self._reach)) if self._asking else 0
-        if nodes and any(d is not None and d.needs.prices for state in states for d in state.drafters):
-            self.prices = self._pace.prices(self.learned.cost(len(states)), states)
-        self._is_idle = not (nodes or self.policies or any(state.traced for state in states))
-        return nodes
+        return self._cooldown.begin(states, asked=self._asking, repeating=self._is_repeating(states))
 
     def _is_repeating(self, states: Sequence[State]) -> bool:
         """Whether one of the texts repeats itself at its end; of many texts one would nearly always."""
         if len(states) > _FEW:
             return False
-        self._repeats = {id(state): self._repeats.get(id(state)) or Repeats() for state in states}
-        return any(self._repeats[id(state)].at_end_of(state.ids) for state in states)
+        known, found = self._repeats, False
+        for state in states:
+            repeats = known.get(id(state))
+            if repeats is None:  # somebody has come; who has left is forgotten
+                known = self._repeats = {id(one): known.get(id(one)) or Repeats() for one in states}
+                repeats = known[id(state)]
+            found = repeats.at_end_of(state.ids) or found
+        return found
 
     def _ask(self, state: State, rows: int) -> list[Ask]:
         asks = super()._ask(state, rows)
@@ -135,30 +156,40 @@ class GoodputPlanner(TreePlanner):
     def choose(self, states: Sequence[State], rankings: Sequence[Ranking]) -> list[int]:
         rows, context = len(states), max([state.length for state in states])
         model = self.learned.cost(rows)
-        replayed = sum([state.step.replayed for state in states])
-        if not any(len(ranking.order) or ranking.n_lookahead for ranking in rankings) and not states[0].traced:
-            self._choose_nothing(states, rankings, model, rows + replayed, context)
+        base = rows + sum([state.step.replayed for state in states])
+        if not any([len(ranking.order) or ranking.n_lookahead for ranking in rankings]) and not states[0].traced:
+            self._choose_nothing(states, rankings, model, base, context)
             return [0] * rows
-        base = rows + replayed + sum([r.n_lookahead for r in rankings])
+        n_lookahead = sum([ranking.n_lookahead for ranking in rankings])
+        base += n_lookahead
         worth, owner = _pooled(rankings, self.most)
-        tokens = [rows + some for some in accumulate(worth, initial=0.0)]
+        tokens = list(accumulate(worth, initial=float(rows)))
         times = self._times(model, states[0].capabilities, base, len(worth), context)
         if states[0].capabilities.rollback == "snapshot":
             times = _replayed(tokens, rows, worth, times)
         # Lists: a pass empties the processor's caches, and each of numpy's functions is read from memory anew.
-        rates = [some / seconds for some, seconds in zip(tokens, times, strict=True)]
+        rates = list(map(truediv, tokens, times))
         highest = max(rates)
         best = rates.index(highest) if highest >= self._losses.demand * rates[0] else 0
-        in_ab_test = [label for label, ab_test in self._ab_tests.items() if ab_test.on]
-        self._budget.learn(states, rankings, times, best, apart=in_ab_test)
+        self._budget.learn(states, rankings, times, best, apart=self._in_ab_test())
         self._watching.learn(states, rankings, times, best)
-        count = explored(model, base, tokens, times, best)
+        count = explored(model, base, tokens, times, best, self._every) if self._judged else best
         if self._asking:
             self._adapt(best, rankings)
-            gain = tokens[best] * times[0] / rows - times[best]
-            self._cooldown.learn(gain, times[0], keep_on=any(r.n_lookahead for r in rankings))
+            if self._judged:
+                gain = tokens[best] * times[0] / rows - times[best]
+                self._cooldown.learn(gain, times[0], keep_on=n_lookahead > 0)
         self._choice = _Choice(model, context, times, tokens, best, count)
         return [count] if owner is None else np.bincount(owner[:count], minlength=rows).tolist()
+
+    @property
+    def _every(self) -> int:
+        """How many steps one that is judged stands for."""
+        return 1 if self._asked <= _SOON else _SELDOM
+
+    def _in_ab_test(self) -> Sequence[str]:
+        """Return the labels of drafters whose lookahead nodes are on trial: their budget is not judged."""
+        return [label for label, test in self._ab_tests.items() if test.on] if self._ab_tests else ()
 
     def _times(
         self, model: CostModel, capabilities: Capabilities, base: int, most: int, context: int
@@ -170,26 +201,28 @@ class GoodputPlanner(TreePlanner):
             found = [table[width] for width in stairs]
         else:
             found = model.times(base, base + most, context)
-        overhead = self._cooldown.overhead
-        drafted = overhead + model.switch.charge
-        return [found[0] + overhead, *[seconds + drafted for seconds in found[1:]]]
+        overhead, charge = self._cooldown.overhead, model.switch.charge
+        times = list(map(add, found, repeat(overhead + charge)))
+        times[0] -= charge
+        return times
 
     def _choose_nothing(
         self, states: Sequence[State], rankings: Sequence[Ranking], model: CostModel, base: int, context: int
     ) -> None:
         """Do what `choose` does where nobody proposes anything, as in most steps of a chat, without its arrays."""
-        earn(model, 1.0)
+        if self._judged:
+            earn(model, self._every)
         if self._asking:
             times = self._times(model, states[0].capabilities, base, 0, context)
-            in_ab_test = [label for label, ab_test in self._ab_tests.items() if ab_test.on]
-            self._budget.learn(states, rankings, times, 0, apart=in_ab_test)
+            self._budget.learn(states, rankings, times, 0, apart=self._in_ab_test())
             self._adapt(0, rankings)
-            self._cooldown.learn(0.0, times[0], keep_on=False)
+            if self._judged:
+                self._cooldown.learn(0.0, times[0], keep_on=False)
         self._choice = _Choice(model, context, (), (), 0, 0)
 
     def _adapt(self, best: int, rankings: Sequence[Ranking]) -> None:
         """Ask for twice as many nodes next time if nearly all were worth scoring, else for slightly fewer."""
-        rows, proposed = len(rankings), max(len(r.order) for r in rankings)
+        rows, proposed = len(rankings), max([len(r.order) for r in rankings])
         if best >= 0.75 * self._reach * rows and proposed >= int(self._reach):
             self._reach = min(float(self.most), 2 * self._reach)
         else:
@@ -199,7 +232,8 @@ class GoodputPlanner(TreePlanner):
         if self._is_idle:
             self._learn_idle(states)
             return
-        self._pace.learn(states)
+        if self._priced:
+            self._pace.learn(states)
         with self.learned.lock:
             super().learn(states, feedback)
             choice = self._choice
@@ -211,7 +245,8 @@ class GoodputPlanner(TreePlanner):
                 given = sum([len(s.step.emitted) for s in states]) / len(states)
                 self._losses.learn(given, choice.times[choice.count] / choice.times[0])
             self._learn_cost(choice, width, states[0].step.score_s)
-            self._learn_lookahead(states)
+            if self._ab_tests or any([state.step.lookahead_scored for state in states]):
+                self._learn_lookahead(states)
 
     def _learn_idle(self, states: Sequence[State]) -> None:
         """Learn from a plain pass for which nobody was asked; most of these tell nothing new."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from operator import ge
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,8 @@ from draftwood.tree import TokenTree, ascending, constant, sealed
 
 def depth_limit(state: State) -> int:
     """Return the depth of the deepest draft node worth scoring; a pass adds one token besides accepted ones."""
-    return max(0, state.remaining - 1)
+    left = state.remaining - 1
+    return left if left > 0 else 0
 
 
 def node_limit(state: State) -> int:
@@ -25,15 +26,13 @@ def node_limit(state: State) -> int:
     return max(0, state.capabilities.max_pass - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(NamedTuple):
     """One request's candidates, in the order in which they are worth scoring."""
 
     tree: TokenTree  # all proposals, merged
     node_map: tuple[Ints, ...]  # per drafter, the index in ``tree`` of each of its nodes
-    order: Sequence[
-        int
-    ]  # draft nodes that may be scored, parents first; without tree passes those of the best chain
+    # Draft nodes that may be scored, parents first; without tree passes those of the best chain.
+    order: Sequence[int]
     worth: list[float]  # probability of each to be reached and accepted
     depth: int  # limits of the pass: depth of the tree, and number of nodes
     room: int
@@ -79,25 +78,23 @@ def rank(state: State, proposals: Sequence[TokenTree]) -> Ranking:
     depth, room = depth_limit(state), node_limit(state)
     speaking = [i for i, proposal in enumerate(proposals) if len(proposal)]
     if not speaking:
-        return replace(nothing_ranked(len(proposals)), depth=depth, room=room)
+        return nothing_ranked(len(proposals))._replace(depth=depth, room=room)
     tree, rows = merged([proposals[i] for i in speaking], speaking)
     node_map = [_NONE] * len(proposals)
     for i, row in zip(speaking, rows, strict=True):
         node_map[i] = row
-    n_lookahead = tree.n_lookahead if state.capabilities.trees else 0
-    worth = tree.path_belief.tolist()
-    most = min(len(tree), depth, room)
+    trees, n_lookahead, worth = state.capabilities.trees, tree.n_lookahead, tree.path_belief.tolist()
+    count = len(worth)
     # A drafter that grows its tree best first proposes nodes in this order; none is deeper than their number.
-    if not tree.n_lookahead and (
-        tree.is_chain
-        or (state.capabilities.trees and len(tree) <= depth and all(map(ge, worth, islice(worth, 1, None))))
+    if not n_lookahead and (
+        tree.is_chain or (trees and count <= depth and all(map(ge, worth, islice(worth, 1, None))))
     ):
-        return Ranking(tree, tuple(node_map), range(most), worth[:most], depth, room, n_lookahead, in_order=True)
-    order = (
-        _best_first(tree, worth, depth)[:room]
-        if state.capabilities.trees
-        else tree.best_chain().tolist()[: min(depth, room)]
-    )
+        most = min(count, depth, room)
+        return Ranking(tree, tuple(node_map), range(most), worth[:most], depth, room, 0, in_order=True)
+    if trees:
+        order = _best_first(tree, worth, depth)[:room]
+    else:
+        order, n_lookahead = tree.best_chain().tolist()[: min(depth, room)], 0
     worth = [worth[node] for node in order]
     return Ranking(tree, tuple(node_map), order, worth, depth, room, n_lookahead)
 

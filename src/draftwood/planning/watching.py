@@ -35,7 +35,7 @@ class Watching:
 
     def begin(self, states: Sequence[State]) -> None:
         """Count what the drafters took in the last step, and judge those whose trial is over."""
-        if not self._accounts and not any(_needs_scores(d) for state in states for d in state.drafters):
+        if not self._accounts and not any([_needs_scores(d) for state in states for d in state.drafters]):
             return
         taken: dict[str, float] = {}
         for state in states:

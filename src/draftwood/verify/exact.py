@@ -71,16 +71,19 @@ class ExactSession:
         """
         path: list[int] = []
         emitted: list[int] = []
-        node, finish = -1, None
+        node = -1
         try:
-            while finish is None and (node >= 0 or not emitted):
+            while True:
                 token = self._next(tree, node, scores)
                 self.extend((token,))
                 emitted.append(token)
                 finish = ended(token)
                 node = tree.child(node, token)
-                if node >= 0:
-                    path.append(node)
+                if node < 0:
+                    break
+                path.append(node)
+                if finish is not None:
+                    break
         except Exception as error:
             if not emitted:
                 raise
@@ -89,10 +92,10 @@ class ExactSession:
 
     def extend(self, ids: Sequence[int]) -> None:
         """Take in committed text that was read, not chosen."""
-        self._text.extend(ids)
+        self._text.new += ids
         if self._penalised and (fresh := {int(token) for token in ids} - self._seen_set):
             self._seen_set |= fresh
-            self._seen.extend(sorted(fresh))
+            self._seen.new += sorted(fresh)
 
     def _next(self, tree: TokenTree, node: int, scores: Scores) -> int:  # noqa: ARG002 - for rules that look
         """Return the token that follows ``node`` (-1: the root); a rule that accepts more replaces this alone."""
@@ -127,11 +130,12 @@ class _Growing:
 
     def __init__(self) -> None:
         self._room = np.empty(256, dtype=np.int64)
-        self._written, self._new = 0, list[int]()
+        self._written = 0
+        self.new = list[int]()  # whoever adds to the array adds to this
 
     @property
     def length(self) -> int:
-        return self._written + len(self._new)
+        return self._written + len(self.new)
 
     @property
     def view(self) -> NDArray[np.int64]:
@@ -141,9 +145,6 @@ class _Growing:
                 room = np.empty(2 * end, dtype=np.int64)
                 room[:before] = self._room[:before]
                 self._room = room
-            self._room[before:end] = self._new
-            self._written, self._new = end, []
+            self._room[before:end] = self.new
+            self._written, self.new = end, []
         return self._room[:end]
-
-    def extend(self, ids: Sequence[int]) -> None:
-        self._new += ids

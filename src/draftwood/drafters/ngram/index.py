@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Floats, Ints
-from draftwood.drafters.ngram.grow_kernel import advance, grow
+from draftwood.drafters.ngram.grow_kernel import advance
+from draftwood.drafters.ngram.grow_kernel import grow as grow_kernel
 from draftwood.drafters.ngram.kernel import CLASSES, DISTINCT, FREQUENT, HEAD, REACH, READ
 from draftwood.errors import UsageError
 from draftwood.index.accept_rates import for_kernel
@@ -25,6 +26,7 @@ _AT_ONCE = 64  # new tokens, at most, that the call of a kernel reads which grow
 _NOWHERE = np.array([-1, 0, 0, 0], dtype=np.int64)  # the cursor of nobody
 _ROOM = 1024  # tokens at first
 
+_grow = grow_kernel.unchecked  # all its arguments are made here
 _NO_TOKENS, _NO_TEXT = np.empty((0, 3), dtype=np.int32), np.empty(0, dtype=np.int32)
 
 
@@ -187,12 +189,12 @@ class NgramIndex:
         if len(new) <= _AT_ONCE and min(new, default=0) >= 0:
             end = cursor.take_in(new)
             limits = cursor.size, end, depth, frequent
-            n = grow(self._lists, cursor.state, cursor.window, limits, accept_rates, out, chances)
+            n = _grow(self._lists, cursor.state, cursor.window, limits, accept_rates, out, chances)
             cursor.size = cursor.size if n < 0 else min(REACH, end)
         if n < 0:
             self.read(new, cursor)
             limits = cursor.size, cursor.size, depth, frequent
-            n = grow(self._lists, cursor.state, cursor.window, limits, accept_rates, out, chances)
+            n = _grow(self._lists, cursor.state, cursor.window, limits, accept_rates, out, chances)
         out.flags.writeable = chances.flags.writeable = False
         return out[:, :n], chances[:, :n]
 

@@ -77,7 +77,9 @@ class _Block:
         self.tails = [body.pointer(self._of_row("tails", row)) for row in self.rows]
         q, width = PHASE.place(body, phase, "q"), body.mul(self.heads, self.size)
         self.queries = [
-            body.at(q, body.mul(body.add(body.mul(row, self._padded(width)), body.mul(head, self.size)), body.i64(4)))
+            body.at(
+                q, body.mul(body.add(body.mul(row, self._padded(width)), body.mul(head, self.size)), body.i64(4))
+            )
             for row, head in zip(self.rows, self.query_heads, strict=True)
         ]
         self.scores = [body.room(F32, CHUNK + LANES) for _ in range(count)]

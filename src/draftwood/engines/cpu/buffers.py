@@ -22,6 +22,14 @@ class Buffer(NamedTuple):
     def address(self) -> int:
         return int(self.array.ctypes.data)
 
+    def slots(self, name: str) -> dict[str, int]:
+        """Return the slots of a phase that reads it, or writes to it, as ``x``, ``y`` or ``out``."""
+        return {name: self.address, f"{name}_stride": self.stride}
+
+    def behind(self, width: int) -> Buffer:
+        """Return the part behind so many numbers, a multiple of 32."""
+        return Buffer(self.array[:, width if self.array.itemsize == 4 else width // GROUP * GROUP_RECORD :])
+
     @property
     def stride(self) -> int:
         return int(self.array.strides[0])
@@ -35,21 +43,6 @@ def floats(width: int, rows: int = WIDEST) -> Buffer:
 def records(width: int, rows: int = WIDEST) -> Buffer:
     """Return room for rows of so many rounded numbers."""
     return Buffer(np.zeros((rows, -(-width // GROUP) * GROUP_RECORD), dtype=np.uint8))
-
-
-def slots_in(buffer: Buffer) -> dict[str, int]:
-    """Return the slots of a phase that reads rows from a buffer."""
-    return {"x": buffer.address, "x_stride": buffer.stride}
-
-
-def slots_y(buffer: Buffer) -> dict[str, int]:
-    """Return those of one that writes float32 to a buffer."""
-    return {"y": buffer.address, "y_stride": buffer.stride}
-
-
-def slots_out(buffer: Buffer) -> dict[str, int]:
-    """Return those of one that writes records, or adds to a buffer."""
-    return {"out": buffer.address, "out_stride": buffer.stride}
 
 
 class MixtureBuffers:
@@ -73,8 +66,9 @@ class MixtureBuffers:
         self._chosen, self._places = (np.zeros(count, dtype=np.int64) for _ in range(2))
         self._shares = np.zeros(count, dtype=np.float32)
         self._groups = np.zeros((1 + shape.experts, 3), dtype=np.int64)
+        self._counts = np.zeros(shape.experts, dtype=np.int64)
         self.slots = {
             "experts": shape.experts, "used": shape.used, "chosen": self._chosen.ctypes.data,
             "shares": self._shares.ctypes.data, "places": self._places.ctypes.data,
-            "groups": self._groups.ctypes.data,
+            "groups": self._groups.ctypes.data, "counts": self._counts.ctypes.data,
         }  # fmt: skip

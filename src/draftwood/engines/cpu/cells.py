@@ -26,7 +26,9 @@ def write_moving(module: ir.Module, features: frozenset[str]) -> None:
             key = body.at(
                 page, body.mul(body.add(body.mul(body.mul(tile, size), body.i64(LANES)), lane), body.i64(2))
             )
-            value = body.at(page, body.mul(body.add(body.mul(size, body.i64(PAGE)), body.mul(within, room)), body.i64(2)))
+            value = body.at(
+                page, body.mul(body.add(body.mul(size, body.i64(PAGE)), body.mul(within, room)), body.i64(2))
+            )
             places.append((key, value))
         (key, value), (new_key, new_value) = places
         with body.loop(0, heads) as head:

@@ -70,7 +70,12 @@ def _sources() -> str:
 def machine_code(module: ir.Module, instructions: Instructions) -> bytes:
     """Return the object file of a module."""
     machine = target_machine(instructions)
-    module.triple = llvm.get_process_triple()
+    return bytes(machine.emit_object(optimised(module, machine)))
+
+
+def optimised(module: ir.Module, machine: llvm.TargetMachine) -> llvm.ModuleRef:
+    """Return a module as LLVM has it, with its passes run."""
+    module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     parsed = llvm.parse_assembly(str(module))
     parsed.verify()
@@ -79,7 +84,7 @@ def machine_code(module: ir.Module, instructions: Instructions) -> bytes:
     options.loop_unrolling = options.loop_vectorization = options.slp_vectorization = False
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(parsed, builder)
-    return bytes(machine.emit_object(parsed))
+    return parsed
 
 
 def target_machine(instructions: Instructions) -> llvm.TargetMachine:

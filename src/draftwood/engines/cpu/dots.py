@@ -75,7 +75,7 @@ class DotsVnni(Dots):
     def total(self, body: Body, form: Format, steps: Sequence[Any], inputs: Any, first: int) -> Any:
         found: Any = body.same(I32, 0, self.outputs)
         for k, step in enumerate(steps, first):
-            found = body.four_products(self.name, found, step, self._inputs(body, inputs, k))
+            found = _four_products(body, self.name, found, step, self._inputs(body, inputs, k))
         return found
 
     def looked_up(self, body: Body, codes: Any, book: Sequence[int]) -> Any:
@@ -148,6 +148,12 @@ class DotsNeon(Dots):
     def looked_up(self, body: Body, codes: Any, book: Sequence[int]) -> Any:
         table = ir.Constant(vector(I8, 16), list(book))
         return body.call_named("llvm.aarch64.neon.tbl1.v16i8", codes.type, [table, codes])
+
+
+def _four_products(body: Body, name: str, found: Any, codes: Any, inputs: Any) -> Any:
+    """Add four products to each sum. Bytes are given as words, as all versions of LLVM take them or once did."""
+    words = [body.bitcast(value, found.type) for value in (codes, inputs)]
+    return body.call_named(name, found.type, [found, *words])
 
 
 def _shuffled(body: Body, name: str, codes: Any, book: Sequence[int]) -> Any:

@@ -49,7 +49,9 @@ class Body(ir.IRBuilder):
         """Return a vector with one value in every lane."""
         kind = vector(value.type, lanes)
         one = self.insert_element(ir.Constant(kind, ir.Undefined), value, ir.Constant(I32, 0))
-        return self.shuffle_vector(one, ir.Constant(kind, ir.Undefined), ir.Constant(vector(I32, lanes), [0] * lanes))
+        return self.shuffle_vector(
+            one, ir.Constant(kind, ir.Undefined), ir.Constant(vector(I32, lanes), [0] * lanes)
+        )
 
     def call_named(self, name: str, result: ir.Type, arguments: Sequence[Any]) -> Any:
         """Call a function outside of this module: an intrinsic of LLVM, or one of the C library."""
@@ -95,6 +97,11 @@ class Body(ir.IRBuilder):
 
     def put(self, value: Any, pointer: Any, offset: Any = 0, align: int = 1) -> None:
         self.store(value, self.at(pointer, offset), align=align)
+
+    def prefetch(self, pointer: Any) -> None:
+        """Ask for a line of memory that will be read soon; any address will do."""
+        zero, near, data = (ir.Constant(I32, number) for number in (0, 3, 1))
+        self.call_named("llvm.prefetch.p0", VOID, [pointer, zero, near, data])
 
     def room(self, kind: ir.Type, count: int = 1) -> Any:
         """Return memory of this call, made once at its entry; its content is undefined."""

@@ -51,11 +51,15 @@ def write_row_reader(module: ir.Module, name: str, form: Format, features: froze
                 scale, least = _scales(body, form, place, group, lane, half)
                 with body.loop(STEPS * half // halves, STEPS * (half + 1) // halves) as k:
                     for i in range(4):
-                        at = body.add(body.mul(k, body.i64(64)), body.add(body.mul(lane, body.i64(4)), body.i64(i)))
+                        at = body.add(
+                            body.mul(k, body.i64(64)), body.add(body.mul(lane, body.i64(4)), body.i64(i))
+                        )
                         code = body.sub(body.zext(body.get(codes, I8, at), I32), ir.Constant(I32, form.offset))
                         value = body.fmul(scale, body.sitofp(code, F32))
                         value = value if least is None else body.fsub(value, least)
-                        body.put(body.fmul(value, factor), line, body.add(body.mul(k, body.i64(16)), body.i64(4 * i)))
+                        body.put(
+                            body.fmul(value, factor), line, body.add(body.mul(k, body.i64(16)), body.i64(4 * i))
+                        )
     body.ret_void()
 
 
@@ -96,7 +100,10 @@ def write_last_norm(module: ir.Module, features: frozenset[str]) -> None:
         width = PHASE.number(body, phase, "width")
         with rows_of_piece(body, whole, phase, piece, "scored_rows") as index:
             place = body.at(PASS.place(body, whole, "scored"), body.mul(index, body.i64(8)))
-            values, plain = row_of(body, phase, "x", body.get(place, I64, align=8)), row_of(body, phase, "y", index)
+            values, plain = (
+                row_of(body, phase, "x", body.get(place, I64, align=8)),
+                row_of(body, phase, "y", index),
+            )
             weight, epsilon = PHASE.place(body, phase, "weight"), PHASE.real(body, phase, "epsilon")
             write_norm(body, values, weight, width, epsilon, plain)
             if name == "last_norm_rounded":

@@ -86,14 +86,14 @@ class Shape:
     turning: tuple[bool, ...]  # whether the layer has rotary positions
     rotary: int
     base: float
-    local_base: float  # of layers with a window; 0: as the others
-    scaling: Scaling
     query_scale: float
-    embedding_scale: float
-    residual_scale: float
-    score_scale: float
-    attention_cap: float
-    score_cap: float
+    local_base: float = 0.0  # of layers with a window; 0: as the others
+    scaling: Scaling = Scaling()  # noqa: RUF009 - it is frozen
+    embedding_scale: float = 1.0
+    residual_scale: float = 1.0
+    score_scale: float = 1.0
+    attention_cap: float = 0.0
+    score_cap: float = 0.0
     experts: int = 0  # 0: the gated unit is one
     used: int = 0  # experts of a token
 

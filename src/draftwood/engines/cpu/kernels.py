@@ -17,7 +17,7 @@ from draftwood.engines.cpu.pool import Pool
 _FLOATS = ("F32", "F16", "BF16")
 _PARTS: dict[str, tuple[Callable[[ir.Module, frozenset[str]], None], ...]] = {
     "running": (running.write_running,),
-    "rows": (rows.write_norms, rows.write_rounding, rows.write_positions, rows.write_joined),
+    "rows": (rows.write_norms, rows.write_rounding, rows.write_copying, rows.write_positions, rows.write_joined),
     "pieces": (pieces.write_products,),
     "ends": (ends.write_embedding, ends.write_last_norm),
     "experts": (experts.write_choosing, experts.write_experts),
@@ -69,10 +69,12 @@ class Kernels:
             return self._linked[name]
 
 
-@cache
 def kernels(instructions: Instructions | None = None) -> Kernels:
     """Return the functions for an instruction set; None: the fastest of this processor. Made once per process."""
-    return Kernels(instructions or chosen())
+    return _kernels(instructions or chosen())
+
+
+_kernels = cache(Kernels)
 
 
 @cache

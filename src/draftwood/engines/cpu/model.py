@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import RLock
 
 import numpy as np
+from numpy.typing import NDArray
 
 from draftwood.engines.cpu.instructions import Instructions
 from draftwood.engines.cpu.kernels import kernels, pool
@@ -17,7 +18,7 @@ from draftwood.engines.cpu.passes import PassRecord, Rows
 from draftwood.engines.cpu.program import Program
 from draftwood.engines.cpu.session import CpuSession, moves_array
 from draftwood.engines.cpu.weights import Report, Weights
-from draftwood.engines.lent_scores import LentScores
+from draftwood.engines.lent_scores import LentScores, RowScores
 from draftwood.models.machine import cores
 
 
@@ -28,7 +29,7 @@ class CpuModel:
         self, path: Path, *, threads: int | None = None, instructions: Instructions | None = None,
         report: Report | None = None,
     ) -> None:  # fmt: skip
-        every = kernels(instructions)
+        every = self.kernels = kernels(instructions)
         self.instructions = every.instructions
         self.weights = Weights(path, every, report)
         self.threads = cores() if threads is None else threads
@@ -45,16 +46,30 @@ class CpuModel:
         # A helper that comes late may still look at the record of this model's last pass.
         weakref.finalize(self, self._pool.forget, self._record, self.program)
 
-    def run(self, texts: Sequence[Rows]) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.float32]], list[int]]:
-        """Compute a pass over the rows of some texts; returns scores and best tokens of the rows that are scored."""
+    def run(
+        self, texts: Sequence[Rows], layers: tuple[int, ...] = ()
+    ) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.float32]], list[int]]:
+        """Compute a pass over the rows of some texts; returns scores and best tokens of the rows that are scored.
+
+        ``layers`` are those whose `states` are kept.
+        """
         self._lent.keep()
-        scored = self._record.fill(texts)
+        for layer in layers:
+            self.program.states(layer)
+        scored = self._record.fill(texts, layers)
         self._pool.run(self._record.address, self.threads)
         return self._record.results(scored)
 
-    def lend(self, views: Sequence[np.ndarray[tuple[int, int], np.dtype[np.float32]]], choices: Sequence[list[int]]) -> list:
-        """Return scores that are views of the last pass; they are copied if they outlive it."""
-        return self._lent.add(views, self, choices)
+    def states(self, layers: Sequence[int], first: int, end: int) -> dict[int, NDArray[np.float32]]:
+        """Return, of rows of the last pass, what these layers read."""
+        return {layer: self.program.states(layer)[first:end].copy() for layer in layers}
+
+    def lend(
+        self, views: Sequence[NDArray[np.float32]], choices: Sequence[list[int]],
+        hidden: Sequence[dict[int, NDArray[np.float32]]] | None = None,
+    ) -> list[RowScores]:  # fmt: skip
+        """Return scores that are views of the last pass, copied if they outlive it, with states that were kept."""
+        return self._lent.add(views, self, choices, hidden)
 
     def move(self, pages: Pages, moves: Sequence[tuple[int, int]]) -> None:
         """Copy keys and values from cells to earlier ones, in order."""

@@ -6,7 +6,7 @@ Floats are packed as [tiles, inputs, 16], F16 and BF16 as their 16 bits in uint1
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +25,7 @@ _PIECE = 1 << 20  # weights that a thread packs at once, so that what it makes o
 _FLOATS: dict[str, type[np.generic]] = {"F32": np.float32, "F16": np.uint16, "BF16": np.uint16}
 
 Packed = NDArray[Any]
+Room = Callable[[tuple[int, ...], type[np.generic]], Packed]
 Rows = slice | NDArray[np.intp] | None
 
 
@@ -44,7 +45,9 @@ def unpack(packed: Bytes, format: Format, outputs: int) -> Codes:
     return codes_of(read_tiles(packed, format, outputs), format)
 
 
-def packed_tensor(tensor: Tensor, rows: Rows = None, *, threads: Executor | None = None) -> Packed:
+def packed_tensor(
+    tensor: Tensor, rows: Rows = None, *, threads: Executor | None = None, room: Room = zeros
+) -> Packed:
     """Pack a tensor of the file.
 
     Parameters
@@ -55,6 +58,8 @@ def packed_tensor(tensor: Tensor, rows: Rows = None, *, threads: Executor | None
         Which outputs, in which order; all where it is None.
     threads
         Who packs the pieces; the caller alone where it is None.
+    room
+        Makes the array, zeros of a shape and dtype.
 
     Returns
     -------
@@ -68,7 +73,7 @@ def packed_tensor(tensor: Tensor, rows: Rows = None, *, threads: Executor | None
     ModelError
         The tensor is no matrix.
     """
-    packed, pieces = _plan(tensor, rows)
+    packed, pieces = _plan(tensor, rows, room)
     for _ in threads.map(_run, pieces) if threads else map(_run, pieces):
         pass
     return packed
@@ -96,7 +101,7 @@ class _Piece:
     tiles: Packed
 
 
-def _plan(tensor: Tensor, rows: Rows) -> tuple[Packed, list[_Piece]]:
+def _plan(tensor: Tensor, rows: Rows, room: Room = zeros) -> tuple[Packed, list[_Piece]]:
     """Return room for the packed tensor, and the pieces that fill it."""
     if len(tensor.shape) not in (2, 3):
         raise ModelError(
@@ -106,7 +111,7 @@ def _plan(tensor: Tensor, rows: Rows) -> tuple[Packed, list[_Piece]]:
     if isinstance(rows, slice):
         data, rows = data[..., rows, :], None
     outputs = data.shape[-2] if rows is None else len(rows)
-    packed = zeros((*data.shape[:-2], *_shape(tensor.kind, outputs, inputs)), _FLOATS.get(tensor.kind, np.uint8))
+    packed = room((*data.shape[:-2], *_shape(tensor.kind, outputs, inputs)), _FLOATS.get(tensor.kind, np.uint8))
     matrices = zip(data, packed, strict=True) if data.ndim == 3 else [(data, packed)]
     step = max(TILE, _PIECE // inputs // TILE * TILE)
     pieces = []

@@ -15,8 +15,8 @@ Page = NDArray[np.int16]
 class Pages:
     """The pages of one text. ``addresses`` int64 holds where each page lies, for compiled code.
 
-    Pages before number ``shared`` may belong to other texts too: one is copied before it is written to. Memory of a
-    page is touched where it is written, so a page that is only begun takes what it holds.
+    Pages before number ``shared`` may belong to other texts too: one is copied before it is written to. Memory of
+    a page is touched where it is written, so a page that is only begun takes what it holds.
     """
 
     def __init__(self, page_bytes: int, pages: Sequence[Page] = ()) -> None:
@@ -35,6 +35,11 @@ class Pages:
             self.addresses[i] = self._pages[i].ctypes.data
         self._ready = count * PAGE
 
+    @property
+    def count(self) -> int:
+        """How many pages there are."""
+        return len(self._pages)
+
     def make_ready(self, first: int, end: int) -> None:
         """Make cells from ``first`` up to ``end`` this text's own, so that they may be written."""
         if end <= self._ready and first >= self._shared * PAGE:
@@ -42,10 +47,15 @@ class Pages:
         page = first // PAGE
         for i in range(page, self._shared):
             self._pages[i] = self._pages[i].copy()
-        self._shared = min(self._shared, page)
         while len(self._pages) * PAGE < end:
             self._pages.append(np.empty(self._page_bytes // 2, dtype=np.int16))
         self._note(page)
+        self._shared = min(self._shared, page)  # last: an interrupt before this line leaves the pages shared
+
+    def clear(self) -> None:
+        """Write zeros to all cells, for passes whose results nobody reads."""
+        for page in self._pages:
+            page[:] = 0
 
     def share(self, length: int) -> list[Page]:
         """Return the pages of the first ``length`` cells for another text; from now on both may only read them."""
@@ -57,6 +67,6 @@ class Pages:
         """Give back pages behind the first ``length`` cells, but for one that the next tokens will need."""
         count = -(-length // PAGE) + 1
         if count < len(self._pages):
-            del self._pages[count:]
+            self._ready = min(self._ready, count * PAGE)  # first: no interrupt may leave cells ready that are gone
             self._shared = min(self._shared, count)
-            self._ready = count * PAGE
+            del self._pages[count:]

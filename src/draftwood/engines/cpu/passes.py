@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from draftwood.engines.cpu.attention import CHUNK, UNIT_ROWS, WIDEST
 from draftwood.engines.cpu.pages import Pages
 from draftwood.engines.cpu.pieces import BEST
-from draftwood.engines.cpu.program import Program
+from draftwood.engines.cpu.program import Asked, Program
 from draftwood.engines.cpu.records import PASS
+from draftwood.errors import CapabilityError, PromptError, UsageError
 
 Places = NDArray[np.int64]
 
@@ -34,6 +35,10 @@ class Rows:
         The row that each row follows, int32; None: each follows the one before.
     scored
         Rows that are scored: None for all, else their numbers.
+    ways
+        In place of parents: of each row, the cells of its path behind the committed text, its own last.
+    positions
+        Of the rows, where a row's position is not the length of its path.
     """
 
     pages: Pages
@@ -41,6 +46,8 @@ class Rows:
     tokens: Any
     parents: NDArray[np.int32] | None = None
     scored: Sequence[int] | None = None
+    ways: Sequence[Sequence[int]] | None = None
+    positions: Sequence[int] | None = None
 
 
 class PassRecord:
@@ -59,7 +66,7 @@ class PassRecord:
         self._paths = np.zeros(WIDEST, dtype=np.int32)
         self._best = np.zeros(program.pieces * WIDEST * BEST, dtype=np.uint8)
         self._scores = np.zeros((1, program.score_width), dtype=np.float32)
-        self._key: tuple[int, int, int] | None = None
+        self._key: tuple[int, int, int, Asked] | None = None
         self._limits: Places | None = None
         self._note()
 
@@ -74,38 +81,53 @@ class PassRecord:
         ):  # fmt: skip
             record[PASS[name]] = array.ctypes.data
 
-    def fill(self, texts: Sequence[Rows]) -> int:
-        """Fill the record for one pass over these rows; returns how many rows are scored."""
+    def fill(self, texts: Sequence[Rows], asked: Asked = ()) -> int:
+        """Fill the record for one pass over these rows; returns how many rows are scored.
+
+        ``asked``: what phases that run in some passes only are there for (`Program.limits`).
+        """
         row = scored = units = longest = 0
         paths: list[NDArray[np.int32]] = []
         for text in texts:
             count, base = len(text.tokens), text.base
             end = row + count
-            self._tokens[row:end] = text.tokens
+            try:
+                self._tokens[row:end] = text.tokens
+            except OverflowError:
+                raise UsageError(f"token ids must be numbers of the vocabulary, not {text.tokens!r:.40}") from None
             self._texts[row:end] = text.pages.addresses.ctypes.data
             self._bases[row:end] = base
             self._cells[row:end] = np.arange(base, base + count)
-            if text.parents is None:
+            if text.parents is None and text.ways is None:
                 lengths = np.arange(base + 1, base + count + 1)
                 path = np.arange(base, base + count, dtype=np.int32)
-                paths.append(path)
                 self._tails[row:end] = path.ctypes.data
             else:
-                lengths, addresses, path = _branches(base, text.parents)
-                paths.append(path)
-                self._tails[row:end] = addresses
+                ways = _ways(base, text.parents) if text.ways is None else text.ways
+                lengths, self._tails[row:end], path = _branches(base, ways)
+                self._cells[row:end] = [way[-1] for way in ways]
+            paths.append(path)
             self._lengths[row:end] = lengths
-            self._positions[row:end] = lengths - 1
-            units = self._add_units(row, count, lengths, base + count, units)
-            longest = max(longest, int(lengths.max()))
+            self._positions[row:end] = lengths - 1 if text.positions is None else text.positions
+            units = self._add_units(row, count, lengths, int(self._cells[end - 1]) + 1, units)
+            longest = max(longest, 1 + int(self._positions[row:end].max()))
             some = range(count) if text.scored is None else text.scored
             for number in some:
                 self._scored[scored] = row + number
                 scored += 1
             row = end
         self._alive = paths  # until the next pass
-        self._finish(row, scored, units, longest)
+        self._check(row, longest)
+        self._finish(row, scored, units, longest, asked)
         return scored
+
+    def _check(self, rows: int, longest: int) -> None:
+        """Raise for what compiled code would read outside of the model's tables."""
+        shape, known = self._program.weights.shape, self._program.weights.embedding.outputs
+        if self._tokens[:rows].view(np.uint32).max() >= known:  # negative ids are large numbers there
+            raise UsageError(f"a draft or root has a token id outside the vocabulary [0, {known})")
+        if longest > shape.max_positions:
+            raise CapabilityError(f"the tree reaches beyond the model's {shape.max_positions} positions: cut it")
 
     def _add_units(self, row: int, count: int, lengths: Any, end: int, units: int) -> int:
         """Add the units of attention of one text's rows; returns how many there are now."""
@@ -122,17 +144,17 @@ class PassRecord:
                 units += 1
         return units
 
-    def _finish(self, rows: int, scored: int, units: int, longest: int) -> None:
+    def _finish(self, rows: int, scored: int, units: int, longest: int, asked: Asked) -> None:
         program, record = self._program, self.record
         program.reserve(units, longest)
         if scored > len(self._scores):
             self._scores = np.zeros((scored, program.score_width), dtype=np.float32)
             self._note()
-        if self._key != (rows, scored, units):
-            limits = self._limits = program.limits(rows, scored, units)
+        if self._key != (rows, scored, units, asked):
+            limits = self._limits = program.limits(rows, scored, units, asked)
             record[PASS["limits"]], record[PASS["count"]] = limits.ctypes.data, len(limits)
             record[PASS["rows"]], record[PASS["scored_rows"]] = rows, scored
-            self._key = rows, scored, units
+            self._key = rows, scored, units, asked
 
     def results(self, scored: int) -> tuple[NDArray[np.float32], list[int]]:
         """Return the scores [scored, vocabulary], a view until the next pass, and the best token of each."""
@@ -140,14 +162,23 @@ class PassRecord:
         return self._scores[:scored, :vocabulary], self._choices[:scored].tolist()
 
 
-def _branches(base: int, parents: NDArray[np.int32]) -> tuple[Places, Places, NDArray[np.int32]]:
-    """Return lengths and addresses of the paths of rows in a tree, and the memory they lie in.
+def check_ids(ids: Sequence[int] | Places, vocabulary: int) -> None:
+    """Raise `PromptError` for token ids outside the vocabulary."""
+    every = np.asarray(ids)
+    if every.size and (every.dtype.kind not in "iu" or every.min() < 0 or every.max() >= vocabulary):
+        raise PromptError(f"the text has token ids outside the vocabulary [0, {vocabulary})")
 
-    Row 0 is the root; a parent is the number of a row.
-    """
+
+def _ways(base: int, parents: Any) -> list[list[int]]:
+    """Return the cells of the paths of rows in a tree: row 0 is the root, a parent is the number of a row."""
     ways: list[list[int]] = [[base]]
     for row, parent in enumerate(parents.tolist()[1:], 1):
         ways.append([*ways[parent], base + row])
+    return ways
+
+
+def _branches(base: int, ways: Sequence[Sequence[int]]) -> tuple[Places, Places, NDArray[np.int32]]:
+    """Return lengths and addresses of paths behind the text, and the memory they lie in."""
     sizes = np.array([len(way) for way in ways])
     path = np.array([cell for way in ways for cell in way], dtype=np.int32)
     starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))

@@ -43,14 +43,14 @@ class Pool:
         self._helpers: list[_Helper] = []
         self._number = 0
         self._alone = self._left_alone = 0
+        self._dead: list[tuple[Any, ...]] = []
 
     def run(self, record: Any, threads: int) -> None:
         """Compute a pass, given the address of its record, with up to so many threads."""
-        if not self._lock.acquire(blocking=False):
-            control = _lines(CONTROL)  # another pass has the helpers
-            self._start(control.ctypes.data, record, 1)
+        if self._lock.locked():  # another pass has the helpers
+            self._compute_alone(record)
             return
-        try:
+        with self._lock:  # nothing else would be released by an interrupt at any place
             self._number = self._number % 0x7FFFFFFF + 1
             if threads > 1 and not self._left_alone:
                 self._wake(threads - 1)
@@ -59,10 +59,13 @@ class Pool:
                 self._left_alone = self._alone if was_late else 0
             else:
                 self._left_alone = max(0, self._left_alone - 1)
-                control = _lines(CONTROL)
-                self._start(control.ctypes.data, record, self._number)
-        finally:
-            self._lock.release()
+                self._compute_alone(record)
+            if self._dead:
+                self._drop()
+
+    def _compute_alone(self, record: Any) -> None:
+        control = _lines(CONTROL)
+        self._start(control.ctypes.data, record, 1)
 
     def _wake(self, count: int) -> None:
         while len(self._helpers) < count:
@@ -70,12 +73,22 @@ class Pool:
         for helper in self._helpers[:count]:
             helper.wake()
 
-    def forget(self, *_buffers: Any) -> None:
-        """Return when no helper can still read the record of an earlier pass; ``_buffers`` live until then."""
-        with self._lock:
-            self._control[RECORD] = self._nobody.ctypes.data
-            while self._control[INSIDE]:
-                os.sched_yield() if hasattr(os, "sched_yield") else None
+    def forget(self, *buffers: Any) -> None:
+        """Keep buffers of earlier passes alive while a helper may read them.
+
+        Never waits for a pass: the garbage collector may call this amid one, from its thread.
+        """
+        self._dead.append(buffers)
+        if not self._lock.locked():  # else whoever computes a pass drops them behind it
+            with self._lock:
+                self._drop()
+
+    def _drop(self) -> None:
+        """Let go of buffers when all helpers have left; who has the lock calls this, behind a pass."""
+        self._control[RECORD] = self._nobody.ctypes.data
+        while self._control[INSIDE]:
+            os.sched_yield() if hasattr(os, "sched_yield") else None
+        self._dead.clear()
 
 
 class _Helper:

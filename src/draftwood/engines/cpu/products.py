@@ -24,6 +24,7 @@ STEP, SUMS, MINUS = 32, 36, 48
 CORE = ir.FunctionType(
     VOID, [POINTER, I64, I64, POINTER, I64, POINTER, I64, I64, I64, I64, I64, F32, POINTER]
 )  # weights, blocks, tile_bytes, x, x_stride, y, y_stride, rows, first tile, end tile, adds, scale, bias
+_AHEAD = 2048  # bytes
 ROWS = (8, 4, 3, 2, 1)
 """Numbers of rows that are computed together, whose codes are unpacked once."""
 
@@ -60,7 +61,7 @@ def _tile(
     body: Body, form: Format, dots: Dots, start: Any, blocks: Any, inputs: list[Any], part: Any
 ) -> list[Any]:
     """Write the sums of one part of a tile for a few rows; returns float32[outputs] per row."""
-    kind = vector(F32, dots.outputs)
+    kind, share = vector(F32, dots.outputs), form.group_bytes * dots.outputs // TILE
     sums = [body.variable(body.same(F32, 0.0, dots.outputs)) for _ in inputs]
     for total in sums:
         body.store(body.same(F32, 0.0, dots.outputs), total)
@@ -73,12 +74,19 @@ def _tile(
             codes = body.at(
                 place, body.add(body.i64(form.head_bytes), body.mul(group, body.i64(form.group_bytes)))
             )
+            _write_prefetch(body, codes, body.mul(part, body.i64(share)), share)
             codes = body.at(codes, body.mul(part, body.i64(4 * dots.outputs)))
             ready = [dots.prepared(body, form, step) for step in unpacked(body, form, dots, codes)]
             factors = _factors(body, form, dots, place, group, part, head)
             for total, record in zip(sums, records, strict=True):
                 body.store(_added(body, form, dots, ready, factors, record, body.read(total, kind)), total)
     return [body.read(place, kind) for place in sums]
+
+
+def _write_prefetch(body: Body, codes: Any, offset: Any, size: int) -> None:
+    """Ask for weights of a later group: the processor's own guesses end where a small page of memory does."""
+    for line in range(0, size, 64):
+        body.prefetch(body.at(codes, body.add(offset, body.i64(_AHEAD + line))))
 
 
 def _added(

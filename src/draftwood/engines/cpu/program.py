@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.engines.cpu.attention import PAGE, PART_HEAD, UNIT_ROWS, WIDEST
-from draftwood.engines.cpu.buffers import Buffer, MixtureBuffers, floats, records, slots_in, slots_out, slots_y
+from draftwood.engines.cpu.buffers import Buffer, MixtureBuffers, floats, records
 from draftwood.engines.cpu.formats import TILE
 from draftwood.engines.cpu.kernels import Kernels
 from draftwood.engines.cpu.records import PHASE, real_slot
@@ -20,6 +20,7 @@ _PIECE_BYTES = 16 << 10
 """Weights of a piece of work: small enough to divide a phase evenly, large enough to be worth taking."""
 _ROW_NUMBERS = 1024
 """Numbers that a piece of rows reads."""
+Asked = tuple[Hashable, ...]
 ROWS, SCORED, TILES, UNITS, ONE, EXPERTS = range(6)
 """What the number of a phase's pieces depends on."""
 
@@ -32,6 +33,7 @@ class Phase(NamedTuple):
     per: int  # rows of a piece, or how many pieces there are, for each unit or expert
     joined: bool = False  # it may begin with the phase before it
     ends: bool = False  # it belongs to the scores, which not every pass computes
+    only: Hashable = None  # it runs in passes alone that are asked for this; None: in all
 
 
 class Program:
@@ -66,28 +68,34 @@ class Program:
             for name, value in phase.slots.items():
                 row[PHASE[name]] = value
         self.pieces = len(self._phases) and self._phases[-2].per
-        self._limits: dict[tuple[int, int, int], NDArray[np.int64]] = {}
+        self._limits: dict[tuple[int, int, int, Asked], NDArray[np.int64]] = {}
+        self._states: dict[int, Buffer] = {}  # of layers whose states somebody has asked for
         self.reserve(units=64, positions=2048)
 
     # --- what a pass needs ---------------------------------------------------------------------------------------
 
-    def limits(self, rows: int, scored: int, units: int) -> NDArray[np.int64]:
-        """Return first piece, pieces, and when it may begin of each phase: int64[phases, 3]."""
-        key = rows, scored, units
+    def limits(self, rows: int, scored: int, units: int, asked: Asked = ()) -> NDArray[np.int64]:
+        """Return first piece, pieces, and when it may begin of each phase: int64[phases, 3].
+
+        ``asked`` are what phases that run in some passes only are there for, such as layers whose states are kept.
+        """
+        key = rows, scored, units, asked
         found = self._limits.get(key)
         if found is None:
             if len(self._limits) > 256:
                 self._limits.clear()
-            found = self._limits[key] = self._counted(rows, scored, units)
+            found = self._limits[key] = self._counted(rows, scored, units, asked)
         return found
 
-    def _counted(self, rows: int, scored: int, units: int) -> NDArray[np.int64]:
+    def _counted(self, rows: int, scored: int, units: int, asked: Asked) -> NDArray[np.int64]:
         counts = {ROWS: rows, SCORED: scored}
         found, first, opens = [], 0, 0
         for phase in self._phases:
             if phase.ends and not scored:
                 break
-            if phase.pieces in counts:
+            if phase.only is not None and phase.only not in asked:
+                pieces = 0
+            elif phase.pieces in counts:
                 pieces = -(-counts[phase.pieces] // phase.per)
             else:
                 groups = min(self.weights.shape.experts, rows * self.weights.shape.used)
@@ -134,16 +142,23 @@ class Program:
             "core": embedding.reader, "weights": embedding.packed.ctypes.data, "blocks": embedding.blocks,
             "tile_bytes": embedding.tile_bytes, "scale": real_slot(shape.embedding_scale),
         }  # fmt: skip
-        self._add("embedding", ROWS, shape.width, slots | slots_out(self._x))
+        self._add("embedding", ROWS, shape.width, slots | self._x.slots("out"))
         for number in range(shape.layers):
+            self._kept_states(number)
             self._attention(number, weights.matrices[number], weights.vectors[number])
             unit = self._experts if shape.experts else self._gated_unit
             unit(weights.matrices[number], weights.vectors[number])
+        self._kept_states(shape.layers)
+        self._ends()
+
+    def _ends(self) -> None:
+        """Add the norm behind the last layer, and the scores."""
+        shape, weights = self.weights.shape, self.weights
         norm = (
             self._norm_slots(weights.last_norm)
-            | slots_in(self._x)
-            | slots_y(self._plain)
-            | slots_out(self._rounded)
+            | self._x.slots("x")
+            | self._plain.slots("y")
+            | self._rounded.slots("out")
         )
         self._add(
             "last_norm_rounded" if weights.output.is_rounded else "last_norm", SCORED, shape.width, norm, ends=True
@@ -161,16 +176,44 @@ class Program:
         """Numbers of a row of scores: the vocabulary, padded to whole tiles."""
         return self.weights.output.tiles * TILE
 
+    def _kept_states(self, layer: int) -> None:
+        """Add the copy of what a layer reads; behind the last one, of what tokens are scored by."""
+        slots = self._x.slots("x") | {"width": self.weights.shape.width}
+        if layer == self.weights.shape.layers:
+            slots |= self._norm_slots(self.weights.last_norm)
+        self._add("norm" if "weight" in slots else "copied", ROWS, slots["width"], slots, only=layer)
+
+    def states(self, layer: int) -> NDArray[np.float32]:
+        """Return where passes that are asked for this layer leave what it reads: float32[WIDEST, width]."""
+        found = self._states.get(layer)
+        if found is None:
+            found = self._states[layer] = floats(self.weights.shape.width)
+            (number,) = (i for i, phase in enumerate(self._phases) if phase.only == layer)
+            for name, value in found.slots("y").items():
+                self.record[number, PHASE[name]] = value
+        return found.array[:, : self.weights.shape.width]
+
     def _attention(self, layer: int, matrices: Mapping[str, Matrix], vectors: Mapping[str, Any]) -> None:
-        shape, family = self.weights.shape, self.weights.shape.family
         before, source = self._before(vectors.get("attn_norm"), [matrices[f"attn_{part}"] for part in "qkv"])
+        self._attend(layer, matrices, vectors, before, source)
+
+    def _attend(
+        self,
+        layer: int,
+        matrices: Mapping[str, Matrix],
+        vectors: Mapping[str, Any],
+        before: Buffer,
+        source: Buffer,
+    ) -> None:
+        """Add attention, whose queries, keys and values are made of ``before``, and rounded of ``source``."""
+        shape, family = self.weights.shape, self.weights.shape.family
         for i, (name, out) in enumerate((("attn_q", self._q), ("attn_k", self._k), ("attn_v", self._v))):
             bias = vectors.get(f"{name}.bias")
-            slots = slots_y(out) | ({} if bias is None else {"bias": bias.ctypes.data})
+            slots = out.slots("y") | ({} if bias is None else {"bias": bias.ctypes.data})
             self._product(matrices[name], before, source, slots, joined=i > 0)
         if family.head_norm == "row":
             for name, out, joined in (("attn_q_norm", self._q, False), ("attn_k_norm", self._k, True)):
-                slots = self._norm_slots(vectors[name]) | slots_in(out) | slots_y(out)
+                slots = self._norm_slots(vectors[name]) | out.slots("x") | out.slots("y")
                 heads = shape.heads if name == "attn_q_norm" else shape.kv_heads
                 slots["width"] = heads * shape.head_size
                 self._add("norm", ROWS, slots["width"], slots, joined=joined)
@@ -186,7 +229,7 @@ class Program:
         self._add("turned", ROWS, shape.heads * shape.head_size, common)
         self._add("attention", UNITS, shape.kv_heads, common)
         ending = "_rounded" if matrices["attn_output"].is_rounded else ""
-        slots = common | slots_y(self._heads) | slots_out(self._heads_rounded)
+        slots = common | self._heads.slots("y") | self._heads_rounded.slots("out")
         self._add(f"joined{ending}", ROWS, shape.heads * shape.head_size, slots)
         self._into_x(matrices["attn_output"], self._heads, self._heads_rounded, vectors.get("post_attention_norm"))
 
@@ -200,8 +243,8 @@ class Program:
 
     def _gate_slots(self, gate: Matrix, up: Matrix, plain: Buffer, rounded: Buffer) -> tuple[dict[str, int], int]:
         """Return the slots of both products of a gated unit, and their pieces."""
-        second = self._matrix_slots(up, plain, rounded) | slots_y(self._up)
-        slots = self._matrix_slots(gate, plain, rounded) | slots_y(self._gate) | slots_out(self._gate_rounded)
+        second = self._matrix_slots(up, plain, rounded) | self._up.slots("y")
+        slots = self._matrix_slots(gate, plain, rounded) | self._gate.slots("y") | self._gate_rounded.slots("out")
         names = ("core", "weights", "blocks", "tile_bytes", "expert_bytes", "x", "x_stride", "y")
         slots |= {f"{name}_2": second[name] for name in names}
         both = (gate.tile_bytes + up.tile_bytes) // 2
@@ -214,9 +257,9 @@ class Program:
         assert mixture is not None
         router, gate, up, down = (matrices[f"ffn_{name}"] for name in ("gate_inp", "gate", "up", "down"))
         before, source = self._before(vectors.get("ffn_norm"), [router, gate, up])
-        self._product(router, before, source, slots_y(mixture.scores))
+        self._product(router, before, source, mixture.scores.slots("y"))
         slots = mixture.slots
-        self._add("experts_chosen", ROWS, shape.width, slots | slots_in(mixture.scores))
+        self._add("experts_chosen", ROWS, shape.width, slots | mixture.scores.slots("x"))
         self._add("experts_grouped", ONE, 1, slots)
         kinds = {matrix.is_rounded for matrix in (gate, up)}
         for is_rounded in sorted(kinds):
@@ -225,7 +268,7 @@ class Program:
                 "experts_gathered",
                 ROWS,
                 shape.width,
-                slots | slots_in(source_) | slots_out(target),
+                slots | source_.slots("x") | target.slots("out"),
                 joined=is_rounded and len(kinds) > 1,
             )
         both, pieces = self._gate_slots(gate, up, mixture.plain, mixture.rounded)
@@ -233,14 +276,14 @@ class Program:
         self._add(f"{shape.family.gate}_experts{ending}", EXPERTS, pieces, slots | both | {"parts_of": pieces})
         per = _tiles_of(down)
         pieces = -(-down.tiles // per)
-        last = self._matrix_slots(down, self._gate, self._gate_rounded) | slots_y(mixture.outputs)
+        last = self._matrix_slots(down, self._gate, self._gate_rounded) | mixture.outputs.slots("y")
         self._add("experts_product", EXPERTS, pieces, slots | last | {"per_piece": per, "parts_of": pieces})
         norm, scale = vectors.get("post_ffw_norm"), real_slot(shape.residual_scale)
-        last = slots | slots_in(mixture.outputs) | {"width": shape.width, "scale": scale}
-        last |= slots_out(self._x) | {"adds": 1} if norm is None else slots_out(self._plain)
+        last = slots | mixture.outputs.slots("x") | {"width": shape.width, "scale": scale}
+        last |= self._x.slots("out") | {"adds": 1} if norm is None else self._plain.slots("out")
         self._add("experts_added", ROWS, shape.width, last)
         if norm is not None:
-            slots = self._norm_slots(norm) | slots_in(self._plain) | slots_out(self._x) | {"scale": scale}
+            slots = self._norm_slots(norm) | self._plain.slots("x") | self._x.slots("out") | {"scale": scale}
             self._add("norm_added", ROWS, shape.width, slots)
 
     def _before(self, norm: Any, matrices: list[Matrix]) -> tuple[Buffer, Buffer]:
@@ -248,21 +291,23 @@ class Program:
         rounded = any(matrix.is_rounded for matrix in matrices)
         width = self.weights.shape.width
         if norm is not None:
-            slots = self._norm_slots(norm) | slots_in(self._x) | slots_y(self._plain) | slots_out(self._rounded)
+            slots = (
+                self._norm_slots(norm) | self._x.slots("x") | self._plain.slots("y") | self._rounded.slots("out")
+            )
             self._add("norm_rounded" if rounded else "norm", ROWS, width, slots)
             return self._plain, self._rounded
         if rounded:
-            self._add("rounded", ROWS, width, slots_in(self._x) | slots_out(self._rounded) | {"width": width})
+            self._add("rounded", ROWS, width, self._x.slots("x") | self._rounded.slots("out") | {"width": width})
         return self._x, self._rounded
 
     def _into_x(self, matrix: Matrix, plain: Buffer, rounded: Buffer, norm: Any) -> None:
         """Add a block's last product to x, behind a norm where the family has one there."""
         scale = real_slot(self.weights.shape.residual_scale)
         if norm is None:
-            self._product(matrix, plain, rounded, slots_y(self._x) | {"adds": 1, "scale": scale})
+            self._product(matrix, plain, rounded, self._x.slots("y") | {"adds": 1, "scale": scale})
             return
-        self._product(matrix, plain, rounded, slots_y(self._plain))
-        slots = self._norm_slots(norm) | slots_in(self._plain) | slots_out(self._x) | {"scale": scale}
+        self._product(matrix, plain, rounded, self._plain.slots("y"))
+        slots = self._norm_slots(norm) | self._plain.slots("x") | self._x.slots("out") | {"scale": scale}
         self._add("norm_added", ROWS, self.weights.shape.width, slots)
 
     def _norm_slots(self, weight: Any) -> dict[str, int]:
@@ -275,23 +320,25 @@ class Program:
             "core": matrix.product, "weights": matrix.packed.ctypes.data, "blocks": matrix.blocks,
             "tile_bytes": matrix.tile_bytes, "tiles": matrix.tiles, "scale": real_slot(1.0),
             "expert_bytes": matrix.expert_bytes,
-        } | slots_in(source)  # fmt: skip
+        } | source.slots("x")  # fmt: skip
 
     def _product(
-        self, matrix: Matrix, plain: Buffer, rounded: Buffer, slots: dict[str, int], *, joined: bool = False
-    ) -> None:
+        self, matrix: Matrix, plain: Buffer, rounded: Buffer, slots: dict[str, int], *, joined: bool = False,
+        only: Hashable = None,
+    ) -> None:  # fmt: skip
         per = _tiles_of(matrix)
         slots = self._matrix_slots(matrix, plain, rounded) | {"per_piece": per} | slots
-        self._add("product", TILES, -(-matrix.tiles // per), slots, joined=joined)
+        self._add("product", TILES, -(-matrix.tiles // per), slots, joined=joined, only=only)
 
     def _add(
-        self, name: str, pieces: int, per: int, slots: dict[str, int], *, joined: bool = False, ends: bool = False
-    ) -> None:
+        self, name: str, pieces: int, per: int, slots: dict[str, int], *, joined: bool = False, ends: bool = False,
+        only: Hashable = None,
+    ) -> None:  # fmt: skip
         """Add a phase; of rows, ``per`` is how many numbers each has."""
         if pieces in (ROWS, SCORED):
             per = max(1, _ROW_NUMBERS // per)
             slots = slots | {"per_rows": per}
-        self._phases.append(Phase(slots | {"function": self._kernels[name]}, pieces, per, joined, ends))
+        self._phases.append(Phase(slots | {"function": self._kernels[name]}, pieces, per, joined, ends, only))
 
 
 def _tiles_of(matrix: Matrix, *, scores: bool = False) -> int:

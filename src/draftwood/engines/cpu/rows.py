@@ -74,6 +74,17 @@ def write_norms(module: ir.Module, features: frozenset[str]) -> None:
         body.ret_void()
 
 
+def write_copying(module: ir.Module, features: frozenset[str]) -> None:
+    """Write ``copied``: rows of x to y."""
+    body, (whole, phase, piece) = function(module, "copied", PIECE, features)
+    with rows_of_piece(body, whole, phase, piece) as row:
+        values, out = row_of(body, phase, "x", row), row_of(body, phase, "y", row)
+        with body.loop(0, padded(body, PHASE.number(body, phase, "width")), LANES) as i:
+            offset = body.mul(i, body.i64(4))
+            body.put(body.get(values, vector(F32), offset, align=4), out, offset, align=4)
+    body.ret_void()
+
+
 def write_rounding(module: ir.Module, features: frozenset[str]) -> None:
     """Write ``rounded``: rows of x as records to out."""
     body, (whole, phase, piece) = function(module, "rounded", PIECE, features)
@@ -147,7 +158,9 @@ def _write_turned(body: Body, phase: Any, values: Any, position: Any) -> None:
             body.put(body.mul_add(b, cosine, body.fmul(a, sine)), second, align=4)
 
 
-def _write_cell(body: Body, layer: Any, within: Any, rows: tuple[Any, Any], heads: Any, size: Any, room: Any) -> None:
+def _write_cell(
+    body: Body, layer: Any, within: Any, rows: tuple[Any, Any], heads: Any, size: Any, room: Any
+) -> None:
     """Write a row's keys and values into its cell of a page."""
     k, v = rows
     tile, lane = body.sdiv(within, body.i64(LANES)), body.and_(within, body.i64(LANES - 1))
@@ -155,15 +168,15 @@ def _write_cell(body: Body, layer: Any, within: Any, rows: tuple[Any, Any], head
     with body.loop(0, heads) as head:
         keys = body.at(layer, body.mul(head, head_bytes))
         values = body.at(keys, body.mul(size, body.i64(2 * PAGE)))
-        column = body.at(keys, body.mul(body.add(body.mul(body.mul(tile, size), body.i64(LANES)), lane), body.i64(2)))
+        column = body.at(
+            keys, body.mul(body.add(body.mul(body.mul(tile, size), body.i64(LANES)), lane), body.i64(2))
+        )
         line = body.at(values, body.mul(body.mul(within, room), body.i64(2)))
         start = body.mul(body.mul(head, size), body.i64(4))
         with body.loop(0, size) as i:
             offset = body.mul(i, body.i64(4))
             key, value = (body.get(body.at(row, start), F32, offset, align=4) for row in (k, v))
-            both = body.to_half(
-                body.insert_element(body.insert_element(_undefined(), key, _at(0)), value, _at(1))
-            )
+            both = body.to_half(body.insert_element(body.insert_element(_undefined(), key, _at(0)), value, _at(1)))
             body.put(body.lane(both, 0), column, body.mul(i, body.i64(2 * LANES)), align=2)
             body.put(body.lane(both, 1), line, body.mul(i, body.i64(2)), align=2)
 

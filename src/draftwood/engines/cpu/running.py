@@ -43,6 +43,9 @@ def write_running(module: ir.Module, features: frozenset[str]) -> None:
     _put(body, control, RECORD, body.ptrtoint(record, I64))
     _put(body, control, NUMBER, number)
     body.call(module.globals["take"], [control, record, number, body.i64(1)])
+    # No pass has number 0: who is late leaves, though the record be filled for the next pass meanwhile.
+    _put(body, control, TICKET, body.i64(0))
+    _put(body, control, DONE, body.i64(0))
     body.ret(_get(body, control, ALONE))
     _write_serve(module, features)
 

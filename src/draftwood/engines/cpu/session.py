@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from draftwood.engines.committed import CommittedText, locked
+from draftwood.engines.cpu.attention import PAGE
 from draftwood.engines.cpu.pages import Page, Pages
+from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
@@ -25,11 +27,19 @@ class CpuSession(CommittedText):
         self.model = model
         self.pages = Pages(model.page_bytes, pages)
         self._ids = list(ids)
+        self._closed = False
 
     @property
     def cache_bytes(self) -> int:
         """Bytes of the keys and values of its tokens."""
         return self.model.token_bytes * len(self._ids)
+
+    def check(self, model: CpuModel) -> None:
+        """Raise `UsageError` if passes of this model cannot read the session's pages."""
+        if self._closed:
+            raise UsageError("this session is closed: open another one")
+        if self.model is not model:
+            raise UsageError("this session belongs to another target: open one here")
 
     def committed(self, ids: Sequence[int]) -> None:
         """Take in text that a pass has read into the cells behind the text."""
@@ -43,12 +53,11 @@ class CpuSession(CommittedText):
     @locked
     def keep(self, path: Sequence[int]) -> None:
         root, tree = self._take_scored()
-        first = len(self._ids) + 1
+        first, kept = len(self._ids) + 1, tree.tokens[list(path)].tolist() if len(path) else []
         moves = [(first + node, first + i) for i, node in enumerate(path) if node != i]
         if moves:
             self.model.move(self.pages, moves)
-        self._ids.append(root)
-        self._ids += tree.tokens[list(path)].tolist() if len(path) else []
+        self._ids += [root, *kept]
 
     @locked
     def truncate(self, length: int) -> None:
@@ -59,18 +68,30 @@ class CpuSession(CommittedText):
 
     @locked
     def fork(self) -> CpuSession:
-        return self.model.resumed(self, len(self._ids))
+        self.check(self.model)
+        twin = self.model.resumed(self, len(self._ids))
+        twin.hidden = self.hidden
+        return twin
 
     @locked
     def close(self) -> None:
+        self._closed, self._scored = True, None
         self.pages = Pages(self.model.page_bytes)
 
 
 class SavedPages:
     """The beginning of a text, for other texts that begin alike: pages that are shared, not copied."""
 
-    def __init__(self, ids: Sequence[int], pages: list[Page], nbytes: int) -> None:
-        self.ids, self.pages, self.nbytes = tuple(ids), pages, nbytes
+    def __init__(self, session: CpuSession) -> None:
+        session.check(session.model)
+        self.model, self.ids, self.nbytes = session.model, tuple(session.ids), session.cache_bytes
+        self.pages = session.pages.share(session.length)
+
+    def resumed(self, model: CpuModel, length: int) -> CpuSession:
+        """Return a new text that begins with the first ``length`` tokens; raises `UsageError` where it cannot."""
+        if model is not self.model or not 0 <= length <= len(self.ids):
+            raise UsageError(f"the first {length} tokens of this text were not read by this target: open the text")
+        return CpuSession(model, self.pages[: -(-length // PAGE)], self.ids[:length])
 
 
 def moves_array(moves: Sequence[tuple[int, int]]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:

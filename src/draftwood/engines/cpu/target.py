@@ -12,10 +12,11 @@ import numpy as np
 
 from draftwood.contracts import Capabilities, Watch
 from draftwood.engines.committed import check_room, locked
-from draftwood.engines.cpu.attention import PAGE, WIDEST
+from draftwood.engines.cpu.attention import WIDEST
 from draftwood.engines.cpu.instructions import Instructions
 from draftwood.engines.cpu.model import CpuModel
-from draftwood.engines.cpu.passes import Rows
+from draftwood.engines.cpu.pass_times import pass_times
+from draftwood.engines.cpu.passes import Rows, check_ids
 from draftwood.engines.cpu.session import CpuSession, SavedPages
 from draftwood.engines.cpu.weights import Report
 from draftwood.engines.lent_scores import RowScores
@@ -61,15 +62,16 @@ class CpuTarget:
         scores = shape.vocabulary * shape.width
         others = sum(one.outputs * one.inputs for layer in self.model.weights.matrices for one in layer.values())
         self.capabilities = Capabilities(
-            shape.vocabulary, shape.max_positions, batch=True, max_pass=WIDEST, row_cost=scores / max(1, others)
-        )
+            shape.vocabulary, shape.max_positions, batch=True, hidden=tuple(range(shape.layers + 1)), max_pass=WIDEST,
+            row_cost=scores / max(1, others),
+        )  # fmt: skip
 
     @cached_property
     def generation_config(self) -> SimpleNamespace:
         """What the api takes from a model of transformers under the same name."""
-        from draftwood.engines.cpu.special_tokens import end_ids
+        from draftwood.engines.cpu.vocabulary import Vocabulary
 
-        return SimpleNamespace(eos_token_id=sorted(end_ids(self.model.weights.file.metadata)))
+        return SimpleNamespace(eos_token_id=sorted(Vocabulary(self.model.weights.metadata).end_ids))
 
     @property
     def setting(self) -> Setting:
@@ -77,6 +79,11 @@ class CpuTarget:
         model = self.model
         formats = f"{model.weights.matrices[0]['ffn_down'].kind}-{model.instructions.name}"
         return Setting(str(model.weights.path), formats, model.threads)
+
+    @locked
+    def pass_times(self) -> dict[int, float]:
+        """Return the seconds of passes over a few tokens, by their number; measured once per file and machine."""
+        return pass_times(self.model)
 
     @property
     def weight_bytes(self) -> int:
@@ -94,38 +101,43 @@ class CpuTarget:
     @locked
     def save(self, session: CpuSession) -> SavedPages | None:
         """As in `draftwood.contracts.PrefixTarget`."""
-        ids = session.ids
-        return SavedPages(ids, session.pages.share(len(ids)), session.cache_bytes) if ids else None
+        return SavedPages(session) if session.length else None
 
     @locked
     def resume(self, prefix: SavedPages, length: int, *, reserve: int = 0) -> CpuSession:
         """As in `draftwood.contracts.PrefixTarget`; what is written is the same to the last bit."""
         del reserve
-        return CpuSession(self.model, prefix.pages[: -(-length // PAGE)], prefix.ids[:length])
+        return prefix.resumed(self.model, length)
 
     @locked
     def extend(
         self, texts: Sequence[tuple[CpuSession, Sequence[int]]], watch: Sequence[Watch] | None = None
     ) -> list[RowScores]:
         for session, ids in texts:
+            session.check(self.model)
+            check_ids(ids, self.capabilities.vocab_size)
             check_room(session.length, ids, self.capabilities.max_positions)
         return [self._read(*text, None if watch is None else watch[i]) for i, text in enumerate(texts)]
 
     def _read(self, session: CpuSession, ids: Sequence[int], watch: Watch | None) -> RowScores:
         """Read more of one text; prompts gain nothing by sharing a pass."""
         tokens, last = np.asarray(ids, dtype=np.int32), None
+        layers = () if watch is None or watch.show_hidden is None else watch.hidden
         for start in range(0, len(tokens), WIDEST):
             part, first = tokens[start : start + WIDEST], session.length
             wanted = [] if watch is None else watch.among(first, len(part)).tolist()
             is_last = start + len(part) == len(tokens)
             rows = wanted if not is_last or (wanted and wanted[-1] == len(part) - 1) else [*wanted, len(part) - 1]
             session.pages.make_ready(first, first + len(part))
-            scores, choices = self.model.run([Rows(session.pages, first, part, scored=rows)])
+            scores, choices = self.model.run([Rows(session.pages, first, part, scored=rows)], layers)
             session.committed(part.tolist())
-            views, chosen = [scores[: len(wanted)], scores[len(rows) - 1 : len(rows)]], [choices[: len(wanted)], choices[-1:]]
-            shown, last = self.model.lend(views, chosen)
+            states = self.model.states(layers, 0, len(part))
+            views = [scores[: len(wanted)], scores[len(rows) - 1 : len(rows)]]
+            shown, last = self.model.lend(views, [choices[: len(wanted)], choices[-1:]])
             if watch is not None and wanted:
                 watch.show(first + np.asarray(wanted), shown)
+            if watch is not None and watch.show_hidden is not None and layers:
+                watch.show_hidden(first, states)
             self.tokens_read += len(part)
         assert last is not None
         return last
@@ -141,6 +153,7 @@ class CpuTarget:
     def _one_pass(self, requests: Sequence[Request]) -> list[RowScores]:
         texts = []
         for session, root, tree in requests:
+            session.check(self.model)
             base, count = session.length, 1 + len(tree)
             session.pages.make_ready(base, base + count)
             if count == 1:
@@ -153,14 +166,16 @@ class CpuTarget:
                 parents = np.zeros(count, dtype=np.int32)
                 parents[1:] = tree.parents + 1
             texts.append(Rows(session.pages, base, tokens, parents))
-        scores, choices = self.model.run(texts)
+        layers = tuple(sorted({layer for session, _, _ in requests for layer in session.hidden}))
+        scores, choices = self.model.run(texts, layers)
         for session, root, tree in requests:
             session.scored(root, tree)
         ends = np.cumsum([len(text.tokens) for text in texts]).tolist()
-        starts = [0, *ends[:-1]]
+        parts = list(zip([0, *ends[:-1]], ends, strict=True))
         return self.model.lend(
-            [scores[start:end] for start, end in zip(starts, ends, strict=True)],
-            [choices[start:end] for start, end in zip(starts, ends, strict=True)],
+            [scores[start:end] for start, end in parts],
+            [choices[start:end] for start, end in parts],
+            [self.model.states(request[0].hidden, *part) for request, part in zip(requests, parts, strict=True)],
         )
 
 

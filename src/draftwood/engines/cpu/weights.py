@@ -18,7 +18,7 @@ from draftwood.engines.cpu.gguf_file import GgufFile, Tensor
 from draftwood.engines.cpu.gguf_types import read_floats
 from draftwood.engines.cpu.kernels import Kernels
 from draftwood.engines.cpu.packing import packed_tensor
-from draftwood.engines.cpu.tiles import zeros
+from draftwood.engines.cpu.slabs import Slabs
 from draftwood.errors import ModelError, UnsupportedModelError
 
 Vector = NDArray[np.float32]
@@ -89,12 +89,13 @@ class Weights:
 
     def __init__(self, path: Path, kernels: Kernels, report: Report | None = None) -> None:
         self.file, self._kernels = GgufFile(path), kernels
-        self.path = path
+        self.path, self.metadata = path, self.file.metadata
         tensors = self.file.tensors
         self._read: set[str] = set()
         embedding = self._tensor("token_embd.weight")
         self.shape = shape_of(self.file.metadata, int(embedding.shape[0]))
         self._report, self._done, self._all = report or (lambda _done, _all: None), 0, self.file.size
+        self._slabs = Slabs()
         self.vectors: list[dict[str, Vector]] = []
         self.matrices: list[dict[str, Matrix]] = []
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
@@ -149,9 +150,8 @@ class Weights:
 
     def _part(self, tensor: Tensor, outputs: int, rows: Any) -> Matrix:
         """Pack some rows of a matrix, or of each expert's."""
-        return self._packed(
-            tensor.kind, packed_tensor(tensor, rows, threads=self._threads), outputs, tensor.shape[-1]
-        )
+        packed = packed_tensor(tensor, rows, threads=self._threads, room=self._slabs.zeros)
+        return self._packed(tensor.kind, packed, outputs, tensor.shape[-1])
 
     def _packed(self, kind: str, packed: NDArray[Any], outputs: int, inputs: int) -> Matrix:
         self._done += packed.nbytes
@@ -239,7 +239,7 @@ class Weights:
                 f"the experts {start} in {self.path} are of several types: get the model in another quantisation"
             )
         each = [packed_tensor(tensor, threads=self._threads) for tensor in tensors]
-        packed = zeros((len(each), *each[0].shape), each[0].dtype.type)
+        packed = self._slabs.zeros((len(each), *each[0].shape), each[0].dtype.type)
         for place, one in zip(packed, each, strict=True):
             place[...] = one
         return self._packed(tensors[0].kind, packed, outputs, inputs)

@@ -9,10 +9,10 @@ from functools import partial
 import numpy as np
 
 from draftwood.contracts import Floats, Positions
+from draftwood.engines.lent_scores import LentScores, RowScores
 from draftwood.engines.llama_cpp.branches import Branches
 from draftwood.engines.llama_cpp.context import Context, Row, Settings
 from draftwood.engines.llama_cpp.reader import Reader
-from draftwood.engines.lent_scores import LentScores, RowScores
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import CapabilityError
 

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 from draftwood.contracts import Capabilities, Watch
 from draftwood.engines.committed import check_room, locked
+from draftwood.engines.lent_scores import RowScores
 from draftwood.engines.llama_cpp.cache import NONE
 from draftwood.engines.llama_cpp.context import PASS, Row, threads_here
 from draftwood.engines.llama_cpp.library import takes_layers
@@ -22,7 +23,6 @@ from draftwood.engines.llama_cpp.pass_times import pass_times
 from draftwood.engines.llama_cpp.prefix import SavedState, fill, save
 from draftwood.engines.llama_cpp.price import FREE, MOST, cheap_length
 from draftwood.engines.llama_cpp.rounding import EXACT, FAST
-from draftwood.engines.lent_scores import RowScores
 from draftwood.engines.llama_cpp.session import LlamaSession
 from draftwood.engines.llama_cpp.snapshots import SnapshotSession
 from draftwood.engines.llama_cpp.weights import Weights

@@ -75,18 +75,6 @@ class TorchScores:
         return self._hidden[layer]
 
 
-class ReducedScores:
-    """Scores of a vocabulary of some of the target's tokens: ``ids`` int32[v] has the token of each place."""
-
-    def __init__(self, scores: TorchScores, ids: NDArray[np.int32]) -> None:
-        self._scores, self._ids = scores, ids
-
-    def top_k(self, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Ids int32[rows, k] and probabilities float32[rows, k], among these tokens, as `Scores.top_k`."""
-        places, probabilities = self._scores.top_k(k)
-        return self._ids[places], probabilities
-
-
 def _bits(logits: Tensor) -> Bits:
     """Bits of float32, or of bfloat16 as they are: converting them would take as long as the search."""
     if logits.dtype == torch.bfloat16:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from draftwood.engines.heads.weights import HeadShape
 from draftwood.engines.transformers.head.module import HeadModule
-from draftwood.engines.transformers.head.weights import HeadShape
 from draftwood.engines.transformers.lean_parts import Parts, read_parts
 from draftwood.engines.transformers.target import TransformersTarget
 

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from safetensors.torch import save
 
+from draftwood.engines.heads.weights import HeadWeights
 from draftwood.engines.transformers.head.load import usual_layers
 from draftwood.engines.transformers.head.module import HeadModule
-from draftwood.engines.transformers.head.weights import HeadWeights
 from draftwood.engines.transformers.trained_files import embedding_fingerprint
 from draftwood.errors import ModelError, UsageError
 from draftwood.files.paths import whole_file

@@ -8,8 +8,9 @@ from functools import cached_property, partial
 from types import FrameType
 from typing import Any
 
+from draftwood.engines.file_tokenizer import known_tokens, utf8
 from draftwood.engines.llama_cpp.deep_stack import run_deep
-from draftwood.engines.llama_cpp.tokenizer import UNUSED, known_tokens, utf8
+from draftwood.engines.llama_cpp.tokenizer import UNUSED
 from draftwood.errors import CapabilityError
 
 

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Capabilities
+from draftwood.engines.reduced_scores import ReducedScores
+from draftwood.engines.trained import once, refuse_other_model, warn_of_other_weights
 from draftwood.engines.transformers.exit.network import ExitNetwork
 from draftwood.engines.transformers.exit.weights import ExitWeights, read_exit
-from draftwood.engines.transformers.scores import ReducedScores
 from draftwood.engines.transformers.self_draft import decoder_of
 from draftwood.engines.transformers.target import TransformersTarget
-from draftwood.engines.transformers.trained_files import once, refuse_other_model, warn_of_other_weights
+from draftwood.engines.transformers.trained_files import embedding_fingerprint
 from draftwood.errors import CapabilityError
 
 
@@ -75,7 +76,7 @@ def fitted(target: TransformersTarget, weights: ExitWeights, name: str = "this e
         raise CapabilityError(f"{name} lies behind {shape.layers} layers of {target.n_layers}: train it again")
     if rows is None:
         raise CapabilityError(f"{name} scores tokens by the model's own weights, which were released: keep them")
-    warn_of_other_weights(name, weights.target, embedding)
+    warn_of_other_weights(name, weights.target, embedding_fingerprint(embedding))
     network = ExitNetwork(weights, rows)
     part = target.with_decoder(decoder.leaving(shape.layers, network))
     return ExitTarget(part, weights.ids().numpy().astype(np.int32), network.nbytes)

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from draftwood.engines.transformers.trained_files import check_ids, check_shapes, ids_of, read_tensors
+from draftwood.engines.trained import check_ids, check_shapes
+from draftwood.engines.transformers.trained_files import check_finite, ids_of, read_tensors
 from draftwood.errors import ModelError
 
 FORMAT = "draftwood-exit-1"
@@ -85,6 +86,7 @@ def read_exit(path: Path) -> ExitWeights:
         "final_norm.weight": (width,),
     }
     check_shapes(path, tensors, expected)
+    check_finite(path, tensors)
     weights = ExitWeights(shape, tensors, header.get("target", ""))
     check_ids(path, weights.ids(), shape.target_vocab)
     return weights

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from draftwood.engines.transformers.head.weights import HeadShape
+from draftwood.engines.heads.weights import HeadShape
 from draftwood.engines.transformers.trained_files import reduced
 from draftwood.engines.transformers.trained_parts import FeedForward, RMSNorm, matrix
 
@@ -87,7 +87,7 @@ class _Layer(nn.Module):
 
 
 class HeadModule(nn.Module):
-    """A head whose parameters are named as in its file (`draftwood.engines.transformers.head.weights`).
+    """A head whose parameters are named as in its file (`draftwood.engines.heads.weights`).
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention, silu
 
-from draftwood.engines.transformers.head.weights import HeadWeights
+from draftwood.engines.heads.weights import HeadWeights
 from draftwood.engines.transformers.small_products import fast_format, products
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -47,7 +47,7 @@ class HeadNetwork:
         def taken(name: str) -> Tensor:
             return tensors[name].to(device, self.dtype)
 
-        ids = weights.ids().to(device)
+        ids = torch.from_numpy(weights.ids()).to(device)
         if "lm_head.weight" in tensors:
             head = tensors["lm_head.weight"]
         else:

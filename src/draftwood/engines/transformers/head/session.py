@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
+from draftwood.engines.heads.text import HeadText
 from draftwood.engines.transformers.head.network import HeadNetwork, attention
 
 _ROOM = 256  # pairs for which there is room at first, and by which the room grows at least
 
 
-class HeadSession:
-    """A head's keys and values of one text.
-
-    Attributes
-    ----------
-    positions
-        Of the states of the committed pairs, ascending; some may be missing between them.
-    """
+class HeadSession(HeadText[Tensor]):
+    """A head's keys and values of one text."""
 
     def __init__(self, network: HeadNetwork) -> None:
+        super().__init__()
         self._network = network
         self._keys = self._values = torch.empty(0)
         self._capacity = 0
-        self.positions: list[int] = []
-        self._last: Tensor | None = None  # what the head made of the last committed pair, [width]
-        self._made: list[Tensor] = []  # and of each grown node
-        self._depths: list[int] = []
-        self._lines: list[list[int]] = []  # of each grown node, its ancestors and itself
-
-    @property
-    def length(self) -> int:
-        """Committed pairs."""
-        return len(self.positions)
 
     @property
     def nbytes(self) -> int:
@@ -47,32 +31,11 @@ class HeadSession:
         each = self._network.kv_heads * self._network.dim * self._network.dtype.itemsize
         return 2 * each * self.length
 
-    @property
-    def nodes(self) -> int:
-        """Grown nodes."""
-        return len(self._made)
-
-    def commit(self, positions: Sequence[int], last: Tensor) -> None:
-        """Keep pairs that were just read; ``last`` [width] is what the head made of the last one."""
-        self.positions += positions
-        self._last = last
-
-    def forget_grown(self) -> None:
-        """Drop all grown nodes."""
-        self._made, self._depths, self._lines = [], [], []
-
-    def truncate(self, position: int) -> None:
-        """Drop pairs whose state lies at this position or behind it."""
-        self.forget_grown()
-        while self.positions and self.positions[-1] >= position:
-            self.positions.pop()
-            self._last = None  # what the head made of the one before is not known any more
-
     def fork(self) -> HeadSession:
         """Return an independent copy."""
         twin = HeadSession(self._network)
         twin._keys, twin._values, twin._capacity = self._keys.clone(), self._values.clone(), self._capacity
-        twin.positions, twin._last = list(self.positions), self._last
+        twin.take(self)
         return twin
 
     def close(self) -> None:
@@ -80,24 +43,6 @@ class HeadSession:
         self._keys = self._values = torch.empty(0)
         self._capacity, self.positions, self._last = 0, [], None
         self.forget_grown()
-
-    def add(self, parents: Sequence[int]) -> tuple[Tensor, list[int]]:
-        """Begin new nodes; returns the states [n, width] that the head reads for them, and their positions.
-
-        ``parents`` are places of nodes grown before; -1 is the last committed pair.
-        """
-        assert self._last is not None
-        end = self.positions[-1] + 1
-        first, states = len(self._lines), []
-        for node, parent in enumerate(parents, first):
-            states.append(self._made[parent] if parent >= 0 else self._last)
-            self._depths.append(1 + self._depths[parent] if parent >= 0 else 0)
-            self._lines.append([*(self._lines[parent] if parent >= 0 else ()), node])
-        return torch.stack(states), [end + depth for depth in self._depths[first:]]
-
-    def finish(self, made: Tensor) -> None:
-        """Take what the head made of the new nodes, [n, width]."""
-        self._made += list(made)
 
     def attend_to_text(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Attend for new pairs, each of which sees those before it and itself."""
@@ -110,11 +55,11 @@ class HeadSession:
 
     def attend_to_tree(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Attend for the newest nodes, each of which sees the text, its ancestors and itself."""
-        rows, before, nodes = len(queries), self.length, len(self._lines)
+        rows, before, nodes = len(queries), self.length, len(self.lines)
         self._store(keys, values, before + nodes - rows)
         sees = torch.zeros(rows, before + nodes, dtype=torch.bool)
         sees[:, :before] = True
-        for row, line in enumerate(self._lines[nodes - rows :]):
+        for row, line in enumerate(self.lines[nodes - rows :]):
             sees[row, [before + node for node in line]] = True
         return self._attend(queries, before + nodes, None if bool(sees.all()) else sees.to(queries.device))
 

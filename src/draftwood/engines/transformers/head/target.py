@@ -13,9 +13,11 @@ from torch import Tensor
 
 from draftwood.contracts import Capabilities
 from draftwood.engines.committed import locked
+from draftwood.engines.heads.growing import grown
+from draftwood.engines.reduced_scores import ReducedScores
 from draftwood.engines.transformers.head.network import HeadNetwork
 from draftwood.engines.transformers.head.session import HeadSession
-from draftwood.engines.transformers.scores import ReducedScores, TorchScores
+from draftwood.engines.transformers.scores import TorchScores
 from draftwood.index.child_safe import ChildSafeLock
 
 Request = tuple[HeadSession, Sequence[int], Sequence[int]]
@@ -75,28 +77,13 @@ class HeadTarget:
 
     @locked
     def grow(self, requests: Sequence[Request]) -> list[ReducedScores]:
-        """As `GrowingTarget.grow`; -1 is the last pair that was read.
-
-        A node behind another new one (both are copies) waits for what the head makes of that one.
-        """
-        found: list[list[Tensor]] = [[] for _ in requests]
-        left = list(range(len(requests)))
-        at = [0] * len(requests)
-        while left:
-            ends = [_ready(requests[i], at[i]) for i in left]
-            some = [
-                (requests[i][0], requests[i][1][at[i] : end], requests[i][2][at[i] : end])
-                for i, end in zip(left, ends, strict=True)
-            ]
-            for i, end, logits in zip(left, ends, self._grow(some), strict=True):
-                found[i].append(logits)
-                at[i] = end
-            left = [i for i in left if at[i] < len(requests[i][1])]
+        """As `GrowingTarget.grow`; -1 is the last pair that was read."""
+        found = grown(requests, self._grow)
         return [ReducedScores(TorchScores(torch.cat(logits)), self._ids) for logits in found]
 
     def _grow(self, requests: Sequence[Request]) -> Sequence[Tensor]:
         """Run one pass over nodes whose parents are known; returns the logits of each request's."""
-        begun = [session.add(parents) for session, _, parents in requests]
+        begun = [session.begin(parents) for session, _, parents in requests]
         tokens = torch.tensor([token for _, some, _ in requests for token in some], device=self.network.device)
         positions = torch.tensor([at for _, some in begun for at in some], device=self.network.device)
         sizes = [len(some) for _, some, _ in requests]
@@ -107,15 +94,8 @@ class HeadTarget:
                 [session.attend_to_tree(*part) for (session, _, _), part in zip(requests, parts, strict=True)]
             )
 
-        states = torch.cat([states for states, _ in begun])
+        states = torch.stack([state for some, _ in begun for state in some])
         made = self.network.step(states, tokens, positions, attend, len(states))
         for (session, _, _), new in zip(requests, made.states.split(sizes), strict=True):
-            session.finish(new)
+            session.finish(list(new))
         return made.logits.split(sizes)
-
-
-def _ready(request: Request, first: int) -> int:
-    """Return behind which node of a request, from the first one on, a parent is not known yet."""
-    session, _, parents = request
-    known = session.nodes
-    return next((i for i in range(first, len(parents)) if parents[i] >= known), len(parents))

@@ -22,7 +22,7 @@ def render(template: str, messages: Iterable[Mapping[str, Any]], **values: Any) 
     try:
         from jinja2.exceptions import SecurityError, TemplateSyntaxError
     except ImportError as error:
-        raise CapabilityError('chat templates need jinja2: run pip install "draftwood[llama]"') from error
+        raise CapabilityError('chat templates need jinja2: run pip install "jinja2>=3.1.6"') from error
     given = json.loads(json.dumps({**values, "messages": [_message(message) for message in messages]}))
     try:
         return _compiled(template).render(given)

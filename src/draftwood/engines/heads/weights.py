@@ -13,15 +13,22 @@ a ``config.json``. Source: Li and others, "EAGLE-3", arXiv 2503.01840, and how v
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-from draftwood.engines.transformers.trained_files import check_ids, check_shapes, ids_of, read_tensors
+from draftwood.engines.trained import check_ids, check_shapes
 from draftwood.errors import ModelError
+
+Read = Callable[[Path, str, str], tuple[Mapping[str, str], Mapping[str, Any]]]
+"""Reads a file of safetensors, given what it is and which command makes one: its header, and its tensors by name in
+an engine's own kind of array. Raises `ModelError` for files that are missing or cut."""
+CheckFinite = Callable[[Path, Mapping[str, Any]], None]
+"""Raises `ModelError` for arrays with numbers that are not finite."""
 
 FORMAT = "draftwood-head-1"
 """Value of ``format`` in the header of our own files."""
@@ -75,37 +82,35 @@ class HeadWeights:
     shape
         What its tensors do not tell.
     tensors
-        By name, in the file's number format.
+        By name, in the kind of array that the engine reads.
     target
         `embedding_fingerprint` of the model that it was trained for; empty for public files.
     """
 
     shape: HeadShape
-    tensors: Mapping[str, Tensor]
+    tensors: Mapping[str, Any]
     target: str = ""
 
-    def ids(self) -> Tensor:
+    def ids(self) -> NDArray[np.int64]:
         """Return the token of each place in the head's vocabulary, int64[v]."""
-        return ids_of(self.tensors, self.shape.target_vocab)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all tensors."""
-        return sum(tensor.nbytes for tensor in self.tensors.values())
+        if "d2t" not in self.tensors:
+            return np.arange(self.shape.target_vocab)
+        offsets = np.asarray(self.tensors["d2t"]).astype(np.int64)
+        return offsets + np.arange(len(offsets))
 
     def header(self) -> dict[str, str]:
         """Return what a file of our own says in its header."""
         return {"format": FORMAT, "shape": json.dumps(asdict(self.shape)), "target": self.target}
 
 
-def read_head(path: Path) -> HeadWeights:
+def read_head(path: Path, read: Read, check_finite: CheckFinite) -> HeadWeights:
     """Read a head's file: ours, or a public one with its ``config.json`` beside it.
 
     Raises `ModelError` for a file that is missing, cut, or no head.
     """
     if path.is_dir():
         path = path / "model.safetensors"
-    header, found = read_tensors(path, "head", "train-head")
+    header, found = read(path, "head", "train-head")
     tensors = {name.removeprefix("model."): tensor for name, tensor in found.items()}
     tensors = {name.replace("layers.0.", _LAYER): tensor for name, tensor in tensors.items()}
     if missing := [name for name in _NAMES if name not in tensors]:
@@ -116,6 +121,7 @@ def read_head(path: Path) -> HeadWeights:
         header.get("target", ""),
     )  # fmt: skip
     _check(path, weights)
+    check_finite(path, weights.tensors)
     return weights
 
 

@@ -1,0 +1,1 @@
+"""Trained heads on the CPU engine."""

@@ -1,0 +1,69 @@
+"""Finds out whether a head fits a model of the CPU engine, and makes it ready to draft."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.engines.cpu.formats import FORMATS
+from draftwood.engines.cpu.gguf_file import Tensor
+from draftwood.engines.cpu.gguf_types import dequantised, read_codes, read_floats
+from draftwood.engines.cpu.head.target import HeadTarget
+from draftwood.engines.cpu.head.weights import PackedHead
+from draftwood.engines.cpu.target import CpuTarget
+from draftwood.engines.heads.file import check_finite, read_arrays
+from draftwood.engines.heads.fitting import check_layers, check_model, shipped, usual
+from draftwood.engines.heads.weights import HeadWeights, read_head
+from draftwood.engines.trained import fingerprint_of, fingerprint_rows, once, warn_of_other_weights
+
+
+def head_of(target: CpuTarget, path: Path) -> HeadTarget:
+    """Return the head in this file, ready to draft for a target; read once per target and file.
+
+    Raises `CapabilityError` for a head that was made for another model, `ModelError` for a file that is no head.
+    """
+    place = path / "model.safetensors" if path.is_dir() else path
+    return once(target, place, lambda: fitted(target, read_head(place, read_arrays, check_finite), str(path)))
+
+
+def shipped_head(target: CpuTarget) -> Path | None:
+    """Return the head that comes with draftwood for this target; None where there is none."""
+    return shipped(fingerprint(target))
+
+
+def fitted(target: CpuTarget, weights: HeadWeights, name: str = "this head") -> HeadTarget:
+    """Return a head for a target; raises `CapabilityError` where it was made for another model."""
+    model = target.model
+    shape = model.weights.shape
+    layers = weights.shape.layers or usual(shape.layers)
+    check_model(name, weights.shape, (shape.width, shape.vocabulary, shape.layers))
+    check_layers(name, weights, layers, target.capabilities.hidden)
+    warn_of_other_weights(name, weights.target, fingerprint(target))
+    packed = PackedHead(weights, model.weights, model.kernels)
+    return HeadTarget(
+        packed, model.kernels, model.threads, weights.ids().astype(np.int32), layers, target.capabilities
+    )
+
+
+def fingerprint(target: CpuTarget) -> str:
+    """Return the fingerprint of a target's weights, the same as of the model of transformers made of its file."""
+    tensor = target.model.weights.file.tensors["token_embd.weight"]
+    return fingerprint_of(_in_bfloat16(_rows(tensor, fingerprint_rows(int(tensor.shape[0])))))
+
+
+def _rows(tensor: Tensor, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    raw = np.ascontiguousarray(tensor.data[rows])
+    if tensor.kind in FORMATS:
+        return dequantised(read_codes(tensor.kind, raw), FORMATS[tensor.kind])
+    return read_floats(tensor.kind, raw)
+
+
+def _in_bfloat16(values: NDArray[Any]) -> NDArray[np.uint16]:
+    """Round float32 to the nearest bfloat16, ties to even; returns its bits."""
+    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    return ((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)).astype(
+        np.uint16
+    )

@@ -1,0 +1,140 @@
+"""A trained head as what a draft model is, on the CPU engine: it reads a text, and grows trees behind it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from draftwood.contracts import Capabilities, Floats
+from draftwood.engines.committed import locked
+from draftwood.engines.cpu.attention import WIDEST
+from draftwood.engines.cpu.head.program import FUSE, HeadProgram
+from draftwood.engines.cpu.head.session import HeadSession
+from draftwood.engines.cpu.head.weights import PackedHead
+from draftwood.engines.cpu.kernels import Kernels, pool
+from draftwood.engines.cpu.passes import PassRecord, Rows
+from draftwood.engines.heads.growing import Request, grown
+from draftwood.engines.lent_scores import LentScores, RowScores
+from draftwood.engines.reduced_scores import ReducedScores
+from draftwood.index.child_safe import ChildSafeLock
+
+
+class HeadTarget:
+    """A head that drafts for one target.
+
+    Parameters
+    ----------
+    weights
+        The head.
+    kernels
+        The target's functions.
+    threads
+        Of a pass.
+    ids
+        The token of each place in its vocabulary, int32[v].
+    layers
+        Whose hidden states it reads.
+    capabilities
+        The target's.
+    """
+
+    def __init__(
+        self, weights: PackedHead, kernels: Kernels, threads: int, ids: Any, layers: tuple[int, ...],
+        capabilities: Capabilities,
+    ) -> None:  # fmt: skip
+        self._program, self._threads = HeadProgram(weights, kernels), threads
+        self._record, self._lent, self._pool = PassRecord(self._program), LentScores(), pool()
+        # A helper that comes late may still look at the record of the last pass.
+        weakref.finalize(self, self._pool.forget, self._record, self._program)
+        self._ids, self.layers = ids, layers
+        self.lock = ChildSafeLock()
+        self.capabilities = Capabilities(
+            capabilities.vocab_size, capabilities.max_positions, batch=True, grows=True
+        )
+        self.weight_bytes = weights.nbytes
+
+    def open(self) -> HeadSession:
+        """Begin a text."""
+        shape = self._program.weights.shape
+        return HeadSession(self._program.layer_bytes, 4 * shape.kv_heads * shape.head_size)
+
+    @locked
+    def read(
+        self, session: HeadSession, positions: Sequence[int], parts: Sequence[Sequence[Floats]], tokens: Sequence[int]
+    ) -> ReducedScores:  # fmt: skip
+        """Read pairs into a text: the states at these positions, and the tokens behind them.
+
+        ``parts`` are the states of consecutive positions, [some, width] per layer. Returns the scores of the last
+        pair. Grown nodes are dropped.
+        """
+        session.forget_grown()
+        states = parts[0] if len(parts) == 1 else [np.concatenate(layer) for layer in zip(*parts, strict=True)]
+        inputs, width = self._program.target_states, self._program.weights.shape.width
+        for low in range(0, len(positions), WIDEST):
+            where = positions[low : low + WIDEST]
+            count = len(where)
+            for i, one in enumerate(states):
+                inputs[:count, i * width : (i + 1) * width] = one[low : low + count]
+            session.pages.make_ready(session.length, session.length + count)
+            is_last = low + count == len(positions)
+            some = tokens[low : low + count]
+            rows = Rows(session.pages, session.length, some, scored=[count - 1] * is_last, positions=where)
+            scores = self._run([rows], (FUSE,))
+            session.commit(list(where), self._program.x[count - 1].copy())
+        return ReducedScores(self._lend([scores])[0], self._ids)
+
+    @locked
+    def grow(self, requests: Sequence[Request]) -> list[ReducedScores]:
+        """As `GrowingTarget.grow`; -1 is the last pair that was read."""
+        found = grown(requests, self._grow)
+        if all(len(parts) == 1 for parts in found):
+            views = [part for (part,) in found]
+        else:
+            views = [np.concatenate(parts) for parts in found]
+        return [ReducedScores(scores, self._ids) for scores in self._lend(views)]
+
+    def _grow(self, requests: Sequence[Request]) -> list[Floats]:
+        """Run passes over nodes whose parents are known; returns the scores of each request's."""
+        texts, states = [], []
+        for session, tokens, parents in requests:
+            made, positions = session.begin(parents)
+            base, nodes = session.length, len(session.lines)
+            session.pages.make_ready(base, base + nodes)
+            ways = [[base + node for node in line] for line in session.lines[nodes - len(parents) :]]
+            texts.append(Rows(session.pages, base, tokens, ways=ways, positions=positions))
+            states += made
+        scores, x = self._in_passes(texts, states)
+        found, first = [], 0
+        for session, tokens, _ in requests:
+            session.finish(list(x[first : first + len(tokens)]))
+            found.append(scores[first : first + len(tokens)])
+            first += len(tokens)
+        return found
+
+    def _in_passes(self, texts: Sequence[Rows], states: Sequence[Floats]) -> tuple[Floats, Floats]:
+        """Return scores of all rows, and what the head made of them; texts that are too many for one pass share some."""
+        x = self._program.x
+        if len(states) <= WIDEST:
+            x[: len(states)] = states
+            return self._run(texts), x[: len(states)].copy()
+        scores, made, first = [], [], 0
+        for text in texts:
+            count = len(text.tokens)
+            x[:count] = states[first : first + count]
+            scores.append(self._run([text]).copy())
+            made.append(x[:count].copy())
+            first += count
+        return np.concatenate(scores), np.concatenate(made)
+
+    def _run(self, texts: Sequence[Rows], asked: tuple[str, ...] = ()) -> Floats:
+        """Compute a pass; returns scores of the rows that are scored, a view until the next pass."""
+        self._lent.keep()
+        scored = self._record.fill(texts, asked)
+        self._pool.run(self._record.address, self._threads)
+        return self._record.results(scored)[0]
+
+    def _lend(self, views: Sequence[Floats]) -> list[RowScores]:
+        return self._lent.add(views, self)

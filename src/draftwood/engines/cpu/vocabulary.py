@@ -1,0 +1,225 @@
+"""The tokens of a GGUF file and what they are for, read from its metadata as llama.cpp reads it.
+
+Source of the rules: ``src/llama-vocab.cpp`` of llama.cpp. Types in files are not always right, so some tokens are
+known by their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.engines.cpu.pre_tokenizers import PreTokenizer, pre_tokenizer
+from draftwood.errors import ModelError, UnsupportedModelError
+
+UNKNOWN, UNUSED, NORMAL, CONTROL, USER_DEFINED, BYTE = (1 << bit for bit in range(6))
+"""Kinds of tokens; a token may be of several."""
+SPECIAL = UNKNOWN | CONTROL | USER_DEFINED
+"""Kinds of tokens that their names in a text become."""
+
+_KIND_OF_TYPE = np.array([0, NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE], dtype=np.uint8)
+_OUTSIDE = 1 << 32  # an id of no vocabulary
+
+_ENDS = (
+    "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>",
+    "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>",
+    "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>", "[e~[",
+    "<\uff5cend\u2581of\u2581sentence\uff5c>",
+)  # fmt: skip
+"""Names of tokens that end an answer, in whatever file."""
+
+_ROLES: Mapping[str, tuple[str, ...]] = {
+    "fim_pre": ("<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<\uff5cfim\u2581begin\uff5c>", "<PRE>",
+                "\u2581<PRE>", "<|code_prefix|>", "<|prefix|>"),
+    "fim_suf": ("<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<\uff5cfim\u2581hole\uff5c>", "<SUF>",
+                "\u2581<SUF>", "<|code_suffix|>", "<|suffix|>"),
+    "fim_mid": ("<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<\uff5cfim\u2581end\uff5c>", "<MID>",
+                "\u2581<MID>", "<|code_middle|>", "<|middle|>"),
+    "fim_pad": ("<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"),
+    "fim_rep": ("<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"),
+    "fim_sep": ("<|file_sep|>",),
+}  # fmt: skip
+"""Tokens that a file may name by a key of the metadata, and that are else known by their names. All are control
+tokens; of several of one role llama.cpp takes any, and here it is the first one."""
+_OLD_KEYS = {"fim_pre": "prefix", "fim_suf": "suffix", "fim_mid": "middle"}
+_ENDING_ROLES = ("fim_pad", "fim_rep", "fim_sep")  # models for filling in write these before another file
+
+_SHOWN = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")  # of gpt-oss, parts of its answers
+_CALLS = tuple({call, also} for call in ("<|call|>", "<|calls|>") for also in ("<|return|>", "<|flush|>"))
+"""Where these end an answer, ``<|end|>`` ends only a part of it."""
+_KEEPS_BLANKS = ("<unk>", "<s>", "<|endoftext|>")
+"""Of phi-3, whose other special tokens take the blanks behind them."""
+
+
+class Vocabulary:
+    """The tokens of a file.
+
+    Parameters
+    ----------
+    metadata
+        Keys and values of a GGUF file.
+
+    Attributes
+    ----------
+    names, ids
+        The name of each token, and its id by name.
+    kinds
+        What each token is, bits of `CONTROL` and the others.
+    bos, eos
+        The tokens before and behind a text, None where there are none.
+    adds_bos, adds_eos
+        Whether the file asks for them.
+    end_ids
+        Tokens that end an answer.
+
+    Raises
+    ------
+    UnsupportedModelError
+        For a kind of vocabulary that the engine does not know.
+    ModelError
+        For metadata that contradict themselves.
+    """
+
+    def __init__(self, metadata: Mapping[str, Any]) -> None:
+        self.metadata = metadata
+        self.model = str(metadata.get("tokenizer.ggml.model"))
+        if self.model not in ("gpt2", "llama", "gemma4"):
+            raise UnsupportedModelError(
+                f"the engine cpu does not read vocabularies of type {self.model}: try the engine llama.cpp"
+            )
+        self.is_sentencepiece = self.model == "llama"
+        self.pre = self._pre_tokenizer()
+        found = metadata.get("tokenizer.ggml.tokens")
+        self.names: list[str] = [] if found is None else list(found)
+        if "" in self.names:
+            self.names = [name or f"[EMPTY_{token}]" for token, name in enumerate(self.names)]
+        self.ids = dict(zip(self.names, range(len(self.names)), strict=True))
+        if not self.names or len(self.ids) != len(self.names):
+            raise _broken("it has no tokens" if not self.names else "two of its tokens have one name")
+        self.kinds = self._kinds_of_types()
+        default = {"gpt2": (11, 11), "llama": (1, 2)}.get(self.model, (None, None))
+        self.bos = self._id("bos", None if self.pre and not self.pre.has_bos else default[0])
+        self.eos = self._id("eos", default[1])
+        self.adds_bos, self.adds_eos = self._adds()
+        self.end_ids = frozenset(self._find_ends())
+
+    def text(self, key: str) -> str | None:
+        """Return a text of the metadata, None where there is none."""
+        found = self.metadata.get(key)
+        return found if isinstance(found, str) else None
+
+    def scores(self) -> NDArray[np.float32]:
+        """Return the scores of all tokens."""
+        found = self.metadata.get("tokenizer.ggml.scores")
+        scores = np.zeros(len(self.names), np.float32) if found is None else np.asarray(found, np.float32)
+        if len(scores) < len(self.names):
+            raise _broken("it has fewer scores than tokens")
+        return scores[: len(self.names)]
+
+    @cached_property
+    def special(self) -> list[int]:
+        """Tokens that their names in a text become, those with the longest names first."""
+        found = np.flatnonzero(self.kinds & SPECIAL).tolist()
+        return sorted(found, key=lambda token: -len(self.names[token].encode(errors="replace")))
+
+    @cached_property
+    def takes_blanks(self) -> frozenset[int]:
+        """Special tokens that take the blanks behind them."""
+        name = (self.text("general.name") or "").lower()
+        if "phi-3" not in name and "phi3" not in name:
+            return frozenset()
+        return frozenset(token for token in self.special if self.names[token] not in _KEEPS_BLANKS)
+
+    @property
+    def adds_space(self) -> bool:
+        """Whether a blank goes before a text."""
+        return self.is_sentencepiece and bool(self.metadata.get("tokenizer.ggml.add_space_prefix", True))
+
+    def _pre_tokenizer(self) -> PreTokenizer | None:
+        """Return how texts are split before tokens are merged; None where they are not."""
+        if self.is_sentencepiece:
+            return None
+        name = "gemma4" if self.model == "gemma4" else self.text("tokenizer.ggml.pre") or "default"
+        return pre_tokenizer(name)
+
+    def _kinds_of_types(self) -> NDArray[np.uint8]:
+        found = self.metadata.get("tokenizer.ggml.token_type")
+        if found is None:
+            return np.full(len(self.names), NORMAL, np.uint8)
+        types = np.asarray(found, np.int64)[: len(self.names)]
+        if len(types) < len(self.names):
+            raise _broken("it has fewer types than tokens")
+        return _KIND_OF_TYPE[np.where((types < 0) | (types >= len(_KIND_OF_TYPE)), 0, types)]
+
+    def _id(self, role: str, default: int | None = None) -> int | None:
+        names = (f"{role}_token_id", *((f"{_OLD_KEYS[role]}_token_id",) if role in _OLD_KEYS else ()))
+        given = [int(self.metadata.get(f"tokenizer.ggml.{name}", _OUTSIDE)) for name in names]
+        return next(
+            (token for token in (*reversed(given), default) if token is not None and self._has(token)), None
+        )
+
+    def _has(self, token: int) -> bool:
+        return 0 <= token < len(self.names)
+
+    def _adds(self) -> tuple[bool, bool]:
+        said = [self.metadata.get(f"tokenizer.ggml.add_{name}_token") for name in ("bos", "eos")]
+        bos = (
+            (self.is_sentencepiece or (self.pre is not None and self.pre.adds_bos)) if said[0] is None else said[0]
+        )
+        bos, eos = bool(bos) or (self.pre is not None and self.pre.needs_bos), bool(said[1])
+        if (bos and self.bos is None) or (eos and self.eos is None):
+            raise _broken("it asks for a token before or behind each text that it does not name")
+        return bos, eos
+
+    def _find_ends(self) -> Iterable[int]:
+        """Return tokens that end an answer, and correct the kinds of tokens that are known by their names."""
+        ends = self._find_roles()
+        for token in np.flatnonzero(self.kinds & CONTROL).tolist():
+            if "unused" in self.names[token]:
+                self.kinds[token] |= UNUSED
+        for token in self._named(_ENDS):
+            ends.add(token)
+            self.kinds[token] |= CONTROL
+        for token in self._named(_SHOWN):
+            self.kinds[token] = USER_DEFINED
+        ends |= {token for token in (self.eos, self._id("eot"), self._id("eom")) if token is not None}
+        names = {self.names[token] for token in ends}
+        if any(both <= names for both in _CALLS):
+            self._take_away(ends, "<|end|>", USER_DEFINED)
+        if "<|tool_response>" in names:
+            self._take_away(ends, "</s>", NORMAL)
+        return ends
+
+    def _find_roles(self) -> set[int]:
+        """Return tokens for filling in that end an answer, and mark all of them as control tokens."""
+        ends = set()
+        for role, names in _ROLES.items():
+            token = self._id(role)
+            if token is None and (found := self._named(names)):
+                token = min(found)
+                self.kinds[token] |= CONTROL
+            if token is not None and role in _ENDING_ROLES:
+                ends.add(token)
+        return ends
+
+    def _named(self, names: Sequence[str]) -> list[int]:
+        return [self.ids[name] for name in names if name in self.ids]
+
+    def _take_away(self, ends: set[int], name: str, kind: int) -> None:
+        token = self.ids.get(name)
+        if token in ends:
+            ends.discard(token)
+            self.kinds[token] = kind
+
+
+def end_ids(metadata: Mapping[str, Any]) -> frozenset[int]:
+    """Return the tokens that end an answer, as llama.cpp finds them in a GGUF file's metadata."""
+    return Vocabulary(metadata).end_ids
+
+
+def _broken(why: str) -> ModelError:
+    return ModelError(f"the file's vocabulary is damaged ({why}): get the file again, or convert the model anew")

@@ -1,0 +1,86 @@
+"""Kernels for processors that this one is not: they compile, with the instructions that they are written for."""
+
+from __future__ import annotations
+
+import platform
+import re
+
+import llvmlite.binding as llvm
+import pytest
+from llvmlite import ir
+
+from draftwood.engines.cpu import compiling, ends, kernels, products
+from draftwood.engines.cpu.formats import FORMATS
+from draftwood.engines.cpu.instructions import INSTRUCTIONS, Instructions
+from tests.tiers import rest_is_slow
+
+TRIPLES = {"neon": "aarch64-unknown-linux-gnu"}
+WANTED = {"avx512": "vpdpbusd", "avx-vnni": "vpdpbusd", "avx2": "vpmaddubsw", "neon": "sdot"}
+WIDTH = {"avx512": "zmm", "avx-vnni": "ymm", "avx2": "ymm", "neon": "v"}
+CASES = [(kind, name) for name in WANTED for kind in FORMATS]
+QUICK = [("Q4_0", "avx512"), ("IQ4_NL", "avx-vnni"), ("Q8_0", "neon")]
+
+
+def assembly(write, instructions: Instructions) -> str:
+    """Compile what ``write(module, features)`` writes, and return it as text."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    triple = TRIPLES.get(instructions.name, "x86_64-unknown-linux-gnu")
+    try:
+        target = llvm.Target.from_triple(triple)
+    except RuntimeError:
+        pytest.skip(f"this LLVM does not compile for {triple}")
+    module = ir.Module("test")
+    write(module, instructions.given)
+    machine = target.create_target_machine(
+        cpu=instructions.processor, features=instructions.features, opt=3, jit=True, codemodel="jitdefault"
+    )
+    return str(machine.emit_assembly(compiling.optimised(module, machine)))
+
+
+def called(text: str) -> set[str]:
+    """Names of the functions that are called from outside of the module."""
+    pattern = r"(?:\$|:abs_g\d(?:_nc)?:|^\s*(?:callq?|bl|jmp)[ \t]+)([A-Za-z_]\w*)"
+    names = set(re.findall(pattern, text, re.M))
+    return {name for name in names if not re.search(rf"^{name}:", text, re.M)}
+
+
+@pytest.mark.parametrize(("kind", "name"), rest_is_slow(CASES, *QUICK))
+def test_a_product_is_compiled_to_the_instruction_that_is_meant(kind, name):
+    instructions = INSTRUCTIONS[name]
+
+    def write(module, features):
+        products.write_product(module, "product", FORMATS[kind], instructions.dots, features)
+        ends.write_row_reader(module, "reader", FORMATS[kind], features)
+
+    text = assembly(write, instructions)
+    wanted = re.findall(rf"\b{WANTED[name]}\s.*\b{WIDTH[name]}\d", text)
+    assert len(wanted) >= 8 * sum(products.ROWS), "eight steps for each row of every number of rows"
+    assert called(text) == set()
+
+
+@pytest.mark.parametrize("name", rest_is_slow(WANTED, "avx512"))
+def test_the_other_functions_call_nothing_outside(name, monkeypatch):
+    instructions = INSTRUCTIONS[name]
+    if name in TRIPLES:
+        monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    for part, writers in kernels._PARTS.items():
+
+        def write(module, features, writers=writers):
+            for one in writers:
+                one(module, features)
+
+        text = assembly(write, instructions)
+        assert called(text) == ({"sched_yield"} if part == "running" else set())
+
+
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
+@pytest.mark.parametrize("name", rest_is_slow(WANTED, "avx512"))
+def test_products_of_floats_are_vectors(kind, name):
+    def write(module, features):
+        products.write_float_product(module, "product", kind, INSTRUCTIONS[name].dots.outputs, features)
+        ends.write_float_row_reader(module, "reader", kind, features)
+
+    text = assembly(write, INSTRUCTIONS[name])
+    assert re.search(rf"\b(vfn?madd|fmla).*\b{WIDTH[name]}\d", text)
+    assert called(text) == set()

@@ -1,0 +1,181 @@
+"""Products of every format have the bits of a slow twin, on every instruction set that this processor has."""
+
+from __future__ import annotations
+
+import ctypes
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from draftwood.engines.cpu.formats import FORMATS, GROUP, TILE
+from draftwood.engines.cpu.gguf_types import read_codes, read_floats
+from draftwood.engines.cpu.instructions import INSTRUCTIONS, runnable
+from draftwood.engines.cpu.kernels import kernels
+from draftwood.engines.cpu.packing import pack, packed_tensor
+from draftwood.engines.cpu.records import PASS, PHASE
+from draftwood.engines.cpu.tiles import zeros
+from tests.engines.cpu import exact
+from tests.engines.cpu.random_blocks import KINDS, random_rows
+from tests.engines.cpu.test_packing import tensor_of
+from tests.tiers import rest_is_slow
+
+FLOATS = ("F32", "F16", "BF16")
+PLAIN_TOO = ("Q4_0", "Q8_0", *FLOATS)  # the plain set takes long to compile
+CASES = [(kind, name) for name in runnable() for kind in (*KINDS, *FLOATS)]
+QUICK = [(kind, name) for kind, name in CASES if name != "plain" or kind in PLAIN_TOO]
+_NUMBER, _PLACE = ctypes.c_int64, ctypes.c_void_p
+CORE = ctypes.CFUNCTYPE(
+    None, _PLACE, _NUMBER, _NUMBER, _PLACE, _NUMBER, _PLACE, _NUMBER, _NUMBER, _NUMBER, _NUMBER, _NUMBER,
+    ctypes.c_float, _PLACE,
+)  # fmt: skip
+PIECE = ctypes.CFUNCTYPE(None, _PLACE, _PLACE, _NUMBER)
+
+
+def inputs(rows: int, count: int, seed: int = 0) -> np.ndarray:
+    """Rows of float32 with groups that are zero, tiny, or have one large number."""
+    random = np.random.default_rng(seed)
+    x = random.normal(0, 1, (rows, count)).astype(np.float32)
+    for group in range(count // GROUP):
+        part = x[group % rows, GROUP * group : GROUP * (group + 1)]
+        kind = group % 5
+        if kind == 1:
+            part[:] = 0
+        elif kind == 2:
+            part *= np.float32(1e-33)
+        elif kind == 3:
+            part[7] = 3e4
+    return x
+
+
+def packed_of(kind: str, outputs: int, blocks: int) -> tuple[np.ndarray, object, int]:
+    """Return packed weights, what the twin needs, and the number of inputs."""
+    if kind in FORMATS:
+        codes = read_codes(kind, random_rows(kind, outputs, blocks))
+        return pack(codes, FORMATS[kind]), codes, codes.codes.shape[1]
+    count = 32 * blocks + 7 - blocks % 4
+    random = np.random.default_rng(1)
+    values = random.normal(0, 1, (outputs, count)).astype(np.float32)
+    raw = (values.astype(np.float16) if kind == "F16" else values).view(np.uint8)
+    if kind == "BF16":
+        raw = np.ascontiguousarray(values.view(np.uint16)[:, 1::2]).view(np.uint8)
+    return packed_tensor(tensor_of(kind, raw, count)), read_floats(kind, raw), count
+
+
+def run_core(name, kind, packed, x, y, tiles, adds=False, scale=1.0, bias=None):
+    """Call the compiled product; ``y`` is written in place."""
+    core = CORE(kernels(INSTRUCTIONS[name]).product(kind))
+    core(
+        packed.ctypes.data, packed.shape[1], packed.strides[0], x.ctypes.data, x.strides[0], y.ctypes.data,
+        y.strides[0], len(x), *tiles, int(adds), scale, None if bias is None else bias.ctypes.data,
+    )  # fmt: skip
+
+
+def twin(kind, known, x):
+    """Return what the core reads, and its result by the twin."""
+    if kind in FORMATS:
+        records = exact.rounded(x)
+        place = zeros(records.shape, np.uint8)
+        place[...] = records
+        return place, exact.product(known, FORMATS[kind], records)
+    return x, exact.float_product(known, x)
+
+
+@pytest.mark.parametrize(("kind", "name"), rest_is_slow(CASES, *QUICK))
+def test_a_product_has_the_bits_of_its_twin(kind, name):
+    outputs = 5 * TILE - 3
+    packed, known, count = packed_of(kind, outputs, 1 if kind in FORMATS and FORMATS[kind].groups > 1 else 6)
+    given, truth = twin(kind, known, inputs(17, count))
+    whole = np.zeros((17, 5 * TILE), dtype=np.float32)
+    whole[:, :outputs] = truth
+    random = np.random.default_rng(2)
+    bias = random.normal(size=5 * TILE).astype(np.float32)
+    for rows in range(1, 18):
+        low = rows % 3
+        high = (5, 3, 4, 2)[rows % 4]
+        adds, some = rows % 3 == 1, bias if rows % 2 else None
+        y = random.normal(size=(rows, 5 * TILE + 8)).astype(np.float32)
+        before = y.copy()
+        columns = slice(TILE * low, TILE * max(low, high))
+        shift = None if some is None else some[columns]
+        expected = before.copy()
+        expected[:, columns] = exact.stored(whole[:rows, columns], before[:, columns], 0.37, shift, adds=adds)
+        run_core(name, kind, packed, given[:rows], y, (low, high), adds, 0.37, some)
+        assert exact.same_bits(y, expected), f"{rows} rows, tiles {low} to {high}"
+
+
+@pytest.mark.parametrize("name", runnable())
+def test_a_row_whose_inputs_are_not_finite_spoils_no_other(name):
+    packed, known, count = packed_of("Q4_0", 2 * TILE, 4)
+    x = inputs(9, count)
+    x[3, 40], x[5, 1], x[6, 2] = np.nan, np.inf, -np.inf
+    given, truth = twin("Q4_0", known, x)
+    y = np.zeros((9, 2 * TILE), dtype=np.float32)
+    run_core(name, "Q4_0", packed, given, y, (0, 2))
+    assert exact.same_bits(y, truth)
+    assert np.isfinite(y).all(axis=1).tolist() == [row not in (3, 5, 6) for row in range(9)]
+
+
+@pytest.mark.parametrize("name", runnable())
+@pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize("kind", ["Q8_0", "Q5_0", "IQ4_NL"])
+def test_the_largest_codes_and_inputs_do_not_overflow(kind, name, largest):
+    if name == "plain" and kind not in PLAIN_TOO:
+        pytest.skip("takes long to compile")
+    _, known, count = packed_of(kind, TILE, 2)
+    form = FORMATS[kind]
+    known.codes[:] = ((1 << sum(form.planes)) - 1) if largest else 0
+    packed = pack(known, form)
+    x = np.where(np.arange(count) % 64 < 32, 1, -1).astype(np.float32)[None]
+    given, truth = twin(kind, known, x)
+    y = np.zeros((1, TILE), dtype=np.float32)
+    run_core(name, kind, packed, given, y, (0, 1))
+    assert exact.same_bits(y, truth)
+
+
+@pytest.mark.parametrize("name", runnable())
+def test_inputs_are_rounded_as_the_twin_rounds_them(name):
+    x = inputs(7, 5 * GROUP, seed=3)
+    x[1, 5], x[2, 40], x[3, 80] = np.nan, np.inf, -np.inf
+    x[4, :GROUP] = np.arange(GROUP) - 15.5  # ties
+    out = zeros((7, 5, 64), np.uint8)
+    whole, phase = np.zeros(len(PASS), dtype=np.int64), np.zeros(len(PHASE), dtype=np.int64)
+    whole[PASS["rows"]] = 7
+    for slot, value in (
+        ("per_rows", 3), ("width", 5 * GROUP), ("x", x.ctypes.data), ("x_stride", x.strides[0]),
+        ("out", out.ctypes.data), ("out_stride", out.strides[0]),
+    ):  # fmt: skip
+        phase[PHASE[slot]] = value
+    run = PIECE(kernels(INSTRUCTIONS[name])["rounded"])
+    for piece in range(3):
+        run(whole.ctypes.data, phase.ctypes.data, piece)
+    truth = exact.rounded(x)
+    finite = np.isfinite(x.reshape(7, 5, GROUP)).all(axis=-1)
+    assert np.array_equal(out[finite], truth[finite])
+    assert np.isnan(out[..., 32:36].view(np.float32)[~finite]).all()
+
+
+single = st.floats(width=32, allow_nan=False, allow_infinity=False)
+
+
+@given(single, single, single)
+def test_the_fma_of_the_twin_is_rounded_once(a, b, c):
+    whole = Fraction(a) * Fraction(b) + Fraction(c)
+    with np.errstate(over="ignore"):
+        found = exact.fma(*(np.float32([value]) for value in (a, b, c)))[0]
+    if not np.isfinite(found):
+        assert abs(whole) >= Fraction(float(np.finfo(np.float32).max))
+        return
+    gap = abs(Fraction(float(found)) - whole)
+    for other in (np.nextafter(found, np.float32(-np.inf)), np.nextafter(found, np.float32(np.inf))):
+        if np.isfinite(other):
+            further = abs(Fraction(float(other)) - whole)
+            assert gap < further or (gap == further and not found.view(np.int32) & 1)
+
+
+def test_a_product_and_a_sum_of_float64_is_not_always_an_fma():
+    a, b, c = (np.float32([value]) for value in (2.0**12 + 1, 2.0**12 + 1, 2.0**-40))
+    twice = (a.astype(np.float64) * b + c).astype(np.float32)[0]
+    assert (float(twice), float(exact.fma(a, b, c)[0])) == (2.0**24 + 2.0**13, 2.0**24 + 2.0**13 + 2)

@@ -1,0 +1,322 @@
+"""The tokenizer of the CPU engine, against llama.cpp's own on the same files."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+
+import pytest
+from gguf import TokenType
+
+from draftwood.engines.cpu.pre_tokenizers import _KNOWN
+from draftwood.engines.cpu.special_tokens import SpecialTokens
+from draftwood.engines.cpu.tokenizer import GgufTokenizer
+from draftwood.engines.cpu.vocabulary import end_ids
+from draftwood.engines.cpu.vocabulary_bpe import byte_letters
+from draftwood.errors import ModelError, UnsupportedModelError, UsageError
+from draftwood.models import gguf_file
+from draftwood.models.fingerprint import tokenizer_fingerprint
+
+pytest.importorskip("xllamacpp")
+
+from draftwood.engines.llama_cpp.tokenizer import LlamaTokenizer
+from draftwood.engines.llama_cpp.weights import Weights
+from tests.engines.cpu.gguf_metadata import metadata_of
+from tests.engines.test_llama_tokenizer import CONVERSATIONS, TEMPLATES, TEXTS
+from tests.engines.tiny_vocabulary import SENTENCEPIECE, write_vocabulary
+
+on_smollm2 = pytest.mark.smollm2
+LETTERS = byte_letters()
+SPECIAL = (
+    ("<unk>", TokenType.UNKNOWN), ("<s>", TokenType.CONTROL), ("</s>", TokenType.CONTROL),
+    ("<|im_end|>", TokenType.NORMAL), ("<tool>", TokenType.USER_DEFINED), ("<|fim_pad|>", TokenType.NORMAL),
+    ("<tool>>", TokenType.CONTROL), ("<|channel|>", TokenType.CONTROL), ("<unused0>", TokenType.CONTROL),
+)  # fmt: skip
+POOLS = (
+    "abcXYZ", "  \t\n\r", "0123456789", "'sStTrReEvVlLmMdD", "!?.,;:~`^|<>=+$-_#*/\\\"()[]{}@%&", "éßµÀǄǅǆªº",
+    "\u0301\u0300\u0327", "\u00a0\u1680\u2003\u2028\u202f\u3000\x85", "中文한국어日本ひカ\uff61",
+    "\u3131\u318e\u3105\uff1a\uff1b\uff0c\u3001\u3002\u2014\u201c\u201d\u2018\u2019\uff01\u2026\u303f\ufe30",
+    "٣½²Ⅷ〇", "🙂👍🏽\u200d\u200c", "ไทยहिन्दीবাংলা", "\x00\x0b\x7f\u200b\ufeff\ufffd\u1c89\U00010d40\U00013460",
+)  # fmt: skip
+WORDS = (
+    "Hello",
+    " world",
+    "don't",
+    "I'LL",
+    "we'Re",
+    "12345678",
+    "iPhone",
+    "<tool>",
+    "</s>",
+    "<|im_end|>",
+    "<s",
+    "▁",
+)
+
+
+def random_texts(count, seed):
+    draw = random.Random(seed)
+    for _ in range(count):
+        parts = []
+        for _ in range(draw.randrange(1, 14)):
+            pool = draw.choice(POOLS)
+            drawn = "".join(draw.choice(pool) for _ in range(draw.choice((1, 1, 2, 5))))
+            parts.append(draw.choice(WORDS) if draw.random() < 0.3 else drawn)
+        yield "".join(parts)
+
+
+def pairs_of_bytes():
+    """Tokens and merges of many pairs of bytes, those across characters first: they show where words end."""
+
+    def is_continued(pair):
+        return 0x80 <= pair[1] < 0xC0
+
+    chosen = [*range(0x20, 0x7F), *b"\t\n\r", 0xC2, 0xC3, 0xCC, 0xE0, 0xE2, 0xE3, 0xE4, 0xF0, *range(0x80, 0xC0)]
+    pairs = sorted([(a, b) for a in chosen for b in chosen], key=is_continued)
+    tokens = [*LETTERS.values(), *(LETTERS[a] + LETTERS[b] for a, b in pairs)]
+    merges = [f"{LETTERS[a]} {LETTERS[b]}" for a, b in pairs]
+    return [*SPECIAL, *((token, TokenType.NORMAL) for token in tokens)], merges
+
+
+BYTE_PAIRS, MERGES = pairs_of_bytes()
+
+
+@pytest.fixture
+def both(tmp_path):
+    """llama.cpp's tokenizer and ours of one small file."""
+
+    def make(*args, **settings):
+        path = write_vocabulary(tmp_path / "tiny.gguf", *args, **settings)
+        return LlamaTokenizer(Weights(path, vocabulary_only=True)), GgufTokenizer(metadata_of(path))
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def smollm2():
+    path = gguf_file("smollm2")
+    return LlamaTokenizer(Weights(path, vocabulary_only=True)), GgufTokenizer(metadata_of(path))
+
+
+def check_same(theirs, ours, texts):
+    names = ("bos_token", "bos_token_id", "eos_token", "eos_token_id", "chat_template", "all_special_ids")
+    assert [getattr(ours, name) for name in names] == [getattr(theirs, name) for name in names]
+    assert len(ours) == len(theirs)
+    assert ours.end_ids == theirs._weights.end_ids
+    assert ours.get_vocab() == theirs.get_vocab()
+    assert ours.token_bytes() == theirs.token_bytes()
+    assert tokenizer_fingerprint(ours) == tokenizer_fingerprint(theirs)
+    ids = range(-1, theirs._weights.vocab_size + 1)
+    assert ours.convert_ids_to_tokens(ids) == theirs.convert_ids_to_tokens(ids)
+    for skip in (True, False):
+        expected = [theirs.decode([token], skip_special_tokens=skip) for token in ids]
+        assert [ours.decode([token], skip_special_tokens=skip) for token in ids] == expected
+    for text in texts:
+        assert ours(text) == theirs(text), text
+        assert ours(text, add_special_tokens=False) == theirs(text, add_special_tokens=False), text
+
+
+@on_smollm2
+def test_smollm2_s_ids_and_texts_are_those_of_llama_cpp(smollm2):
+    theirs, ours = smollm2
+    check_same(theirs, ours, [*TEXTS, *random_texts(1_000, 1)])
+    draw = random.Random(2)
+    for _ in range(500):
+        ids = [draw.randrange(-1, 49_153) for _ in range(draw.randrange(9))]
+        for skip in (True, False):
+            assert ours.decode(ids, skip_special_tokens=skip) == theirs.decode(ids, skip_special_tokens=skip)
+
+
+@on_smollm2
+def test_several_texts_and_halves_of_characters(smollm2):
+    theirs, ours = smollm2
+    for text in (["a b", "", "\ud800x\udc00"], "\ud83d\ude42", "\ude42\ud83d", []):
+        assert ours(text) == theirs(text)
+        assert ours(text, return_attention_mask=False) == theirs(text, return_attention_mask=False)
+
+
+@on_smollm2
+@pytest.mark.parametrize("text", ["a", "中", " ", "1", "=", "\n", "<|im_end|>"])
+def test_long_runs(smollm2, text):
+    theirs, ours = smollm2
+    assert ours(text * 20_000) == theirs(text * 20_000)
+
+
+@on_smollm2
+@pytest.mark.parametrize("messages", CONVERSATIONS)
+@pytest.mark.parametrize("settings", [{}, {"add_generation_prompt": True}, {"tools": [{"name": "f"}]}])
+def test_conversations_are_those_of_llama_cpp(smollm2, messages, settings):
+    theirs, ours = smollm2
+    for form in ({"tokenize": False}, {"return_dict": False}, {}):
+        expected = theirs.apply_chat_template(messages, **settings, **form)
+        assert ours.apply_chat_template(messages, **settings, **form) == expected
+
+
+@on_smollm2
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_other_templates_are_those_of_llama_cpp(smollm2, name):
+    theirs, ours = smollm2
+    given = {
+        "chat_template": TEMPLATES[name],
+        "tools": [{"name": "f", "args": {"a": 1}}],
+        "enable_thinking": False,
+    }
+    messages = [{"role": "user", "content": "é <b>"}, {"role": "assistant", "content": "c", "thinking": "hm"}]
+    assert ours.apply_chat_template(messages, **given) == theirs.apply_chat_template(messages, **given)
+
+
+@pytest.mark.parametrize("pre", _KNOWN)
+def test_texts_are_split_as_llama_cpp_splits_them(both, pre):
+    settings = {} if _KNOWN[pre].is_bytes else {"add_space_prefix": False}
+    theirs, ours = both(BYTE_PAIRS, model="gpt2", pre=pre, merges=MERGES, **settings)
+    texts = [*random_texts(150, 3), *(text for text in TEXTS if len(text) < 200)][::2]
+    for text in texts:
+        assert ours(text) == theirs(text), text
+
+
+def test_every_kind_of_token_of_a_vocabulary_of_bytes(both):
+    odd = [("中▁", TokenType.NORMAL), ("odd", TokenType.UNUSED), ("[PAD1]", TokenType.UNUSED)]
+    check_same(*both([*BYTE_PAIRS, *odd], model="gpt2", pre="gpt-2", merges=MERGES), random_texts(100, 4))
+
+
+def test_a_byte_without_a_token_is_left_out(both):
+    lacking = [token for token in BYTE_PAIRS if token[0] not in ("q", LETTERS[0xE4])]
+    merges = [merge for merge in MERGES if {"q", LETTERS[0xE4]}.isdisjoint(merge.split(" "))]
+    held = {token for token, _ in lacking}
+    kept = [merge for merge in merges if merge.replace(" ", "") in held]
+    theirs, ours = both(lacking, model="gpt2", pre="llama-bpe", merges=kept)
+    for text in ("aqa", "q", "a中中b", *random_texts(50, 5)):
+        assert ours(text) == theirs(text), text
+
+
+def test_of_two_equal_merges_the_first_one_counts(both):
+    theirs, ours = both(BYTE_PAIRS, model="gpt2", pre="gpt-2", merges=[*MERGES, *MERGES[:500]])
+    check_same(theirs, ours, random_texts(30, 6))
+
+
+def scored(seed, distinct):
+    """A random vocabulary of pieces with scores: with few ``distinct`` ones many are equal."""
+    draw, lengths = random.Random(seed), {3, 4, 5, 6, 10, 13}
+    letters = ["▁", "a", "b", "c", "1", "\n", "é", "中", "🙂", "<", ">", "0", "x"]
+    pieces = {"".join(draw.choice(letters) for _ in range(draw.randrange(1, 6))) for _ in range(80)}
+    if seed % 2:
+        pieces = {piece for piece in pieces if "▁" not in piece.lstrip("▁")} | {"▁" * count for count in (2, 3, 5)}
+    tokens = list(SENTENCEPIECE[: 3 + 256])
+    for piece in sorted(pieces):
+        kind, length = (
+            draw.choice([TokenType.NORMAL] * 4 + [TokenType.USER_DEFINED, TokenType.CONTROL]),
+            len(piece.encode()),
+        )
+        if length in lengths:  # of equally long names that overlap, llama.cpp takes any
+            kind = draw.choice([TokenType.NORMAL, TokenType.UNUSED])
+        lengths.add(length)
+        tokens.append((piece, kind))
+    tokens += [("<tool>", TokenType.USER_DEFINED), ("<|im_end|>", TokenType.NORMAL)]
+    tokens += [("<|endoftext|>", TokenType.CONTROL)]
+    tokens = list(dict(tokens).items())
+    return tokens, [float(draw.randrange(distinct)) for _ in tokens]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_vocabulary_with_scores(both, seed):
+    tokens, scores = scored(seed, (2, 5, 10_000)[seed % 3])
+    settings = [{}, {"add_space_prefix": False}, {"name": "My Phi-3 mini"}, {"add_eos_token": True}][seed % 4]
+    theirs, ours = both(tokens, scores=scores, **settings)
+    parts = [*"abc1x\n\té中🙂▁", " ", "  ", "   ", "<s>", "</s>", "<tool>", "<|im_end|>", "<0x41>", "ab c"]
+    draw = random.Random(seed)
+    check_same(theirs, ours, ["".join(draw.choices(parts, k=draw.randrange(25))) for _ in range(60)])
+
+
+def test_llama_s_manner_of_sentencepiece(both):
+    check_same(*both(), ["", "ab", " ab", "a</s>b", "ab a\0", "é\n", "<tool> a", *random_texts(100, 7)])
+    check_same(*both(template="{{ messages[0].content }}", add_bos_token=False), ["ab"])
+
+
+def test_a_second_template_is_for_tools(both):
+    two = [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "{{ tools[0].name }}"}]
+    for tokenizer in both(template=two):
+        assert tokenizer.apply_chat_template([], tokenize=False) == "plain"
+        assert tokenizer.apply_chat_template([], [{"name": "f"}], tokenize=False) == "f"
+    with pytest.raises(UsageError, match="no chat template"):
+        both()[1].apply_chat_template([])
+
+
+ENDINGS = (
+    (), ("<|end|>", "<|return|>", "<|call|>"), ("<|end|>", "<|calls|>", "<|flush|>"), ("<|end|>", "<|call|>"),
+    ("<|tool_response>",), ("<|eom_id|>", "<eos>"), ("<reponame>", "<|file_sep|>", "<PRE>"), ("[PAD]",),
+    ("<|message|>", "<|start|>", "<end_of_turn>"), ("<\uff5cend\u2581of\u2581sentence\uff5c>", "<EOT>"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("names", ENDINGS)
+@pytest.mark.parametrize("keys", [{}, {"eot_token_id": 3}, {"eom_token_id": 4}])
+def test_tokens_that_end_an_answer_are_those_of_llama_cpp(both, names, keys):
+    tokens = [*SENTENCEPIECE, *((name, TokenType.NORMAL) for name in names)]
+    theirs, ours = both(tokens, **keys)
+    assert ours.end_ids == theirs._weights.end_ids
+    assert end_ids(ours._vocabulary.metadata) == ours.end_ids
+    assert ours.all_special_ids == theirs.all_special_ids
+    check_same(theirs, ours, ["".join(names), "a".join(names)])
+
+
+def metadata(**changed):
+    tokens = [*SPECIAL, *((letter, TokenType.NORMAL) for letter in LETTERS.values())]
+    given = {
+        "model": "gpt2", "tokens": [name for name, _ in tokens], "token_type": [int(kind) for _, kind in tokens],
+        "merges": [], "bos_token_id": 1, "eos_token_id": 2,
+    } | changed  # fmt: skip
+    return {f"tokenizer.ggml.{name}": value for name, value in given.items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "message"),
+    [
+        ({"model": "bert"}, UnsupportedModelError, "vocabularies of type bert: try the engine llama.cpp"),
+        ({"pre": "kimi-k2"}, UnsupportedModelError, r"splits texts \(kimi-k2\): try the engine llama.cpp"),
+        ({"model": "llama"}, UnsupportedModelError, "tokens for 0 of 256 bytes"),
+        ({"merges": None}, ModelError, "no merges"),
+        ({"merges": ["a zz"]}, ModelError, "damaged"),
+        ({"tokens": ["a", "a"], "token_type": [1, 1]}, ModelError, "two of its tokens have one name"),
+        ({"tokens": None}, ModelError, "no tokens"),
+        ({"token_type": [1]}, ModelError, "fewer types than tokens"),
+        ({"bos_token_id": 9_999, "add_bos_token": True, "pre": "glm4"}, ModelError, "that it does not name"),
+    ],
+)
+def test_what_cannot_be_read_is_told_in_one_sentence(changed, error, message):
+    with pytest.raises(error, match=message) as raised:
+        GgufTokenizer(metadata(**changed))
+    assert "\n" not in str(raised.value)
+
+
+def test_the_longest_special_token_is_found_first():
+    names = ["<a>", "a>b", "<a>b>>", "\n\n", "\n"]
+    special = SpecialTokens(names, [2, 0, 1, 3, 4], {0})
+    assert list(special.split("x<a>b>>y")) == ["x", 2, "y"]
+    assert list(special.split("<a> \t <a>\n\nb")) == [0, 0, 3, "b"]
+    assert list(special.split("<a>b")) == [0, "b"]
+    assert list(special.split("\n\n\n")) == [3, 4]
+    assert list(special.split("")) == []
+    assert list(SpecialTokens([], [], ()).split("a")) == ["a"]
+
+
+@on_smollm2
+def test_neither_torch_nor_transformers_nor_llama_cpp_is_imported():
+    code = f"""
+import sys
+from pathlib import Path
+from tests.engines.cpu.gguf_metadata import metadata_of
+from draftwood.engines.cpu.tokenizer import GgufTokenizer
+tokenizer = GgufTokenizer(metadata_of(Path({str(gguf_file("smollm2"))!r})))
+tokenizer.apply_chat_template([{{"role": "user", "content": "Hi"}}])
+print({{"torch", "transformers", "xllamacpp", "huggingface_hub"}} & set(sys.modules))
+"""
+    ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert ran.stdout == "set()\n"
+
+
+@pytest.mark.gemma3
+def test_gemma3_s_ids_and_texts_are_those_of_llama_cpp():
+    path = gguf_file("gemma3-270m")
+    theirs, ours = LlamaTokenizer(Weights(path, vocabulary_only=True)), GgufTokenizer(metadata_of(path))
+    check_same(theirs, ours, [*TEXTS, *random_texts(1_000, 8)])
