@@ -123,7 +123,7 @@ class Watched(beliefs.Beliefs):
     def _keep(self, source: int, lesson: Feedback) -> None:
         proposal = lesson.proposal
         numbered = replace(proposal, evidence=np.arange(len(proposal), dtype=np.int16))
-        nodes, right = beliefs.labels(replace(lesson, proposal=numbered))  # nodes in place of their classes
+        nodes, right = beliefs.labels(lesson._replace(proposal=numbered))  # nodes in place of their classes
         best: dict[int, int] = {}
         for node in nodes:
             parent = int(proposal.parents[node])

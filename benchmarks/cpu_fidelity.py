@@ -1,4 +1,4 @@
-"""How near the scores of engines for a GGUF file are to float32 of the same weights: KL per token, and other choices.
+"""How near the scores of engines for a GGUF file are to float32 of the same weights: KL per token, other choices.
 
 python benchmarks/cpu_fidelity.py            # smollm2's file, 5,000 tokens of recorded prompts and of our tasks
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ KINDS = ("code-edit", "grammar", "summary", "web-qa", "chat", "structured", "age
 TOKENS, LENGTH = 5000, 500
 
 
-def texts(tokenizer) -> Iterator[list[int]]:
+def texts(tokenizer: Any) -> Iterator[list[int]]:
     """Yield texts of up to `LENGTH` tokens, `TOKENS` in all."""
     left = TOKENS
     found = [prompts(kind) for kind in KINDS]
@@ -34,7 +35,7 @@ def texts(tokenizer) -> Iterator[list[int]]:
                     yield ids
 
 
-def scores_of(target, ids: list[int]) -> np.ndarray:
+def scores_of(target: Any, ids: list[int]) -> np.ndarray:
     """Return the scores of all rows of a text, float32[tokens, vocabulary]."""
     rows = []
     watch = Watch(lambda positions, scores: rows.extend(scores.raw(i) for i in range(len(positions))))

@@ -6,13 +6,12 @@ The loop, the drafters and the planner are the live ones. A pass waits as long a
 64 MB meanwhile, since a model's pass leaves nothing in the processor's caches; with ``--warm`` it only waits. Its
 scores are the recorded tokens; for drafters that learn from scores the next best tokens are made up. ``own`` is
 everything between two passes, ``rest`` what of it no stage counts. Microseconds, medians, apart for steps that
-score a draft, that ask and score none, and that ask nobody.
+score a draft, that ask and score none, and that ask nobody. Beside other work, ``--quantile 0.1`` says more.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -88,9 +87,7 @@ def replayed(trace: Trace, drafters: str, learned: Learned, *, warm: bool) -> li
     """Each step but the first two, with the seconds between the pass before it and its own."""
     target, steps = Target(trace, warm=warm), []
     planner = load_planner("goodput", learned)
-    with open_sequences(
-        target, load_drafters(drafters), [recorded_request(trace)], SampleAndMatch()
-    ) as sequences:
+    with open_sequences(target, load_drafters(drafters), [recorded_request(trace)], SampleAndMatch()) as sequences:
         steps = [e.step for e in decode_sequences(target, planner, sequences) if e.step is not None]
     ends = [end for _, end in target.passes]
     begins = [begin for begin, _ in target.passes]
@@ -105,22 +102,30 @@ def kind(step: Step) -> str:
     return "drafted nothing" if any(source.calls for source in step.by_source) else "asked nobody"
 
 
-def rows(drafters: str, traces: Sequence[Trace], *, warm: bool) -> list[dict[str, Any]]:
+def rows(drafters: str, traces: Sequence[Trace], quantile: float, *, warm: bool) -> list[dict[str, Any]]:
     learned, found = Learned(curve=CURVE), dict[str, list[tuple[Step, float]]]()
     for trace in traces:
         for step, own in replayed(trace, drafters, learned, warm=warm):
             found.setdefault(kind(step), []).append((step, own))
-    return [row(drafters, name, some) for name, some in sorted(found.items())]
+    return [row(drafters, name, some, quantile) for name, some in sorted(found.items())]
 
 
-def row(drafters: str, name: str, steps: Sequence[tuple[Step, float]]) -> dict[str, Any]:
-    def median(values: Sequence[float]) -> float:
-        return round(1e6 * statistics.median(values), 1)
+def row(drafters: str, name: str, steps: Sequence[tuple[Step, float]], quantile: float) -> dict[str, Any]:
+    def usual(values: Sequence[float]) -> float:
+        return round(1e6 * float(np.quantile(values, quantile)), 1)
 
-    stages = {stage: median([getattr(step, f"{stage}_s") for step, _ in steps]) for stage in STAGES}
-    rest = median([own - step.overhead_s for step, own in steps])
-    own = median([own for _, own in steps])
-    return {"row": "own", "drafters": drafters, "kind": name, "steps": len(steps), "own": own, **stages, "rest": rest}
+    stages = {stage: usual([getattr(step, f"{stage}_s") for step, _ in steps]) for stage in STAGES}
+    rest = usual([own - step.overhead_s for step, own in steps])
+    own = usual([own for _, own in steps])
+    return {
+        "row": "own",
+        "drafters": drafters,
+        "kind": name,
+        "steps": len(steps),
+        "own": own,
+        **stages,
+        "rest": rest,
+    }
 
 
 def main() -> None:
@@ -129,15 +134,20 @@ def main() -> None:
     parser.add_argument("--traces", type=Path, default=TRACES)
     parser.add_argument("--drafters", nargs="+", default=["none", "ngram", "ngram+recycling"])
     parser.add_argument("--answers", type=int, default=8, help="recorded answers to replay")
+    parser.add_argument("--quantile", type=float, default=0.5)
     parser.add_argument("--warm", action="store_true", help="passes leave the caches as they are")
     args = parser.parse_args()
     traces = read_traces(args.traces)
     chosen = traces[:: max(1, len(traces) // args.answers)][: args.answers]
-    kept = [header("own-time", {"traces": args.traces.name, "warm": args.warm}, provenance())]
+    kept = [
+        header(
+            "own-time", {"traces": args.traces.name, "warm": args.warm, "quantile": args.quantile}, provenance()
+        )
+    ]
     print(f"{'drafters':18}{'step':18}{'steps':>6}{'own':>8}" + "".join(f"{s:>8}" for s in (*STAGES, "rest")))
     for drafters in args.drafters:
-        rows(drafters, chosen[:1], warm=True)  # what the first steps load
-        for found in rows(drafters, chosen, warm=args.warm):
+        rows(drafters, chosen[:1], args.quantile, warm=True)  # what the first steps load
+        for found in rows(drafters, chosen, args.quantile, warm=args.warm):
             numbers = "".join(f"{found[name]:8.1f}" for name in ("own", *STAGES, "rest"))
             print(f"{found['drafters']:18}{found['kind']:18}{found['steps']:6}{numbers}", flush=True)
             kept.append(found)

@@ -191,9 +191,10 @@ class RunningStep(_Running, _Seconds):
 
     def finished(self) -> Step:
         """Return the record, frozen: this very object, from now on; called once, when the step is over."""
-        if by_source := self.by_source:
+        by_source: Sequence[Any] = vars(self)["by_source"]
+        if by_source:
             done = [s.finished() if isinstance(s, RunningSourceStep) else s for s in by_source]
-            self.by_source = tuple(done)
+            vars(self)["by_source"] = tuple(done)
         return _frozen(self, Step, _STEP_VALUES)
 
 

@@ -256,9 +256,10 @@ class TokenTree:
         tree, known = object.__new__(TokenTree), vars(self)
         own = vars(tree)
         own.update(_whole=self, _picked=picked)
-        for name in ("vouched", "by_rates", "_locked"):
-            if name in known:
-                own[name] = known[name]
+        if "vouched" in known:
+            own.update(vouched=True, by_rates=self.by_rates)
+        if "_locked" in known:
+            own["_locked"] = True
         if known.get("n_lookahead") == 0:
             own["n_lookahead"] = 0
         return tree

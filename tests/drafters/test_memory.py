@@ -155,7 +155,7 @@ def test_what_was_rejected_or_pruned_is_credited_to_nobody():
     tree = session.draft(3, 0, drafter.prior)
     session.learn(feedback(99, proposal=tree))
     lesson = feedback(14, 15, 99, proposal=tree, path=[0, 1])
-    session.learn(dataclasses.replace(lesson, node_map=np.full(3, -1, dtype=np.int32)))
+    session.learn(lesson._replace(node_map=np.full(3, -1, dtype=np.int32)))
     session.draft(0, 0, drafter.prior)
     session.learn(feedback(3))
     assert worth(drafter) == before

@@ -212,9 +212,7 @@ class DraftModels:
         if heads is None:
             if optional and not file:
                 return None
-            raise CapabilityError(
-                "head works on the engines cpu and transformers only: name a draft model instead"
-            )
+            raise CapabilityError("head works on the engines cpu and transformers only: name a draft model")
         head_of, shipped_head = heads
         place = Path(file).expanduser() if file else shipped_head(self.target)
         if place is None:
@@ -247,7 +245,7 @@ class DraftModels:
         if self._engine == "cpu":
             kind = self.target.model.weights.matrices[0]["ffn_down"].kind  # type: ignore[union-attr]
             raise CapabilityError(
-                f"quantized-self brings nothing here: the target's weights are quantised already ({kind}); leave it out"
+                f"quantized-self brings nothing here, the target's weights are {kind} already: leave it out"
             )
         if self._engine == "llama_cpp":
             from draftwood.engines.llama_cpp.quantised_file import quantised_copy
@@ -264,7 +262,7 @@ class DraftModels:
 
     @property
     def _engine(self) -> str:
-        """The room of the target's engine: ``cpu``, ``llama_cpp``, ``transformers``; another word for other targets."""
+        """The room of the target's engine: ``cpu``, ``llama_cpp``, ``transformers``; another word for others."""
         module = type(self.target).__module__
         return module.removeprefix("draftwood.engines.").split(".")[0]
 

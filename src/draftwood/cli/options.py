@@ -101,8 +101,8 @@ Threads = Annotated[int | None, Option(min=1, help="CPU threads. [default: the e
 Engine = Annotated[
     str | None,
     Option(
-        help="cpu (our own) or llama.cpp for GGUF files, or transformers. [default: cpu for GGUF files and fetched "
-        "models, else transformers]"
+        help="cpu (our own) or llama.cpp for GGUF files, or transformers. [default: cpu for GGUF files and "
+        "fetched models, else transformers]"
     ),
 ]
 GpuLayers = Annotated[
@@ -189,8 +189,8 @@ class Loading(_MachineFlags, ModelFlag):
                 raise UsageError(f"--no-pack is for transformers, which does not run {self.model}: leave it out")
             if self.weights is not None:
                 raise UsageError(
-                    f"--weights is for transformers, which does not run {self.model}: its file has a number format "
-                    "of its own; leave it out"
+                    f"--weights is for transformers, which does not run {self.model}: its file has a number "
+                    "format of its own; leave it out"
                 )
             return loaded
         with screen.busy(f"preparing {self.model}"):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 from draftwood.contracts.rule import Noise
 from draftwood.contracts.target import Floats, Ints
@@ -135,8 +136,7 @@ class TokenFile:
     accept: Callable[[str], None] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Feedback:
+class Feedback(NamedTuple):
     """The result of a pass, for one drafter of the set. All arrays are read-only.
 
     Attributes
@@ -173,7 +173,7 @@ class Feedback:
     emitted: tuple[int, ...]
     choice: Ints
     top_k: tuple[Ints, Floats] | None = None
-    hidden: Mapping[int, Any] = field(default_factory=dict)
+    hidden: Mapping[int, Any] = MappingProxyType({})
     source: int = 0
 
 

@@ -198,7 +198,7 @@ class DraftSource:
 
     @property
     def can_wait(self) -> bool:
-        """Whether this step, of a pass without drafts, teaches it no more than its tokens, which `learn_later` takes."""
+        """Whether this step, without a draft, teaches it no more than its tokens, which `learn_later` takes."""
         if self.step.calls:
             return False
         needs = self.needs

@@ -58,7 +58,7 @@ class RowScores:
     def hidden(self, layer: int) -> Floats:
         if layer not in self._hidden:
             raise CapabilityError(
-                f"the hidden states of layer {layer} were not kept: ask for them before the pass, if the target has them"
+                f"the hidden states of layer {layer} were not kept: ask for them before the pass"
             )
         return self._hidden[layer]
 
@@ -73,7 +73,7 @@ class LentScores:
         self, views: Sequence[Floats], owner: Any, choices: Sequence[Sequence[int]] | None = None,
         hidden: Sequence[States] | None = None,
     ) -> list[RowScores]:  # fmt: skip
-        """Make scores of views; ``choices`` are the best tokens of each view's rows, ``hidden`` its kept states."""
+        """Make scores of views; ``choices`` are the best tokens of their rows, ``hidden`` their kept states."""
         found = [
             RowScores(view, owner, choices[i] if choices else None, hidden[i] if hidden else _NO_STATES)
             for i, view in enumerate(views)

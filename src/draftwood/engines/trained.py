@@ -52,7 +52,7 @@ def _key(path: Path) -> tuple[str, int, int] | None:
 
 
 def check_file(path: Path, what: str, command: str) -> None:
-    """Raise `ModelError` where there is no such file; it says that it is a ``what``, and which command makes one."""
+    """Raise `ModelError` where there is no such file; which is a ``what`` that the command makes."""
     if not path.is_file():
         raise ModelError(f"there is no {what} at {path}: make one with draftwood {command} MODEL -o {path.name}")
 

@@ -49,7 +49,7 @@ class MachineCode(NamedTuple):
 class Kernel:
     """A kernel that is called as numba would call it, arguments checked.
 
-    ``unchecked`` is for callers that have made all arguments themselves: the check may take longer than the kernel.
+    ``unchecked`` is for callers that have made all arguments themselves: the check takes as long as some kernels.
     """
 
     def __init__(self, function: Any, signature: str, entry: Any) -> None:

@@ -22,9 +22,10 @@ _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 def choose(name: str | os.PathLike[str], engine: str | None = None) -> tuple[str, Path | str]:
     """Return the engine for a model and what it reads: a GGUF file, else a folder or hub name of transformers.
 
-    ``engine`` None leaves the choice open: GGUF files, and the models of the catalogue, go to our own engine, other
-    folders to transformers where they have weights for it and it is installed. Only a hub name of a GGUF file touches the network here. Raises as
-    `find`, `UnknownNameError` for an unknown engine, and `UsageError` for one that cannot read the model.
+    ``engine`` None leaves the choice open: GGUF files, and the models of the catalogue, go to our own engine,
+    other folders to transformers where they have weights for it and it is installed. Only a hub name of a GGUF
+    file touches the network here. Raises as `find`, `UnknownNameError` for an unknown engine, and
+    `UsageError` for one that cannot read the model.
     """
     if engine is not None and engine not in ENGINES:
         raise UnknownNameError("engine", engine, ENGINES)
@@ -84,7 +85,7 @@ def _able(place: Path | str) -> list[str]:
 def _unable(place: Path | str, engine: str) -> str:
     if engine != TRANSFORMERS:
         where = f"write {place}/FILE.gguf" if isinstance(place, str) else "name one"
-        return f"the engine {engine} reads GGUF files, and {place} names none: {where}, or take the engine transformers"
+        return f"the engine {engine} reads GGUF files, and {place} names none: {where}, or take transformers"
     if isinstance(place, Path) and place.is_dir():
         return (
             f"{place} has no weights for transformers, only a GGUF file: take the engine cpu, or, if it was "

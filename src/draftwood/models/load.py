@@ -60,9 +60,9 @@ def load(
         A catalogue name, a folder, a GGUF file or a hub name (``"owner/name"``, ``"owner/name/file.gguf"``). Only
         a hub name may touch the network.
     engine
-        ``"cpu"`` (our own) or ``"llama.cpp"`` for GGUF files, or ``"transformers"``. None: our own for GGUF files and
-        the models of the catalogue, and llama.cpp for files that it does not run; transformers for other folders
-        with weights for it, where it is installed, and wherever ``dtype`` or ``device`` ask for it.
+        ``"cpu"`` (our own) or ``"llama.cpp"`` for GGUF files, or ``"transformers"``. None: our own for GGUF files
+        and the models of the catalogue, and llama.cpp for files that it does not run; transformers for other
+        folders with weights for it, where it is installed, and wherever ``dtype`` or ``device`` ask for it.
     dtype
         ``"float32"``, ``"bfloat16"``, ``"float16"`` or ``"auto"``; or torch's own. A GGUF file has its own.
     device

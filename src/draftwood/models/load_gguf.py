@@ -1,4 +1,4 @@
-"""Load a GGUF file and its tokenizer by our own engine or llama.cpp; nothing here imports torch or transformers."""
+"""Load a GGUF file and its tokenizer by our own engine or llama.cpp; torch and transformers are not needed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _LOG = logging.getLogger("draftwood")
 
 
 def load_gguf(
-    path: Path, dtype: str | None, device: Any, *, engine: str, is_free: bool, threads: int | None, gpu_layers: int,
-    exact: bool | None,
+    path: Path, dtype: str | None, device: Any, *, engine: str, is_free: bool, threads: int | None,
+    gpu_layers: int, exact: bool | None,
 ) -> tuple[Any, Any]:  # fmt: skip
     """Return target and tokenizer of a GGUF file; `UsageError` for settings that only transformers has.
 

@@ -46,10 +46,12 @@ class Beliefs:
         """Return the rates of this drafter; drafters of the same name and options share them."""
         known = declared(drafter)
         key = (known.label, greedy)
-        if key not in self._rates:
+        found = self._rates.get(key)
+        if found is None:
             kept = self._kept.get(_name(*key))
-            self._rates[key] = Rates(known.prior) if kept is None else Rates.restored(known.prior, kept)
-        return self._rates[key]
+            found = Rates(known.prior) if kept is None else Rates.restored(known.prior, kept)
+            self._rates[key] = found
+        return found
 
     def state(self, most: int) -> dict[str, Any]:
         """Return the rates of at most so many drafters, JSON-ready, for `restored`; those used last go first."""

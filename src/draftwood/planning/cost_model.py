@@ -160,14 +160,11 @@ class CostModel:
 
     def stale(self, chosen: int, least: int, widest: int) -> list[int]:
         """Return widths not seen in the last 32 passes: half an octave beside the chosen one, or the least."""
-        at, found, seen, before = size(chosen), [], self._seen, self.passes - _STALE
-        for k in (at + 1, at - 1):
-            if 0 <= k < len(_SIZES) and seen[k] <= before and least <= _SIZES[k] <= widest:
-                found.append(_SIZES[k])
+        at, seen, before = size(chosen), self._seen, self.passes - _STALE
+        beside = [k for k in (at + 1, at - 1) if 0 <= k < len(_SIZES) and least <= _SIZES[k] <= widest]
+        found = [_SIZES[k] for k in beside if seen[k] <= before]
         k = size(least)
-        if k != at and seen[k] <= before:
-            found.append(least)
-        return found
+        return [*found, least] if k != at and seen[k] <= before else found
 
     def is_known(self, width: int, within: int) -> bool:
         """Return whether the cost of about this width was measured, in the last so many passes."""

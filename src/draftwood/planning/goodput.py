@@ -102,12 +102,12 @@ class GoodputPlanner(TreePlanner):
         nodes = min(self.most, int(self._reach)) if self._asking else 0
         self._asked += self._asking
         self._judged = self._asked <= _SOON or not self._asked % _SELDOM
+        self._is_idle = not (nodes or self.policies or any([state.traced for state in states]))
         if nodes:
-            needs = [drafter.needs for state in states for drafter in state.drafters if drafter is not None]
-            self._priced = any([need.prices for need in needs])
+            drafters = [drafter for state in states for drafter in state.drafters]
+            self._priced = any([drafter is not None and drafter.needs.prices for drafter in drafters])
             if self._priced:
                 self.prices = self._pace.prices(self.learned.cost(len(states)), states)
-        self._is_idle = not (nodes or self.policies or any([state.traced for state in states]))
         return nodes
 
     def _is_time(self, states: Sequence[State]) -> bool:

@@ -36,7 +36,7 @@ def fma(a: Any, b: Any, c: Any) -> Floats:
 
 
 def rounded(values: Floats) -> NDArray[np.uint8]:
-    """Round rows of float32 [rows, inputs] to records [rows, inputs / 32, 64], as `rounding.write_rounded` does."""
+    """Round float32 [rows, inputs] to records [rows, inputs / 32, 64], as `rounding.write_rounded` does."""
     groups = values.reshape(len(values), -1, GROUP)
     found = np.zeros((*groups.shape[:2], GROUP_RECORD), dtype=np.uint8)
     with np.errstate(all="ignore"):

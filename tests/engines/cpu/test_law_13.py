@@ -1,4 +1,4 @@
-"""Law 13: a row's scores have the same bits however wide the pass is, whatever is beside it, and wherever it runs."""
+"""Law 13: a row's scores have the same bits however wide the pass, whatever is beside it, wherever it runs."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def pairs_of_bytes():
     def is_continued(pair):
         return 0x80 <= pair[1] < 0xC0
 
-    chosen = [*range(0x20, 0x7F), *b"\t\n\r", 0xC2, 0xC3, 0xCC, 0xE0, 0xE2, 0xE3, 0xE4, 0xF0, *range(0x80, 0xC0)]
+    chosen = [*b"\t\n\r abstXYZ'.!=~$_/19", 0xC2, 0xC3, 0xCC, 0xE0, 0xE2, 0xE3, 0xE4, 0xF0, *range(0x80, 0xC0)]
     pairs = sorted([(a, b) for a in chosen for b in chosen], key=is_continued)
     tokens = [*LETTERS.values(), *(LETTERS[a] + LETTERS[b] for a, b in pairs)]
     merges = [f"{LETTERS[a]} {LETTERS[b]}" for a, b in pairs]
@@ -166,7 +166,12 @@ def test_other_templates_are_those_of_llama_cpp(smollm2, name):
     assert ours.apply_chat_template(messages, **given) == theirs.apply_chat_template(messages, **given)
 
 
-@pytest.mark.parametrize("pre", _KNOWN)
+ALIASES = sorted(set(_KNOWN) - set({way: name for name, way in _KNOWN.items()}.values()))
+
+
+@pytest.mark.parametrize(
+    "pre", [pytest.param(name, marks=pytest.mark.slow if name in ALIASES else ()) for name in _KNOWN]
+)
 def test_texts_are_split_as_llama_cpp_splits_them(both, pre):
     settings = {} if _KNOWN[pre].is_bytes else {"add_space_prefix": False}
     theirs, ours = both(BYTE_PAIRS, model="gpt2", pre=pre, merges=MERGES, **settings)
@@ -293,7 +298,7 @@ def test_the_longest_special_token_is_found_first():
     names = ["<a>", "a>b", "<a>b>>", "\n\n", "\n"]
     special = SpecialTokens(names, [2, 0, 1, 3, 4], {0})
     assert list(special.split("x<a>b>>y")) == ["x", 2, "y"]
-    assert list(special.split("<a> \t <a>\n\nb")) == [0, 0, 3, "b"]
+    assert list(special.split("<a> \t <a>\n\nb")) == [0, 0, "b"]
     assert list(special.split("<a>b")) == [0, "b"]
     assert list(special.split("\n\n\n")) == [3, 4]
     assert list(special.split("")) == []

@@ -15,7 +15,7 @@ _LONGEST = 2048
 class HeadReader(Reader):
     """Reads the hidden states that the target has shown; the row of the text's last token is then known at once.
 
-    ``target`` is a head (`draftwood.engines.transformers.head.target.HeadTarget`). States may be missing where
+    ``target`` is a head (`HeadTarget` of an engine). States may be missing where
     the drafter rested: the head then sees less of the text.
     """
 

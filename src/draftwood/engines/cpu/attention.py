@@ -1,11 +1,10 @@
 """Attention of each row over its path: committed tokens, its ancestors in the tree, itself.
 
 Keys and values are float16, in pages of `PAGE` positions. In a page, each layer has for each key head its keys as
-[PAGE / 16, head size, 16 positions] and its values as [PAGE, head room]. A path is cut into chunks of `CHUNK` positions
-that are computed apart and joined in order (`write_joined`). Within a chunk a score is a sum over the head in order, the
-largest score is taken off, weights are added in 16 lanes, and values are added position by position. None of this
-depends on where a position lies, nor on other rows.
-"""
+[PAGE / 16, head size, 16 positions] and its values as [PAGE, head room]. A path is cut into chunks of `CHUNK`
+positions that are computed apart and joined in order (`write_joined`). Within a chunk a score is a sum over the
+head in order, the largest score is taken off, weights are added in 16 lanes, and values are added position by
+position. None of this depends on where a position lies, nor on other rows."""
 
 from __future__ import annotations
 
@@ -129,7 +128,7 @@ def _write_block(module: ir.Module, features: frozenset[str], count: int) -> Non
         for i in range(count):
             _write_near(block, i, body.mul(near, body.i64(LANES)))
     _write_weights(block, low, lows, ends)
-    _write_sums(block, low, ends)
+    _write_sums(block, low, lows, ends)
     body.ret_void()
 
 
@@ -237,7 +236,44 @@ def _part(block: _Block, i: int) -> Any:
     return body.at(parts, body.mul(index, body.mul(body.add(block.room, body.i64(PART_HEAD)), body.i64(4))))
 
 
-def _write_sums(block: _Block, low: Any, ends: list[Any]) -> None:
+def _add_known(block: _Block, d: Any, first: Any, sums: list[Any]) -> None:
+    """Write the addition of committed positions that all queries see, page by page."""
+    body, kind = block.body, vector(F32)
+    page = body.variable(body.i64(0))
+    body.store(first, page)
+    with body.while_() as (_, after):
+        start = body.read(page, I64)
+        go = body.append_basic_block("go")
+        body.cbranch(body.icmp_signed("<", start, block.known), go, after)
+        body.position_at_end(go)
+        end = body.add(body.and_(start, body.i64(-PAGE)), body.i64(PAGE))
+        end = body.least_of(end, block.known)
+        rows = body.at(block.page(start), body.add(block.values_at, body.mul(d, body.i64(2))))
+        with body.loop(start, end) as position:
+            within = body.and_(position, body.i64(PAGE - 1))
+            offset = body.mul(within, body.mul(block.room, body.i64(2)))
+            value = body.from_half(body.get(rows, vector(I16), offset, align=2))
+            place = body.mul(body.sub(position, block.low), body.i64(4))
+            for total, weights in zip(sums, block.scores, strict=True):
+                weight = body.splat(body.get(weights, F32, place, align=4))
+                body.store(body.mul_add(value, weight, body.read(total, kind)), total)
+        body.store(end, page)
+
+
+def _add_seen(block: _Block, d: Any, position: Any, sums: list[Any], lows: list[Any]) -> None:
+    """Write the addition of a position that lies before the windows of some queries.
+
+    Theirs is left out, not added with a weight of 0: a value may be no number.
+    """
+    body, kind = block.body, vector(F32)
+    value, within = block.value(position, d), body.sub(position, block.low)
+    for total, weights, low in zip(sums, block.scores, lows, strict=True):
+        with body.if_then(body.icmp_signed(">=", within, low)):
+            weight = body.splat(body.get(weights, F32, body.mul(within, body.i64(4)), align=4))
+            body.store(body.mul_add(value, weight, body.read(total, kind)), total)
+
+
+def _write_sums(block: _Block, low: Any, lows: list[Any], ends: list[Any]) -> None:
     """Write the sums of weight times value, position by position, sixteen numbers of the head at once."""
     body, kind = block.body, vector(F32)
     parts = [_part(block, i) for i in range(block.count)]
@@ -245,28 +281,15 @@ def _write_sums(block: _Block, low: Any, ends: list[Any]) -> None:
         sums = [body.variable(body.same(F32, 0.0)) for _ in parts]
         for total in sums:
             body.store(body.same(F32, 0.0), total)
-        page = body.variable(body.i64(0))
-        body.store(body.add(block.low, low), page)
-        with body.while_() as (_, after):
-            start = body.read(page, I64)
-            go = body.append_basic_block("go")
-            body.cbranch(body.icmp_signed("<", start, block.known), go, after)
-            body.position_at_end(go)
-            end = body.add(body.and_(start, body.i64(-PAGE)), body.i64(PAGE))
-            end = body.least_of(end, block.known)
-            rows = body.at(block.page(start), body.add(block.values_at, body.mul(d, body.i64(2))))
-            with body.loop(start, end) as position:
-                within = body.and_(position, body.i64(PAGE - 1))
-                value = body.from_half(
-                    body.get(rows, vector(I16), body.mul(within, body.mul(block.room, body.i64(2))), align=2)
-                )
-                place = body.mul(body.sub(position, block.low), body.i64(4))
-                for total, weights in zip(sums, block.scores, strict=True):
-                    weight = body.splat(body.get(weights, F32, place, align=4))
-                    body.store(body.mul_add(value, weight, body.read(total, kind)), total)
-            body.store(end, page)
+        all_see = low
+        for other in lows:
+            all_see = body.most_of(all_see, other)
+        first = body.least_of(body.add(block.low, all_see), block.known)
+        with body.loop(body.add(block.low, low), first) as position:
+            _add_seen(block, d, position, sums, lows)
+        _add_known(block, d, body.most_of(first, body.add(block.low, low)), sums)
         for i, total in enumerate(sums):
-            first = body.most_of(body.most_of(block.base, block.low), body.add(block.low, low))
+            first = body.most_of(body.most_of(block.base, block.low), body.add(block.low, lows[i]))
             with body.loop(first, body.add(block.low, ends[i])) as position:
                 index = body.mul(body.sub(position, block.base), body.i64(4))
                 cell = body.sext(body.get(block.tails[i], I32, index, align=4), I64)

@@ -26,13 +26,13 @@ class Buffer(NamedTuple):
         """Return the slots of a phase that reads it, or writes to it, as ``x``, ``y`` or ``out``."""
         return {name: self.address, f"{name}_stride": self.stride}
 
-    def behind(self, width: int) -> Buffer:
-        """Return the part behind so many numbers, a multiple of 32."""
-        return Buffer(self.array[:, width if self.array.itemsize == 4 else width // GROUP * GROUP_RECORD :])
-
     @property
     def stride(self) -> int:
         return int(self.array.strides[0])
+
+    def behind(self, width: int) -> Buffer:
+        """Return the part behind so many numbers, a multiple of 32."""
+        return Buffer(self.array[:, width if self.array.itemsize == 4 else width // GROUP * GROUP_RECORD :])
 
 
 def floats(width: int, rows: int = WIDEST) -> Buffer:

@@ -70,9 +70,11 @@ class DotsVnni(Dots):
     name, table = "llvm.x86.avx512.vpdpbusd.512", "llvm.x86.avx512.pshuf.b.512"
 
     def prepared(self, body: Body, form: Format, step: Any) -> Any:
+        del body, form
         return step
 
     def total(self, body: Body, form: Format, steps: Sequence[Any], inputs: Any, first: int) -> Any:
+        del form
         found: Any = body.same(I32, 0, self.outputs)
         for k, step in enumerate(steps, first):
             found = _four_products(body, self.name, found, step, self._inputs(body, inputs, k))
@@ -139,6 +141,7 @@ class DotsNeon(Dots):
         return body.sub(step, body.same(I8, form.offset & 255, 4 * self.outputs))
 
     def total(self, body: Body, form: Format, steps: Sequence[Any], inputs: Any, first: int) -> Any:
+        del form
         found: Any = body.same(I32, 0, self.outputs)
         for k, step in enumerate(steps, first):
             x = self._inputs(body, inputs, k)

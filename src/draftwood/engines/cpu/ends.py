@@ -94,7 +94,7 @@ def write_float_row_reader(module: ir.Module, name: str, kind: str, features: fr
 
 
 def write_last_norm(module: ir.Module, features: frozenset[str]) -> None:
-    """Write ``last_norm``: the norm of the scored rows of x to y, and, in ``last_norm_rounded``, as records to out."""
+    """Write ``last_norm``: the norm of the scored rows of x to y; ``last_norm_rounded`` also as records to out."""
     for name in ("last_norm", "last_norm_rounded"):
         body, (whole, phase, piece) = function(module, name, PIECE, features)
         width = PHASE.number(body, phase, "width")

@@ -1,4 +1,4 @@
-"""The compiled functions of a pass, for one instruction set: from disk, or compiled when they are first asked for."""
+"""The compiled functions of a pass for one instruction set: from disk, or compiled at the first use."""
 
 from __future__ import annotations
 

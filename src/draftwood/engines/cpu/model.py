@@ -46,9 +46,7 @@ class CpuModel:
         # A helper that comes late may still look at the record of this model's last pass.
         weakref.finalize(self, self._pool.forget, self._record, self.program)
 
-    def run(
-        self, texts: Sequence[Rows], layers: tuple[int, ...] = ()
-    ) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.float32]], list[int]]:
+    def run(self, texts: Sequence[Rows], layers: tuple[int, ...] = ()) -> tuple[NDArray[np.float32], list[int]]:
         """Compute a pass over the rows of some texts; returns scores and best tokens of the rows that are scored.
 
         ``layers`` are those whose `states` are kept.

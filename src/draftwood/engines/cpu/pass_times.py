@@ -22,7 +22,8 @@ _LONG = 0.5  # seconds after which no other round begins, and a first one ends
 def pass_times(model: CpuModel) -> dict[int, float]:
     """Return the seconds of passes, by their tokens; measured once per file, machine and number of threads."""
     stat = model.weights.path.stat()
-    key = f"pass times of cpu|{machine()}|{model.instructions.name}|{model.threads}|{stat.st_size}|{stat.st_mtime_ns}"
+    how = f"{machine()}|{model.instructions.name}|{model.threads}"
+    key = f"pass times of cpu|{how}|{stat.st_size}|{stat.st_mtime_ns}"
     known = trials.remembered_list(key)
     if not known:
         known = [max(1, round(1e6 * seconds)) for seconds in _measured(model)]

@@ -68,10 +68,12 @@ class PassRecord:
         self._scores = np.zeros((1, program.score_width), dtype=np.float32)
         self._key: tuple[int, int, int, Asked] | None = None
         self._limits: Places | None = None
-        self._note()
+        self._is_noted = False
 
     def _note(self) -> None:
-        """Write the addresses of all arrays."""
+        """Write the addresses of all arrays, where one is new."""
+        if self._is_noted:
+            return
         record = self.record
         for name, array in (
             ("phases", self._program.record), ("tokens", self._tokens), ("positions", self._positions),
@@ -80,6 +82,7 @@ class PassRecord:
             ("scores", self._scores), ("best", self._best), ("choices", self._choices),
         ):  # fmt: skip
             record[PASS[name]] = array.ctypes.data
+        self._is_noted = True
 
     def fill(self, texts: Sequence[Rows], asked: Asked = ()) -> int:
         """Fill the record for one pass over these rows; returns how many rows are scored.
@@ -109,7 +112,10 @@ class PassRecord:
             paths.append(path)
             self._lengths[row:end] = lengths
             self._positions[row:end] = lengths - 1 if text.positions is None else text.positions
-            units = self._add_units(row, count, lengths, int(self._cells[end - 1]) + 1, units)
+            last = int(self._cells[end - 1])
+            if last >= base + WIDEST:
+                raise CapabilityError(f"a tree has at most {WIDEST} tokens here: cut the draft")
+            units = self._add_units(row, count, lengths, last + 1, units)
             longest = max(longest, 1 + int(self._positions[row:end].max()))
             some = range(count) if text.scored is None else text.scored
             for number in some:
@@ -123,9 +129,9 @@ class PassRecord:
 
     def _check(self, rows: int, longest: int) -> None:
         """Raise for what compiled code would read outside of the model's tables."""
-        shape, known = self._program.weights.shape, self._program.weights.embedding.outputs
-        if self._tokens[:rows].view(np.uint32).max() >= known:  # negative ids are large numbers there
-            raise UsageError(f"a draft or root has a token id outside the vocabulary [0, {known})")
+        shape, vocabulary = self._program.weights.shape, self._program.weights.embedding.outputs
+        if self._tokens[:rows].view(np.uint32).max() >= vocabulary:  # negative ids are large numbers there
+            raise UsageError(f"a draft or root has a token id outside the vocabulary [0, {vocabulary})")
         if longest > shape.max_positions:
             raise CapabilityError(f"the tree reaches beyond the model's {shape.max_positions} positions: cut it")
 
@@ -135,8 +141,8 @@ class PassRecord:
             rows = min(UNIT_ROWS, count - first)
             chunks = -(-int(lengths[first : first + rows].max()) // CHUNK)
             if units + chunks > len(self._units):
+                self._is_noted = False
                 self._units = np.concatenate((self._units, np.zeros((units + chunks, 4), dtype=np.int64)))
-                self._note()
             for i in range(rows):
                 self._folds[row + first + i] = units, i, chunks
             for chunk in range(chunks):
@@ -148,9 +154,11 @@ class PassRecord:
         program, record = self._program, self.record
         program.reserve(units, longest)
         if scored > len(self._scores):
+            self._is_noted = False
             self._scores = np.zeros((scored, program.score_width), dtype=np.float32)
-            self._note()
+        self._note()
         if self._key != (rows, scored, units, asked):
+            self._key = None  # until all is written: an interrupt may come between
             limits = self._limits = program.limits(rows, scored, units, asked)
             record[PASS["limits"]], record[PASS["count"]] = limits.ctypes.data, len(limits)
             record[PASS["rows"]], record[PASS["scored_rows"]] = rows, scored

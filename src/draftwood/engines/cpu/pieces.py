@@ -1,4 +1,4 @@
-"""Pieces of products: some tiles of a matrix, alone, with a gate behind them, or as scores with their best token."""
+"""Pieces of products: some tiles of a matrix, alone, with a gate behind them, or as scores."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _write_call(
     body: Body, whole: Any, phase: Any, low: Any, high: Any, which: str = "", y: Any = None, rows: str = "rows",
     of: str = "",
 ) -> None:  # fmt: skip
-    """Write the call of a phase's first product, or (``_2``) of its second; ``of`` names the x that it takes."""
+    """Write the call of a phase's first product, or (``_2``) its second; ``of`` names the slot of its x."""
     weights, core = PHASE.place(body, phase, f"weights{which}"), PHASE.number(body, phase, f"core{which}")
     y = PHASE.place(body, phase, f"y{which}") if y is None else y
     blocks, tile_bytes = (PHASE.number(body, phase, f"{name}{which}") for name in ("blocks", "tile_bytes"))

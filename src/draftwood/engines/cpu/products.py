@@ -1,9 +1,8 @@
 """Products ``y = W x`` of packed weights with rows of inputs in whole numbers.
 
-Inputs are rounded to 8 bits per group of 32 (`draftwood.engines.cpu.rounding`). Of each group the products of codes
-and inputs are added as integers, exactly; the groups of an output are added as float32, one after another. So a row's
-result depends on that row alone: not on how many rows there are, nor on how the work is divided.
-"""
+Inputs are rounded to 8 bits per group of 32 (`draftwood.engines.cpu.rounding`). Of each group the products of
+codes and inputs are added as integers, exactly; the groups of an output are added as float32, one after another.
+So a row's result depends on that row alone: not on how many rows there are, nor on how the work is divided."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ from draftwood.engines.cpu.emit import F32, I8, I16, I32, I64, POINTER, VOID, Bo
 from draftwood.engines.cpu.formats import TILE, Format
 
 GROUP_RECORD = 64
-"""Bytes of a group of inputs: int8[32], float32 step, int32 sums of inputs 0-15, 16-31 and of all, float32 minus step
-times each of these sums, 4 bytes of padding."""
+"""Bytes of a group of inputs: int8[32], float32 step, int32 sums of inputs 0-15, 16-31 and of all, float32 minus
+step times each of these sums, 4 bytes of padding."""
 STEP, SUMS, MINUS = 32, 36, 48
 """Where a group's step, its three sums, and these times minus its step lie."""
 

@@ -58,7 +58,7 @@ class Program:
             records(inner, slots),
         )
         self._mixture = MixtureBuffers(shape) if shape.experts else None
-        self._part_rows = -1
+        self._part_size = 0
         self._parts = np.zeros(0, dtype=np.float32)
         self.positions = 0  # of the rotary tables
         self._tables: dict[bool, NDArray[np.float32]] = {}
@@ -110,28 +110,34 @@ class Program:
         """Make room for so many units of attention, and for rotary positions up to so many."""
         shape = self.weights.shape
         size = units * UNIT_ROWS * shape.heads * (self.room + PART_HEAD)
-        if self._parts.size < size:
+        # An interrupt may come between any two lines: sizes are right only when all is written.
+        if self._part_size < size:
+            self._part_size = 0
             self._parts = np.zeros(size + size // 2, dtype=np.float32)
             self.record[:, PHASE["parts"]] = self._parts.ctypes.data
+            self._part_size = self._parts.size
         if self.positions < positions:
-            self.positions = max(positions, min(2 * self.positions, shape.max_positions))
-            self._tables = {local: self._table(local) for local in (False, True)}
+            count = max(positions, min(2 * self.positions, shape.max_positions))
+            tables = {local: self._table(local, count) for local in (False, True)}
+            self.positions = 0
+            self._tables = tables
             for layer in range(shape.layers):
                 if shape.turning[layer]:
                     local = bool(shape.windows[layer] and shape.local_base)
                     mine = self.record[:, PHASE["layer"]] == layer + 1
                     self.record[mine, PHASE["turns"]] = self._tables[local].ctypes.data
+            self.positions = count
 
-    def _table(self, local: bool) -> NDArray[np.float32]:
+    def _table(self, local: bool, positions: int) -> NDArray[np.float32]:
         shape, factors = self.weights.shape, self.weights.factors
         if local:
             if not shape.local_base:
                 return np.zeros(0, dtype=np.float32)
             angles, size = frequencies(shape.rotary, shape.local_base, Scaling(), None)
-            return table(angles, size, self.positions)
+            return table(angles, size, positions)
         wide = None if factors is None else factors.astype(np.float64)
         angles, size = frequencies(shape.rotary, shape.base, shape.scaling, wide)
-        return table(angles, size, self.positions)
+        return table(angles, size, positions)
 
     # --- how it is built -----------------------------------------------------------------------------------------
 
@@ -187,10 +193,11 @@ class Program:
         """Return where passes that are asked for this layer leave what it reads: float32[WIDEST, width]."""
         found = self._states.get(layer)
         if found is None:
-            found = self._states[layer] = floats(self.weights.shape.width)
+            found = floats(self.weights.shape.width)
             (number,) = (i for i, phase in enumerate(self._phases) if phase.only == layer)
             for name, value in found.slots("y").items():
                 self.record[number, PHASE[name]] = value
+            self._states[layer] = found
         return found.array[:, : self.weights.shape.width]
 
     def _attention(self, layer: int, matrices: Mapping[str, Matrix], vectors: Mapping[str, Any]) -> None:
@@ -198,13 +205,9 @@ class Program:
         self._attend(layer, matrices, vectors, before, source)
 
     def _attend(
-        self,
-        layer: int,
-        matrices: Mapping[str, Matrix],
-        vectors: Mapping[str, Any],
-        before: Buffer,
+        self, layer: int, matrices: Mapping[str, Matrix], vectors: Mapping[str, Any], before: Buffer,
         source: Buffer,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Add attention, whose queries, keys and values are made of ``before``, and rounded of ``source``."""
         shape, family = self.weights.shape, self.weights.shape.family
         for i, (name, out) in enumerate((("attn_q", self._q), ("attn_k", self._k), ("attn_v", self._v))):

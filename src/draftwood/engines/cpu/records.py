@@ -1,8 +1,8 @@
 """The records that compiled code reads: one of a pass, one for each of its phases, as 64-bit slots.
 
-A pass is a list of phases, each divided into pieces that threads take. Python fills the records; addresses are those
-of numpy arrays that the model's `Program` keeps alive. Slots hold integers, addresses, or the bits of a float32.
-"""
+A pass is a list of phases, each divided into pieces that threads take. Python fills the records; addresses are
+those of numpy arrays that the model's `Program` keeps alive. Slots hold integers, addresses, or the bits of a
+float32."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ PHASE = Record(
     "adds",  # 1: y += scale * W x
     "scale",
     "bias",
-    # The second product of a gated unit, of the same rows; x is another where one of both takes rounded inputs.
+    # The second product of a gated unit, of the same rows; x is another where one of both is rounded.
     "core_2",
     "weights_2",
     "blocks_2",

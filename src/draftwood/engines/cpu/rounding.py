@@ -21,7 +21,7 @@ _LOWEST = -87.3  # exp of less is 0, so no result is smaller than a normal numbe
 def write_rounded(body: Body, values: Any, record: Any) -> None:
     """Write a group of 32 float32 at ``values`` as a record of whole numbers (`GROUP_RECORD`).
 
-    The step is the largest size / 127. A number that is not finite makes the step NaN, and so all that comes of it.
+    The step is the largest size / 127. A number that is not finite makes the step NaN, and so what follows.
     """
     kind = vector(F32, 16)
     halves = [body.get(values, kind, 64 * half, align=4) for half in range(2)]
@@ -89,6 +89,7 @@ def sigmoid(body: Body, x: Any) -> Any:
 
 
 def silu(body: Body, x: Any) -> Any:
+    """Return x * sigmoid(x)."""
     return body.fmul(x, sigmoid(body, x))
 
 
@@ -107,6 +108,7 @@ def tanh(body: Body, x: Any) -> Any:
 
 
 def folded_sum(body: Body, value: Any) -> Any:
+    """Return the sum of all lanes."""
     return body.fold(value, body.fadd)
 
 

@@ -56,7 +56,7 @@ def write_norm(body: Body, values: Any, weight: Any, width: Any, epsilon: Any, o
 
 
 def write_norms(module: ir.Module, features: frozenset[str]) -> None:
-    """Write ``norm`` (x to y), ``norm_rounded`` (x to y and, as records, to out), ``norm_added`` (out += norm(x))."""
+    """Write ``norm`` (x to y), ``norm_rounded`` (also as records to out), ``norm_added`` (out += norm(x))."""
     for name in ("norm", "norm_rounded", "norm_added"):
         body, (whole, phase, piece) = function(module, name, PIECE, features)
         width, weight = PHASE.number(body, phase, "width"), PHASE.place(body, phase, "weight")
@@ -127,7 +127,7 @@ def write_positions(module: ir.Module, features: frozenset[str]) -> None:
 
 
 def _write_head_norm(body: Body, values: Any, weight: Any, size: Any, epsilon: Any) -> None:
-    """Write the norm of one head in place; squares are added one by one, since a head may be shorter than a vector."""
+    """Write the norm of one head in place; squares are added one by one: a head may be shorter than a vector."""
     total = body.variable(body.f32(0.0))
     body.store(body.f32(0.0), total)
     with body.loop(0, size) as i:

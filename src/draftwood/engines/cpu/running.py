@@ -1,9 +1,8 @@
 """The code that threads run: they take the pieces of a pass in order, phase by phase.
 
-A phase opens when all pieces of the phases before it are done. Nobody waits for a thread that has not begun a piece, so
-a thread that has lost its core, or never had one, holds up nothing. Every counter carries the number of its pass in
-its upper half: a thread that comes late finds another number and leaves.
-"""
+A phase opens when all pieces of the phases before it are done. Nobody waits for a thread that has not begun a
+piece, so a thread that has lost its core, or never had one, holds up nothing. Every counter carries the number of
+its pass in its upper half: a thread that comes late finds another number and leaves."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ from draftwood.engines.cpu.emit import I32, I64, PIECE, POINTER, VOID, Body, fun
 from draftwood.engines.cpu.records import PASS, PHASE
 
 TICKET, DONE, NUMBER, RECORD, ALONE, INSIDE = 0, 8, 16, 24, 32, 40
-"""Slots of the shared control: the next piece, pieces done, number of the pass, its record, whether the first thread
-goes on alone, threads that are within a pass. Each has a cache line of its own."""
+"""Slots of the shared control: the next piece, pieces done, number of the pass, its record, whether the first
+thread goes on alone, threads that are within a pass. Each has a cache line of its own."""
 CONTROL = 48
 """Slots of the control."""
 
@@ -31,7 +30,8 @@ _SPINS, _PATIENCE = 300, 1500
 def write_running(module: ir.Module, features: frozenset[str]) -> None:
     """Write ``start(control, pass, number)``, which computes a pass, and ``serve(control, last, rounds)``.
 
-    ``serve`` helps with passes after number ``last`` until it has waited so many rounds; it returns the last number.
+    ``serve`` helps with passes after number ``last`` until it has waited so many rounds; it returns the last
+    number.
     ``start`` returns 1 where it had to go on alone.
     """
     _write_take(module, features)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -13,16 +13,16 @@ from draftwood.engines.cpu.pages import Page, Pages
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
-if TYPE_CHECKING:
-    from draftwood.engines.cpu.model import CpuModel
-
 
 class CpuSession(CommittedText):
-    """A text whose keys and values lie in pages; a tree's nodes lie in the cells behind it until they are kept."""
+    """A text whose keys and values lie in pages; a tree's nodes lie in the cells behind it until they are kept.
+
+    ``model`` is the `draftwood.engines.cpu.model.CpuModel` that computes its passes.
+    """
 
     replay = 0
 
-    def __init__(self, model: CpuModel, pages: Sequence[Page] = (), ids: Sequence[int] = ()) -> None:
+    def __init__(self, model: Any, pages: Sequence[Page] = (), ids: Sequence[int] = ()) -> None:
         super().__init__(model.lock)
         self.model = model
         self.pages = Pages(model.page_bytes, pages)
@@ -32,9 +32,9 @@ class CpuSession(CommittedText):
     @property
     def cache_bytes(self) -> int:
         """Bytes of the keys and values of its tokens."""
-        return self.model.token_bytes * len(self._ids)
+        return int(self.model.token_bytes) * len(self._ids)
 
-    def check(self, model: CpuModel) -> None:
+    def check(self, model: Any) -> None:
         """Raise `UsageError` if passes of this model cannot read the session's pages."""
         if self._closed:
             raise UsageError("this session is closed: open another one")
@@ -69,7 +69,7 @@ class CpuSession(CommittedText):
     @locked
     def fork(self) -> CpuSession:
         self.check(self.model)
-        twin = self.model.resumed(self, len(self._ids))
+        twin: CpuSession = self.model.resumed(self, len(self._ids))
         twin.hidden = self.hidden
         return twin
 
@@ -87,7 +87,7 @@ class SavedPages:
         self.model, self.ids, self.nbytes = session.model, tuple(session.ids), session.cache_bytes
         self.pages = session.pages.share(session.length)
 
-    def resumed(self, model: CpuModel, length: int) -> CpuSession:
+    def resumed(self, model: Any, length: int) -> CpuSession:
         """Return a new text that begins with the first ``length`` tokens; raises `UsageError` where it cannot."""
         if model is not self.model or not 0 <= length <= len(self.ids):
             raise UsageError(f"the first {length} tokens of this text were not read by this target: open the text")

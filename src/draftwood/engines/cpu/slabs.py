@@ -1,4 +1,4 @@
-"""Memory for weights in huge pages: every pass reads all of it, and looking up small pages takes a fifth of the time."""
+"""Memory for weights in huge pages: a pass reads all of it, and looking up small pages takes a fifth more."""
 
 from __future__ import annotations
 

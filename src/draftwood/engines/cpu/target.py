@@ -62,8 +62,8 @@ class CpuTarget:
         scores = shape.vocabulary * shape.width
         others = sum(one.outputs * one.inputs for layer in self.model.weights.matrices for one in layer.values())
         self.capabilities = Capabilities(
-            shape.vocabulary, shape.max_positions, batch=True, hidden=tuple(range(shape.layers + 1)), max_pass=WIDEST,
-            row_cost=scores / max(1, others),
+            shape.vocabulary, shape.max_positions, batch=True, hidden=tuple(range(shape.layers + 1)),
+            max_pass=WIDEST, row_cost=scores / max(1, others),
         )  # fmt: skip
 
     @cached_property

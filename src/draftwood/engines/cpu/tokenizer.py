@@ -16,6 +16,10 @@ from draftwood.errors import PromptError
 
 _MOST_BYTES = 1 << 29  # of a text, as with llama.cpp
 _BYTE_OF_LETTER = {letter: byte for byte, letter in byte_letters().items()}
+_BYTES: dict[int, int | str] = {
+    **dict.fromkeys(range(256), "\uffff"),
+    **{ord(letter): byte for letter, byte in _BYTE_OF_LETTER.items()},
+}
 _HEX = re.compile("...([0-9A-Fa-f]{1,2})")
 
 
@@ -99,7 +103,7 @@ def _piece(vocabulary: Vocabulary, special: bool, token: int) -> bytes:
         return name.encode(errors="replace")
     if kind & NORMAL:
         if vocabulary.pre is not None and vocabulary.pre.is_bytes:
-            return b"".join([_byte(letter, name) for letter in name])
+            return _bytes(name)
         return name.replace("\u2581", " ").encode(errors="replace")
     if kind & BYTE:
         digits = _HEX.match(name)
@@ -107,7 +111,14 @@ def _piece(vocabulary: Vocabulary, special: bool, token: int) -> bytes:
     return b""
 
 
+def _bytes(name: str) -> bytes:
+    """Return the bytes that the letters of a name stand for; what stands for none is told of as llama.cpp does."""
+    try:
+        return name.translate(_BYTES).encode("latin-1")
+    except UnicodeEncodeError:
+        return b"".join([_byte(letter, name) for letter in name])
+
+
 def _byte(letter: str, name: str) -> bytes:
-    """Return the byte that a letter of a name stands for; what stands for none is told of as llama.cpp does."""
     byte = _BYTE_OF_LETTER.get(letter)
     return f"[UNK_BYTE_0x{letter.encode().hex()}{name}]".encode() if byte is None else bytes([byte])

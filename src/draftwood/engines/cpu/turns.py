@@ -1,4 +1,4 @@
-"""Rotary positions: a table of cosines and sines, computed without the C library, so that it has the same bits anywhere.
+"""Rotary positions: cosines and sines, computed without the C library, so that they have the same bits anywhere.
 
 RoPE: Su et al., 2021 (arXiv 2104.09864); YaRN: Peng et al., 2023 (arXiv 2309.00071).
 """

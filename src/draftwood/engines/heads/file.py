@@ -40,14 +40,8 @@ def read_arrays(path: Path, what: str, command: str) -> tuple[dict[str, str], di
 
 def check_finite(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Raise `ModelError` where arrays hold numbers that are not finite."""
-    with np.errstate(
-        invalid="ignore", over="ignore"
-    ):  # a product of numbers with 0 is finite where all of them are
-        sums = (
-            float(one.ravel() @ np.zeros(one.size, one.dtype)) for one in arrays.values() if one.dtype.kind == "f"
-        )
-        if any(total != 0 for total in sums):
-            raise not_finite(path)
+    if not all(bool(np.isfinite(one).all()) for one in arrays.values() if one.dtype.kind == "f"):
+        raise not_finite(path)
 
 
 def _tensor(data: NDArray[np.uint8], about: dict[str, Any]) -> NDArray[Any]:

@@ -34,7 +34,7 @@ def check_model(name: str, shape: HeadShape, sizes: tuple[int, int, int]) -> Non
 
 
 def check_layers(name: str, weights: HeadWeights, layers: Sequence[int], shown: Sequence[int]) -> None:
-    """Raise `CapabilityError` where a head reads layers that the model does not show, or another number of them."""
+    """Raise `CapabilityError` where a head reads layers that the model does not show, or too many or few."""
     if missing := set(layers) - set(shown):
         raise CapabilityError(f"{name} reads layers {sorted(missing)}, which this model does not show")
     if weights.tensors["fc.weight"].shape[1] != len(layers) * weights.shape.width:

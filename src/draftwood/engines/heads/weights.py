@@ -25,8 +25,8 @@ from draftwood.engines.trained import check_ids, check_shapes
 from draftwood.errors import ModelError
 
 Read = Callable[[Path, str, str], tuple[Mapping[str, str], Mapping[str, Any]]]
-"""Reads a file of safetensors, given what it is and which command makes one: its header, and its tensors by name in
-an engine's own kind of array. Raises `ModelError` for files that are missing or cut."""
+"""Reads a file of safetensors, given what it is and which command makes one: its header, and its tensors by name
+in an engine's own kind of array. Raises `ModelError` for files that are missing or cut."""
 CheckFinite = Callable[[Path, Mapping[str, Any]], None]
 """Raises `ModelError` for arrays with numbers that are not finite."""
 

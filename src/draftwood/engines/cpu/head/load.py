@@ -43,9 +43,8 @@ def fitted(target: CpuTarget, weights: HeadWeights, name: str = "this head") -> 
     check_layers(name, weights, layers, target.capabilities.hidden)
     warn_of_other_weights(name, weights.target, fingerprint(target))
     packed = PackedHead(weights, model.weights, model.kernels)
-    return HeadTarget(
-        packed, model.kernels, model.threads, weights.ids().astype(np.int32), layers, target.capabilities
-    )
+    ids = weights.ids().astype(np.int32)
+    return HeadTarget(packed, model.kernels, model.threads, ids, layers, target.capabilities)
 
 
 def fingerprint(target: CpuTarget) -> str:
@@ -64,6 +63,5 @@ def _rows(tensor: Tensor, rows: NDArray[np.int64]) -> NDArray[np.float32]:
 def _in_bfloat16(values: NDArray[Any]) -> NDArray[np.uint16]:
     """Round float32 to the nearest bfloat16, ties to even; returns its bits."""
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
-    return ((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)).astype(
-        np.uint16
-    )
+    half = np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    return ((bits + half) >> np.uint32(16)).astype(np.uint16)

@@ -19,6 +19,7 @@ from draftwood.engines.cpu.passes import PassRecord, Rows
 from draftwood.engines.heads.growing import Request, grown
 from draftwood.engines.lent_scores import LentScores, RowScores
 from draftwood.engines.reduced_scores import ReducedScores
+from draftwood.errors import CapabilityError
 from draftwood.index.child_safe import ChildSafeLock
 
 
@@ -63,7 +64,8 @@ class HeadTarget:
 
     @locked
     def read(
-        self, session: HeadSession, positions: Sequence[int], parts: Sequence[Sequence[Floats]], tokens: Sequence[int]
+        self, session: HeadSession, positions: Sequence[int], parts: Sequence[Sequence[Floats]],
+        tokens: Sequence[int],
     ) -> ReducedScores:  # fmt: skip
         """Read pairs into a text: the states at these positions, and the tokens behind them.
 
@@ -89,11 +91,11 @@ class HeadTarget:
     @locked
     def grow(self, requests: Sequence[Request]) -> list[ReducedScores]:
         """As `GrowingTarget.grow`; -1 is the last pair that was read."""
-        found = grown(requests, self._grow)
-        if all(len(parts) == 1 for parts in found):
-            views = [part for (part,) in found]
+        if any(max(parents) >= session.nodes for session, _, parents in requests):  # passes that overwrite scores
+            copied = grown(requests, lambda some: [rows.copy() for rows in self._grow(some)])
+            views = [np.concatenate(parts) for parts in copied]
         else:
-            views = [np.concatenate(parts) for parts in found]
+            views = self._grow(requests)
         return [ReducedScores(scores, self._ids) for scores in self._lend(views)]
 
     def _grow(self, requests: Sequence[Request]) -> list[Floats]:
@@ -102,6 +104,8 @@ class HeadTarget:
         for session, tokens, parents in requests:
             made, positions = session.begin(parents)
             base, nodes = session.length, len(session.lines)
+            if nodes > WIDEST:
+                raise CapabilityError(f"a head grows trees of at most {WIDEST} nodes: draft fewer")
             session.pages.make_ready(base, base + nodes)
             ways = [[base + node for node in line] for line in session.lines[nodes - len(parents) :]]
             texts.append(Rows(session.pages, base, tokens, ways=ways, positions=positions))
@@ -115,7 +119,7 @@ class HeadTarget:
         return found
 
     def _in_passes(self, texts: Sequence[Rows], states: Sequence[Floats]) -> tuple[Floats, Floats]:
-        """Return scores of all rows, and what the head made of them; texts that are too many for one pass share some."""
+        """Return scores of all rows, and what the head made of them; too many rows take a pass for each text."""
         x = self._program.x
         if len(states) <= WIDEST:
             x[: len(states)] = states

@@ -1,0 +1,279 @@
+"""A head on the CPU engine: nearly what it says in torch, the same in passes of every shape, and texts intact."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import draftwood
+from draftwood.contracts import Sampling
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.request import Request
+from draftwood.drafters.draft_model.drafter import DraftTarget
+from draftwood.drafters.head.drafter import HeadDrafter
+from draftwood.engines.cpu.gguf_types import read_floats
+from draftwood.engines.cpu.head.load import fingerprint, fitted, head_of, shipped_head
+from draftwood.engines.cpu.target import CpuTarget
+from draftwood.engines.heads.file import check_finite, read_arrays
+from draftwood.engines.heads.weights import HeadShape, HeadWeights, read_head
+from draftwood.engines.transformers.head.module import HeadModule
+from draftwood.engines.transformers.head.network import HeadNetwork
+from draftwood.engines.transformers.head.target import HeadTarget as TorchHead
+from draftwood.engines.transformers.trained_files import embedding_fingerprint
+from draftwood.errors import CapabilityError, ModelError, UsageError
+from draftwood.planning.fixed import FixedPlanner
+from draftwood.verify.exact import SampleAndMatch
+from tests.engines.tiny_gguf import LAYERS, VOCAB, WIDTH
+
+TOKENS = 90  # of the head's vocabulary
+
+
+def random_head(seed=0, layers=(0, 1), inner=96, width=WIDTH):
+    """A head of random weights, in torch's arrays."""
+    torch.manual_seed(seed)
+    shape = HeadShape(width, layers, LAYERS, VOCAB, 16, 1e-5, 10000.0)
+    module = HeadModule(shape, 4, 2, inner)
+    for value in module.parameters():
+        if value.dim() == 2:
+            torch.nn.init.normal_(value, std=value.shape[1] ** -0.5)
+    ids = sorted(np.random.default_rng(seed).permutation(VOCAB)[:TOKENS].tolist())
+    return HeadWeights(shape, module.tensors(ids, torch.float32))
+
+
+def saved(path, weights):
+    save_file(dict(weights.tensors), path, metadata=weights.header())
+    return path
+
+
+@pytest.fixture(scope="module")
+def target(tiny_gguf):
+    return CpuTarget(tiny_gguf("llama", "F32"), threads=2)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    return saved(tmp_path_factory.mktemp("head") / "head.safetensors", random_head())
+
+
+@pytest.fixture(scope="module")
+def head(target, file):
+    return head_of(target, file)
+
+
+def some_states(count, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.normal(size=(700, WIDTH)).astype(np.float32)[:count] for _ in range(2)]
+
+
+def tokens_for(count, seed=0):
+    return np.random.default_rng(seed).integers(0, VOCAB, count).tolist()
+
+
+def begun(head, count, *, pieces=()):
+    """A session that has read so many pairs, in pieces that end at these places."""
+    states, tokens, session, low = some_states(count), tokens_for(count), head.open(), 0
+    for high in (*pieces, count):
+        scores = head.read(session, range(low, high), [[one[low:high] for one in states]], tokens[low:high])
+        low = high
+    return session, scores
+
+
+def said(scores):
+    """Probabilities by token, float32[rows, vocabulary]."""
+    ids, probabilities = scores.top_k(TOKENS)
+    found = np.zeros((len(ids), VOCAB), dtype=np.float32)
+    np.put_along_axis(found, ids, probabilities, axis=1)
+    return found
+
+
+def test_it_says_nearly_what_torch_says(head, target, monkeypatch):
+    monkeypatch.setattr("draftwood.engines.transformers.head.network.fast_format", lambda _: torch.float32)
+    weights, tensors = random_head(), target.model.weights.file.tensors
+    embedding, rows = (
+        torch.from_numpy(read_floats("F32", tensors[f"{name}.weight"].data)) for name in ("token_embd", "output")
+    )
+    true = TorchHead(
+        HeadNetwork(weights, embedding, rows), weights.ids().astype(np.int32), (0, 1), target.capabilities
+    )
+    states, tokens = some_states(40), tokens_for(40)
+    positions = [*range(10), *range(25, 55)]  # some were not shown
+    ours, theirs = head.open(), true.open()
+    found = head.read(ours, positions, [states], tokens)
+    expected = true.read(theirs, positions, [[torch.from_numpy(one) for one in states]], tokens)
+    for parents in ((), (-1, -1, -1), (0, 0, 2), (3, 5)):
+        if parents:
+            some = tokens_for(len(parents), len(parents))
+            (found,), (expected,) = head.grow([(ours, some, parents)]), true.grow([(theirs, some, parents)])
+        gap = np.abs(said(found) - said(expected)).sum(-1) / 2
+        assert gap.max() < 0.05, "total variation"
+
+
+def test_a_tree_reads_each_branch_as_a_chain(head):
+    tree, _ = begun(head, 70)
+    other, _ = begun(head, 9, pieces=(4,))
+    head.grow([(tree, [3, 9], [-1, -1]), (other, [7], [-1])])
+    (row, beside) = head.grow([(tree, [4, 4, 2], [0, 1, 3]), (other, [8], [0])])
+    for number, path in enumerate(([3, 4], [9, 4], [9, 4, 2])):
+        chain, _ = begun(head, 70, pieces=(1, 2, 66))
+        for deep, token in enumerate(path):
+            (alone,) = head.grow([(chain, [token], [deep - 1])])
+        np.testing.assert_array_equal(said(row)[number], said(alone)[0])
+    again, _ = begun(head, 9)
+    (copies,) = head.grow([(again, [7, 8], [-1, 0])])
+    np.testing.assert_array_equal(said(beside)[0], said(copies)[1])
+
+
+def test_long_texts_are_read_in_pieces(head):
+    whole, first = begun(head, 600)
+    parts, other = begun(head, 600, pieces=(1, 255, 257, 512, 599))
+    np.testing.assert_array_equal(said(first), said(other))
+    assert whole.positions == parts.positions == list(range(600))
+    assert whole.cache_bytes == parts.cache_bytes > 0
+
+
+def test_forks_and_cuts(head):
+    states, tokens = some_states(200), tokens_for(200)
+    session, _ = begun(head, 130)
+    head.grow([(session, [5, 6], [-1, 0])])
+    twin = session.fork()
+    session.truncate(70)
+    for text, end, first in ((session, 70, 70), (twin, 130, 130)):
+        assert (text.length, text.nodes) == (end, 0)
+        scores = head.read(text, range(first, 200), [[one[first:] for one in states]], tokens[first:])
+        np.testing.assert_array_equal(said(scores), said(begun(head, 200)[1]))
+    later = session.fork()
+    head.grow([(later, [1], [-1])])
+    (found,) = head.grow([(session, [2], [-1])])
+    twin.close()
+    (expected,) = head.grow([(begun(head, 200)[0], [2], [-1])])
+    np.testing.assert_array_equal(said(found), said(expected))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("drafters", ["head", "ngram+head"])
+def test_texts_are_the_models_own(target, file, temperature, drafters, caplog):
+    prompts = [[3, 5, 7, 3, 5, 9], [8, 8, 1], list(range(30))]
+    settings = {"max_new_tokens": 24, "temperature": temperature, "seed": 3}
+    plain = draftwood.generate(target, prompts, drafters="none", **settings)
+    spec = drafters.replace("head", f'head:file="{file}"')
+    for planner in ("fixed:12", "goodput"):
+        found = draftwood.generate(target, prompts, drafters=spec, planner=planner, **settings)
+        assert [answer.ids for answer in found] == [answer.ids for answer in plain]
+    answer = draftwood.generate(target, prompts[0], drafters=spec, planner="fixed:12", **settings)
+    assert sum(step.drafted for step in answer.steps), "the head has proposed something"
+    assert not [record.message for record in caplog.records if "failed" in record.message]
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8)])
+def test_turns_of_a_conversation_are_the_models_own(target, head, sampling, caplog):
+    drafter = HeadDrafter(target=DraftTarget(head, shares=False))
+    with open_sequences(target, [drafter], [Request([3, 5, 7, 3], 12, sampling)], SampleAndMatch()) as (row,):
+        list(decode_sequences(target, FixedPlanner(8), [row]))
+        told = list(row.ids)
+        for prompt in ([*told, 3, 4], told, told[:7], [*told[:3], 7, 6, 5], [6, 5]):
+            row.turn(Request(prompt, 12, sampling))
+            drafted = list(decode_sequences(target, FixedPlanner(8), [row]))
+            with open_sequences(target, [], [Request(prompt, 12, sampling)], SampleAndMatch()) as (plain,):
+                list(decode_sequences(target, FixedPlanner(0), [plain]))
+            assert row.ids == plain.ids
+            assert sum(emission.step.drafted for emission in drafted if emission.step), "it goes on drafting"
+    assert not [record.message for record in caplog.records if "failed" in record.message]
+
+
+def test_calls_in_several_threads_get_the_texts_that_they_get_alone(target, file):
+    """Law 11."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    prompts = [[3, 5, 7, 3], [1, 2], list(range(20)), [9] * 5]
+
+    def answer(prompt):
+        return draftwood.generate(
+            target, prompt, max_new_tokens=16, drafters=f'ngram+head:file="{file}"', planner="fixed:6"
+        ).ids
+
+    alone = [answer(prompt) for prompt in prompts]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(answer, prompts * 3)) == alone * 3
+
+
+@pytest.mark.parametrize("kind", ["F32", "F16", "Q8_0", "Q4_1"])
+def test_the_fingerprint_is_that_of_the_model_of_transformers(tiny_gguf, kind):
+    from transformers import AutoModelForCausalLM
+
+    path = tiny_gguf("llama", kind)
+    model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
+    found = CpuTarget(path, threads=1)
+    assert fingerprint(found) == embedding_fingerprint(model.get_input_embeddings().weight)
+    assert shipped_head(found) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_a_file_is_read_as_safetensors_reads_it(tmp_path, dtype):
+    tensors = {name: one if name == "d2t" else one.to(dtype) for name, one in random_head().tensors.items()}
+    save_file(tensors, tmp_path / "head.safetensors", metadata={"a": "b"})
+    header, found = read_arrays(tmp_path / "head.safetensors", "head", "train-head")
+    assert header == {"a": "b"}
+    assert found.keys() == load_file(tmp_path / "head.safetensors").keys()
+    for name, one in tensors.items():
+        np.testing.assert_array_equal(found[name], one.float().numpy() if one.is_floating_point() else one.numpy())
+
+
+class TestRefusals:
+    def read(self, path):
+        return read_head(path, read_arrays, check_finite)
+
+    def test_missing(self, tmp_path):
+        with pytest.raises(ModelError, match="no head at"):
+            self.read(tmp_path / "none.safetensors")
+
+    @pytest.mark.parametrize("left", [-100, 200, 4, 0])
+    def test_cut(self, tmp_path, left):
+        path = saved(tmp_path / "head.safetensors", random_head())
+        path.write_bytes(path.read_bytes()[:left])
+        with pytest.raises(ModelError, match="cut"):
+            self.read(path)
+
+    def test_damaged(self, tmp_path):
+        weights = random_head()
+        weights.tensors["fc.weight"][0, 0] = torch.nan
+        with pytest.raises(ModelError, match="not finite"):
+            self.read(saved(tmp_path / "head.safetensors", weights))
+
+    def test_of_another_model(self, tmp_path, target):
+        path = saved(tmp_path / "head.safetensors", random_head(width=32))
+        with pytest.raises(CapabilityError, match="another model"):
+            draftwood.generate(target, [1, 2, 3], drafters=f'head:file="{path}"')
+
+    def test_of_layers_that_there_are_not(self, target):
+        with pytest.raises(CapabilityError, match="does not show"):
+            fitted(target, random_head(layers=(0, 9)))
+
+    def test_of_sizes_that_cannot_be_packed(self, target):
+        with pytest.raises(CapabilityError, match="multiples of 32"):
+            fitted(target, random_head(inner=24))
+
+    def test_of_other_weights(self, target, caplog):
+        weights = random_head()
+        fitted(target, HeadWeights(weights.shape, weights.tensors, fingerprint(target)))
+        assert not caplog.records
+        fitted(target, HeadWeights(weights.shape, weights.tensors, "0123456789abcdef"))
+        assert "was trained for other weights" in caplog.text
+
+    def test_without_a_file(self, target):
+        with pytest.raises(UsageError, match="no head comes with draftwood for this model"):
+            draftwood.generate(target, [1, 2, 3], drafters="head")
+        answer = draftwood.generate(target, [1, 2, 3], drafters="ngram+head:optional=true", max_new_tokens=3)
+        assert len(answer.ids) == 3
+
+    def test_too_many_nodes(self, head):
+        session, _ = begun(head, 3)
+        with pytest.raises(CapabilityError, match="at most 256 nodes"):
+            head.grow([(session, [1] * 257, [-1] * 257)])
+
+    def test_drafters_that_this_engine_does_not_run(self, target):
+        for drafter, reason in (("quantized-self", "F32 already"), ("early-exit", "transformers only")):
+            with pytest.raises(CapabilityError, match=reason):
+                draftwood.generate(target, [1, 2, 3], drafters=drafter)

@@ -1,0 +1,29 @@
+"""The CPU engine keeps the contract of targets, to the last bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from draftwood.contracts import PrefixTarget
+from draftwood.engines.cpu.instructions import INSTRUCTIONS, runnable
+from draftwood.engines.cpu.target import CpuTarget
+from draftwood.testing import check_target
+from tests.engines.cpu.small_models import write_mixed
+from tests.tiers import rest_is_slow
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+@pytest.mark.parametrize("kind", rest_is_slow(["F32", "F16", "Q8_0", "Q4_0", "Q4_1"], "F32", "Q8_0"))
+def test_it_keeps_the_contract(tiny_gguf, family, kind):
+    target = CpuTarget(tiny_gguf(family, kind), threads=2)
+    assert isinstance(target, PrefixTarget)
+    check_target(target, tolerance=0)
+    check_target(target, prompt=[0], tolerance=0)
+    check_target(target, prompt=[5] * 70, tolerance=0)
+    check_target(target, prompt=np.arange(300).tolist(), tolerance=0)
+
+
+@pytest.mark.parametrize("name", rest_is_slow(runnable(), runnable()[0]))
+def test_files_of_many_types_keep_it(tmp_path, name):
+    check_target(CpuTarget(write_mixed(tmp_path / "m.gguf"), instructions=INSTRUCTIONS[name]), tolerance=0)
