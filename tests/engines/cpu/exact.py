@@ -85,7 +85,7 @@ def _scale(scale: Any, factors: Any, group: int, at: int, form: Format) -> Float
 
 
 def float_product(weights: Floats, x: Floats) -> Floats:
-    """Return W x of floats: a sum of even and one of odd inputs, added at last."""
+    """Return W x of floats: two sums, of even and of odd inputs, added at last."""
     sums = [np.zeros((len(x), len(weights)), dtype=_F) for _ in range(2)]
     for k in range(x.shape[1]):
         sums[k % 2] = fma(weights[None, :, k], x[:, k, None], sums[k % 2])
