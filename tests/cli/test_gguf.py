@@ -150,7 +150,10 @@ def test_a_corpus_is_built_with_the_file_s_tokenizer(draftwood, gguf, tmp_path):
         (("generate", "Hi", "--device", "cuda"), "say with gpu_layers what a graphics card computes"),
         (("generate", "Hi", "--no-pack"), "--no-pack is for transformers, which does not run"),
         (("generate", "Hi", "--weights", "int4"), "--weights is for transformers, which does not run"),
-        (("generate", "Hi", "--engine", "transformers"), "is a GGUF file, which the engines cpu and llama.cpp read"),
+        (
+            ("generate", "Hi", "--engine", "transformers"),
+            "is a GGUF file, which the engines cpu and llama.cpp read",
+        ),
         (
             ("drift", "Hi", "--against-dtype", "bfloat16"),
             "--against-dtype is for transformers, and llama.cpp runs",

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError, UsageError
+from draftwood.errors import ModelNotFoundError, UnknownNameError, UsageError
 from draftwood.models import CPU, LLAMA_CPP, TRANSFORMERS, choose, hub
 
 engine_module = importlib.import_module("draftwood.models.engine")

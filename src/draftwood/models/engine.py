@@ -52,7 +52,11 @@ def implied_engine(
     able = _able(find(name))
     if TRANSFORMERS in able and (dtype is not None or device not in (None, "cpu")):
         return TRANSFORMERS
-    return LLAMA_CPP if LLAMA_CPP in able and (exact is False or (isinstance(gpu_layers, int) and gpu_layers > 0)) else None
+    return (
+        LLAMA_CPP
+        if LLAMA_CPP in able and (exact is False or (isinstance(gpu_layers, int) and gpu_layers > 0))
+        else None
+    )
 
 
 def is_installed(engine: str) -> bool:
