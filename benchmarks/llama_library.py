@@ -14,10 +14,13 @@ class _Settings(c.Structure):
     _fields_ = (("bytes", c.c_uint8 * 512),)
 
 
+_IDS = c.POINTER(c.c_int32)
+
+
 class _Batch(c.Structure):
     _fields_ = (
-        ("n_tokens", c.c_int32), ("token", c.POINTER(c.c_int32)), ("embd", c.c_void_p), ("pos", c.POINTER(c.c_int32)),
-        ("n_seq_id", c.POINTER(c.c_int32)), ("seq_id", c.POINTER(c.POINTER(c.c_int32))), ("logits", c.POINTER(c.c_int8)),
+        ("n_tokens", c.c_int32), ("token", _IDS), ("embd", c.c_void_p), ("pos", _IDS), ("n_seq_id", _IDS),
+        ("seq_id", c.POINTER(_IDS)), ("logits", c.POINTER(c.c_int8)),
     )  # fmt: skip
 
 
@@ -36,8 +39,9 @@ class LlamaLibrary:
             ("llama_model_load_from_file", pointer, [c.c_char_p, _Settings]),
             ("llama_init_from_model", pointer, [pointer, _Settings]),
             ("llama_set_n_threads", None, [pointer, c.c_int32, c.c_int32]),
-            ("llama_batch_init", _Batch, [c.c_int32, c.c_int32, c.c_int32]), ("llama_decode", c.c_int32, [pointer, _Batch]),
-            ("llama_get_memory", pointer, [pointer]), ("llama_get_logits_ith", c.POINTER(c.c_float), [pointer, c.c_int32]),
+            ("llama_batch_init", _Batch, [c.c_int32, c.c_int32, c.c_int32]),
+            ("llama_decode", c.c_int32, [pointer, _Batch]), ("llama_get_memory", pointer, [pointer]),
+            ("llama_get_logits_ith", c.POINTER(c.c_float), [pointer, c.c_int32]),
             ("llama_memory_seq_rm", c.c_bool, [pointer, c.c_int32, c.c_int32, c.c_int32]),
             ("llama_log_set", None, [pointer, pointer]),
         ):  # fmt: skip
