@@ -1,4 +1,4 @@
-"""Passes of our own engine, beside a llama.cpp library's: milliseconds by tokens, in turns, and of reading a prompt.
+"""Passes of our own engine beside a llama.cpp library's: milliseconds by tokens, in turns, and reading a prompt.
 
     python benchmarks/cpu_passes.py MODEL.gguf [--llama FOLDER] [--threads 2] [--context 300] [--rounds 20]
 

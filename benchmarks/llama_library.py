@@ -1,4 +1,4 @@
-"""A llama.cpp library in a folder, such as a wheel's, as a peer: passes over a GGUF file, timed. No dependency."""
+"""A llama.cpp library in a folder, such as a wheel's, as a peer: passes over a GGUF file. No dependency."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class _Settings(c.Structure):
-    """A C struct whose fields differ from release to release: with room for all, it is returned and passed whole."""
+    """A C struct whose fields differ between releases: with room for all, it is returned and passed whole."""
 
     _fields_ = (("bytes", c.c_uint8 * 512),)
 
