@@ -58,7 +58,7 @@ class Program:
             records(inner, slots),
         )
         self._mixture = MixtureBuffers(shape) if shape.experts else None
-        self._part_rows = -1
+        self._part_size = 0
         self._parts = np.zeros(0, dtype=np.float32)
         self.positions = 0  # of the rotary tables
         self._tables: dict[bool, NDArray[np.float32]] = {}

@@ -95,6 +95,7 @@ class Weights:
         embedding = self._tensor("token_embd.weight")
         self.shape = shape_of(self.file.metadata, int(embedding.shape[0]))
         self._report, self._done, self._all = report or (lambda _done, _all: None), 0, self.file.size
+        self._slabs = Slabs()
         self.vectors: list[dict[str, Vector]] = []
         self.matrices: list[dict[str, Matrix]] = []
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
