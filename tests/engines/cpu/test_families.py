@@ -49,11 +49,15 @@ def files(tmp_path_factory):
         if key not in made:
             model = build(name, **settings)
             place = folder / f"{len(made)}.gguf"
-            path = write(place, name, tensors_of(name, model), model.config, kind, vocabulary="vocab_size" in settings)
+            path = write(
+                place, name, tensors_of(name, model), model.config, kind, vocabulary="vocab_size" in settings
+            )
             with torch.no_grad():
                 for parameter_name, parameter in model.named_parameters():
                     if parameter.ndim > 1 and not parameter_name.endswith("mlp.gate.weight"):
-                        parameter.copy_(torch.from_numpy(rounded(parameter.numpy(), fitting(kind, parameter.shape[-1]))))
+                        parameter.copy_(
+                            torch.from_numpy(rounded(parameter.numpy(), fitting(kind, parameter.shape[-1])))
+                        )
             made[key] = SimpleNamespace(model=model, path=path)
         return made[key]
 
@@ -148,7 +152,10 @@ def test_a_row_has_the_same_bits_in_trees_and_beside_other_texts(name, kind, fil
     target = CpuTarget(files(name, kind).path, threads=1)
     texts = [IDS[: 2 * WINDOW], IDS[50:61], IDS[: WINDOW - 3]]
     trees = [
-        TokenTree.build(random.integers(0, VOCAB, size).tolist(), [int(random.integers(-1, i)) if i else -1 for i in range(size)])
+        TokenTree.build(
+            random.integers(0, VOCAB, size).tolist(),
+            [int(random.integers(-1, i)) if i else -1 for i in range(size)],
+        )
         for size in (30, 9, 17)
     ]
     sessions = [target.open([text])[0][0] for text in texts]

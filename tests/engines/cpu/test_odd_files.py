@@ -11,7 +11,13 @@ from draftwood.errors import ModelError, UnsupportedModelError
 from tests.engines.cpu.test_families import EIGHT_BITS, FLIP, IDS, MIXTURES, difference, read
 from tests.engines.cpu.tiny_families import TINY, build, fitting, rounded, scores_of, tensors_of, write
 
-ODD = {"hidden_size": 42, "intermediate_size": 50, "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 14}
+ODD = {
+    "hidden_size": 42,
+    "intermediate_size": 50,
+    "num_attention_heads": 3,
+    "num_key_value_heads": 1,
+    "head_dim": 14,
+}
 SIZES = {
     **dict.fromkeys(("llama", "qwen3", "olmo3"), ODD),
     "gemma2": ODD | {"query_pre_attn_scalar": 14},
@@ -181,7 +187,14 @@ def test_every_tensor_is_needed_in_its_shape(name, tmp_path):
                 CpuTarget(path)
 
 
-EXTRA = ("blk.0.attn_output.bias", "blk.0.ffn_up.bias", "output.bias", "blk.3.attn_norm.weight", "nothing", "attn_q.0")
+EXTRA = (
+    "blk.0.attn_output.bias",
+    "blk.0.ffn_up.bias",
+    "output.bias",
+    "blk.3.attn_norm.weight",
+    "nothing",
+    "attn_q.0",
+)
 
 
 @pytest.mark.parametrize("tensor", EXTRA)

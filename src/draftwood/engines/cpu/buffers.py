@@ -45,21 +45,6 @@ def records(width: int, rows: int = WIDEST) -> Buffer:
     return Buffer(np.zeros((rows, -(-width // GROUP) * GROUP_RECORD), dtype=np.uint8))
 
 
-def slots_in(buffer: Buffer) -> dict[str, int]:
-    """Return the slots of a phase that reads rows from a buffer."""
-    return {"x": buffer.address, "x_stride": buffer.stride}
-
-
-def slots_y(buffer: Buffer) -> dict[str, int]:
-    """Return those of one that writes float32 to a buffer."""
-    return {"y": buffer.address, "y_stride": buffer.stride}
-
-
-def slots_out(buffer: Buffer) -> dict[str, int]:
-    """Return those of one that writes records, or adds to a buffer."""
-    return {"out": buffer.address, "out_stride": buffer.stride}
-
-
 class MixtureBuffers:
     """Buffers of a mixture of experts, which all layers share; ``slots`` are those that each of its phases reads.
 
