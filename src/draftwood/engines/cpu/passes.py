@@ -98,20 +98,8 @@ class PassRecord:
                 self._tokens[row:end] = text.tokens
             except OverflowError:
                 raise UsageError(f"token ids must be numbers of the vocabulary, not {text.tokens!r:.40}") from None
-            self._texts[row:end] = text.pages.addresses.ctypes.data
-            self._bases[row:end] = base
-            self._cells[row:end] = np.arange(base, base + count)
-            if text.parents is None and text.ways is None:
-                lengths = np.arange(base + 1, base + count + 1)
-                path = np.arange(base, base + count, dtype=np.int32)
-                self._tails[row:end] = path.ctypes.data
-            else:
-                ways = _ways(base, text.parents) if text.ways is None else text.ways
-                lengths, self._tails[row:end], path = _branches(base, ways)
-                self._cells[row:end] = [way[-1] for way in ways]
+            lengths, path = self._place(text, row, end)
             paths.append(path)
-            self._lengths[row:end] = lengths
-            self._positions[row:end] = lengths - 1 if text.positions is None else text.positions
             last = int(self._cells[end - 1])
             if last >= base + WIDEST:
                 raise CapabilityError(f"a tree has at most {WIDEST} tokens here: cut the draft")
@@ -126,6 +114,24 @@ class PassRecord:
         self._check(row, longest)
         self._finish(row, scored, units, longest, asked)
         return scored
+
+    def _place(self, text: Rows, row: int, end: int) -> tuple[Places, NDArray[np.int32]]:
+        """Fill in cells, paths and positions of one text's rows; returns lengths of their paths, and these."""
+        base = text.base
+        self._texts[row:end] = text.pages.addresses.ctypes.data
+        self._bases[row:end] = base
+        if text.parents is None and text.ways is None:
+            lengths = np.arange(base + 1, base + end - row + 1)
+            path = np.arange(base, base + end - row, dtype=np.int32)
+            self._tails[row:end] = path.ctypes.data
+            self._cells[row:end] = path
+        else:
+            ways = _ways(base, text.parents) if text.ways is None else text.ways
+            lengths, self._tails[row:end], path = _branches(base, ways)
+            self._cells[row:end] = [way[-1] for way in ways]
+        self._lengths[row:end] = lengths
+        self._positions[row:end] = lengths - 1 if text.positions is None else text.positions
+        return lengths, path
 
     def _check(self, rows: int, longest: int) -> None:
         """Raise for what compiled code would read outside of the model's tables."""
