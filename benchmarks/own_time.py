@@ -6,7 +6,8 @@ The loop, the drafters and the planner are the live ones. A pass waits as long a
 64 MB meanwhile, since a model's pass leaves nothing in the processor's caches; with ``--warm`` it only waits. Its
 scores are the recorded tokens; for drafters that learn from scores the next best tokens are made up. ``own`` is
 everything between two passes, ``rest`` what of it no stage counts. Microseconds, medians, apart for steps that
-score a draft, that ask and score none, and that ask nobody. Beside other work, ``--quantile 0.1`` says more.
+score a draft, that ask and score none, and that ask nobody; the answers have been replayed once before, so what
+planners learn is settled. Beside other work, ``--quantile 0.1`` says more.
 """
 
 from __future__ import annotations
@@ -105,6 +106,8 @@ def kind(step: Step) -> str:
 def rows(drafters: str, traces: Sequence[Trace], quantile: float, *, warm: bool) -> list[dict[str, Any]]:
     learned, found = Learned(curve=CURVE), dict[str, list[tuple[Step, float]]]()
     for trace in traces:
+        replayed(trace, drafters, learned, warm=True)
+    for trace in traces:
         for step, own in replayed(trace, drafters, learned, warm=warm):
             found.setdefault(kind(step), []).append((step, own))
     return [row(drafters, name, some, quantile) for name, some in sorted(found.items())]
@@ -146,7 +149,6 @@ def main() -> None:
     ]
     print(f"{'drafters':18}{'step':18}{'steps':>6}{'own':>8}" + "".join(f"{s:>8}" for s in (*STAGES, "rest")))
     for drafters in args.drafters:
-        rows(drafters, chosen[:1], args.quantile, warm=True)  # what the first steps load
         for found in rows(drafters, chosen, args.quantile, warm=args.warm):
             numbers = "".join(f"{found[name]:8.1f}" for name in ("own", *STAGES, "rest"))
             print(f"{found['drafters']:18}{found['kind']:18}{found['steps']:6}{numbers}", flush=True)

@@ -16,7 +16,8 @@ _EMPTY = TokenTree.empty()
 
 def propose(sources: Sequence[DraftSource], asks: Sequence[Ask], vocab_size: int) -> list[TokenTree]:
     """Ask every source; those that go on behind what the others propose come last, and do not see each other."""
-    trees, last = list[TokenTree](), list[int]()
+    trees: list[TokenTree] = []
+    last: list[int] = []
     for source, ask in zip(sources, asks, strict=True):
         if source.needs.base_tree:
             last.append(len(trees))

@@ -29,7 +29,7 @@ WRONG, LIGHT = 4.0, 2.0
 """If the labels are ``WRONG`` standard deviations below the priors, a prior counts as ``LIGHT`` labels only."""
 
 _RECENT = 0.95  # weight of earlier passes in the check whether the priors are wrong, per pass
-_SETTLED = 256  # passes with labels after which rates move slowly
+_SETTLED = 64  # passes with labels after which rates move slowly
 _LEAST = 0.01  # labels of a class that are worth keeping
 _LIMIT = 3.0  # of the drift, in logits: the drift changes the odds of acceptance at most twentyfold
 
