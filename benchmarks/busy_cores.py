@@ -1,7 +1,7 @@
 """``python benchmarks/busy_cores.py``: what passes of the CPU engine take while another program keeps a core busy.
 
-Prints medians, and slow ones, in milliseconds: with one thread, with two, and with two beside a process that only
-counts; and how much longer than with one thread the last takes.
+Prints medians, means and slow ones in milliseconds, with one thread and with two, by turns; first as the machine
+is, then beside a process that only counts. The last column is the mean as a multiple of one thread's.
 """
 
 from __future__ import annotations
@@ -16,30 +16,36 @@ from draftwood.engines.cpu.target import CpuTarget
 from draftwood.models.find import gguf_file
 from draftwood.tree import TokenTree
 
-PASSES = 60
+BLOCKS, PASSES = 6, 12
+"""Turns, and passes of each; the first two of a turn are not counted."""
 WIDTHS = (1, 8)
 
 
-def times(target: CpuTarget, threads: int, width: int) -> list[float]:
-    """Seconds of passes over a root and a chain, ``width`` tokens in all."""
-    target.model.threads = threads
+def times(target: CpuTarget, width: int) -> dict[int, list[float]]:
+    """Seconds of passes over a root and a chain, ``width`` tokens in all, by number of threads."""
     ((session, _),) = target.open([[1, 2, 3, 4, 5]])
     tree = TokenTree.build(list(range(10, 9 + width)))
-    found = []
-    for _ in range(PASSES):
-        begun = time.perf_counter()
-        target.score([(session, 9, tree)])
-        found.append(time.perf_counter() - begun)
+    found: dict[int, list[float]] = {1: [], 2: []}
+    for _ in range(BLOCKS):
+        for threads, seconds in found.items():
+            target.model.threads = threads
+            for number in range(PASSES):
+                begun = time.perf_counter()
+                target.score([(session, 9, tree)])
+                if number >= 2:
+                    seconds.append(time.perf_counter() - begun)
     session.close()
-    return found[PASSES // 6 :]
+    return found
 
 
-def told(name: str, found: list[float], alone: float) -> float:
-    median, slow = statistics.median(found), sorted(found)[len(found) * 9 // 10]
-    mean = statistics.fmean(found)
-    print(f"  {name:22} {1e3 * median:7.2f} median {1e3 * mean:7.2f} mean {1e3 * slow:7.2f} slow", end="")
-    print(f"   x {mean / (alone or mean):.2f}")
-    return mean
+def tell(name: str, found: dict[int, list[float]]) -> None:
+    alone = statistics.fmean(found[1])
+    for threads, seconds in found.items():
+        mean, slow = statistics.fmean(seconds), sorted(seconds)[len(seconds) * 9 // 10]
+        print(
+            f"  {name}, {threads} threads: {1e3 * statistics.median(seconds):7.2f} median, "
+            f"{1e3 * mean:7.2f} mean, {1e3 * slow:7.2f} slow, x {mean / alone:.2f}"
+        )
 
 
 def main() -> None:
@@ -47,13 +53,11 @@ def main() -> None:
     target = CpuTarget(Path(sys.argv[1]) if len(sys.argv) > 1 else gguf_file("smollm2"))
     for width in WIDTHS:
         print(f"{width} tokens")
-        alone = told("1 thread", times(target, 1, width), 0)
-        told("2 threads", times(target, 2, width), alone)
+        tell("as it is", times(target, width))
         with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
             try:
                 time.sleep(0.3)
-                told("1 thread, busy core", times(target, 1, width), alone)
-                told("2 threads, busy core", times(target, 2, width), alone)
+                tell("busy core", times(target, width))
             finally:
                 other.kill()
 

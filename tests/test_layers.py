@@ -34,7 +34,7 @@ CORE = tuple(room for layer in LAYERS[:4] for room in layer)
 PACKAGES = {
     "numpy": ("",),
     "numba": ("index.numba_compiling",),
-    "llvmlite": ("index.machine_code",),
+    "llvmlite": ("index.machine_code", "engines.cpu"),
     "torch": (
         "engines.transformers",
         "models",
@@ -77,6 +77,7 @@ PACKAGES = {
 AT_ONCE = {
     "numpy": ("",),
     "numba": ("index.numba_compiling",),
+    "llvmlite": ("engines.cpu",),
     "torch": ("engines.transformers", "training"),
     "rich": ("cli",),
     "typer": ("cli",),

@@ -12,6 +12,7 @@ import torch
 import draftwood
 from tests.engines.tiny import build
 from tests.fuzz.calls import Call, WrongTextError
+from tests.fuzz.cpu_story import CpuStory
 from tests.fuzz.interrupt import interrupted
 from tests.fuzz.story import Story, tell
 from tests.tiers import rest_is_slow
@@ -31,6 +32,16 @@ def one_thread():
 def test_story(number):
     found = tell(0, number)
     assert not found["error"], "\n".join([found["error"], *found["story"]])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("number", rest_is_slow(range(40), *range(0, 40, 8)))
+def test_story_of_the_cpu_engine(number):
+    story = CpuStory(0, number)
+    try:
+        story.tell()
+    except Exception as error:
+        raise AssertionError("\n".join(story.log)) from error
 
 
 def test_a_story_is_the_same_again():

@@ -12,7 +12,14 @@ import pytest
 from tests.drafter_list import EVERY, THREE_TOYS, with_settings
 from tests.engines.cpu.small_models import Truth
 from tests.helpers import (
-    GREEDY, PROMPT, SAMPLED, Everything, greedy_truth, sampled_truth, write, write_batch,
+    GREEDY,
+    PROMPT,
+    SAMPLED,
+    Everything,
+    greedy_truth,
+    sampled_truth,
+    write,
+    write_batch,
 )  # fmt: skip
 from tests.tiers import rest_is_slow
 

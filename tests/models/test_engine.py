@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError, UsageError
-from draftwood.models import LLAMA_CPP, TRANSFORMERS, choose, hub
+from draftwood.errors import ModelNotFoundError, UnknownNameError, UsageError
+from draftwood.models import CPU, LLAMA_CPP, TRANSFORMERS, choose, hub
 
 engine_module = importlib.import_module("draftwood.models.engine")
 
@@ -35,7 +35,8 @@ def installed(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("here", "expected"), [(BOTH, TRANSFORMERS), ((TRANSFORMERS,), TRANSFORMERS), ((LLAMA_CPP,), LLAMA_CPP)]
+    ("here", "expected"),
+    [(BOTH, TRANSFORMERS), ((CPU, TRANSFORMERS), TRANSFORMERS), ((CPU, LLAMA_CPP), CPU), ((CPU,), CPU)],
 )
 def test_a_folder_for_both_goes_to_what_is_installed(folder, installed, here, expected):
     installed(*here)
@@ -45,18 +46,12 @@ def test_a_folder_for_both_goes_to_what_is_installed(folder, installed, here, ex
     assert choose(folder, LLAMA_CPP) == (LLAMA_CPP, folder / "model.gguf")
 
 
-def test_without_an_engine_it_says_how_to_get_one(folder, installed):
-    installed()
-    with pytest.raises(ModelError, match=r'no engine is installed: run pip install "draftwood\[llama\]"'):
-        choose(folder)
-
-
 @pytest.mark.parametrize("here", [BOTH, ()])
 def test_a_model_for_one_engine_goes_to_that_whatever_is_installed(folder, installed, here):
-    installed(*here)
-    assert choose(folder / "model.gguf") == (LLAMA_CPP, folder / "model.gguf")
+    installed(CPU, *here)
+    assert choose(folder / "model.gguf") == (CPU, folder / "model.gguf")
     (folder / "model.safetensors").unlink()  # as in folders of the hub with GGUF files
-    assert choose(folder) == (LLAMA_CPP, folder / "model.gguf")
+    assert choose(folder) == (CPU, folder / "model.gguf")
     (folder / "model.gguf").unlink()
     assert choose(folder) == (TRANSFORMERS, folder)
     assert choose("owner/name") == (TRANSFORMERS, "owner/name")
@@ -64,7 +59,7 @@ def test_a_model_for_one_engine_goes_to_that_whatever_is_installed(folder, insta
 
 def test_an_engine_that_cannot_read_the_model_is_refused(folder):
     with pytest.raises(
-        UsageError, match=r"model.gguf is a GGUF file, which the engine llama.cpp reads: take that"
+        UsageError, match=r"model.gguf is a GGUF file, which the engines cpu and llama.cpp read: take one"
     ):
         choose(folder / "model.gguf", TRANSFORMERS)
     with pytest.raises(UsageError, match=r"owner/name names none: write owner/name/FILE.gguf"):
@@ -73,12 +68,12 @@ def test_an_engine_that_cannot_read_the_model_is_refused(folder):
     with pytest.raises(UsageError, match="has no weights for transformers, only a GGUF file"):
         choose(folder, TRANSFORMERS)
     (folder / "model.gguf").unlink()
-    with pytest.raises(UsageError, match="names none: name one, or take the engine transformers"):
+    with pytest.raises(UsageError, match="names none: name one, or take transformers"):
         choose(folder, LLAMA_CPP)
 
 
 def test_an_unknown_engine_is_refused(folder):
-    with pytest.raises(UnknownNameError, match=r"did you mean 'llama.cpp'\? known: llama.cpp, transformers"):
+    with pytest.raises(UnknownNameError, match=r"did you mean 'llama.cpp'\? known: cpu, llama.cpp, transformers"):
         choose(folder, "llama-cpp")
 
 
@@ -101,7 +96,7 @@ def test_a_file_of_the_hub_is_brought_by_the_hub_s_own_package(monkeypatch, tmp_
     monkeypatch.setitem(
         sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=download, __spec__=object())
     )
-    assert choose("owner/name/sub/q4.gguf") == (LLAMA_CPP, tmp_path / "q4.gguf")
+    assert choose("owner/name/sub/q4.gguf") == (CPU, tmp_path / "q4.gguf")
     assert asked == [("owner/name", "sub/q4.gguf", not online)]
 
 

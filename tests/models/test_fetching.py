@@ -260,7 +260,7 @@ def test_without_transformers_the_gguf_file_alone_is_kept_and_completed_later(sh
     assert {path.name for path in folder.iterdir()} == {"toy.gguf", "LICENSE", "draftwood.json"}
     assert "converting" not in stages
     assert not json.loads((folder / "draftwood.json").read_text())["converted"]
-    assert choose(NAME) == ("llama.cpp", folder / "toy.gguf")
+    assert choose(NAME) == ("cpu", folder / "toy.gguf")
     with pytest.raises(UsageError, match="run draftwood fetch again"):
         choose(NAME, "transformers")
     monkeypatch.setattr(shop.pip_module, "_start_pip", refuse)
@@ -284,13 +284,6 @@ def test_a_folder_fetched_before_there_was_another_way_counts_as_converted(shop,
     manifest.write_text(json.dumps(document))
     monkeypatch.setattr(shop.pip_module, "_start_pip", refuse)
     assert fetch(NAME) == shop.folder
-
-
-def test_without_any_engine_it_says_which_to_install(shop, monkeypatch):
-    only(shop, monkeypatch)
-    monkeypatch.setattr(shop.pip_module, "_start_pip", refuse)
-    with pytest.raises(FetchError, match=r'no engine is installed .* "draftwood\[llama\]" .* or pip install'):
-        fetch(NAME)
 
 
 def test_too_little_space_is_said_before_anything_is_downloaded(shop, monkeypatch):

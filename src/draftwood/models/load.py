@@ -102,8 +102,10 @@ def load(
     if chosen != TRANSFORMERS:
         from draftwood.models.load_gguf import load_gguf
 
-        settings = {"threads": threads, "gpu_layers": gpu_layers, "exact": exact}
-        return load_gguf(Path(place), asked, device, engine=chosen, is_free=engine is None, **settings)
+        return load_gguf(
+            Path(place), asked, device, engine=chosen, is_free=engine is None, threads=threads,
+            gpu_layers=gpu_layers, exact=exact,
+        )  # fmt: skip
     if gpu_layers != -1 or exact is not None:
         what = "exact" if exact is not None else "gpu_layers"
         raise UsageError(f"{what} is for GGUF files, and {name} is loaded by transformers: leave it out")

@@ -36,8 +36,7 @@ def load_gguf(
             "this llama.cpp was built for the processor alone: leave gpu_layers out, or install one built "
             "for your graphics card"
         )
-    settings = {} if exact is None else {"exact": exact}
-    target = LlamaTarget(path, threads=threads, gpu_layers=gpu_layers if device is None else 0, **settings)
+    target = LlamaTarget(path, threads=threads, gpu_layers=gpu_layers if device is None else 0, exact=exact)
     return target, LlamaTokenizer(target.weights)
 
 

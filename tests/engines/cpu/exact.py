@@ -85,12 +85,12 @@ def _scale(scale: Any, factors: Any, group: int, at: int, form: Format) -> Float
 
 
 def float_product(weights: Floats, x: Floats) -> Floats:
-    """Return W x of floats: four sums, of every fourth input, added as (0 + 1) + (2 + 3)."""
-    sums = [np.zeros((len(x), len(weights)), dtype=_F) for _ in range(4)]
+    """Return W x of floats: two sums, of even and of odd inputs, added at last."""
+    sums = [np.zeros((len(x), len(weights)), dtype=_F) for _ in range(2)]
     for k in range(x.shape[1]):
-        sums[k % 4] = fma(weights[None, :, k], x[:, k, None], sums[k % 4])
+        sums[k % 2] = fma(weights[None, :, k], x[:, k, None], sums[k % 2])
     with np.errstate(all="ignore"):
-        return (sums[0] + sums[1]) + (sums[2] + sums[3])
+        return sums[0] + sums[1]
 
 
 def stored(total: Floats, y: Floats, scale: float, bias: Floats | None, *, adds: bool) -> Floats:

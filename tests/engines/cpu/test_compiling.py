@@ -71,14 +71,14 @@ def test_the_other_functions_call_nothing_outside(name, monkeypatch):
                 one(module, features)
 
         text = assembly(write, instructions)
-        assert called(text) == ({"sched_yield"} if part == "running" else set())
+        assert called(text) - {"memset"} == ({"sched_yield"} if part == "running" else set())
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
 @pytest.mark.parametrize("name", rest_is_slow(WANTED, "avx512"))
 def test_products_of_floats_are_vectors(kind, name):
     def write(module, features):
-        products.write_float_product(module, "product", kind, features)
+        products.write_float_product(module, "product", kind, INSTRUCTIONS[name].dots.outputs, features)
         ends.write_float_row_reader(module, "reader", kind, features)
 
     text = assembly(write, INSTRUCTIONS[name])

@@ -30,7 +30,7 @@ from tests.tiers import rest_is_slow
 IDS = np.random.default_rng(3).integers(0, VOCAB, 200).tolist()
 FLIP = 2**-11
 """Of the largest score: what a key or value may change that lies so near the middle between two float16 that
-another order of sums decides between them. Their distance is 2**-10 of them at most, and one of many is changed."""
+another order of sums decides between them. They lie 2**-10 of their size apart at most, and are one of many."""
 EIGHT_BITS = 0.05
 """Root of the mean square of what inputs in 8 bits change, as part of that of all scores. One of them is off by
 step / sqrt(12), step being largest / 127 and the largest of 32 about 2.5 times their root mean square: 0.6 % per
@@ -129,7 +129,7 @@ def test_llama_cpp_reads_our_tiny_files_alike(name, files):
     assert np.abs(ours - theirs).max() < 4 * FLIP * np.abs(theirs).max()  # it rounds queries and weights too
 
 
-# --- the same bits ---------------------------------------------------------------------------------------------------
+# --- the same bits -----------------------------------------------------------------------------------------------
 
 KINDS = ("F32", "Q8_0", "Q4_K")
 FILES = [(name, kind) for name in TINY for kind in KINDS]

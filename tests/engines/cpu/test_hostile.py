@@ -1,4 +1,4 @@
-"""What may go wrong around the CPU engine: numbers that are not finite, wrong calls, threads, interrupts, the end."""
+"""What may go wrong around the CPU engine: numbers that are not finite, wrong calls, threads, interrupts."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from draftwood.engines.cpu.target import CpuTarget
 from draftwood.errors import CapabilityError, PromptError, UsageError
 from draftwood.tree import TokenTree
 from tests.engines.cpu.small_models import Truth, write_mixed
+from tests.fuzz.interrupt import interrupted
+from tests.tiers import rest_is_slow
 
 NONE = TokenTree.empty()
 TEXT = np.random.default_rng(0).integers(8, 300, 90).tolist()
@@ -291,51 +293,44 @@ print(scores.argmax(0))
     assert said.strip().isdigit()
 
 
-INTERRUPTED = """
-import random, signal, sys
-from draftwood.engines.cpu.kernels import pool
-from draftwood.engines.cpu.target import CpuTarget
-from draftwood.tree import TokenTree
-from tests.engines.cpu.small_models import Truth
-signal.signal(signal.SIGALRM, signal.default_int_handler)
-target, truth, rng = CpuTarget(sys.argv[1], threads=2), Truth(CpuTarget(sys.argv[1], threads=1)), random.Random(3)
-tree = TokenTree.build([1, 2, 3, 4, 5, 6], [-1, -1, 1, 2, 0, 4])
-((session, _),) = target.open([[1] * 40])
-cut = 0
-for number in range(int(sys.argv[2])):
-    if session.length > 150:
-        session.truncate(100 if number % 2 else 30)
-    twin = session.fork() if number % 4 == 0 else None
-    before = session.ids
-    grown = [[*before, 9, *path] for path in ([], [2, 3, 4])] + [[*before, 7, 7, 7]]
-    signal.setitimer(signal.ITIMER_REAL, rng.uniform(2e-5, 3e-3))
-    try:
-        for _ in range(40):
-            target.score([(session, 9, tree)])
-        session.keep([1, 2, 3])
-        target.extend([(session, [7, 7, 7])])
-        while True:
+TREE = TokenTree.build([1, 2, 3, 4, 5, 6], [-1, -1, 1, 2, 0, 4])
+ENDS = ([], [9, 2, 3, 4], [9, 2, 3, 4, 7, 7, 7], [9, 2, 3])
+"""What may stand behind the text when an interrupt has come: nothing, what was kept, and so on."""
+
+
+def live(target, session):
+    """What interrupts come in: a wide pass, a path that is moved, more text, a cut into pages that are shared."""
+    target.score([(session, 9, TREE)])
+    session.keep([1, 2, 3])
+    target.extend([(session, [7, 7, 7])])
+    session.truncate(len(TEXT[:62]) + 3)
+
+
+@pytest.mark.parametrize("offset", rest_is_slow(range(9), 0))
+def test_sessions_go_on_behind_an_interrupt_at_any_line(path, offset):
+    truth = Truth(CpuTarget(path, threads=1))
+    truth.begin_with(TEXT[:62])
+    was_cut, line = True, 1 + offset
+    while was_cut:
+        target = CpuTarget(path, threads=2)
+        ((session, _),) = target.open([TEXT[:62]])
+        twin = session.fork()
+        target.model.program.positions = 8  # so that tables grow
+        try:
+            with interrupted(line):
+                live(target, session)
+            was_cut = False
+        except KeyboardInterrupt:
             pass
-    except KeyboardInterrupt:
-        cut += 1
-    ids = session.ids
-    assert ids[: len(before)] == before and ids[len(before) :] in ([], [9, 2, 3, 4], [9, 2, 3, 4, 7, 7, 7])
-    assert not pool()._lock.locked()
-    for one in filter(None, (session, twin)):
-        (scores,) = target.score([(one, 3, TokenTree.build([4, 5], [-1, -1]))])
-        if number % 8 == 0:
-            for row, path in enumerate(([], [4], [5])):
-                assert scores.raw(row).tolist() == truth([*one.ids, 3, *path]).tolist(), number
-print("interrupted", cut)
-"""
-
-
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
-def test_sessions_go_on_behind_interrupts(path):
-    with run(INTERRUPTED, path, 64) as child:
-        said, errors = child.communicate(timeout=300)
-    assert (child.returncode, errors) == (0, "")
-    assert said.split() == ["interrupted", "64"]
+        assert not pool()._lock.locked()
+        assert session.ids[:62] == TEXT[:62]
+        assert session.ids[62:] in ENDS, line
+        for one in (session, twin):
+            (scores,) = target.score([(one, 3, TokenTree.build([4, 5], [-1, -1]))])
+            for row, path_of in enumerate(([], [4], [5])):
+                assert bits(scores.raw(row)) == bits(truth([*one.ids, 3, *path_of])), line
+        line += 9
+    assert line > 100, "there were lines to interrupt"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are others there")
@@ -345,8 +340,8 @@ import sys
 from draftwood.engines.cpu.target import CpuTarget
 target = CpuTarget(sys.argv[1], threads=2)
 target.open([[1, 2, 3]])
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     while True:
         target.open([[1] * 4000])
 except KeyboardInterrupt:

@@ -51,8 +51,8 @@ MIXED = {
     "embedding": {"token_embd": "F16"},
 }
 HF = {
-    "q_proj": "attn_q", "v_proj": "attn_v", "o_proj": "attn_output", "lm_head": "output", "embed_tokens": "token_embd",
-    "gate_proj": "ffn_gate", "up_proj": "ffn_up", "down_proj": "ffn_down",
+    "q_proj": "attn_q", "v_proj": "attn_v", "o_proj": "attn_output", "lm_head": "output",
+    "embed_tokens": "token_embd", "gate_proj": "ffn_gate", "up_proj": "ffn_up", "down_proj": "ffn_down",
 }  # fmt: skip
 
 
@@ -115,7 +115,7 @@ def test_equal_experts_are_chosen_in_order(tmp_path):
     assert np.array_equal(*found)
 
 
-# --- refusals --------------------------------------------------------------------------------------------------------
+# --- refusals ----------------------------------------------------------------------------------------------------
 
 WRONG_KEYS = {
     "embedding_length": 128,

@@ -39,7 +39,8 @@ LLAMA3 = {
 }  # fmt: skip
 LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
 YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 128}
-PARTIAL = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.75}
+PLAIN = {"rope_type": "default", "rope_theta": 10000.0}
+PARTIAL = PLAIN | {"partial_rotary_factor": 0.75}
 LONG = {
     "rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 128,
     "short_factor": np.linspace(1, 1.5, 32).tolist(), "long_factor": np.linspace(1, 12, 32).tolist(),
@@ -99,7 +100,7 @@ TINY = {
             "num_hidden_layers": 7,
             "rope_parameters": {
                 "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
-                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+                "sliding_attention": PLAIN,
             },
         },
         _WINDOW | _scaling("linear", 8.0) | {"rope.freq_base": 1e6},
@@ -107,12 +108,18 @@ TINY = {
     "phi3": Tiny("Phi3", "phi3", {"sliding_window": WINDOW, "rope_parameters": PARTIAL}, _WINDOW),
     "phi3-long": Tiny(
         "Phi3", "phi3", {"rope_parameters": LONG, "original_max_position_embeddings": 128},
-        {"rope.scaling.original_context_length": 128, "rope.scaling.attn_factor": (1 + np.log(4) / np.log(128)) ** 0.5},
+        {
+            "rope.scaling.original_context_length": 128,
+            "rope.scaling.attn_factor": (1 + np.log(4) / np.log(128)) ** 0.5,
+        },
     ),
     "smollm3": Tiny("SmolLM3", "smollm3", {"num_hidden_layers": 5}, neighbours=True),
     "granite": Tiny(
         "Granite", "granite",
-        {"embedding_multiplier": 6.0, "residual_multiplier": 0.3, "attention_multiplier": 0.05, "logits_scaling": 4.0},
+        {
+            "embedding_multiplier": 6.0, "residual_multiplier": 0.3, "attention_multiplier": 0.05,
+            "logits_scaling": 4.0,
+        },
         {"embedding_scale": 6.0, "residual_scale": 0.3, "attention.scale": 0.05, "logit_scale": 4.0},
         neighbours=True,
     ),
@@ -121,13 +128,16 @@ TINY = {
         "Olmo3", "olmo2",
         {
             "num_hidden_layers": 5, "sliding_window": WINDOW,
-            "rope_parameters": {"full_attention": YARN, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}},
+            "rope_parameters": {"full_attention": YARN, "sliding_attention": PLAIN},
         },
         _WINDOW | _scaling("yarn", 4.0, 128),
     ),
     "qwen3moe": Tiny(
         "Qwen3Moe", "qwen3moe",
-        {"head_dim": 64, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 256, "norm_topk_prob": True},
+        {
+            "head_dim": 64, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 256,
+            "norm_topk_prob": True,
+        },
         _EXPERTS | {"expert_feed_forward_length": 256},
     ),
     "mixtral": Tiny(

@@ -66,8 +66,9 @@ class MixtureBuffers:
         self._chosen, self._places = (np.zeros(count, dtype=np.int64) for _ in range(2))
         self._shares = np.zeros(count, dtype=np.float32)
         self._groups = np.zeros((1 + shape.experts, 3), dtype=np.int64)
+        self._counts = np.zeros(shape.experts, dtype=np.int64)
         self.slots = {
             "experts": shape.experts, "used": shape.used, "chosen": self._chosen.ctypes.data,
             "shares": self._shares.ctypes.data, "places": self._places.ctypes.data,
-            "groups": self._groups.ctypes.data,
+            "groups": self._groups.ctypes.data, "counts": self._counts.ctypes.data,
         }  # fmt: skip

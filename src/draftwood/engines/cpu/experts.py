@@ -37,7 +37,7 @@ def write_choosing(module: ir.Module, features: frozenset[str]) -> None:
         source = row_of(body, phase, "x", row)
         with body.loop(0, PHASE.number(body, phase, "used")) as rank:
             target = row_of(body, phase, "out", _slot(body, phase, "places", row, rank))
-            with body.loop(0, PHASE.number(body, phase, "x_stride"), _LINE) as at:
+            with body.loop(0, PHASE.number(body, phase, "out_stride"), _LINE) as at:
                 body.put(body.get(source, vector(I32), at, align=4), target, at, align=4)
     body.ret_void()
 
@@ -101,9 +101,7 @@ def _write_grouped(module: ir.Module, features: frozenset[str]) -> None:
     slots = body.mul(PASS.number(body, whole, "rows"), PHASE.number(body, phase, "used"))
     experts, groups = PHASE.number(body, phase, "experts"), PHASE.place(body, phase, "groups")
     chosen, places = PHASE.place(body, phase, "chosen"), PHASE.place(body, phase, "places")
-    counts = body.room(I64, 1 << 12)
-    with body.loop(0, experts) as expert:
-        body.put(body.i64(0), counts, body.mul(expert, body.i64(8)), align=8)
+    counts = PHASE.place(body, phase, "counts")
     with body.loop(0, slots) as slot:
         count = _counter(body, counts, chosen, slot)
         body.put(body.add(body.get(count, I64, align=8), body.i64(1)), count, align=8)
@@ -127,6 +125,8 @@ def _write_grouped(module: ir.Module, features: frozenset[str]) -> None:
         place = body.get(count, I64, align=8)
         body.put(place, places, body.mul(slot, body.i64(8)), align=8)
         body.put(body.add(place, body.i64(1)), count, align=8)
+    with body.loop(0, slots) as slot:
+        body.put(body.i64(0), _counter(body, counts, chosen, slot), align=8)
     body.ret_void()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from threading import Lock, Semaphore, Thread
+from time import perf_counter, thread_time
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,10 @@ from draftwood.engines.cpu.running import CONTROL, INSIDE, NUMBER, RECORD
 _IDLE = 1200
 """Rounds for which a helper looks for the next pass before it sleeps: some hundred microseconds."""
 _MOST_ALONE = 64
-"""Most passes that are computed without helpers after one of them has lost its core."""
+"""Most passes that are computed without helpers after a thread has lost its core."""
+_LOST, _LOST_SHARE = 5e-4, 0.15
+"""Seconds, and part of a pass, for which the caller may lose its core: where a helper takes it, more is lost."""
+_core_time = perf_counter if os.name == "nt" else thread_time  # Windows counts in steps as long as passes
 
 
 class Pool:
@@ -52,16 +56,23 @@ class Pool:
             return
         with self._lock:  # nothing else would be released by an interrupt at any place
             self._number = self._number % 0x7FFFFFFF + 1
-            if threads > 1 and not self._left_alone:
-                self._wake(threads - 1)
-                was_late = self._start(self._address, record, self._number)
-                self._alone = min(_MOST_ALONE, 2 * self._alone or 4) if was_late else self._alone // 2
-                self._left_alone = self._alone if was_late else 0
-            else:
-                self._left_alone = max(0, self._left_alone - 1)
+            if threads == 1 or self._left_alone:
+                self._left_alone -= threads > 1 and self._left_alone > 0
                 self._compute_alone(record)
+            else:
+                self._compute_together(record, threads)
             if self._dead:
                 self._drop()
+
+    def _compute_together(self, record: Any, threads: int) -> None:
+        """Compute a pass with helpers; if a thread has lost its core in it, the next passes go without."""
+        self._wake(threads - 1)
+        begun, used = perf_counter(), _core_time()
+        was_late = self._start(self._address, record, self._number)
+        whole = perf_counter() - begun
+        was_late |= whole - (_core_time() - used) > max(_LOST, _LOST_SHARE * whole)
+        self._alone = min(_MOST_ALONE, 2 * self._alone or 4) if was_late else self._alone // 2
+        self._left_alone = self._alone if was_late else 0
 
     def _compute_alone(self, record: Any) -> None:
         control = _lines(CONTROL)

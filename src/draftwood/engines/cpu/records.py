@@ -125,4 +125,5 @@ PHASE = Record(
     "places",  # int64[slots], where the slot lies among those that are ordered by expert
     "groups",  # int64[1 + experts, 3]: in front how many there are; of each its expert, first place, places
     "parts_of",  # pieces of a group
+    "counts",  # int64[experts], zeros but while slots are ordered
 )

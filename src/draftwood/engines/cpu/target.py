@@ -20,6 +20,7 @@ from draftwood.engines.cpu.passes import Rows, check_ids
 from draftwood.engines.cpu.session import CpuSession, SavedPages
 from draftwood.engines.cpu.weights import Report
 from draftwood.engines.lent_scores import RowScores
+from draftwood.engines.rounding import EXACT
 from draftwood.errors import CapabilityError
 from draftwood.models.profile_place import Setting
 from draftwood.tree import TokenTree
@@ -77,7 +78,7 @@ class CpuTarget:
     def setting(self) -> Setting:
         """What the cost of its passes depends on."""
         model = self.model
-        formats = f"{model.weights.matrices[0]['ffn_down'].kind}-{model.instructions.name}"
+        formats = f"{model.weights.matrices[0]['ffn_down'].kind} {model.instructions.name}{EXACT}"
         return Setting(str(model.weights.path), formats, model.threads)
 
     @locked

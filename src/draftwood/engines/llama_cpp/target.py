@@ -22,10 +22,10 @@ from draftwood.engines.llama_cpp.mode import Mode, chosen_settings, modes
 from draftwood.engines.llama_cpp.pass_times import pass_times
 from draftwood.engines.llama_cpp.prefix import SavedState, fill, save
 from draftwood.engines.llama_cpp.price import FREE, MOST, cheap_length
-from draftwood.engines.llama_cpp.rounding import EXACT, FAST
 from draftwood.engines.llama_cpp.session import LlamaSession
 from draftwood.engines.llama_cpp.snapshots import SnapshotSession
 from draftwood.engines.llama_cpp.weights import Weights
+from draftwood.engines.rounding import EXACT, FAST
 from draftwood.errors import CapabilityError
 from draftwood.models.profile_place import Setting
 from draftwood.tree import TokenTree

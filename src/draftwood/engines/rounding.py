@@ -1,4 +1,4 @@
-"""By how much passes of different widths differ in llama.cpp: what measuring takes for a near-tie."""
+"""By how much passes of different widths differ on engines for GGUF files: what is taken for a near-tie."""
 
 from __future__ import annotations
 
