@@ -191,9 +191,12 @@ def _ways(base: int, parents: Any) -> list[list[int]]:
     return ways
 
 
-def _branches(base: int, ways: Sequence[Sequence[int]]) -> tuple[Places, Places, NDArray[np.int32]]:
+def _branches(base: int, ways: Sequence[Sequence[int]]) -> tuple[Places, list[int], NDArray[np.int32]]:
     """Return lengths and addresses of paths behind the text, and the memory they lie in."""
-    sizes = np.array([len(way) for way in ways])
     path = np.array([cell for way in ways for cell in way], dtype=np.int32)
-    starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
-    return base + sizes, path.ctypes.data + 4 * starts, path
+    address, addresses, lengths = int(path.ctypes.data), [], []
+    for way in ways:
+        addresses.append(address)
+        lengths.append(base + len(way))
+        address += 4 * len(way)
+    return np.array(lengths), addresses, path
