@@ -106,6 +106,11 @@ class GgufFile:
             raise damaged(path, f"its parts hold {len(self.tensors)} tensors")
         self.size = sum(tensor.nbytes for tensor in self.tensors.values() if tensor._data is not None)
 
+    def let_go(self) -> None:
+        """Give back the memory of what was read of the file; it is read again where it is needed."""
+        for part in self._parts:
+            part.let_go()
+
     def check_unchanged(self) -> None:
         """Raise `ModelError` if the file, which is mapped and not copied, was written to since it was loaded.
 

@@ -33,6 +33,11 @@ class MappedFile:
             reason = getattr(error, "strerror", None) or error
             raise ModelError(f"{path} cannot be read ({reason}): check its permissions") from error
 
+    def let_go(self) -> None:
+        """Give back the memory of what was read; it is read from the file again where it is needed."""
+        if isinstance(self.buffer, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            self.buffer.madvise(mmap.MADV_DONTNEED)
+
     def check_unchanged(self) -> None:
         """Raise `ModelError` if the file, which is mapped and not copied, was written to since it was loaded.
 

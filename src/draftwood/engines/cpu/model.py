@@ -74,7 +74,7 @@ class CpuModel:
         cells, shape = moves_array(moves), self.weights.shape
         pages.make_ready(min(to for _, to in moves), 0)
         self._move(
-            pages.addresses.ctypes.data, cells.ctypes.data, len(cells), shape.layers * shape.kv_heads,
+            pages.address, cells.ctypes.data, len(cells), shape.layers * shape.kv_heads,
             shape.head_size, self.program.room,
         )  # fmt: skip
 

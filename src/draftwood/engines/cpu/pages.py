@@ -13,7 +13,7 @@ Page = NDArray[np.int16]
 
 
 class Pages:
-    """The pages of one text. ``addresses`` int64 holds where each page lies, for compiled code.
+    """The pages of one text. ``addresses`` int64 holds where each page lies, for compiled code, at ``address``.
 
     Pages before number ``shared`` may belong to other texts too: one is copied before it is written to. Memory of
     a page is touched where it is written, so a page that is only begun takes what it holds.
@@ -33,6 +33,7 @@ class Pages:
             self.addresses = np.concatenate((self.addresses, np.zeros(count, dtype=np.int64)))
         for i in range(first, count):
             self.addresses[i] = self._pages[i].ctypes.data
+        self.address = int(self.addresses.ctypes.data)
         self._ready = count * PAGE
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from draftwood.engines.cpu.records import PASS
 from draftwood.errors import CapabilityError, PromptError, UsageError
 
 Places = NDArray[np.int64]
+_COUNT = np.arange(WIDEST)
 
 
 @dataclass(slots=True)
@@ -63,9 +65,11 @@ class PassRecord:
         )
         self._folds = np.zeros((WIDEST, 3), dtype=np.int64)
         self._units = np.zeros((256, 4), dtype=np.int64)
-        self._paths = np.zeros(WIDEST, dtype=np.int32)
+        self._paths = np.zeros(WIDEST, dtype=np.int32)  # of rows that follow one another
+        self._paths_address = int(self._paths.ctypes.data)
         self._best = np.zeros(program.pieces * WIDEST * BEST, dtype=np.uint8)
         self._scores = np.zeros((1, program.score_width), dtype=np.float32)
+        self._layout: list[tuple[int, int]] | None = None  # of the pass that units and folds were filled for
         self._key: tuple[int, int, int, Asked] | None = None
         self._limits: Places | None = None
         self._is_noted = False
@@ -89,49 +93,58 @@ class PassRecord:
 
         ``asked``: what phases that run in some passes only are there for (`Program.limits`).
         """
-        row = scored = units = longest = 0
-        paths: list[NDArray[np.int32]] = []
+        row = scored = longest = 0
+        layout, ends = [], []
+        self._alive: list[NDArray[np.int32]] = []  # until the next pass
         for text in texts:
-            count, base = len(text.tokens), text.base
-            end = row + count
+            end = row + len(text.tokens)
             try:
                 self._tokens[row:end] = text.tokens
             except OverflowError:
                 raise UsageError(f"token ids must be numbers of the vocabulary, not {text.tokens!r:.40}") from None
-            lengths, path = self._place(text, row, end)
-            paths.append(path)
-            last = int(self._cells[end - 1])
-            if last >= base + WIDEST:
+            self._texts[row:end] = text.pages.address
+            self._bases[row:end] = text.base
+            length, last = self._fill_paths(row, end, text)
+            if last >= text.base + WIDEST:
                 raise CapabilityError(f"a tree has at most {WIDEST} tokens here: cut the draft")
-            units = self._add_units(row, count, lengths, last + 1, units)
-            longest = max(longest, 1 + int(self._positions[row:end].max()))
-            some = range(count) if text.scored is None else text.scored
-            for number in some:
-                self._scored[scored] = row + number
-                scored += 1
+            layout.append((end, -(-length // CHUNK)))
+            ends.append(last + 1)
+            longest = max(longest, length if text.positions is None else 1 + max(text.positions))
+            if text.scored is None:
+                self._scored[scored : scored + end - row] = _COUNT[row:end]
+                scored += end - row
+            else:
+                self._scored[scored : scored + len(text.scored)] = [row + number for number in text.scored]
+                scored += len(text.scored)
             row = end
-        self._alive = paths  # until the next pass
         self._check(row, longest)
-        self._finish(row, scored, units, longest, asked)
+        self._finish(row, scored, self._lay_out(layout, ends), longest, asked)
         return scored
 
-    def _place(self, text: Rows, row: int, end: int) -> tuple[Places, NDArray[np.int32]]:
-        """Fill in cells, paths and positions of one text's rows; returns lengths of their paths, and these."""
-        base = text.base
-        self._texts[row:end] = text.pages.addresses.ctypes.data
-        self._bases[row:end] = base
+    def _fill_paths(self, row: int, end: int, text: Rows) -> tuple[int, int]:
+        """Fill what rows of a text see; returns the length of the longest path, and the last cell."""
+        cells, lengths = self._cells[row:end], self._lengths[row:end]
         if text.parents is None and text.ways is None:
-            lengths = np.arange(base + 1, base + end - row + 1)
-            path = np.arange(base, base + end - row, dtype=np.int32)
-            self._tails[row:end] = path.ctypes.data
-            self._cells[row:end] = path
+            np.add(_COUNT[: end - row], text.base, out=cells)
+            np.add(cells, 1, out=lengths)
+            self._paths[row:end] = cells
+            self._tails[row:end] = self._paths_address + 4 * row
+            longest, last = text.base + end - row, text.base + end - row - 1
         else:
-            ways = _ways(base, text.parents) if text.ways is None else text.ways
-            lengths, self._tails[row:end], path = _branches(base, ways)
-            self._cells[row:end] = [way[-1] for way in ways]
-        self._lengths[row:end] = lengths
-        self._positions[row:end] = lengths - 1 if text.positions is None else text.positions
-        return lengths, path
+            ways = _ways(text.base, text.parents) if text.ways is None else text.ways
+            sizes = [len(way) for way in ways]
+            lengths[:] = sizes
+            lengths += text.base
+            path = np.array([cell for way in ways for cell in way], dtype=np.int32)
+            self._alive.append(path)
+            self._tails[row:end] = [path.ctypes.data + 4 * start for start in accumulate(sizes[:-1], initial=0)]
+            cells[:] = [way[-1] for way in ways]
+            longest, last = text.base + max(sizes), int(ways[-1][-1])
+        if text.positions is None:
+            np.subtract(lengths, 1, out=self._positions[row:end], casting="unsafe")
+        else:
+            self._positions[row:end] = text.positions
+        return longest, last
 
     def _check(self, rows: int, longest: int) -> None:
         """Raise for what compiled code would read outside of the model's tables."""
@@ -141,20 +154,37 @@ class PassRecord:
         if longest > shape.max_positions:
             raise CapabilityError(f"the tree reaches beyond the model's {shape.max_positions} positions: cut it")
 
-    def _add_units(self, row: int, count: int, lengths: Any, end: int, units: int) -> int:
-        """Add the units of attention of one text's rows; returns how many there are now."""
-        for first in range(0, count, UNIT_ROWS):
-            rows = min(UNIT_ROWS, count - first)
-            chunks = -(-int(lengths[first : first + rows].max()) // CHUNK)
-            if units + chunks > len(self._units):
-                self._is_noted = False
-                self._units = np.concatenate((self._units, np.zeros((units + chunks, 4), dtype=np.int64)))
-            for i in range(rows):
-                self._folds[row + first + i] = units, i, chunks
-            for chunk in range(chunks):
-                self._units[units] = row + first, rows, chunk, end
-                units += 1
-        return units
+    def _lay_out(self, layout: list[tuple[int, int]], ends: list[int]) -> int:
+        """Fill the units of attention of all texts; returns how many there are.
+
+        ``layout`` has of each text its end row, and chunks of its longest path; ``ends`` the end of its cells. All
+        rows of a text have as many chunks: those behind a row's end add nothing to it.
+        """
+        known = layout == self._layout  # as in most passes: only the ends are others
+        self._layout = None  # until all is written: an interrupt may come between
+        row = first = 0
+        for (end, chunks), cells in zip(layout, ends, strict=True):
+            new = first + -(-(end - row) // UNIT_ROWS) * chunks
+            if not known:
+                self._add_units(row, end, chunks, first, new)
+            self._units[first:new, 3] = cells
+            row, first = end, new
+        self._layout = layout
+        return first
+
+    def _add_units(self, row: int, end: int, chunks: int, first: int, new: int) -> None:
+        if new > len(self._units):
+            self._is_noted = False
+            self._units = np.concatenate((self._units, np.zeros((new, 4), dtype=np.int64)))
+        rows = end - row
+        block, place = np.divmod(_COUNT[:rows], UNIT_ROWS)
+        folds = self._folds[row:end]
+        folds[:, 0], folds[:, 1], folds[:, 2] = first + chunks * block, place, chunks
+        some = self._units[first:new].reshape(-1, chunks, 4)
+        some[..., 0] = (row + UNIT_ROWS * _COUNT[: len(some)])[:, None]
+        some[..., 1] = UNIT_ROWS
+        some[-1, :, 1] = rows - UNIT_ROWS * (len(some) - 1)
+        some[..., 2] = np.arange(chunks)
 
     def _finish(self, rows: int, scored: int, units: int, longest: int, asked: Asked) -> None:
         program, record = self._program, self.record
@@ -189,14 +219,3 @@ def _ways(base: int, parents: Any) -> list[list[int]]:
     for row, parent in enumerate(parents.tolist()[1:], 1):
         ways.append([*ways[parent], base + row])
     return ways
-
-
-def _branches(base: int, ways: Sequence[Sequence[int]]) -> tuple[Places, list[int], NDArray[np.int32]]:
-    """Return lengths and addresses of paths behind the text, and the memory they lie in."""
-    path = np.array([cell for way in ways for cell in way], dtype=np.int32)
-    address, addresses, lengths = int(path.ctypes.data), [], []
-    for way in ways:
-        addresses.append(address)
-        lengths.append(base + len(way))
-        address += 4 * len(way)
-    return np.array(lengths), addresses, path

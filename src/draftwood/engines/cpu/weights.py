@@ -110,6 +110,7 @@ class Weights:
         self.last_norm = self._vector("output_norm.weight", self.shape.width)
         self.factors = self._factors()
         self._refuse_others()
+        self.file.let_go()
 
     def _factors(self) -> Vector | None:
         """Return the factors for the texts that this file's model is for: see `Shape.is_long`."""
