@@ -58,7 +58,7 @@ class RowScores:
     def hidden(self, layer: int) -> Floats:
         if layer not in self._hidden:
             raise CapabilityError(
-                f"the hidden states of layer {layer} were not kept: ask for them before the pass"
+                f"this target does not give hidden states of layer {layer} that were not asked for before the pass"
             )
         return self._hidden[layer]
 

@@ -50,5 +50,7 @@ def _tensor(data: NDArray[np.uint8], about: dict[str, Any]) -> NDArray[Any]:
         raise ValueError("it ends too soon")
     found = data[low:high].view(_KINDS[about["dtype"]]).reshape(about["shape"])
     if about["dtype"] == "BF16":
-        return (found.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        wide = found.astype(np.uint32)
+        wide <<= np.uint32(16)
+        return wide.view(np.float32)
     return found
