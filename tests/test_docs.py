@@ -91,7 +91,7 @@ def test_the_python_examples_of_readme_run(tmp_path, monkeypatch):
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "one.py").write_text("def f(x):\n    return x\n", encoding="utf-8")
     assert run(["corpus", "build", "src", "-o", "repo.dwc"]) == 0
-    model, tokenizer = draftwood.load("smollm2")
+    model, tokenizer = draftwood.load("smollm2", engine="transformers")
     given = {
         "model": model,
         "tokenizer": tokenizer,

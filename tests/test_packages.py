@@ -144,6 +144,6 @@ def test_text_is_written_in_a_new_environment(installed):
 
 
 def test_a_verb_that_needs_an_extra_says_which(installed):
-    code, out, err = installed("draftwood", "generate", "hello")
+    code, out, err = installed("draftwood", "generate", "hello", "--engine", "transformers")
     assert (code, out) == (1, "")
     assert "draftwood[transformers]" in err
