@@ -156,7 +156,7 @@ def test_a_corpus_is_built_with_the_file_s_tokenizer(draftwood, gguf, tmp_path):
         ),
         (
             ("drift", "Hi", "--against-dtype", "bfloat16"),
-            "--against-dtype is for transformers, and llama.cpp runs",
+            "--against-dtype is for transformers, and cpu runs",
         ),
         (
             ("bench", "--tasks", "chat", "--limit", "1", "--peers", "transformers:lookup"),

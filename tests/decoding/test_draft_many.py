@@ -126,8 +126,9 @@ class Text:
 
     def __init__(self, drafters, text):
         self.sources = [DraftSource(drafter) for drafter in drafters]
+        seats = [None] * len(self.sources)
         for number, source in enumerate(self.sources):
-            source.number = number
+            source.take_seat(number, seats)
             source.open(list(text), None)
         self.capabilities = ToyTarget().capabilities
         self.step = RunningStep(0, len(text))

@@ -29,8 +29,10 @@ def test_an_edit_takes_a_quarter_of_the_passes_and_is_the_same_text():
     from openai import OpenAI
 
     from draftwood.api.setup import Setup
+    from draftwood.models import load
 
-    setup = Setup("smollm2", None, "ngram", "goodput")
+    model, tokenizer = load("smollm2", engine="transformers")
+    setup = Setup(model, tokenizer, "ngram", "goodput")
     asked = {
         "model": "tiny", "messages": [{"role": "user", "content": f"{ASKED}\n\n{CODE}"}], "temperature": 0,
         "max_tokens": 120, "prediction": {"type": "content", "content": CODE},

@@ -91,6 +91,8 @@ def bench(
     specs = _specs(drafters, chosen, texts.sources)
     jobs, peers = measuring.jobs_of(tasks, prompts, limit, chat), _with_plain(peers)
     early.check_rows(output, "bench")
+    if peers is not None and "transformers" in peers:  # compared on the same weights
+        loading = loading.for_transformers()
     model, tokenizer, jobs = measuring.load(loading, jobs, chat, own=prompts is not None, quiet=as_json)
     setting, given = loading.setting_of(model), UserTexts(**texts.sources)
     settings = BenchSettings(chosen, max_new_tokens, temperature, seed, rule)
@@ -173,10 +175,12 @@ def _arms(
     setup: Setup, specs: list[str], peers: str | None, settings: BenchSettings, texts: UserTexts, setting: Setting
 ) -> Iterator[Arm]:
     """Yield the arms; drafters that come to the same label are one."""
-    from draftwood.api.draft_models import LOADED
+    from functools import partial
+
     from draftwood.api.user_texts import UserTexts
     from draftwood.engines.peers import load_peers
     from draftwood.measure.bench.arms import OurArm, PeerArm
+    from draftwood.models.load import load
 
     labels: set[str] = set()
     for spec in specs:
@@ -186,5 +190,6 @@ def _arms(
             labels.add(label)
             yield OurArm(label, setup, settings.planner, sources, spec, settings.rule)
     if peers:
-        found = load_peers(peers, setup.model, setup.tokenizer, setting.model, setting.threads, LOADED.get)
+        by_name = partial(load, engine="transformers")
+        found = load_peers(peers, setup.model, setup.tokenizer, setting.model, setting.threads, by_name)
         yield from map(PeerArm, found)

@@ -76,8 +76,10 @@ def drift(
     _check(call, loading.dtype, against_dtype, temperature, drafters, planner)
     rules = rules_of(rule, tau)
     _check_rules(rules, against_dtype, plot)
-    if against_dtype is not None and models.choose(loading.model, loading.engine)[0] != models.TRANSFORMERS:
-        raise UsageError(f"--against-dtype is for transformers, and llama.cpp runs {loading.model}: leave it out")
+    if against_dtype is not None:
+        loading = loading.for_transformers()
+        if (other := models.choose(loading.model, loading.engine)[0]) != models.TRANSFORMERS:
+            raise UsageError(f"--against-dtype is for transformers, and {other} runs {loading.model}: omit it")
     jobs = _jobs(prompt, tasks, prompts, limit, chat)
     own = prompt is not None or prompts is not None
     loaded, tokenizer, jobs = measuring.load(loading, jobs, chat, own=own, quiet=as_json)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -172,6 +172,12 @@ class _MachineFlags(Engines):
 class Loading(_MachineFlags, ModelFlag):
     """Which model, and how it is run."""
 
+    def for_transformers(self) -> Loading:
+        """Return the same, by transformers if that can run the model and no other engine was named."""
+        if self.engine is not None:
+            return self
+        return replace(self, engine=models.implied_engine(self.model, self.dtype, None))
+
     def load_model(self, *, release: bool = False) -> tuple[Any, Any]:
         """Return model, ready, and tokenizer; ``release`` frees weights of which packed copies are enough."""
         from draftwood.api.prepare import bits_of, prepare
@@ -179,8 +185,8 @@ class Loading(_MachineFlags, ModelFlag):
         ours = ("pack", "weights")  # the others are for whatever loads the model
         how = {flag.name: getattr(self, flag.name) for flag in fields(_MachineFlags) if flag.name not in ours}
         bits_of(self.weights)
-        if how["engine"] is None and (self.weights is not None or not self.pack):
-            how["engine"] = models.implied_engine(self.model, "float32", None)  # only transformers has these
+        if self.weights is not None or not self.pack:  # only transformers has these
+            how["engine"] = self.for_transformers().engine
         with screen.busy(f"loading {self.model}"):
             loaded = models.load(self.model, **how)
         gc.freeze()  # what was imported stays: it need not be looked at when garbage is collected

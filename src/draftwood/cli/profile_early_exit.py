@@ -37,7 +37,8 @@ def profile(
     early.check_readable(output)
     if output is not None:
         early.check_place(output, force)
-    _refuse_gguf(loading)
+    loading = loading.for_transformers()
+    _refuse_others(loading)
     model, tokenizer = loading.load_model()
     setup = Setup(model, tokenizer, "none", "fixed:0")
     found: Findings | None = None
@@ -61,12 +62,13 @@ def profile(
     screen.finish(_document(found, setting), lambda: _show(found, setting, loading.pack), as_json=as_json)
 
 
-def _refuse_gguf(loading: options.Loading) -> None:
-    from draftwood.models.engine import LLAMA_CPP, choose
+def _refuse_others(loading: options.Loading) -> None:
+    from draftwood.models.engine import TRANSFORMERS, choose
 
-    if choose(loading.model, loading.engine)[0] == LLAMA_CPP:
+    chosen = choose(loading.model, loading.engine)[0]
+    if chosen != TRANSFORMERS:
         raise CapabilityError(
-            f"early-exit works on models of transformers only, and llama.cpp runs {loading.model}: name another "
+            f"early-exit works on models of transformers only, and {chosen} runs {loading.model}: name another "
             "model, or give --engine transformers where its folder has weights for it"
         )
 

@@ -74,7 +74,7 @@ class Run:
             self._made(replace(self.plan, text_seconds=0.0, train_seconds=0.0)),
         )
         _refuse_other(note, asked)
-        model, tokenizer = self.loading.load_model()
+        model, tokenizer = self.loading.for_transformers().load_model()
         begun, found = job(model, tokenizer, self.folder, self.plan), None
         with whole_file(note, error=UsageError) as beside:  # only now: what was refused leaves nothing behind
             beside.write_text(asked, encoding="utf-8")

@@ -9,7 +9,7 @@ from typing import Any
 
 from draftwood.engines.peer import Peer, PeerName
 from draftwood.errors import UnknownNameError, UsageError
-from draftwood.models import TRANSFORMERS, choose
+from draftwood.models import TRANSFORMERS, choose, implied_engine
 from draftwood.models import load as load_model
 from draftwood.spelling import read_options
 
@@ -68,8 +68,8 @@ def load_peers(
         if name.engine == "transformers":
             if hasattr(model, "capabilities"):
                 raise UsageError(
-                    f"the peer {name.name} needs a model of transformers, and llama.cpp runs {model_name}: leave "
-                    "the peer out, or take the engine transformers"
+                    f"the peer {name.name} needs a model of transformers, which does not run {model_name} here: "
+                    "leave the peer out, or take the engine transformers"
                 )
             from draftwood.engines.transformers.peers import TransformersPeer
 
@@ -93,7 +93,7 @@ def check_assistants(names: Iterable[PeerName]) -> None:
     `UsageError` for a GGUF file."""
     for name in names:
         given = name.options.get("assistant")
-        if given is not None and choose(given)[0] != TRANSFORMERS:
+        if given is not None and choose(given, implied_engine(given, "float32", None))[0] != TRANSFORMERS:
             raise UsageError(
                 f"the peer {name.name} needs an assistant of transformers, and {given} is a GGUF file: name "
                 f"another model, or compare with the drafter draft-model:model={given}"

@@ -336,8 +336,9 @@ def test_sessions_go_on_behind_an_interrupt_at_any_line(path, offset):
 @pytest.mark.skipif(os.name == "nt", reason="signals are others there")
 def test_ctrl_c_ends_a_pass_with_a_keyboard_interrupt(path):
     script = """
-import sys
+import signal, sys
 from draftwood.engines.cpu.target import CpuTarget
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may ignore it
 target = CpuTarget(sys.argv[1], threads=2)
 target.open([[1, 2, 3]])
 try:
@@ -350,6 +351,9 @@ except KeyboardInterrupt:
     with run(script, path) as child:
         assert child.stdout.readline() == "ready\n"
         child.send_signal(signal.SIGINT)
-        said, errors = child.communicate(timeout=120)
+        try:
+            said, errors = child.communicate(timeout=120)
+        finally:
+            child.kill()
     assert (child.returncode, errors) == (0, "")
     assert said.startswith("interrupted")
