@@ -71,7 +71,7 @@ class Pool:
         was_late = self._start(self._address, record, self._number)
         whole = perf_counter() - begun
         was_late |= whole - (_core_time() - used) > max(_LOST, _LOST_SHARE * whole)
-        self._alone = min(_MOST_ALONE, 2 * self._alone or 4) if was_late else self._alone // 2
+        self._alone = min(_MOST_ALONE, 2 * self._alone or 1) if was_late else self._alone // 2
         self._left_alone = self._alone if was_late else 0
 
     def _compute_alone(self, record: Any) -> None:
