@@ -204,9 +204,9 @@ class DraftModels:
     def head(self, file: str, *, optional: bool = False) -> DraftTarget | None:
         """Return a head that was trained for the target; without ``file``, the one that comes with draftwood.
 
-        Where no head comes with draftwood for this target, None if it is ``optional``, else `UsageError`. Without a
-        file, an optional one is None on other engines than transformers, too: where a pass takes some milliseconds,
-        the head that comes with draftwood has not paid (LOG.md, 2026-11-25). Raises
+        Where no head comes with draftwood for this target, None if it is ``optional``, else `UsageError`. Without
+        a file, an optional one is None on other engines than transformers, too: where a pass takes some
+        milliseconds, the head that comes with draftwood has not paid (LOG.md, 2026-11-25). Raises
         `ModelError` for a file that is no head, and `CapabilityError` for one that was made for another model, or
         where the target shows no hidden states.
         """

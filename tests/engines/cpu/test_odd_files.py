@@ -233,3 +233,9 @@ def test_other_architectures_are_refused_by_name(tmp_path):
     with pytest.raises(UnsupportedModelError, match="type lhama"):
         CpuTarget(path)
     assert "lhama" not in {tiny.architecture for tiny in TINY.values()}
+
+
+def test_a_file_that_memory_does_not_hold_is_said_before_any_is_taken(tmp_path, tiny_gguf, monkeypatch):
+    monkeypatch.setattr("draftwood.engines.cpu.weights.free_memory", lambda: 1000)
+    with pytest.raises(ModelError, match=r"GB of memory and 0.0 GB are free: take a smaller file"):
+        CpuTarget(tiny_gguf())

@@ -20,6 +20,7 @@ from draftwood.engines.cpu.kernels import Kernels
 from draftwood.engines.cpu.packing import packed_tensor
 from draftwood.engines.cpu.slabs import Slabs
 from draftwood.errors import ModelError, UnsupportedModelError
+from draftwood.models.machine import free_memory
 
 Vector = NDArray[np.float32]
 Report = Callable[[int, int], None]
@@ -95,6 +96,7 @@ class Weights:
         embedding = self._tensor("token_embd.weight")
         self.shape = shape_of(self.file.metadata, int(embedding.shape[0]))
         self._report, self._done, self._all = report or (lambda _done, _all: None), 0, self.file.size
+        self._check_room()
         self._slabs = Slabs()
         self.vectors: list[dict[str, Vector]] = []
         self.matrices: list[dict[str, Matrix]] = []
@@ -125,6 +127,15 @@ class Weights:
                     )
         lengths = "long" if self.shape.is_long else "short"
         return found.get("rope_freqs", found.get(f"rope_factors_{lengths}"))
+
+    def _check_room(self) -> None:
+        """Raise `ModelError` where the weights do not fit the memory that is free, before any is taken."""
+        need, free = self.file.size, free_memory()
+        if free is not None and need > free:
+            raise ModelError(
+                f"{self.path} needs {need / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free: take a "
+                "smaller file, or end other programs"
+            )
 
     @property
     def nbytes(self) -> int:
