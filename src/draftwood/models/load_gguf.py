@@ -62,7 +62,9 @@ def _load_cpu(path: Path, threads: int | None) -> tuple[Any, Any]:
     from draftwood.engines.cpu.tokenizer import GgufTokenizer
 
     target = CpuTarget(path, threads=threads)
-    return target, GgufTokenizer(target.model.weights.metadata)
+    tokenizer = GgufTokenizer(target.model.weights.metadata)
+    target.end_ids = tokenizer.end_ids  # else it would read the vocabulary once more
+    return target, tokenizer
 
 
 def _give_over(error: UnsupportedModelError, is_free: bool) -> None:

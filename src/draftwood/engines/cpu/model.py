@@ -16,7 +16,7 @@ from draftwood.engines.cpu.kernels import kernels, pool
 from draftwood.engines.cpu.pages import Pages
 from draftwood.engines.cpu.passes import PassRecord, Rows
 from draftwood.engines.cpu.program import Program
-from draftwood.engines.cpu.session import CpuSession, moves_array
+from draftwood.engines.cpu.session import CpuSession
 from draftwood.engines.cpu.weights import Report, Weights
 from draftwood.engines.lent_scores import LentScores, RowScores
 from draftwood.models.machine import cores
@@ -71,7 +71,7 @@ class CpuModel:
 
     def move(self, pages: Pages, moves: Sequence[tuple[int, int]]) -> None:
         """Copy keys and values from cells to earlier ones, in order."""
-        cells, shape = moves_array(moves), self.weights.shape
+        cells, shape = np.array(moves, dtype=np.int64), self.weights.shape
         pages.make_ready(min(to for _, to in moves), 0)
         self._move(
             pages.address, cells.ctypes.data, len(cells), shape.layers * shape.kv_heads,

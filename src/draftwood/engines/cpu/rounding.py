@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-
 from draftwood.engines.cpu.emit import F32, I8, I32, Body, vector
 from draftwood.engines.cpu.formats import GROUP
 from draftwood.engines.cpu.products import GROUP_RECORD, MINUS, STEP, SUMS
@@ -110,8 +108,3 @@ def tanh(body: Body, x: Any) -> Any:
 def folded_sum(body: Body, value: Any) -> Any:
     """Return the sum of all lanes."""
     return body.fold(value, body.fadd)
-
-
-def is_null(body: Body, address: Any) -> Any:
-    """Whether a slot holds no address."""
-    return body.icmp_unsigned("==", address, ir.Constant(address.type, 0))

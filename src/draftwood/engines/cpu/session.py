@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from draftwood.engines.committed import CommittedText, locked
 from draftwood.engines.cpu.attention import PAGE
 from draftwood.engines.cpu.pages import Page, Pages
@@ -92,8 +90,3 @@ class SavedPages:
         if model is not self.model or not 0 <= length <= len(self.ids):
             raise UsageError(f"the first {length} tokens of this text were not read by this target: open the text")
         return CpuSession(model, self.pages[: -(-length // PAGE)], self.ids[:length])
-
-
-def moves_array(moves: Sequence[tuple[int, int]]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """Return moves as compiled code reads them."""
-    return np.array(moves, dtype=np.int64)

@@ -68,11 +68,16 @@ class CpuTarget:
         )  # fmt: skip
 
     @cached_property
+    def end_ids(self) -> frozenset[int]:
+        """Tokens that end an answer."""
+        from draftwood.engines.cpu.vocabulary import end_ids
+
+        return end_ids(self.model.weights.metadata)
+
+    @cached_property
     def generation_config(self) -> SimpleNamespace:
         """What the api takes from a model of transformers under the same name."""
-        from draftwood.engines.cpu.vocabulary import Vocabulary
-
-        return SimpleNamespace(eos_token_id=sorted(Vocabulary(self.model.weights.metadata).end_ids))
+        return SimpleNamespace(eos_token_id=sorted(self.end_ids))
 
     @property
     def setting(self) -> Setting:
