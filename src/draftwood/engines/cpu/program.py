@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.attention import PAGE, PART_HEAD, UNIT_ROWS, WIDEST
+from draftwood.engines.cpu.attention import PAGE, PART_HEAD, WIDEST
 from draftwood.engines.cpu.buffers import Buffer, MixtureBuffers, floats, records
 from draftwood.engines.cpu.formats import TILE
 from draftwood.engines.cpu.kernels import Kernels
@@ -70,7 +70,7 @@ class Program:
         self.pieces = len(self._phases) and self._phases[-2].per
         self._limits: dict[tuple[int, int, int, Asked], NDArray[np.int64]] = {}
         self._states: dict[int, Buffer] = {}  # of layers whose states somebody has asked for
-        self.reserve(units=64, positions=2048)
+        self.reserve(parts=256, positions=2048)
 
     # --- what a pass needs ---------------------------------------------------------------------------------------
 
@@ -106,10 +106,10 @@ class Program:
             first += pieces
         return np.array(found, dtype=np.int64)
 
-    def reserve(self, units: int, positions: int) -> None:
-        """Make room for so many units of attention, and for rotary positions up to so many."""
+    def reserve(self, parts: int, positions: int) -> None:
+        """Make room for so many parts of attention, and for rotary positions up to so many."""
         shape = self.weights.shape
-        size = units * UNIT_ROWS * shape.heads * (self.room + PART_HEAD)
+        size = parts * shape.heads * (self.room + PART_HEAD)
         # An interrupt may come between any two lines: sizes are right only when all is written.
         if self._part_size < size:
             self._part_size = 0
