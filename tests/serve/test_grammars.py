@@ -46,14 +46,14 @@ def test_a_forced_call_comes_as_a_call(client, stream):
         ("required", "tool_calls"),
         ({"type": "function", "function": {"name": "look"}}, "stop"),
     ):
-        found = client.chat.completions.create(**asked(tools=[TOOL, OTHER], tool_choice=choice, stream=stream))
+        given = asked(tools=[TOOL, OTHER], tool_choice=choice)
         if stream:
-            chunks = [chunk.choices[0] for chunk in found]
-            (call,) = [one for chunk in chunks for one in chunk.delta.tool_calls or ()]
-            assert chunks[-1].finish_reason == reason
+            with client.chat.completions.stream(**given) as told:
+                found = told.get_final_completion().choices[0]
         else:
-            (call,), content = found.choices[0].message.tool_calls, found.choices[0].message.content
-            assert (content, found.choices[0].finish_reason) == (None, reason)
+            found = client.chat.completions.create(**given).choices[0]
+        (call,) = found.message.tool_calls
+        assert (found.message.content or None, found.finish_reason) == (None, reason)
         assert call.function.name in ("look", "listen") if choice == "required" else call.function.name == "look"
         assert json.loads(call.function.arguments)["answer"] in ("yes", "no")
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from types import SimpleNamespace
-
 import pytest
 
+from draftwood.errors import DraftwoodError
 from draftwood.serve.openai.errors import ApiError
 from draftwood.serve.openai.fields import ChatRequest
-from draftwood.serve.tool_form import ToolForm
 from draftwood.serve.tools import tools_of, without_calls
 
 LOOK = {"type": "function", "function": {"name": "look", "description": "Look.", "parameters": {
@@ -21,39 +18,6 @@ ASKED = [{"role": "user", "content": "what is there?"}]
 def tools(choice="auto", *functions):
     given = {"messages": ASKED, "tools": list(functions) or [LOOK, LIST], "tool_choice": choice}
     return tools_of(ChatRequest.model_validate(given))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '<tool_call>{"name": "look", "arguments": {"at": "it"}}</tool_call>',
-        '<tool_call>\n{"name": "look", "arguments": {"at": "it"}}\n',
-        ' {"name": "look", "parameters": {"at": "it"}} ',
-    ],
-)
-def test_a_call_is_read(text):
-    (call,) = tools().calls(text)
-    assert (call.name, json.loads(call.arguments)) == ("look", {"at": "it"})
-
-
-def test_several_calls_are_read():
-    one = '<tool_call>{"name": "list", "arguments": {}}</tool_call>'
-    assert [call.name for call in tools().calls(one * 3)] == ["list"] * 3
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "It is there.",
-        "{",
-        '{"name": "other", "arguments": {}}',
-        '{"name": "look", "arguments": 3}',
-        "[" * 9999,
-    ],
-)
-def test_other_texts_are_no_calls(text):
-    assert tools().calls(text) == []
 
 
 def test_the_model_is_told_of_its_tools_and_calls():
@@ -85,27 +49,51 @@ def test_a_forced_call_has_a_schema():
         tools_of(ChatRequest.model_validate({"messages": ASKED, "tool_choice": "required"}))
 
 
-class Letters:
-    def decode(self, ids, **_):
-        return "".join(map(chr, ids))
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ('{"at":  "x</tool_call>"}', '{"at":  "x</tool_call>"}'),
+        (r'{"at": "\u00e9\ud83d\ude00\ud800\\u00e9\u000a"}', r'{"at": "é😀\ud800\\u00e9\u000a"}'),
+        ('{"at": NaN', '{"at": null}'),
+        ("no JSON", '"no JSON"'),
+        ("", "{}"),
+        ({"at": "é"}, '{"at": "é"}'),
+    ],
+)
+def test_arguments_of_histories_are_json_in_the_letters_of_their_language(written, said):
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": written}}
+    (found,) = without_calls([{"role": "assistant", "content": None, "tool_calls": [call]}])
+    assert found["content"] == f'<tool_call>{{"name": "look", "arguments": {said}}}</tool_call>'
 
 
-def streamed(text, finish="stop"):
-    """What a stream tells of a text that comes letter by letter."""
-    form, answer = ToolForm(Letters(), tools()), SimpleNamespace(index=0)
-    pieces = [form.delta(answer, letter, None, None) for letter in text]
-    return [*pieces, form.delta(answer, "", finish, None)]
+def test_a_model_reads_the_letters_of_a_schema():
+    look = {"name": "look", "description": "sieh", "parameters": {"properties": {"wo": {"enum": ["Küche", "é"]}}}}
+    assert (
+        '{"enum": ["Küche", "é"]}'
+        in tools("auto", {"type": "function", "function": look}).messages(ASKED)[0]["content"]
+    )
 
 
-def test_a_call_is_held_back_and_a_text_is_not():
-    pieces = streamed('<tool_call>{"name": "list", "arguments": {}}</tool_call>')
-    assert not any(piece["delta"].get("content") for piece in pieces)
-    (call,) = pieces[-1]["delta"]["tool_calls"]
-    assert (call["index"], call["function"], pieces[-1]["finish_reason"]) == (
-        0, {"name": "list", "arguments": "{}"}, "tool_calls",
-    )  # fmt: skip
-    pieces = streamed("<tool> is no call")
-    assert "".join(piece["delta"].get("content", "") for piece in pieces) == "<tool> is no call"
-    assert sum(bool(piece["delta"].get("content")) for piece in pieces) > 5
-    pieces = streamed('{"name": "list", "argu', "length")
-    assert (pieces[-1]["delta"]["content"], pieces[-1]["finish_reason"]) == ('{"name": "list", "argu', "length")
+CALL = {"id": "c", "type": "function", "function": {"name": "list", "arguments": "{}"}}
+WRITTEN = '<tool_call>{"name": "list", "arguments": {}}</tool_call>'
+
+
+def test_text_beside_calls_is_kept_and_what_cannot_be_read_is_refused():
+    parts = [{"type": "text", "text": "I "}, {"type": "text", "text": "look."}]
+    for content, said in (
+        (parts, f"I look.\n{WRITTEN}"),
+        ("I look.", f"I look.\n{WRITTEN}"),
+        ("", WRITTEN),
+        (None, WRITTEN),
+    ):
+        (found,) = without_calls([{"role": "assistant", "content": content, "tool_calls": [CALL]}])
+        assert found == {"role": "assistant", "content": said}
+        (found,) = without_calls([{"role": "assistant", "content": content, "function_call": CALL["function"]}])
+        assert found == {"role": "assistant", "content": said}
+    for content in (7, {"a": 1}, [{"type": "image_url", "image_url": {"url": "x"}}], [parts[0], {"type": "x"}]):
+        for more in ({"tool_calls": [CALL]}, {"function_call": CALL["function"]}, {}):
+            with pytest.raises(DraftwoodError, match="message 2"):
+                tools().messages([*ASKED, {"role": "assistant", "content": content, **more}])
+    for calls in ("x", [3], [{"function": {}}]):
+        with pytest.raises(ApiError, match="message 2"):
+            tools().messages([*ASKED, {"role": "assistant", "content": None, "tool_calls": calls}])

@@ -111,7 +111,7 @@ def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any) -> list[int]:
     `PromptError` for messages that cannot be read, `UsageError` without a chat template, `ModelError` for a broken
     one.
     """
-    plain = [_plain(message, number) for number, message in enumerate(messages, 1)]
+    plain = plain_messages(messages)
     if not getattr(needed(tokenizer), "chat_template", None):
         raise UsageError(
             "this tokenizer has no chat template: give plain text (without --chat), or take an instruct model"
@@ -126,6 +126,11 @@ def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any) -> list[int]:
             f"the model's chat template refuses these messages ({reason}): change their roles or their order"
         ) from error
     return [int(i) for i in rendered]
+
+
+def plain_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages with each content as one string; raises `PromptError`, with the number of the message."""
+    return [_plain(message, number) for number, message in enumerate(messages, 1)]
 
 
 def needed(tokenizer: Any) -> Any:
@@ -146,7 +151,9 @@ def _plain(message: Any, number: int) -> dict[str, Any]:
         raise PromptError(f"message {number} has no role: add 'role': 'user', 'assistant' or 'system'")
     content = message.get("content")
     if content is None:
-        if message.get("tool_calls"):  # an assistant's message that calls a tool and says nothing
+        if message.get("tool_calls") or message.get(
+            "function_call"
+        ):  # an assistant's message that calls a tool and says nothing
             return dict(message)
         raise PromptError(f"message {number} ({message['role']}) has no content: add 'content' with its text")
     if not isinstance(content, str):
