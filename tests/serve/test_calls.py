@@ -77,8 +77,8 @@ def test_an_answer_is_read(text, parts):
 
 
 PIECES = [
-    "<tool_call>", "</tool_call>", "<think>", "</think>", '{"name": "look", ', '"arguments": ', '{"at": ', '"', "it",
-    "}", "{", "[", "]", ",", ":", "\\", "\\ud8", "00", "NaN", "-1", "e999", " ", "\n", "<", "tool", '"name"', "\t", "'",
+    "<tool_call>", "</tool_call>", "<think>", "</think>", '{"name": "look", ', '"arguments": ', '{"at": ', '"',
+    "}", "{", "[", "]", ",", ":", "\\", "\\ud8", "00", "NaN", "-1", "e999", " ", "\n", "<", "tool", '"name"', "'",
 ]  # fmt: skip
 
 

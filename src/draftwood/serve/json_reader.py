@@ -145,7 +145,7 @@ class JsonReader:
 
 
 def nearest(text: str) -> str:
-    """Return the JSON value that a text is, as it is written, or the nearest one; if none is, a string of the text."""
+    """Return the JSON value that a text is, as written, or the nearest one; if none is, a string of the text."""
     reader = JsonReader(text, is_ended=True)
     found = "".join(piece for piece in reader.value() if piece)
     left = text[reader._at :].strip()
