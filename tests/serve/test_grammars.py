@@ -58,6 +58,30 @@ def test_a_forced_call_comes_as_a_call(client, stream):
         assert json.loads(call.function.arguments)["answer"] in ("yes", "no")
 
 
+POINTS = {
+    "type": "object", "additionalProperties": False, "required": ["p", "kids"],
+    "properties": {"p": {"$ref": "#/$defs/P"}, "kids": {"type": "array", "items": {"$ref": "#"}, "maxItems": 0}},
+    "$defs": {"P": {"enum": ["here"]}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "place"}}])
+def test_references_of_a_forced_call_are_those_of_its_own_schema(client, choice):
+    place = {"type": "function", "function": {"name": "place", "parameters": POINTS}}
+    found = client.chat.completions.create(**asked(tools=[place, TOOL], tool_choice=choice, logit_bias={"72": 9}))
+    (call,) = found.choices[0].message.tool_calls
+    if call.function.name == "place":
+        assert json.loads(call.function.arguments) == {"p": "here", "kids": []}
+
+
+def test_one_odd_schema_is_named_where_a_call_is_forced_and_harms_nobody_elsewhere(client):
+    odd = {"type": "function", "function": {"name": "odd", "parameters": {"properties": {"a": {"pattern": "(a"}}}}}
+    given = asked(tools=[TOOL, odd], max_tokens=2)
+    assert client.chat.completions.create(**given).choices
+    with pytest.raises(openai.BadRequestError, match=r"parameters of 'odd'.*#/properties/a.*'\(a'"):
+        client.chat.completions.create(**given, tool_choice="required")
+
+
 def test_a_forced_call_in_a_response(client):
     tool = {"type": "function", **TOOL["function"]}
     given = {"model": "tiny", "input": "hello", "tools": [tool], "tool_choice": "required", "temperature": 0}

@@ -29,7 +29,7 @@ class ToolUse:
     functions
         What may be called; at least one.
     forced
-        Whether the answer must be a call; then a grammar of `schema` forces it.
+        Whether the answer must be a call; then a grammar forces it.
     is_named
         Whether the client has named the one function that must be called.
     """
@@ -42,10 +42,10 @@ class ToolUse:
         """The API's reason for the end of an answer that is a call."""
         return "stop" if self._is_named else "tool_calls"
 
-    def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of a call of one of the functions."""
-        found = [_call_schema(function) for function in self._functions]
-        return found[0] if len(found) == 1 else {"anyOf": found}
+    @property
+    def parameters(self) -> dict[str, dict[str, Any]]:
+        """JSON Schema of the arguments, by the function's name."""
+        return {function.name: _parameters(function) for function in self._functions}
 
     def messages(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Return a conversation that tells the model of the functions, and has all calls so far as text."""
@@ -92,15 +92,6 @@ def _signature(function: FunctionTool) -> dict[str, Any]:
     if function.description:
         found["description"] = function.description
     return {**found, "parameters": _parameters(function)}
-
-
-def _call_schema(function: FunctionTool) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": {"name": {"const": function.name}, "arguments": _parameters(function)},
-        "required": ["name", "arguments"],
-        "additionalProperties": False,
-    }
 
 
 def _parameters(function: FunctionTool) -> dict[str, Any]:
