@@ -7,6 +7,7 @@ from functools import partial
 from numbers import Integral
 from typing import Any
 
+from draftwood.api.fitting import fitted
 from draftwood.errors import DraftwoodError, PromptError, UsageError
 
 # Text, token ids (a list, a one-dimensional array or tensor, or what a tokenizer returns), or chat messages.
@@ -108,6 +109,8 @@ def _listed(given: Any) -> list[Any]:
 def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any) -> list[int]:
     """Return the token ids of a conversation, up to where the assistant's next answer begins.
 
+    Messages that the model's chat template refuses or leaves out are made to fit as `fitting` says.
+
     `PromptError` for messages that cannot be read, `UsageError` without a chat template, `ModelError` for a broken
     one.
     """
@@ -116,8 +119,9 @@ def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any) -> list[int]:
         raise UsageError(
             "this tokenizer has no chat template: give plain text (without --chat), or take an instruct model"
         )
+    say = partial(tokenizer.apply_chat_template, add_generation_prompt=True)
     try:
-        rendered = tokenizer.apply_chat_template(plain, add_generation_prompt=True, return_dict=False)
+        rendered = say(fitted(plain, partial(say, tokenize=False)), return_dict=False)
     except DraftwoodError:  # the template itself cannot be used
         raise
     except Exception as error:  # whatever a template raises, which is a program of the model's authors
