@@ -189,7 +189,8 @@ class Told:
 
 def responding(text, finish="stop"):
     tools = tools_of(ChatRequest.model_validate({"messages": [{"role": "user"}], "tools": [LOOK, LIST]}))
-    return ResponseUnderWay(ResponsesRequest(input="x"), Told(text, finish), "tiny", tools, str)
+    reader = CallReader(tools.parameters)
+    return ResponseUnderWay(ResponsesRequest(input="x"), Told(text, finish), "tiny", reader, str)
 
 
 def items(output):

@@ -9,13 +9,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from draftwood.serve.answer import Answer
-from draftwood.serve.calls import Event
+from draftwood.serve.calls import CallReader, Event
 from draftwood.serve.openai.errors import ApiError
 from draftwood.serve.openai.responses import ResponsesRequest
 from draftwood.serve.openai.shapes import chat_logprobs, usage_of
 from draftwood.serve.streaming import Decode, reason_of
 from draftwood.serve.tool_form import new_id
-from draftwood.serve.tools import ToolUse
 
 
 class ResponseUnderWay:
@@ -29,19 +28,18 @@ class ResponseUnderWay:
         What is written for it.
     model
         Its name, as the server says it.
-    tools
-        Those of the request, if any.
+    reader
+        Of its calls; None where it has no tools.
     decode
         From token ids to text.
     """
 
     def __init__(
-        self, asked: ResponsesRequest, answer: Answer, model: str, tools: ToolUse | None, decode: Decode
+        self, asked: ResponsesRequest, answer: Answer, model: str, reader: CallReader | None, decode: Decode
     ) -> None:
         self._asked, self._answer, self._model, self._decode = asked, answer, model, decode
         self._id, self._created, self._number = f"resp_{secrets.token_hex(16)}", int(time.time()), 0
-        self._reader = None if tools is None else tools.reader()
-        self._output = list[dict[str, Any]]()
+        self._reader, self._output = reader, list[dict[str, Any]]()
 
     async def whole(self) -> dict[str, Any]:
         """Wait for the end; returns the response. Raises `ApiError` where the text has failed."""

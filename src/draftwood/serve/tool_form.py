@@ -24,12 +24,13 @@ class ToolForm(ChatForm):
 
     def __init__(self, tokenizer: Any, tools: ToolUse) -> None:
         super().__init__(tokenizer)
-        self._tools = tools
+        self._tools, self._tokenizer = tools, tokenizer
         self._readers: dict[int, CallReader] = {}  # by the choice's index
 
     def deltas(self, answer: Answer, text: str, finish: str | None, logprobs: Any) -> list[dict[str, Any]]:
         index = answer.index
-        reader = self._readers.setdefault(index, self._tools.reader())
+        if (reader := self._readers.get(index)) is None:
+            reader = self._readers[index] = self._tools.reader(self._tokenizer)
         events = reader.feed(text)
         if finish is not None:
             events += reader.end(is_cut=finish == "length")

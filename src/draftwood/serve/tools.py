@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from draftwood.api.prompts import plain_messages
@@ -11,6 +11,7 @@ from draftwood.serve.calls import CLOSING, OPENING, CallReader
 from draftwood.serve.json_reader import nearest, readable
 from draftwood.serve.openai.errors import BAD_REQUEST, ApiError
 from draftwood.serve.openai.fields import ChatRequest, FunctionTool, NamedTool
+from draftwood.serve.tags import hidden_tags
 
 _TOLD = """You may call functions. Their signatures, as JSON Schema, one to a line:
 {signatures}
@@ -57,9 +58,9 @@ class ToolUse:
             return [{**told[0], "content": f"{told[0]['content']}\n\n{said}"}, *told[1:]]
         return [{"role": "system", "content": said}, *told]
 
-    def reader(self, hidden: Collection[str] = ()) -> CallReader:
-        """Return what reads the calls of one answer; ``hidden`` as there."""
-        return CallReader([function.name for function in self._functions], hidden)
+    def reader(self, tokenizer: Any) -> CallReader:
+        """Return what reads the calls of one answer."""
+        return CallReader([function.name for function in self._functions], hidden_tags(tokenizer))
 
 
 def tools_of(asked: ChatRequest) -> ToolUse | None:
