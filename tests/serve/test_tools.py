@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
+from draftwood.api.prompts import render
 from draftwood.errors import DraftwoodError
 from draftwood.serve.openai.errors import ApiError
 from draftwood.serve.openai.fields import ChatRequest
 from draftwood.serve.tools import tools_of, without_calls
+from tests.api.test_fitting import IN_TURN
 
 LOOK = {"type": "function", "function": {"name": "look", "description": "Look.", "parameters": {
     "type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}}}  # fmt: skip
@@ -97,3 +100,38 @@ def test_text_beside_calls_is_kept_and_what_cannot_be_read_is_refused():
     for calls in ("x", [3], [{"function": {}}]):
         with pytest.raises(ApiError, match="message 2"):
             tools().messages([*ASKED, {"role": "assistant", "content": None, "tool_calls": calls}])
+
+
+def test_tools_that_a_service_would_run_are_left_out_and_named():
+    given = {
+        "messages": ASKED,
+        "tools": [{"type": "web_search"}, LOOK, {"type": "custom", "custom": {"name": "x"}}],
+    }
+    found = ChatRequest.model_validate(given)
+    assert list(tools_of(found).parameters) == ["look"]
+    assert found.ignored == ["tools.0", "tools.2"]
+    with pytest.raises(ValidationError, match="function"):
+        ChatRequest.model_validate({**given, "tools": [{"type": "function"}]})
+
+
+def test_a_template_that_takes_neither_system_nor_results_is_told_of_both(tiny_folder):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_folder)
+    tokenizer.chat_template = IN_TURN
+    said = [
+        {"role": "system", "content": [{"type": "text", "text": "be "}, {"type": "text", "text": "kind"}]},
+        {"role": "developer", "content": "be brief"},
+        *ASKED,
+        {"role": "assistant", "content": None, "tool_calls": [CALL, CALL]},
+        *({"role": "tool", "content": text, "tool_call_id": "c"} for text in "ab"),
+        {"role": "developer", "content": "now"},
+    ]
+    asked = ChatRequest.model_validate({"messages": said, "tools": [LOOK, LIST]})
+    for use in (tools_of(asked).messages, without_calls):
+        text = tokenizer.decode(render(use(asked.messages), tokenizer))
+        assert text.count("<user>") == 2
+        places = [
+            text.index(part) for part in ("be kind", "be brief", "what is there", WRITTEN, "a\n<", "b\n<", "now")
+        ]
+        assert places == sorted(places)
