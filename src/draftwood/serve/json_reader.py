@@ -44,7 +44,7 @@ class JsonReader:
         characters in strings and wrong escapes are escaped, words that JSON does not have become null, true, false
         or strings, commas come between values alone, and where nothing fits what is open is closed.
         """
-        closers, expected, held = list[str](), "value", ""  # held: a comma, until it is known what follows it
+        nest = _Nest()
         while True:
             yield from self._ahead()
             if self._at == len(self._text):
@@ -52,43 +52,28 @@ class JsonReader:
                     self.is_open = True
                     return
                 break
-            letter = self._text[self._at]
             if (blank := BLANK.match(self._text, self._at)) is not None:
                 self._at = blank.end()
-                if held:
-                    held += blank[0]
-                elif closers:
-                    yield blank[0]
+                yield nest.blank(blank[0])
                 continue
-            if closers and letter == closers[-1] and (held or expected in ("comma", "first", "first key")):
-                yield closers.pop()
-                self._at, expected, held = self._at + 1, "comma", ""
-            elif letter == "," and expected == "comma":
-                self._at, expected, held = self._at + 1, "key" if closers[-1] == "}" else "value", ","
-            elif letter == ":" and expected == "colon":
-                yield ":"
-                self._at, expected = self._at + 1, "value"
-            elif letter == '"' and expected not in ("comma", "colon"):
-                yield held + '"'
-                self._at, held = self._at + 1, ""
+            letter = self._text[self._at]
+            if (said := nest.punctuation(letter)) is not None:
+                self._at += 1
+                yield said
+            elif letter == '"' and nest.expected not in ("comma", "colon"):
+                self._at += 1
+                yield nest.before() + letter
                 yield from self._string()
-                expected = "colon" if expected in ("key", "first key") else "comma"
-            elif letter in "{[" and expected in ("value", "first"):
-                yield held + letter
-                closers.append("}" if letter == "{" else "]")
-                self._at, expected, held = self._at + 1, "first key" if letter == "{" else "first", ""
-            elif expected in ("value", "first") and _WORD.match(self._text, self._at):
+                nest.expected = "colon" if nest.expected in ("key", "first key") else "comma"
+            elif nest.takes_value and _WORD.match(self._text, self._at):
                 word = yield from self._word()
-                yield held + word
-                expected, held = "comma", ""
-            elif expected == "comma" and (letter == '"' or (closers[-1] == "]" and _ITEM.match(letter))):
-                expected, held = "key" if closers[-1] == "}" else "value", ","
-            else:
+                yield nest.before() + word
+                nest.expected = "comma"
+            elif not nest.lacks_comma(letter):
                 break
-            if not closers:
+            if not nest.closers:
                 return
-        lacking = {"colon": ": null", "value": "" if held or not closers else "null"}.get(expected, "")
-        yield lacking + "".join(reversed(closers))
+        yield nest.end()
 
     def _string(self) -> Iterator[str | None]:
         """Yield the pieces of a string behind its first quote, the last one among them."""
@@ -142,6 +127,71 @@ class JsonReader:
 
     def _next_is(self, letter: str) -> bool:
         return self._text.startswith(letter, self._at)
+
+
+class _Nest:
+    """What is open in a value, and what JSON expects next.
+
+    Attributes
+    ----------
+    closers
+        The brackets that close it, the innermost last.
+    expected
+        ``value``, ``key``, ``colon`` or ``comma``; ``first`` and ``first key`` where a bracket may close, too.
+    """
+
+    def __init__(self) -> None:
+        self.closers, self.expected = list[str](), "value"
+        self._held = ""  # a comma and the blanks behind it, until it is known what follows
+
+    @property
+    def takes_value(self) -> bool:
+        """Whether a value may begin here."""
+        return self.expected in ("value", "first")
+
+    def blank(self, text: str) -> str:
+        """Return what is written where blanks are: nothing before a value, or until it is known what follows."""
+        if self._held:
+            self._held += text
+            return ""
+        return text if self.closers else ""
+
+    def before(self) -> str:
+        """Return what is written before a value or a key."""
+        held, self._held = self._held, ""
+        return held
+
+    def punctuation(self, letter: str) -> str | None:
+        """Return what is written where a bracket, a comma or a colon is; None where it does not fit."""
+        if self.closers and letter == self.closers[-1] and (self._held or self.expected[:5] in ("comma", "first")):
+            self.expected, self._held = "comma", ""
+            return self.closers.pop()
+        if letter == "," and self.expected == "comma":
+            self._comma()
+            return ""
+        if letter == ":" and self.expected == "colon":
+            self.expected = "value"
+            return letter
+        if letter in "{[" and self.takes_value:
+            self.closers.append("}" if letter == "{" else "]")
+            self.expected = "first key" if letter == "{" else "first"
+            return self.before() + letter
+        return None
+
+    def lacks_comma(self, letter: str) -> bool:
+        """Whether another key or value begins here without a comma; then one is put there."""
+        if self.expected != "comma" or not (letter == '"' or (self.closers[-1] == "]" and _ITEM.match(letter))):
+            return False
+        self._comma()
+        return True
+
+    def end(self) -> str:
+        """Return what closes all that is open."""
+        lacking = {"colon": ": null", "value": "null" if self.closers and not self._held else ""}
+        return lacking.get(self.expected, "") + "".join(reversed(self.closers))
+
+    def _comma(self) -> None:
+        self.expected, self._held = "key" if self.closers[-1] == "}" else "value", ","
 
 
 def nearest(text: str) -> str:
