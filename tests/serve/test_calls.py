@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from draftwood.serve.calls import CallReader
 from draftwood.serve.openai.fields import ChatRequest
 from draftwood.serve.openai.responses import ResponsesRequest
+from draftwood.serve.processors import TokenLogprobs
 from draftwood.serve.responding import ResponseUnderWay
 from draftwood.serve.tools import tools_of
 
@@ -174,7 +175,8 @@ def test_streams_of_chats_are_whole_chats(client, text):
 class Told:
     """An answer of which each pass brings some letters."""
 
-    index, has_logprobs, error, names, predicted = 0, False, None, (), (0, 0)
+    index, has_logprobs, error, names, predicted = 0, True, None, (), (0, 0)
+    logprobs = (TokenLogprobs(1, -0.5, ()),)
 
     def __init__(self, text, finish="stop", size=3):
         self._text, self._finish, self._size = text, finish, size
@@ -215,6 +217,9 @@ def test_events_of_responses_are_whole_responses(text, finish):
                 item["content"].append(event["part"])
             case "output_text.delta":
                 item["content"][0]["text"] += event["delta"]
+            case "content_part.done":
+                assert item["content"][0]["text"] == event["part"]["text"]
+                item["content"] = [event["part"]]
             case "function_call_arguments.delta":
                 item["arguments"] += event["delta"]
             case "output_item.done":
@@ -227,4 +232,8 @@ def test_events_of_responses_are_whole_responses(text, finish):
         item["content"][0]["text"] if item["type"] == "message" else (item["name"], item["arguments"])
         for item in done
     ]
+    scores = [part["logprobs"] for item in done for part in item.get("content", ())]
+    assert [bool(some) for some in scores] == [len(done) == 1] * len(
+        scores
+    )  # those of all tokens, of a text alone
     assert said == (read(text, is_cut=finish == "length") or [""])

@@ -80,6 +80,9 @@ class ResponseUnderWay:
         if reason is not None:
             if not self._output:
                 found += self._begin(self._message())
+            if self._answer.has_logprobs and len(self._output) == 1 and self._item["type"] == "message":
+                scores = chat_logprobs(self._answer.logprobs, self._decode)
+                self._item["content"][0]["logprobs"] = scores["content"]
             found += self._end("incomplete" if reason == "length" else "completed")
         return found
 
@@ -127,8 +130,6 @@ class ResponseUnderWay:
         item["status"] = status
         if item["type"] == "message":
             part = item["content"][0]
-            if self._answer.has_logprobs and len(self._output) == 1:
-                part["logprobs"] = chat_logprobs(self._answer.logprobs, self._decode)["content"]
             told = [self._in_item("response.output_text.done", content_index=0, text=part["text"], logprobs=[]),
                     self._in_item("response.content_part.done", content_index=0, part=part)]  # fmt: skip
         else:
