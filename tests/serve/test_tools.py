@@ -1,6 +1,8 @@
-"""Calls are read from what a model writes, held back until they are whole, and told to it as text."""
+"""Models are told of tools and of calls so far; what cannot be read is refused with its place."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
 
 import pytest
 from pydantic import ValidationError
@@ -9,6 +11,7 @@ from draftwood.api.prompts import render
 from draftwood.errors import DraftwoodError
 from draftwood.serve.openai.errors import ApiError
 from draftwood.serve.openai.fields import ChatRequest
+from draftwood.serve.tokens import TokenizeRequest, Tokenizing
 from draftwood.serve.tools import tools_of, without_calls
 from tests.api.test_fitting import IN_TURN
 
@@ -135,3 +138,13 @@ def test_a_template_that_takes_neither_system_nor_results_is_told_of_both(tiny_f
             text.index(part) for part in ("be kind", "be brief", "what is there", WRITTEN, "a\n<", "b\n<", "now")
         ]
         assert places == sorted(places)
+
+
+def test_messages_are_tokenized_as_chats_are(tiny_folder):
+    from transformers import AutoTokenizer
+
+    target = SimpleNamespace(capabilities=SimpleNamespace(max_positions=99))
+    setup = SimpleNamespace(tokenizer=AutoTokenizer.from_pretrained(tiny_folder), target=target)
+    said = [{"role": "developer", "content": "be"}, {"role": "assistant", "content": None, "tool_calls": [CALL]}]
+    found = Tokenizing(setup).tokenize(TokenizeRequest(messages=said))
+    assert setup.tokenizer.decode(found["tokens"]) == f"<system>be<end><assistant>{WRITTEN}<end><assistant>"
