@@ -7,6 +7,7 @@ from functools import partial
 from numbers import Integral
 from typing import Any
 
+from draftwood.api.fitting import fitted
 from draftwood.errors import DraftwoodError, PromptError, UsageError
 
 # Text, token ids (a list, a one-dimensional array or tensor, or what a tokenizer returns), or chat messages.
@@ -108,16 +109,19 @@ def _listed(given: Any) -> list[Any]:
 def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any) -> list[int]:
     """Return the token ids of a conversation, up to where the assistant's next answer begins.
 
+    Messages that the model's chat template refuses or leaves out are made to fit as `fitting` says.
+
     `PromptError` for messages that cannot be read, `UsageError` without a chat template, `ModelError` for a broken
     one.
     """
-    plain = [_plain(message, number) for number, message in enumerate(messages, 1)]
+    plain = plain_messages(messages)
     if not getattr(needed(tokenizer), "chat_template", None):
         raise UsageError(
             "this tokenizer has no chat template: give plain text (without --chat), or take an instruct model"
         )
+    say = partial(tokenizer.apply_chat_template, add_generation_prompt=True)
     try:
-        rendered = tokenizer.apply_chat_template(plain, add_generation_prompt=True, return_dict=False)
+        rendered = say(fitted(plain, partial(say, tokenize=False)), return_dict=False)
     except DraftwoodError:  # the template itself cannot be used
         raise
     except Exception as error:  # whatever a template raises, which is a program of the model's authors
@@ -126,6 +130,11 @@ def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any) -> list[int]:
             f"the model's chat template refuses these messages ({reason}): change their roles or their order"
         ) from error
     return [int(i) for i in rendered]
+
+
+def plain_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages with each content as one string; raises `PromptError`, with the number of the message."""
+    return [_plain(message, number) for number, message in enumerate(messages, 1)]
 
 
 def needed(tokenizer: Any) -> Any:
@@ -146,7 +155,9 @@ def _plain(message: Any, number: int) -> dict[str, Any]:
         raise PromptError(f"message {number} has no role: add 'role': 'user', 'assistant' or 'system'")
     content = message.get("content")
     if content is None:
-        if message.get("tool_calls"):  # an assistant's message that calls a tool and says nothing
+        if message.get("tool_calls") or message.get(
+            "function_call"
+        ):  # an assistant's message that calls a tool and says nothing
             return dict(message)
         raise PromptError(f"message {number} ({message['role']}) has no content: add 'content' with its text")
     if not isinstance(content, str):
