@@ -57,10 +57,14 @@ def test_text_and_calls_of_one_turn_are_one_message():
         *calls,
         {"type": "function_call_output", "output": "x"},
         calls[0],
+        {"role": "assistant", "content": " There:"},
+        calls[1],
+        {"role": "assistant", "content": [{"type": "output_text", "text": " here"}]},
     ]
     found = ResponsesRequest(input=[*HELLO, *said]).chat().messages
     assert [(one["role"], one["content"], len(one.get("tool_calls", ()))) for one in found] == [
-        ("user", "hello hello", 0), ("assistant", "I look.", 2), ("tool", "x", 0), ("assistant", None, 1),
+        ("user", "hello hello", 0), ("assistant", "I look.", 2), ("tool", "x", 0),
+        ("assistant", " There: here", 2),
     ]  # fmt: skip
 
 

@@ -78,9 +78,12 @@ class ResponsesRequest(Lenient):
             message = _message(item)
             if message is None:
                 continue
-            if "tool_calls" in message and found and found[-1].get("role") == "assistant":  # of the same turn
-                calls = [*found[-1].get("tool_calls", ()), *message["tool_calls"]]
-                found[-1] = {**found[-1], "tool_calls": calls}
+            if (
+                found
+                and found[-1].get("role") == message["role"] == "assistant"
+                and ("tool_calls" in message or "tool_calls" in found[-1])
+            ):  # of the same turn
+                found[-1] = _joined(found[-1], message)
             else:
                 found.append(message)
         return found
@@ -125,13 +128,21 @@ def _message(item: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"role": "system" if role == "developer" else role, "content": _text(item.get("content"))}
 
 
-def _text(content: Any) -> Any:
-    """Return a content with its parts as one text; `ApiError` for parts that are no text."""
-    if not isinstance(content, list):
+def _joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Return two parts of an assistant's turn as one message: its texts, then its calls, as a chat has them."""
+    texts = [part["content"] for part in (first, second) if part["content"] is not None]
+    calls = [call for part in (first, second) for call in part.get("tool_calls", ())]
+    return {"role": "assistant", "content": "".join(texts) if texts else None, "tool_calls": calls}
+
+
+def _text(content: Any) -> str | None:
+    """Return a content with its parts as one text, or None; `ApiError` for what is no text."""
+    if content is None or isinstance(content, str):
         return content
-    for part in content:
+    for part in content if isinstance(content, list) else [content]:
         if (
-            not isinstance(part, Mapping)
+            not isinstance(content, list)
+            or not isinstance(part, Mapping)
             or part.get("type") not in _PARTS
             or not isinstance(part.get("text"), str)
         ):
