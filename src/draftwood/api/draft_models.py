@@ -8,23 +8,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from draftwood.api.learned import learned, planner_of
 from draftwood.api.loaded_models import LoadedModels, allowed, size_of
 from draftwood.api.target import target_of
 from draftwood.contracts import Drafter, Target
-from draftwood.decoding.cascade import CascadeDrafter
 from draftwood.drafters.draft_model.drafter import DraftTarget
-from draftwood.drafters.draft_model.tokenizer_view import tokens_of
 from draftwood.drafters.draft_model.translation import Translation
-from draftwood.drafters.draft_model.vocabulary import compare
 from draftwood.drafters.load import load_inner
 from draftwood.errors import CapabilityError, ModelError, UsageError, VocabularyError
 from draftwood.index.child_safe import ChildSafeLock
 from draftwood.models.fingerprint import tokenizer_fingerprint
 from draftwood.models.hub import first_line
 from draftwood.planning.load import DEFAULT
+
+if TYPE_CHECKING:
+    from draftwood.decoding.cascade import CascadeDrafter
 
 log = logging.getLogger("draftwood")
 
@@ -125,6 +125,9 @@ class DraftModels:
         self, tokenizer: Any, draft: Target, replacements: Sequence[tuple[str, str]]
     ) -> Translation | None:
         """Return how the target's vocabulary becomes the draft's; None where both are the same."""
+        from draftwood.drafters.draft_model.tokenizer_view import tokens_of
+        from draftwood.drafters.draft_model.vocabulary import compare
+
         if self.tokenizer is None or self.target is None:
             return None
         pair = tuple(tokenizer_fingerprint(one) for one in (self.tokenizer, tokenizer))
@@ -150,6 +153,8 @@ class DraftModels:
         What the model's planner learns is kept with the model. Raises what `draftwood.load` and the inner
         drafters raise, and `VocabularyError` for a model of another vocabulary.
         """
+        from draftwood.decoding.cascade import CascadeDrafter
+
         inner = load_inner(drafters)
         found = self.named(name)
         if found.translation is not None:
@@ -210,9 +215,9 @@ class DraftModels:
         `ModelError` for a file that is no head, and `CapabilityError` for one that was made for another model, or
         where the target shows no hidden states.
         """
-        heads = self._heads()
         if optional and not file and self._engine != "transformers":
             return None
+        heads = self._heads()
         if heads is None:
             raise CapabilityError("head works on the engines cpu and transformers only: name a draft model")
         head_of, shipped_head = heads

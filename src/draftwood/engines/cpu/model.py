@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from threading import RLock
 
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.engines.cpu.gguf_file import GgufFile
 from draftwood.engines.cpu.instructions import Instructions
 from draftwood.engines.cpu.kernels import kernels, pool
 from draftwood.engines.cpu.pages import Pages
@@ -26,15 +26,17 @@ class CpuModel:
     """The weights of a file and everything that computes passes over them; targets and sessions share it."""
 
     def __init__(
-        self, path: Path, *, threads: int | None = None, instructions: Instructions | None = None,
-        report: Report | None = None,
+        self, file: GgufFile, *, threads: int | None = None, instructions: Instructions | None = None,
+        report: Report | None = None, beside: Callable[[], object] = lambda: None,
     ) -> None:  # fmt: skip
         every = self.kernels = kernels(instructions)
         self.instructions = every.instructions
-        self.weights = Weights(path, every, report)
+        self.weights = Weights(file, every, report)
         self.threads = cores() if threads is None else threads
         self.lock = RLock()
-        self.program = Program(self.weights, every)
+        with self.weights.packed():
+            self.program = Program(self.weights, every)
+            beside()
         shape = self.weights.shape
         self.page_bytes = self.program.layer_bytes * shape.layers
         self.token_bytes = 4 * shape.kv_heads * shape.head_size * shape.layers

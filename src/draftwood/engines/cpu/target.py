@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +13,7 @@ import numpy as np
 from draftwood.contracts import Capabilities, Watch
 from draftwood.engines.committed import check_room, locked
 from draftwood.engines.cpu.attention import WIDEST
+from draftwood.engines.cpu.gguf_file import GgufFile
 from draftwood.engines.cpu.instructions import Instructions
 from draftwood.engines.cpu.model import CpuModel
 from draftwood.engines.cpu.pass_times import pass_times
@@ -34,13 +35,15 @@ class CpuTarget:
     Parameters
     ----------
     path
-        A GGUF file, or the first of several.
+        A GGUF file, or the first of several; or one that is open.
     threads
         Threads of a pass; None: one per core of this process.
     instructions
         The instruction set; None: the fastest of this processor. All give the same bits.
     report
         Takes the bytes of weights that are packed so far, and those of all.
+    beside
+        Called while other threads pack the weights.
 
     Raises
     ------
@@ -53,10 +56,12 @@ class CpuTarget:
     exact = True
 
     def __init__(
-        self, path: str | os.PathLike[str], *, threads: int | None = None,
+        self, path: str | os.PathLike[str] | GgufFile, *, threads: int | None = None,
         instructions: Instructions | None = None, report: Report | None = None,
+        beside: Callable[[], object] = lambda: None,
     ) -> None:  # fmt: skip
-        self.model = CpuModel(Path(path), threads=threads, instructions=instructions, report=report)
+        file = path if isinstance(path, GgufFile) else GgufFile(Path(path))
+        self.model = CpuModel(file, threads=threads, instructions=instructions, report=report, beside=beside)
         self.lock = self.model.lock
         self.tokens_read = 0  # of all prompts so far, for progress displays
         shape = self.model.weights.shape
