@@ -171,25 +171,34 @@ class DraftModels:
     def early_exit(self, layers: str, file: str = "") -> DraftTarget:
         """Return some of the target's own layers, on its cache, with the trained exit in ``file`` if there is one.
 
-        Without either, the layers that ``draftwood profile --early-exit`` found best, else the first half. Raises
-        what `self_draft.early_exit` and `exit.load.exit_of` raise.
+        Without either, the layers that ``draftwood profile --early-exit`` found best (of models of transformers),
+        else the first half. Raises what `early_exit` of the engine and `exit.load.exit_of` raise.
         """
-        self._only_transformers("early-exit")
         if file:
+            self._only_transformers("a trained exit")
             from draftwood.engines.transformers.exit.load import exit_of
 
             found = exit_of(self.target, Path(file).expanduser())
             return DraftTarget(found, weight_bytes=found.weight_bytes)
-        from draftwood.engines.transformers.self_draft import early_exit
+        part: Any
+        if self._engine == "cpu":
+            from draftwood.engines.cpu.growing import early_exit as cpu
 
-        return DraftTarget(early_exit(self.target, layers.strip() or self._best_layers()), weight_bytes=0)
+            part = cpu(self.target, layers)
+        else:
+            self._only_transformers("early-exit")
+            from draftwood.engines.transformers.self_draft import early_exit
+
+            part = early_exit(self.target, layers.strip() or self._best_layers())
+        return DraftTarget(part, weight_bytes=0)
 
     def _best_layers(self) -> str:
         """Return the layers that were found best for this model here; nothing where that is not known.
 
         Says once where none paid when it was measured: the planner will drop the drafter then.
         """
-        from draftwood.engines.transformers.self_draft import decoder_of, write_layers
+        from draftwood.engines.self_draft import write_layers
+        from draftwood.engines.transformers.self_draft import decoder_of
         from draftwood.models.early_exit_place import choice_of
         from draftwood.models.profile_place import setting_of
 

@@ -15,7 +15,7 @@ from draftwood.engines.cpu.instructions import Instructions
 from draftwood.engines.cpu.kernels import kernels, pool
 from draftwood.engines.cpu.pages import Pages
 from draftwood.engines.cpu.passes import PassRecord, Rows
-from draftwood.engines.cpu.program import Program
+from draftwood.engines.cpu.program import Program, Without
 from draftwood.engines.cpu.session import CpuSession
 from draftwood.engines.cpu.weights import Report, Weights
 from draftwood.engines.lent_scores import LentScores, RowScores
@@ -48,15 +48,17 @@ class CpuModel:
         # A helper that comes late may still look at the record of this model's last pass.
         weakref.finalize(self, self._pool.forget, self._record, self.program)
 
-    def run(self, texts: Sequence[Rows], layers: tuple[int, ...] = ()) -> tuple[NDArray[np.float32], list[int]]:
+    def run(
+        self, texts: Sequence[Rows], layers: tuple[int, ...] = (), without: tuple[Without, ...] = ()
+    ) -> tuple[NDArray[np.float32], list[int]]:
         """Compute a pass over the rows of some texts; returns scores and best tokens of the rows that are scored.
 
-        ``layers`` are those whose `states` are kept.
+        ``layers`` are those whose `states` are kept, ``without`` those that are left out.
         """
         self._lent.keep()
         for layer in layers:
             self.program.states(layer)
-        scored = self._record.fill(texts, layers)
+        scored = self._record.fill(texts, (*layers, *without))
         self._pool.run(self._record.address, self.threads)
         return self._record.results(scored)
 

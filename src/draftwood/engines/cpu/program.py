@@ -34,6 +34,13 @@ class Phase(NamedTuple):
     joined: bool = False  # it may begin with the phase before it
     ends: bool = False  # it belongs to the scores, which not every pass computes
     only: Hashable = None  # it runs in passes alone that are asked for this; None: in all
+    layer: int | None = None  # it belongs to this layer, and does not run in passes `Without` it
+
+
+class Without(NamedTuple):
+    """Asks a pass to leave a layer out."""
+
+    layer: int
 
 
 class Program:
@@ -45,6 +52,7 @@ class Program:
     def __init__(self, weights: Weights, kernels: Kernels) -> None:
         self.weights, self._kernels, shape = weights, kernels, weights.shape
         self._phases: list[Phase] = []
+        self._layer: int | None = None  # that phases are made for
         queries, keys, inner = shape.heads * shape.head_size, shape.kv_heads * shape.head_size, shape.inner
         self.room = -(-shape.head_size // TILE) * TILE
         self.layer_bytes = shape.kv_heads * (shape.head_size + self.room) * 2 * PAGE
@@ -77,7 +85,8 @@ class Program:
     def limits(self, rows: int, scored: int, units: int, asked: Asked = ()) -> NDArray[np.int64]:
         """Return first piece, pieces, and when it may begin of each phase: int64[phases, 3].
 
-        ``asked`` are what phases that run in some passes only are there for, such as layers whose states are kept.
+        ``asked`` are what phases that run in some passes only are there for, such as layers whose states are kept,
+        and layers that the pass leaves out.
         """
         key = rows, scored, units, asked
         found = self._limits.get(key)
@@ -93,7 +102,8 @@ class Program:
         for phase in self._phases:
             if phase.ends and not scored:
                 break
-            if phase.only is not None and phase.only not in asked:
+            left_out = phase.layer is not None and Without(phase.layer) in asked
+            if left_out or (phase.only is not None and phase.only not in asked):
                 pieces = 0
             elif phase.pieces in counts:
                 pieces = -(-counts[phase.pieces] // phase.per)
@@ -151,9 +161,11 @@ class Program:
         self._add("embedding", ROWS, shape.width, slots | self._x.slots("out"))
         for number in range(shape.layers):
             self._kept_states(number)
+            self._layer = number
             self._attention(number, weights.matrices[number], weights.vectors[number])
             unit = self._experts if shape.experts else self._gated_unit
             unit(weights.matrices[number], weights.vectors[number])
+            self._layer = None
         self._kept_states(shape.layers)
         self._ends()
 
@@ -341,7 +353,8 @@ class Program:
         if pieces in (ROWS, SCORED):
             per = max(1, _ROW_NUMBERS // per)
             slots = slots | {"per_rows": per}
-        self._phases.append(Phase(slots | {"function": self._kernels[name]}, pieces, per, joined, ends, only))
+        slots = slots | {"function": self._kernels[name]}
+        self._phases.append(Phase(slots, pieces, per, joined, ends, only, self._layer))
 
 
 def _tiles_of(matrix: Matrix, *, scores: bool = False) -> int:
