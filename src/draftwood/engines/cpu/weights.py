@@ -95,7 +95,7 @@ class Weights:
         self._read: set[str] = set()
         embedding = self._tensor("token_embd.weight")
         self.shape = shape_of(self.metadata, int(embedding.shape[0]))
-        self._report, self._done, self._all = report or (lambda _done, _all: None), 0, self.file.size
+        self._report, self._done = report or (lambda _done, _all: None), 0
         self._check_room()
         self._slabs = Slabs()
         self.vectors: list[dict[str, Vector]] = []
@@ -115,6 +115,7 @@ class Weights:
     @contextmanager
     def packed(self) -> Iterator[None]:
         """Run a block beside which threads fill the matrices in; until its end they hold zeros."""
+        self._all = sum(piece.tiles.nbytes for piece in self._pieces)
         with packing(self._pieces, min(8, os.cpu_count() or 1), self._count):
             yield
         self._pieces = []
@@ -180,7 +181,7 @@ class Weights:
         self._done += size
         if self._done % _KEPT < size:
             self.file.let_go()
-        self._report(min(self._done, self._all), self._all)
+        self._report(self._done, self._all)
 
     def _vector(self, name: str, size: int) -> Vector:
         tensor = self._tensor(name)
