@@ -9,7 +9,7 @@ from draftwood.contracts import Capabilities
 from draftwood.engines.committed import locked
 from draftwood.engines.cpu.attention import WIDEST
 from draftwood.engines.cpu.model import CpuModel
-from draftwood.engines.cpu.program import Without
+from draftwood.engines.cpu.phases import Without
 from draftwood.engines.cpu.session import CpuSession
 from draftwood.engines.lent_scores import RowScores
 from draftwood.engines.self_draft import once, read_layers

@@ -15,7 +15,8 @@ from draftwood.engines.cpu.instructions import Instructions
 from draftwood.engines.cpu.kernels import kernels, pool
 from draftwood.engines.cpu.pages import Pages
 from draftwood.engines.cpu.passes import PassRecord, Rows
-from draftwood.engines.cpu.program import Program, Without
+from draftwood.engines.cpu.phases import Without
+from draftwood.engines.cpu.program import Program
 from draftwood.engines.cpu.session import CpuSession
 from draftwood.engines.cpu.weights import Report, Weights
 from draftwood.engines.lent_scores import LentScores, RowScores

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from draftwood.engines.cpu.attention import PAGE, PART_HEAD, UNIT_ROWS, WIDEST
 from draftwood.engines.cpu.buffers import Buffer, MixtureBuffers, floats, records
 from draftwood.engines.cpu.formats import TILE
 from draftwood.engines.cpu.kernels import Kernels
+from draftwood.engines.cpu.phases import EXPERTS, ONE, ROWS, SCORED, TILES, UNITS, Asked, Phase, Without
 from draftwood.engines.cpu.records import PHASE, real_slot
 from draftwood.engines.cpu.turns import Scaling, frequencies, table
 from draftwood.engines.cpu.weights import Matrix, Weights
@@ -20,27 +21,6 @@ _PIECE_BYTES = 16 << 10
 """Weights of a piece of work: small enough to divide a phase evenly, large enough to be worth taking."""
 _ROW_NUMBERS = 1024
 """Numbers that a piece of rows reads."""
-Asked = tuple[Hashable, ...]
-ROWS, SCORED, TILES, UNITS, ONE, EXPERTS = range(6)
-"""What the number of a phase's pieces depends on."""
-
-
-class Phase(NamedTuple):
-    """One phase while a program is made."""
-
-    slots: dict[str, int]
-    pieces: int  # `ROWS` and so on
-    per: int  # rows of a piece, or how many pieces there are, for each unit or expert
-    joined: bool = False  # it may begin with the phase before it
-    ends: bool = False  # it belongs to the scores, which not every pass computes
-    only: Hashable = None  # it runs in passes alone that are asked for this; None: in all
-    layer: int | None = None  # it belongs to this layer, and does not run in passes `Without` it
-
-
-class Without(NamedTuple):
-    """Asks a pass to leave a layer out."""
-
-    layer: int
 
 
 class Program:
