@@ -1,4 +1,4 @@
-"""Drafting by a part of the target, or by its weights in few bits, on the target's own cache.
+"""Drafting by a part of the target, on the target's own cache.
 
 Sources: Elhoushi and others, "LayerSkip", arXiv 2404.16710 (the first layers); Zhang and others, "Draft & Verify",
 arXiv 2309.08168 (any subset of them).
@@ -13,14 +13,12 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from draftwood.engines.transformers.lean import LeanDecoder
-from draftwood.engines.transformers.quantized_copies import quantized_target
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError, UsageError
 from draftwood.index.child_safe import ChildSafeLock
 
 _made: WeakKeyDictionary[Any, dict[Any, tuple[Any, TransformersTarget]]] = WeakKeyDictionary()
-"""Per target, what drafts on its cache, by the layers that it runs or the bits of its weights, and of what it was
-made."""
+"""Per target, what drafts on its cache, by the layers that it runs, and of what it was made."""
 if hasattr(os, "register_at_fork"):  # twins share their target's lock, which is another one in a child
     os.register_at_fork(after_in_child=_made.clear)
 _MOST = 8  # of them per target; then the oldest is dropped
@@ -53,20 +51,6 @@ def decoder_of(target: Any) -> LeanDecoder:
             "another drafter"
         )
     return decoder
-
-
-def quantized_self(target: Any, model: Any, bits: int) -> TransformersTarget:
-    """Return what runs the model of a target on its own weights in so many bits, on the target's sessions.
-
-    Made once per target and copy, which are made anew when the model changes. Raises what `quantized_target`
-    raises.
-    """
-    if not isinstance(target, TransformersTarget) or not target.capabilities.grows:
-        raise CapabilityError(
-            "quantized-self needs a model of transformers that runs on draftwood's own cache: use other drafters"
-        )
-    copied = quantized_target(model, bits, checked=target.packing is not None)  # one not packed follows its model
-    return _once(target, bits, copied, lambda: target.running_as(copied))
 
 
 def _once(
