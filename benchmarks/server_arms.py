@@ -30,7 +30,8 @@ def start(arm: str, model: str, gguf: str, stack: ExitStack) -> Arm:
     """Start the server that an arm is named by; it ends with ``stack``.
 
     ``drafted``, ``plain``: ours on transformers; ``gguf-drafted``, ``gguf-plain``: ours on llama.cpp;
-    ``cpu-drafted``, ``cpu-plain``: ours on our own engine for processors; ``llama.cpp``, ``transformers``, ``transformers-batching``: the others' own, on the same weights.
+    ``cpu-drafted``, ``cpu-plain``: ours on our own engine; ``llama.cpp``, ``transformers``,
+    ``transformers-batching``: the others' own, on the same weights.
     """
     if arm == "llama.cpp":
         return _llama_cpp(gguf, stack)

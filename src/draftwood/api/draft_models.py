@@ -254,15 +254,15 @@ class DraftModels:
         return None
 
     def quantized_self(self, bits: int) -> DraftTarget:
-        """Return the target's own weights in so many bits: on its cache, or a smaller copy of a GGUF file.
+        """Return the target's own weights in so many bits, on our own engine; of llama.cpp a smaller file.
 
         Raises `CapabilityError` where that brings nothing, or is not known how.
         """
         if self._engine == "cpu":
-            kind = self.target.model.weights.matrices[0]["ffn_down"].kind  # type: ignore[union-attr]
-            raise CapabilityError(
-                f"quantized-self brings nothing here, the target's weights are {kind} already: leave it out"
-            )
+            from draftwood.engines.cpu import few_bits
+
+            found = few_bits.quantized_self(self.target, bits)  # type: ignore[arg-type]
+            return DraftTarget(found, False, weight_bytes=found.weight_bytes, verifier=self.target)
         if self._engine == "llama_cpp":
             from draftwood.engines.llama_cpp.quantised_file import quantised_copy
 
@@ -271,10 +271,10 @@ class DraftModels:
         self._only_transformers("quantized-self")
         if self.model is None:
             raise CapabilityError("quantized-self needs the model itself: use generate or bench")
-        from draftwood.engines.transformers.self_draft import quantized_self
+        from draftwood.engines.transformers.few_bits import quantized_self
 
-        found = quantized_self(self.target, self.model, bits)
-        return DraftTarget(found, weight_bytes=getattr(found.packing, "nbytes", None))
+        found = quantized_self(self.target, self.model, bits)  # type: ignore[arg-type]
+        return DraftTarget(found, False, weight_bytes=found.weight_bytes, verifier=self.target)
 
     @property
     def _engine(self) -> str:

@@ -71,9 +71,9 @@ def serve(
     _check_packages()
     if given.prediction:
         raise UsageError("--prediction is for one answer: clients of a server send their own, as 'prediction'")
-    check_sources(given.drafters, given.sources)
+    names = check_sources(given.drafters, given.sources)
     socket = _listening(host, port)
-    setup = _setup(given)
+    setup = _setup(given, release="quantized-self" not in names)
     from draftwood.serve.app import Settings
     from draftwood.serve.spans import ENDPOINTS
 
@@ -138,12 +138,12 @@ def _check_packages() -> None:
         raise UsageError(f"the server needs {error.name}: pip install 'draftwood[serve]'") from error
 
 
-def _setup(given: _Serving) -> Any:
+def _setup(given: _Serving, *, release: bool) -> Any:
     """Load the model; returns what `make_app` takes."""
     from draftwood.api.setup import Setup
     from draftwood.api.user_texts import UserTexts
 
-    model, tokenizer = given.load_model(release=True)
+    model, tokenizer = given.load_model(release=release)
     with screen.busy(f"preparing {given.model}"):
         setup = Setup(model, tokenizer, given.drafters, given.planner, UserTexts(**given.sources), given.rule)
         setup.refresh()

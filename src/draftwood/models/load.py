@@ -1,4 +1,4 @@
-"""Load a model and its tokenizer: through transformers, or a GGUF file by our own engine or llama.cpp."""
+"""Load a model and its tokenizer: through transformers, by our own engine or by llama.cpp."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from draftwood.errors import (
 )
 from draftwood.models.busy import importing_torch
 from draftwood.models.catalogue import DEFAULT_MODEL
-from draftwood.models.engine import TRANSFORMERS, choose, implied_engine
+from draftwood.models.engine import CPU, TRANSFORMERS, choose, implied_engine
 from draftwood.models.hub import first_line, hub_answers
 from draftwood.models.machine import cores
 from draftwood.models.quiet import quiet_transformers, uncollected
@@ -40,6 +40,9 @@ MOST_THREADS = 8  # most threads per core; 64 in all are always allowed. Torch c
 DTYPES = ("auto", "bfloat16", "float16", "float32")
 """The number formats that :func:`load` takes; ``auto`` is the one the weights were saved in."""
 
+WEIGHTS = ("int4", "int8")
+"""What ``weights`` may be."""
+
 _DEFAULT_DTYPE = "float32"
 
 
@@ -53,6 +56,7 @@ def load(
     gpu_layers: int = -1,
     exact: bool | None = None,
     report: Callable[[int, int], None] | None = None,
+    weights: str | None = None,
 ) -> tuple[Any, Any]:
     """Load a model ready for generation, and its tokenizer.
 
@@ -62,11 +66,13 @@ def load(
         A catalogue name, a folder, a GGUF file or a hub name (``"owner/name"``, ``"owner/name/file.gguf"``). Only
         a hub name may touch the network.
     engine
-        ``"cpu"`` (our own) or ``"llama.cpp"`` for GGUF files, or ``"transformers"``. None: our own for GGUF files
-        and the models of the catalogue, and llama.cpp for files that it does not run; transformers for other
-        folders with weights for it, where it is installed, and wherever ``dtype`` or ``device`` ask for it.
+        ``"cpu"`` (our own) or ``"llama.cpp"`` for GGUF files, or ``"transformers"``; ``"cpu"`` reads folders with
+        weights of safetensors, too. None: our own for GGUF files, the models of the catalogue and wherever
+        ``weights`` are given, and llama.cpp for files that it does not run; transformers for other folders with
+        weights for it, where it is installed, and wherever ``dtype`` or ``device`` ask for it.
     dtype
-        ``"float32"``, ``"bfloat16"``, ``"float16"`` or ``"auto"``; or torch's own. A GGUF file has its own.
+        ``"float32"``, ``"bfloat16"``, ``"float16"`` or ``"auto"``; or torch's own. A GGUF file has its own. On
+        our own engine ``"bfloat16"`` and ``"float16"`` round a folder's weights, the others leave them as stored.
     device
         For example ``"cpu"`` or ``"cuda:1"``; by default the first of cuda, mps and cpu that is here. llama.cpp
         goes by ``gpu_layers``; it takes ``"cpu"`` for no layers.
@@ -80,6 +86,9 @@ def load(
         docs/exactness.md); those of our own engine always are. False: as llama.cpp does. None: the engine decides.
     report
         Takes the bytes of weights that are ready and those of all, again and again; our own engine calls it.
+    weights
+        ``"int4"`` or ``"int8"``: our own engine quantises the matrices of floats when it loads them. **That is
+        another model**, with other texts: faster, smaller, and a little worse. None: the weights as they are.
 
     Returns
     -------
@@ -89,7 +98,8 @@ def load(
     Raises
     ------
     UsageError
-        An unknown dtype, device or engine, one that does not fit the model, or a thread count out of its bounds.
+        An unknown dtype, device or engine, one that does not fit the model, or a thread count out of its bounds;
+        ``weights`` for another engine, or for a file that has none to quantise.
     ModelNotFoundError, ModelError, UnknownNameError
         As `find`; or the files cannot be read. `UnsupportedModelError` for anything but a causal language model.
     VocabularyError
@@ -101,15 +111,22 @@ def load(
     if dtype not in DTYPES:
         raise UnknownNameError("dtype", dtype, DTYPES)
     _check_threads(threads)
+    if weights not in (None, *WEIGHTS):
+        raise UnknownNameError("kind of weights", str(weights), WEIGHTS)
     asked = None if dtype == _DEFAULT_DTYPE else dtype
-    chosen, place = choose(name, engine or implied_engine(name, asked, device, gpu_layers=gpu_layers, exact=exact))
+    implied = implied_engine(name, asked, device, gpu_layers=gpu_layers, exact=exact, weights=weights)
+    chosen, place = choose(name, engine or implied, floats=weights is not None or asked is not None)
+    if weights is not None and chosen != CPU:
+        raise UsageError(
+            f"weights={weights!r} is for the engine cpu, and {chosen} was named: leave the engine out"
+        )
     if chosen != TRANSFORMERS:
         from draftwood.models.load_gguf import load_gguf
 
         with uncollected():
             return load_gguf(
                 Path(place), asked, device, engine=chosen, is_free=engine is None, threads=threads,
-                gpu_layers=gpu_layers, exact=exact, report=report,
+                gpu_layers=gpu_layers, exact=exact, weights=weights, report=report,
             )  # fmt: skip
     if gpu_layers != -1 or exact is not None:
         what = "exact" if exact is not None else "gpu_layers"

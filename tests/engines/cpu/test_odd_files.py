@@ -141,7 +141,7 @@ def test_sizes_that_do_not_fit_are_refused(key, tmp_path):
     value = {"attention.head_count_kv list": [2, 1, 2], "rope.dimension_count large": 66}.get(key)
     keys = {key.split()[0]: WRONG_KEYS[key] if value is None else value}
     path = write(tmp_path / "wrong.gguf", "llama", tensors_of("llama", model), model.config, keys=keys)
-    with pytest.raises(ModelError, match=r"[a-z].*: (get|take|llama)") as caught:
+    with pytest.raises(ModelError, match=r"[a-z].*: (get|take)") as caught:
         CpuTarget(path)
     assert "\n" not in str(caught.value)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from threading import RLock
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.engines.cpu.gguf_file import GgufFile
+from draftwood.engines.cpu.hub_model import HubModel
 from draftwood.engines.cpu.instructions import Instructions
 from draftwood.engines.cpu.kernels import kernels, pool
 from draftwood.engines.cpu.pages import Pages
@@ -27,12 +29,13 @@ class CpuModel:
     """The weights of a file and everything that computes passes over them; targets and sessions share it."""
 
     def __init__(
-        self, file: GgufFile, *, threads: int | None = None, instructions: Instructions | None = None,
-        report: Report | None = None, beside: Callable[[], object] = lambda: None,
+        self, source: Path | GgufFile | HubModel, *, threads: int | None = None,
+        instructions: Instructions | None = None, report: Report | None = None, becomes: str | None = None,
+        beside: Callable[[], object] = lambda: None,
     ) -> None:  # fmt: skip
         every = self.kernels = kernels(instructions)
         self.instructions = every.instructions
-        self.weights = Weights(file, every, report)
+        self.weights = Weights(source, every, report, becomes)
         self.threads = cores() if threads is None else threads
         self.lock = RLock()
         with self.weights.packed():

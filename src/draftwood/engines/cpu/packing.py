@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from draftwood.engines.cpu.formats import FORMATS, TILE, Format
 from draftwood.engines.cpu.gguf_blocks import Bytes, read_blocks
 from draftwood.engines.cpu.gguf_file import Tensor
-from draftwood.engines.cpu.gguf_types import Codes, blocks_of, codes_of
+from draftwood.engines.cpu.gguf_types import Codes, Floats, blocks_of, codes_of, read_floats
+from draftwood.engines.cpu.quantising import bfloat16_bits, quantised
 from draftwood.engines.cpu.tiles import fill, read_tiles, tiles_shape, write_tiles, zeros
 from draftwood.errors import ModelError, UnsupportedModelError
 
@@ -45,7 +46,7 @@ def unpack(packed: Bytes, format: Format, outputs: int) -> Codes:
     return codes_of(read_tiles(packed, format, outputs), format)
 
 
-def packed_tensor(tensor: Tensor, rows: Rows = None, room: Room = zeros) -> Packed:
+def packed_tensor(tensor: Tensor, rows: Rows = None, *, kind: str = "", room: Room = zeros) -> Packed:
     """Pack a tensor of the file.
 
     Parameters
@@ -54,6 +55,8 @@ def packed_tensor(tensor: Tensor, rows: Rows = None, room: Room = zeros) -> Pack
         A matrix [outputs, inputs], or one for each expert.
     rows
         Which outputs, in which order; all where it is None.
+    kind
+        The type that its floats become; empty: they stay as they are.
     room
         Makes the array, zeros of a shape and dtype.
 
@@ -69,7 +72,7 @@ def packed_tensor(tensor: Tensor, rows: Rows = None, room: Room = zeros) -> Pack
     ModelError
         The tensor is no matrix.
     """
-    packed, pieces = plan(tensor, rows, room)
+    packed, pieces = plan(tensor, rows, room, kind or tensor.kind)
     for piece in pieces:
         _run(piece)
     return packed
@@ -97,13 +100,14 @@ class Piece:
     """Some rows of a matrix of the file, uint8[outputs, bytes of a row], and the tiles that they go to."""
 
     kind: str
+    becomes: str
     raw: Bytes
     rows: slice | NDArray[np.intp]
     tiles: Packed
 
 
-def plan(tensor: Tensor, rows: Rows, room: Room) -> tuple[Packed, list[Piece]]:
-    """Return room for the packed tensor, and the pieces that fill it; see `packed_tensor`."""
+def plan(tensor: Tensor, rows: Rows, room: Room, kind: str) -> tuple[Packed, list[Piece]]:
+    """Return room for the tensor, packed as ``kind``, and the pieces that fill it; see `packed_tensor`."""
     if len(tensor.shape) not in (2, 3):
         raise ModelError(
             f"the tensor {tensor.name!r} has the shape {tensor.shape}: get a file that has a matrix there"
@@ -112,14 +116,14 @@ def plan(tensor: Tensor, rows: Rows, room: Room) -> tuple[Packed, list[Piece]]:
     if isinstance(rows, slice):
         data, rows = data[..., rows, :], None
     outputs = data.shape[-2] if rows is None else len(rows)
-    packed = room((*data.shape[:-2], *_shape(tensor.kind, outputs, inputs)), _FLOATS.get(tensor.kind, np.uint8))
+    packed = room((*data.shape[:-2], *_shape(kind, outputs, inputs)), _FLOATS.get(kind, np.uint8))
     matrices = zip(data, packed, strict=True) if data.ndim == 3 else [(data, packed)]
     step = max(TILE, _PIECE // inputs // TILE * TILE)
     pieces = []
     for raw, tiles in matrices:
         for start in range(0, outputs, step):
             some = slice(start, start + step) if rows is None else rows[start : start + step]
-            pieces.append(Piece(tensor.kind, raw, some, tiles[start // TILE : (start + step) // TILE]))
+            pieces.append(Piece(tensor.kind, kind, raw, some, tiles[start // TILE : (start + step) // TILE]))
     return packed, pieces
 
 
@@ -133,8 +137,19 @@ def _shape(kind: str, outputs: int, inputs: int) -> tuple[int, ...]:
 
 
 def _run(piece: Piece) -> None:
-    raw = piece.raw[piece.rows]
-    if piece.kind in _FLOATS:
-        fill(piece.tiles.swapaxes(1, 2), raw.view(_FLOATS[piece.kind]))
+    raw, kind = piece.raw[piece.rows], piece.becomes
+    if kind in _FLOATS:
+        values = raw.view(_FLOATS[kind]) if kind == piece.kind else _rounded(kind, read_floats(piece.kind, raw))
+        fill(piece.tiles.swapaxes(1, 2), values)
     else:
-        write_tiles(piece.tiles, read_blocks(piece.kind, raw), FORMATS[piece.kind])
+        same = kind == piece.kind
+        blocks = read_blocks(kind, raw) if same else quantised(kind, read_floats(piece.kind, raw))
+        write_tiles(piece.tiles, blocks, FORMATS[kind])
+
+
+def _rounded(kind: str, values: Floats) -> Packed:
+    """Return floats as the bits of F16 or BF16."""
+    if kind == "BF16":
+        return bfloat16_bits(values)
+    with np.errstate(over="ignore"):
+        return values.astype(np.float16).view(np.uint16)

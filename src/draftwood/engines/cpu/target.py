@@ -1,4 +1,4 @@
-"""A GGUF file as a target: our own pass over quantised weights, exact to the last bit."""
+"""A GGUF file or a folder as a target: our own pass over its weights, exact to the last bit."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from draftwood.engines.committed import check_room, locked
 from draftwood.engines.cpu.attention import WIDEST
 from draftwood.engines.cpu.gguf_file import GgufFile
 from draftwood.engines.cpu.growing import Grown, groups, grow
+from draftwood.engines.cpu.hub_model import HubModel
 from draftwood.engines.cpu.instructions import Instructions
 from draftwood.engines.cpu.model import CpuModel
 from draftwood.engines.cpu.pass_times import pass_times
@@ -35,14 +36,17 @@ class CpuTarget:
 
     Parameters
     ----------
-    path
-        A GGUF file, or the first of several; or one that is open.
+    source
+        A GGUF file, or the first of several; or a folder that transformers reads, with weights of safetensors. Or
+        what was opened of these already (``model.weights.file`` of another target).
     threads
         Threads of a pass; None: one per core of this process.
     instructions
         The instruction set; None: the fastest of this processor. All give the same bits.
     report
         Takes the bytes of weights that are packed so far, and those of all.
+    becomes
+        What matrices of floats become: ``"int4"``, ``"int8"``, ``"bfloat16"`` or ``"float16"``. None: they stay.
     beside
         Called while other threads pack the weights.
 
@@ -57,12 +61,14 @@ class CpuTarget:
     exact = True
 
     def __init__(
-        self, path: str | os.PathLike[str] | GgufFile, *, threads: int | None = None,
-        instructions: Instructions | None = None, report: Report | None = None,
+        self, source: str | os.PathLike[str] | GgufFile | HubModel, *, threads: int | None = None,
+        instructions: Instructions | None = None, report: Report | None = None, becomes: str | None = None,
         beside: Callable[[], object] = lambda: None,
     ) -> None:  # fmt: skip
-        file = path if isinstance(path, GgufFile) else GgufFile(Path(path))
-        self.model = CpuModel(file, threads=threads, instructions=instructions, report=report, beside=beside)
+        place = source if isinstance(source, GgufFile | HubModel) else Path(source)
+        self.model = CpuModel(
+            place, threads=threads, instructions=instructions, report=report, becomes=becomes, beside=beside
+        )
         self.lock = self.model.lock
         self.tokens_read = 0  # of all prompts so far, for progress displays
         shape = self.model.weights.shape
@@ -76,9 +82,7 @@ class CpuTarget:
     @cached_property
     def end_ids(self) -> frozenset[int]:
         """Tokens that end an answer."""
-        from draftwood.engines.cpu.vocabulary import end_ids
-
-        return end_ids(self.model.weights.metadata)
+        return self.model.weights.file.end_ids
 
     @cached_property
     def generation_config(self) -> SimpleNamespace:

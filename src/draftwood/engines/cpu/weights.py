@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,17 +16,18 @@ from draftwood.engines.cpu.families import shape_of
 from draftwood.engines.cpu.formats import FORMATS, GROUP
 from draftwood.engines.cpu.gguf_file import GgufFile, Tensor
 from draftwood.engines.cpu.gguf_types import read_floats
+from draftwood.engines.cpu.hub_model import HubModel, read_folder
 from draftwood.engines.cpu.kernels import Kernels
 from draftwood.engines.cpu.packing import Piece, packing, plan
+from draftwood.engines.cpu.quantising import FLOATS, growth, kind_of
 from draftwood.engines.cpu.slabs import Slabs
-from draftwood.errors import ModelError, UnsupportedModelError
+from draftwood.errors import ModelError, UnsupportedModelError, UsageError
 from draftwood.models.machine import free_memory
 
 Vector = NDArray[np.float32]
 Report = Callable[[int, int], None]
 """Takes bytes that are packed, and bytes in all."""
 
-_FLOATS = ("F32", "F16", "BF16")
 _KEPT = 64 << 20
 """Bytes of the file that are kept in memory while it is packed."""
 _NEEDLESS = ("attn_rot_embd",)
@@ -67,8 +69,25 @@ class Matrix:
         return int(self.packed.strides[0]) if self.packed.ndim == 4 else 0
 
 
+def opened(path: Path) -> GgufFile | HubModel:
+    """Return a GGUF file, or a folder that transformers reads, mapped into memory; raises what these raise."""
+    return read_folder(path) if path.is_dir() else GgufFile(path)
+
+
 class Weights:
-    """The weights of a GGUF file, filled in by `packed`.
+    """The weights of a GGUF file, or of a folder that transformers reads, filled in by `packed`.
+
+    Parameters
+    ----------
+    source
+        The path of either, or what was opened already.
+    kernels
+        The functions for each type.
+    report
+        Takes bytes that are packed, and bytes in all.
+    becomes
+        The type that matrices of floats become: ``"int4"`` (embedding and scores ``"int8"``), ``"int8"``,
+        ``"bfloat16"``, ``"float16"``; None: they stay as they are.
 
     Attributes
     ----------
@@ -86,16 +105,23 @@ class Weights:
         What frequencies of rotary positions are divided by; None: by nothing.
 
     Raises `UnsupportedModelError` for models or types that this engine does not run, `ModelError` for files whose
-    tensors do not fit together.
+    tensors do not fit together, `UsageError` where there are no floats that could become ``becomes``.
     """
 
-    def __init__(self, file: GgufFile, kernels: Kernels, report: Report | None = None) -> None:
-        self.file, self._kernels = file, kernels
-        self.path, self.metadata, tensors = file.path, file.metadata, file.tensors
+    def __init__(
+        self, source: Path | GgufFile | HubModel, kernels: Kernels, report: Report | None = None,
+        becomes: str | None = None,
+    ) -> None:  # fmt: skip
+        self.file, self._kernels = opened(source) if isinstance(source, Path) else source, kernels
+        self.path, self.metadata, self._becomes = self.file.path, self.file.metadata, becomes
+        tensors = self.file.tensors
         self._read: set[str] = set()
         embedding = self._tensor("token_embd.weight")
-        self.shape = shape_of(self.metadata, int(embedding.shape[0]))
+        self.shape = shape_of(self.file.metadata, int(embedding.shape[0]))
         self._report, self._done = report or (lambda _done, _all: None), 0
+        self._all = self.file.size + sum(growth(one, self._kind(one)) for one in tensors.values())
+        if becomes in ("int4", "int8") and not any(self._kind(one) != one.kind for one in tensors.values()):
+            raise UsageError(f"{self.path} has no floats that could become {becomes}: leave weights out")
         self._check_room()
         self._slabs = Slabs()
         self.vectors: list[dict[str, Vector]] = []
@@ -137,7 +163,7 @@ class Weights:
 
     def _check_room(self) -> None:
         """Raise `ModelError` where the weights do not fit the memory that is free, before any is taken."""
-        need, free = self.file.size, free_memory()
+        need, free = self._all, free_memory()
         if free is not None and need > free:
             raise ModelError(
                 f"{self.path} needs {need / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free: take a "
@@ -153,7 +179,7 @@ class Weights:
     def _tensor(self, name: str) -> Tensor:
         found = self.file.tensors.get(name)
         if found is None:
-            raise ModelError(f"{self.path} has no tensor {name}: get the file again, or take the engine llama.cpp")
+            raise ModelError(f"{self.path} has no tensor {name}: get it again, or take another engine")
         self._read.add(name)
         return found
 
@@ -169,9 +195,13 @@ class Weights:
 
     def _part(self, tensor: Tensor, outputs: int, rows: Any) -> Matrix:
         """Pack some rows of a matrix, or of each expert's."""
-        packed, pieces = plan(tensor, rows, self._slabs.zeros)
+        kind = self._kind(tensor)
+        packed, pieces = plan(tensor, rows, self._slabs.zeros, kind)
         self._pieces += pieces
-        return self._made(tensor.kind, packed, outputs, tensor.shape[-1])
+        return self._made(kind, packed, outputs, tensor.shape[-1])
+
+    def _kind(self, tensor: Tensor) -> str:
+        return kind_of(tensor, self._becomes)
 
     def _made(self, kind: str, packed: NDArray[Any], outputs: int, inputs: int) -> Matrix:
         return Matrix(kind, packed, outputs, inputs, self._kernels.product(kind), self._kernels.reader(kind))
@@ -185,7 +215,7 @@ class Weights:
 
     def _vector(self, name: str, size: int) -> Vector:
         tensor = self._tensor(name)
-        if tensor.shape != (size,) or tensor.kind not in _FLOATS:
+        if tensor.shape != (size,) or tensor.kind not in FLOATS:
             raise ModelError(
                 f"{name} in {self.path} is {tensor.kind} {tensor.shape}, not {size} floats: get the file again"
             )
@@ -263,6 +293,7 @@ class Weights:
             raise UnsupportedModelError(
                 f"the experts {start} in {self.path} are of several types: get the model in another quantisation"
             )
+        kind = self._kind(tensors[0])
         packed: Any = None
 
         def place(shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:
@@ -272,13 +303,13 @@ class Weights:
 
         places = (packed[expert] for expert in range(len(tensors)))
         for tensor in tensors:
-            self._pieces += plan(tensor, None, place)[1]
-        return self._made(tensors[0].kind, packed, outputs, inputs)
+            self._pieces += plan(tensor, None, place, kind)[1]
+        return self._made(kind, packed, outputs, inputs)
 
     def _order(self, heads: int) -> NDArray[np.intp] | None:
         """Return which output goes where, so that numbers that turn together lie half a head apart."""
         shape = self.shape
-        if shape.family.pairs == "halves" or not heads:
+        if shape.family.pairs == "halves" or self.file.halves or not heads:
             return None
         head = np.arange(shape.head_size)
         turning = head[: shape.rotary].reshape(-1, 2).T.ravel()
@@ -314,5 +345,5 @@ class Weights:
         for name in self.file.tensors:
             if name not in self._read and not set(name.split(".")) & set(_NEEDLESS):
                 raise UnsupportedModelError(
-                    f"the CPU engine does not know the tensor {name} of {self.path.name}: llama.cpp may"
+                    f"the CPU engine does not know the tensor {name} of {self.path.name}: take another engine"
                 )

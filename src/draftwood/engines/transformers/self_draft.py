@@ -1,4 +1,4 @@
-"""Drafting by a part of the target, or by its weights in few bits, on the target's own cache.
+"""Drafting by a part of the target, on the target's own cache.
 
 Sources: Elhoushi and others, "LayerSkip", arXiv 2404.16710 (the first layers); Zhang and others, "Draft & Verify",
 arXiv 2309.08168 (any subset of them).
@@ -10,7 +10,6 @@ from typing import Any
 
 from draftwood.engines.self_draft import once, read_layers
 from draftwood.engines.transformers.lean import LeanDecoder
-from draftwood.engines.transformers.quantized_copies import quantized_target
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError
 
@@ -41,17 +40,3 @@ def decoder_of(target: Any) -> LeanDecoder:
             "another drafter"
         )
     return decoder
-
-
-def quantized_self(target: Any, model: Any, bits: int) -> TransformersTarget:
-    """Return what runs the model of a target on its own weights in so many bits, on the target's sessions.
-
-    Made once per target and copy, which are made anew when the model changes. Raises what `quantized_target`
-    raises.
-    """
-    if not isinstance(target, TransformersTarget) or not target.capabilities.grows:
-        raise CapabilityError(
-            "quantized-self needs a model of transformers that runs on draftwood's own cache: use other drafters"
-        )
-    copied = quantized_target(model, bits, checked=target.packing is not None)  # one not packed follows its model
-    return once(target, bits, copied, lambda: target.running_as(copied))
