@@ -75,7 +75,8 @@ def load(
         Of a GGUF model, how many layers a graphics card computes; -1: as many as fit.
     exact
         Of a GGUF model, whether its passes are computed so that drafts change no bit of the text (see
-        docs/exactness.md); those of our own engine always are. False: as llama.cpp does. None: the engine decides.
+        docs/exactness.md); those of our own engine always are. False: as llama.cpp does. None: True
+        where the weights allow it.
 
     Returns
     -------

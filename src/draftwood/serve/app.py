@@ -119,7 +119,7 @@ class Server:
         """Run the worker as long as the server runs."""
         with self.setup.saving():
             self.setup.refresh()
-            self.worker.start(tries_out=self.settings.warms_up)
+            self.worker.start()
             if self.settings.warms_up:
                 warm_up(self.worker, self.setup)
             try:
