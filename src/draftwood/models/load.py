@@ -18,6 +18,7 @@ from draftwood.errors import (
     UsageError,
     VocabularyError,
 )
+from draftwood.models import container
 from draftwood.models.busy import importing_torch
 from draftwood.models.catalogue import DEFAULT_MODEL
 from draftwood.models.engine import TRANSFORMERS, choose, implied_engine
@@ -114,6 +115,8 @@ def load(
     with uncollected():
         with importing_torch(threads):
             import torch
+        if threads is None and container.processors() is not None:  # which torch knows nothing of
+            threads = min(cores(), torch.get_num_threads())
         if threads is not None:
             torch.set_num_threads(threads)
         target = _device(None if device is None else str(device))

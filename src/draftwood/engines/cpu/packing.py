@@ -5,7 +5,6 @@ Floats are packed as [tiles, inputs, 16], F16 and BF16 as their 16 bits in uint1
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from draftwood.engines.cpu.gguf_file import Tensor
 from draftwood.engines.cpu.gguf_types import Codes, blocks_of, codes_of
 from draftwood.engines.cpu.tiles import fill, read_tiles, tiles_shape, write_tiles, zeros
 from draftwood.errors import ModelError, UnsupportedModelError
+from draftwood.models.machine import cores
 
 _PIECE = 1 << 20  # weights that a thread packs at once, so that what it makes on the way stays in its cache
 _FLOATS: dict[str, type[np.generic]] = {"F32": np.float32, "F16": np.uint16, "BF16": np.uint16}
@@ -85,7 +85,7 @@ def packed_tensors(tensors: Iterable[Tensor], threads: int | None = None) -> dic
     Raises what `packed_tensor` raises.
     """
     plans = {tensor.name: _plan(tensor, None) for tensor in tensors}
-    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
+    with ThreadPoolExecutor(threads or cores()) as pool:
         for _ in pool.map(_run, (piece for _, pieces in plans.values() for piece in pieces)):
             pass
     return {name: packed for name, (packed, _) in plans.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from draftwood.engines.cpu.kernels import Kernels
 from draftwood.engines.cpu.packing import packed_tensor
 from draftwood.engines.cpu.slabs import Slabs
 from draftwood.errors import ModelError, UnsupportedModelError
-from draftwood.models.machine import free_memory
+from draftwood.models.machine import cores, free_memory
 
 Vector = NDArray[np.float32]
 Report = Callable[[int, int], None]
@@ -100,7 +99,7 @@ class Weights:
         self._slabs = Slabs()
         self.vectors: list[dict[str, Vector]] = []
         self.matrices: list[dict[str, Matrix]] = []
-        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
+        with ThreadPoolExecutor(min(8, cores())) as threads:
             self._threads = threads
             self.embedding = self._matrix(embedding, self.shape.vocabulary, self.shape.width)
             has_output = "output.weight" in tensors
