@@ -206,7 +206,7 @@ class Loading(_MachineFlags, ModelFlag):
                 prepare(loaded[0], pack=self.pack, weights=self.weights)
         if self.weights is not None:
             said = f"{self.model} runs on its weights as {self.weights}: its texts are those of another model"
-            print(said, file=sys.stderr)
+            screen.say(said, file=sys.stderr)
         return loaded
 
     def setting_of(self, model: Any) -> Setting:
