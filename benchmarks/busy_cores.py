@@ -18,7 +18,7 @@ from draftwood.tree import TokenTree
 
 BLOCKS, PASSES = 6, 12
 """Turns, and passes of each; the first two of a turn are not counted."""
-WIDTHS = (1, 8)
+WIDTHS = (1, 8, 128)
 
 
 def times(target: CpuTarget, width: int) -> dict[int, list[float]]:

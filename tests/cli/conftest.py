@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ SPECIAL = ("<end>", "<system>", "<user>", "<assistant>")
 LETTERS = [chr(c) for c in range(32, 127)] + ["\n"]
 
 
-def save_tiny(folder: Path, template: str | None) -> Path:
-    """A Llama of two layers with a token per letter; it never ends by itself."""
+def save_tiny(folder: Path, template: str | None, more: Sequence[str] = ()) -> Path:
+    """A Llama of two layers with a token per letter, and control tokens; it never ends by itself."""
     import torch
     from tokenizers import Tokenizer, decoders
     from tokenizers.models import BPE
@@ -29,7 +29,7 @@ def save_tiny(folder: Path, template: str | None) -> Path:
     words = Tokenizer(BPE({letter: i for i, letter in enumerate(LETTERS)}, [], unk_token="?"))
     words.decoder = decoders.Fuse()
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=words, eos_token="<end>", additional_special_tokens=list(SPECIAL[1:])
+        tokenizer_object=words, eos_token="<end>", additional_special_tokens=[*SPECIAL[1:], *more]
     )
     tokenizer.chat_template = template
     torch.manual_seed(1)

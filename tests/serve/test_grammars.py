@@ -46,16 +46,40 @@ def test_a_forced_call_comes_as_a_call(client, stream):
         ("required", "tool_calls"),
         ({"type": "function", "function": {"name": "look"}}, "stop"),
     ):
-        found = client.chat.completions.create(**asked(tools=[TOOL, OTHER], tool_choice=choice, stream=stream))
+        given = asked(tools=[TOOL, OTHER], tool_choice=choice)
         if stream:
-            chunks = [chunk.choices[0] for chunk in found]
-            (call,) = [one for chunk in chunks for one in chunk.delta.tool_calls or ()]
-            assert chunks[-1].finish_reason == reason
+            with client.chat.completions.stream(**given) as told:
+                found = told.get_final_completion().choices[0]
         else:
-            (call,), content = found.choices[0].message.tool_calls, found.choices[0].message.content
-            assert (content, found.choices[0].finish_reason) == (None, reason)
+            found = client.chat.completions.create(**given).choices[0]
+        (call,) = found.message.tool_calls
+        assert (found.message.content or None, found.finish_reason) == (None, reason)
         assert call.function.name in ("look", "listen") if choice == "required" else call.function.name == "look"
         assert json.loads(call.function.arguments)["answer"] in ("yes", "no")
+
+
+POINTS = {
+    "type": "object", "additionalProperties": False, "required": ["p", "kids"],
+    "properties": {"p": {"$ref": "#/$defs/P"}, "kids": {"type": "array", "items": {"$ref": "#"}, "maxItems": 0}},
+    "$defs": {"P": {"enum": ["here"]}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "place"}}])
+def test_references_of_a_forced_call_are_those_of_its_own_schema(client, choice):
+    place = {"type": "function", "function": {"name": "place", "parameters": POINTS}}
+    found = client.chat.completions.create(**asked(tools=[place, TOOL], tool_choice=choice, logit_bias={"72": 9}))
+    (call,) = found.choices[0].message.tool_calls
+    if call.function.name == "place":
+        assert json.loads(call.function.arguments) == {"p": "here", "kids": []}
+
+
+def test_one_odd_schema_is_named_where_a_call_is_forced_and_harms_nobody_elsewhere(client):
+    odd = {"type": "function", "function": {"name": "odd", "parameters": {"properties": {"a": {"pattern": "(a"}}}}}
+    given = asked(tools=[TOOL, odd], max_tokens=2)
+    assert client.chat.completions.create(**given).choices
+    with pytest.raises(openai.BadRequestError, match=r"parameters of 'odd'.*#/properties/a.*'\(a'"):
+        client.chat.completions.create(**given, tool_choice="required")
 
 
 def test_a_forced_call_in_a_response(client):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import openai
 import pytest
 
+from draftwood.serve.openai.responses import ResponsesRequest
+
 HELLO = [{"role": "user", "content": "hello hello"}]
 
 
@@ -46,6 +48,20 @@ def test_instructions_and_items_become_a_conversation(client, alone):
         ]
     )
     assert found.output_text == theirs.text
+
+
+def test_text_and_calls_of_one_turn_are_one_message():
+    calls = [{"type": "function_call", "name": name, "arguments": "{}", "call_id": name} for name in "ab"]
+    said = [
+        {"role": "assistant", "content": "I look."},
+        *calls,
+        {"type": "function_call_output", "output": "x"},
+        calls[0],
+    ]
+    found = ResponsesRequest(input=[*HELLO, *said]).chat().messages
+    assert [(one["role"], one["content"], len(one.get("tool_calls", ()))) for one in found] == [
+        ("user", "hello hello", 0), ("assistant", "I look.", 2), ("tool", "x", 0), ("assistant", None, 1),
+    ]  # fmt: skip
 
 
 def test_its_events_add_up_to_it(client, alone):

@@ -1,16 +1,19 @@
-"""Calls are read from what a model writes, held back until they are whole, and told to it as text."""
+"""Models are told of tools and of calls so far; what cannot be read is refused with its place."""
 
 from __future__ import annotations
 
-import json
 from types import SimpleNamespace
 
 import pytest
+from pydantic import ValidationError
 
+from draftwood.api.prompts import render
+from draftwood.errors import DraftwoodError
 from draftwood.serve.openai.errors import ApiError
 from draftwood.serve.openai.fields import ChatRequest
-from draftwood.serve.tool_form import ToolForm
+from draftwood.serve.tokens import TokenizeRequest, Tokenizing
 from draftwood.serve.tools import tools_of, without_calls
+from tests.api.test_fitting import IN_TURN
 
 LOOK = {"type": "function", "function": {"name": "look", "description": "Look.", "parameters": {
     "type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}}}  # fmt: skip
@@ -21,39 +24,6 @@ ASKED = [{"role": "user", "content": "what is there?"}]
 def tools(choice="auto", *functions):
     given = {"messages": ASKED, "tools": list(functions) or [LOOK, LIST], "tool_choice": choice}
     return tools_of(ChatRequest.model_validate(given))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '<tool_call>{"name": "look", "arguments": {"at": "it"}}</tool_call>',
-        '<tool_call>\n{"name": "look", "arguments": {"at": "it"}}\n',
-        ' {"name": "look", "parameters": {"at": "it"}} ',
-    ],
-)
-def test_a_call_is_read(text):
-    (call,) = tools().calls(text)
-    assert (call.name, json.loads(call.arguments)) == ("look", {"at": "it"})
-
-
-def test_several_calls_are_read():
-    one = '<tool_call>{"name": "list", "arguments": {}}</tool_call>'
-    assert [call.name for call in tools().calls(one * 3)] == ["list"] * 3
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "It is there.",
-        "{",
-        '{"name": "other", "arguments": {}}',
-        '{"name": "look", "arguments": 3}',
-        "[" * 9999,
-    ],
-)
-def test_other_texts_are_no_calls(text):
-    assert tools().calls(text) == []
 
 
 def test_the_model_is_told_of_its_tools_and_calls():
@@ -76,8 +46,8 @@ def test_a_forced_call_has_a_schema():
     assert tools("auto").forced is False
     named = tools({"type": "function", "function": {"name": "look"}})
     assert (named.forced, named.reason) == (True, "stop")
-    assert named.schema()["properties"]["name"] == {"const": "look"}
-    assert len(tools("required").schema()["anyOf"]) == 2
+    assert list(named.parameters) == ["look"]
+    assert list(tools("required").parameters) == ["look", "list"]
     assert tools("none") is None
     with pytest.raises(ApiError, match="none of the tools"):
         tools({"type": "function", "function": {"name": "other"}})
@@ -85,27 +55,96 @@ def test_a_forced_call_has_a_schema():
         tools_of(ChatRequest.model_validate({"messages": ASKED, "tool_choice": "required"}))
 
 
-class Letters:
-    def decode(self, ids, **_):
-        return "".join(map(chr, ids))
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ('{"at":  "x</tool_call>"}', '{"at":  "x</tool_call>"}'),
+        (r'{"at": "\u00e9\ud83d\ude00\ud800\\u00e9\u000a"}', r'{"at": "é😀\ud800\\u00e9\u000a"}'),
+        ('{"at": NaN', '{"at": null}'),
+        ("no JSON", '"no JSON"'),
+        ("", "{}"),
+        ({"at": "é"}, '{"at": "é"}'),
+    ],
+)
+def test_arguments_of_histories_are_json_in_the_letters_of_their_language(written, said):
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": written}}
+    (found,) = without_calls([{"role": "assistant", "content": None, "tool_calls": [call]}])
+    assert found["content"] == f'<tool_call>{{"name": "look", "arguments": {said}}}</tool_call>'
 
 
-def streamed(text, finish="stop"):
-    """What a stream tells of a text that comes letter by letter."""
-    form, answer = ToolForm(Letters(), tools()), SimpleNamespace(index=0)
-    pieces = [form.delta(answer, letter, None, None) for letter in text]
-    return [*pieces, form.delta(answer, "", finish, None)]
+def test_a_model_reads_the_letters_of_a_schema():
+    look = {"name": "look", "description": "sieh", "parameters": {"properties": {"wo": {"enum": ["Küche", "é"]}}}}
+    assert (
+        '{"enum": ["Küche", "é"]}'
+        in tools("auto", {"type": "function", "function": look}).messages(ASKED)[0]["content"]
+    )
 
 
-def test_a_call_is_held_back_and_a_text_is_not():
-    pieces = streamed('<tool_call>{"name": "list", "arguments": {}}</tool_call>')
-    assert not any(piece["delta"].get("content") for piece in pieces)
-    (call,) = pieces[-1]["delta"]["tool_calls"]
-    assert (call["index"], call["function"], pieces[-1]["finish_reason"]) == (
-        0, {"name": "list", "arguments": "{}"}, "tool_calls",
-    )  # fmt: skip
-    pieces = streamed("<tool> is no call")
-    assert "".join(piece["delta"].get("content", "") for piece in pieces) == "<tool> is no call"
-    assert sum(bool(piece["delta"].get("content")) for piece in pieces) > 5
-    pieces = streamed('{"name": "list", "argu', "length")
-    assert (pieces[-1]["delta"]["content"], pieces[-1]["finish_reason"]) == ('{"name": "list", "argu', "length")
+CALL = {"id": "c", "type": "function", "function": {"name": "list", "arguments": "{}"}}
+WRITTEN = '<tool_call>{"name": "list", "arguments": {}}</tool_call>'
+
+
+def test_text_beside_calls_is_kept_and_what_cannot_be_read_is_refused():
+    parts = [{"type": "text", "text": "I "}, {"type": "text", "text": "look."}]
+    for content, said in (
+        (parts, f"I look.\n{WRITTEN}"),
+        ("I look.", f"I look.\n{WRITTEN}"),
+        ("", WRITTEN),
+        (None, WRITTEN),
+    ):
+        (found,) = without_calls([{"role": "assistant", "content": content, "tool_calls": [CALL]}])
+        assert found == {"role": "assistant", "content": said}
+        (found,) = without_calls([{"role": "assistant", "content": content, "function_call": CALL["function"]}])
+        assert found == {"role": "assistant", "content": said}
+    for content in (7, {"a": 1}, [{"type": "image_url", "image_url": {"url": "x"}}], [parts[0], {"type": "x"}]):
+        for more in ({"tool_calls": [CALL]}, {"function_call": CALL["function"]}, {}):
+            with pytest.raises(DraftwoodError, match="message 2"):
+                tools().messages([*ASKED, {"role": "assistant", "content": content, **more}])
+    for calls in ("x", [3], [{"function": {}}]):
+        with pytest.raises(ApiError, match="message 2"):
+            tools().messages([*ASKED, {"role": "assistant", "content": None, "tool_calls": calls}])
+
+
+def test_tools_that_a_service_would_run_are_left_out_and_named():
+    given = {
+        "messages": ASKED,
+        "tools": [{"type": "web_search"}, LOOK, {"type": "custom", "custom": {"name": "x"}}],
+    }
+    found = ChatRequest.model_validate(given)
+    assert list(tools_of(found).parameters) == ["look"]
+    assert found.ignored == ["tools.0", "tools.2"]
+    with pytest.raises(ValidationError, match="function"):
+        ChatRequest.model_validate({**given, "tools": [{"type": "function"}]})
+
+
+def test_a_template_that_takes_neither_system_nor_results_is_told_of_both(tiny_folder):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_folder)
+    tokenizer.chat_template = IN_TURN
+    said = [
+        {"role": "system", "content": [{"type": "text", "text": "be "}, {"type": "text", "text": "kind"}]},
+        {"role": "developer", "content": "be brief"},
+        *ASKED,
+        {"role": "assistant", "content": None, "tool_calls": [CALL, CALL]},
+        *({"role": "tool", "content": text, "tool_call_id": "c"} for text in "ab"),
+        {"role": "developer", "content": "now"},
+    ]
+    asked = ChatRequest.model_validate({"messages": said, "tools": [LOOK, LIST]})
+    for use in (tools_of(asked).messages, without_calls):
+        text = tokenizer.decode(render(use(asked.messages), tokenizer))
+        assert text.count("<user>") == 2
+        places = [
+            text.index(part) for part in ("be kind", "be brief", "what is there", WRITTEN, "a\n<", "b\n<", "now")
+        ]
+        assert places == sorted(places)
+
+
+def test_messages_are_tokenized_as_chats_are(tiny_folder):
+    from transformers import AutoTokenizer
+
+    target = SimpleNamespace(capabilities=SimpleNamespace(max_positions=99))
+    setup = SimpleNamespace(tokenizer=AutoTokenizer.from_pretrained(tiny_folder), target=target)
+    said = [{"role": "developer", "content": "be"}, {"role": "assistant", "content": None, "tool_calls": [CALL]}]
+    found = Tokenizing(setup).tokenize(TokenizeRequest(messages=said))
+    assert setup.tokenizer.decode(found["tokens"]) == f"<system>be<end><assistant>{WRITTEN}<end><assistant>"

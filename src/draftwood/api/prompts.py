@@ -7,6 +7,7 @@ from functools import partial
 from numbers import Integral
 from typing import Any
 
+from draftwood.api.fitting import fitted
 from draftwood.api.plain_text import guarded
 from draftwood.errors import DraftwoodError, PromptError, UsageError
 from draftwood.files.foreign import whole
@@ -121,11 +122,13 @@ def _listed(given: Any) -> list[Any]:
 def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any, *, special: bool = False) -> list[int]:
     """Return the token ids of a conversation, up to where the assistant's next answer begins.
 
-    Names of control tokens in the text of messages stay text, unless ``special`` is set: see `plain_text`.
+    Messages that the chat template refuses or leaves out are made to fit as `fitting` says. Names of control
+    tokens in their text stay text, unless ``special`` is set: see `plain_text`.
+
     `PromptError` for messages that cannot be read, `UsageError` without a chat template, `ModelError` for a broken
     one.
     """
-    plain = [_plain(message, number) for number, message in enumerate(messages, 1)]
+    plain = plain_messages(messages)
     if not getattr(needed(tokenizer), "chat_template", None):
         raise UsageError(
             "this tokenizer has no chat template: give plain text (without --chat), or take an instruct model"
@@ -141,8 +144,9 @@ def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any, *, special: bo
 
 def _applied(tokenizer: Any, messages: list[dict[str, Any]], **how: Any) -> Any:
     """Return what the tokenizer's chat template makes of messages; raises as `render` does."""
+    say = partial(tokenizer.apply_chat_template, add_generation_prompt=True)
     try:
-        return tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False, **how)
+        return say(fitted(messages, partial(say, tokenize=False)), return_dict=False, **how)
     except DraftwoodError:  # the template itself cannot be used
         raise
     except Exception as error:  # whatever a template raises, which is a program of the model's authors
@@ -150,6 +154,11 @@ def _applied(tokenizer: Any, messages: list[dict[str, Any]], **how: Any) -> Any:
         raise PromptError(
             f"the model's chat template refuses these messages ({reason}): change their roles or their order"
         ) from error
+
+
+def plain_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages with each content as one string; raises `PromptError`, with the number of the message."""
+    return [_plain(message, number) for number, message in enumerate(messages, 1)]
 
 
 def needed(tokenizer: Any) -> Any:
@@ -170,7 +179,9 @@ def _plain(message: Any, number: int) -> dict[str, Any]:
         raise PromptError(f"message {number} has no role: add 'role': 'user', 'assistant' or 'system'")
     content = message.get("content")
     if content is None:
-        if message.get("tool_calls"):  # an assistant's message that calls a tool and says nothing
+        if message.get("tool_calls") or message.get(
+            "function_call"
+        ):  # an assistant's message that calls a tool and says nothing
             return dict(message)
         raise PromptError(f"message {number} ({message['role']}) has no content: add 'content' with its text")
     if not isinstance(content, str):

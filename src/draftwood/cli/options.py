@@ -187,8 +187,8 @@ class Loading(_MachineFlags, ModelFlag):
         bits_of(self.weights)
         if self.weights is not None or not self.pack:  # only transformers has these
             how["engine"] = self.for_transformers().engine
-        with screen.busy(f"loading {self.model}"):
-            loaded = models.load(self.model, **how)
+        with screen.busy(f"loading {self.model}") as report:
+            loaded = models.load(self.model, **how, report=report)
         gc.freeze()  # what was imported stays: it need not be looked at when garbage is collected
         if hasattr(loaded[0], "capabilities"):  # a target, which needs no preparing
             if not self.pack:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import COLOR_SYSTEMS, Console
 from rich.style import Style
@@ -13,8 +13,10 @@ from rich.text import Text
 from draftwood.api.generation import Generation
 from draftwood.api.text import Piece
 from draftwood.cli import screen
-from draftwood.measure.compare import Comparison
 from draftwood.measure.report.markup import clean
+
+if TYPE_CHECKING:
+    from draftwood.measure.compare import Comparison
 
 # Colours of the drafters, in their order: of equal, middle brightness, readable on black and on white.
 PALETTE = ("#089c39", "#0c8ae5", "#e54b98", "#a06bea", "#d66705")

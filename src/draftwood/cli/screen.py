@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _PIPE_WIDTH = 200
-_MINUTE = 60.0
+_SECOND, _MINUTE = 1.0, 60.0
+_BAR_WIDTH = 40
 
 
 class CtrlC:
@@ -65,13 +66,27 @@ def console(stream: TextIO | None = None) -> Console:
 
 
 @contextmanager
-def busy(what: str) -> Iterator[None]:
-    """Show on a terminal that something takes a while."""
+def busy(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show on a terminal that something takes a while.
+
+    Yields (done, all) -> None: where it is called, and it takes longer than a second, a bar is shown.
+    """
     if not sys.stderr.isatty():
-        yield
+        yield lambda _done, _total: None
         return
-    with console(sys.stderr).status(f"{what} …"):
-        yield
+    begun = monotonic()
+    with console(sys.stderr).status(f"{what} …") as shown:
+
+        def report(done: int, total: int) -> None:
+            if monotonic() - begun > _SECOND:
+                from rich.progress_bar import ProgressBar
+                from rich.table import Table
+
+                line = Table.grid(padding=(0, 1))
+                line.add_row(what, ProgressBar(total, done, width=_BAR_WIDTH), percent(done / max(1, total)))
+                shown.update(line)
+
+        yield report
 
 
 @contextmanager

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Any, Literal, Self
 
 from draftwood.errors import UsageError
+from draftwood.grammar.schemas import place_of, translate_patterns
 from draftwood.grammar.trial import LARGE, fault
 
 MOST_CHARACTERS = 1 << 20
 """Of a grammar."""
 MOST_REMAINDERS = 10_000
 """Of a multipleOf, without its power of ten: 10,000 take 0.1 seconds, 100,000 take 3 and a million 16."""
-_JSON = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+JSON = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 """One way to write an object, that of Python's json: else small models write blanks without end."""
 
 
@@ -88,24 +89,42 @@ def as_grammar(given: Any) -> Grammar:
 @lru_cache(64)
 def _compiled(grammar: Grammar) -> str:
     matcher = library().LLMatcher
-    made = {
-        "json_schema": partial(matcher.grammar_from_json_schema, defaults=_JSON),
-        "regex": matcher.grammar_from_regex,
-        "lark": matcher.grammar_from_lark,
-    }[grammar.kind]
     if grammar.kind == "json_schema":
-        _refuse_large_divisors(grammar.text)
-    try:
-        found: str = made(grammar.text)
-        said = (fault(found) if len(found) > LARGE else "") or matcher.validate_grammar(found)
-    except Exception as error:  # whatever it makes of a wrong grammar
-        said = str(error)
+        return _compiled_schema(grammar)
+    made = {"regex": matcher.grammar_from_regex, "lark": matcher.grammar_from_lark}[grammar.kind]
+    found, said = _tried(made, grammar.text)
     if said:
         raise refused(grammar, reason(said))
     return found
 
 
-def _refuse_large_divisors(schema: str) -> None:
+def _compiled_schema(grammar: Grammar) -> str:
+    refuse_large_divisors(grammar.text)
+    schema = json.loads(grammar.text)
+    translate_patterns(schema)
+    made = partial(library().LLMatcher.grammar_from_json_schema, defaults=JSON)
+    found, said = _tried(made, json.dumps(schema))
+    if said:
+        where = (
+            ""
+            if found and len(found) > LARGE
+            else f" at {place_of(schema, said, lambda one: _tried(made, json.dumps(one))[1])}"
+        )
+        raise refused(grammar, reason(said) + where)
+    return found
+
+
+def _tried(made: Callable[[str], str], text: str) -> tuple[str, str]:
+    """Return a grammar in llguidance's form, and what is wrong with it; nothing if it is right."""
+    found = ""
+    try:
+        found = made(text)
+        return found, (fault(found) if len(found) > LARGE else "") or library().LLMatcher.validate_grammar(found)
+    except Exception as error:  # whatever it makes of a wrong grammar
+        return found, str(error)
+
+
+def refuse_large_divisors(schema: str) -> None:
     """Raise `UsageError` for a multipleOf that takes long: the automaton has a state per remainder."""
     for divisor in re.findall(r'"multipleOf": *([0-9.eE+-]+)', schema):
         digits = "".join(map(str, Decimal(divisor).normalize().as_tuple().digits))
@@ -121,8 +140,8 @@ def refused(grammar: Grammar, why: str) -> UsageError:
 
 
 def reason(said: str) -> str:
-    """Return the first line of what llguidance says, in at most 300 characters."""
-    return said.strip().partition("\n")[0][:300]
+    """Return what llguidance says on one line, without what points at a column, in at most 300 characters."""
+    return " ".join(line.strip() for line in said.splitlines() if line.strip(" ^"))[:300]
 
 
 def library() -> Any:

@@ -6,6 +6,7 @@ import importlib.util
 import logging
 import os
 import re
+from collections.abc import Callable
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,7 @@ def load(
     threads: int | None = None,
     gpu_layers: int = -1,
     exact: bool | None = None,
+    report: Callable[[int, int], None] | None = None,
 ) -> tuple[Any, Any]:
     """Load a model ready for generation, and its tokenizer.
 
@@ -78,6 +80,8 @@ def load(
         Of a GGUF model, whether its passes are computed so that drafts change no bit of the text (see
         docs/exactness.md); those of our own engine always are. False: as llama.cpp does. None: True
         where the weights allow it.
+    report
+        Takes the bytes of weights that are ready and those of all, again and again; our own engine calls it.
 
     Returns
     -------
@@ -104,10 +108,11 @@ def load(
     if chosen != TRANSFORMERS:
         from draftwood.models.load_gguf import load_gguf
 
-        return load_gguf(
-            Path(place), asked, device, engine=chosen, is_free=engine is None, threads=threads,
-            gpu_layers=gpu_layers, exact=exact,
-        )  # fmt: skip
+        with uncollected():
+            return load_gguf(
+                Path(place), asked, device, engine=chosen, is_free=engine is None, threads=threads,
+                gpu_layers=gpu_layers, exact=exact, report=report,
+            )  # fmt: skip
     if gpu_layers != -1 or exact is not None:
         what = "exact" if exact is not None else "gpu_layers"
         raise UsageError(f"{what} is for GGUF files, and {name} is loaded by transformers: leave it out")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ _LOG = logging.getLogger("draftwood")
 
 def load_gguf(
     path: Path, dtype: str | None, device: Any, *, engine: str, is_free: bool, threads: int | None,
-    gpu_layers: int, exact: bool | None,
+    gpu_layers: int, exact: bool | None, report: Callable[[int, int], None] | None = None,
 ) -> tuple[Any, Any]:  # fmt: skip
     """Return target and tokenizer of a GGUF file; `UsageError` for settings that only transformers has.
 
@@ -24,7 +25,7 @@ def load_gguf(
     _check(path, dtype, device, gpu_layers, exact)
     if engine == CPU:
         try:
-            return _load_cpu(path, threads)
+            return _load_cpu(path, threads, report)
         except UnsupportedModelError as error:
             _give_over(error, is_free)
     from draftwood.engines.llama_cpp.library import takes_layers
@@ -57,12 +58,19 @@ def _check(path: Path, dtype: str | None, device: Any, gpu_layers: int, exact: b
         )
 
 
-def _load_cpu(path: Path, threads: int | None) -> tuple[Any, Any]:
+def _load_cpu(
+    path: Path, threads: int | None, report: Callable[[int, int], None] | None
+) -> tuple[Any, Any]:  # fmt: skip
+    """Return target and tokenizer, which is made while the weights are packed."""
+    from draftwood.engines.cpu.gguf_file import GgufFile
     from draftwood.engines.cpu.target import CpuTarget
     from draftwood.engines.cpu.tokenizer import GgufTokenizer
 
-    target = CpuTarget(path, threads=threads)
-    tokenizer = GgufTokenizer(target.model.weights.metadata)
+    file, made = GgufFile(path), list[GgufTokenizer]()
+    target = CpuTarget(
+        file, threads=threads, report=report, beside=lambda: made.append(GgufTokenizer(file.metadata))
+    )
+    (tokenizer,) = made
     target.end_ids = tokenizer.end_ids  # else it would read the vocabulary once more
     return target, tokenizer
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from draftwood.api.generation import Generation, recorded
 from draftwood.api.prompts import decoder
-from draftwood.api.text import Piece, TextBuilder
+from draftwood.api.text import Decode, Piece, TextBuilder
 from draftwood.decoding.request import Emission, Request
 from draftwood.drafters.declaring import takes_of
 from draftwood.serve.job import Job
@@ -86,6 +86,10 @@ class Answer:
             text="", prompt_tokens=len(request.prompt), seed=request.sampling.seed, **setup.ruled()
         )
         self.error: Exception | None = None
+
+    def decode_by(self, decode: Decode) -> None:
+        """Let the text be what ``decode`` makes of the tokens; before the first one comes."""
+        self._builder = TextBuilder(decode, self.job.request.stop)
 
     def _deliver(self, emission: Emission) -> None:
         """Take an emission from the worker's thread; nobody waits for one whose loop is gone."""

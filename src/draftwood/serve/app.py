@@ -209,7 +209,8 @@ def _add_writing(app: FastAPI, server: Server) -> None:
         wishes = wishes_of(http.headers.get(HEADER))
         answers = await server.begin(http, chat, wishes, lambda asking: asking.chat(chat))
         headers = told_ignored(asked.ignored)
-        found = ResponseUnderWay(asked, answers[0], model, tools_of(chat), ChatForm(tokenizer).decode)
+        reader = None if (tools := tools_of(chat)) is None else tools.reader(tokenizer)
+        found = ResponseUnderWay(asked, answers[0], model, reader, ChatForm(tokenizer).decode)
         if asked.stream:
             return EventStream(found.events(), answers, headers)
         return JSONResponse(await unless_gone(http, found.whole()), headers=headers)

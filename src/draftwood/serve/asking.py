@@ -19,6 +19,7 @@ from draftwood.serve.constraining import grammar_of
 from draftwood.serve.openai.errors import BAD_REQUEST, ApiError
 from draftwood.serve.openai.fields import ChatRequest, Common, CompletionRequest
 from draftwood.serve.processors import Biases, LogprobRecorder, Penalties
+from draftwood.serve.tags import hidden_tags, tag_decoder
 from draftwood.serve.tools import tools_of, without_calls
 from draftwood.serve.wishes import Wishes
 
@@ -68,7 +69,11 @@ class Asking:
         top = (asked.top_logprobs or 0) if asked.logprobs else None
         if asked.top_logprobs and not asked.logprobs:
             raise ApiError(BAD_REQUEST, "top_logprobs needs logprobs: set logprobs to true", param="top_logprobs")
-        return self._choices(asked, ids, asked.limit, top, grammar)
+        answers = self._choices(asked, ids, asked.limit, top, grammar)
+        if tools is not None and (tags := hidden_tags(self._setup.tokenizer)):
+            for answer in answers:
+                answer.decode_by(tag_decoder(self._setup.tokenizer, set(tags.values())))
+        return answers
 
     def completions(self, asked: CompletionRequest) -> list[Answer]:
         """Return the choices of all prompts, prompt by prompt; raises as `chat`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from draftwood.errors import UsageError
+from draftwood.grammar.calls import call_grammar, check_parameters
 from draftwood.grammar.grammar import Grammar
 from draftwood.serve.openai.errors import BAD_REQUEST, ApiError
 from draftwood.serve.openai.fields import ChatRequest, Common, ResponseFormat
@@ -18,7 +19,7 @@ def grammar_of(asked: Common, tools: ToolUse | None) -> Grammar | None:
     found: list[tuple[str, Grammar]] = []
     try:
         if tools is not None and tools.forced:
-            found.append(("tool_choice", Grammar.json_schema(tools.schema())))
+            found.append(("tool_choice", call_grammar(tools.parameters)))
         elif wanted is not None and wanted.type != "text":
             found.append(("response_format", _formatted(wanted)))
         if asked.guided_regex is not None:
@@ -30,7 +31,12 @@ def grammar_of(asked: Common, tools: ToolUse | None) -> Grammar | None:
             if len(grammar.text) > MOST_CHARACTERS:
                 said = f"the grammar has {len(grammar.text):,} characters, the most are {MOST_CHARACTERS:,} here"
                 raise ApiError(BAD_REQUEST, f"{said}: simplify it", param=name)
-            grammar.compiled()
+            try:
+                grammar.compiled()
+            except UsageError:
+                if name == "tool_choice" and tools is not None:
+                    check_parameters(tools.parameters)  # whose error says which one it is
+                raise
     except UsageError as error:
         raise ApiError(BAD_REQUEST, str(error), param=found[0][0] if found else "response_format") from error
     return found[0][1] if found else None

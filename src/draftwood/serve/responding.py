@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from draftwood.serve.answer import Answer
+from draftwood.serve.calls import CallReader, Event
 from draftwood.serve.openai.errors import ApiError
 from draftwood.serve.openai.responses import ResponsesRequest
 from draftwood.serve.openai.shapes import chat_logprobs, usage_of
 from draftwood.serve.streaming import Decode, reason_of
-from draftwood.serve.tools import ToolUse
+from draftwood.serve.tool_form import new_id
 
 
 class ResponseUnderWay:
@@ -27,18 +28,18 @@ class ResponseUnderWay:
         What is written for it.
     model
         Its name, as the server says it.
-    tools
-        Those of the request, if any.
+    reader
+        Of its calls; None where it has no tools.
     decode
         From token ids to text.
     """
 
     def __init__(
-        self, asked: ResponsesRequest, answer: Answer, model: str, tools: ToolUse | None, decode: Decode
+        self, asked: ResponsesRequest, answer: Answer, model: str, reader: CallReader | None, decode: Decode
     ) -> None:
-        self._asked, self._answer, self._model, self._tools, self._decode = asked, answer, model, tools, decode
-        self._id, self._item = f"resp_{secrets.token_hex(16)}", f"msg_{secrets.token_hex(16)}"
-        self._created, self._number = int(time.time()), 0
+        self._asked, self._answer, self._model, self._decode = asked, answer, model, decode
+        self._id, self._created, self._number = f"resp_{secrets.token_hex(16)}", int(time.time()), 0
+        self._reader, self._output = reader, list[dict[str, Any]]()
 
     async def whole(self) -> dict[str, Any]:
         """Wait for the end; returns the response. Raises `ApiError` where the text has failed."""
@@ -48,87 +49,97 @@ class ResponseUnderWay:
                 finish = update.finish
         finally:
             self._answer.job.cancel()
-        return self._ended(reason_of(self._answer, finish))
+        reason = reason_of(self._answer, finish)
+        self._written(self._answer.generation.text or "", reason)
+        return self._ended(reason)
 
     async def events(self) -> AsyncIterator[bytes]:
         """Yield the response as events; an error is an event and ends the stream."""
         try:
             for kind in ("response.created", "response.in_progress"):
                 yield self._event(kind, response=self._said("in_progress", []))
-            held, begun, finish = "", False, None
             async for update in self._answer.updates():
-                finish, held = update.finish, held + update.text
-                if not begun and (self._is_call(held, finish) or not (held or finish)):
-                    continue
-                if not begun:
-                    begun = True
-                    for event in self._begin():
-                        yield event
-                if held:
-                    yield self._in_part("response.output_text.delta", delta=held, logprobs=[])
-                held = ""
-            final = self._ended(reason_of(self._answer, finish))
-            for event in self._end(final, begun=begun):
-                yield event
+                reason = None if update.finish is None else reason_of(self._answer, update.finish)
+                for event in self._written(update.text, reason):
+                    yield event
+            final = self._ended(reason)
             yield self._event(f"response.{final['status']}", response=final)
         except ApiError as error:
             yield self._event("error", **error.body["error"])
         finally:
             self._answer.job.cancel()
 
-    def _is_call(self, text: str, finish: str | None) -> bool:
-        """Return whether an answer is a call, or may still become one."""
-        if self._tools is None:
-            return False
-        return self._tools.may_be_call(text) if finish is None else bool(self._tools.calls(text))
-
-    def _begin(self) -> list[bytes]:
-        item = {"id": self._item, "type": "message", "status": "in_progress", "role": "assistant", "content": []}
-        return [
-            self._event("response.output_item.added", output_index=0, item=item),
-            self._in_part("response.content_part.added", part=_part("")),
-        ]
-
-    def _end(self, final: dict[str, Any], *, begun: bool) -> list[bytes]:
-        if begun:
-            (item,) = final["output"]
-            part = item["content"][0]
-            return [
-                self._in_part("response.output_text.done", text=part["text"], logprobs=[]),
-                self._in_part("response.content_part.done", part=part),
-                self._event("response.output_item.done", output_index=0, item=item),
-            ]
-        found = []
-        for place, call in enumerate(final["output"]):
-            opened, where = {**call, "arguments": "", "status": "in_progress"}, {"output_index": place}
-            inside, arguments = {**where, "item_id": call["id"]}, call["arguments"]
-            found += [
-                self._event("response.output_item.added", **where, item=opened),
-                self._event("response.function_call_arguments.delta", **inside, delta=arguments),
-                self._event(
-                    "response.function_call_arguments.done", **inside, name=call["name"], arguments=arguments
-                ),
-                self._event("response.output_item.done", **where, item=call),
-            ]
+    def _written(self, text: str, reason: str | None) -> list[bytes]:
+        """Add what was written to the output; returns its events. ``reason``: why nothing more comes."""
+        read = [Event("text", text, 0)] if text else []
+        if self._reader is not None:
+            read = self._reader.feed(text)
+            if reason is not None:
+                read += self._reader.end(is_cut=reason == "length")
+        found = [event for one in read for event in self._one(one)]
+        if reason is not None:
+            if not self._output:
+                found += self._begin(self._message())
+            if self._answer.has_logprobs and len(self._output) == 1 and self._item["type"] == "message":
+                scores = chat_logprobs(self._answer.logprobs, self._decode)
+                self._item["content"][0]["logprobs"] = scores["content"]
+            found += self._end("incomplete" if reason == "length" else "completed")
         return found
 
-    def _ended(self, reason: str) -> dict[str, Any]:
-        status = "incomplete" if reason == "length" else "completed"
-        text = self._answer.generation.text or ""
-        calls = [] if self._tools is None else self._tools.calls(text)
-        if calls:
-            output: list[dict[str, Any]] = [
-                {"type": "function_call", "id": f"fc_{call.id}", "call_id": call.id, "name": call.name,
-                 "arguments": call.arguments, "status": status}
-                for call in calls
-            ]  # fmt: skip
+    def _one(self, one: Event) -> list[bytes]:
+        """Return the events of a text, or of a part of a call."""
+        if one.kind == "end":
+            return self._end("completed")
+        if one.kind == "call":
+            call_id = new_id()
+            call = {"type": "function_call", "id": f"fc_{call_id}", "call_id": call_id, "name": one.text,
+                    "arguments": "", "status": "in_progress"}  # fmt: skip
+            return [*self._end("completed"), *self._begin(call)]
+        begun = [] if self._output and self._item["status"] == "in_progress" else self._begin(self._message())
+        if one.kind == "text":
+            self._item["content"][0]["text"] += one.text
+            return [
+                *begun,
+                self._in_item("response.output_text.delta", content_index=0, delta=one.text, logprobs=[]),
+            ]
+        self._item["arguments"] += one.text
+        return [self._in_item("response.function_call_arguments.delta", delta=one.text)]
+
+    @property
+    def _item(self) -> dict[str, Any]:
+        """The last one of the output."""
+        return self._output[-1]
+
+    def _message(self) -> dict[str, Any]:
+        return {"id": f"msg_{secrets.token_hex(16)}", "type": "message", "status": "in_progress",
+                "role": "assistant", "content": [_part("")]}  # fmt: skip
+
+    def _begin(self, item: dict[str, Any]) -> list[bytes]:
+        self._output.append(item)
+        shown = item if item["type"] != "message" else {**item, "content": []}
+        found = [self._event("response.output_item.added", output_index=len(self._output) - 1, item=shown)]
+        if item["type"] == "message":
+            found.append(self._in_item("response.content_part.added", content_index=0, part=_part("")))
+        return found
+
+    def _end(self, status: str) -> list[bytes]:
+        """End the item that is written at present, if one is."""
+        if not self._output or self._item["status"] != "in_progress":
+            return []
+        item = self._item
+        item["status"] = status
+        if item["type"] == "message":
+            part = item["content"][0]
+            told = [self._in_item("response.output_text.done", content_index=0, text=part["text"], logprobs=[]),
+                    self._in_item("response.content_part.done", content_index=0, part=part)]  # fmt: skip
         else:
-            part = _part(text)
-            if self._answer.has_logprobs:
-                part["logprobs"] = chat_logprobs(self._answer.logprobs, self._decode)["content"]
-            item = {"id": self._item, "type": "message", "status": status, "role": "assistant", "content": [part]}
-            output = [item]
-        return self._said(status, output)
+            told = [self._in_item("response.function_call_arguments.done", name=item["name"],
+                                  arguments=item["arguments"])]  # fmt: skip
+        done = self._event("response.output_item.done", output_index=len(self._output) - 1, item=item)
+        return [*told, done]
+
+    def _ended(self, reason: str | None) -> dict[str, Any]:
+        return self._said("incomplete" if reason == "length" else "completed", self._output)
 
     def _said(self, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
         asked, ended = self._asked, status != "in_progress"
@@ -144,8 +155,8 @@ class ResponseUnderWay:
             "usage": _usage(self._answer) if ended else None,
         }  # fmt: skip
 
-    def _in_part(self, kind: str, **fields: Any) -> bytes:
-        return self._event(kind, item_id=self._item, output_index=0, content_index=0, **fields)
+    def _in_item(self, kind: str, **fields: Any) -> bytes:
+        return self._event(kind, item_id=self._item["id"], output_index=len(self._output) - 1, **fields)
 
     def _event(self, kind: str, **fields: Any) -> bytes:
         body = {"type": kind, "sequence_number": self._number, **fields}

@@ -31,6 +31,12 @@ class Form:
         """Return a piece of a choice."""
         raise NotImplementedError
 
+    def deltas(self, answer: Answer, text: str, finish: str | None, logprobs: Any) -> list[dict[str, Any]]:
+        """Return the pieces of a choice that a text and an end make; the reason comes alone, as in the API."""
+        if text and finish is not None:
+            return [self.delta(answer, text, None, logprobs), self.delta(answer, "", finish, None)]
+        return [self.delta(answer, text, finish, logprobs)]
+
     def whole(self, answer: Answer, finish: str) -> dict[str, Any]:
         """Return a whole choice."""
         raise NotImplementedError
@@ -132,10 +138,9 @@ async def events(
             more = {"draftwood": told(update, answer.names, form.decode)} if traced else {}
             logprobs = form.logprobs(answer, begun)
             shown[id(answer)] = update.tokens
-            if text and finish is not None:  # the reason comes alone, as in the API
-                yield _event(shape.chunk([form.delta(answer, text, None, logprobs)]) | more)
-                text, logprobs, more = "", None, {}
-            yield _event(shape.chunk([form.delta(answer, text, finish, logprobs)]) | more)
+            for choice in form.deltas(answer, text, finish, logprobs):
+                yield _event(shape.chunk([choice]) | more)
+                more = {}
         if with_usage:
             yield _event(shape.chunk([], usage_of(answers)))
         yield DONE

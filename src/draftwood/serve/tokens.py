@@ -10,7 +10,8 @@ from pydantic import BaseModel
 
 from draftwood.api.prompts import decoder, render
 from draftwood.serve.openai.errors import BAD_REQUEST, ApiError
-from draftwood.serve.openai.fields import Messages
+from draftwood.serve.openai.fields import ChatRequest, Messages
+from draftwood.serve.tools import without_calls
 
 
 class TokenizeRequest(BaseModel):
@@ -49,7 +50,8 @@ class Tokenizing:
         if (asked.prompt is None) == (asked.messages is None):
             raise ApiError(BAD_REQUEST, "give either a prompt or messages")
         if asked.messages is not None:
-            ids = render(asked.messages, self._tokenizer, special=self._special)
+            messages = ChatRequest(messages=asked.messages).messages  # its roles, and its calls as text
+            ids = render(without_calls(messages), self._tokenizer, special=self._special)
         else:
             ids = list(self._tokenizer(asked.prompt, add_special_tokens=asked.add_special_tokens)["input_ids"])
         found = {"count": len(ids), "max_model_len": self._capabilities.max_positions, "tokens": ids}

@@ -1,16 +1,18 @@
-"""Choices of chats with tools: texts, or calls."""
+"""Choices of chats with tools: texts, and calls among them."""
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 from draftwood.serve.answer import Answer
+from draftwood.serve.calls import CallReader, Event
 from draftwood.serve.streaming import ChatForm
-from draftwood.serve.tools import Call, ToolUse
+from draftwood.serve.tools import ToolUse
 
 
 class ToolForm(ChatForm):
-    """As `ChatForm`; what may become a call is held back until it is one, or clearly is none.
+    """As `ChatForm`; calls are told of as they are written, the name first. A whole choice is its pieces joined.
 
     Parameters
     ----------
@@ -22,36 +24,47 @@ class ToolForm(ChatForm):
 
     def __init__(self, tokenizer: Any, tools: ToolUse) -> None:
         super().__init__(tokenizer)
-        self._tools = tools
-        self._held: dict[int, str] = {}  # by the choice's index: text that may be the beginning of a call
-        self._shown: set[int] = set()  # choices that are no calls
+        self._tools, self._tokenizer = tools, tokenizer
+        self._readers: dict[int, CallReader] = {}  # by the choice's index
 
-    def delta(self, answer: Answer, text: str, finish: str | None, logprobs: Any) -> dict[str, Any]:
+    def deltas(self, answer: Answer, text: str, finish: str | None, logprobs: Any) -> list[dict[str, Any]]:
         index = answer.index
-        if index in self._shown:
-            return super().delta(answer, text, finish, logprobs)
-        held = self._held[index] = self._held.get(index, "") + text
-        if finish is None and self._tools.may_be_call(held):
-            return super().delta(answer, "", None, logprobs)
-        self._shown.add(index)
-        calls = self._tools.calls(held) if finish is not None else []
-        if not calls:
-            return super().delta(answer, held, finish, logprobs)
-        told = [{"index": number, **_said(call)} for number, call in enumerate(calls)]
-        reason = self._reason(finish)
-        return {"index": index, "delta": {"tool_calls": told}, "logprobs": logprobs, "finish_reason": reason}
+        if (reader := self._readers.get(index)) is None:
+            reader = self._readers[index] = self._tools.reader(self._tokenizer)
+        events = reader.feed(text)
+        if finish is not None:
+            events += reader.end(is_cut=finish == "length")
+        pieces = [self.delta(answer, one.text, None, None) if one.kind == "text" else self._called(answer, one)
+                  for one in events if one.kind != "end"]  # fmt: skip
+        if finish is not None or not pieces:
+            reason = self._tools.reason if finish == "stop" and reader.calls else finish
+            pieces.append(self.delta(answer, "", reason, None))
+        pieces[0]["logprobs"] = logprobs
+        return pieces
 
     def whole(self, answer: Answer, finish: str) -> dict[str, Any]:
         found = super().whole(answer, finish)
-        calls = self._tools.calls(answer.generation.text or "")
-        if calls:
-            found["message"] |= {"content": None, "tool_calls": [_said(call) for call in calls]}
-            found["finish_reason"] = self._reason(finish)
-        return found
+        text, calls = "", list[dict[str, Any]]()
+        for piece in self.deltas(answer, answer.generation.text or "", finish, None):
+            text += piece["delta"].get("content", "")
+            for call in piece["delta"].get("tool_calls", ()):
+                if call.pop("index") == len(calls):
+                    calls.append(call)
+                else:
+                    calls[-1]["function"]["arguments"] += call["function"]["arguments"]
+            found["finish_reason"] = piece["finish_reason"]
+        found["message"]["content"] = text if text or not calls else None
+        return found | {"message": found["message"] | ({"tool_calls": calls} if calls else {})}
 
-    def _reason(self, finish: str | None) -> str | None:
-        return self._tools.reason if finish == "stop" else finish
+    @staticmethod
+    def _called(answer: Answer, event: Event) -> dict[str, Any]:
+        said: dict[str, Any] = {"index": event.number, "function": {"arguments": event.text}}
+        if event.kind == "call":
+            function = {"name": event.text, "arguments": ""}
+            said = {"index": event.number, "id": new_id(), "type": "function", "function": function}
+        return {"index": answer.index, "delta": {"tool_calls": [said]}, "logprobs": None, "finish_reason": None}
 
 
-def _said(call: Call) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+def new_id() -> str:
+    """Return the id of a new call."""
+    return f"call_{secrets.token_hex(12)}"

@@ -226,6 +226,18 @@ def test_short_factors_are_taken_where_no_text_may_be_longer(tmp_path):
     assert np.abs(ours - theirs).max() < FLIP * np.abs(theirs).max()
 
 
+def test_long_factors_are_taken_at_every_length_where_texts_may_be_longer(tmp_path):
+    """So a text that grows past the first training's 128 tokens keeps its keys, and the bits of its scores."""
+    name = "phi3-long"
+    model = build(name)
+    target = CpuTarget(write(tmp_path / "long.gguf", name, tensors_of(name, model), model.config), threads=1)
+    whole, short = read(target, IDS), read(target, IDS[:60])
+    assert np.array_equal(whole[:60].view(np.int32), short.view(np.int32))
+    by_long = scores_of(model, IDS)[:60]  # transformers looks at the length of what it reads
+    assert np.abs(short - by_long).max() < FLIP * np.abs(by_long).max()
+    assert np.abs(short - scores_of(model, IDS[:60])).max() > FLIP * np.abs(by_long).max()
+
+
 def test_other_architectures_are_refused_by_name(tmp_path):
     model = build("llama")
     path = write(tmp_path / "other.gguf", "llama", tensors_of("llama", model), model.config)

@@ -8,6 +8,8 @@ position. None of this depends on where a position lies, nor on other rows."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import ir
@@ -17,16 +19,16 @@ from draftwood.engines.cpu.formats import GROUP
 from draftwood.engines.cpu.records import PASS, PHASE
 from draftwood.engines.cpu.rounding import exponential, tanh
 
-PAGE, CHUNK = 64, 1024
+PAGE, CHUNK = 64, 512
 """Positions of a page of the cache, and of a chunk that is computed by one thread."""
-UNIT_ROWS, WIDEST = 4, 256
+UNIT_ROWS, WIDEST = 16, 256
 """Most rows of a unit of attention, and of a pass."""
 PART_HEAD = 16
 """Float32 numbers before a part's sum of values: largest score, sum of weights, 14 unused."""
 
 _LOWEST = float("-inf")
 _BLOCK = ir.FunctionType(VOID, [POINTER, POINTER, POINTER, I64, I64, I64])
-_QUERIES = (4, 3, 2, 1)
+_QUERIES = (6, 4, 3, 2, 1)
 
 
 def write_attention(module: ir.Module, features: frozenset[str]) -> None:
@@ -101,6 +103,19 @@ class _Block:
         index = body.sdiv(position, body.i64(PAGE))
         return body.pointer(body.get(self.text, I64, body.mul(index, body.i64(8)), align=8))
 
+    def keys(self, tile: Any) -> Any:
+        """Return the place of sixteen cells' keys."""
+        body, cell = self.body, self.body.mul(tile, self.body.i64(LANES))
+        within = body.sdiv(body.and_(cell, body.i64(PAGE - 1)), body.i64(LANES))
+        offset = body.mul(body.mul(within, self.size), body.i64(2 * LANES))
+        return body.at(body.at(self.page(cell), self.keys_at), offset)
+
+    def values(self, tile: Any) -> Any:
+        """Return the place of sixteen cells' values."""
+        body, cell = self.body, self.body.mul(tile, self.body.i64(LANES))
+        offset = body.mul(body.mul(body.and_(cell, body.i64(PAGE - 1)), self.room), body.i64(2))
+        return body.at(body.at(self.page(cell), self.values_at), offset)
+
     def value(self, cell: Any, first: Any) -> Any:
         """Return sixteen values of a cell from number ``first`` on."""
         body = self.body
@@ -146,18 +161,24 @@ def _write_bounds(block: _Block) -> tuple[list[Any], list[Any]]:
 
 
 def _write_scores(block: _Block, first: Any, last: Any, origin: Any, into: list[Any]) -> None:
-    """Write scores of sixteen cells at once: q[0] * k[0], then + q[1] * k[1] and so on, by fma."""
+    """Write scores of sixteen cells at once: q[0] * k[0], then + q[1] * k[1] and so on, by fma.
+
+    Meanwhile the next cells' keys and these cells' values are asked for: none foresees jumps between pages.
+    """
     body, kind = block.body, vector(F32)
+    final = body.sub(last, body.i64(1))
     with body.loop(first, last) as tile:
-        cell = body.mul(tile, body.i64(LANES))
-        within = body.sdiv(body.and_(cell, body.i64(PAGE - 1)), body.i64(LANES))
-        offset = body.mul(body.mul(within, block.size), body.i64(2 * LANES))
-        keys = body.at(body.at(block.page(cell), block.keys_at), offset)
+        keys = block.keys(tile)
+        next_keys = block.keys(body.least_of(body.add(tile, body.i64(1)), final))
+        values = block.values(tile)
         sums = [body.variable(body.same(F32, 0.0)) for _ in into]
         for total in sums:
             body.store(body.same(F32, 0.0), total)
         with body.loop(0, block.size) as d:
-            key = body.from_half(body.get(keys, vector(I16), body.mul(d, body.i64(2 * LANES)), align=2))
+            offset = body.mul(d, body.i64(2 * LANES))
+            body.prefetch(body.at(next_keys, offset))
+            body.prefetch(body.at(values, offset))
+            key = body.from_half(body.get(keys, vector(I16), offset, align=2))
             for total, query in zip(sums, block.queries, strict=True):
                 value = body.splat(body.get(query, F32, body.mul(d, body.i64(4)), align=4))
                 body.store(body.mul_add(key, value, body.read(total, kind)), total)
@@ -230,14 +251,16 @@ def _between(body: Body, tile: Any, low: Any, end: Any) -> Any:
 def _part(block: _Block, i: int) -> Any:
     """Return the memory of one query's result for this chunk."""
     body = block.body
+    fold = body.get(PASS.place(body, block.whole, "folds"), I64, body.mul(block.rows[i], body.i64(16)), align=8)
+    index = body.add(body.mul(body.add(fold, block.chunk), block.heads), block.query_heads[i])
     parts = PHASE.place(body, block.phase, "parts")
-    row = body.add(body.mul(block.number, body.i64(UNIT_ROWS)), block.in_unit[i])
-    index = body.add(body.mul(row, block.heads), block.query_heads[i])
     return body.at(parts, body.mul(index, body.mul(body.add(block.room, body.i64(PART_HEAD)), body.i64(4))))
 
 
-def _add_known(block: _Block, d: Any, first: Any, sums: list[Any]) -> None:
-    """Write the addition of committed positions that all queries see, page by page."""
+def _add_known(block: _Block, parts: list[Any], first: Any) -> None:
+    """Write the addition of committed positions that all queries see: a page's, for the whole head, then the
+    next page's, so that a page's values stay in the nearest cache.
+    """
     body, kind = block.body, vector(F32)
     page = body.variable(body.i64(0))
     body.store(first, page)
@@ -248,15 +271,17 @@ def _add_known(block: _Block, d: Any, first: Any, sums: list[Any]) -> None:
         body.position_at_end(go)
         end = body.add(body.and_(start, body.i64(-PAGE)), body.i64(PAGE))
         end = body.least_of(end, block.known)
-        rows = body.at(block.page(start), body.add(block.values_at, body.mul(d, body.i64(2))))
-        with body.loop(start, end) as position:
-            within = body.and_(position, body.i64(PAGE - 1))
-            offset = body.mul(within, body.mul(block.room, body.i64(2)))
-            value = body.from_half(body.get(rows, vector(I16), offset, align=2))
-            place = body.mul(body.sub(position, block.low), body.i64(4))
-            for total, weights in zip(sums, block.scores, strict=True):
-                weight = body.splat(body.get(weights, F32, place, align=4))
-                body.store(body.mul_add(value, weight, body.read(total, kind)), total)
+        values = body.at(block.page(start), block.values_at)
+        with _sums(block, parts) as (d, sums):
+            rows = body.at(values, body.mul(d, body.i64(2)))
+            with body.loop(start, end) as position:
+                within = body.and_(position, body.i64(PAGE - 1))
+                offset = body.mul(within, body.mul(block.room, body.i64(2)))
+                value = body.from_half(body.get(rows, vector(I16), offset, align=2))
+                place = body.mul(body.sub(position, block.low), body.i64(4))
+                for total, weights in zip(sums, block.scores, strict=True):
+                    weight = body.splat(body.get(weights, F32, place, align=4))
+                    body.store(body.mul_add(value, weight, body.read(total, kind)), total)
         body.store(end, page)
 
 
@@ -273,21 +298,37 @@ def _add_seen(block: _Block, d: Any, position: Any, sums: list[Any], lows: list[
             body.store(body.mul_add(value, weight, body.read(total, kind)), total)
 
 
+@contextmanager
+def _sums(block: _Block, parts: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
+    """Go through the head, sixteen numbers at once; yields the first one's number and each query's sums, which are
+    read from its part and written back.
+    """
+    body, kind = block.body, vector(F32)
+    sums = [body.room(kind) for _ in parts]
+    with body.loop(0, block.room, LANES) as d:
+        place = body.mul(body.add(d, body.i64(PART_HEAD)), body.i64(4))
+        for total, part in zip(sums, parts, strict=True):
+            body.store(body.get(part, kind, place, align=4), total)
+        yield d, sums
+        for total, part in zip(sums, parts, strict=True):
+            body.put(body.read(total, kind), part, place, align=4)
+
+
 def _write_sums(block: _Block, low: Any, lows: list[Any], ends: list[Any]) -> None:
-    """Write the sums of weight times value, position by position, sixteen numbers of the head at once."""
+    """Write the sums of weight times value, position by position."""
     body, kind = block.body, vector(F32)
     parts = [_part(block, i) for i in range(block.count)]
-    with body.loop(0, block.room, LANES) as d:
-        sums = [body.variable(body.same(F32, 0.0)) for _ in parts]
+    with _sums(block, parts) as (_, sums):
         for total in sums:
             body.store(body.same(F32, 0.0), total)
-        all_see = low
-        for other in lows:
-            all_see = body.most_of(all_see, other)
-        first = body.least_of(body.add(block.low, all_see), block.known)
-        with body.loop(body.add(block.low, low), first) as position:
-            _add_seen(block, d, position, sums, lows)
-        _add_known(block, d, body.most_of(first, body.add(block.low, low)), sums)
+    all_see = low
+    for other in lows:
+        all_see = body.most_of(all_see, other)
+    first = body.least_of(body.add(block.low, all_see), block.known)
+    with _sums(block, parts) as (d, sums), body.loop(body.add(block.low, low), first) as position:
+        _add_seen(block, d, position, sums, lows)
+    _add_known(block, parts, body.most_of(first, body.add(block.low, low)))
+    with _sums(block, parts) as (d, sums):
         for i, total in enumerate(sums):
             first = body.most_of(body.most_of(block.base, block.low), body.add(block.low, lows[i]))
             with body.loop(first, body.add(block.low, ends[i])) as position:
@@ -298,6 +339,3 @@ def _write_sums(block: _Block, low: Any, lows: list[Any], ends: list[Any]) -> No
                 )
                 added = body.mul_add(block.value(cell, d), body.splat(weight), body.read(total, kind))
                 body.store(added, total)
-        for total, part in zip(sums, parts, strict=True):
-            place = body.mul(body.add(d, body.i64(PART_HEAD)), body.i64(4))
-            body.put(body.read(total, kind), part, place, align=4)

@@ -5,8 +5,9 @@ Floats are packed as [tiles, inputs, 16], F16 and BF16 as their 16 bits in uint1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,6 @@ from draftwood.engines.cpu.gguf_file import Tensor
 from draftwood.engines.cpu.gguf_types import Codes, blocks_of, codes_of
 from draftwood.engines.cpu.tiles import fill, read_tiles, tiles_shape, write_tiles, zeros
 from draftwood.errors import ModelError, UnsupportedModelError
-from draftwood.models.machine import cores
 
 _PIECE = 1 << 20  # weights that a thread packs at once, so that what it makes on the way stays in its cache
 _FLOATS: dict[str, type[np.generic]] = {"F32": np.float32, "F16": np.uint16, "BF16": np.uint16}
@@ -45,9 +45,7 @@ def unpack(packed: Bytes, format: Format, outputs: int) -> Codes:
     return codes_of(read_tiles(packed, format, outputs), format)
 
 
-def packed_tensor(
-    tensor: Tensor, rows: Rows = None, *, threads: Executor | None = None, room: Room = zeros
-) -> Packed:
+def packed_tensor(tensor: Tensor, rows: Rows = None, room: Room = zeros) -> Packed:
     """Pack a tensor of the file.
 
     Parameters
@@ -56,8 +54,6 @@ def packed_tensor(
         A matrix [outputs, inputs], or one for each expert.
     rows
         Which outputs, in which order; all where it is None.
-    threads
-        Who packs the pieces; the caller alone where it is None.
     room
         Makes the array, zeros of a shape and dtype.
 
@@ -73,26 +69,31 @@ def packed_tensor(
     ModelError
         The tensor is no matrix.
     """
-    packed, pieces = _plan(tensor, rows, room)
-    for _ in threads.map(_run, pieces) if threads else map(_run, pieces):
-        pass
+    packed, pieces = plan(tensor, rows, room)
+    for piece in pieces:
+        _run(piece)
     return packed
 
 
-def packed_tensors(tensors: Iterable[Tensor], threads: int | None = None) -> dict[str, Packed]:
-    """Pack tensors, by name, in that many threads, or one for each processor.
+@contextmanager
+def packing(pieces: Sequence[Piece], threads: int, done: Callable[[int], None]) -> Iterator[None]:
+    """Run a block beside which threads pack the pieces; at its end all are packed.
 
-    Raises what `packed_tensor` raises.
+    ``done`` takes the bytes of each piece, one after another, at the end of the block.
     """
-    plans = {tensor.name: _plan(tensor, None) for tensor in tensors}
-    with ThreadPoolExecutor(threads or cores()) as pool:
-        for _ in pool.map(_run, (piece for _, pieces in plans.values() for piece in pieces)):
-            pass
-    return {name: packed for name, (packed, _) in plans.items()}
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            begun = [pool.submit(_run, piece) for piece in pieces]
+            yield
+            for piece, made in zip(pieces, begun, strict=True):
+                made.result()
+                done(piece.tiles.nbytes)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class Piece:
     """Some rows of a matrix of the file, uint8[outputs, bytes of a row], and the tiles that they go to."""
 
     kind: str
@@ -101,8 +102,8 @@ class _Piece:
     tiles: Packed
 
 
-def _plan(tensor: Tensor, rows: Rows, room: Room = zeros) -> tuple[Packed, list[_Piece]]:
-    """Return room for the packed tensor, and the pieces that fill it."""
+def plan(tensor: Tensor, rows: Rows, room: Room) -> tuple[Packed, list[Piece]]:
+    """Return room for the packed tensor, and the pieces that fill it; see `packed_tensor`."""
     if len(tensor.shape) not in (2, 3):
         raise ModelError(
             f"the tensor {tensor.name!r} has the shape {tensor.shape}: get a file that has a matrix there"
@@ -118,7 +119,7 @@ def _plan(tensor: Tensor, rows: Rows, room: Room = zeros) -> tuple[Packed, list[
     for raw, tiles in matrices:
         for start in range(0, outputs, step):
             some = slice(start, start + step) if rows is None else rows[start : start + step]
-            pieces.append(_Piece(tensor.kind, raw, some, tiles[start // TILE : (start + step) // TILE]))
+            pieces.append(Piece(tensor.kind, raw, some, tiles[start // TILE : (start + step) // TILE]))
     return packed, pieces
 
 
@@ -131,7 +132,7 @@ def _shape(kind: str, outputs: int, inputs: int) -> tuple[int, ...]:
     return tiles_shape(outputs, inputs, FORMATS[kind])
 
 
-def _run(piece: _Piece) -> None:
+def _run(piece: Piece) -> None:
     raw = piece.raw[piece.rows]
     if piece.kind in _FLOATS:
         fill(piece.tiles.swapaxes(1, 2), raw.view(_FLOATS[piece.kind]))

@@ -12,13 +12,16 @@ from numpy.typing import NDArray
 
 from draftwood.engines.cpu.attention import CHUNK, UNIT_ROWS, WIDEST
 from draftwood.engines.cpu.pages import Pages
+from draftwood.engines.cpu.phases import Asked
 from draftwood.engines.cpu.pieces import BEST
-from draftwood.engines.cpu.program import Asked, Program
+from draftwood.engines.cpu.program import Program
 from draftwood.engines.cpu.records import PASS
 from draftwood.errors import CapabilityError, PromptError, UsageError
 
 Places = NDArray[np.int64]
 _COUNT = np.arange(WIDEST)
+_BEFORE = _COUNT // UNIT_ROWS * UNIT_ROWS  # of a row, those of earlier units
+_LAST = _BEFORE + UNIT_ROWS  # and those up to the end of its own
 
 
 @dataclass(slots=True)
@@ -63,7 +66,7 @@ class PassRecord:
         self._texts, self._bases, self._cells, self._tails, self._lengths, self._scored, self._choices = (
             np.zeros(WIDEST, dtype=np.int64) for _ in range(7)
         )
-        self._folds = np.zeros((WIDEST, 3), dtype=np.int64)
+        self._folds = np.zeros((WIDEST, 2), dtype=np.int64)
         self._units = np.zeros((256, 4), dtype=np.int64)
         self._paths = np.zeros(WIDEST, dtype=np.int32)  # of rows that follow one another
         self._paths_address = int(self._paths.ctypes.data)
@@ -94,7 +97,7 @@ class PassRecord:
         ``asked``: what phases that run in some passes only are there for (`Program.limits`).
         """
         row = scored = longest = 0
-        layout, ends = [], []
+        layout, ends = [], list[int | Places]()
         self._alive: list[NDArray[np.int32]] = []  # until the next pass
         for text in texts:
             end = row + len(text.tokens)
@@ -103,12 +106,11 @@ class PassRecord:
             except OverflowError:
                 raise UsageError(f"token ids must be numbers of the vocabulary, not {text.tokens!r:.40}") from None
             self._texts[row:end] = text.pages.address
-            self._bases[row:end] = text.base
             length, last = self._fill_paths(row, end, text)
             if last >= text.base + WIDEST:
                 raise CapabilityError(f"a tree has at most {WIDEST} tokens here: cut the draft")
             layout.append((end, -(-length // CHUNK)))
-            ends.append(last + 1)
+            ends.append(self._ends(end - row, text, last + 1))
             longest = max(longest, length if text.positions is None else 1 + max(text.positions))
             if text.scored is None:
                 self._scored[scored : scored + end - row] = _COUNT[row:end]
@@ -118,19 +120,25 @@ class PassRecord:
                 scored += len(text.scored)
             row = end
         self._check(row, longest)
-        self._finish(row, scored, self._lay_out(layout, ends), longest, asked)
+        self._finish(row, scored, *self._lay_out(layout, ends), longest, asked)
         return scored
 
     def _fill_paths(self, row: int, end: int, text: Rows) -> tuple[int, int]:
         """Fill what rows of a text see; returns the length of the longest path, and the last cell."""
         cells, lengths = self._cells[row:end], self._lengths[row:end]
         if text.parents is None and text.ways is None:
+            # Rows that follow one another: those of earlier units lie at their positions, as committed tokens do.
+            before = _BEFORE[: end - row]
+            np.add(before, text.base, out=self._bases[row:end])
+            np.add(before, row, out=self._tails[row:end])
+            self._tails[row:end] *= 4
+            self._tails[row:end] += self._paths_address
             np.add(_COUNT[: end - row], text.base, out=cells)
             np.add(cells, 1, out=lengths)
             self._paths[row:end] = cells
-            self._tails[row:end] = self._paths_address + 4 * row
             longest, last = text.base + end - row, text.base + end - row - 1
         else:
+            self._bases[row:end] = text.base
             ways = _ways(text.base, text.parents) if text.ways is None else text.ways
             sizes = [len(way) for way in ways]
             lengths[:] = sizes
@@ -146,6 +154,12 @@ class PassRecord:
             self._positions[row:end] = text.positions
         return longest, last
 
+    def _ends(self, rows: int, text: Rows, end: int) -> int | Places:
+        """Return the end of the cells that units of a text see; of each unit, where rows follow one another."""
+        if rows <= UNIT_ROWS or text.parents is not None or text.ways is not None:
+            return end
+        return np.minimum(text.base + _LAST[0:rows:UNIT_ROWS], end)[:, None]
+
     def _check(self, rows: int, longest: int) -> None:
         """Raise for what compiled code would read outside of the model's tables."""
         shape, vocabulary = self._program.weights.shape, self._program.weights.embedding.outputs
@@ -154,41 +168,40 @@ class PassRecord:
         if longest > shape.max_positions:
             raise CapabilityError(f"the tree reaches beyond the model's {shape.max_positions} positions: cut it")
 
-    def _lay_out(self, layout: list[tuple[int, int]], ends: list[int]) -> int:
-        """Fill the units of attention of all texts; returns how many there are.
+    def _lay_out(self, layout: list[tuple[int, int]], ends: list[int | Places]) -> tuple[int, int]:
+        """Fill the units of attention of all texts; returns how many there are, and how many parts.
 
         ``layout`` has of each text its end row, and chunks of its longest path; ``ends`` the end of its cells. All
         rows of a text have as many chunks: those behind a row's end add nothing to it.
         """
         known = layout == self._layout  # as in most passes: only the ends are others
         self._layout = None  # until all is written: an interrupt may come between
-        row = first = 0
+        row = first = parts = 0
         for (end, chunks), cells in zip(layout, ends, strict=True):
             new = first + -(-(end - row) // UNIT_ROWS) * chunks
             if not known:
                 self._add_units(row, end, chunks, first, new)
-            self._units[first:new, 3] = cells
-            row, first = end, new
+                folds = self._folds[row:end]
+                folds[:, 0], folds[:, 1] = parts + chunks * _COUNT[: end - row], chunks
+            self._units[first:new, 3].reshape(-1, chunks)[:] = cells
+            row, first, parts = end, new, parts + chunks * (end - row)
         self._layout = layout
-        return first
+        return first, parts
 
     def _add_units(self, row: int, end: int, chunks: int, first: int, new: int) -> None:
         if new > len(self._units):
             self._is_noted = False
             self._units = np.concatenate((self._units, np.zeros((new, 4), dtype=np.int64)))
         rows = end - row
-        block, place = np.divmod(_COUNT[:rows], UNIT_ROWS)
-        folds = self._folds[row:end]
-        folds[:, 0], folds[:, 1], folds[:, 2] = first + chunks * block, place, chunks
         some = self._units[first:new].reshape(-1, chunks, 4)
         some[..., 0] = (row + UNIT_ROWS * _COUNT[: len(some)])[:, None]
         some[..., 1] = UNIT_ROWS
         some[-1, :, 1] = rows - UNIT_ROWS * (len(some) - 1)
         some[..., 2] = np.arange(chunks)
 
-    def _finish(self, rows: int, scored: int, units: int, longest: int, asked: Asked) -> None:
+    def _finish(self, rows: int, scored: int, units: int, parts: int, longest: int, asked: Asked) -> None:
         program, record = self._program, self.record
-        program.reserve(units, longest)
+        program.reserve(parts, longest)
         if scored > len(self._scores):
             self._is_noted = False
             self._scores = np.zeros((scored, program.score_width), dtype=np.float32)

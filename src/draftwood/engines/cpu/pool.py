@@ -14,8 +14,9 @@ from draftwood.engines.cpu.running import CONTROL, INSIDE, NUMBER, RECORD
 
 _IDLE = 1200
 """Rounds for which a helper looks for the next pass before it sleeps: some hundred microseconds."""
-_MOST_ALONE = 64
-"""Most passes that are computed without helpers after a thread has lost its core."""
+_ALONE, _MOST_ALONE = 0.01, 0.6
+"""Seconds from the beginning of a pass in which a thread has lost its core until helpers are called again: at
+first, and at most where it happens again and again. After a pass that took longer, helpers are called at once."""
 _LOST, _LOST_SHARE = 5e-4, 0.15
 """Seconds, and part of a pass, for which the caller may lose its core: where a helper takes it, more is lost."""
 _core_time = perf_counter if os.name == "nt" else thread_time  # Windows counts in steps as long as passes
@@ -46,7 +47,7 @@ class Pool:
         self._nobody = np.zeros(64, dtype=np.int64)  # a pass without phases
         self._helpers: list[_Helper] = []
         self._number = 0
-        self._alone = self._left_alone = 0
+        self._alone = self._until = 0.0  # seconds without helpers the last time, and when they end
         self._dead: list[tuple[Any, ...]] = []
 
     def run(self, record: Any, threads: int) -> None:
@@ -56,8 +57,7 @@ class Pool:
             return
         with self._lock:  # nothing else would be released by an interrupt at any place
             self._number = self._number % 0x7FFFFFFF + 1
-            if threads == 1 or self._left_alone:
-                self._left_alone -= threads > 1 and self._left_alone > 0
+            if threads == 1 or perf_counter() < self._until:
                 self._compute_alone(record)
             else:
                 self._compute_together(record, threads)
@@ -71,8 +71,11 @@ class Pool:
         was_late = self._start(self._address, record, self._number)
         whole = perf_counter() - begun
         was_late |= whole - (_core_time() - used) > max(_LOST, _LOST_SHARE * whole)
-        self._alone = min(_MOST_ALONE, 2 * self._alone or 1) if was_late else self._alone // 2
-        self._left_alone = self._alone if was_late else 0
+        if was_late:
+            self._alone = min(_MOST_ALONE, max(_ALONE, 2 * self._alone))
+            self._until = begun + self._alone
+        else:
+            self._alone /= 2
 
     def _compute_alone(self, record: Any) -> None:
         control = _lines(CONTROL)

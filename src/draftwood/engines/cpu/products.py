@@ -26,6 +26,8 @@ CORE = ir.FunctionType(
 _AHEAD = 2048  # bytes
 ROWS = (8, 4, 3, 2, 1)
 """Numbers of rows that are computed together, whose codes are unpacked once."""
+TOGETHER = 2
+"""Up to so many rows, all outputs of a tile are computed together: then every line of memory is read once."""
 
 
 def write_product(module: ir.Module, name: str, form: Format, dots: Dots, features: frozenset[str]) -> None:
@@ -47,45 +49,51 @@ def write_product(module: ir.Module, name: str, form: Format, dots: Dots, featur
                 body.position_at_end(go)
                 inputs = [body.at(x, body.mul(body.add(row, body.i64(r)), x_stride)) for r in range(count)]
                 places = [body.at(out, body.mul(body.add(row, body.i64(r)), y_stride)) for r in range(count)]
-                with body.loop(0, TILE // dots.outputs) as part:
-                    found = _tile(body, form, dots, start, blocks, inputs, part)
-                    offset = body.mul(part, body.i64(4 * dots.outputs))
-                    here = [body.at(place, offset) for place in places]
-                    _store(body, found, here, adds, scale, bias, body.at(shift, offset))
+                every = TILE // dots.outputs
+                together = every if count <= TOGETHER else 1
+                with body.loop(0, every, together) as first:
+                    parts = [body.add(first, body.i64(i)) for i in range(together)]
+                    for part, found in zip(
+                        parts, _tile(body, form, dots, start, blocks, inputs, parts), strict=True
+                    ):
+                        offset = body.mul(part, body.i64(4 * dots.outputs))
+                        here = [body.at(place, offset) for place in places]
+                        _store(body, found, here, adds, scale, bias, body.at(shift, offset))
                 body.store(body.add(row, body.i64(count)), done)
     body.ret_void()
 
 
 def _tile(
-    body: Body, form: Format, dots: Dots, start: Any, blocks: Any, inputs: list[Any], part: Any
-) -> list[Any]:
-    """Write the sums of one part of a tile for a few rows; returns float32[outputs] per row."""
-    kind, share = vector(F32, dots.outputs), form.group_bytes * dots.outputs // TILE
-    sums = [body.variable(body.same(F32, 0.0, dots.outputs)) for _ in inputs]
-    for total in sums:
+    body: Body, form: Format, dots: Dots, start: Any, blocks: Any, inputs: list[Any], parts: list[Any]
+) -> list[list[Any]]:
+    """Write the sums of some parts of a tile for a few rows; returns float32[outputs] per part and row."""
+    kind = vector(F32, dots.outputs)
+    sums = [[body.variable(body.same(F32, 0.0, dots.outputs)) for _ in inputs] for _ in parts]
+    for total in (one for some in sums for one in some):
         body.store(body.same(F32, 0.0, dots.outputs), total)
     with body.loop(0, blocks) as block:
         place = body.at(start, body.mul(block, body.i64(form.block_bytes)))
-        head = _head(body, form, dots, place, part)
+        heads = [_head(body, form, dots, place, part) for part in parts]
         with body.loop(0, form.groups) as group:
             number = body.add(body.mul(block, body.i64(form.groups)), group)
             records = [body.at(row, body.mul(number, body.i64(GROUP_RECORD))) for row in inputs]
             codes = body.at(
                 place, body.add(body.i64(form.head_bytes), body.mul(group, body.i64(form.group_bytes)))
             )
-            _write_prefetch(body, codes, body.mul(part, body.i64(share)), share)
-            codes = body.at(codes, body.mul(part, body.i64(4 * dots.outputs)))
-            ready = [dots.prepared(body, form, step) for step in unpacked(body, form, dots, codes)]
-            factors = _factors(body, form, dots, place, group, part, head)
-            for total, record in zip(sums, records, strict=True):
-                body.store(_added(body, form, dots, ready, factors, record, body.read(total, kind)), total)
-    return [body.read(place, kind) for place in sums]
+            _write_prefetch(body, codes, form.group_bytes)
+            for part, head, totals in zip(parts, heads, sums, strict=True):
+                here = body.at(codes, body.mul(part, body.i64(4 * dots.outputs)))
+                ready = [dots.prepared(body, form, step) for step in unpacked(body, form, dots, here)]
+                factors = _factors(body, form, dots, place, group, part, head)
+                for total, record in zip(totals, records, strict=True):
+                    body.store(_added(body, form, dots, ready, factors, record, body.read(total, kind)), total)
+    return [[body.read(place, kind) for place in some] for some in sums]
 
 
-def _write_prefetch(body: Body, codes: Any, offset: Any, size: int) -> None:
+def _write_prefetch(body: Body, codes: Any, size: int) -> None:
     """Ask for weights of a later group: the processor's own guesses end where a small page of memory does."""
     for line in range(0, size, 64):
-        body.prefetch(body.at(codes, body.add(offset, body.i64(_AHEAD + line))))
+        body.prefetch(body.at(codes, body.i64(_AHEAD + line)))
 
 
 def _added(
@@ -230,6 +238,7 @@ def _float_sums(body: Body, kind: str, start: Any, inputs: Any, rows: list[Any])
 
     whole = body.and_(inputs, body.i64(-4))
     with body.loop(0, whole, 4) as k:
+        _write_prefetch(body, body.at(start, body.mul(k, body.i64(step))), 4 * step)
         for i in range(4):
             add(body.add(k, body.i64(i)), i % 2)
     for i in range(3):

@@ -51,12 +51,12 @@ PASS = Record(
     "tokens",  # int32[rows]
     "positions",  # int32[rows], of the rotary table
     "texts",  # int64[rows], address of the row's text: int64 addresses of its pages
-    "bases",  # int64[rows], committed tokens of the row's text
+    "bases",  # int64[rows], cells before this one hold the row's path, position by position
     "cells",  # int64[rows], the cell where the row's keys and values go
-    "tails",  # int64[rows], address of int32: cells of the row's path behind the committed text, itself last
+    "tails",  # int64[rows], address of int32: cells of the row's path behind those, itself last
     "lengths",  # int64[rows], length of the row's path, itself included
-    "units",  # int64[units, 4]: first row, rows (of one text), chunk of positions, end of the text's cells
-    "folds",  # int64[rows, 3]: first unit of the row, its place in there, chunks
+    "units",  # int64[units, 4]: first row, rows (of one text and base), chunk of positions, end of their cells
+    "folds",  # int64[rows, 2]: the row's first part of attention, and how many it has, one for each chunk
     "scored",  # int64[scored_rows], rows that are scored
     "scored_rows",
     "scores",  # float32[scored_rows, vocabulary]

@@ -8,7 +8,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from draftwood.engines.cpu.attention import PAGE, PART_HEAD, UNIT_ROWS
+from draftwood.engines.cpu.attention import PAGE, PART_HEAD
 from draftwood.engines.cpu.emit import F32, I32, I64, LANES, PIECE, Body, function, vector
 from draftwood.engines.cpu.formats import GROUP
 from draftwood.engines.cpu.records import PASS, PHASE
@@ -208,13 +208,13 @@ def write_joined(module: ir.Module, features: frozenset[str]) -> None:
 
 
 def _write_head_joined(body: Body, whole: Any, phase: Any, row: Any, head: Any, place: Any) -> None:
-    fold = body.at(PASS.place(body, whole, "folds"), body.mul(row, body.i64(24)))
-    unit, in_unit, chunks = (body.get(fold, I64, 8 * slot, align=8) for slot in range(3))
+    fold = body.at(PASS.place(body, whole, "folds"), body.mul(row, body.i64(16)))
+    number, chunks = (body.get(fold, I64, 8 * slot, align=8) for slot in range(2))
     heads, room = PHASE.number(body, phase, "heads"), PHASE.number(body, phase, "head_room")
     each = body.mul(body.add(room, body.i64(PART_HEAD)), body.i64(4))
-    index = body.add(body.mul(body.add(body.mul(unit, body.i64(UNIT_ROWS)), in_unit), heads), head)
+    index = body.add(body.mul(number, heads), head)
     first = body.at(PHASE.place(body, phase, "parts"), body.mul(index, each))
-    next_ = body.mul(body.mul(heads, body.i64(UNIT_ROWS)), each)
+    next_ = body.mul(heads, each)
     sinks = PHASE.number(body, phase, "sinks")
     has_sinks = body.icmp_signed("!=", sinks, body.i64(0))
     most = body.variable(body.f32(_LOWEST))

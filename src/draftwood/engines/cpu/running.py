@@ -23,8 +23,9 @@ CONTROL = 48
 START = ir.FunctionType(I64, [POINTER, POINTER, I64])
 SERVE = ir.FunctionType(I64, [POINTER, I64, I64])
 _TAKE = ir.FunctionType(VOID, [POINTER, POINTER, I64, I64])
-_SPINS, _PATIENCE = 300, 1500
-"""Rounds of waiting before a thread lets others have the core, and more of those until the first goes on alone."""
+_SPINS, _PATIENCE, _PATIENCE_OF_ROW = 300, 1500, 50
+"""Rounds of waiting before a thread lets others have the core, and more of those until the first goes on alone: so
+many, and more for each row of the pass, since pieces of wide passes take longer."""
 
 
 def write_running(module: ir.Module, features: frozenset[str]) -> None:
@@ -111,7 +112,7 @@ def _write_take(module: ir.Module, features: frozenset[str]) -> None:
         low, pieces, opens = (body.get(limit, I64, 8 * slot, align=8) for slot in range(3))
         high = body.add(low, pieces)
         body.store(high, total)
-        _write_until(body, control, number, opens, first, leave)
+        _write_until(body, control, record, number, opens, first, leave)
         phase = body.at(phases, body.mul(p, body.i64(8 * len(PHASE))))
         with body.while_() as (again, next_):
             ticket = _get(body, control, TICKET)
@@ -128,7 +129,7 @@ def _write_take(module: ir.Module, features: frozenset[str]) -> None:
             body.call_at(PHASE.number(body, phase, "function"), PIECE, call)
             body.atomic_rmw("add", _slot(body, control, DONE), body.i64(1), "release")
     with body.if_then(first):
-        _write_until(body, control, number, body.read(total, I64), first, leave)
+        _write_until(body, control, record, number, body.read(total, I64), first, leave)
     body.branch(leave)
     body.position_at_end(leave)
     body.ret_void()
@@ -147,8 +148,10 @@ def _leave_if(body: Body, condition: Any, leave: Any) -> None:
     body.position_at_end(here)
 
 
-def _write_until(body: Body, control: Any, number: Any, count: Any, first: Any, leave: Any) -> None:
+def _write_until(body: Body, control: Any, record: Any, number: Any, count: Any, first: Any, leave: Any) -> None:
     """Write the wait until so many pieces are done; the first thread says when it has waited for long."""
+    patience = body.mul(PASS.number(body, record, "rows"), body.i64(_PATIENCE_OF_ROW))
+    patience = body.add(patience, body.i64(_SPINS + _PATIENCE))
     waited = body.variable(body.i64(0))
     body.store(body.i64(0), waited)
     with body.while_() as (again, open_):
@@ -157,7 +160,7 @@ def _write_until(body: Body, control: Any, number: Any, count: Any, first: Any, 
         missing = body.icmp_signed("<", body.and_(done, body.i64(0xFFFFFFFF)), count)
         _go_on(body, missing, open_)
         rounds = _wait(body, waited)
-        late = body.and_(body.icmp_signed(">", rounds, body.i64(_SPINS + _PATIENCE)), first)
+        late = body.and_(body.icmp_signed(">", rounds, patience), first)
         with body.if_then(late):
             _put(body, control, ALONE, body.i64(1))
         body.branch(again)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +13,8 @@ import numpy as np
 from draftwood.contracts import Capabilities, Watch
 from draftwood.engines.committed import check_room, locked
 from draftwood.engines.cpu.attention import WIDEST
+from draftwood.engines.cpu.gguf_file import GgufFile
+from draftwood.engines.cpu.growing import Grown, groups, grow
 from draftwood.engines.cpu.instructions import Instructions
 from draftwood.engines.cpu.model import CpuModel
 from draftwood.engines.cpu.pass_times import pass_times
@@ -34,13 +36,15 @@ class CpuTarget:
     Parameters
     ----------
     path
-        A GGUF file, or the first of several.
+        A GGUF file, or the first of several; or one that is open.
     threads
         Threads of a pass; None: one per core of this process.
     instructions
         The instruction set; None: the fastest of this processor. All give the same bits.
     report
         Takes the bytes of weights that are packed so far, and those of all.
+    beside
+        Called while other threads pack the weights.
 
     Raises
     ------
@@ -53,10 +57,12 @@ class CpuTarget:
     exact = True
 
     def __init__(
-        self, path: str | os.PathLike[str], *, threads: int | None = None,
+        self, path: str | os.PathLike[str] | GgufFile, *, threads: int | None = None,
         instructions: Instructions | None = None, report: Report | None = None,
+        beside: Callable[[], object] = lambda: None,
     ) -> None:  # fmt: skip
-        self.model = CpuModel(Path(path), threads=threads, instructions=instructions, report=report)
+        file = path if isinstance(path, GgufFile) else GgufFile(Path(path))
+        self.model = CpuModel(file, threads=threads, instructions=instructions, report=report, beside=beside)
         self.lock = self.model.lock
         self.tokens_read = 0  # of all prompts so far, for progress displays
         shape = self.model.weights.shape
@@ -64,7 +70,7 @@ class CpuTarget:
         others = sum(one.outputs * one.inputs for layer in self.model.weights.matrices for one in layer.values())
         self.capabilities = Capabilities(
             shape.vocabulary, shape.max_positions, batch=True, hidden=tuple(range(shape.layers + 1)),
-            max_pass=WIDEST, row_cost=scores / max(1, others),
+            max_pass=WIDEST, grows=True, row_cost=scores / max(1, others),
         )  # fmt: skip
 
     @cached_property
@@ -120,7 +126,7 @@ class CpuTarget:
         self, texts: Sequence[tuple[CpuSession, Sequence[int]]], watch: Sequence[Watch] | None = None
     ) -> list[RowScores]:
         for session, ids in texts:
-            session.check(self.model)
+            session.begin(self.model)
             check_ids(ids, self.capabilities.vocab_size)
             check_room(session.length, ids, self.capabilities.max_positions)
         return [self._read(*text, None if watch is None else watch[i]) for i, text in enumerate(texts)]
@@ -151,15 +157,27 @@ class CpuTarget:
     @locked
     def score(self, requests: Sequence[Request]) -> list[RowScores]:
         """One pass over the roots and trees of all requests; several where they have more rows than one takes."""
+        if any(len(tree) >= WIDEST for _, _, tree in requests):
+            raise CapabilityError(f"this target scores trees of at most {WIDEST - 1} tokens: cut the draft")
         found: list[RowScores] = []
-        for group in _groups(requests):
+        for group in groups(requests, lambda request: 1 + len(request[2])):
             found += self._one_pass(group)
         return found
+
+    @locked
+    def grow(self, requests: Sequence[Grown]) -> list[RowScores]:
+        """As in `draftwood.contracts.GrowingTarget`."""
+        return grow(self.model, requests)
+
+    @staticmethod
+    def settle(session: CpuSession, path: Sequence[int]) -> None:
+        """As in `draftwood.contracts.GrowingTarget`."""
+        session.settle(path)
 
     def _one_pass(self, requests: Sequence[Request]) -> list[RowScores]:
         texts = []
         for session, root, tree in requests:
-            session.check(self.model)
+            session.begin(self.model)
             base, count = session.length, 1 + len(tree)
             session.pages.make_ready(base, base + count)
             if count == 1:
@@ -183,20 +201,3 @@ class CpuTarget:
             [choices[start:end] for start, end in parts],
             [self.model.states(request[0].hidden, *part) for request, part in zip(requests, parts, strict=True)],
         )
-
-
-def _groups(requests: Sequence[Request]) -> Iterator[list[Request]]:
-    """Divide requests into passes of at most `WIDEST` rows."""
-    group: list[Request] = []
-    rows = 0
-    for request in requests:
-        count = 1 + len(request[2])
-        if count > WIDEST:
-            raise CapabilityError(f"this target scores trees of at most {WIDEST - 1} tokens: cut the draft")
-        if rows + count > WIDEST:
-            yield group
-            group, rows = [], 0
-        group.append(request)
-        rows += count
-    if group:
-        yield group

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from draftwood.engines.cpu.formats import FORMATS, GROUP
 from draftwood.engines.cpu.gguf_file import GgufFile, Tensor
 from draftwood.engines.cpu.gguf_types import read_floats
 from draftwood.engines.cpu.kernels import Kernels
-from draftwood.engines.cpu.packing import packed_tensor
+from draftwood.engines.cpu.packing import Piece, packing, plan
 from draftwood.engines.cpu.slabs import Slabs
 from draftwood.errors import ModelError, UnsupportedModelError
 from draftwood.models.machine import cores, free_memory
@@ -26,6 +25,8 @@ Report = Callable[[int, int], None]
 """Takes bytes that are packed, and bytes in all."""
 
 _FLOATS = ("F32", "F16", "BF16")
+_KEPT = 64 << 20
+"""Bytes of the file that are kept in memory while it is packed."""
 _NEEDLESS = ("attn_rot_embd",)
 """Tensors of a layer that files may have and nobody reads."""
 
@@ -66,7 +67,7 @@ class Matrix:
 
 
 class Weights:
-    """The weights of a GGUF file.
+    """The weights of a GGUF file, filled in by `packed`.
 
     Attributes
     ----------
@@ -87,30 +88,36 @@ class Weights:
     tensors do not fit together.
     """
 
-    def __init__(self, path: Path, kernels: Kernels, report: Report | None = None) -> None:
-        self.file, self._kernels = GgufFile(path), kernels
-        self.path, self.metadata = path, self.file.metadata
-        tensors = self.file.tensors
+    def __init__(self, file: GgufFile, kernels: Kernels, report: Report | None = None) -> None:
+        self.file, self._kernels = file, kernels
+        self.path, self.metadata, tensors = file.path, file.metadata, file.tensors
         self._read: set[str] = set()
         embedding = self._tensor("token_embd.weight")
-        self.shape = shape_of(self.file.metadata, int(embedding.shape[0]))
-        self._report, self._done, self._all = report or (lambda _done, _all: None), 0, self.file.size
+        self.shape = shape_of(self.metadata, int(embedding.shape[0]))
+        self._report, self._done = report or (lambda _done, _all: None), 0
         self._check_room()
         self._slabs = Slabs()
         self.vectors: list[dict[str, Vector]] = []
         self.matrices: list[dict[str, Matrix]] = []
-        with ThreadPoolExecutor(min(8, cores())) as threads:
-            self._threads = threads
-            self.embedding = self._matrix(embedding, self.shape.vocabulary, self.shape.width)
-            has_output = "output.weight" in tensors
-            output = self._tensor("output.weight") if has_output else embedding
-            sizes = self.shape.vocabulary, self.shape.width
-            self.output = self._matrix(output, *sizes) if has_output else self.embedding
-            for layer in range(self.shape.layers):
-                self._add_layer(f"blk.{layer}.")
+        self._pieces: list[Piece] = []
+        self.embedding = self._matrix(embedding, self.shape.vocabulary, self.shape.width)
+        has_output = "output.weight" in tensors
+        output = self._tensor("output.weight") if has_output else embedding
+        sizes = self.shape.vocabulary, self.shape.width
+        self.output = self._matrix(output, *sizes) if has_output else self.embedding
+        for layer in range(self.shape.layers):
+            self._add_layer(f"blk.{layer}.")
         self.last_norm = self._vector("output_norm.weight", self.shape.width)
         self.factors = self._factors()
         self._refuse_others()
+
+    @contextmanager
+    def packed(self) -> Iterator[None]:
+        """Run a block beside which threads fill the matrices in; until its end they hold zeros."""
+        self._all = sum(piece.tiles.nbytes for piece in self._pieces)
+        with packing(self._pieces, min(8, cores()), self._count):
+            yield
+        self._pieces = []
         self.file.let_go()
 
     def _factors(self) -> Vector | None:
@@ -161,13 +168,19 @@ class Weights:
 
     def _part(self, tensor: Tensor, outputs: int, rows: Any) -> Matrix:
         """Pack some rows of a matrix, or of each expert's."""
-        packed = packed_tensor(tensor, rows, threads=self._threads, room=self._slabs.zeros)
-        return self._packed(tensor.kind, packed, outputs, tensor.shape[-1])
+        packed, pieces = plan(tensor, rows, self._slabs.zeros)
+        self._pieces += pieces
+        return self._made(tensor.kind, packed, outputs, tensor.shape[-1])
 
-    def _packed(self, kind: str, packed: NDArray[Any], outputs: int, inputs: int) -> Matrix:
-        self._done += packed.nbytes
-        self._report(min(self._done, self._all), self._all)
+    def _made(self, kind: str, packed: NDArray[Any], outputs: int, inputs: int) -> Matrix:
         return Matrix(kind, packed, outputs, inputs, self._kernels.product(kind), self._kernels.reader(kind))
+
+    def _count(self, size: int) -> None:
+        """Count bytes that were packed, and give back what was read of the file, lest both be in memory."""
+        self._done += size
+        if self._done % _KEPT < size:
+            self.file.let_go()
+        self._report(self._done, self._all)
 
     def _vector(self, name: str, size: int) -> Vector:
         tensor = self._tensor(name)
@@ -249,11 +262,17 @@ class Weights:
             raise UnsupportedModelError(
                 f"the experts {start} in {self.path} are of several types: get the model in another quantisation"
             )
-        each = [packed_tensor(tensor, threads=self._threads) for tensor in tensors]
-        packed = self._slabs.zeros((len(each), *each[0].shape), each[0].dtype.type)
-        for place, one in zip(packed, each, strict=True):
-            place[...] = one
-        return self._packed(tensors[0].kind, packed, outputs, inputs)
+        packed: Any = None
+
+        def place(shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:
+            nonlocal packed
+            packed = self._slabs.zeros((len(tensors), *shape), dtype) if packed is None else packed
+            return next(places)
+
+        places = (packed[expert] for expert in range(len(tensors)))
+        for tensor in tensors:
+            self._pieces += plan(tensor, None, place)[1]
+        return self._made(tensors[0].kind, packed, outputs, inputs)
 
     def _order(self, heads: int) -> NDArray[np.intp] | None:
         """Return which output goes where, so that numbers that turn together lie half a head apart."""

@@ -170,6 +170,16 @@ class ChatRequest(Common):
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _functions_alone(cls, given: Any) -> Any:
+        """Leave out tools that a service would run itself, and name them among the ignored fields."""
+        tools = given.get("tools") if isinstance(given, dict) else None
+        if not isinstance(tools, list):
+            return given
+        odd = {f"tools.{place}": tool for place, tool in enumerate(tools) if _is_hosted(tool)}
+        return {**given, **odd, "tools": [tool for tool in tools if not _is_hosted(tool)]} if odd else given
+
     @field_validator("messages")
     @classmethod
     def _known_roles(cls, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -212,3 +222,7 @@ class CompletionRequest(Common):
 def joined(content: Content) -> str:
     """Return a content, in parts or not, as one text."""
     return content if isinstance(content, str) else "".join(part.text for part in content)
+
+
+def _is_hosted(tool: Any) -> bool:
+    return isinstance(tool, dict) and isinstance(tool.get("type"), str) and tool["type"] != "function"

@@ -73,7 +73,17 @@ class ResponsesRequest(Lenient):
         first = [] if self.instructions is None else [{"role": "system", "content": self.instructions}]
         if isinstance(self.input, str):
             return [*first, {"role": "user", "content": self.input}]
-        return first + [found for item in self.input if (found := _message(item)) is not None]
+        found: list[dict[str, Any]] = [*first]
+        for item in self.input:
+            message = _message(item)
+            if message is None:
+                continue
+            if "tool_calls" in message and found and found[-1].get("role") == "assistant":  # of the same turn
+                calls = [*found[-1].get("tool_calls", ()), *message["tool_calls"]]
+                found[-1] = {**found[-1], "tool_calls": calls}
+            else:
+                found.append(message)
+        return found
 
     def _functions(self) -> list[dict[str, Any]]:
         """Return the functions among the tools; those that a service would run itself are not here."""

@@ -1,0 +1,226 @@
+"""Reads JSON out of a text that comes in pieces: as it was written where it is JSON, else as the nearest JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator, Iterator
+from math import isfinite
+
+BLANK = re.compile(r"[ \t\n\r]+")
+_RUN = re.compile(r'[^"\\\x00-\x1f]+')  # of a string
+_ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
+_LONGEST_ESCAPE = 6
+_WORD = re.compile(r"[\w.+-]+")
+_ITEM = re.compile(r"[\w.+{\[-]")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_WORDS = {"None": "null", "NaN": "null", "Infinity": "null", "-Infinity": "null", "True": "true", "False": "false"}
+_KNOWN = frozenset({"null", "true", "false"})
+_HEX = r"\\u([0-9a-fA-F]{4})"
+_WRITTEN_OUT = re.compile(rf"\\[^u]|\\u[dD][89abAB]..{_HEX}|{_HEX}")
+
+
+class JsonReader:
+    """A text that comes in pieces, and a place in it. What reads it yields None where it needs more text.
+
+    Attributes
+    ----------
+    is_ended
+        Whether no more text comes.
+    is_cut
+        Whether the text would have gone on: then nothing is added to what is open at its end.
+    is_open
+        Whether a value was open there.
+    """
+
+    def __init__(self, text: str = "", *, is_ended: bool = False) -> None:
+        self._text, self._at = text, 0
+        self.is_ended, self.is_cut, self.is_open = is_ended, False, False
+
+    def value(self) -> Iterator[str | None]:
+        """Yield the pieces of the JSON value that begins here, and read behind its last character.
+
+        Wherever the text is JSON, the pieces are what is written. Else they are the nearest JSON: control
+        characters in strings and wrong escapes are escaped, words that JSON does not have become null, true, false
+        or strings, commas come between values alone, and where nothing fits what is open is closed.
+        """
+        nest = _Nest()
+        while True:
+            yield from self._ahead()
+            if self._at == len(self._text):
+                if self.is_cut:
+                    self.is_open = True
+                    return
+                break
+            if (blank := BLANK.match(self._text, self._at)) is not None:
+                self._at = blank.end()
+                yield nest.blank(blank[0])
+                continue
+            letter = self._text[self._at]
+            if (said := nest.punctuation(letter)) is not None:
+                self._at += 1
+                yield said
+            elif letter == '"' and nest.expected not in ("comma", "colon"):
+                self._at += 1
+                yield nest.before() + letter
+                yield from self._string()
+                nest.expected = "colon" if nest.expected in ("key", "first key") else "comma"
+            elif nest.takes_value and _WORD.match(self._text, self._at):
+                word = yield from self._word()
+                yield nest.before() + word
+                nest.expected = "comma"
+            elif not nest.lacks_comma(letter):
+                break
+            if not nest.closers:
+                return
+        yield nest.end()
+
+    def _string(self) -> Iterator[str | None]:
+        """Yield the pieces of a string behind its first quote, the last one among them."""
+        while True:
+            yield from self._ahead()
+            if self._at == len(self._text):
+                if not self.is_cut:
+                    yield '"'
+                return
+            if (run := _RUN.match(self._text, self._at)) is not None:
+                self._at = run.end()
+                yield run[0]
+                continue
+            letter = self._text[self._at]
+            if letter == "\\":
+                yield from self._ahead(_LONGEST_ESCAPE)
+                escape = _ESCAPE.match(self._text, self._at)
+                quote = self._text.startswith("\\'", self._at)
+                self._at = self._at + 1 + quote if escape is None else escape.end()
+                yield escape[0] if escape is not None else "'" if quote else "\\\\"
+                continue
+            self._at += 1
+            yield letter if letter == '"' else json.dumps(letter)[1:-1]
+            if letter == '"':
+                return
+
+    def _word(self) -> Generator[None, None, str]:
+        """Read a word outside of strings; returns the nearest JSON."""
+        word = ""
+        while True:
+            yield from self._ahead()
+            found = _WORD.match(self._text, self._at)
+            if found is None:
+                break
+            word, self._at = word + found[0], found.end()
+        if word in _KNOWN or _NUMBER.fullmatch(word) or (self.is_cut and self._at == len(self._text)):
+            return word
+        return _WORDS.get(word) or _as_number(word)
+
+    def _ahead(self, size: int = 1) -> Iterator[None]:
+        """Ask for more text until so many characters are there, or the end."""
+        while len(self._text) - self._at < size and not self.is_ended:
+            yield None
+
+    def _skip_blanks(self) -> Iterator[None]:
+        while True:
+            yield from self._ahead()
+            if (blank := BLANK.match(self._text, self._at)) is None:
+                return
+            self._at = blank.end()
+
+    def _next_is(self, letter: str) -> bool:
+        return self._text.startswith(letter, self._at)
+
+
+class _Nest:
+    """What is open in a value, and what JSON expects next.
+
+    Attributes
+    ----------
+    closers
+        The brackets that close it, the innermost last.
+    expected
+        ``value``, ``key``, ``colon`` or ``comma``; ``first`` and ``first key`` where a bracket may close, too.
+    """
+
+    def __init__(self) -> None:
+        self.closers, self.expected = list[str](), "value"
+        self._held = ""  # a comma and the blanks behind it, until it is known what follows
+
+    @property
+    def takes_value(self) -> bool:
+        """Whether a value may begin here."""
+        return self.expected in ("value", "first")
+
+    def blank(self, text: str) -> str:
+        """Return what is written where blanks are: nothing before a value, or until it is known what follows."""
+        if self._held:
+            self._held += text
+            return ""
+        return text if self.closers else ""
+
+    def before(self) -> str:
+        """Return what is written before a value or a key."""
+        held, self._held = self._held, ""
+        return held
+
+    def punctuation(self, letter: str) -> str | None:
+        """Return what is written where a bracket, a comma or a colon is; None where it does not fit."""
+        if self.closers and letter == self.closers[-1] and (self._held or self.expected[:5] in ("comma", "first")):
+            self.expected, self._held = "comma", ""
+            return self.closers.pop()
+        if letter == "," and self.expected == "comma":
+            self._comma()
+            return ""
+        if letter == ":" and self.expected == "colon":
+            self.expected = "value"
+            return letter
+        if letter in "{[" and self.takes_value:
+            self.closers.append("}" if letter == "{" else "]")
+            self.expected = "first key" if letter == "{" else "first"
+            return self.before() + letter
+        return None
+
+    def lacks_comma(self, letter: str) -> bool:
+        """Whether another key or value begins here without a comma; then one is put there."""
+        if self.expected != "comma" or not (letter == '"' or (self.closers[-1] == "]" and _ITEM.match(letter))):
+            return False
+        self._comma()
+        return True
+
+    def end(self) -> str:
+        """Return what closes all that is open."""
+        lacking = {"colon": ": null", "value": "null" if self.closers and not self._held else ""}
+        return lacking.get(self.expected, "") + "".join(reversed(self.closers))
+
+    def _comma(self) -> None:
+        self.expected, self._held = "key" if self.closers[-1] == "}" else "value", ","
+
+
+def nearest(text: str) -> str:
+    """Return the JSON value that a text is, as written, or the nearest one; if none is, a string of the text."""
+    reader = JsonReader(text, is_ended=True)
+    found = "".join(piece for piece in reader.value() if piece)
+    left = text[reader._at :].strip()
+    return json.dumps(text, ensure_ascii=False) if left or not found else found
+
+
+def readable(written: str) -> str:
+    r"""Return JSON with characters beyond ASCII as they are: \uXXXX takes more tokens, and models copy it."""
+    return _WRITTEN_OUT.sub(_unescaped, written)
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    whole = found[0]
+    if whole[1] != "u" or int(whole[2:6], 16) < 0x80:
+        return whole
+    letter = json.loads(f'"{whole}"')
+    return whole if any("\ud800" <= one <= "\udfff" for one in letter) else letter
+
+
+def _as_number(word: str) -> str:
+    """Return a word that is no number of JSON as one, if it means one; else as a string."""
+    try:
+        value = float(word)
+    except ValueError:
+        return json.dumps(word, ensure_ascii=False)
+    if not isfinite(value):
+        return "null"
+    return str(int(word)) if re.fullmatch(r"[+-]?[0-9]+", word) else repr(value)

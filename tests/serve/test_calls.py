@@ -1,0 +1,239 @@
+"""Calls are read as they are written, by one reader: whole answers are their streams, joined."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from draftwood.serve.calls import CallReader
+from draftwood.serve.openai.fields import ChatRequest
+from draftwood.serve.openai.responses import ResponsesRequest
+from draftwood.serve.processors import TokenLogprobs
+from draftwood.serve.responding import ResponseUnderWay
+from draftwood.serve.tools import tools_of
+
+LOOK, LIST = ({"type": "function", "function": {"name": name}} for name in ("look", "list"))
+CALL = '<tool_call>{"name": "look", "arguments": {"at": "it"}}</tool_call>'
+AT = '{"at": "it"}'
+
+
+def read(text, pieces=None, *, is_cut=False, hidden=()):
+    """Read an answer in pieces of these lengths; returns its texts, and its calls as (name, arguments)."""
+    reader, found, place = CallReader(["look", "list"], hidden), [], 0
+    for size in [*(pieces or ()), len(text)]:
+        found += reader.feed(text[place : place + size])
+        place += size
+    parts = []
+    for event in [*found, *reader.end(is_cut=is_cut)]:
+        if event.kind == "call":
+            parts.append((event.text, ""))
+        elif event.kind == "arguments":
+            parts[-1] = (parts[-1][0], parts[-1][1] + event.text)
+        elif event.kind == "text" and parts and isinstance(parts[-1], str):
+            parts[-1] += event.text
+        elif event.kind == "text":
+            parts.append(event.text)
+    return parts
+
+
+CASES = [
+    (CALL, [("look", AT)]),
+    (CALL.replace("{", "\n {", 1).replace("</", "\n</"), [("look", AT)]),
+    (' {"name": "look", "parameters": {"at": "it"}} ', [("look", AT)]),
+    (CALL * 2 + CALL.replace("look", "list"), [("look", AT), ("look", AT), ("list", AT)]),
+    (f"I look.\n{CALL}\n{CALL}\nDone.\n", ["I look.", ("look", AT), ("look", AT), "\n\n\nDone."]),
+    (f"\n\n{CALL} ", [("look", AT)]),
+    (CALL.replace("it", "</tool_call>x"), [("look", '{"at": "</tool_call>x"}')]),
+    ('{"name": "look", "arguments": {"at": "<tool_call>{"}}', [("look", '{"at": "<tool_call>{"}')]),
+    ('{"arguments": {"at": "it"}, "name": "look"}', [("look", AT)]),
+    ('{"id": 1, "name": "look", "arguments": {"at": "it"}, "type": "function"}', [("look", AT)]),
+    (r'{"name": "look", "arguments": "{\"at\": \"\\ud800\"}"}', [("look", r'{"at": "\ud800"}')]),
+    ('{"name": "list"}', [("list", "{}")]),
+    (f"<think>{CALL}</think>{CALL}", [f"<think>{CALL}</think>", ("look", AT)]),
+    ('<think>x</think>\n{"name": "list"}', ["<think>x</think>", ("list", "{}")]),
+    (f"<tool_call>no<tool_call>{CALL}", ["<tool_call>no<tool_call>", ("look", AT)]),
+    # no calls
+    ("", []),
+    (" It is there. \n", [" It is there. \n"]),
+    ("a < b, <tool> and <tool_c", ["a < b, <tool> and <tool_c"]),
+    ("{", ["{"]),
+    ('{"name": "list", "argu', ['{"name": "list", "argu']),
+    ('x {"name": "list"}', ['x {"name": "list"}']),
+    ('{"name": "other", "arguments": {}}', ['{"name": "other", "arguments": {}}']),
+    ('<tool_call>{"name": ["look"], "arguments": {}}', ['<tool_call>{"name": ["look"], "arguments": {}}']),
+    ('{"name": "look", "arguments": 3}', ['{"name": "look", "arguments": 3}']),
+    ("[" * 9999, ["[" * 9999]),
+]
+
+
+@pytest.mark.parametrize(("text", "parts"), CASES)
+def test_an_answer_is_read(text, parts):
+    assert read(text) == parts
+    assert read(text, [1] * len(text)) == parts
+
+
+PIECES = [
+    "<tool_call>", "</tool_call>", "<think>", "</think>", '{"name": "look", ', '"arguments": ', '{"at": ', '"',
+    "}", "{", "[", "]", ",", ":", "\\", "\\ud8", "00", "NaN", "-1", "e999", " ", "\n", "<", "tool", '"name"', "'",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join), st.data())
+@settings(max_examples=300, deadline=None)
+def test_however_it_is_cut_an_answer_reads_the_same(text, data):
+    sizes, is_cut = data.draw(st.lists(st.integers(1, 9))), data.draw(st.booleans())
+    whole = read(text, is_cut=is_cut)
+    assert read(text, sizes, is_cut=is_cut) == whole
+    assert is_cut or all(isinstance(json.loads(part[1]), dict) for part in whole if isinstance(part, tuple))
+
+
+@pytest.mark.parametrize(
+    ("written", "arguments"),
+    [
+        (
+            r'{"a":1e999 , "\ud800": "\uD800\u00e9"}',
+            r'{"a":1e999 , "\ud800": "\uD800\u00e9"}',
+        ),  # JSON stays as it is
+        ('{"a": NaN, "b": [-Infinity, True]}', '{"a": null, "b": [null, true]}'),
+        ('{"a": 01, "b": +1.50, "c": .5, "d": yes}', '{"a": 1, "b": 1.5, "c": 0.5, "d": "yes"}'),
+        ('{"a": "x\ny\td\\d it\\\'s"}', r"""{"a": "x\ny\td\\d it's"}"""),
+        ('{"a": [1, 2 3,], }', '{"a": [1, 2 ,3]}'),
+        ('{"a": "it"', '{"a": "it"}'),
+        ('{"a": {"b": [', '{"a": {"b": []}}'),
+        ('{"a": ', '{"a": null}'),
+        ('{"a', '{"a": null}'),
+    ],
+)
+def test_arguments_are_what_was_written_or_the_nearest_json(written, arguments):
+    text = f'{{"name": "look", "arguments": {written}}}'
+    if written.endswith("}"):
+        assert read(text) == [("look", arguments)]
+    assert read(text[:-1]) == [("look", arguments)]
+
+
+def test_nothing_is_added_to_a_call_that_the_limit_cuts():
+    text = '{"name": "look", "arguments": {"at": "a'
+    assert read(text, is_cut=True) == [("look", '{"at": "a')]
+    assert read(text + '"}', is_cut=True) == [("look", '{"at": "a"}')]
+
+
+def test_a_name_comes_first_and_arguments_as_they_are_written():
+    reader = CallReader(["look"])
+    seen = [[(one.kind, one.text) for one in reader.feed(letter)] for letter in CALL]
+    assert next(n for n, some in enumerate(seen) if some) == CALL.index('{"at')
+    assert sum(map(bool, seen)) > len(AT)
+
+
+def test_text_is_told_at_once():
+    reader = CallReader(["look"])
+    assert [sum(len(one.text) for one in reader.feed(letter)) for letter in "a<b <tx"] == [1, 0, 2, 0, 0, 0, 4]
+
+
+# In the shapes of the API; what a model writes is forced by an expression.
+
+SHAPES = [
+    f"I look.\n{CALL}\nDone.",
+    f"I look. {CALL}\n{CALL.replace('look', 'list')}",
+    CALL.replace("it", "</tool_call>"),
+    CALL.replace('"it"', r'"\ud800", "\udc00": [NaN, 1e999]'),
+    f"Look: {CALL[:-20]}",
+    "no call <tool_call>at all",
+]
+
+
+@pytest.mark.parametrize("text", SHAPES)
+def test_streams_of_chats_are_whole_chats(client, text):
+    asked = {
+        "model": "tiny", "messages": [{"role": "user", "content": "hi"}], "tools": [LOOK, LIST], "max_tokens": 300,
+        "extra_body": {"guided_regex": "".join(f"[{c}]" if c not in "\\^[]" else f"\\{c}" for c in text)},
+    }  # fmt: skip
+    whole = client.chat.completions.create(**asked).choices[0]
+    content, calls, ends = "", [], []
+    for chunk in client.chat.completions.create(**asked, stream=True):
+        for choice in chunk.choices:
+            content, ends = content + (choice.delta.content or ""), [*ends, choice.finish_reason]
+            for call in choice.delta.tool_calls or ():
+                if call.index == len(calls):
+                    assert (len(call.id), call.type) == (29, "function")
+                    calls.append([call.function.name, ""])
+                calls[call.index][1] += call.function.arguments
+    said = [[call.function.name, call.function.arguments] for call in whole.message.tool_calls or ()]
+    assert (content, calls, ends[-1]) == (whole.message.content or "", said, whole.finish_reason)
+    parts = read(text)
+    assert (content, said) == (
+        "".join(part for part in parts if isinstance(part, str)),
+        [list(part) for part in parts if isinstance(part, tuple)],
+    )
+    assert whole.finish_reason == ("tool_calls" if calls else "stop")
+
+
+class Told:
+    """An answer of which each pass brings some letters."""
+
+    index, has_logprobs, error, names, predicted = 0, True, None, (), (0, 0)
+    logprobs = (TokenLogprobs(1, -0.5, ()),)
+
+    def __init__(self, text, finish="stop", size=3):
+        self._text, self._finish, self._size = text, finish, size
+        self.generation = SimpleNamespace(text=text, ids=list(text), prompt_tokens=1)
+        self.job = SimpleNamespace(cancel=lambda: None, cached=0, request=SimpleNamespace(prompt=()))
+
+    async def updates(self):
+        for place in range(0, len(self._text), self._size):
+            yield SimpleNamespace(text=self._text[place : place + self._size], finish=None)
+        yield SimpleNamespace(text="", finish=self._finish)
+
+
+def responding(text, finish="stop"):
+    tools = tools_of(ChatRequest.model_validate({"messages": [{"role": "user"}], "tools": [LOOK, LIST]}))
+    reader = CallReader(tools.parameters)
+    return ResponseUnderWay(ResponsesRequest(input="x"), Told(text, finish), "tiny", reader, str)
+
+
+def items(output):
+    """The output of a response without what is new in each."""
+    return [{name: value for name, value in item.items() if not name.endswith("id")} for item in output]
+
+
+@pytest.mark.parametrize("text", [*SHAPES, "", CALL])
+@pytest.mark.parametrize("finish", ["stop", "length"])
+def test_events_of_responses_are_whole_responses(text, finish):
+    async def events():
+        return [json.loads(event.partition(b"data: ")[2]) async for event in responding(text, finish).events()]
+
+    told, whole = asyncio.run(events()), asyncio.run(responding(text, finish).whole())
+    built, done = {}, []
+    for event in told:
+        item = built.get(event.get("output_index"))
+        match event["type"].removeprefix("response."):
+            case "output_item.added":
+                built[event["output_index"]] = event["item"]
+            case "content_part.added":
+                item["content"].append(event["part"])
+            case "output_text.delta":
+                item["content"][0]["text"] += event["delta"]
+            case "content_part.done":
+                assert item["content"][0]["text"] == event["part"]["text"]
+                item["content"] = [event["part"]]
+            case "function_call_arguments.delta":
+                item["arguments"] += event["delta"]
+            case "output_item.done":
+                done.append(event["item"])
+                assert {**item, "status": event["item"]["status"]} == event["item"]
+    assert told[-1]["response"]["output"] == done
+    assert items(done) == items(whole["output"])
+    assert told[-1]["response"]["status"] == whole["status"] == ("completed" if finish == "stop" else "incomplete")
+    said = [
+        item["content"][0]["text"] if item["type"] == "message" else (item["name"], item["arguments"])
+        for item in done
+    ]
+    scores = [part["logprobs"] for item in done for part in item.get("content", ())]
+    assert [bool(some) for some in scores] == [len(done) == 1] * len(
+        scores
+    )  # those of all tokens, of a text alone
+    assert said == (read(text, is_cut=finish == "length") or [""])

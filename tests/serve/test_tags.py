@@ -1,0 +1,81 @@
+"""Tags that are control tokens of a model: the reader of calls sees them, and no client does, on every engine."""
+
+from __future__ import annotations
+
+import pytest
+from gguf import TokenType
+
+from draftwood.serve.calls import TAGS, CallReader
+from draftwood.serve.tags import hidden_tags, tag_decoder
+from tests.cli.conftest import SPECIAL, TEMPLATE, save_tiny
+from tests.engines.cpu.gguf_metadata import metadata_of
+from tests.engines.tiny_vocabulary import SENTENCEPIECE, write_vocabulary
+from tests.serve.conftest import running
+
+CALL = '<tool_call>{"name": "look", "arguments": {"at": "it"}}</tool_call>'
+LOOK = {"type": "function", "function": {"name": "look"}}
+
+
+@pytest.fixture(scope="module")
+def tagged(tmp_path_factory):
+    """A tiny model whose tags are control tokens."""
+    return save_tiny(tmp_path_factory.mktemp("tagged") / "tiny", TEMPLATE, TAGS)
+
+
+@pytest.fixture(params=["cpu", "llama.cpp", "transformers"])
+def tokenizer(request, tmp_path, tagged):
+    if request.param == "transformers":
+        from transformers import AutoTokenizer
+
+        return AutoTokenizer.from_pretrained(tagged)
+    path = write_vocabulary(tmp_path / "v.gguf", (*SENTENCEPIECE, *((tag, TokenType.CONTROL) for tag in TAGS)))
+    if request.param == "cpu":
+        from draftwood.engines.cpu.tokenizer import GgufTokenizer
+
+        return GgufTokenizer(metadata_of(path))
+    pytest.importorskip("xllamacpp")
+    from draftwood.engines.llama_cpp.tokenizer import LlamaTokenizer
+    from draftwood.engines.llama_cpp.weights import Weights
+
+    return LlamaTokenizer(Weights(path, vocabulary_only=True))
+
+
+def test_the_reader_of_calls_sees_them_and_no_client_does(tokenizer):
+    tags = hidden_tags(tokenizer)
+    assert set(tags) == set(TAGS)
+    ids = tokenizer(f"<think>ab a</think>\nab {CALL}{CALL} ab<think>", add_special_tokens=False)["input_ids"]
+    decode = tag_decoder(tokenizer, set(tags.values()))
+    reader = CallReader(["look"], tags)
+    events = reader.feed(decode([*ids, tokenizer.eos_token_id])) + reader.end(is_cut=False)
+    told = "".join(one.text for one in events if one.kind == "text")
+    assert told.split() == ["ab", "a", "ab", "ab"]  # blanks depend on the vocabulary
+    assert [one.text for one in events if one.kind == "arguments"] == ['{"at": "it"}'] * 2
+
+
+def test_tags_that_are_text_are_told_as_they_are(tiny_folder):
+    from transformers import AutoTokenizer
+
+    assert hidden_tags(AutoTokenizer.from_pretrained(tiny_folder)) == {}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("tools", [[], [LOOK]])
+def test_no_client_is_told_of_them(tagged, tools, stream):
+    from openai import OpenAI
+
+    from draftwood.api.setup import Setup
+
+    setup = Setup(str(tagged), None, "none", "fixed:1")
+    bias = {str(setup.tokenizer.convert_tokens_to_ids(tag)): 100 - n for n, tag in enumerate((*TAGS, *SPECIAL))}
+    asked = {
+        "model": "tiny",
+        "max_tokens": 20,
+        "logit_bias": bias,
+        "temperature": 2.0,
+        "top_p": 1.0,
+        "stream": stream,
+    }
+    with running(setup) as server, OpenAI(base_url=f"{server.url}/v1", api_key="none") as client:
+        found = client.chat.completions.create(**asked, messages=[{"role": "user", "content": "a"}], tools=tools)
+        said = [chunk.choices[0].delta for chunk in found] if stream else [found.choices[0].message]
+    assert "".join(one.content or "" for one in said) == ""
