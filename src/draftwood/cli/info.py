@@ -7,7 +7,7 @@ import os
 import platform
 from typing import Any
 
-from draftwood.cli import options
+from draftwood.cli import options, screen
 from draftwood.errors import DraftwoodError
 from draftwood.measure.records.provenance import package_version
 
@@ -19,7 +19,7 @@ def info(as_json: options.Json = False) -> None:
     """Show versions, engines, threads, devices and the cache folder."""
     found = collect()
     if as_json:
-        print(json.dumps(found, indent=2))
+        screen.say(json.dumps(found, indent=2))
         return
     lines = {
         **found["versions"],
@@ -36,7 +36,7 @@ def info(as_json: options.Json = False) -> None:
     }
     width = max(map(len, lines))
     for name, value in lines.items():
-        print(f"{name:{width}}  {'not installed' if value is None else value}")
+        screen.say(f"{name:{width}}  {'not installed' if value is None else value}")
 
 
 def collect() -> dict[str, Any]:

@@ -132,8 +132,7 @@ def _prepare(debug: bool) -> None:
 
 def _explain(error: Exception, debug: bool) -> int:
     if debug:
-        with suppress(OSError):
-            traceback.print_exception(error)
+        _say("".join(traceback.format_exception(error)).rstrip())
     if isinstance(error, DraftwoodError):
         return _complain(f"error: {error}", error.exit_code)
     if isinstance(error, typer.Abort):
@@ -177,9 +176,11 @@ def _show_any_character() -> None:
 
 
 def _say(line: str) -> None:
-    """Print a line on standard error, if it can be written."""
+    """Print a line on standard error, if it can be written; it may quote any text, so a terminal obeys none."""
+    from draftwood.measure.report.markup import clean
+
     with suppress(OSError, ValueError):
-        print(line, file=sys.stderr, flush=True)
+        print(clean(line), file=sys.stderr, flush=True)
 
 
 def _abandon() -> None:

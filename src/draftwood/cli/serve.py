@@ -43,6 +43,9 @@ PrefixMiB = Annotated[
 MostSeconds = Annotated[
     float | None, Option("--max-seconds", min=0.001, help="End a text that takes longer. [default: no limit]")
 ]
+SpecialTokens = Annotated[
+    bool, Option(help="Let names of control tokens in messages be these tokens: for clients that you trust.")
+]
 StopSeconds = Annotated[float, Option(min=0, help="Time to finish what is being written when stopped.")]
 
 
@@ -64,6 +67,7 @@ def serve(
     prefix_cache_mib: PrefixMiB = 512,
     max_seconds: MostSeconds = None,
     stop_seconds: StopSeconds = 30.0,
+    special_tokens: SpecialTokens = False,
 ) -> None:
     """Serve a model under the OpenAI API, with a page to try it on."""
     _check(given)
@@ -80,6 +84,7 @@ def serve(
     settings = Settings(
         name or given.model, max_running, max_waiting, stop_seconds, tuple(keys), max_body_mib << 20,
         prefix_cache_mib << 20, max_seconds, warms_up=True, traced=any(map(os.environ.get, ENDPOINTS)),
+        special_tokens=special_tokens,
     )  # fmt: skip
     _say(socket, settings, setup)
     run(setup, settings, socket)
@@ -174,9 +179,9 @@ def _say(socket: Any, settings: Settings, setup: Any) -> None:
     host, port = socket.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     drafting = "+".join(setup.names) or "none, plain decoding"
-    print(f"{settings.model} at http://{shown}:{port}, API under /v1; drafters: {drafting}; Ctrl-C stops it")
+    screen.say(f"{settings.model} at http://{shown}:{port}, API under /v1; drafters: {drafting}; Ctrl-C stops it")
     sys.stdout.flush()
     if not settings.keys and not ip_address(host).is_loopback:
-        print(
+        screen.say(
             "note: everybody who reaches this address may use the model: --api-key asks for a key", file=sys.stderr
         )

@@ -19,6 +19,7 @@ from draftwood.errors import (
     UsageError,
     VocabularyError,
 )
+from draftwood.models import container
 from draftwood.models.busy import importing_torch
 from draftwood.models.catalogue import DEFAULT_MODEL
 from draftwood.models.engine import CPU, TRANSFORMERS, choose, implied_engine
@@ -83,7 +84,8 @@ def load(
         Of a GGUF model, how many layers a graphics card computes; -1: as many as fit.
     exact
         Of a GGUF model, whether its passes are computed so that drafts change no bit of the text (see
-        docs/exactness.md); those of our own engine always are. False: as llama.cpp does. None: the engine decides.
+        docs/exactness.md); those of our own engine always are. False: as llama.cpp does. None: True
+        where the weights allow it.
     report
         Takes the bytes of weights that are ready and those of all, again and again; our own engine calls it.
     weights
@@ -135,6 +137,8 @@ def load(
     with uncollected():
         with importing_torch(threads):
             import torch
+        if threads is None and container.processors() is not None:  # which torch knows nothing of
+            threads = min(cores(), torch.get_num_threads())
         if threads is not None:
             torch.set_num_threads(threads)
         target = _device(None if device is None else str(device))

@@ -75,6 +75,8 @@ class Settings:
         Write a few tokens at the start, so that no client waits for kernels to be loaded.
     traced
         Send a span of each text to the OpenTelemetry collector that the environment names (`Spans`).
+    special_tokens
+        As ``special`` in `Asking`.
     """
 
     model: str
@@ -87,6 +89,7 @@ class Settings:
     most_seconds: float | None = None
     warms_up: bool = False
     traced: bool = False
+    special_tokens: bool = False
 
 
 class Server:
@@ -119,7 +122,7 @@ class Server:
         """Run the worker as long as the server runs."""
         with self.setup.saving():
             self.setup.refresh()
-            self.worker.start(tries_out=self.settings.warms_up)
+            self.worker.start()
             if self.settings.warms_up:
                 warm_up(self.worker, self.setup)
             try:
@@ -147,7 +150,7 @@ class Server:
         self.check_name(asked.model)
         namespace = namespace_of(http.headers.get("authorization"), asked.user)
         loop, limit = asyncio.get_running_loop(), self.settings.most_seconds
-        asking = Asking(self.setup, loop, wishes, namespace, limit)
+        asking = Asking(self.setup, loop, wishes, namespace, limit, self.settings.special_tokens)
         answers: list[Answer] = await self.aside(choose, asking)
         for answer in answers:
             answer.job.trace_headers = {name: http.headers[name] for name in _TRACE if name in http.headers}
@@ -178,7 +181,7 @@ def make_app(setup: Any, settings: Settings) -> FastAPI:
     _add_writing(app, server)
     _add_models(app, server)
     _add_watching(app, server)
-    add_tokens(app, Tokenizing(setup), server.aside, server.check_name)
+    add_tokens(app, Tokenizing(setup, special=settings.special_tokens), server.aside, server.check_name)
     app.add_middleware(BodyLimit, most=settings.most_bytes)
     if settings.keys:
         app.add_middleware(KeyGuard, keys=settings.keys)

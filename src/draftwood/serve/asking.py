@@ -44,6 +44,8 @@ class Asking:
         Of the client: nothing of its texts is of use to clients of other namespaces.
     seconds
         After so many a text ends as if it were long enough; None: never.
+    special
+        Whether names of control tokens in the text of messages become these tokens.
     """
 
     def __init__(
@@ -53,15 +55,16 @@ class Asking:
         wishes: Wishes,
         namespace: str = "",
         seconds: float | None = None,
+        special: bool = False,
     ) -> None:
         self._setup, self._loop, self._wishes = setup, loop, wishes
-        self._namespace, self._seconds = namespace, seconds
+        self._namespace, self._seconds, self._special = namespace, seconds, special
 
     def chat(self, asked: ChatRequest) -> list[Answer]:
         """Return the choices of a chat; raises `ApiError` or what `Setup.request` raises."""
         tools = tools_of(asked)
         messages = without_calls(asked.messages) if tools is None else tools.messages(asked.messages)
-        ids = render(messages, self._setup.tokenizer)
+        ids = render(messages, self._setup.tokenizer, special=self._special)
         grammar = grammar_of(asked, tools)
         top = (asked.top_logprobs or 0) if asked.logprobs else None
         if asked.top_logprobs and not asked.logprobs:

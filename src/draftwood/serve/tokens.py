@@ -38,10 +38,12 @@ class Tokenizing:
     ----------
     setup
         As in `make_app`.
+    special
+        As in `Asking`.
     """
 
-    def __init__(self, setup: Any) -> None:
-        self._tokenizer, self._capabilities = setup.tokenizer, setup.target.capabilities
+    def __init__(self, setup: Any, *, special: bool = False) -> None:
+        self._tokenizer, self._capabilities, self._special = setup.tokenizer, setup.target.capabilities, special
 
     def tokenize(self, asked: TokenizeRequest) -> dict[str, Any]:
         """Return the ids of a text; raises `ApiError` or `PromptError`."""
@@ -49,7 +51,7 @@ class Tokenizing:
             raise ApiError(BAD_REQUEST, "give either a prompt or messages")
         if asked.messages is not None:
             messages = ChatRequest(messages=asked.messages).messages  # its roles, and its calls as text
-            ids = render(without_calls(messages), self._tokenizer)
+            ids = render(without_calls(messages), self._tokenizer, special=self._special)
         else:
             ids = list(self._tokenizer(asked.prompt, add_special_tokens=asked.add_special_tokens)["input_ids"])
         found = {"count": len(ids), "max_model_len": self._capabilities.max_positions, "tokens": ids}

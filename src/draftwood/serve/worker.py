@@ -9,7 +9,6 @@ from threading import Thread
 from time import perf_counter
 from typing import Any
 
-from draftwood.contracts import TryingTarget
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import check_request
 from draftwood.decoding.request import Emission
@@ -56,12 +55,10 @@ class Worker:
         for policy in getattr(setup.planner, "policies", ()):
             if isinstance(policy, LoadLimit):
                 policy.watch(lambda: self.inbox.waiting)
-        self._tries_out = False
         self._thread = Thread(target=self._run, name="draftwood-worker", daemon=True)
 
-    def start(self, *, tries_out: bool = False) -> None:
-        """Begin to write; with ``tries_out`` after what else a first long text would wait for."""
-        self._tries_out = tries_out and isinstance(self._setup.target, TryingTarget)
+    def start(self) -> None:
+        """Begin to write."""
         self._prefixes = Prefixes(self._setup.target, self._prefix_bytes)  # of the model as it is now
         self._thread.start()
 
@@ -109,11 +106,6 @@ class Worker:
 
     def _run(self) -> None:
         """Write until the inbox is closed; where the model itself fails, only the texts under way are lost."""
-        if self._tries_out:
-            try:
-                self._setup.target.try_out()
-            except Exception:
-                log.exception("a trial of the model failed: the first long text repeats it")
         while True:
             try:
                 for emission in decode_sequences(self._setup.target, self._setup.planner, self.inbox):

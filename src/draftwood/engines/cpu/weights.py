@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from draftwood.engines.cpu.packing import Piece, packing, plan
 from draftwood.engines.cpu.quantising import FLOATS, growth, kind_of
 from draftwood.engines.cpu.slabs import Slabs
 from draftwood.errors import ModelError, UnsupportedModelError, UsageError
-from draftwood.models.machine import free_memory
+from draftwood.models.machine import cores, free_memory
 
 Vector = NDArray[np.float32]
 Report = Callable[[int, int], None]
@@ -142,7 +141,7 @@ class Weights:
     def packed(self) -> Iterator[None]:
         """Run a block beside which threads fill the matrices in; until its end they hold zeros."""
         self._all = sum(piece.tiles.nbytes for piece in self._pieces)
-        with packing(self._pieces, min(8, os.cpu_count() or 1), self._count):
+        with packing(self._pieces, min(8, cores()), self._count):
             yield
         self._pieces = []
         self.file.let_go()
