@@ -17,6 +17,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from draftwood.serve.answer import Answer
 from draftwood.serve.asking import Asking
 from draftwood.serve.bodies import BodyLimit
+from draftwood.serve.hosts import HostGuard
 from draftwood.serve.keys import KeyGuard, namespace_of
 from draftwood.serve.leaving import EventStream, unless_gone
 from draftwood.serve.metrics import CONTENT_TYPE, Metrics, RefusalCounter
@@ -75,6 +76,8 @@ class Settings:
         Write a few tokens at the start, so that no client waits for kernels to be loaded.
     traced
         Send a span of each text to the OpenTelemetry collector that the environment names (`Spans`).
+    hosts
+        Names besides the loopback's under which the server may be asked (`HostGuard`); ``*``: under any.
     """
 
     model: str
@@ -87,6 +90,7 @@ class Settings:
     most_seconds: float | None = None
     warms_up: bool = False
     traced: bool = False
+    hosts: Sequence[str] = ()
 
 
 class Server:
@@ -182,6 +186,7 @@ def make_app(setup: Any, settings: Settings) -> FastAPI:
     app.add_middleware(BodyLimit, most=settings.most_bytes)
     if settings.keys:
         app.add_middleware(KeyGuard, keys=settings.keys)
+    app.add_middleware(HostGuard, hosts=settings.hosts)
     app.add_middleware(RefusalCounter, metrics=server.metrics)
     return app
 
@@ -206,7 +211,7 @@ def _add_writing(app: FastAPI, server: Server) -> None:
         wishes = wishes_of(http.headers.get(HEADER))
         answers = await server.begin(http, chat, wishes, lambda asking: asking.chat(chat))
         headers = told_ignored(asked.ignored)
-        found = ResponseUnderWay(asked, answers[0], model, tools_of(chat), ChatForm(tokenizer).decode)
+        found = ResponseUnderWay(asked, answers[0], model, tools_of(chat))
         if asked.stream:
             return EventStream(found.events(), answers, headers)
         return JSONResponse(await unless_gone(http, found.whole()), headers=headers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from collections.abc import AsyncIterator
@@ -12,7 +11,8 @@ from draftwood.serve.answer import Answer
 from draftwood.serve.openai.errors import ApiError
 from draftwood.serve.openai.responses import ResponsesRequest
 from draftwood.serve.openai.shapes import chat_logprobs, usage_of
-from draftwood.serve.streaming import Decode, reason_of
+from draftwood.serve.server_events import event
+from draftwood.serve.streaming import reason_of
 from draftwood.serve.tools import ToolUse
 
 
@@ -29,16 +29,12 @@ class ResponseUnderWay:
         Its name, as the server says it.
     tools
         Those of the request, if any.
-    decode
-        From token ids to text.
     """
 
-    def __init__(
-        self, asked: ResponsesRequest, answer: Answer, model: str, tools: ToolUse | None, decode: Decode
-    ) -> None:
-        self._asked, self._answer, self._model, self._tools, self._decode = asked, answer, model, tools, decode
+    def __init__(self, asked: ResponsesRequest, answer: Answer, model: str, tools: ToolUse | None) -> None:
+        self._asked, self._answer, self._model, self._tools = asked, answer, model, tools
         self._id, self._item = f"resp_{secrets.token_hex(16)}", f"msg_{secrets.token_hex(16)}"
-        self._created, self._number = int(time.time()), 0
+        self._created, self._number, self._told = int(time.time()), 0, 0
 
     async def whole(self) -> dict[str, Any]:
         """Wait for the end; returns the response. Raises `ApiError` where the text has failed."""
@@ -62,14 +58,14 @@ class ResponseUnderWay:
                     continue
                 if not begun:
                     begun = True
-                    for event in self._begin():
-                        yield event
+                    for begun_with in self._begin():
+                        yield begun_with
                 if held:
-                    yield self._in_part("response.output_text.delta", delta=held, logprobs=[])
+                    yield self._in_part("response.output_text.delta", delta=held, logprobs=self._logprobs())
                 held = ""
             final = self._ended(reason_of(self._answer, finish))
-            for event in self._end(final, begun=begun):
-                yield event
+            for last in self._end(final, begun=begun):
+                yield last
             yield self._event(f"response.{final['status']}", response=final)
         except ApiError as error:
             yield self._event("error", **error.body["error"])
@@ -94,7 +90,7 @@ class ResponseUnderWay:
             (item,) = final["output"]
             part = item["content"][0]
             return [
-                self._in_part("response.output_text.done", text=part["text"], logprobs=[]),
+                self._in_part("response.output_text.done", text=part["text"], logprobs=part["logprobs"]),
                 self._in_part("response.content_part.done", part=part),
                 self._event("response.output_item.done", output_index=0, item=item),
             ]
@@ -124,8 +120,7 @@ class ResponseUnderWay:
             ]  # fmt: skip
         else:
             part = _part(text)
-            if self._answer.has_logprobs:
-                part["logprobs"] = chat_logprobs(self._answer.logprobs, self._decode)["content"]
+            part["logprobs"] = chat_logprobs(self._answer.told(), self._answer.spelling)
             item = {"id": self._item, "type": "message", "status": status, "role": "assistant", "content": [part]}
             output = [item]
         return self._said(status, output)
@@ -144,13 +139,18 @@ class ResponseUnderWay:
             "usage": _usage(self._answer) if ended else None,
         }  # fmt: skip
 
+    def _logprobs(self) -> list[dict[str, Any]]:
+        """Return those of tokens whose text has become certain since the last call."""
+        first, self._told = self._told, self._answer.certain
+        return chat_logprobs(self._answer.told(first), self._answer.spelling)
+
     def _in_part(self, kind: str, **fields: Any) -> bytes:
         return self._event(kind, item_id=self._item, output_index=0, content_index=0, **fields)
 
     def _event(self, kind: str, **fields: Any) -> bytes:
         body = {"type": kind, "sequence_number": self._number, **fields}
         self._number += 1
-        return f"event: {kind}\ndata: {json.dumps(body, ensure_ascii=False, separators=(',', ':'))}\n\n".encode()
+        return event(body, kind)
 
 
 def _part(text: str) -> dict[str, Any]:
