@@ -201,7 +201,7 @@ class Setup:
                 "stop strings need a tokenizer: pass tokenizer=, or stop=[] to leave out those that the model's "
                 "generation config sets"
             )
-        return StopStrings(stop, decoder(self.tokenizer))
+        return StopStrings(stop, decoder(self.tokenizer, special=True))
 
     def _processors(self, processors: Any) -> Sequence[Processor]:
         if processors is None:

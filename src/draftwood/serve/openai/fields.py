@@ -190,6 +190,9 @@ class CompletionRequest(Common):
     """Body of ``/v1/completions``."""
 
     prompt: str | list[str] | list[int] | list[list[int]]
+    max_tokens: Annotated[int, Field(ge=0, le=1 << 24)] | None = (
+        None  # none at all: the prompt's scores are wanted
+    )
     echo: bool | None = None
     logprobs: Annotated[int, Field(ge=0, le=MOST_TOP)] | None = None
     best_of: int | None = None
@@ -206,7 +209,7 @@ class CompletionRequest(Common):
     @property
     def limit(self) -> int:
         """Most tokens of an answer; the API's own default."""
-        return self.max_tokens or 16
+        return 16 if self.max_tokens is None else self.max_tokens
 
 
 def joined(content: Content) -> str:
