@@ -49,7 +49,10 @@ def make(kind: str, folder: Any) -> Setup:
     return Setup(model, tokenizer, "ngram", "fixed:4")
 
 
-GGUF_TEMPLATE = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|user|>{% endfor %}<|assistant|>"
+GGUF_TEMPLATE = (
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|user|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
 """Its turns end with a token that the file does not call an end."""
 
 

@@ -83,6 +83,8 @@ def read_stream(path, bodies):
     return text, told, choices[-1]["finish_reason"]
 
 
+TURNS = (("<|user|>", "<|user|>", "<|assistant|>"), ("<turn>", "<user>", "<assistant>"))
+"""What ends and begins turns: of the tiny GGUF file, and of the tiny model of transformers."""
 PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/responses")
 ODD = [
     (b"a", WOOD, b"b"),
@@ -136,7 +138,7 @@ def test_a_stream_shows_what_no_byte_can_complete(server):
 @pytest.mark.parametrize("path", PATHS[:2])
 @pytest.mark.parametrize("stream", [False, True])
 def test_stop_strings_may_be_special_tokens_or_hold_them(server, path, stream):
-    special = "<user>" if server.kind == "transformers" else "<|user|>"
+    special = "<system>" if server.kind == "transformers" else "<s>"
     count = server.says(b"ab", special, b"cd")
     for stop, expected in ((special, "ab"), (f"b{special}", "a"), (f"{special}c", "ab"), ("bc", "abcd")):
         text, told, finish = ask(server, path, max_tokens=count, stop=[stop], stream=stream, logprobs=True)
@@ -144,6 +146,20 @@ def test_stop_strings_may_be_special_tokens_or_hold_them(server, path, stream):
         assert finish == ("length" if stop == "bc" else "stop")
         if path == PATHS[0]:
             assert b"".join(bytes(one["bytes"]) for one in told) == text.encode()
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_token_that_ends_a_turn_of_the_template_ends_a_chat(server, path, stream):
+    end, user, bot = TURNS[server.kind == "transformers"]
+    count = server.says(b"ab", end, b"cd")
+    text, _, finish = ask(server, path, max_tokens=count, stream=stream)
+    is_chat = path != PATHS[1]
+    assert text == ("ab" if is_chat else "abcd")
+    assert finish == ("stop" if path == PATHS[0] else "completed" if is_chat else "length")
+    if not is_chat:  # a chat that the client has rendered
+        rendered = ask(server, path, prompt=f"{user}hi{end}{bot}", max_tokens=count, stream=stream)
+        assert rendered[::2] == ("ab", "stop")
 
 
 @pytest.mark.parametrize("stream", [False, True])
