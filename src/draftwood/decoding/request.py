@@ -40,6 +40,8 @@ class Request:
     permits
         Given the committed text and a tree, returns the nodes that may come, ascending and closed under parents;
         the others are not scored. It only saves time: the rule refuses them, too. None: all may come.
+    without
+        Names of drafters that propose nothing for it.
     shown
         Called with positions of the prompt and their scores, of each token once and in order, as `Watch.show`.
     """
@@ -56,6 +58,7 @@ class Request:
     drafters: Sequence[Drafter] | None = None
     seconds: float | None = None
     permits: Callable[[Sequence[int], TokenTree], NDArray[np.intp]] | None = None
+    without: frozenset[str] = frozenset()
     shown: Callable[[Positions, Scores], None] | None = None
 
     def check(self, capabilities: Capabilities) -> None:

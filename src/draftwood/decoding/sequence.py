@@ -92,7 +92,7 @@ class ActiveSequence:
         self.error: Exception | None = None
         self._index = 0
         for source in self.sources:
-            source.ends = request.end_ids
+            source.ends, source.is_off = request.end_ids, source.declared.name in request.without
 
     # What a planner sees.
 

@@ -166,6 +166,12 @@ class Answer:
         return found, [ToldToken(*both) for both in zip(tokens, scored, strict=True)]
 
     @property
+    def drafters(self) -> list[str]:
+        """Names of the drafters that this answer is written with."""
+        request = self.job.request
+        return [] if request.drafters == () else [name for name in self.names if name not in request.without]
+
+    @property
     def predicted(self) -> tuple[int, int]:
         """Tokens of the answer that were taken from the client's prediction, and those of it that were refused."""
         steps = [

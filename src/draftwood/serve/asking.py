@@ -17,7 +17,7 @@ from draftwood.grammar.grammar import Grammar
 from draftwood.serve.answer import Answer, Logprobs
 from draftwood.serve.constraining import grammar_of
 from draftwood.serve.openai.errors import BAD_REQUEST, ApiError
-from draftwood.serve.openai.fields import ChatRequest, Common, CompletionRequest
+from draftwood.serve.openai.fields import ChatRequest, Common, CompletionRequest, Drafting
 from draftwood.serve.processors import Biases, LogprobRecorder, Penalties, PromptLogprobs
 from draftwood.serve.tools import tools_of, without_calls
 from draftwood.serve.wishes import Wishes
@@ -91,13 +91,14 @@ class Asking:
         self, asked: Common, ids: Sequence[int], limit: int | None, wanted: Wanted | None, grammar: Grammar | None
     ) -> list[Answer]:
         setup = self._setup
-        trace = self._wishes.trace
+        trace, without = self._wishes.trace, (asked.draftwood or Drafting()).without(setup.names)
         if limit is None:  # as in the API: as long as the model takes
             limit = max(1, setup.target.capabilities.max_positions - len(ids))
         request = setup.request(
             ids, max_new_tokens=max(1, limit), stop=asked.stop, trace=trace, grammar=grammar,
-            drafters=self._drafters(asked, len(ids) + limit), **_sampling(asked),
+            drafters=() if without is None else self._drafters(asked, len(ids) + limit), **_sampling(asked),
         )  # fmt: skip
+        request = replace(request, without=without or frozenset())
         request.check(setup.target.capabilities)
         if self._seconds is not None and (request.seconds is None or request.seconds > self._seconds):
             request = replace(request, seconds=self._seconds)

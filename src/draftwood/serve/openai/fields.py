@@ -5,9 +5,13 @@ Fields that are not listed here are ignored, as the API does, and named in a hea
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
+
+from draftwood.errors import UnknownNameError
 
 MOST_CHOICES, MOST_TOP, MOST_STOPS, MOST_MESSAGES, MOST_PROMPTS = 16, 20, 64, 4096, 64
 MOST_BIASES = 1 << 16
@@ -118,6 +122,26 @@ class ResponseFormat(Lenient):
     json_schema: JsonSchema | None = None
 
 
+class Drafting(BaseModel):
+    """Our own field ``draftwood``: with which drafters an answer is written. The text is the same with all."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    draft: bool | str | list[str] | None = None
+
+    def without(self, names: Sequence[str]) -> frozenset[str] | None:
+        """Return which of the server's drafters are not wanted, None for all; raises `UnknownNameError`."""
+        if self.draft is None or self.draft is True:
+            return frozenset()
+        said = self.draft or []
+        chosen = re.split(r"[+,]", said) if isinstance(said, str) else said
+        wanted = {name.strip() for name in chosen} - {"", "none"}
+        for name in sorted(wanted):
+            if name not in names:
+                raise UnknownNameError("drafter of this server", name[:80], names)
+        return frozenset(names) - wanted if wanted else None
+
+
 class Common(Lenient):
     """What requests for chats and for plain texts have in common."""
 
@@ -142,6 +166,7 @@ class Common(Lenient):
     user: Annotated[str, Field(max_length=512)] | None = None
     prediction: PredictedText | None = None
     guided_regex: Annotated[str, Field(max_length=_TEXT)] | None = None
+    draftwood: Drafting | None = None
 
     @field_validator("stop")
     @classmethod

@@ -13,6 +13,7 @@ from draftwood.serve.openai.fields import (
     MOST_MESSAGES,
     MOST_TOP,
     ChatRequest,
+    Drafting,
     JsonSchema,
     Lenient,
     PredictedText,
@@ -46,6 +47,7 @@ class ResponsesRequest(Lenient):
     metadata: dict[str, Any] | None = None
     store: bool | None = None
     parallel_tool_calls: bool | None = None
+    draftwood: Drafting | None = None
 
     @field_validator("text", "tools", "tool_choice", "metadata")
     @classmethod
@@ -66,6 +68,7 @@ class ResponsesRequest(Lenient):
             "messages": self._messages(), "tools": self._functions() or None,
             "tool_choice": self._choice(), "response_format": self._format(),
             "prediction": None if self.prediction is None else self.prediction.model_dump(),
+            "draftwood": None if self.draftwood is None else self.draftwood.model_dump(),
         }  # fmt: skip
         return ChatRequest.model_validate({name: value for name, value in given.items() if value is not None})
 

@@ -63,6 +63,12 @@ def usage_of(answers: Sequence[Answer]) -> dict[str, Any]:
             "rejected_prediction_tokens": rejected,
             "reasoning_tokens": 0,
         },
+        "draftwood": {
+            "drafters": answers[0].drafters,
+            "passes": sum(answer.job.passes for answer in answers),
+            "draft_tokens": sum(answer.job.drafted for answer in answers),
+            "accepted_tokens": sum(answer.job.accepted for answer in answers),
+        },
     }
 
 
