@@ -92,8 +92,8 @@ class Asking:
     ) -> list[Answer]:
         setup = self._setup
         trace, without = self._wishes.trace, (asked.draftwood or Drafting()).without(setup.names)
-        if limit is None:  # as in the API: as long as the model takes
-            limit = max(1, setup.target.capabilities.max_positions - len(ids))
+        room = max(1, setup.target.capabilities.max_positions - len(ids))
+        limit = room if limit is None else min(limit, room)  # as in the API: as long as the model takes
         request = setup.request(
             ids, max_new_tokens=max(1, limit), stop=asked.stop, trace=trace, grammar=grammar,
             drafters=() if without is None else self._drafters(asked, len(ids) + limit), **_sampling(asked),
@@ -149,8 +149,6 @@ def _sampling(asked: Common) -> dict[str, Any]:
     """Return the settings of `Sampling` that a client has named, with the API's own default."""
     found = {name: getattr(asked, name, None) for name in Sampling.__dataclass_fields__}
     found["temperature"] = TEMPERATURE if asked.temperature is None else asked.temperature
-    if found["top_k"] in (-1, 0):  # other servers' ways to say "all"
-        found["top_k"] = None
     found["seed"] = secrets.randbits(32) if asked.seed is None else asked.seed
     return found
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from draftwood.errors import UnknownNameError
+from draftwood.serve.openai.meanings import REFUSED, TEXT, read_values
 
 MOST_CHOICES, MOST_TOP, MOST_STOPS, MOST_MESSAGES, MOST_PROMPTS = 16, 20, 64, 4096, 64
 MOST_BIASES = 1 << 16
@@ -47,6 +48,15 @@ class Lenient(BaseModel):
     def ignored(self) -> list[str]:
         """Names of fields that nobody reads."""
         return sorted(self.model_extra or ())
+
+
+class Body(Lenient):
+    """The body of a request, whose values are read by the table `VALUES`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: Any) -> Any:
+        return read_values(given)
 
 
 class StreamOptions(Lenient):
@@ -142,13 +152,13 @@ class Drafting(BaseModel):
         return frozenset(names) - wanted if wanted else None
 
 
-class Common(Lenient):
+class Common(Body):
     """What requests for chats and for plain texts have in common."""
 
     model: str | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=-1, le=1 << 24)] | None = None
+    top_k: Annotated[int, Field(ge=1, le=1 << 24)] | None = None
     ignore_eos: bool | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     repetition_penalty: Annotated[float, Field(ge=0.01, le=10)] | None = None  # scores must stay finite
@@ -226,9 +236,9 @@ class CompletionRequest(Common):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.suffix:
-            raise ValueError("suffix: this server writes no text between two others: leave it out")
+            raise ValueError(f"suffix: {REFUSED[TEXT]['suffix']}")
         if self.best_of not in (None, self.choices):
-            raise ValueError("best_of: this server does not choose among texts: leave it out, and set n")
+            raise ValueError(f"best_of: {REFUSED[TEXT]['best_of']}")
         return self
 
     @property
