@@ -39,8 +39,8 @@ class Inbox:
 
     @property
     def waiting(self) -> int:
-        """Jobs that wait and whose clients do, too."""
-        return sum(not job.is_cancelled for job in self._jobs.copy())
+        """Jobs that wait."""
+        return len(self._jobs)
 
     @property
     def running(self) -> int:
@@ -48,25 +48,28 @@ class Inbox:
         return self._running
 
     def put(self, jobs: Sequence[Job]) -> None:
-        """Let all of these wait, or none: raises `QueueFullError` where there is no room for them.
-
-        Those whose clients have gone give up their places.
-        """
+        """Let all of these wait, or none: raises `QueueFullError` where there is no room for them."""
         with self._changed:
             if not self._is_open:
                 raise QueueFullError("this server is being stopped: ask another one")
-            gone = [job for job in self._jobs if job.is_cancelled]
-            self._jobs = deque(job for job in self._jobs if job not in gone)
-            room, waiting = self._most_waiting + self._most_running - self._running, len(self._jobs)
-            if waiting + len(jobs) <= room:
-                self._jobs.extend(jobs)
-                self._changed.notify()
-        for job in gone:
+            room = self._most_waiting + self._most_running - self._running
+            if len(self._jobs) + len(jobs) > room:
+                raise QueueFullError(
+                    f"{self._running} requests are being answered and {len(self._jobs)} wait: try again later"
+                )
+            self._jobs.extend(jobs)
+            for job in jobs:
+                job.leave = self._drop
+            self._changed.notify()
+
+    def _drop(self, job: Job) -> None:
+        """Give up the place of a job whose client has gone while it waited."""
+        with self._changed:
+            waits = job in self._jobs
+            if waits:
+                self._jobs.remove(job)
+        if waits:
             job.end("cancelled")
-        if waiting + len(jobs) > room:
-            raise QueueFullError(
-                f"{self._running} requests are being answered and {waiting} wait: try again later"
-            )
 
     def left(self) -> None:
         """Note that a running job has ended."""
