@@ -34,6 +34,13 @@ ApiKey = Annotated[
         help=f"Serve only who sends this key; may be given again. [default: ${KEYS}, else everybody]",
     ),
 ]
+AllowedHost = Annotated[
+    list[str] | None,
+    Option(
+        metavar="NAME",
+        help="Answer under this name, too, beside the loopback's and --host; may be given again; * is any.",
+    ),
+]
 MostRunning = Annotated[int, Option("--max-running", min=1, help="Texts that are written at a time.")]
 MostWaiting = Annotated[int, Option("--max-waiting", min=0, help="Texts that may wait for room besides.")]
 MostMiB = Annotated[int, Option("--max-body-mib", min=1, help="Largest body of a request.")]
@@ -61,6 +68,7 @@ def serve(
     port: Port = 8000,
     name: Name = None,
     api_key: ApiKey = None,
+    allowed_host: AllowedHost = None,
     max_running: MostRunning = 16,
     max_waiting: MostWaiting = 64,
     max_body_mib: MostMiB = 16,
@@ -71,8 +79,11 @@ def serve(
 ) -> None:
     """Serve a model under the OpenAI API, with a page to try it on."""
     _check(given)
-    keys = api_key or [key for key in os.environ.get(KEYS, "").split(",") if key]
     _check_packages()
+    from draftwood.serve.hosts import hosts_of
+    from draftwood.serve.keys import listed, usable
+
+    keys = usable(api_key) if api_key else listed(os.environ.get(KEYS, ""))
     if given.prediction:
         raise UsageError("--prediction is for one answer: clients of a server send their own, as 'prediction'")
     names = check_sources(given.drafters, given.sources)
@@ -85,6 +96,7 @@ def serve(
         name or given.model, max_running, max_waiting, stop_seconds, tuple(keys), max_body_mib << 20,
         prefix_cache_mib << 20, max_seconds, warms_up=True, traced=any(map(os.environ.get, ENDPOINTS)),
         special_tokens=special_tokens,
+        hosts=(*hosts_of(host), *(allowed_host or ())),
     )  # fmt: skip
     _say(socket, settings, setup)
     run(setup, settings, socket)

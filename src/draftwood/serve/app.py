@@ -17,6 +17,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from draftwood.serve.answer import Answer
 from draftwood.serve.asking import Asking
 from draftwood.serve.bodies import BodyLimit
+from draftwood.serve.hosts import HostGuard
 from draftwood.serve.keys import KeyGuard, namespace_of
 from draftwood.serve.leaving import EventStream, unless_gone
 from draftwood.serve.metrics import CONTENT_TYPE, Metrics, RefusalCounter
@@ -77,6 +78,8 @@ class Settings:
         Send a span of each text to the OpenTelemetry collector that the environment names (`Spans`).
     special_tokens
         As ``special`` in `Asking`.
+    hosts
+        Names besides the loopback's under which the server may be asked (`HostGuard`); ``*``: under any.
     """
 
     model: str
@@ -90,6 +93,7 @@ class Settings:
     warms_up: bool = False
     traced: bool = False
     special_tokens: bool = False
+    hosts: Sequence[str] = ()
 
 
 class Server:
@@ -185,6 +189,7 @@ def make_app(setup: Any, settings: Settings) -> FastAPI:
     app.add_middleware(BodyLimit, most=settings.most_bytes)
     if settings.keys:
         app.add_middleware(KeyGuard, keys=settings.keys)
+    app.add_middleware(HostGuard, hosts=settings.hosts)
     app.add_middleware(RefusalCounter, metrics=server.metrics)
     return app
 
@@ -210,7 +215,7 @@ def _add_writing(app: FastAPI, server: Server) -> None:
         answers = await server.begin(http, chat, wishes, lambda asking: asking.chat(chat))
         headers = told_ignored(asked.ignored)
         reader = None if (tools := tools_of(chat)) is None else tools.reader(tokenizer)
-        found = ResponseUnderWay(asked, answers[0], model, reader, ChatForm(tokenizer).decode)
+        found = ResponseUnderWay(asked, answers[0], model, reader)
         if asked.stream:
             return EventStream(found.events(), answers, headers)
         return JSONResponse(await unless_gone(http, found.whole()), headers=headers)

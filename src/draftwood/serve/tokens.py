@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from draftwood.api.prompts import decoder, render
+from draftwood.api.spelling import Spelling
 from draftwood.serve.openai.errors import BAD_REQUEST, ApiError
 from draftwood.serve.openai.fields import ChatRequest, Messages
 from draftwood.serve.tools import without_calls
@@ -56,7 +57,7 @@ class Tokenizing:
             ids = list(self._tokenizer(asked.prompt, add_special_tokens=asked.add_special_tokens)["input_ids"])
         found = {"count": len(ids), "max_model_len": self._capabilities.max_positions, "tokens": ids}
         if asked.return_token_strs:
-            found["token_strs"] = [decoder(self._tokenizer, special=True)([token]) for token in ids]
+            found["token_strs"] = list(map(Spelling(self._tokenizer).name, ids))
         return found
 
     def detokenize(self, asked: DetokenizeRequest) -> dict[str, Any]:

@@ -94,7 +94,9 @@ class Worker:
         try:
             setup = self._setup
             job.sequence = ActiveSequence(number, job.request, setup.target, setup.drafters, setup.rule)
-            known = self._prefixes.begin(job.namespace, job.request.prompt, job.request.limit)
+            shown = job.request.shown is not None  # then all of the prompt is read, as its scores are asked for
+            prompt, limit = job.request.prompt, job.request.limit
+            known = None if shown else self._prefixes.begin(job.namespace, prompt, limit)
             if known is not None:
                 job.sequence.resume(known.session, known.drafters)
                 job.cached = known.session.length

@@ -72,7 +72,7 @@ def packed_tensor(tensor: Tensor, rows: Rows = None, *, kind: str = "", room: Ro
     ModelError
         The tensor is no matrix.
     """
-    packed, pieces = plan(tensor, rows, room, kind or tensor.kind)
+    packed, pieces = plan(tensor, rows, room, kind)
     for piece in pieces:
         _run(piece)
     return packed
@@ -106,8 +106,9 @@ class Piece:
     tiles: Packed
 
 
-def plan(tensor: Tensor, rows: Rows, room: Room, kind: str) -> tuple[Packed, list[Piece]]:
-    """Return room for the tensor, packed as ``kind``, and the pieces that fill it; see `packed_tensor`."""
+def plan(tensor: Tensor, rows: Rows, room: Room, kind: str = "") -> tuple[Packed, list[Piece]]:
+    """Return room for the packed tensor, and the pieces that fill it; see `packed_tensor`."""
+    kind = kind or tensor.kind
     if len(tensor.shape) not in (2, 3):
         raise ModelError(
             f"the tensor {tensor.name!r} has the shape {tensor.shape}: get a file that has a matrix there"
