@@ -37,9 +37,10 @@ def choices() -> dict[str, Arm]:
 
 def cascades(model: Any) -> dict[str, Arm]:
     """Return the arms that compare a draft model with the same one that has drafters of its own."""
-    from draftwood.engines.transformers.quantized_copies import quantized_target
+    from draftwood.engines.transformers.few_bits import quantized_self
+    from draftwood.engines.transformers.shared import shared_target
 
-    small = quantized_target(model, 4)
+    small = quantized_self(shared_target(model), model, 4)
     return {
         "plain": ("none", "goodput"),
         "draft-model": (DraftModelDrafter(target=small), "goodput"),

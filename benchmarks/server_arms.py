@@ -30,13 +30,15 @@ def start(arm: str, model: str, gguf: str, stack: ExitStack) -> Arm:
     """Start the server that an arm is named by; it ends with ``stack``.
 
     ``drafted``, ``plain``: ours on transformers; ``gguf-drafted``, ``gguf-plain``: ours on llama.cpp;
-    ``llama.cpp``, ``transformers``, ``transformers-batching``: the others' own, on the same weights.
+    ``cpu-drafted``, ``cpu-plain``: ours on our own engine; ``llama.cpp``, ``transformers``,
+    ``transformers-batching``: the others' own, on the same weights.
     """
     if arm == "llama.cpp":
         return _llama_cpp(gguf, stack)
     if arm.startswith("transformers"):
         return _transformers(model, stack, batching=arm.endswith("batching"))
-    engine, served = ("llama.cpp", gguf) if arm.startswith("gguf") else ("transformers", model)
+    engines = {"gguf": ("llama.cpp", gguf), "cpu": ("cpu", gguf)}
+    engine, served = engines.get(arm.partition("-")[0], ("transformers", model))
     drafters = "default" if arm.endswith("drafted") else "none"
     command = ["draftwood", "serve", "--model", served, "--engine", engine, "--port", "0", "--name", "served",
                "--drafters", drafters, "--prefix-cache-mib", str(_PREFIX_MIB)]  # fmt: skip

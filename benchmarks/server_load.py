@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=40.0)
     parser.add_argument("--rounds", type=int, default=2)
     given = parser.parse_args(arguments)
-    model, tokenizer = load(given.model)
+    model, tokenizer = load(given.model, engine="transformers")
     folder = str(model.config._name_or_path)
     del model
     with ExitStack() as stack, given.output.open("w", encoding="utf-8") as file:

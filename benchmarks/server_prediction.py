@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--most", type=int, default=256, help="tokens of an answer")
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args(arguments)
-    model, _ = load(given.model)
+    model, _ = load(given.model, engine="transformers")
     folder = str(model.config._name_or_path)
     del model
     prompts = [prompt for prompt in all_prompts() if prompt.task == _TASK and prompt.messages][: given.prompts]

@@ -1,9 +1,11 @@
-"""Read options as users type them after a name (``name:key=value``), by the signature of what they configure."""
+"""What names stand for, and options as users type them behind a name (``name:key=value``)."""
 
 from __future__ import annotations
 
 import inspect
+from collections import UserDict
 from collections.abc import Callable, Collection, Iterable, Mapping
+from importlib import import_module
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -13,6 +15,17 @@ SCALARS = frozenset({int, float, bool, str, NoneType})
 """Types of options; parameters of other types can only be given in Python."""
 
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+class Imported(UserDict[str, Any]):
+    """What names stand for, given as ``module:attribute``; each is imported when it is first looked up."""
+
+    def __getitem__(self, name: str) -> Any:
+        found = super().__getitem__(name)
+        if isinstance(found, str):
+            module, _, attribute = found.partition(":")
+            found = self[name] = getattr(import_module(module), attribute)
+        return found
 
 
 def split(text: str, separator: str) -> list[str]:

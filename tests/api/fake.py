@@ -22,6 +22,8 @@ TOKENS = [
     *(bytes([byte]) for byte in "\u00e9\u6728\U0001f333".encode()),
 ]
 """Three special tokens, some text, and the single bytes of characters of two, three and four bytes."""
+NAMES = (b"<end>", b"<user>", b"<bot>")
+"""Of the special tokens."""
 
 
 class FakeTokenizer:
@@ -41,8 +43,9 @@ class FakeTokenizer:
         return {"input_ids": ids}
 
     def decode(self, ids: Any, *, skip_special_tokens: bool, clean_up_tokenization_spaces: bool) -> str:
-        assert (skip_special_tokens, clean_up_tokenization_spaces) == (True, False)
-        return b"".join(TOKENS[i] for i in ids).decode(errors="replace")
+        assert clean_up_tokenization_spaces is False
+        named = () if skip_special_tokens else NAMES
+        return b"".join(named[i] if i < len(named) else TOKENS[i] for i in ids).decode(errors="replace")
 
     def apply_chat_template(self, messages: Any, *, add_generation_prompt: bool, return_dict: bool) -> list[int]:
         assert (add_generation_prompt, return_dict) == (True, False)

@@ -10,7 +10,6 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import draftwood
 from draftwood.engines.transformers import self_draft
-from draftwood.engines.transformers.shared import shared_target
 
 
 @pytest.fixture
@@ -64,16 +63,3 @@ def test_drafters_of_a_prediction_follow_the_model(model, caplog):
             change(model)
             assert said(talk, text) == fresh(model, talk)
     assert not caplog.records
-
-
-def test_a_quantised_copy_follows_a_model_that_is_not_packed(model):
-    draftwood.prepare(model, pack=False)
-    target = shared_target(model)
-    try:
-        first = self_draft.quantized_self(target, model, 8)
-    except draftwood.errors.CapabilityError as none:
-        pytest.skip(str(none))
-    assert self_draft.quantized_self(target, model, 8) is first
-    change(model)
-    assert shared_target(model) is target
-    assert self_draft.quantized_self(target, model, 8) is not first

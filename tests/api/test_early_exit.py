@@ -8,7 +8,7 @@ from tests.engines.tiny import build
 import draftwood
 from draftwood.api import draft_models
 from draftwood.api.setup import Setup
-from draftwood.engines.transformers.self_draft import write_layers
+from draftwood.engines.self_draft import write_layers
 from draftwood.measure.profile.draft_costs import DraftCosts
 from draftwood.measure.profile.early_exit import Findings, Judged, write_findings
 from draftwood.models import early_exit_place

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.api.fake import TOKENS, text_of
 from tests.fuzz.interrupt import interrupted
 
+from draftwood.api.spelling import Spelling
 from draftwood.api.text import Piece, TextBuilder
 from draftwood.decoding.stopping import StopStrings
 
@@ -102,6 +105,69 @@ def test_a_stop_string_is_never_shown():
 def test_no_text_gives_no_piece(ids):
     builder, pieces = build(ids)
     assert joined(pieces) == builder.text == ""
+
+
+class Bytes:
+    """A tokenizer whose tokens are bytes, and one special one."""
+
+    def decode(self, ids, *, skip_special_tokens, clean_up_tokenization_spaces):
+        del clean_up_tokenization_spaces
+        parts = [bytes([i]) if i < 256 else b"" if skip_special_tokens else b"<end>" for i in ids]
+        return b"".join(parts).decode(errors="replace")
+
+    def convert_ids_to_tokens(self, token):
+        return f"<0x{token:02X}>" if token < 256 else "<end>"
+
+
+@given(st.lists(st.sampled_from([*"a\u00e9\u6728\U0001f333".encode(), 0xFF, 256]), max_size=30))
+def test_what_can_be_no_character_is_replaced_at_once(ids):
+    builder, shown, plain = TextBuilder(Spelling(Bytes())), "", [i for i in ids if i < 256]
+    for number, token in enumerate(ids, 1):
+        shown += joined([builder.push(token, "model")])
+        reader = getincrementaldecoder("utf-8")("replace")
+        assert shown == reader.decode(bytes([i for i in ids[:number] if i < 256]))
+    assert shown + joined([builder.finish("model")]) == builder.text == bytes(plain).decode(errors="replace")
+
+
+@pytest.mark.parametrize("some", [b"\xff", b"\xe6\x9c", b"\xf0\x9f\x8c\xff", b"\x98\xe6", b"\xe6\x9c\xa8"])
+@pytest.mark.parametrize("decode", [Spelling(Bytes()), lambda ids: bytes(ids).decode(errors="replace")])
+def test_bytes_that_are_no_text_are_decoded_in_a_short_context_and_shown(some, decode):
+    read = []
+
+    class Counting(Spelling):
+        def __call__(self, ids):
+            read.append(len(ids))
+            return decode(ids)
+
+    ids = list(some * 200)
+    plain = Counting(Bytes()).__call__  # a function that knows nothing but decoding
+    builder = TextBuilder(Counting(Bytes()) if isinstance(decode, Spelling) else plain)
+    for number, token in enumerate(ids):
+        builder.push(token, "model")
+        assert len(builder.text) >= (number - 8) // 4
+    builder.finish("model")
+    assert builder.text == bytes(ids).decode(errors="replace")
+    assert max(read) < 10
+
+
+@pytest.mark.parametrize(
+    ("stop", "ids", "expected"),
+    [
+        ("<end>", [97, 98, 256], "ab"),
+        ("b<end>", [97, 98, 256], "a"),
+        ("<end>c", [97, 256, 99], "a"),
+        ("ac", [97, 256, 99], "ac"),
+    ],
+)
+def test_a_stop_string_may_hold_the_name_of_a_special_token(stop, ids, expected):
+    spelling = Spelling(Bytes())
+    stops, shown = StopStrings([stop], spelling.full), ""
+    builder = TextBuilder(spelling, stops)
+    for token in ids:
+        shown += joined([builder.push(token, "model")])
+        assert expected.startswith(shown)
+    assert stops.found(ids) is (expected != "ac")
+    assert shown + joined([builder.finish("model")]) == builder.text == expected
 
 
 def test_each_token_is_decoded_in_a_short_context():

@@ -129,6 +129,11 @@ def test_settings_of_a_prompt_in_a_file(unloaded, tiny, tmp_path):
         (("generate", "x", "--raw", "--system", "y"), "which --raw leaves out"),
         (("generate", "x\udcff"), "the prompt is no UTF-8 text"),
         (("generate", "x", "--context", "\udcff"), "the context is no UTF-8 text"),
+        (
+            ("generate", "x", "--system", "caf\udce9"),
+            "the system message is no UTF-8 text: its bytes look like WIND",
+        ),
+        (("generate", "x", "--stop", "\ud83d"), "a stop string holds half a character"),
     ],
 )
 def test_runs_without_meaning(unloaded, tiny, arguments, said):

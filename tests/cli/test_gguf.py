@@ -149,7 +149,7 @@ def test_a_corpus_is_built_with_the_file_s_tokenizer(draftwood, gguf, tmp_path):
         (("generate", "Hi", "--dtype", "bfloat16"), "keeps its own number format: leave dtype out"),
         (("generate", "Hi", "--device", "cuda"), "say with gpu_layers what a graphics card computes"),
         (("generate", "Hi", "--no-pack"), "--no-pack is for transformers, which does not run"),
-        (("generate", "Hi", "--weights", "int4"), "--weights is for transformers, which does not run"),
+        (("generate", "Hi", "--weights", "int4"), "has no floats that could become int4: leave weights out"),
         (
             ("generate", "Hi", "--engine", "transformers"),
             "is a GGUF file, which the engines cpu and llama.cpp read",

@@ -42,6 +42,7 @@ def test_it_says_its_address_and_ends_with_an_interrupt(tiny):
         (["--prediction", "x"], "clients of a server send their own"),
         (["--port", "99999"], "port"),
         (["--corpus", "/nowhere/at/all"], "nowhere"),
+        (["--api-key", "one", "--api-key", " "], "an API key is empty"),
     ],
 )
 def test_wrong_flags_are_refused_before_a_model_is_loaded(draftwood, flags, said):

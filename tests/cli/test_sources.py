@@ -238,7 +238,7 @@ def test_files_that_are_no_text(call, tmp_path, name):
         (tmp_path / "nothing", f"the {name} file {tmp_path}/nothing cannot be read (No such file or directory)"),
         (tmp_path, "cannot be read (Is a directory): check its name"),
         (tmp_path / "binary", "is binary: give a text file"),
-        (tmp_path / "latin", "is no UTF-8 text: give a text file"),
+        (tmp_path / "latin", "is no UTF-8 text: its bytes look like WINDOWS-1252"),
         ("", "(no name)"),
     ):
         ran = call(f"--{name}", f"@{given}")

@@ -27,7 +27,7 @@ def random_tree(rng: np.random.Generator, most: int = 12, *, chain: bool = False
 class OneByOne:
     """Scores after a text by plain decoding: one token per pass, one text in the cache."""
 
-    def __init__(self, target: LlamaTarget) -> None:
+    def __init__(self, target: Any) -> None:
         self.target, self._text, self._rows = target, [], []
         self._session: Any = None
 

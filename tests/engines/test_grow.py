@@ -9,7 +9,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from draftwood.engines.transformers.self_draft import early_exit, read_layers
+from draftwood.engines.self_draft import read_layers
+from draftwood.engines.transformers.self_draft import early_exit
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError, UsageError
 from draftwood.testing import ToyTarget

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from draftwood.engines.llama_cpp import reader, selftest
+from draftwood.engines.llama_cpp import selftest
 from draftwood.engines.llama_cpp.context import Settings
 from draftwood.engines.llama_cpp.target import LlamaTarget
 from draftwood.errors import CapabilityError, ModelError, UnknownNameError
@@ -26,7 +26,6 @@ TEXT = [(7 * i) % VOCAB for i in range(20)]
 
 @pytest.mark.parametrize("chosen", CHOICES, ids=str)
 def test_what_is_declared_holds(tiny_gguf, chosen, monkeypatch):
-    monkeypatch.setattr(reader, "WORTH", 10**9)
     path = tiny_gguf("llama", "Q8_0")
     target = LlamaTarget(path, threads=1, **chosen)
     check_target(target, prompt=TEXT, tolerance=0 if target.exact else 1)

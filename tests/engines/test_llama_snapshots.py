@@ -7,7 +7,7 @@ import pytest
 
 import draftwood
 from draftwood.drafters.base import BaseDrafter, TextSession
-from draftwood.engines.llama_cpp import mode, reader, selftest
+from draftwood.engines.llama_cpp import mode, selftest
 from draftwood.engines.llama_cpp.context import RECURRENT, Context, Row, Settings
 from draftwood.engines.llama_cpp.snapshots import MOST_WAITING
 from draftwood.engines.llama_cpp.target import LlamaTarget
@@ -23,12 +23,6 @@ FAMILIES = ("mamba", "mamba2", "jamba")
 NOTHING = TokenTree.empty()
 TEXT = np.random.default_rng(1).integers(0, VOCAB, 20).tolist()
 CHAIN = TokenTree.build([4, 5, 6, 7, 8])
-
-
-@pytest.fixture(autouse=True)
-def read_by_the_decoding_cache(monkeypatch):
-    """Long texts are read as short ones are, so that they equal plain decoding."""
-    monkeypatch.setattr(reader, "WORTH", 10**9)
 
 
 @pytest.fixture(params=FAMILIES)

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast
 
 import draftwood
 from draftwood.contracts import Watch
-from draftwood.engines.llama_cpp import cache, mode, reader, selftest
+from draftwood.engines.llama_cpp import cache, mode, selftest
 from draftwood.engines.llama_cpp.context import Context, Row, Settings
 from draftwood.engines.llama_cpp.target import LlamaTarget
 from draftwood.errors import CapabilityError, DraftwoodError, ModelError, PromptError
@@ -56,13 +56,6 @@ def target(tiny_gguf):
 @pytest.fixture(scope="module")
 def truth(tiny_gguf):
     return OneByOne(LlamaTarget(tiny_gguf("llama", "Q8_0"), threads=1))
-
-
-@pytest.fixture(autouse=True)
-def read_by_the_decoding_cache(request, monkeypatch):
-    """Long texts are read as short ones are, so that they equal plain decoding; but for tests of the reader."""
-    if "elsewhere" not in request.node.name:
-        monkeypatch.setattr(reader, "WORTH", 10**9)
 
 
 @pytest.fixture
@@ -196,47 +189,8 @@ def test_watching_sees_each_token_once(target, truth):
         assert_goes_on(target, truth, session)
 
 
-def test_texts_that_are_read_elsewhere_go_on_exactly(target, tiny_gguf):
-    """What reads long texts rounds otherwise; from there on a tree's rows are those of plain decoding."""
-    rng = np.random.default_rng(6)
-    twin = LlamaTarget(tiny_gguf("llama", "Q8_0"), threads=1)
-    ((other, _),) = target.open([TEXT])
-    for length in (127, 128, 300, 1200):
-        text = rng.integers(0, VOCAB, length).tolist()
-        ((session, first),), ((plain, same),) = target.open([text]), twin.open([text])
-        assert np.array_equal(first.raw(0), same.raw(0))
-        for more in (0, 5, 200, 3):
-            if more:
-                ids = rng.integers(0, VOCAB, more).tolist()
-                (first,), (same,) = target.extend([(session, ids)]), twin.extend([(plain, ids)])
-                assert np.array_equal(first.raw(0), same.raw(0))
-            tree = random_tree(rng)
-            (scores,) = target.score([(session, 3, tree)])
-            path = tree.path(len(tree) - 1)
-            for row, token in zip(
-                [0, *(1 + node for node in path)], [3, *tree.tokens[path].tolist()], strict=True
-            ):
-                (alone,) = twin.score([(plain, token, NOTHING)])
-                plain.keep([])
-                assert np.array_equal(scores.raw(row), alone.raw(0))
-            session.keep(path)
-            assert session.ids == plain.ids
-        plain.close()
-        session.close()
-    target.extend([(other, TEXT)])
-    assert other.ids == TEXT * 2
-
-
-def test_reading_elsewhere_is_off_by_rounding_only(target, truth):
-    """Which activations in 8 bits multiply."""
-    for length in (128, 150):
-        text = np.random.default_rng(length).integers(0, VOCAB, length).tolist()
-        ((_, scores),) = target.open([text])
-        assert np.abs(scores.raw(0) - truth(text)).max() < 5 * ROUNDING
-
-
 @pytest.mark.parametrize("call", ["run", "restore", "state", "remove"])
-def test_an_interrupt_while_a_text_is_read_elsewhere_leaves_all_as_they_were(target, truth, monkeypatch, call):
+def test_an_interrupt_while_a_text_is_read_leaves_all_as_they_were(target, truth, monkeypatch, call):
     own, left = getattr(Context, call), [0]
 
     def interrupted(self, *args, **options):
@@ -506,13 +460,6 @@ def test_an_error_of_a_watcher_leaves_the_text_as_it_was(target, truth):
     with pytest.raises(ValueError, match="enough"):
         target.open([TEXT, TEXT * 30], watch=[fails, fails])
     assert len(target._mode.cache._texts) == 1
-
-
-def test_a_cache_of_unknown_layout_reads_long_texts_where_they_are(target, truth, monkeypatch):
-    monkeypatch.setattr(reader, "convert_keys", lambda *_, **__: False)
-    ((session, scores),) = target.open([TEXT * 8])
-    assert np.array_equal(scores.raw(0), truth(TEXT * 8))
-    assert_goes_on(target, truth, session)
 
 
 CALLS = ("run", "copy", "remove", "state", "restore", "clear")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from draftwood.engines.self_draft import write_layers
 from draftwood.engines.transformers.partial_passes import PartialPasses
-from draftwood.engines.transformers.self_draft import early_exit, write_layers
+from draftwood.engines.transformers.self_draft import early_exit
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError
 from draftwood.testing import ToyTarget

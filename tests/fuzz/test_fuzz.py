@@ -12,7 +12,7 @@ import torch
 import draftwood
 from tests.engines.tiny import build
 from tests.fuzz.calls import Call, WrongTextError
-from tests.fuzz.cpu_story import CpuStory
+from tests.fuzz.gguf_story import GgufStory
 from tests.fuzz.interrupt import interrupted
 from tests.fuzz.story import Story, tell
 from tests.tiers import rest_is_slow
@@ -35,9 +35,10 @@ def test_story(number):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("engine", ["cpu", "llama.cpp"])
 @pytest.mark.parametrize("number", rest_is_slow(range(40), *range(0, 40, 8)))
-def test_story_of_the_cpu_engine(number):
-    story = CpuStory(0, number)
+def test_story_of_an_exact_engine(engine, number):
+    story = GgufStory(engine, 0, number)
     try:
         story.tell()
     except Exception as error:

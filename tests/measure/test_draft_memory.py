@@ -9,6 +9,7 @@ import torch
 from tests.engines.tiny import SHAPE, build
 from tests.helpers import PROMPT
 
+from draftwood.api.draft_models import DraftModels
 from draftwood.decoding.cascade import CascadeDrafter
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import open_sequences
@@ -22,6 +23,7 @@ from draftwood.drafters.draft_model.drafter import (
 from draftwood.drafters.load import load
 from draftwood.engines.transformers.native.target import NativeTarget
 from draftwood.engines.transformers.self_draft import early_exit
+from draftwood.engines.transformers.shared import shared_target
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.measure.bench.draft_memory import memory_of
 from draftwood.measure.bench.table import draft_memory, table
@@ -89,10 +91,12 @@ def test_early_exit_takes_nothing_of_its_own():
     assert written(target, drafter)[1] == (0, 0)
 
 
-def test_quantized_self_has_weights_and_no_cache():
-    target = TransformersTarget(build("llama"))
-    drafter = QuantizedSelfDrafter().bound(DraftTarget(target, weight_bytes=500))
-    assert written(target, drafter)[1] == (500, 0)
+def test_quantized_self_has_weights_and_a_cache():
+    target = ToyTarget()
+    drafter = QuantizedSelfDrafter().bound(DraftTarget(ToyTarget(), shares=False, weight_bytes=500))
+    weights, cache = written(target, drafter)[1]
+    assert weights == 500
+    assert cache > 0
 
 
 @pytest.mark.parametrize("kind", ["llama", "mistral-window"])
@@ -113,18 +117,10 @@ def test_a_model_s_own_cache_tells_its_bytes():
     assert session.cache_bytes == 40 * PER_TOKEN
 
 
-def test_quantised_weights_are_those_of_the_copies(monkeypatch):
-    from draftwood.api.draft_models import DraftModels
-    from draftwood.engines.transformers import quantized_products
-    from draftwood.engines.transformers.quantized_copies import quantized_target
-    from draftwood.engines.transformers.shared import shared_target
-
-    if not quantized_products.works(8, quantized_products.GROUP):
-        pytest.skip("torch has no such product here")
-    monkeypatch.setattr("draftwood.engines.transformers.quantized_copies.check_speed", lambda *_: None)
+def test_quantised_weights_are_those_of_the_copies():
     model = build("llama")
     found = DraftModels(shared_target(model), model).quantized_self(8)
-    assert found.weight_bytes == quantized_target(model, 8).nbytes > 0
+    assert found.weight_bytes == found.target.weight_bytes > 0
     linears = [module for module in model.modules() if type(module) is torch.nn.Linear]
     assert found.weight_bytes < sum(linear.weight.nbytes for linear in linears)
 

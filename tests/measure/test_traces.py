@@ -65,6 +65,9 @@ class Chatting(Words):
         return [i for message in messages for i in self(message["content"], False)["input_ids"]]
 
 
+ODD = ("text", [None], [3], ["a"], {"text": "a"}, 7, [{"message": {"content": [{"type": "image"}]}}])
+"""What a response may hold as ``choices``."""
+
 MESSAGES = [{"role": "user", "content": "a b"}, {"role": "user", "content": [{"type": "text", "text": "c"}]}]
 
 
@@ -90,13 +93,27 @@ def test_messages_may_stand_beside_an_answer(tmp_path):
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"request": {"messages": MESSAGES}, "response": {"choices": [{"message": {"tool_calls": []}}]}}, "lacks"),
+        (
+            {"request": {"messages": MESSAGES}, "response": {"choices": [{"message": {"tool_calls": []}}]}},
+            "its output",
+        ),
         ({"request": {"messages": MESSAGES}}, "lacks"),
         ({"request": {"messages": [{"role": "user"}]}, "response": {"content": "a"}}, "message 1 .* no content"),
         ({"prompt": 3, "output": "a"}, "a prompt of int cannot be read"),
+        *(
+            ({"request": {"prompt": "a"}, "response": {"choices": odd}}, "its output is no text|lacks")
+            for odd in ODD
+        ),
+        (
+            {"messages": [{"role": "user", "content": None, "tool_calls": 3}, None], "output": "a"},
+            "message 2 is of",
+        ),
+        ({"prompt": "a", "output": {"tool": 1}}, "its output is no text"),
+        ({"prompt": "a", "output": "b", "limit": "64"}, "limit is '64': write a whole number"),
+        ({"prompt": "a", "output": "b", "limit": 0}, "limit is 0: write"),
     ],
 )
-def test_bodies_without_a_text_are_refused_with_their_line(tmp_path, row, said):
+def test_a_log_without_any_text_is_refused_with_its_lines(tmp_path, row, said):
     with pytest.raises(RecordError, match=rf"trace.jsonl, line 1: .*{said}"):
         read_traces(file(tmp_path, row), Chatting())
 
@@ -137,13 +154,39 @@ def test_ids_beyond_the_vocabulary_are_refused_only_where_it_is_known(tmp_path):
         ({"prompt_ids": [1.5], "output_ids": [1]}, "prompt_ids is no list of token ids"),
         ({"prompt_ids": [True], "output_ids": [1]}, "prompt_ids is no list of token ids"),
         ({"prompt_ids": "12", "output_ids": [1]}, "prompt_ids is no list of token ids"),
-        ("{", "no JSON"),
+        ({"prompt_ids": [1], "output_ids": [1], "limit": "64"}, "limit is '64'"),
     ],
 )
-def test_broken_rows_are_named_by_number(tmp_path, row, said):
-    path = file(tmp_path, {"prompt_ids": [1], "output_ids": [2]}, row)
-    with pytest.raises(RecordError, match=f"line 2: .*{said}" if row != "{" else f"line 2: {said}"):
+def test_lines_that_cannot_be_used_are_left_out_and_named(tmp_path, row, said, caplog):
+    path = file(tmp_path, {"prompt_ids": [1], "output_ids": [2]}, *[row] * 4)
+    assert len(read_traces(path)) == 1
+    (message,) = caplog.messages
+    assert f"trace.jsonl: 4 lines of 5 are left out (line 2: {said}" in message
+    assert "line 4: " in message
+    assert "line 5" not in message, "three reasons are enough"
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("{", "no JSON"),
+        ('{"a": ' + "[" * 100_000, "JSON that is nested too deeply"),
+        ("[" * 100_000 + "]" * 100_000, "JSON that is nested too deeply"),
+        ("[1]", "list instead of an object"),
+    ],
+)
+def test_what_is_no_json_is_named_by_number(tmp_path, row, said):
+    path = file(tmp_path, {"prompt_ids": [1], "output_ids": [2]}, row, {"prompt_ids": [1], "output_ids": [2]})
+    with pytest.raises(RecordError, match=f"line 2: {said}"):
         read_traces(path)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"settings": None}, {"settings": [3]}, {"settings": {"tokenizer": None}}]
+)
+def test_a_header_of_somebody_else_is_no_obstacle(tmp_path, settings):
+    row = {"prompt_ids": [1], "output_ids": [2]}
+    assert len(read_traces(file(tmp_path, {"row": "header", **settings}, row), Words())) == 1
 
 
 def test_a_file_without_answers_is_refused(tmp_path):

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from draftwood.errors import ModelNotFoundError, UnknownNameError, UsageError
-from draftwood.models import CPU, LLAMA_CPP, TRANSFORMERS, choose, hub
+from draftwood.models import CPU, LLAMA_CPP, TRANSFORMERS, choose, hub, implied_engine
 
 engine_module = importlib.import_module("draftwood.models.engine")
 
@@ -49,12 +49,26 @@ def test_a_folder_for_both_goes_to_what_is_installed(folder, installed, here, ex
 @pytest.mark.parametrize("here", [BOTH, ()])
 def test_a_model_for_one_engine_goes_to_that_whatever_is_installed(folder, installed, here):
     installed(CPU, *here)
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    assert choose(folder, TRANSFORMERS) == (TRANSFORMERS, folder)
     assert choose(folder / "model.gguf") == (CPU, folder / "model.gguf")
-    (folder / "model.safetensors").unlink()  # as in folders of the hub with GGUF files
+    (folder / "pytorch_model.bin").unlink()  # as in folders of the hub with GGUF files
     assert choose(folder) == (CPU, folder / "model.gguf")
     (folder / "model.gguf").unlink()
     assert choose(folder) == (TRANSFORMERS, folder)
-    assert choose("owner/name") == (TRANSFORMERS, "owner/name")
+
+
+@pytest.mark.parametrize(("here", "expected"), [((CPU, TRANSFORMERS), TRANSFORMERS), ((CPU,), CPU)])
+def test_weights_of_safetensors_need_no_torch(folder, installed, monkeypatch, here, expected):
+    installed(*here)
+    assert choose(folder, CPU, floats=True) == (CPU, folder)
+    (folder / "model.gguf").unlink()
+    assert choose(folder) == (expected, folder)
+    assert choose(folder, CPU) == (CPU, folder)
+    monkeypatch.setattr(engine_module, "downloaded", lambda name: f"the folder of {name}")
+    name = "owner/name"
+    assert choose(name) == (expected, name if expected == TRANSFORMERS else f"the folder of {name}")
+    assert implied_engine(folder, None, None, weights="int4") == CPU
 
 
 def test_an_engine_that_cannot_read_the_model_is_refused(folder):
@@ -68,8 +82,9 @@ def test_an_engine_that_cannot_read_the_model_is_refused(folder):
     with pytest.raises(UsageError, match="has no weights for transformers, only a GGUF file"):
         choose(folder, TRANSFORMERS)
     (folder / "model.gguf").unlink()
-    with pytest.raises(UsageError, match="names none: name one, or take transformers"):
-        choose(folder, LLAMA_CPP)
+    for engine in (LLAMA_CPP, CPU):
+        with pytest.raises(UsageError, match="names none: name one, or take transformers"):
+            choose(folder, engine)
 
 
 def test_an_unknown_engine_is_refused(folder):
@@ -92,12 +107,17 @@ def test_a_file_of_the_hub_is_brought_by_the_hub_s_own_package(monkeypatch, tmp_
         asked.append((owner, file, local_files_only))
         return str(tmp_path / "q4.gguf")
 
+    def download_folder(owner, *, allow_patterns, local_files_only):
+        asked.append((owner, allow_patterns, local_files_only))
+        return str(tmp_path)
+
     monkeypatch.setattr(hub, "hub_answers", lambda _: online)
-    monkeypatch.setitem(
-        sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=download, __spec__=object())
-    )
+    package = SimpleNamespace(hf_hub_download=download, snapshot_download=download_folder, __spec__=object())
+    monkeypatch.setitem(sys.modules, "huggingface_hub", package)
     assert choose("owner/name/sub/q4.gguf") == (CPU, tmp_path / "q4.gguf")
     assert asked == [("owner/name", "sub/q4.gguf", not online)]
+    assert choose("owner/name", CPU) == (CPU, tmp_path)
+    assert asked[1:] == [("owner/name", ["*.safetensors", "*.json", "*.jinja"], not online)]
 
 
 def test_a_file_that_the_hub_does_not_give_is_said(monkeypatch):
@@ -117,5 +137,5 @@ def test_a_file_that_the_hub_does_not_give_is_said(monkeypatch):
 
 def test_without_the_hub_s_package_it_says_so(monkeypatch):
     monkeypatch.setattr(hub, "importlib", SimpleNamespace(util=SimpleNamespace(find_spec=lambda _: None)))
-    with pytest.raises(ModelNotFoundError, match="needs huggingface_hub: name a file that is here, or run pip"):
+    with pytest.raises(ModelNotFoundError, match="needs huggingface_hub: name what is here, or run pip"):
         choose("owner/name/q4.gguf")

@@ -97,3 +97,19 @@ def test_without_ollama_it_says_so(monkeypatch, tmp_path):
 def test_what_cannot_be_a_name_is_refused(name):
     with pytest.raises(UsageError, match="names no model of Ollama"):
         ollama_file(name)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [("ADAPTER /a/lora.gguf\n", "has an ADAPTER"), ("from {file}\n", r"has 2 files \(FROM\)")],
+)
+def test_a_model_of_more_than_one_file_is_refused(ollama, blob, more, said):
+    """A file without its adapter is another model."""
+    ollama((MODELFILE + more).format(file=blob))
+    with pytest.raises(ModelError, match=f"{said}.*merge them, and name that"):
+        find("ollama:llama3.2:1b")
+
+
+def test_lines_of_a_template_are_no_instructions(ollama, blob):
+    ollama(MODELFILE.format(file=blob) + 'LICENSE """\nFROM now on\nADAPTER plugs\n"""\n')
+    assert find("ollama:llama3.2:1b") == blob

@@ -1,82 +1,114 @@
-"""A model that writes a scripted session: its answers in turn, each ended by a control token."""
+"""Models that write what a test says, token by token, with each kind of tokenizer and on each engine."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
-from types import SimpleNamespace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from tokenizers import Tokenizer, decoders, pre_tokenizers
-from tokenizers.models import BPE
+import pytest
 
-from draftwood.testing import ToyTarget
-from tests.cli.conftest import TEMPLATE
+import draftwood
+from draftwood.api.setup import Setup
+from tests.engines.tiny_gguf import write_gguf
 
-ROLES = ("<system>", "<user>", "<assistant>", "<tool>")
+KINDS = ("transformers", "cpu", "llama.cpp")
+
+
+class Script:
+    """A processor that lets the next token of ``ids`` win, at ``script`` by the length of the answer so far."""
+
+    def __init__(self, ids: list[int], start: int, margin: float) -> None:
+        self._ids, self._start, self._margin = ids, start, margin
+
+    def __call__(self, prefix: Any, row: Any) -> Any:
+        place = len(prefix) - self._start
+        if place < len(self._ids):
+            row[self._ids[place]] = float(row.max()) + self._margin
+        return row
+
+
+def scripted(setup: Setup, ids: list[int] | Callable[[Any], list[int]], margin: float = 3.0) -> Setup:
+    """Let a set-up write the tokens that the list holds when it is asked, and behind them what it will.
+
+    Instead of a list, a function from the prompt; ``margin`` is by how much a score is the best.
+    """
+    request = setup.request
+
+    def asked(prompt: Any, **settings: Any) -> Any:
+        found = request(prompt, **settings)
+        wanted = ids(prompt) if callable(ids) else list(ids)
+        return replace(found, processors=[Script(wanted, len(prompt), margin), *found.processors])
+
+    setup.request = asked  # type: ignore[method-assign]
+    return setup
+
+
+def make(kind: str, folder: Any) -> Setup:
+    """A tiny model: with tokens of bytes in letters (transformers), or as SentencePiece has them (GGUF)."""
+    if kind == "transformers":
+        return Setup(str(save_bytes(folder / "bytes")), None, "ngram", "fixed:4")
+    pytest.importorskip("xllamacpp" if kind == "llama.cpp" else "llvmlite")
+    path = write_gguf(folder / "tiny.gguf", kind="Q8_0", template=GGUF_TEMPLATE)
+    model, tokenizer = draftwood.load(str(path), engine=kind)
+    return Setup(model, tokenizer, "ngram", "fixed:4")
+
+
+GGUF_TEMPLATE = (
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|user|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+"""Its turns end with a token that the file does not call an end."""
 
 
 def byte_tokenizer() -> Any:
-    """A token per byte, and the control tokens of `TEMPLATE`."""
+    """Of transformers: its tokens are the 256 bytes, `` a`` and special tokens."""
+    from tokenizers import Tokenizer, decoders, pre_tokenizers
+    from tokenizers.models import BPE
     from transformers import PreTrainedTokenizerFast
 
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    bare = Tokenizer(BPE({letter: number for number, letter in enumerate(letters)}, []))
-    bare.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    bare.decoder = decoders.ByteLevel()
-    found = PreTrainedTokenizerFast(
-        tokenizer_object=bare, eos_token="<end>", additional_special_tokens=list(ROLES)
+    from draftwood.engines.cpu.vocabulary_bpe import byte_letters
+
+    letters = list(byte_letters().values())
+    words = Tokenizer(BPE({name: i for i, name in enumerate([*letters, "\u0120a"])}, [("\u0120", "a")]))
+    words.pre_tokenizer, words.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    special = ["<end>", "<system>", "<user>", "<assistant>", "<turn>"]
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=words, eos_token="<end>", additional_special_tokens=special[1:]
     )
-    found.chat_template = TEMPLATE
-    return found
+    tokenizer.chat_template = (
+        "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}<turn>{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}"
+    )
+    return tokenizer
 
 
-@dataclass
-class ScriptedTarget(ToyTarget):
-    """Writes after each user's message the answers that are named there; what else is sent changes nothing.
+def save_bytes(folder: Any) -> Any:
+    """A model with this tokenizer."""
+    from transformers import LlamaConfig, LlamaForCausalLM
 
-    A user's message begins with the name of a script and a colon. ``ECHO`` in an answer is the last message.
-    """
-
-    tokenizer: Any = None
-    scripts: Mapping[str, Sequence[str]] | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._end = self.tokenizer.eos_token_id
-        self._roles = self.tokenizer.convert_tokens_to_ids(list(ROLES))
-        self._ids = cache(lambda answer: self.tokenizer(answer)["input_ids"])
-        self.generation_config = SimpleNamespace(eos_token_id=self._end)
-
-    def look(self, ids: Any, positions: Any, sees: Any, at: Any) -> Any:
-        scores = np.zeros((len(at), self.vocab_size), dtype=np.float32)
-        for row, seen in enumerate(sees):
-            order = np.argsort(positions[seen], kind="stable")
-            scores[row, self._next(ids[seen][order])] = 50
-        return scores
-
-    def _next(self, text: Any) -> int:
-        """The token after a text."""
-        _, user, assistant, _ = self._roles
-        asked, begins = np.flatnonzero(text == user), np.flatnonzero(text == assistant)
-        if not len(asked) or not len(begins):
-            return self._end
-        turn = int((begins > asked[-1]).sum()) - 1
-        before = text[: begins[-1]]
-        start = int(np.flatnonzero(np.isin(before, self._roles))[-1]) + 1
-        name = self.tokenizer.decode(text[asked[-1] + 1 :][:40]).partition(":")[0]
-        answers = self.scripts.get(name, ()) if self.scripts else ()
-        if not 0 <= turn < len(answers):
-            return self._end
-        last = self.tokenizer.decode(before[start:], skip_special_tokens=True)
-        answer = self._ids(answers[turn].replace("ECHO", last))
-        written = len(text) - int(begins[-1]) - 1
-        return answer[written] if written < len(answer) else self._end
+    tokenizer = byte_tokenizer()
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=2048, initializer_range=0.5,
+        eos_token_id=257, bos_token_id=None, pad_token_id=None,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
 
 
-def call(name: str, **arguments: Any) -> str:
-    """A call as models write it."""
-    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}</tool_call>"
+def spell(tokenizer: Any, *parts: bytes | str) -> list[int]:
+    """Tokens of single bytes, and special ones by their names."""
+    names = tokenizer.get_vocab()
+    from draftwood.engines.cpu.vocabulary_bpe import byte_letters
+
+    letters, ids = byte_letters(), list[int]()
+    for part in parts:
+        if isinstance(part, str):
+            ids.append(names[part])
+            continue
+        for byte in part:
+            name = f"<0x{byte:02X}>"
+            ids.append(names[name] if name in names else names[letters[byte]])
+    return ids

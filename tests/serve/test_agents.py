@@ -11,9 +11,8 @@ import pytest
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
-from draftwood.api.setup import Setup
 from tests.serve.conftest import running
-from tests.serve.scripted import ScriptedTarget, byte_tokenizer, call
+from tests.serve.session import acting, call
 
 
 class Point(TypedDict):
@@ -79,11 +78,7 @@ SAID = ["It weighs 3 g. \U0001f333", "That was <think>: é"]
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[str]:
-    tokenizer = byte_tokenizer()
-    target = ScriptedTarget(
-        len(tokenizer), max_positions=1 << 16, max_pass=1 << 16, tokenizer=tokenizer, scripts=SCRIPTS
-    )
-    with running(Setup(target, tokenizer, "ngram", "fixed:6")) as server:
+    with running(acting(SCRIPTS)) as server:
         yield f"{server.url}/v1"
 
 

@@ -82,6 +82,27 @@ def test_one_too_many_is_told_when_to_come_again(gated):
         assert "takes 2" in many.json()["error"]["message"]
 
 
+@pytest.mark.parametrize("more", [{"stream": True}, {}, {"n": 3}, {"n": 3, "stream": True}])
+def test_clients_that_leave_while_they_wait_give_up_their_places(gated, more):
+    setup, gate = gated
+    with running(setup, most_running=1, most_waiting=3) as server, ThreadPoolExecutor(2) as pool:
+        first = pool.submit(httpx.post, f"{server.url}{CHAT}", json=asked(), timeout=60)
+        while httpx.get(f"{server.url}/health").json()["running"] < 1:
+            time.sleep(0.01)
+        for _ in range(4):
+            with pytest.raises(httpx.TimeoutException):
+                httpx.post(f"{server.url}{CHAT}", json=asked(**more), timeout=0.3)
+            while httpx.get(f"{server.url}/health").json()["waiting"]:
+                time.sleep(0.01)
+        last = pool.submit(httpx.post, f"{server.url}{CHAT}", json=asked(n=3), timeout=60)
+        while httpx.get(f"{server.url}/health").json()["waiting"] < 3:
+            assert not last.done()
+            time.sleep(0.01)
+        gate.set()
+        assert (first.result().status_code, last.result().status_code) == (200, 200)
+        assert settled(server.url) == {"cancelled": 4.0 * more.get("n", 1), "length": 4.0}
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_model_that_fails_in_mid_text_is_an_error_object_and_the_next_text_is_written(tiny_folder):
     setup, broken = Setup(str(tiny_folder), None, "ngram", "fixed:6"), Event()

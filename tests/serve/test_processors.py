@@ -39,7 +39,7 @@ def test_log_probabilities_are_those_that_tokens_are_drawn_from(sampling, drafte
     recorder = LogprobRecorder(sampling, 3)
     request = replace(setup.request(prompt, max_new_tokens=40), sampling=sampling, processors=[recorder])
     ids = [t for e in decode(target, setup.drafters, setup.planner, setup.rule, [request]) for t in e.tokens]
-    told = recorder.upto(ids)
+    told = recorder.between(ids, 0, len(ids))
     assert [one.token for one in told] == ids
     for place, one in enumerate(told):
         ((session, scores),) = target.open([prompt + ids[:place]])

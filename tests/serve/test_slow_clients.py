@@ -63,14 +63,14 @@ def connected(port, sent=b""):
     return client
 
 
-@pytest.mark.parametrize("before", [b"", b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"])
+@pytest.mark.parametrize("before", [b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"])
 def test_a_header_that_never_ends(port, before):
     with connected(port, before) as client:
         if before:
             said = b""
             while not said.endswith(b"}"):
                 said += client.recv(65536)
-        client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-slow: ")
+        client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-slow: ")
         assert httpx.post(f"http://127.0.0.1:{port}/v1/chat/completions", json=CHAT, timeout=60).status_code == 200
         assert until_closed(client) == b""
 
@@ -81,7 +81,7 @@ def test_a_client_that_says_nothing(port):
 
 
 def test_a_body_that_never_comes(port):
-    header = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    header = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     with connected(port, header + b'Content-Length: 999\r\n\r\n{"messages": ') as client:
         said = b""
         while part := client.recv(65536):  # up to the end of the connection

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from gguf import TokenType
 
+from draftwood.api.spelling import Spelling
 from draftwood.serve.calls import TAGS, CallReader
-from draftwood.serve.tags import hidden_tags, tag_decoder
+from draftwood.serve.tags import hidden_tags
 from tests.cli.conftest import SPECIAL, TEMPLATE, save_tiny
 from tests.engines.cpu.gguf_metadata import metadata_of
 from tests.engines.tiny_vocabulary import SENTENCEPIECE, write_vocabulary
@@ -44,7 +45,7 @@ def test_the_reader_of_calls_sees_them_and_no_client_does(tokenizer):
     tags = hidden_tags(tokenizer)
     assert set(tags) == set(TAGS)
     ids = tokenizer(f"<think>ab a</think>\nab {CALL}{CALL} ab<think>", add_special_tokens=False)["input_ids"]
-    decode = tag_decoder(tokenizer, set(tags.values()))
+    decode = Spelling(tokenizer, set(tags.values()))
     reader = CallReader(["look"], tags)
     events = reader.feed(decode([*ids, tokenizer.eos_token_id])) + reader.end(is_cut=False)
     told = "".join(one.text for one in events if one.kind == "text")

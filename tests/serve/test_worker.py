@@ -156,23 +156,3 @@ def test_stopping_serves_those_that_wait_and_refuses_others(running):
     assert all(text_of(told)[1] == "length" for _, told in some)
     with pytest.raises(QueueFullError, match="being stopped"):
         worker.submit([a_job(setup, [1, 2])[0]])
-
-
-def test_a_trial_comes_before_the_first_text_and_may_fail(caplog):
-    target, order = ToyTarget(vocab_size=16), []
-    original = target.open
-
-    def fail():
-        order.append("trial")
-        raise RuntimeError("no room")
-
-    target.try_out = fail
-    target.open = lambda *a, **k: (order.append("text"), original(*a, **k))[1]
-    setup = a_setup(target)
-    worker, (job, told) = Worker(setup, 4, 8), a_job(setup, [1, 2])
-    worker.start(tries_out=True)
-    worker.submit([job])
-    assert text_of(told)[1] == "length"
-    worker.stop(10)
-    assert order == ["trial", "text"]
-    assert "a trial of the model failed" in caplog.text

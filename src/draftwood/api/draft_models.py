@@ -8,23 +8,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from draftwood.api.learned import learned, planner_of
 from draftwood.api.loaded_models import LoadedModels, allowed, size_of
 from draftwood.api.target import target_of
 from draftwood.contracts import Drafter, Target
-from draftwood.decoding.cascade import CascadeDrafter
 from draftwood.drafters.draft_model.drafter import DraftTarget
-from draftwood.drafters.draft_model.tokenizer_view import tokens_of
 from draftwood.drafters.draft_model.translation import Translation
-from draftwood.drafters.draft_model.vocabulary import compare
 from draftwood.drafters.load import load_inner
 from draftwood.errors import CapabilityError, ModelError, UsageError, VocabularyError
 from draftwood.index.child_safe import ChildSafeLock
 from draftwood.models.fingerprint import tokenizer_fingerprint
 from draftwood.models.hub import first_line
 from draftwood.planning.load import DEFAULT
+
+if TYPE_CHECKING:
+    from draftwood.decoding.cascade import CascadeDrafter
 
 log = logging.getLogger("draftwood")
 
@@ -125,6 +125,9 @@ class DraftModels:
         self, tokenizer: Any, draft: Target, replacements: Sequence[tuple[str, str]]
     ) -> Translation | None:
         """Return how the target's vocabulary becomes the draft's; None where both are the same."""
+        from draftwood.drafters.draft_model.tokenizer_view import tokens_of
+        from draftwood.drafters.draft_model.vocabulary import compare
+
         if self.tokenizer is None or self.target is None:
             return None
         pair = tuple(tokenizer_fingerprint(one) for one in (self.tokenizer, tokenizer))
@@ -150,6 +153,8 @@ class DraftModels:
         What the model's planner learns is kept with the model. Raises what `draftwood.load` and the inner
         drafters raise, and `VocabularyError` for a model of another vocabulary.
         """
+        from draftwood.decoding.cascade import CascadeDrafter
+
         inner = load_inner(drafters)
         found = self.named(name)
         if found.translation is not None:
@@ -166,25 +171,34 @@ class DraftModels:
     def early_exit(self, layers: str, file: str = "") -> DraftTarget:
         """Return some of the target's own layers, on its cache, with the trained exit in ``file`` if there is one.
 
-        Without either, the layers that ``draftwood profile --early-exit`` found best, else the first half. Raises
-        what `self_draft.early_exit` and `exit.load.exit_of` raise.
+        Without either, the layers that ``draftwood profile --early-exit`` found best (of models of transformers),
+        else the first half. Raises what `early_exit` of the engine and `exit.load.exit_of` raise.
         """
-        self._only_transformers("early-exit")
         if file:
+            self._only_transformers("a trained exit")
             from draftwood.engines.transformers.exit.load import exit_of
 
             found = exit_of(self.target, Path(file).expanduser())
             return DraftTarget(found, weight_bytes=found.weight_bytes)
-        from draftwood.engines.transformers.self_draft import early_exit
+        part: Any
+        if self._engine == "cpu":
+            from draftwood.engines.cpu.growing import early_exit as cpu
 
-        return DraftTarget(early_exit(self.target, layers.strip() or self._best_layers()), weight_bytes=0)
+            part = cpu(self.target, layers)
+        else:
+            self._only_transformers("early-exit")
+            from draftwood.engines.transformers.self_draft import early_exit
+
+            part = early_exit(self.target, layers.strip() or self._best_layers())
+        return DraftTarget(part, weight_bytes=0)
 
     def _best_layers(self) -> str:
         """Return the layers that were found best for this model here; nothing where that is not known.
 
         Says once where none paid when it was measured: the planner will drop the drafter then.
         """
-        from draftwood.engines.transformers.self_draft import decoder_of, write_layers
+        from draftwood.engines.self_draft import write_layers
+        from draftwood.engines.transformers.self_draft import decoder_of
         from draftwood.models.early_exit_place import choice_of
         from draftwood.models.profile_place import setting_of
 
@@ -210,9 +224,9 @@ class DraftModels:
         `ModelError` for a file that is no head, and `CapabilityError` for one that was made for another model, or
         where the target shows no hidden states.
         """
-        heads = self._heads()
         if optional and not file and self._engine != "transformers":
             return None
+        heads = self._heads()
         if heads is None:
             raise CapabilityError("head works on the engines cpu and transformers only: name a draft model")
         head_of, shipped_head = heads
@@ -240,15 +254,15 @@ class DraftModels:
         return None
 
     def quantized_self(self, bits: int) -> DraftTarget:
-        """Return the target's own weights in so many bits: on its cache, or a smaller copy of a GGUF file.
+        """Return the target's own weights in so many bits, on our own engine; of llama.cpp a smaller file.
 
         Raises `CapabilityError` where that brings nothing, or is not known how.
         """
         if self._engine == "cpu":
-            kind = self.target.model.weights.matrices[0]["ffn_down"].kind  # type: ignore[union-attr]
-            raise CapabilityError(
-                f"quantized-self brings nothing here, the target's weights are {kind} already: leave it out"
-            )
+            from draftwood.engines.cpu import few_bits
+
+            found = few_bits.quantized_self(self.target, bits)  # type: ignore[arg-type]
+            return DraftTarget(found, False, weight_bytes=found.weight_bytes, verifier=self.target)
         if self._engine == "llama_cpp":
             from draftwood.engines.llama_cpp.quantised_file import quantised_copy
 
@@ -257,10 +271,10 @@ class DraftModels:
         self._only_transformers("quantized-self")
         if self.model is None:
             raise CapabilityError("quantized-self needs the model itself: use generate or bench")
-        from draftwood.engines.transformers.self_draft import quantized_self
+        from draftwood.engines.transformers.few_bits import quantized_self
 
-        found = quantized_self(self.target, self.model, bits)
-        return DraftTarget(found, weight_bytes=getattr(found.packing, "nbytes", None))
+        found = quantized_self(self.target, self.model, bits)  # type: ignore[arg-type]
+        return DraftTarget(found, False, weight_bytes=found.weight_bytes, verifier=self.target)
 
     @property
     def _engine(self) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from draftwood.api.prompts import decoder
 from draftwood.api.setup import Setup
+from draftwood.api.spelling import Spelling
 from draftwood.api.text import Piece, TextBuilder
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Emission
@@ -110,8 +110,8 @@ class _Writer:
 
     def __init__(self, setup: Setup, sequence: ActiveSequence, generation: Generation, prompt: int) -> None:
         self._generation = generation
-        decode = decoder(setup.tokenizer) if setup.tokenizer else None
-        self._builder = TextBuilder(decode, sequence.request.stop, prompt) if decode else None
+        spelling = Spelling(setup.tokenizer) if setup.tokenizer else None
+        self._builder = TextBuilder(spelling, sequence.request.stop, prompt) if spelling else None
         generation.prefill_s = sequence.prefill_s
 
     def take(self, emission: Emission, names: Sequence[str]) -> Iterator[Piece]:

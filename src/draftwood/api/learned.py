@@ -58,7 +58,7 @@ def learned(model: Any) -> Learned:
     """
     key: tuple[Any, ...] = (id(model),)
     if not hasattr(model, "capabilities"):
-        key += (str(getattr(model, "dtype", "")), str(getattr(model, "device", "")), *_runs_on(model))
+        key += (str(getattr(model, "dtype", "")), str(getattr(model, "device", "")), _packs(model))
     known = _KNOWN.get(key)
     if known is None or known.model() is not model:
         try:
@@ -72,14 +72,9 @@ def learned(model: Any) -> Learned:
 
 
 def _packs(model: Any) -> bool:
-    return _runs_on(model)[0]
+    from draftwood.engines.transformers.shared import packs
 
-
-def _runs_on(model: Any) -> tuple[bool, int | None]:
-    """Return whether a model runs on packed weights, and the bits of the weights it runs on instead of its own."""
-    from draftwood.engines.transformers.shared import bits_of, packs
-
-    return bool(packs(model)), bits_of(model)
+    return bool(packs(model))
 
 
 def _begin(model: Any) -> tuple[Learned, Path | None]:

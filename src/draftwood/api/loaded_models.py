@@ -12,6 +12,7 @@ from weakref import ref
 
 from draftwood.errors import UsageError
 from draftwood.index.child_safe import ChildSafeLock
+from draftwood.models.machine import total_memory
 
 SWITCH = "DRAFTWOOD_DRAFT_MEMORY"
 """Variable of the environment: gigabytes of draft models that stay loaded."""
@@ -92,7 +93,5 @@ def allowed() -> int:
             return int(float(said) * (1 << 30))
         except (ValueError, OverflowError):
             raise UsageError(f"{SWITCH} must be a number of gigabytes, not {said!r}") from None
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _SHARE
-    except (AttributeError, OSError, ValueError):
-        return _UNKNOWN
+    total = total_memory()
+    return _UNKNOWN if total is None else total // _SHARE

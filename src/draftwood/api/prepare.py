@@ -6,13 +6,10 @@ from typing import Any
 
 from draftwood.api.given import check_model
 from draftwood.contracts import Capabilities
-from draftwood.errors import UnknownNameError, UsageError
-
-WEIGHTS = {"int4": 4, "int8": 8}
-"""What ``weights`` may be, and the bits of each."""
+from draftwood.errors import UsageError
 
 
-def prepare(model: Any, *, pack: bool = True, release: bool = False, weights: str | None = None) -> Capabilities:
+def prepare(model: Any, *, pack: bool = True, release: bool = False) -> Capabilities:
     """Make a model ready for decoding and say how it will be run.
 
     `generate` and the others do this by themselves in their first call with a model. Call it so that the first
@@ -29,10 +26,6 @@ def prepare(model: Any, *, pack: bool = True, release: bool = False, weights: st
     release
         Free the original weights once they are packed, so that the copy needs no further memory. The model can
         then be used through draftwood only, until it is loaded again.
-    weights
-        ``"int4"`` or ``"int8"``: on a CPU, run linear layers on a copy of their weights in 4 or 8 bits. **That is
-        another model**, with other texts: faster, smaller (with ``release``), and a little worse. The choice holds
-        until `prepare` is called again. None: the weights as they are.
 
     Returns
     -------
@@ -44,29 +37,11 @@ def prepare(model: Any, *, pack: bool = True, release: bool = False, weights: st
     UnsupportedModelError
         If draftwood cannot run the model in any way.
     UsageError
-        For what is no model, with ``release`` for a model whose passes need the original weights, too, and for
-        ``weights`` of another name or of a GGUF file's model.
-    CapabilityError
-        If this model or processor cannot do with ``weights`` in so few bits.
+        For what is no model, and with ``release`` for a model whose passes need the original weights, too.
     """
     check_model(model)
-    bits = bits_of(weights)
-    if hasattr(model, "capabilities") and bits is not None:
-        raise UsageError(
-            f"weights={weights!r} is for models of transformers, and {type(model).__name__} has a number format "
-            "of its own: leave weights out"
-        )
     if hasattr(model, "capabilities"):
         raise UsageError(f"{type(model).__name__} is a Target, which needs no preparing: leave prepare() out")
     from draftwood.engines.transformers.shared import prepare as make_ready
 
-    return make_ready(model, pack=pack, release=release, bits=bits).capabilities
-
-
-def bits_of(weights: str | None) -> int | None:
-    """Return the bits of a kind of weights, None for None; `UnknownNameError` for any other name."""
-    if weights is None:
-        return None
-    if weights not in WEIGHTS:
-        raise UnknownNameError("kind of weights", str(weights), WEIGHTS)
-    return WEIGHTS[weights]
+    return make_ready(model, pack=pack, release=release).capabilities

@@ -8,7 +8,9 @@ from numbers import Integral
 from typing import Any
 
 from draftwood.api.fitting import fitted
+from draftwood.api.plain_text import guarded
 from draftwood.errors import DraftwoodError, PromptError, UsageError
+from draftwood.files.foreign import whole
 
 # Text, token ids (a list, a one-dimensional array or tensor, or what a tokenizer returns), or chat messages.
 Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]] | Any
@@ -33,10 +35,21 @@ def as_prompts(given: Any, tokenizer: Any) -> tuple[bool, list[list[int]]]:
     return True, [as_ids(prompt, tokenizer) for prompt in prompts]
 
 
+def check_shape(prompt: Any) -> None:
+    """Raise `PromptError` for what is neither text, chat messages nor a list of token ids."""
+    if isinstance(prompt, str):
+        whole(prompt, "the prompt", PromptError)
+    elif isinstance(prompt, list) and prompt and isinstance(prompt[0], Mapping):
+        for number, message in enumerate(prompt, 1):
+            _plain(message, number)
+    else:
+        as_ids(prompt, None)
+
+
 def as_ids(prompt: Any, tokenizer: Any) -> list[int]:
     """Return the token ids of one prompt; chat messages are rendered with the tokenizer's template."""
     if isinstance(prompt, str) and prompt:
-        return list(needed(tokenizer)(prompt)["input_ids"])
+        return list(needed(tokenizer)(whole(prompt, "the prompt", PromptError))["input_ids"])
     if _is_encoding(prompt):
         rows, _ = _unpadded(prompt)
         if len(rows) != 1:
@@ -106,10 +119,11 @@ def _listed(given: Any) -> list[Any]:
     return list(found)
 
 
-def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any) -> list[int]:
+def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any, *, special: bool = False) -> list[int]:
     """Return the token ids of a conversation, up to where the assistant's next answer begins.
 
-    Messages that the model's chat template refuses or leaves out are made to fit as `fitting` says.
+    Messages that the chat template refuses or leaves out are made to fit as `fitting` says. Names of control
+    tokens in their text stay text, unless ``special`` is set: see `plain_text`.
 
     `PromptError` for messages that cannot be read, `UsageError` without a chat template, `ModelError` for a broken
     one.
@@ -119,9 +133,20 @@ def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any) -> list[int]:
         raise UsageError(
             "this tokenizer has no chat template: give plain text (without --chat), or take an instruct model"
         )
+    ids = [int(i) for i in _applied(tokenizer, plain)]
+    cut = None if special else guarded(plain, tokenizer)
+    if cut is None:
+        return ids
+    found = cut.ids(_applied(tokenizer, cut.messages, tokenize=False), tokenizer)
+    first = tokenizer.bos_token_id  # which some tokenizers put before what a template wrote
+    return [first, *found] if ids[:1] == [first] != found[:1] else found
+
+
+def _applied(tokenizer: Any, messages: list[dict[str, Any]], **how: Any) -> Any:
+    """Return what the tokenizer's chat template makes of messages; raises as `render` does."""
     say = partial(tokenizer.apply_chat_template, add_generation_prompt=True)
     try:
-        rendered = say(fitted(plain, partial(say, tokenize=False)), return_dict=False)
+        return say(fitted(messages, partial(say, tokenize=False)), return_dict=False, **how)
     except DraftwoodError:  # the template itself cannot be used
         raise
     except Exception as error:  # whatever a template raises, which is a program of the model's authors
@@ -129,7 +154,6 @@ def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any) -> list[int]:
         raise PromptError(
             f"the model's chat template refuses these messages ({reason}): change their roles or their order"
         ) from error
-    return [int(i) for i in rendered]
 
 
 def plain_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -165,7 +189,7 @@ def _plain(message: Any, number: int) -> dict[str, Any]:
             kind = type(content).__name__
             raise PromptError(f"the content of message {number} is of type {kind}: give text (str)")
         content = "".join(_text(part, number) for part in content)
-    return {**message, "content": content}
+    return {**message, "content": whole(content, f"message {number}", PromptError)}
 
 
 def _text(part: Any, number: int) -> str:

@@ -18,6 +18,7 @@ from draftwood.api.given import check_model, check_tokenizer_kind
 from draftwood.api.learned import fresh, learned, planner_of
 from draftwood.api.prompts import decoder
 from draftwood.api.target import target_of
+from draftwood.api.turn_end import turn_ends
 from draftwood.api.user_texts import UserTexts, check_tokenizer, predicting, saving
 from draftwood.contracts import Capabilities, Drafter, Planner, Processor, Rule, Sampling
 from draftwood.decoding.capability_check import lacking, refuse_mismatch
@@ -166,8 +167,9 @@ class Setup:
         check_sampling(settings)
         refuse_settings(config, sampled=not settings.greedy)
         limit, processors = new_tokens(config, max_new_tokens, len(ids)), self._processors(logits_processor)
+        ends = end_ids(config) | turn_ends(self.tokenizer, ids)
         request = Request(
-            ids, limit, settings, processors, end_ids=end_ids(config), stop=self._stop(stop_strings(config, stop)),
+            ids, limit, settings, processors, end_ids=ends, stop=self._stop(stop_strings(config, stop)),
             seconds=getattr(config, "max_time", None), trace=trace, drafters=drafters,
         )  # fmt: skip
         return request if grammar is None else self._constrained(request, as_grammar(grammar))
@@ -201,7 +203,7 @@ class Setup:
                 "stop strings need a tokenizer: pass tokenizer=, or stop=[] to leave out those that the model's "
                 "generation config sets"
             )
-        return StopStrings(stop, decoder(self.tokenizer))
+        return StopStrings(stop, decoder(self.tokenizer, special=True))
 
     def _processors(self, processors: Any) -> Sequence[Processor]:
         if processors is None:

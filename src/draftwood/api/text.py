@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from draftwood.api.spelling import Spelling
 from draftwood.decoding.stopping import StopStrings
 
 Decode = Callable[[Sequence[int]], str]
+_REPLACED = "\ufffd"
+_MOST_READ = 8
+"""Tokens that are decoded again while they end within a character; the bytes of one lie in the last four."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,52 +30,107 @@ class Piece:
 class TextBuilder:
     """Turns tokens into pieces whose texts, joined, are the text of all tokens up to a stop string.
 
-    Text that may be the beginning of a stop string is held back.
+    Text that may be the beginning of a stop string is held back, as are the bytes of a character that may still be
+    completed. Special tokens are no part of the text; a stop string may hold their names.
     """
 
-    def __init__(self, decode: Decode, stop: StopStrings | None = None, prompt: int = 0) -> None:
+    def __init__(self, decode: Decode | Spelling, stop: StopStrings | None = None, prompt: int = 0) -> None:
         self._decode, self._stop, self._prompt = decode, stop, prompt
-        self._ids: list[int] = []
-        self._prefix = self._read = 0  # ids[prefix:read] are decoded again as context of the next token
-        self._shown = 0
-        self._marks: list[tuple[int, str]] = []  # (end, source) of text that was not shown yet
+        self._spelling = decode if isinstance(decode, Spelling) else None
+        self._ids: list[int] = []  # without special tokens
+        # ids[prefix:] are decoded again with the next token; ids[:read] end with a character, of whose text from
+        # prefix on `done` characters were taken.
+        self._prefix = self._read = self._done = 0
+        self._left = ""  # text that was not shown yet, names of special tokens among it
+        self._marks: list[tuple[int, str | None]] = []  # (end, source) within it, no source for special tokens
         self.text = ""
 
     def push(self, token: int, source: str) -> list[Piece]:
         """Add a token; returns what can be shown now."""
-        self._ids.append(token)
-        now = self._decode(self._ids[self._prefix :])
-        if now.endswith("\ufffd"):  # the token ends within a character
-            return []
-        self._take(now, source)
+        name = "" if self._spelling is None else self._spelling.special(token)
+        if name:
+            self._add(name if self._stop else "", None, self._prefix, self._read, self._done)
+        elif self._read == len(self._ids) or self._spells(token):  # what spells nothing completes no character
+            self._ids.append(token)
+            now = self._decode(self._ids[self._prefix :])
+            self._take(now, self._unfinished(now), source)
         if self._stop is None:
-            return self._show(len(self.text))
-        before_stop = self._shown + len(self._stop.cut(self.text[self._shown :]))
-        return self._show(min(before_stop, len(self.text) - self._stop.held_back(self.text)))
+            return self._show(len(self._left))
+        before_stop = len(self._stop.cut(self._left))
+        return self._show(min(before_stop, len(self._left) - self._stop.held_back(self._left)))
 
     def finish(self, source: str) -> list[Piece]:
         """Return what was held back, cut before a stop string, once no more tokens come.
 
         Safe after an interrupt in `push`, since each change of state is one statement, which no signal splits.
         """
-        self._take(self._decode(self._ids[self._prefix :]), source)
+        self._take(self._decode(self._ids[self._prefix :]), 0, source)
         if self._stop is not None:
-            self.text = self._stop.cut(self.text)
-        return self._show(len(self.text))
+            self._cut(len(self._stop.cut(self._left)))
+        return self._show(len(self._left))
 
-    def _take(self, now: str, source: str) -> None:
-        """Add the text ``now`` of the tokens from ``prefix`` on, less that of the tokens already read."""
-        new = now[len(self._decode(self._ids[self._prefix : self._read])) :]
-        text, read = self.text + new, len(self._ids)
-        marks = [*self._marks, (len(text), source)] if new else self._marks
-        if read > self._read:
-            self.text, self._marks, self._prefix, self._read = text, marks, self._read, read
+    def _spells(self, token: int) -> bool:
+        piece = self._decode([token]) if self._spelling is None else self._spelling.piece(token)
+        return piece is None or len(piece) > 0
+
+    def _unfinished(self, now: str) -> int:
+        """Return how many characters at the end of ``now`` stand for a character that may still be completed."""
+        if not now.endswith(_REPLACED):
+            return 0
+        run = len(now) - len(now.rstrip(_REPLACED))
+        pieces = [None if self._spelling is None else self._spelling.piece(t) for t in self._ids[self._prefix :]]
+        known = b"".join([piece for piece in pieces if piece is not None])
+        if None in pieces:
+            return min(run, 3)
+        reader = getincrementaldecoder("utf-8")("replace")
+        text = reader.decode(known)
+        begun = len(reader.getstate()[0])  # bytes of a character that may be completed
+        as_one = len(text) - len(text.rstrip(_REPLACED)) + 1 == run  # some tokenizers replace each byte by itself
+        return min(begun, 1 if as_one else run)
+
+    def _take(self, now: str, held: int, source: str) -> None:
+        """Add what is new in ``now``, the text of the tokens from ``prefix`` on, but for ``held`` characters."""
+        prefix, read, context = self._prefix, self._read, now
+        if not held:
+            prefix, read = max(prefix, read), len(self._ids)  # the last character's tokens stay, as context
+        elif len(self._ids) - prefix > _MOST_READ:
+            prefix = len(self._ids) - _MOST_READ // 2
+        if prefix > self._prefix:
+            context = self._decode(self._ids[prefix:])
+            held = min(held, len(context))
+        end = max(self._done, len(now) - held)
+        done = end if context is now else len(context) - held
+        self._add(now[self._done : end], source, prefix, read, done)
+
+    def _add(self, new: str, source: str | None, prefix: int, read: int, done: int) -> None:
+        left, text = self._left + new, self.text if source is None else self.text + new
+        marks = [*self._marks, (len(left), source)] if new else self._marks
+        self.text, self._left, self._marks, self._prefix, self._read, self._done = (
+            text,
+            left,
+            marks,
+            prefix,
+            read,
+            done,
+        )
+
+    def _cut(self, end: int) -> None:
+        """Drop what was not shown from ``end`` on."""
+        dropped, begin, marks = 0, 0, list[tuple[int, str | None]]()
+        for until, source in self._marks:
+            dropped += 0 if source is None else max(0, until - max(begin, end))
+            if begin < end:
+                marks.append((min(until, end), source))
+            begin = until
+        self.text, self._left, self._marks = self.text[: len(self.text) - dropped], self._left[:end], marks
 
     def _show(self, end: int) -> list[Piece]:
         pieces = []
-        while self._shown < end:
+        while end > 0 and self._marks:
             until, source = self._marks[0]
             reached, rest = min(until, end), self._marks[1:] if until <= end else self._marks
-            pieces.append(Piece(self.text[self._shown : reached], source, self._prompt))
-            self._shown, self._marks = reached, rest
+            if source is not None:
+                pieces.append(Piece(self._left[:reached], source, self._prompt))
+            end -= reached
+            self._left, self._marks = self._left[reached:], [(until - reached, source) for until, source in rest]
         return pieces

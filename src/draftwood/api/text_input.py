@@ -8,6 +8,7 @@ from numbers import Integral
 from typing import Any
 
 from draftwood.errors import UsageError
+from draftwood.files.foreign import whole
 
 Text = str | Sequence[int]
 Prediction = Text | Sequence[Text | Sequence[Text] | None]
@@ -68,7 +69,11 @@ def read_texts(given: Any, what: str, tokenizer: Any, vocab_size: int | None) ->
 
 def several(given: Any, what: str) -> list[Any]:
     """Return one text, or each of several, as a list."""
-    return [given] if _is_text(given) else list(_listed(given, what))
+    texts = [given] if _is_text(given) else list(_listed(given, what))
+    for text in texts:
+        if isinstance(text, str):
+            whole(text, f"a text of {what}", UsageError)
+    return texts
 
 
 def _is_text(given: Any) -> bool:

@@ -272,7 +272,7 @@ def _tell(file: CountsFile, as_json: bool, more: dict[str, Any]) -> None:
     ngrams, continuations = (sum(facts[name].values()) for name in ("ngrams", "continuations"))
     held = f"{ngrams:,} n-grams with {continuations:,} continuations"
     line = f"{file.path}: {held}, {facts['bytes'] / 1e6:,.1f} MB"
-    screen.finish(facts, lambda: print(line), as_json=as_json)
+    screen.finish(facts, lambda: screen.say(line), as_json=as_json)
 
 
 def _show(facts: dict[str, Any]) -> None:

@@ -101,7 +101,7 @@ class Talk:
         """Answer questions until the user leaves."""
         with ExitStack() as stack:
             if self._interactive:
-                print("Ask away; /help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves.")
+                screen.say("Ask away; /help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves.")
                 stack.enter_context(typed.history(cache_folder() / "chat-history"))
             for line in self._typed() if self._interactive else typed.piped():
                 try:
@@ -109,7 +109,7 @@ class Talk:
                 except DraftwoodError as error:
                     if not self._interactive:
                         raise
-                    print(f"error: {error}", file=sys.stderr)
+                    screen.say(f"error: {error}", file=sys.stderr)
 
     def _typed(self) -> Iterator[str]:
         """Yield what is typed on a terminal; Ctrl-C twice in a row leaves."""
@@ -118,16 +118,16 @@ class Talk:
             try:
                 line = typed.ask("> ")
             except EOFError:
-                print()
+                screen.say()
                 return
             except PromptError as error:
-                print(f"error: {error}", file=sys.stderr)
+                screen.say(f"error: {error}", file=sys.stderr)
                 continue
             except KeyboardInterrupt:
-                print()
+                screen.say()
                 if warned:
                     raise
-                print("(Ctrl-C once more leaves)")
+                screen.say("(Ctrl-C once more leaves)")
                 warned = True
                 continue
             warned = False
@@ -179,36 +179,36 @@ class Talk:
 
     def _note(self, note: str) -> None:
         """Print a note about the conversation, on standard error where answers are piped."""
-        print(note, file=sys.stdout if self._interactive else sys.stderr)
+        screen.say(note, file=sys.stdout if self._interactive else sys.stderr)
 
     def _stopped(self, note: str) -> None:
         if not self._interactive:
             raise KeyboardInterrupt
-        print(note)
+        screen.say(note)
 
     def _help(self) -> None:
         for name, (meaning, _) in self._commands.items():
-            print(f"{name:8} {meaning}")
+            screen.say(f"{name:8} {meaning}")
 
     def _stats(self) -> None:
         for number, (read, answer) in enumerate(self._turns, 1):
             rates = answer.stats
-            print(
+            screen.say(
                 f"turn {number}: read {read} of {answer.prompt_tokens}, wrote {len(answer.ids)} in "
                 f"{rates.passes} passes, mean acceptance length {rates.mean_acceptance_length:.2f}, "
                 f"acceptance rate {100 * rates.acceptance_rate:.0f} %, {rates.tokens_per_second:.1f} tokens/s"
             )
         if not self._turns:
-            print("nothing was said yet")
+            screen.say("nothing was said yet")
 
     def _undo(self) -> None:
         undone = self._conversation.undo()
-        print("the last question and its answer are forgotten" if undone else "there is nothing to take back")
+        screen.say("the last question and its answer are forgotten" if undone else "there is nothing to take back")
 
     def _reset(self) -> None:
         self._conversation.reset()
         self._turns.clear()
-        print("everything is forgotten")
+        screen.say("everything is forgotten")
 
     def _leave(self) -> None:
         raise typer.Exit

@@ -88,7 +88,9 @@ def stats(file: File, as_json: options.Json = False) -> None:
 
     def show() -> None:
         for name, value in found.items():
-            print(f"{name.replace('_', ' '):<16} {value:,}" if isinstance(value, int) else f"{name:<16} {value}")
+            screen.say(
+                f"{name.replace('_', ' '):<16} {value:,}" if isinstance(value, int) else f"{name:<16} {value}"
+            )
 
     screen.finish(found, show, as_json=as_json)
 
@@ -126,7 +128,7 @@ def _make(
     def show() -> None:
         n = facts["documents"]
         documents = f"{n:,} document{'s' * (n != 1)}"
-        print(f"{output}: {facts['tokens']:,} tokens of {documents}, {facts['bytes'] / 1e6:,.1f} MB")
+        screen.say(f"{output}: {facts['tokens']:,} tokens of {documents}, {facts['bytes'] / 1e6:,.1f} MB")
         screen.say_skipped(built.skipped)
 
     document = facts | {"read": built.read, "skipped": dict(built.skipped)}

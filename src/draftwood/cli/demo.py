@@ -85,7 +85,7 @@ def _llama_speeds(given: Given) -> dict[str, float]:
 
     if choose(given.model, given.engine)[0] != CPU or not is_installed(LLAMA_CPP):
         return {}
-    other = replace(given, engine=LLAMA_CPP, exact=False, drafters="none", planner="off").load()
+    other = replace(given, engine=LLAMA_CPP, exact=False, weights=None, drafters="none", planner="off").load()
     speeds: dict[str, float] = {}
     for prompt in _prompts():
         answer = Answering(other, list(prompt.messages), quiet=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from typer import Option
 
-from draftwood.cli import early, options, training
+from draftwood.cli import early, options, screen, training
 from draftwood.errors import ModelNotFoundError, UsageError
 
 Output = Annotated[
@@ -68,8 +68,8 @@ def distil(
         write_folder(output, made.model, tokenizer, model.dtype, run.about(made.progress))
     run.clear(keep)
     said = training.shares(made.progress.agreement)
-    print(f"on held-out texts the sibling's next token is the model's own in {said}")
-    print(f"written: {output}; use it with --drafters draft-model:model={output}")
+    screen.say(f"on held-out texts the sibling's next token is the model's own in {said}")
+    screen.say(f"written: {output}; use it with --drafters draft-model:model={output}")
 
 
 def _check_folder(output: Path, template: Path | None, force: bool) -> None:

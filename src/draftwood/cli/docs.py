@@ -12,14 +12,14 @@ from typing import Any
 
 import typer.main
 
-from draftwood.cli.main import app
+from draftwood.cli.main import command_line
 
 _HEAD = Path(__file__).with_name("docs_head.md")  # what stands above the verbs
 
 
 def page() -> str:
     """Return docs/cli.md."""
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(command_line())
     parts: list[str] = [_HEAD.read_text(encoding="utf-8"), _section("draftwood", command)]
     for name, verb in command.commands.items():
         parts.append(_section(f"draftwood {name}", verb))

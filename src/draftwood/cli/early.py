@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping
@@ -12,6 +11,7 @@ from typing import Annotated, Any
 from typer import Option
 
 from draftwood.errors import DraftwoodError, PromptError, RecordError, UsageError
+from draftwood.files.foreign import json_object
 from draftwood.files.format import refuse_to_replace
 from draftwood.measure.records.lines import compressed, read_lines, zstandard
 from draftwood.models import find, load_tokenizer
@@ -54,10 +54,10 @@ def _positions(model: str) -> int | None:
     if not isinstance(place, Path):
         return None
     try:
-        config = json.loads((place / "config.json").read_text(encoding="utf-8"))
+        config = json_object((place / "config.json").read_bytes(), "config.json", ValueError)
     except (OSError, ValueError):
         return None  # loading says what is wrong with it
-    parts = (config, config.get("text_config") or {})
+    parts = [part for part in (config, config.get("text_config")) if isinstance(part, dict)]
     known = [part.get(name) for part in parts for name in ("max_position_embeddings", "n_positions")]
     return next((length for length in known if isinstance(length, int) and length > 0), None)
 

@@ -103,16 +103,16 @@ def _explain_live(loaded: Loaded, content: Any, step: int | None, as_json: bool)
     interrupted = answering.write(trace=True)
     answering.end()
     if not as_json:
-        print()
+        screen.say()
         if answering.generation is not None and ruled["lossy"]:
-            print(lossy_note(answering.generation.rule), file=sys.stderr)
+            screen.say(lossy_note(answering.generation.rule), file=sys.stderr)
     if answering.generation is not None and answering.generation.steps:
         answer = recorded(loaded, answering.generation)
         _show([answer], answer, step, as_json, screen.shower(loaded.tokenizer), ruled)
     else:
         nothing = "nothing to explain: no pass was made beyond reading the prompt"
         document = {**ruled, "arms": [], "answer": None, "steps": []}
-        screen.finish(document, lambda: print(nothing), as_json=as_json)
+        screen.finish(document, lambda: screen.say(nothing), as_json=as_json)
     if interrupted:
         raise typer.Exit(130)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from draftwood.cli import options
+from draftwood.cli import options, screen
 from draftwood.errors import ModelNotFoundError, UsageError
 
 Folder = Annotated[Path, Argument(help="A model's folder, with its config.json.")]
@@ -54,4 +54,4 @@ def export_custom_generate(
         if made and code.parent.exists():
             code.parent.rmdir()
         raise
-    print(code)
+    screen.say(code)

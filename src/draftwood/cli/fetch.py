@@ -20,23 +20,27 @@ def fetch(name: Name = options.MODEL_DEFAULT, force: Force = False) -> None:
     from draftwood.models import fetch as bring
 
     if name in CATALOGUE and CATALOGUE[name].terms:
-        print(CATALOGUE[name].terms, file=sys.stderr)
+        screen.say(CATALOGUE[name].terms, file=sys.stderr)
     stages: dict[str, Any] = {}  # each with its bar
     with _bars() as bars:
 
         def report(stage: str, done: int, total: int) -> None:
             if stage not in stages:
                 said = _sentence(stage, name, total)
-                stages[stage] = bars.add_task(said, total=total or None) if bars else print(said, file=sys.stderr)
+                stages[stage] = bars.add_task(said, total=total or None) if bars else None
+                if not bars:
+                    screen.say(said, file=sys.stderr)
             if bars:
                 bars.update(stages[stage], completed=done)
 
         folder = bring(name, progress=report, force=force)
     if not stages.keys() & {"downloading", "converting"}:
-        print(f"{name} was here already", file=sys.stderr)
+        screen.say(f"{name} was here already", file=sys.stderr)
     if "downloading" in stages and "converting" not in stages:
-        print("only the GGUF file is kept, for llama.cpp, since transformers is not installed", file=sys.stderr)
-    print(folder)
+        screen.say(
+            "only the GGUF file is kept, for llama.cpp, since transformers is not installed", file=sys.stderr
+        )
+    screen.say(folder)
 
 
 def _bars() -> AbstractContextManager[Any]:

@@ -55,7 +55,7 @@ class Given(Loading, GrammarFlags, WritingFlags, SourceFlags, DraftingFlags, Mod
             StopStrings(self.stop, lambda _: "")  # refuses empty ones
         if prompt is not None:
             early.check_lengths(self.model, {"": prompt}, self.engine)
-        return Loaded(self, *self.load_model(release=True), names)
+        return Loaded(self, *self.load_model(release="quantized-self" not in names), names)
 
 
 @dataclass(frozen=True, slots=True)

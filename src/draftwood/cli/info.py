@@ -7,7 +7,7 @@ import os
 import platform
 from typing import Any
 
-from draftwood.cli import options
+from draftwood.cli import options, screen
 from draftwood.errors import DraftwoodError
 from draftwood.measure.records.provenance import package_version
 
@@ -19,7 +19,7 @@ def info(as_json: options.Json = False) -> None:
     """Show versions, engines, threads, devices and the cache folder."""
     found = collect()
     if as_json:
-        print(json.dumps(found, indent=2))
+        screen.say(json.dumps(found, indent=2))
         return
     lines = {
         **found["versions"],
@@ -28,7 +28,6 @@ def info(as_json: options.Json = False) -> None:
         "CPU": f"{found['cpu_count']} cores, instructions: {found['cpu_instructions'] or 'unknown'}",
         **({"threads of torch": found["threads"]} if found["threads"] else {}),
         **{f"{device} computes in": ", ".join(names) for device, names in found["devices"].items()},
-        **({"--weights": ", ".join(found["weights"]) or "none here"} if found["threads"] else {}),
         "cache folder": found["cache_folder"],
         "learnt": _said_learnt(found["learned"]),
         "copies in fewer bits": _said_copies(found["quantised"]),
@@ -37,7 +36,7 @@ def info(as_json: options.Json = False) -> None:
     }
     width = max(map(len, lines))
     for name, value in lines.items():
-        print(f"{name:{width}}  {'not installed' if value is None else value}")
+        screen.say(f"{name:{width}}  {'not installed' if value is None else value}")
 
 
 def collect() -> dict[str, Any]:
@@ -48,7 +47,7 @@ def collect() -> dict[str, Any]:
     from draftwood.models import cache_folder, installed
 
     versions = {name: package_version(name) for name in _PACKAGES}
-    machine: dict[str, Any] = {"threads": None, "cpu_instructions": None, "devices": {}, "weights": []}
+    machine: dict[str, Any] = {"threads": None, "cpu_instructions": None, "devices": {}}
     return {
         "versions": {"draftwood": __version__, "python": platform.python_version(), **versions},
         "engines": _engines(),
@@ -122,16 +121,7 @@ def _torch() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "cpu_instructions": torch.backends.cpu.get_cpu_capability(),
         "devices": {device: [name for name in _DTYPES if _multiplies(device, name)] for device in devices},
-        "weights": _weights(),
     }
-
-
-def _weights() -> list[str]:
-    """Return the kinds of weights of fewer bits that torch multiplies with on this processor."""
-    from draftwood.api.prepare import WEIGHTS
-    from draftwood.engines.transformers.quantized_products import GROUP, works
-
-    return [name for name, bits in WEIGHTS.items() if works(bits, GROUP)]
 
 
 def _multiplies(device: str, dtype: str) -> bool:

@@ -19,29 +19,38 @@ import typer
 from typer import Option
 
 from draftwood import __version__
-from draftwood.cli import cache, corpus
 from draftwood.errors import DraftwoodError
 
-app = typer.Typer(
-    name="draftwood",
-    help="Language models answer faster, without changing a token of what they say.",
-    add_completion=False,
-    invoke_without_command=True,
-    rich_markup_mode=None,  # plain help, plain errors: nothing that a pipe would garble
-    pretty_exceptions_enable=False,
-)
 VERBS = (
     "generate", "chat", "serve", "demo", "probe", "simulate", "profile", "bench", "drift", "report", "explain",
     "export_custom_generate", "train_head", "train_exit", "distil", "fetch", "models", "info",
 )  # fmt: skip
-for verb in VERBS:  # each is a function in a module of its name
-    app.command()(getattr(import_module(f"draftwood.cli.{verb}"), verb))
-app.add_typer(cache.app)
-app.add_typer(corpus.app)
+"""Each is a function in a module of its name."""
+GROUPS = ("cache", "corpus")
+"""Verbs with verbs below them; each is ``app`` in a module of its name."""
 
 
-@app.callback()
-def top(
+def command_line(verb: str | None = None) -> typer.Typer:
+    """Return the command with this verb alone, which spares importing the others; None: with all of them."""
+    app = typer.Typer(
+        name="draftwood",
+        help="Language models answer faster, without changing a token of what they say.",
+        add_completion=False,
+        invoke_without_command=True,
+        rich_markup_mode=None,  # plain help, plain errors: nothing that a pipe would garble
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_top)
+    for name in VERBS:
+        if verb in (None, name.replace("_", "-")):
+            app.command()(getattr(import_module(f"draftwood.cli.{name}"), name))
+    for name in GROUPS:
+        if verb in (None, name):
+            app.add_typer(import_module(f"draftwood.cli.{name}").app)
+    return app
+
+
+def _top(
     context: typer.Context,
     version: Annotated[bool, Option("--version", help="Print the version and leave.")] = False,
     debug: Annotated[  # noqa: ARG001 - taken out of the arguments before they are parsed; here for the help
@@ -83,7 +92,9 @@ def run(arguments: Sequence[str]) -> int:
         if not debug and not sys.warnoptions:
             warnings.simplefilter("ignore")  # warnings of other libraries tell the user nothing
         try:
-            code = app(args=list(arguments), prog_name="draftwood", standalone_mode=False)
+            code = command_line(_verb(arguments))(
+                args=list(arguments), prog_name="draftwood", standalone_mode=False
+            )
             sys.stdout.flush()
         except BrokenPipeError:  # the reader of our output has gone (``| head``)
             _abandon()
@@ -95,6 +106,12 @@ def run(arguments: Sequence[str]) -> int:
         except Exception as error:
             return _explain(error, debug)
     return code if isinstance(code, int) else 0
+
+
+def _verb(arguments: Sequence[str]) -> str | None:
+    """Return the verb that the arguments begin with, if it is one."""
+    verbs = [name.replace("_", "-") for name in (*VERBS, *GROUPS)]
+    return arguments[0] if arguments and arguments[0] in verbs else None
 
 
 def _take_debug(arguments: Sequence[str]) -> tuple[bool, list[str]]:
@@ -115,8 +132,7 @@ def _prepare(debug: bool) -> None:
 
 def _explain(error: Exception, debug: bool) -> int:
     if debug:
-        with suppress(OSError):
-            traceback.print_exception(error)
+        _say("".join(traceback.format_exception(error)).rstrip())
     if isinstance(error, DraftwoodError):
         return _complain(f"error: {error}", error.exit_code)
     if isinstance(error, typer.Abort):
@@ -160,9 +176,11 @@ def _show_any_character() -> None:
 
 
 def _say(line: str) -> None:
-    """Print a line on standard error, if it can be written."""
+    """Print a line on standard error, if it can be written; it may quote any text, so a terminal obeys none."""
+    from draftwood.measure.report.markup import clean
+
     with suppress(OSError, ValueError):
-        print(line, file=sys.stderr, flush=True)
+        print(clean(line), file=sys.stderr, flush=True)
 
 
 def _abandon() -> None:

@@ -14,7 +14,7 @@ def models(as_json: options.Json = False) -> None:
     """List the models that can be fetched, and whether they are here."""
     found = installed()
     if as_json:
-        print(json.dumps([as_dict(model) for model in found], indent=2))
+        screen.say(json.dumps([as_dict(model) for model in found], indent=2))
         return
     from rich.table import Table
 

@@ -101,8 +101,8 @@ Threads = Annotated[int | None, Option(min=1, help="CPU threads. [default: the e
 Engine = Annotated[
     str | None,
     Option(
-        help="cpu (our own) or llama.cpp for GGUF files, or transformers. [default: cpu for GGUF files and "
-        "fetched models, else transformers]"
+        help="cpu (our own, for folders too) or llama.cpp for GGUF files, or transformers. [default: cpu for GGUF "
+        "files, fetched models and --weights, else transformers]"
     ),
 ]
 GpuLayers = Annotated[
@@ -122,7 +122,7 @@ Weights = Annotated[
     str | None,
     Option(
         metavar="int4|int8",
-        help="On a CPU, run on the weights in 4 or 8 bits: another model, faster and a little worse.",
+        help="Run on the weights in 4 or 8 bits, on our own engine: another model, faster and a little worse.",
     ),
 ]
 KeepLearned = Annotated[
@@ -176,37 +176,31 @@ class Loading(_MachineFlags, ModelFlag):
         """Return the same, by transformers if that can run the model and no other engine was named."""
         if self.engine is not None:
             return self
-        return replace(self, engine=models.implied_engine(self.model, self.dtype, None))
+        return replace(self, engine=models.implied_engine(self.model, self.dtype, None, weights=self.weights))
 
     def load_model(self, *, release: bool = False) -> tuple[Any, Any]:
         """Return model, ready, and tokenizer; ``release`` frees weights of which packed copies are enough."""
-        from draftwood.api.prepare import bits_of, prepare
+        from draftwood.api.prepare import prepare
 
-        ours = ("pack", "weights")  # the others are for whatever loads the model
-        how = {flag.name: getattr(self, flag.name) for flag in fields(_MachineFlags) if flag.name not in ours}
-        bits_of(self.weights)
-        if self.weights is not None or not self.pack:  # only transformers has these
+        # --no-pack is not for whatever loads the model, and only transformers has it
+        how = {flag.name: getattr(self, flag.name) for flag in fields(_MachineFlags) if flag.name != "pack"}
+        if not self.pack:
             how["engine"] = self.for_transformers().engine
-        with screen.busy(f"loading {self.model}"):
-            loaded = models.load(self.model, **how)
+        with screen.busy(f"loading {self.model}") as report:
+            loaded = models.load(self.model, **how, report=report)
         gc.freeze()  # what was imported stays: it need not be looked at when garbage is collected
         if hasattr(loaded[0], "capabilities"):  # a target, which needs no preparing
             if not self.pack:
                 raise UsageError(f"--no-pack is for transformers, which does not run {self.model}: leave it out")
             if self.weights is not None:
-                raise UsageError(
-                    f"--weights is for transformers, which does not run {self.model}: its file has a number "
-                    "format of its own; leave it out"
-                )
+                said = f"{self.model} runs on its weights as {self.weights}: its texts are those of another model"
+                print(said, file=sys.stderr)
             return loaded
         with screen.busy(f"preparing {self.model}"):
             try:
-                prepare(loaded[0], pack=self.pack, release=release and self.pack, weights=self.weights)
+                prepare(loaded[0], pack=self.pack, release=release and self.pack)
             except UsageError:  # its passes need the weights that were to be released
-                prepare(loaded[0], pack=self.pack, weights=self.weights)
-        if self.weights is not None:
-            said = f"{self.model} runs on its weights as {self.weights}: its texts are those of another model"
-            print(said, file=sys.stderr)
+                prepare(loaded[0], pack=self.pack)
         return loaded
 
     def setting_of(self, model: Any) -> Setting:

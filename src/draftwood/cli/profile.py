@@ -75,14 +75,14 @@ def profile(
     with screen.CtrlC() as stop:
         run.measure({k: v for k, v in asked.items() if v}, rounds, seconds)
     if not run.measured.rounds:
-        print("interrupted before the first round was finished: nothing was measured", file=sys.stderr)
+        screen.say("interrupted before the first round was finished: nothing was measured", file=sys.stderr)
         raise typer.Exit(130)
     chosen = {"--sizes": sizes, "--contexts": contexts, "--rounds": rounds, "--no-pack": not loading.pack or None}
     partial = [flag for flag, value in chosen.items() if value is not None] + ["Ctrl-C"] * stop.pressed
     run.write(output, plot, into_cache=not partial)
     if partial:
         hint = "" if output is not None else "; with -o FILE.jsonl it is kept for simulate --profile FILE.jsonl"
-        print(f"not kept in the cache folder, because of {', '.join(partial)}{hint}", file=sys.stderr)
+        screen.say(f"not kept in the cache folder, because of {', '.join(partial)}{hint}", file=sys.stderr)
     screen.finish(run.document(), run.show, as_json=as_json, interrupted=stop.pressed)
 
 
@@ -146,7 +146,7 @@ class _Run:
             save_picture(self.measured, plot, title)
             files.append(plot)
         for place in files:
-            print(f"written: {place}", file=sys.stderr)
+            screen.say(f"written: {place}", file=sys.stderr)
 
 
 def _table(measured: Profile, *, ratios: bool) -> Table:

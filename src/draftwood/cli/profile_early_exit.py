@@ -48,7 +48,7 @@ def profile(
             on_progress=lambda what, share: bar(int(100 * share), 100, what),
         )  # fmt: skip
     if found is None or stop.pressed:
-        print("interrupted before the search was finished: nothing was kept", file=sys.stderr)
+        screen.say("interrupted before the search was finished: nothing was kept", file=sys.stderr)
         raise typer.Exit(130)
     setting = loading.setting_of(model)
     places = [] if output is None else [output]
@@ -56,9 +56,9 @@ def profile(
         places.append(early_exit_path(setting_of(model) or setting))
     for place in places:
         write_findings(place, found, setting)
-        print(f"written: {place}", file=sys.stderr)
+        screen.say(f"written: {place}", file=sys.stderr)
     if not loading.pack:
-        print("not kept in the cache folder, because of --no-pack", file=sys.stderr)
+        screen.say("not kept in the cache folder, because of --no-pack", file=sys.stderr)
     screen.finish(_document(found, setting), lambda: _show(found, setting, loading.pack), as_json=as_json)
 
 

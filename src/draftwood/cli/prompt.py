@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from draftwood.cli import screen
 from draftwood.errors import PromptError, UsageError
+from draftwood.files.foreign import text_of, whole
 
 
 def read_prompt(given: str) -> str:
@@ -16,7 +18,9 @@ def read_prompt(given: str) -> str:
     """
     if given == "-":
         if sys.stdin.isatty():
-            print("reading the prompt from the terminal; Ctrl-D on a line of its own ends it", file=sys.stderr)
+            screen.say(
+                "reading the prompt from the terminal; Ctrl-D on a line of its own ends it", file=sys.stderr
+            )
         where, text = "standard input", decoded(sys.stdin.buffer.read(), "standard input", PromptError)
     else:
         hint = "to send a text that starts with @, write - and give it on standard input"
@@ -39,11 +43,7 @@ def read_given(given: str, what: str) -> str:
 def _read(given: str, what: str, kind: type[UsageError], hint: str) -> tuple[str, str]:
     """Return how errors name what was given, and its text."""
     if not given.startswith("@"):
-        try:
-            given.encode()
-        except UnicodeEncodeError as error:  # Python hides bytes that are no UTF-8 behind characters no text has
-            raise kind(f"the {what} is no UTF-8 text: give text of this encoding") from error
-        return f"the {what}", given
+        return f"the {what}", whole(given, f"the {what}", kind)
     where, name = f"the {what} file {given[1:]}", given[1:]
     try:
         raw = Path(name).expanduser().read_bytes()
@@ -57,17 +57,13 @@ def _read(given: str, what: str, kind: type[UsageError], hint: str) -> tuple[str
 
 def decoded(raw: bytes, where: str, kind: type[UsageError]) -> str:
     """Return bytes as text, without one line end at their end; ``where`` names them in errors of ``kind``."""
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise kind(f"{where} is no UTF-8 text: give a text file") from error
-    if "\0" in text:
-        raise kind(f"{where} is binary: give a text file")
-    return text.removesuffix("\n").removesuffix("\r")
+    return text_of(raw, where, kind).removesuffix("\n").removesuffix("\r")
 
 
 def check_chat(chat: bool | None, system: str | None) -> None:
-    """Refuse a system message for a prompt that is continued as it stands."""
+    """Refuse a system message for a prompt that is continued as it stands, or of half characters."""
+    if system is not None:
+        whole(system, "the system message", UsageError)
     if chat is False and system is not None:
         raise UsageError("--system is part of the chat template, which --raw leaves out: give one of them")
 
@@ -90,5 +86,5 @@ def in_template(tokenizer: Any, chat: bool | None, *, quiet: bool) -> bool:
     if chat is None:
         chat = bool(getattr(tokenizer, "chat_template", None))
         if chat and not quiet:
-            print("using the model's chat template; --raw continues the text instead", file=sys.stderr)
+            screen.say("using the model's chat template; --raw continues the text instead", file=sys.stderr)
     return chat

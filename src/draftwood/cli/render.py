@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import COLOR_SYSTEMS, Console
 from rich.style import Style
@@ -13,14 +13,13 @@ from rich.text import Text
 from draftwood.api.generation import Generation
 from draftwood.api.text import Piece
 from draftwood.cli import screen
-from draftwood.measure.compare import Comparison
+from draftwood.measure.report.markup import clean
+
+if TYPE_CHECKING:
+    from draftwood.measure.compare import Comparison
 
 # Colours of the drafters, in their order: of equal, middle brightness, readable on black and on white.
 PALETTE = ("#089c39", "#0c8ae5", "#e54b98", "#a06bea", "#d66705")
-
-# A terminal would obey control characters that a model writes: they are shown as their Unicode pictures.
-_HARMLESS = {c: 0x2400 + c for c in range(32) if chr(c) not in "\n\t"} | {0x7F: 0x2421}
-_HARMLESS |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 
 
 def people() -> Console:
@@ -48,7 +47,7 @@ class Writer:
 
     def piece(self, piece: Piece) -> None:
         """Write a piece in the colour of its source."""
-        text = piece.text.translate(_HARMLESS) if self._terminal else piece.text
+        text = clean(piece.text) if self._terminal else piece.text  # whatever a model writes
         style = self._styles.get(piece.source, Style())
         self._out.write(style.render(text, color_system=self._colours))
         self._out.flush()

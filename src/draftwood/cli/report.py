@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from draftwood.cli import early
+from draftwood.cli import early, screen
 
 Records = Annotated[
     list[Path], Argument(metavar="RECORDS...", help="Files that bench, simulate, probe or profile wrote with -o.")
@@ -30,4 +30,4 @@ def report(
     early.check_place(output, force or output.resolve() in {source.resolve() for source in rows})
     page = build(rows, title, answers)
     size = write(output, page, rows)
-    print(f"{output}: {size / 1000:,.0f} kB, {count(page.shown, 'answer')} shown as text")
+    screen.say(f"{output}: {size / 1000:,.0f} kB, {count(page.shown, 'answer')} shown as text")

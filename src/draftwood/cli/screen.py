@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _PIPE_WIDTH = 200
-_MINUTE = 60.0
+_SECOND, _MINUTE = 1.0, 60.0
+_BAR_WIDTH = 40
 
 
 class CtrlC:
@@ -37,10 +38,15 @@ class CtrlC:
         return self.pressed
 
 
+def say(text: object = "", *, file: TextIO | None = None, end: str = "\n", flush: bool = False) -> None:
+    """Print text, without characters that a terminal would obey: every verb does it so, or by a `console`."""
+    print(clean(str(text)), file=file or sys.stdout, end=end, flush=flush)
+
+
 def finish(document: Any, show: Callable[[], None], *, as_json: bool, interrupted: bool = False) -> None:
     """Print a document as JSON, or show it to people; after Ctrl-C, leave with exit code 130."""
     if as_json:
-        print(json.dumps(document))
+        say(json.dumps(document))
     else:
         show()
     if interrupted:
@@ -49,24 +55,38 @@ def finish(document: Any, show: Callable[[], None], *, as_json: bool, interrupte
 
 def console(stream: TextIO | None = None) -> Console:
     """Return a console, by default on standard output; it styles only on a terminal without NO_COLOR."""
-    from rich.console import Console
+    from draftwood.cli.clean_console import CleanConsole
 
     stream = stream or sys.stdout
     plain = bool(os.environ.get("NO_COLOR")) or not stream.isatty()
-    return Console(
+    return CleanConsole(
         file=stream, color_system=None if plain else "auto", width=None if stream.isatty() else _PIPE_WIDTH,
         highlight=False, markup=False, emoji=False, soft_wrap=True,
     )  # fmt: skip
 
 
 @contextmanager
-def busy(what: str) -> Iterator[None]:
-    """Show on a terminal that something takes a while."""
+def busy(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show on a terminal that something takes a while.
+
+    Yields (done, all) -> None: where it is called, and it takes longer than a second, a bar is shown.
+    """
     if not sys.stderr.isatty():
-        yield
+        yield lambda _done, _total: None
         return
-    with console(sys.stderr).status(f"{what} …"):
-        yield
+    begun = monotonic()
+    with console(sys.stderr).status(f"{what} …") as shown:
+
+        def report(done: int, total: int) -> None:
+            if monotonic() - begun > _SECOND:
+                from rich.progress_bar import ProgressBar
+                from rich.table import Table
+
+                line = Table.grid(padding=(0, 1))
+                line.add_row(what, ProgressBar(total, done, width=_BAR_WIDTH), percent(done / max(1, total)))
+                shown.update(line)
+
+        yield report
 
 
 @contextmanager
@@ -90,13 +110,13 @@ def progress(title: str = "") -> Iterator[Callable[[int, int, str], None]]:
 def _line_a_minute() -> Callable[[int, int, str], None]:
     said = monotonic()
 
-    def say(done: int, total: int, what: str) -> None:
+    def note(done: int, total: int, what: str) -> None:
         nonlocal said
         if monotonic() - said > _MINUTE:
             said = monotonic()
-            print(f"{done} of {total}, {what}", file=sys.stderr, flush=True)
+            say(f"{done} of {total}, {what}", file=sys.stderr, flush=True)
 
-    return say
+    return note
 
 
 def table(first: str, *columns: str, last: str | None = None, rows: Iterable[Sequence[str]] = ()) -> Table:
@@ -143,4 +163,4 @@ def say_skipped(skipped: dict[str, int], most: int | None = None) -> None:
     """Say on standard error how many files were left out, and why; ``most`` reasons, the most frequent first."""
     if skipped:
         reasons = sorted(skipped.items(), key=lambda item: -item[1])[:most]
-        print("left out: " + ", ".join(f"{count:,} {reason}" for reason, count in reasons), file=sys.stderr)
+        say("left out: " + ", ".join(f"{count:,} {reason}" for reason, count in reasons), file=sys.stderr)

@@ -34,6 +34,13 @@ ApiKey = Annotated[
         help=f"Serve only who sends this key; may be given again. [default: ${KEYS}, else everybody]",
     ),
 ]
+AllowedHost = Annotated[
+    list[str] | None,
+    Option(
+        metavar="NAME",
+        help="Answer under this name, too, beside the loopback's and --host; may be given again; * is any.",
+    ),
+]
 MostRunning = Annotated[int, Option("--max-running", min=1, help="Texts that are written at a time.")]
 MostWaiting = Annotated[int, Option("--max-waiting", min=0, help="Texts that may wait for room besides.")]
 MostMiB = Annotated[int, Option("--max-body-mib", min=1, help="Largest body of a request.")]
@@ -42,6 +49,9 @@ PrefixMiB = Annotated[
 ]
 MostSeconds = Annotated[
     float | None, Option("--max-seconds", min=0.001, help="End a text that takes longer. [default: no limit]")
+]
+SpecialTokens = Annotated[
+    bool, Option(help="Let names of control tokens in messages be these tokens: for clients that you trust.")
 ]
 StopSeconds = Annotated[float, Option(min=0, help="Time to finish what is being written when stopped.")]
 
@@ -58,28 +68,35 @@ def serve(
     port: Port = 8000,
     name: Name = None,
     api_key: ApiKey = None,
+    allowed_host: AllowedHost = None,
     max_running: MostRunning = 16,
     max_waiting: MostWaiting = 64,
     max_body_mib: MostMiB = 16,
     prefix_cache_mib: PrefixMiB = 512,
     max_seconds: MostSeconds = None,
     stop_seconds: StopSeconds = 30.0,
+    special_tokens: SpecialTokens = False,
 ) -> None:
     """Serve a model under the OpenAI API, with a page to try it on."""
     _check(given)
-    keys = api_key or [key for key in os.environ.get(KEYS, "").split(",") if key]
     _check_packages()
+    from draftwood.serve.hosts import hosts_of
+    from draftwood.serve.keys import listed, usable
+
+    keys = usable(api_key) if api_key else listed(os.environ.get(KEYS, ""))
     if given.prediction:
         raise UsageError("--prediction is for one answer: clients of a server send their own, as 'prediction'")
-    check_sources(given.drafters, given.sources)
+    names = check_sources(given.drafters, given.sources)
     socket = _listening(host, port)
-    setup = _setup(given)
+    setup = _setup(given, release="quantized-self" not in names)
     from draftwood.serve.app import Settings
     from draftwood.serve.spans import ENDPOINTS
 
     settings = Settings(
         name or given.model, max_running, max_waiting, stop_seconds, tuple(keys), max_body_mib << 20,
         prefix_cache_mib << 20, max_seconds, warms_up=True, traced=any(map(os.environ.get, ENDPOINTS)),
+        special_tokens=special_tokens,
+        hosts=(*hosts_of(host), *(allowed_host or ())),
     )  # fmt: skip
     _say(socket, settings, setup)
     run(setup, settings, socket)
@@ -138,12 +155,12 @@ def _check_packages() -> None:
         raise UsageError(f"the server needs {error.name}: pip install 'draftwood[serve]'") from error
 
 
-def _setup(given: _Serving) -> Any:
+def _setup(given: _Serving, *, release: bool) -> Any:
     """Load the model; returns what `make_app` takes."""
     from draftwood.api.setup import Setup
     from draftwood.api.user_texts import UserTexts
 
-    model, tokenizer = given.load_model(release=True)
+    model, tokenizer = given.load_model(release=release)
     with screen.busy(f"preparing {given.model}"):
         setup = Setup(model, tokenizer, given.drafters, given.planner, UserTexts(**given.sources), given.rule)
         setup.refresh()
@@ -174,9 +191,9 @@ def _say(socket: Any, settings: Settings, setup: Any) -> None:
     host, port = socket.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     drafting = "+".join(setup.names) or "none, plain decoding"
-    print(f"{settings.model} at http://{shown}:{port}, API under /v1; drafters: {drafting}; Ctrl-C stops it")
+    screen.say(f"{settings.model} at http://{shown}:{port}, API under /v1; drafters: {drafting}; Ctrl-C stops it")
     sys.stdout.flush()
     if not settings.keys and not ip_address(host).is_loopback:
-        print(
+        screen.say(
             "note: everybody who reaches this address may use the model: --api-key asks for a key", file=sys.stderr
         )

@@ -58,9 +58,9 @@ def train_exit(
     run.clear(keep)
     _show(made.choices)
     best = made.choices[0]
-    print(f"written: {output} (behind {best.layers} layers); use it with --drafters early-exit:file={output}")
+    screen.say(f"written: {output} (behind {best.layers} layers); use it with --drafters early-exit:file={output}")
     if best.speedup <= PAYS:
-        print("no exit is expected to pay on this model: a head drafts better (draftwood train-head)")
+        screen.say("no exit is expected to pay on this model: a head drafts better (draftwood train-head)")
 
 
 def _show(choices: Sequence[Choice]) -> None:
@@ -70,4 +70,4 @@ def _show(choices: Sequence[Choice]) -> None:
             str(one.layers), screen.percent(one.agreement), screen.number(one.cost), screen.number(one.speedup)
         )
     screen.console().print(table, soft_wrap=False)
-    print("agreement: on held-out texts; draft pass: in plain passes of the model")
+    screen.say("agreement: on held-out texts; draft pass: in plain passes of the model")

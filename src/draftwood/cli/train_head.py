@@ -8,7 +8,7 @@ from typing import Annotated
 
 from typer import Option
 
-from draftwood.cli import early, options, training
+from draftwood.cli import early, options, screen, training
 
 Output = Annotated[Path, Option("--output", "-o", metavar="FILE.safetensors", help="Where the head goes.")]
 Steps = Annotated[int, Option(min=1, max=16, help="Tokens in a row that it is trained to foretell.")]
@@ -47,5 +47,5 @@ def train_head(
     write_head(output, module, ids, model.get_input_embeddings().weight, run.about(progress))
     run.clear(keep)
     said = training.shares(progress.agreement)
-    print(f"on held-out texts the head's tokens are the model's own in {said} (token 1, 2, ... of a draft)")
-    print(f"written: {output}; use it with --drafters ngram+head:file={output}")
+    screen.say(f"on held-out texts the head's tokens are the model's own in {said} (token 1, 2, ... of a draft)")
+    screen.say(f"written: {output}; use it with --drafters ngram+head:file={output}")

@@ -81,7 +81,7 @@ class Run:
         with screen.progress("") as bar, screen.CtrlC() as stop:
             found = begun.run(lambda what, share: bar(int(1000 * min(1.0, share)), 1000, what) is None)
         if found is None or stop.pressed:
-            print(f"stopped; the same command goes on with what is in {self.folder}", file=sys.stderr)
+            screen.say(f"stopped; the same command goes on with what is in {self.folder}", file=sys.stderr)
             raise typer.Exit(130)
         return model, tokenizer, found
 

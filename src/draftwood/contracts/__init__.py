@@ -38,7 +38,6 @@ from draftwood.contracts.target import (
     Scores,
     Target,
     TargetSession,
-    TryingTarget,
     Watch,
 )
 
@@ -84,7 +83,6 @@ __all__ = [
     "TargetSession",
     "TextDrafter",
     "TokenFile",
-    "TryingTarget",
     "Verdict",
     "Watch",
 ]

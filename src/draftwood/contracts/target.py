@@ -235,18 +235,9 @@ class PrefixTarget(Protocol):
         """Open a session whose committed text is the first ``length`` tokens of what `save` returned.
 
         ``reserve`` as in `Target.open`. What is written in it is what would be written had it read these tokens,
-        up to rounding: they were read in passes of other sizes. None where a text of this length is computed in
-        another way than the saved one was, so that the rows do not fit.
+        up to rounding: they were read in passes of other sizes. On engines whose passes
+        are exact it is so to the last bit.
         """
-        ...
-
-
-@runtime_checkable
-class TryingTarget(Protocol):
-    """What targets have besides that try something out when a first long text comes."""
-
-    def try_out(self) -> None:
-        """Do it now, so that no text waits for it; what was found may be remembered between starts."""
         ...
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,11 +9,10 @@ from typing import Any
 
 from draftwood.corpora.walk import BINARY, EMPTY, UNREADABLE, Source
 from draftwood.errors import RecordError, UsageError
+from draftwood.files.foreign import json_object
 
 FIELDS = ("text", "prompt", "output")
 """Fields of a record that are documents if none are named: ``text``, or else ``prompt`` and ``output``."""
-
-_SHOWN = 80
 
 
 def documents(source: Source, fields: Sequence[str], skipped: Counter[str]) -> Iterator[tuple[str, str]]:
@@ -54,7 +52,7 @@ def _records(source: Source, fields: Sequence[str], skipped: Counter[str]) -> It
                 raise RecordError(f"{place}: {field!r} is no text: choose another field with --field")
             if text:
                 name = f"{source.name}:{number}" + f".{field}" * (len(named) > 1)
-                yield name, text.encode("utf-8", "replace").decode()  # JSON can spell half a character
+                yield name, text
         if not any(text for _, text in texts):
             skipped[EMPTY] += 1
     if not held:
@@ -73,11 +71,4 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _object(path: Path, number: int, line: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(line)
-    except ValueError as error:
-        shown = line.strip()[:_SHOWN]
-        raise RecordError(f"{path}, line {number}: no JSON ({shown!r}): mend or remove the line") from error
-    if not isinstance(found, dict):
-        raise RecordError(f"{path}, line {number}: {type(found).__name__} instead of an object: mend the line")
-    return found
+    return json_object(line, f"{path}, line {number}", RecordError)

@@ -56,6 +56,8 @@ class DraftSource:
         What it proposed in this step.
     resting
         Whether it learns nothing of this step but its tokens, whatever it needs.
+    is_off
+        Whether the request does not want it: it is never opened.
     ends
         Tokens that end the text.
     step
@@ -68,7 +70,7 @@ class DraftSource:
         self.seats: list[Declaration | None] = [None]
         self.session: DraftSession | None = None
         self._by_tokens = False  # whether its session learns nothing but the committed tokens
-        self.proposal, self.resting = _EMPTY, False
+        self.proposal, self.resting, self.is_off = _EMPTY, False, False
         self.ends = frozenset[int]()
         self.step = RunningSourceStep()
         self.draft_many: Any = getattr(drafter, "draft_many", None)  # None once it has failed, too
@@ -97,7 +99,7 @@ class DraftSource:
     def open(self, ids: Sequence[int], noise: Noise | None, target_session: Any = None) -> None:
         """Start (again) from the committed text, which ``target_session`` is in the target's cache."""
         self.close()
-        if self.declared is NOTHING:
+        if self.declared is NOTHING or self.is_off:
             return
         started = perf_counter()
 

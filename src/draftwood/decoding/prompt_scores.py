@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,18 @@ class Reading:
         for first, some in states:
             for source in sources:
                 source.observe_hidden(first, some)
+
+
+def shown_too(watch: Watch | None, show: Callable[[Positions, Scores], None]) -> Watch:
+    """Return who lets ``show`` see the scores of all tokens, and a watch what it asks for or more."""
+    if watch is None or (watch.wanted is not None and not len(watch.wanted)):
+        return Watch(show) if watch is None else replace(watch, show=show, wanted=None)
+
+    def both(positions: Positions, scores: Scores) -> None:
+        watch.show(positions, scores)
+        show(positions, scores)
+
+    return replace(watch, show=both, wanted=None)
 
 
 def hidden_layers(needs: Sequence[Needs]) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Capabilities, Drafter, Processor, Sampling
+from draftwood.contracts import Capabilities, Drafter, Positions, Processor, Sampling, Scores
 from draftwood.decoding.stopping import Criterion, StopStrings
 from draftwood.errors import PromptError, UsageError
 from draftwood.step import Step
@@ -40,6 +40,10 @@ class Request:
     permits
         Given the committed text and a tree, returns the nodes that may come, ascending and closed under parents;
         the others are not scored. It only saves time: the rule refuses them, too. None: all may come.
+    without
+        Names of drafters that propose nothing for it.
+    shown
+        Called with positions of the prompt and their scores, of each token once and in order, as `Watch.show`.
     """
 
     prompt: Sequence[int]
@@ -54,6 +58,8 @@ class Request:
     drafters: Sequence[Drafter] | None = None
     seconds: float | None = None
     permits: Callable[[Sequence[int], TokenTree], NDArray[np.intp]] | None = None
+    without: frozenset[str] = frozenset()
+    shown: Callable[[Positions, Scores], None] | None = None
 
     def check(self, capabilities: Capabilities) -> None:
         """Raise `UsageError` or `PromptError` for what this target cannot write."""

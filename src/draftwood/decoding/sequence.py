@@ -30,7 +30,7 @@ from draftwood.decoding import feedback as outcome
 from draftwood.decoding.broken_rows import BrokenRowError, CheckedScores, without_drafts
 from draftwood.decoding.capability_check import refuse_mismatch
 from draftwood.decoding.draft_source import DraftSource
-from draftwood.decoding.prompt_scores import Reading, hidden_layers
+from draftwood.decoding.prompt_scores import Reading, hidden_layers, shown_too
 from draftwood.decoding.propose import propose
 from draftwood.decoding.request import Emission, Request
 from draftwood.decoding.stopping import Stopping
@@ -92,7 +92,7 @@ class ActiveSequence:
         self.error: Exception | None = None
         self._index = 0
         for source in self.sources:
-            source.ends = request.end_ids
+            source.ends, source.is_off = request.end_ids, source.declared.name in request.without
 
     # What a planner sees.
 
@@ -169,8 +169,9 @@ class ActiveSequence:
         return [(drafter, saved) for drafter, saved in found if saved is not None]
 
     def watch(self) -> Watch | None:
-        """Return who is to see the scores of text about to be read; None where no drafter asks for them."""
-        return self._watch(self.request.prompt, self._resumed)
+        """Return who is to see the scores of text about to be read; None where nobody asks for them."""
+        asked, shown = self._watch(self.request.prompt, self._resumed), self.request.shown
+        return asked if shown is None else shown_too(asked, shown)
 
     def _watch(self, text: Sequence[int], first: int = 0) -> Watch | None:
         needs = [source.needs for source in self.sources]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 
 from draftwood.errors import UsageError
+from draftwood.files.foreign import whole
 
 Decode = Callable[[Sequence[int]], str]
 Criterion = Callable[[Sequence[int]], bool]
@@ -25,12 +26,14 @@ class StopStrings:
     Raises
     ------
     UsageError
-        If a stop string is empty.
+        If a stop string is empty, or holds half a character.
     """
 
     def __init__(self, strings: Sequence[str], decode: Decode) -> None:
         if not all(strings):
             raise UsageError("a stop string is empty: leave it out or write some text")
+        for string in strings:
+            whole(string, "a stop string", UsageError)
         self.strings, self._decode = tuple(strings), decode
         # A token may be a single byte of the text; special tokens may be none at all.
         self._window = 4 * max(len(s.encode()) for s in strings) + 8

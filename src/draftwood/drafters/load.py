@@ -11,42 +11,45 @@ None``.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import fields, is_dataclass
-from importlib.metadata import EntryPoint, entry_points
 from itertools import pairwise
 from types import NoneType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from draftwood.contracts import Drafter, Needs
-from draftwood.drafters.corpus.drafter import CorpusDrafter
-from draftwood.drafters.draft_model.drafter import DraftModelDrafter, EarlyExitDrafter, QuantizedSelfDrafter
-from draftwood.drafters.head.drafter import HeadDrafter
-from draftwood.drafters.jacobi.drafter import JacobiDrafter
-from draftwood.drafters.llama_cpp.copying import NgramMapK4vDrafter, NgramMapKDrafter, NgramSimpleDrafter
-from draftwood.drafters.llama_cpp.ngram_cache import NgramCacheDrafter
-from draftwood.drafters.llama_cpp.ngram_mod import NgramModDrafter
-from draftwood.drafters.logits_extend.drafter import LogitsExtendDrafter
-from draftwood.drafters.lookahead.drafter import LookaheadDrafter
-from draftwood.drafters.lookup.drafter import LookupDrafter
-from draftwood.drafters.memory.drafter import MemoryDrafter
-from draftwood.drafters.ngram.drafter import NgramDrafter
-from draftwood.drafters.parrot.drafter import ParrotDrafter
-from draftwood.drafters.prediction.drafter import PredictionDrafter
-from draftwood.drafters.recycling.drafter import RecyclingDrafter
-from draftwood.drafters.suffix.drafter import SuffixDrafter
 from draftwood.errors import DrafterError, DraftwoodError, UnknownNameError, UsageError
-from draftwood.spelling import SCALARS, arguments, kinds, split, translated
+from draftwood.spelling import SCALARS, Imported, arguments, kinds, split, translated
 
-_OWN = (
-    NgramDrafter, SuffixDrafter, LookupDrafter, CorpusDrafter, MemoryDrafter, NgramCacheDrafter,
-    NgramSimpleDrafter, NgramMapKDrafter, NgramMapK4vDrafter, NgramModDrafter, PredictionDrafter, ParrotDrafter,
-    JacobiDrafter, LogitsExtendDrafter, LookaheadDrafter, RecyclingDrafter,
-    DraftModelDrafter, EarlyExitDrafter, QuantizedSelfDrafter, HeadDrafter,
-)  # fmt: skip
-DRAFTERS: Mapping[str, Callable[..., Drafter]] = {drafter.name: drafter for drafter in _OWN}
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+DRAFTERS: MutableMapping[str, Callable[..., Drafter]] = Imported(
+    {
+        "ngram": "draftwood.drafters.ngram.drafter:NgramDrafter",
+        "suffix": "draftwood.drafters.suffix.drafter:SuffixDrafter",
+        "lookup": "draftwood.drafters.lookup.drafter:LookupDrafter",
+        "corpus": "draftwood.drafters.corpus.drafter:CorpusDrafter",
+        "memory": "draftwood.drafters.memory.drafter:MemoryDrafter",
+        "ngram-cache": "draftwood.drafters.llama_cpp.ngram_cache:NgramCacheDrafter",
+        "ngram-simple": "draftwood.drafters.llama_cpp.copying:NgramSimpleDrafter",
+        "ngram-map-k": "draftwood.drafters.llama_cpp.copying:NgramMapKDrafter",
+        "ngram-map-k4v": "draftwood.drafters.llama_cpp.copying:NgramMapK4vDrafter",
+        "ngram-mod": "draftwood.drafters.llama_cpp.ngram_mod:NgramModDrafter",
+        "prediction": "draftwood.drafters.prediction.drafter:PredictionDrafter",
+        "parrot": "draftwood.drafters.parrot.drafter:ParrotDrafter",
+        "jacobi": "draftwood.drafters.jacobi.drafter:JacobiDrafter",
+        "logits-extend": "draftwood.drafters.logits_extend.drafter:LogitsExtendDrafter",
+        "lookahead": "draftwood.drafters.lookahead.drafter:LookaheadDrafter",
+        "recycling": "draftwood.drafters.recycling.drafter:RecyclingDrafter",
+        "draft-model": "draftwood.drafters.draft_model.drafter:DraftModelDrafter",
+        "early-exit": "draftwood.drafters.draft_model.drafter:EarlyExitDrafter",
+        "quantized-self": "draftwood.drafters.draft_model.drafter:QuantizedSelfDrafter",
+        "head": "draftwood.drafters.head.drafter:HeadDrafter",
+    }
+)
 """The drafters of this package; a plug-in cannot take their names."""
 
 SETS: Mapping[str, tuple[str, ...]] = {
@@ -174,6 +177,8 @@ def _make(name: str, options: list[str]) -> Drafter:
 
 
 def _plugins() -> dict[str, list[EntryPoint]]:
+    from importlib.metadata import entry_points
+
     found: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=GROUP):
         if point.name not in {*DRAFTERS, *SETS, *ALIASES}:

@@ -81,6 +81,10 @@ class FileTokenizer(ABC):
             ids = [first, *ids]
         return _encoding(ids) if return_dict else ids
 
+    def piece(self, token: int) -> bytes:
+        """Return the bytes of a token wherever it stands; those of a control token are its name."""
+        return self._all[token]
+
     def token_bytes(self) -> list[bytes]:
         """Return the bytes of every token, by id; those of control tokens are their names."""
         return [self._all[token] for token in range(len(self))]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 FAST, EXACT = " fast", " exact"
-"""How the number format of a target ends that decodes every text in llama.cpp's own settings, or in exact ones
-(`LlamaTarget.setting`). Without either long texts may be decoded in the former."""
+"""How the number format of a target ends that decodes in llama.cpp's own settings, or in exact ones."""
 
 
 class Rounding(NamedTuple):

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from draftwood.api.prompts import as_ids
+from draftwood.api.prompts import as_ids, check_shape
 from draftwood.api.setup import Setup
 from draftwood.decoding.request import Request
 from draftwood.errors import PromptError, UsageError
+from draftwood.files.foreign import LeftOut, text_of
 from draftwood.measure.records.bodies import exchanged
 from draftwood.measure.records.lines import compressed, read_lines
 
@@ -49,13 +50,21 @@ def task_jobs(names: str, limit: int | None = None) -> list[Job]:
 def read_prompts(path: Path) -> list[Job]:
     """Read prompts: JSONL by the file's ending, else text with one prompt per block between blank lines. A line
     holds ``prompt`` (text) or ``messages``, or a body with them as ``request``, and may hold ``task``, ``name``,
-    ``temperature`` and ``top_p``. Raises
-    `PromptError` for a file or a line without a prompt, `UsageError` or `RecordError` for unreadable files."""
+    ``temperature`` and ``top_p``. Lines that cannot be used are left out, which the log says. Raises
+    `PromptError` for a file without a prompt, `UsageError` or `RecordError` for unreadable files."""
     if not (compressed(path) or path.suffix in (".jsonl", ".json", ".ndjson")):
         blocks = re.split(r"\n[ \t]*\n", _text(path))
         jobs = [Job(path.stem, f"block {i}", b.strip("\n")) for i, b in enumerate(blocks, 1) if b.strip()]
     else:
-        jobs = [_job(path, number, line) for number, line in read_lines(path) if line.get("row") != "header"]
+        jobs, left_out = [], LeftOut(path, PromptError)
+        for number, line in read_lines(path):
+            if line.get("row") == "header":
+                continue
+            try:
+                jobs.append(_job(path, number, line))
+            except PromptError as error:
+                left_out.note(number, error)
+        left_out.say(len(jobs))
     return _named_apart(path, jobs)
 
 
@@ -76,18 +85,19 @@ def _job(path: Path, number: int, line: Mapping[str, Any]) -> Job:
     line = exchanged(line)
     prompt = line.get("messages") or line.get("prompt") or line.get("text") or line.get("prompt_ids")
     if not prompt:
-        raise PromptError(f"{path}, line {number}: no prompt: give 'prompt' (text) or 'messages'")
+        raise PromptError("no prompt: give 'prompt' (text) or 'messages'")
+    check_shape(prompt)
     sampling = {name: line[name] for name in ("temperature", "top_p") if line.get(name)}
+    if odd := [name for name, value in sampling.items() if type(value) not in (int, float)]:
+        raise PromptError(f"{odd[0]} is {sampling[odd[0]]!r:.40}: write a number")
     return Job(str(line.get("task", path.stem)), str(line.get("name", f"line {number}")), prompt, sampling)
 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return text_of(path.read_bytes(), str(path), PromptError)
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}): check its name") from error
-    except UnicodeDecodeError as error:
-        raise PromptError(f"{path} is no UTF-8 text: give a text file") from error
 
 
 def _named_apart(path: Path, jobs: list[Job]) -> list[Job]:

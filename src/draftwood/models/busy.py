@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from draftwood.models.machine import cores
+
 _LOG = logging.getLogger("draftwood")
 _SAMPLE_S = 0.1
 _SETTINGS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
@@ -34,15 +36,15 @@ def is_crowded(threads: int) -> bool:
     if hasattr(os, "nice") and os.nice(0) <= 0:
         free.append("nice")
     idle = sum(spent.get(name, 0.0) for name in free) / total if total > 0 else 1.0
-    cores: int = psutil.cpu_count() or 1
-    return bool(cores * idle < min(threads, cores) - 0.5)
+    every: int = psutil.cpu_count() or 1
+    return bool(every * idle < min(threads, every) - 0.5)
 
 
 @contextmanager
 def importing_torch(threads: int | None = None) -> Iterator[None]:
     """Let torch's threads sleep while they wait, if this block imports torch and the machine is busy."""
     asked = os.environ.get("OMP_NUM_THREADS", "")
-    many = threads or (int(asked) if asked.isdigit() else os.cpu_count() or 1)
+    many = threads or (int(asked) if asked.isdigit() else cores())
     settled = "torch" in sys.modules or many == 1 or any(name in os.environ for name in _SETTINGS)
     if settled or not is_crowded(many):
         yield

@@ -6,7 +6,6 @@ The file lies beside the model's profile and is named after the same things. It 
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import math
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from draftwood.errors import RecordError
+from draftwood.files.foreign import json_object
 from draftwood.models.learned_place import stamp
 from draftwood.models.profile_place import Setting, profile_path, refuse_other
 
@@ -80,10 +80,7 @@ def _read(path: Path, setting: Setting, n_layers: int) -> KeptChoice:
 
 def _objects(path: Path) -> Iterator[dict[str, Any]]:
     for line in path.read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        if not isinstance(row, dict):
-            raise RecordError("a line holds no record")
-        yield row
+        yield json_object(line, "a line", RecordError)
 
 
 def _is_choice(layers: Sequence[Any], n_layers: int) -> bool:

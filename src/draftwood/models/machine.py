@@ -8,19 +8,38 @@ import platform
 from functools import cache
 from pathlib import Path
 
+from draftwood.models import container
+
 
 def cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return how many cores this process may use, whole ones of a container's share and at least one."""
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    share = container.processors()
+    return here if share is None else max(1, min(here, int(share)))
+
+
+def total_memory() -> int | None:
+    """Return the bytes of memory of this machine or container; None where the system does not say."""
+    try:
+        found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return container.memory()
+    return min(found, container.memory() or found)
 
 
 def free_memory() -> int | None:
-    """Return how many bytes programs may still take; None where the system does not say."""
+    """Return how many bytes this process may still take; None where the system does not say."""
+    left = container.memory_left()
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+        free = next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
     except (OSError, ValueError, StopIteration):
-        return None
+        try:
+            import psutil
+        except ImportError:
+            return left
+        free = int(psutil.virtual_memory().available)
+    return free if left is None else min(free, left)
 
 
 @cache

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from draftwood.errors import ModelNotFoundError, UsageError
+from draftwood.errors import ModelNotFoundError, UnsupportedModelError, UsageError
 
 OLLAMA = "ollama:"
 _NAME = re.compile(r"\w[\w./:@-]*")
-_FROM = re.compile(r"^FROM\s+(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
+_LINE = r"^{}\s+(.+?)\s*$"
+_FROM, _ADAPTER = (re.compile(_LINE.format(word), re.MULTILINE | re.IGNORECASE) for word in ("FROM", "ADAPTER"))
+_QUOTED = re.compile(r'""".*?"""', re.DOTALL)  # templates and licences, whose lines are no instructions
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")  # what its progress display writes to a pipe, too
 _SECONDS = 30
 
@@ -18,13 +20,20 @@ def ollama_file(name: str) -> Path:
     """Return the GGUF file of a model that Ollama has, named as ``ollama:llama3.2:1b``.
 
     ``ollama show --modelfile`` names it in a line ``FROM /path``; Ollama must be running. Raises `UsageError` for
-    what cannot be a name, `ModelNotFoundError` where Ollama is missing or names no file of this machine.
+    what cannot be a name, `ModelNotFoundError` where Ollama is missing or names no file of this machine,
+    `UnsupportedModelError` for a model of more than one file.
     """
     model = name.removeprefix(OLLAMA)
     if not _NAME.fullmatch(model):
         raise UsageError(f"{name!r:.80} names no model of Ollama: write it as {OLLAMA}llama3.2:1b")
-    said = _FROM.search(_modelfile(model))
-    file = Path(said[1].strip('"')) if said else None
+    modelfile = _QUOTED.sub("", _modelfile(model))
+    files, adapters = _FROM.findall(modelfile), _ADAPTER.findall(modelfile)
+    if adapters or len(files) > 1:
+        more = "an ADAPTER" if adapters else f"{len(files)} files (FROM)"
+        raise UnsupportedModelError(
+            f"Ollama's {model} has {more}, and draftwood reads models of one file: merge them, and name that"
+        )
+    file = Path(files[0].strip('"')) if files else None
     if file is None or not file.is_absolute():
         raise ModelNotFoundError(
             f"Ollama has {model} in no GGUF file of this machine: name a model that it has downloaded"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +24,7 @@ class Setting(NamedTuple):
     """What the cost of a pass depends on, besides the machine."""
 
     model: str  # a catalogue name, folder, GGUF file or hub name
-    dtype: str  # "float32", or "int4" where its weights are run so; of a GGUF file "Q4_1"
+    dtype: str  # "float32"; on our own engine the type of its matrices: "Q4_1"
     threads: int
     device: str = "cpu"
 
@@ -42,10 +41,7 @@ def setting_of(model: Any) -> Setting | None:
     import torch
 
     kind = str(getattr(device, "type", device))
-    engine = sys.modules.get("draftwood.engines.transformers.shared")  # where another format may have been chosen
-    bits = None if engine is None else engine.bits_of(model)
-    number_format = str(dtype).rpartition(".")[2] if bits is None else f"int{bits}"
-    return Setting(_catalogue_name(name) or name, number_format, torch.get_num_threads(), kind)
+    return Setting(_catalogue_name(name) or name, str(dtype).rpartition(".")[2], torch.get_num_threads(), kind)
 
 
 def curve_of(setting: Setting) -> CostCurve | None:

@@ -4,7 +4,6 @@ profile`` measures it. It has cliffs where kernels change, so the measured point
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from bisect import bisect_right
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import RecordError, UsageError
+from draftwood.files.foreign import json_object, text_of
 
 log = logging.getLogger("draftwood")
 
@@ -141,20 +141,18 @@ class CostCurve:
 def read_profile(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield line number and record of each line of a profile, the header first; errors as in `CostCurve.load`."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = text_of(Path(path).read_bytes(), str(path), RecordError)
     except OSError as error:
         raise UsageError(f"the profile {path} cannot be read ({error.strerror}): check its name") from error
-    except UnicodeDecodeError as error:
-        raise RecordError(f"{path} is no text: {_MAKE_ONE}") from error
     lines = text.splitlines()
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         place = f"{path}, line {number}"
         try:
-            record = json.loads(line)
+            record = json_object(line, place, RecordError)
             kind = record["row"]
-        except (ValueError, KeyError, TypeError) as error:
+        except (RecordError, KeyError) as error:
             if 1 < number == len(lines) and not text.endswith("\n"):  # the writer was interrupted
                 log.warning("%s ends in a record that was cut off (line %d): it is left out", path, number)
                 return

@@ -5,29 +5,35 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 from draftwood.contracts import Planner
 from draftwood.errors import UnknownNameError, UsageError
 from draftwood.planning.base import Policy, TreePlanner
-from draftwood.planning.fixed import FixedPlanner, OffPlanner, ThresholdPlanner
-from draftwood.planning.goodput import GoodputPlanner
 from draftwood.planning.learned import Learned
-from draftwood.planning.policies.backoff import Backoff
-from draftwood.planning.policies.battery import Battery
-from draftwood.planning.policies.deadline import Deadline
-from draftwood.planning.policies.load_limit import LoadLimit
-from draftwood.planning.policies.switching import SwitchingPolicy
-from draftwood.planning.policies.thermal import Thermal
-from draftwood.spelling import arguments, scalar_parameters
+from draftwood.spelling import Imported, arguments, scalar_parameters
 
 DEFAULT = "goodput"
 
-_PLANNERS = (GoodputPlanner, FixedPlanner, ThresholdPlanner, OffPlanner)
-PLANNERS: Mapping[str, Callable[..., TreePlanner]] = {planner.name: planner for planner in _PLANNERS}
-_POLICIES: tuple[Any, ...] = (Backoff, Thermal, Battery, LoadLimit, Deadline, SwitchingPolicy)
-POLICIES: Mapping[str, Callable[..., Policy]] = {policy.name: policy for policy in _POLICIES}
+PLANNERS: MutableMapping[str, Callable[..., TreePlanner]] = Imported(
+    {
+        "goodput": "draftwood.planning.goodput:GoodputPlanner",
+        "fixed": "draftwood.planning.fixed:FixedPlanner",
+        "threshold": "draftwood.planning.fixed:ThresholdPlanner",
+        "off": "draftwood.planning.fixed:OffPlanner",
+    }
+)
+POLICIES: MutableMapping[str, Callable[..., Policy]] = Imported(
+    {
+        "backoff": "draftwood.planning.policies.backoff:Backoff",
+        "thermal": "draftwood.planning.policies.thermal:Thermal",
+        "battery": "draftwood.planning.policies.battery:Battery",
+        "load": "draftwood.planning.policies.load_limit:LoadLimit",
+        "deadline": "draftwood.planning.policies.deadline:Deadline",
+        "switching": "draftwood.planning.policies.switching:SwitchingPolicy",
+    }
+)
 
 Decode = Callable[[Sequence[int]], str]
 

@@ -17,6 +17,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from draftwood.serve.answer import Answer
 from draftwood.serve.asking import Asking
 from draftwood.serve.bodies import BodyLimit
+from draftwood.serve.hosts import HostGuard
 from draftwood.serve.keys import KeyGuard, namespace_of
 from draftwood.serve.leaving import EventStream, unless_gone
 from draftwood.serve.metrics import CONTENT_TYPE, Metrics, RefusalCounter
@@ -75,6 +76,10 @@ class Settings:
         Write a few tokens at the start, so that no client waits for kernels to be loaded.
     traced
         Send a span of each text to the OpenTelemetry collector that the environment names (`Spans`).
+    special_tokens
+        As ``special`` in `Asking`.
+    hosts
+        Names besides the loopback's under which the server may be asked (`HostGuard`); ``*``: under any.
     """
 
     model: str
@@ -87,6 +92,8 @@ class Settings:
     most_seconds: float | None = None
     warms_up: bool = False
     traced: bool = False
+    special_tokens: bool = False
+    hosts: Sequence[str] = ()
 
 
 class Server:
@@ -119,7 +126,7 @@ class Server:
         """Run the worker as long as the server runs."""
         with self.setup.saving():
             self.setup.refresh()
-            self.worker.start(tries_out=self.settings.warms_up)
+            self.worker.start()
             if self.settings.warms_up:
                 warm_up(self.worker, self.setup)
             try:
@@ -147,7 +154,7 @@ class Server:
         self.check_name(asked.model)
         namespace = namespace_of(http.headers.get("authorization"), asked.user)
         loop, limit = asyncio.get_running_loop(), self.settings.most_seconds
-        asking = Asking(self.setup, loop, wishes, namespace, limit)
+        asking = Asking(self.setup, loop, wishes, namespace, limit, self.settings.special_tokens)
         answers: list[Answer] = await self.aside(choose, asking)
         for answer in answers:
             answer.job.trace_headers = {name: http.headers[name] for name in _TRACE if name in http.headers}
@@ -178,10 +185,11 @@ def make_app(setup: Any, settings: Settings) -> FastAPI:
     _add_writing(app, server)
     _add_models(app, server)
     _add_watching(app, server)
-    add_tokens(app, Tokenizing(setup), server.aside, server.check_name)
+    add_tokens(app, Tokenizing(setup, special=settings.special_tokens), server.aside, server.check_name)
     app.add_middleware(BodyLimit, most=settings.most_bytes)
     if settings.keys:
         app.add_middleware(KeyGuard, keys=settings.keys)
+    app.add_middleware(HostGuard, hosts=settings.hosts)
     app.add_middleware(RefusalCounter, metrics=server.metrics)
     return app
 
@@ -207,7 +215,7 @@ def _add_writing(app: FastAPI, server: Server) -> None:
         answers = await server.begin(http, chat, wishes, lambda asking: asking.chat(chat))
         headers = told_ignored(asked.ignored)
         reader = None if (tools := tools_of(chat)) is None else tools.reader(tokenizer)
-        found = ResponseUnderWay(asked, answers[0], model, reader, ChatForm(tokenizer).decode)
+        found = ResponseUnderWay(asked, answers[0], model, reader)
         if asked.stream:
             return EventStream(found.events(), answers, headers)
         return JSONResponse(await unless_gone(http, found.whole()), headers=headers)

@@ -58,7 +58,18 @@ class Inbox:
                     f"{self._running} requests are being answered and {len(self._jobs)} wait: try again later"
                 )
             self._jobs.extend(jobs)
+            for job in jobs:
+                job.leave = self._drop
             self._changed.notify()
+
+    def _drop(self, job: Job) -> None:
+        """Give up the place of a job whose client has gone while it waited."""
+        with self._changed:
+            waits = job in self._jobs
+            if waits:
+                self._jobs.remove(job)
+        if waits:
+            job.end("cancelled")
 
     def left(self) -> None:
         """Note that a running job has ended."""

@@ -39,6 +39,8 @@ class Job:
         Of the client's request, those that say to which trace it belongs.
     sequence
         The text itself, once the worker has taken it up.
+    leave
+        Called where its client goes while it waits.
     watchers
         Told of each emission before the client is.
     """
@@ -58,6 +60,7 @@ class Job:
     accepted: int = 0
     trace_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     sequence: ActiveSequence | None = field(default=None, repr=False)
+    leave: Callable[[Job], None] | None = field(default=None, repr=False)
     watchers: Sequence[Callable[[Job, Emission], None]] = field(default=(), repr=False)
 
     def cancel(self) -> None:
@@ -65,6 +68,8 @@ class Job:
         self.is_cancelled = True
         if self.sequence is not None:
             self.sequence.cancel()
+        elif self.leave is not None:
+            self.leave(self)
 
     def end(self, finish: str, error: Exception | None = None) -> None:
         """Tell the client that nothing more comes, and why."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Sequence
 from typing import Any
 
+from draftwood.errors import UsageError
 from draftwood.serve.openai.errors import UNAUTHORIZED, ApiError
 from draftwood.serve.refusing import response_of
 
@@ -22,11 +24,16 @@ class KeyGuard:
     app
         What is guarded, an ASGI application.
     keys
-        At least one.
+        At least one; blanks around them do not count, as in headers.
+
+    Raises
+    ------
+    UsageError
+        A key is empty.
     """
 
     def __init__(self, app: Any, keys: Sequence[str]) -> None:
-        self._app, self._digests = app, [_digest(key.encode()) for key in keys]
+        self._app, self._digests = app, [_digest(key.encode()) for key in usable(keys)]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Pass a request on, or refuse it."""
@@ -41,6 +48,23 @@ class KeyGuard:
         kind, _, given = headers.get(b"authorization", b"").partition(b" ")
         found = [hmac.compare_digest(_digest(given.strip()), known) for known in self._digests]  # all, always
         return kind.lower() == b"bearer" and any(found)
+
+
+def usable(keys: Sequence[str]) -> list[str]:
+    """Return keys as clients send them, without blanks around them; `UsageError` for one that is empty then."""
+    found = [key.strip() for key in keys]
+    if "" in found:
+        raise UsageError("an API key is empty, and everybody knows that one: write some letters, or leave it out")
+    return found
+
+
+def listed(keys: str) -> list[str]:
+    """Return the keys of a list with commas or line ends between them; of a list of nothing but blanks none.
+
+    `UsageError` for a list that has commas and no key.
+    """
+    found = [key for key in map(str.strip, re.split(r"[,\r\n]", keys)) if key]
+    return found if found or not keys.strip() else usable([""])
 
 
 def namespace_of(authorization: str | None, user: str | None) -> str:

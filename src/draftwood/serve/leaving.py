@@ -11,6 +11,7 @@ from fastapi.responses import StreamingResponse
 
 from draftwood.serve.answer import Answer
 from draftwood.serve.openai.errors import GONE, ApiError
+from draftwood.serve.server_events import SILENCE, kept_alive
 
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -19,7 +20,9 @@ class EventStream(StreamingResponse):
     """Server-sent events; the texts end with the response, even if nobody ever read it."""
 
     def __init__(self, body: AsyncIterator[bytes], answers: Sequence[Answer], headers: Mapping[str, str]) -> None:
-        super().__init__(body, media_type="text/event-stream", headers={**headers, **_HEADERS})
+        super().__init__(
+            kept_alive(body, SILENCE), media_type="text/event-stream", headers={**headers, **_HEADERS}
+        )
         self._answers = answers
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

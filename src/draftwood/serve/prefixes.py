@@ -75,7 +75,7 @@ class Prefixes:
         self._kept.append(kept)
         length = lengths[best]
         session = self._target.resume(kept.prefix, length, reserve=reserve + len(prompt) - length)
-        return None if session is None else Reading(session, kept.drafters)
+        return Reading(session, kept.drafters)
 
     def keep(self, namespace: str, sequence: ActiveSequence) -> None:
         """Keep what was read of a text that has ended, in place of texts that it goes on from."""

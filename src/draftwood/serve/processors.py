@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Sampling
+from draftwood.contracts import Sampling, Scores
 from draftwood.verify.sampling import distribution
 
 _NEVER = -9999.0  # the API's log-probability of what cannot come
@@ -84,19 +84,18 @@ class LogprobRecorder:
         numbers = row.detach().float().cpu().numpy() if hasattr(row, "detach") else np.asarray(row, np.float32)
         with np.errstate(divide="ignore"):
             logs = np.log(distribution(numbers, self._sampling))
-        best = np.argpartition(-logs, min(self._most, len(logs) - 1))[: self._most]
         with self._lock:
             if self._next is not None:
                 self._told.append(_told(self._next, int(prefix[-1])))
-            self._next = _Row(logs, best[np.argsort(-logs[best], kind="stable")])
+            self._next = _Row(logs, _best(logs, self._most))
         return row
 
-    def upto(self, answer: Sequence[int]) -> list[TokenLogprobs]:
-        """Return the log-probabilities of these tokens, which are the answer's first ones."""
+    def between(self, answer: Sequence[int], first: int, end: int) -> list[TokenLogprobs]:
+        """Return the log-probabilities of the tokens from ``first`` to before ``end`` of an answer."""
         with self._lock:
-            found = self._told[: len(answer)]
-            if len(found) < len(answer) and self._next is not None:  # the last token, behind which nothing came
-                found.append(_told(self._next, answer[len(found)]))
+            found = self._told[first:end]
+            if first + len(found) < end and self._next is not None:  # the last token, behind which nothing came
+                found.append(_told(self._next, answer[first + len(found)]))
         return found
 
 
@@ -105,6 +104,41 @@ class _Row(NamedTuple):
 
     logs: NDArray[np.float64]
     best: NDArray[np.int64]
+
+
+class PromptLogprobs:
+    """Keeps the log-probabilities of a prompt's tokens: the model's own, at temperature 1 and without cuts.
+
+    Parameters
+    ----------
+    prompt
+        Its ids.
+    most
+        As in `LogprobRecorder`.
+
+    Attributes
+    ----------
+    told
+        Those of each token but the first, of which the model says nothing; complete once the prompt is read.
+    """
+
+    def __init__(self, prompt: Sequence[int], most: int) -> None:
+        self._prompt, self._most = prompt, most
+        self.told: list[TokenLogprobs] = []
+
+    def show(self, positions: NDArray[np.intp], scores: Scores) -> None:
+        """Take in the scores of some rows, as `Watch.show`."""
+        for row, place in enumerate(positions.tolist()):
+            if place + 1 < len(self._prompt):
+                with np.errstate(divide="ignore"):
+                    logs = np.log(distribution(scores.numpy(scores.raw(row)), Sampling(temperature=1.0)))
+                self.told.append(_told(_Row(logs, _best(logs, self._most)), self._prompt[place + 1]))
+
+
+def _best(logs: NDArray[np.float64], most: int) -> NDArray[np.int64]:
+    """Return the best tokens, best first."""
+    best = np.argpartition(-logs, min(most, len(logs) - 1))[:most]
+    return best[np.argsort(-logs[best], kind="stable")]
 
 
 def _told(row: _Row, token: int) -> TokenLogprobs:

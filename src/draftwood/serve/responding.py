@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from collections.abc import AsyncIterator
@@ -13,7 +12,8 @@ from draftwood.serve.calls import CallReader, Event
 from draftwood.serve.openai.errors import ApiError
 from draftwood.serve.openai.responses import ResponsesRequest
 from draftwood.serve.openai.shapes import chat_logprobs, usage_of
-from draftwood.serve.streaming import Decode, reason_of
+from draftwood.serve.server_events import event
+from draftwood.serve.streaming import reason_of
 from draftwood.serve.tool_form import new_id
 
 
@@ -30,14 +30,11 @@ class ResponseUnderWay:
         Its name, as the server says it.
     reader
         Of its calls; None where it has no tools.
-    decode
-        From token ids to text.
     """
 
-    def __init__(
-        self, asked: ResponsesRequest, answer: Answer, model: str, reader: CallReader | None, decode: Decode
-    ) -> None:
-        self._asked, self._answer, self._model, self._decode = asked, answer, model, decode
+    def __init__(self, asked: ResponsesRequest, answer: Answer, model: str, reader: CallReader | None) -> None:
+        self._asked, self._answer, self._model = asked, answer, model
+        self._told = 0  # tokens whose log-probabilities were told
         self._id, self._created, self._number = f"resp_{secrets.token_hex(16)}", int(time.time()), 0
         self._reader, self._output = reader, list[dict[str, Any]]()
 
@@ -60,8 +57,8 @@ class ResponseUnderWay:
                 yield self._event(kind, response=self._said("in_progress", []))
             async for update in self._answer.updates():
                 reason = None if update.finish is None else reason_of(self._answer, update.finish)
-                for event in self._written(update.text, reason):
-                    yield event
+                for told in self._written(update.text, reason):
+                    yield told
             final = self._ended(reason)
             yield self._event(f"response.{final['status']}", response=final)
         except ApiError as error:
@@ -76,13 +73,13 @@ class ResponseUnderWay:
             read = self._reader.feed(text)
             if reason is not None:
                 read += self._reader.end(is_cut=reason == "length")
-        found = [event for one in read for event in self._one(one)]
+        found = [told for one in read for told in self._one(one)]
         if reason is not None:
             if not self._output:
                 found += self._begin(self._message())
             if self._answer.has_logprobs and len(self._output) == 1 and self._item["type"] == "message":
-                scores = chat_logprobs(self._answer.logprobs, self._decode)
-                self._item["content"][0]["logprobs"] = scores["content"]
+                scores = chat_logprobs(self._answer.told(), self._answer.spelling)
+                self._item["content"][0]["logprobs"] = scores
             found += self._end("incomplete" if reason == "length" else "completed")
         return found
 
@@ -98,12 +95,18 @@ class ResponseUnderWay:
         begun = [] if self._output and self._item["status"] == "in_progress" else self._begin(self._message())
         if one.kind == "text":
             self._item["content"][0]["text"] += one.text
+            scores = self._scores() if self._reader is None else []  # calls have none, and what is one shows late
             return [
                 *begun,
-                self._in_item("response.output_text.delta", content_index=0, delta=one.text, logprobs=[]),
+                self._in_item("response.output_text.delta", content_index=0, delta=one.text, logprobs=scores),
             ]
         self._item["arguments"] += one.text
         return [self._in_item("response.function_call_arguments.delta", delta=one.text)]
+
+    def _scores(self) -> list[dict[str, Any]]:
+        """Return the log-probabilities of tokens whose text has become certain since the last call."""
+        first, self._told = self._told, self._answer.certain
+        return chat_logprobs(self._answer.told(first), self._answer.spelling)
 
     @property
     def _item(self) -> dict[str, Any]:
@@ -130,7 +133,8 @@ class ResponseUnderWay:
         item["status"] = status
         if item["type"] == "message":
             part = item["content"][0]
-            told = [self._in_item("response.output_text.done", content_index=0, text=part["text"], logprobs=[]),
+            told = [self._in_item("response.output_text.done", content_index=0, text=part["text"],
+                                  logprobs=part["logprobs"]),
                     self._in_item("response.content_part.done", content_index=0, part=part)]  # fmt: skip
         else:
             told = [self._in_item("response.function_call_arguments.done", name=item["name"],
@@ -161,7 +165,7 @@ class ResponseUnderWay:
     def _event(self, kind: str, **fields: Any) -> bytes:
         body = {"type": kind, "sequence_number": self._number, **fields}
         self._number += 1
-        return f"event: {kind}\ndata: {json.dumps(body, ensure_ascii=False, separators=(',', ':'))}\n\n".encode()
+        return event(body, kind)
 
 
 def _part(text: str) -> dict[str, Any]:

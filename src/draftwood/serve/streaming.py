@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from draftwood.api.prompts import decoder
-from draftwood.serve.answer import Answer, Update
+from draftwood.serve.answer import Answer, ToldToken, Update
 from draftwood.serve.openai.errors import ApiError, as_api_error
 from draftwood.serve.openai.shapes import FINISH, Shape, chat_logprobs, text_logprobs, usage_of
+from draftwood.serve.server_events import event
 from draftwood.serve.tracing import summary, told
 
 Decode = Callable[[Sequence[int]], str]
@@ -42,7 +42,7 @@ class Form:
         raise NotImplementedError
 
     def logprobs(self, answer: Answer, first: int = 0) -> Any:
-        """Return the log-probabilities of a choice's tokens from the ``first`` on; None if not asked for."""
+        """Return the log-probabilities of tokens from the ``first`` on whose text is certain; None if unasked."""
         raise NotImplementedError
 
 
@@ -63,34 +63,43 @@ class ChatForm(Form):
         return {"index": answer.index, "message": message, "logprobs": logprobs, "finish_reason": finish}
 
     def logprobs(self, answer: Answer, first: int = 0) -> Any:
-        return chat_logprobs(answer.logprobs[first:], self.decode) if answer.has_logprobs else None
+        if not answer.has_logprobs:
+            return None
+        return {"content": chat_logprobs(answer.told(first), answer.spelling), "refusal": None}
 
 
 class TextForm(Form):
-    """Choices of ``/v1/completions``; ``echo`` has the prompt's text before each answer."""
+    """Choices of ``/v1/completions``; ``echo`` has the prompt's text, and its tokens, before each answer."""
 
     def __init__(self, tokenizer: Any, echo: bool = False) -> None:
         super().__init__(tokenizer)
         self._echo = echo
+        self._starts: dict[int, int] = {}  # by the choice's index, once its prompt was told: characters before it
 
     def begin(self, answer: Answer) -> dict[str, Any] | None:
-        return self.delta(answer, self._before(answer), None, None) if self._echo else None
+        if not self._echo or answer.has_logprobs:  # which are known when the prompt has been read
+            return None
+        return self.delta(answer, "", None, None)
 
     def delta(self, answer: Answer, text: str, finish: str | None, logprobs: Any) -> dict[str, Any]:
+        if self._echo and answer.index not in self._starts:
+            before, _ = answer.told_prompt()
+            self._starts[answer.index], text = len(before), before + text
         return {"index": answer.index, "text": text, "logprobs": logprobs, "finish_reason": finish}
 
     def whole(self, answer: Answer, finish: str) -> dict[str, Any]:
-        text = self._before(answer) + (answer.generation.text or "")
-        return self.delta(answer, text, finish, self.logprobs(answer))
+        logprobs = self.logprobs(answer)
+        return self.delta(answer, answer.generation.text or "", finish, logprobs)
 
     def logprobs(self, answer: Answer, first: int = 0) -> Any:
         if not answer.has_logprobs:
             return None
-        start = len(self._before(answer)) + len(self.decode(answer.generation.ids[:first]))
-        return text_logprobs(answer.logprobs[first:], self.decode, start)
-
-    def _before(self, answer: Answer) -> str:
-        return self.decode(list(answer.job.request.prompt)) if self._echo else ""
+        start, before = self._starts.get(answer.index, 0), list[ToldToken]()
+        if self._echo and answer.index not in self._starts:
+            text, before = answer.told_prompt()
+            start = len(text)
+        told = [one._replace(spelled=one.spelled.behind(start)) for one in answer.told(first)]
+        return text_logprobs([*before, *told], answer.spelling)
 
 
 async def whole(answers: Sequence[Answer], form: Form, shape: Shape, *, traced: bool) -> dict[str, Any]:
@@ -128,7 +137,7 @@ async def events(
     try:
         for answer in answers:
             if (first := form.begin(answer)) is not None:
-                yield _event(shape.chunk([first]))
+                yield event(shape.chunk([first]))
         shown = dict.fromkeys(map(id, answers), 0)
         async for answer, update in _merged(answers):
             finish = None if update.finish is None else reason_of(answer, update.finish)
@@ -137,15 +146,15 @@ async def events(
                 continue
             more = {"draftwood": told(update, answer.names, form.decode)} if traced else {}
             logprobs = form.logprobs(answer, begun)
-            shown[id(answer)] = update.tokens
+            shown[id(answer)] = answer.certain
             for choice in form.deltas(answer, text, finish, logprobs):
-                yield _event(shape.chunk([choice]) | more)
+                yield event(shape.chunk([choice]) | more)
                 more = {}
         if with_usage:
-            yield _event(shape.chunk([], usage_of(answers)))
+            yield event(shape.chunk([], usage_of(answers)))
         yield DONE
     except ApiError as error:
-        yield _event(error.body)
+        yield event(error.body)
     finally:
         for answer in answers:
             answer.job.cancel()
@@ -172,7 +181,3 @@ async def _merged(answers: Sequence[Answer]) -> AsyncIterator[tuple[Answer, Upda
     finally:
         for task in tasks:
             task.cancel()
-
-
-def _event(body: dict[str, Any]) -> bytes:
-    return b"data: " + json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"

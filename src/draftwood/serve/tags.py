@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping
 from typing import Any
 
 from draftwood.api.prompts import decoder
-from draftwood.api.text import Decode
 from draftwood.serve.calls import TAGS
 
 
@@ -19,17 +17,3 @@ def hidden_tags(tokenizer: Any) -> Mapping[str, int]:
         if len(ids) == 1 and not shown(ids):
             found[tag] = int(ids[0])
     return found
-
-
-def tag_decoder(tokenizer: Any, tags: Collection[int]) -> Decode:
-    """Return a function from token ids to text with these control tokens, and without all others."""
-    shown, everything = decoder(tokenizer), decoder(tokenizer, special=True)
-
-    @cache
-    def is_text(token: int) -> bool:
-        return token in tags or bool(shown([token])) or not everything([token])
-
-    def decode(ids: Sequence[int]) -> str:
-        return everything([token for token in ids if is_text(token)])
-
-    return decode

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from draftwood.api.prompts import decoder, render
+from draftwood.api.spelling import Spelling
 from draftwood.serve.openai.errors import BAD_REQUEST, ApiError
 from draftwood.serve.openai.fields import ChatRequest, Messages
 from draftwood.serve.tools import without_calls
@@ -38,10 +39,12 @@ class Tokenizing:
     ----------
     setup
         As in `make_app`.
+    special
+        As in `Asking`.
     """
 
-    def __init__(self, setup: Any) -> None:
-        self._tokenizer, self._capabilities = setup.tokenizer, setup.target.capabilities
+    def __init__(self, setup: Any, *, special: bool = False) -> None:
+        self._tokenizer, self._capabilities, self._special = setup.tokenizer, setup.target.capabilities, special
 
     def tokenize(self, asked: TokenizeRequest) -> dict[str, Any]:
         """Return the ids of a text; raises `ApiError` or `PromptError`."""
@@ -49,12 +52,12 @@ class Tokenizing:
             raise ApiError(BAD_REQUEST, "give either a prompt or messages")
         if asked.messages is not None:
             messages = ChatRequest(messages=asked.messages).messages  # its roles, and its calls as text
-            ids = render(without_calls(messages), self._tokenizer)
+            ids = render(without_calls(messages), self._tokenizer, special=self._special)
         else:
             ids = list(self._tokenizer(asked.prompt, add_special_tokens=asked.add_special_tokens)["input_ids"])
         found = {"count": len(ids), "max_model_len": self._capabilities.max_positions, "tokens": ids}
         if asked.return_token_strs:
-            found["token_strs"] = [decoder(self._tokenizer, special=True)([token]) for token in ids]
+            found["token_strs"] = list(map(Spelling(self._tokenizer).name, ids))
         return found
 
     def detokenize(self, asked: DetokenizeRequest) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from threading import Thread
 from time import perf_counter
 from typing import Any
 
-from draftwood.contracts import TryingTarget
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import check_request
 from draftwood.decoding.request import Emission
@@ -56,12 +55,10 @@ class Worker:
         for policy in getattr(setup.planner, "policies", ()):
             if isinstance(policy, LoadLimit):
                 policy.watch(lambda: self.inbox.waiting)
-        self._tries_out = False
         self._thread = Thread(target=self._run, name="draftwood-worker", daemon=True)
 
-    def start(self, *, tries_out: bool = False) -> None:
-        """Begin to write; with ``tries_out`` after what else a first long text would wait for."""
-        self._tries_out = tries_out and isinstance(self._setup.target, TryingTarget)
+    def start(self) -> None:
+        """Begin to write."""
         self._prefixes = Prefixes(self._setup.target, self._prefix_bytes)  # of the model as it is now
         self._thread.start()
 
@@ -97,7 +94,9 @@ class Worker:
         try:
             setup = self._setup
             job.sequence = ActiveSequence(number, job.request, setup.target, setup.drafters, setup.rule)
-            known = self._prefixes.begin(job.namespace, job.request.prompt, job.request.limit)
+            shown = job.request.shown is not None  # then all of the prompt is read, as its scores are asked for
+            prompt, limit = job.request.prompt, job.request.limit
+            known = None if shown else self._prefixes.begin(job.namespace, prompt, limit)
             if known is not None:
                 job.sequence.resume(known.session, known.drafters)
                 job.cached = known.session.length
@@ -109,11 +108,6 @@ class Worker:
 
     def _run(self) -> None:
         """Write until the inbox is closed; where the model itself fails, only the texts under way are lost."""
-        if self._tries_out:
-            try:
-                self._setup.target.try_out()
-            except Exception:
-                log.exception("a trial of the model failed: the first long text repeats it")
         while True:
             try:
                 for emission in decode_sequences(self._setup.target, self._setup.planner, self.inbox):

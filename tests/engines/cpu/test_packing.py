@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, quants
 
-from draftwood.engines.cpu import packing
 from draftwood.engines.cpu.formats import FORMATS, GROUP, TILE, Format
 from draftwood.engines.cpu.gguf_file import Tensor
 from draftwood.engines.cpu.gguf_types import Codes, read_codes
-from draftwood.engines.cpu.packing import pack, packed_tensor, packed_tensors, unpack
+from draftwood.engines.cpu.packing import pack, packed_tensor, packing, plan, unpack
+from draftwood.engines.cpu.tiles import zeros
 from draftwood.errors import ModelError, UnsupportedModelError
 from tests.engines.cpu.random_blocks import KINDS, random_rows
 
@@ -85,11 +84,14 @@ def test_unpacking_gives_the_codes_again(kind):
 @pytest.mark.parametrize("outputs", [1, 32, 53])
 def test_a_tensor_is_packed_in_pieces_as_its_codes_are(kind, outputs, monkeypatch):
     raw, inputs = rows_of(kind, outputs, 3)
-    monkeypatch.setattr(packing, "_PIECE", 16 * inputs)
+    monkeypatch.setattr("draftwood.engines.cpu.packing._PIECE", 16 * inputs)
     tensor, want = tensor_of(kind, raw, inputs), pack(read_codes(kind, raw), FORMATS[kind])
     np.testing.assert_array_equal(packed_tensor(tensor), want)
-    with ThreadPoolExecutor(3) as threads:
-        packed = packed_tensor(tensor, threads=threads)
+    counted: list[int] = []
+    packed, pieces = plan(tensor, None, zeros)
+    with packing(pieces, 3, counted.append):
+        pass
+    assert sum(counted) == packed.nbytes
     np.testing.assert_array_equal(packed, want)
     assert packed.ctypes.data % 64 == 0
 
@@ -108,7 +110,7 @@ def test_packing_reads_bytes_that_begin_anywhere():
 def test_some_rows_are_packed_in_the_order_asked_for(kind, monkeypatch):
     raw = random_rows(kind, 40, 2) if kind in FORMATS else np.arange(40 * 64, dtype=np.uint16).view(np.uint8)
     raw, inputs = raw.reshape(40, -1), 2 * GROUP * FORMATS[kind].groups if kind in FORMATS else 64
-    monkeypatch.setattr(packing, "_PIECE", 16 * inputs)
+    monkeypatch.setattr("draftwood.engines.cpu.packing._PIECE", 16 * inputs)
     order = np.random.default_rng(3).permutation(40)[:35]
     tensor = tensor_of(kind, raw, inputs)
     for rows in (order, slice(5, 38), slice(0, 40, 2)):
@@ -136,14 +138,12 @@ def test_floats_stand_sixteen_outputs_side_by_side(kind):
     np.testing.assert_array_equal(packed, want.reshape(2, 16, 10).transpose(0, 2, 1))
 
 
-def test_many_tensors_are_packed_together():
-    first, inputs = rows_of("Q4_1", 20, 2)
-    second, _ = rows_of("Q8_0", 33, 2)
-    tensors = [Tensor("a", "Q4_1", (20, inputs), first), Tensor("b", "Q8_0", (33, inputs), second)]
-    packed = packed_tensors(tensors, threads=2)
-    assert list(packed) == ["a", "b"]
-    for tensor in tensors:
-        np.testing.assert_array_equal(packed[tensor.name], packed_tensor(tensor))
+def test_what_a_thread_cannot_pack_is_raised_at_the_end(monkeypatch):
+    raw, inputs = rows_of("Q4_1", 20, 2)
+    monkeypatch.setattr("draftwood.engines.cpu.packing.write_tiles", lambda *_: 1 / 0)
+    _, pieces = plan(tensor_of("Q4_1", raw, inputs), None, zeros)
+    with pytest.raises(ZeroDivisionError), packing(pieces, 2, int):
+        pass
 
 
 def test_inputs_that_are_no_whole_blocks_are_refused():

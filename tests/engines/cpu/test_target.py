@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from draftwood.contracts import PrefixTarget
+from draftwood.engines.cpu.gguf_file import GgufFile
 from draftwood.engines.cpu.instructions import INSTRUCTIONS, runnable
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.testing import check_target
@@ -27,3 +28,14 @@ def test_it_keeps_the_contract(tiny_gguf, family, kind):
 @pytest.mark.parametrize("name", rest_is_slow(runnable(), runnable()[0]))
 def test_files_of_many_types_keep_it(tmp_path, name):
     check_target(CpuTarget(write_mixed(tmp_path / "m.gguf"), instructions=INSTRUCTIONS[name]), tolerance=0)
+
+
+def test_what_was_read_of_the_file_is_given_back_while_it_is_packed(tiny_gguf, monkeypatch):
+    """Else file and packed weights would be in memory together: twice the file's size."""
+    given_back, said = [], []
+    monkeypatch.setattr("draftwood.engines.cpu.weights._KEPT", 16 << 10)
+    monkeypatch.setattr(GgufFile, "let_go", lambda _: given_back.append(len(said)))
+    CpuTarget(tiny_gguf("llama", "Q8_0"), report=lambda done, every: said.append((done, every)))
+    assert len(given_back) > 3
+    assert said == sorted(said)
+    assert said[-1][0] == said[-1][1]

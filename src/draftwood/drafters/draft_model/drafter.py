@@ -227,7 +227,7 @@ class EarlyExitDrafter(ModelBackedDrafter):
 class QuantizedSelfDrafter(ModelBackedDrafter):
     """Proposes what the target's own weights in few bits would write.
 
-    A model of transformers shares the target's cache with it; a smaller copy of a GGUF file has its own.
+    They run on our own engine, with a cache of their own.
 
     Parameters
     ----------
@@ -245,10 +245,6 @@ class QuantizedSelfDrafter(ModelBackedDrafter):
         if self.bits not in (4, 8):
             raise UsageError(f"quantized-self: bits must be 4 or 8, not {self.bits}")
 
-    @property
-    def needs(self) -> Needs:
-        return Needs(prices=True, base_tree=True, target_session=self.found is None or self.found.shares)
-
     def with_models(self, models: Any) -> QuantizedSelfDrafter:
-        """Return the drafter with its copy of the weights; raises `CapabilityError` where none is fast."""
+        """Return the drafter with its copy of the weights; raises `CapabilityError` where there is none."""
         return self.bound(models.quantized_self(self.bits))

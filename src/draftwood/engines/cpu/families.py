@@ -128,7 +128,7 @@ class _Keys:
         if isinstance(found, list) and found and isinstance(found[0], int):
             if any(one != found[0] for one in found):
                 raise UnsupportedModelError(
-                    f"the CPU engine does not run models whose layers differ in {name}: llama.cpp may"
+                    f"the CPU engine does not run models whose layers differ in {name}: take another engine"
                 )
             found = found[0]
         if isinstance(found, bool) or not isinstance(found, int) or not least <= found <= most:
@@ -157,7 +157,7 @@ class _Keys:
         kind = self.get("rope.scaling.type", "linear")
         if kind not in ("none", "linear", "yarn", "longrope"):
             raise UnsupportedModelError(
-                f"the CPU engine does not know positions that are scaled by {kind!r:.40}: llama.cpp may"
+                f"the CPU engine does not know positions that are scaled by {kind!r:.40}: take another engine"
             )
         size = self.real("rope.scaling.attn_factor", 1.0, positive=True)
         return Scaling(
@@ -176,7 +176,7 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
     kind = metadata.get("general.architecture")
     family = FAMILIES.get(kind) if isinstance(kind, str) else None
     if family is None:
-        raise UnsupportedModelError(f"the CPU engine does not run models of type {kind!s:.40}: llama.cpp may")
+        raise UnsupportedModelError(f"the CPU engine runs no models of type {kind!s:.40}: take another engine")
     keys = _Keys(metadata, str(kind))
     width, layers = keys.whole("embedding_length", most=1 << 20), keys.whole("block_count", most=1024)
     heads, kv_heads, size = _heads(keys, width)
@@ -218,13 +218,13 @@ def _heads(keys: _Keys, width: int) -> tuple[int, int, int]:
         raise ModelError(f"the file says {heads} heads share {kv_heads} heads of keys: get the file again")
     if values != size:
         raise UnsupportedModelError(
-            f"the CPU engine does not run models with keys of {size} and values of {values} numbers: llama.cpp may"
+            f"the CPU engine runs no keys of {size} beside values of {values} numbers: take another engine"
         )
     return heads, kv_heads, size
 
 
 def _windows(keys: _Keys, family: Family, layers: int) -> tuple[int, ...]:
-    if not family.every:
+    if not family.every and keys.get("attention.sliding_window_pattern") is None:
         return (0,) * layers
     window = keys.whole("attention.sliding_window", family.window, 1 << 30, least=0)
     return tuple(window if here else 0 for here in keys.pattern(layers, family.every))
@@ -250,7 +250,7 @@ def _experts(keys: _Keys) -> tuple[int, int]:
     for name, value in zip(others, neutral, strict=True):
         if keys.get(name, value) not in (0, value):
             raise UnsupportedModelError(
-                f"the CPU engine does not run mixtures with {name} {keys.get(name)!r:.20}: llama.cpp may"
+                f"the CPU engine does not run mixtures with {name} {keys.get(name)!r:.20}: take another engine"
             )
     return experts, keys.whole("expert_used_count", most=min(experts, 64))
 

@@ -82,6 +82,8 @@ class GgufFile:
         By name, in the order of the files.
     size
         Bytes of all tensors of known types.
+    halves
+        Whether numbers that turn together lie half a head apart, whatever the family.
 
     Raises
     ------
@@ -92,6 +94,8 @@ class GgufFile:
     ModelError
         The file is damaged, cut off or no GGUF file.
     """
+
+    halves = False
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -105,6 +109,13 @@ class GgufFile:
         if self.metadata.get("split.tensors.count", len(self.tensors)) != len(self.tensors):
             raise damaged(path, f"its parts hold {len(self.tensors)} tensors")
         self.size = sum(tensor.nbytes for tensor in self.tensors.values() if tensor._data is not None)
+
+    @property
+    def end_ids(self) -> frozenset[int]:
+        """Tokens that end an answer."""
+        from draftwood.engines.cpu.vocabulary import end_ids
+
+        return end_ids(self.metadata)
 
     def let_go(self) -> None:
         """Give back the memory of what was read of the file; it is read again where it is needed."""

@@ -31,24 +31,28 @@ class Kernels:
     def __init__(self, instructions: Instructions) -> None:
         self.instructions = instructions
         self._linked: dict[str, Linked] = {}
+        self._found: dict[str, int] = {}
         self._lock = Lock()
 
     def __getitem__(self, name: str) -> int:
         """Return the address of a function of a pass, such as ``norm_rounded``."""
-        for part in _PARTS:
-            if (address := self._part(part).find(name)) is not None:
-                return address
-        raise KeyError(name)
+        if name not in self._found:
+            every = (self._part(part).find(name) for part in _PARTS)
+            found = next((address for address in every if address is not None), None)
+            if found is None:
+                raise KeyError(name)
+            self._found[name] = found
+        return self._found[name]
 
     def product(self, kind: str) -> int:
         """Return the address of the product for weights of a type of GGUF."""
-        return self._of_type(kind)["product"]
+        return self._of_type(kind, "product")
 
     def reader(self, kind: str) -> int:
         """Return the address of the function that reads one output's weights of a type of GGUF."""
-        return self._of_type(kind)["reader"]
+        return self._of_type(kind, "reader")
 
-    def _of_type(self, kind: str) -> Linked:
+    def _of_type(self, kind: str, name: str) -> int:
         def write(module: ir.Module, given: frozenset[str]) -> None:
             if kind in _FLOATS:
                 products.write_float_product(module, "product", kind, self.instructions.dots.outputs, given)
@@ -57,7 +61,10 @@ class Kernels:
                 products.write_product(module, "product", FORMATS[kind], self.instructions.dots, given)
                 ends.write_row_reader(module, "reader", FORMATS[kind], given)
 
-        return self._get(kind, (write,))
+        key = f"{kind} {name}"
+        if key not in self._found:
+            self._found[key] = self._get(kind, (write,))[name]
+        return self._found[key]
 
     def _part(self, name: str) -> Linked:
         return self._get(name, _PARTS[name])

@@ -28,7 +28,7 @@ class MappedFile:
                     raise ModelError(f"{path} is empty: get the file again")
                 self.buffer = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except FileNotFoundError as error:
-            raise ModelNotFoundError(f"there is no file {path}: name an existing GGUF file") from error
+            raise ModelNotFoundError(f"there is no file {path}: name an existing one") from error
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise ModelError(f"{path} cannot be read ({reason}): check its permissions") from error

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import RLock
 
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.engines.cpu.gguf_file import GgufFile
+from draftwood.engines.cpu.hub_model import HubModel
 from draftwood.engines.cpu.instructions import Instructions
 from draftwood.engines.cpu.kernels import kernels, pool
 from draftwood.engines.cpu.pages import Pages
 from draftwood.engines.cpu.passes import PassRecord, Rows
+from draftwood.engines.cpu.phases import Without
 from draftwood.engines.cpu.program import Program
 from draftwood.engines.cpu.session import CpuSession
 from draftwood.engines.cpu.weights import Report, Weights
@@ -26,15 +29,18 @@ class CpuModel:
     """The weights of a file and everything that computes passes over them; targets and sessions share it."""
 
     def __init__(
-        self, path: Path, *, threads: int | None = None, instructions: Instructions | None = None,
-        report: Report | None = None,
+        self, source: Path | GgufFile | HubModel, *, threads: int | None = None,
+        instructions: Instructions | None = None, report: Report | None = None, becomes: str | None = None,
+        beside: Callable[[], object] = lambda: None,
     ) -> None:  # fmt: skip
         every = self.kernels = kernels(instructions)
         self.instructions = every.instructions
-        self.weights = Weights(path, every, report)
+        self.weights = Weights(source, every, report, becomes)
         self.threads = cores() if threads is None else threads
         self.lock = RLock()
-        self.program = Program(self.weights, every)
+        with self.weights.packed():
+            self.program = Program(self.weights, every)
+            beside()
         shape = self.weights.shape
         self.page_bytes = self.program.layer_bytes * shape.layers
         self.token_bytes = 4 * shape.kv_heads * shape.head_size * shape.layers
@@ -46,15 +52,17 @@ class CpuModel:
         # A helper that comes late may still look at the record of this model's last pass.
         weakref.finalize(self, self._pool.forget, self._record, self.program)
 
-    def run(self, texts: Sequence[Rows], layers: tuple[int, ...] = ()) -> tuple[NDArray[np.float32], list[int]]:
+    def run(
+        self, texts: Sequence[Rows], layers: tuple[int, ...] = (), without: tuple[Without, ...] = ()
+    ) -> tuple[NDArray[np.float32], list[int]]:
         """Compute a pass over the rows of some texts; returns scores and best tokens of the rows that are scored.
 
-        ``layers`` are those whose `states` are kept.
+        ``layers`` are those whose `states` are kept, ``without`` those that are left out.
         """
         self._lent.keep()
         for layer in layers:
             self.program.states(layer)
-        scored = self._record.fill(texts, layers)
+        scored = self._record.fill(texts, (*layers, *without))
         self._pool.run(self._record.address, self.threads)
         return self._record.results(scored)
 

@@ -5,9 +5,9 @@ Floats are packed as [tiles, inputs, 16], F16 and BF16 as their 16 bits in uint1
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from draftwood.engines.cpu.formats import FORMATS, TILE, Format
 from draftwood.engines.cpu.gguf_blocks import Bytes, read_blocks
 from draftwood.engines.cpu.gguf_file import Tensor
-from draftwood.engines.cpu.gguf_types import Codes, blocks_of, codes_of
+from draftwood.engines.cpu.gguf_types import Codes, Floats, blocks_of, codes_of, read_floats
+from draftwood.engines.cpu.quantising import bfloat16_bits, quantised
 from draftwood.engines.cpu.tiles import fill, read_tiles, tiles_shape, write_tiles, zeros
 from draftwood.errors import ModelError, UnsupportedModelError
 
@@ -45,9 +46,7 @@ def unpack(packed: Bytes, format: Format, outputs: int) -> Codes:
     return codes_of(read_tiles(packed, format, outputs), format)
 
 
-def packed_tensor(
-    tensor: Tensor, rows: Rows = None, *, threads: Executor | None = None, room: Room = zeros
-) -> Packed:
+def packed_tensor(tensor: Tensor, rows: Rows = None, *, kind: str = "", room: Room = zeros) -> Packed:
     """Pack a tensor of the file.
 
     Parameters
@@ -56,8 +55,8 @@ def packed_tensor(
         A matrix [outputs, inputs], or one for each expert.
     rows
         Which outputs, in which order; all where it is None.
-    threads
-        Who packs the pieces; the caller alone where it is None.
+    kind
+        The type that its floats become; empty: they stay as they are.
     room
         Makes the array, zeros of a shape and dtype.
 
@@ -73,36 +72,43 @@ def packed_tensor(
     ModelError
         The tensor is no matrix.
     """
-    packed, pieces = _plan(tensor, rows, room)
-    for _ in threads.map(_run, pieces) if threads else map(_run, pieces):
-        pass
+    packed, pieces = plan(tensor, rows, room, kind)
+    for piece in pieces:
+        _run(piece)
     return packed
 
 
-def packed_tensors(tensors: Iterable[Tensor], threads: int | None = None) -> dict[str, Packed]:
-    """Pack tensors, by name, in that many threads, or one for each processor.
+@contextmanager
+def packing(pieces: Sequence[Piece], threads: int, done: Callable[[int], None]) -> Iterator[None]:
+    """Run a block beside which threads pack the pieces; at its end all are packed.
 
-    Raises what `packed_tensor` raises.
+    ``done`` takes the bytes of each piece, one after another, at the end of the block.
     """
-    plans = {tensor.name: _plan(tensor, None) for tensor in tensors}
-    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
-        for _ in pool.map(_run, (piece for _, pieces in plans.values() for piece in pieces)):
-            pass
-    return {name: packed for name, (packed, _) in plans.items()}
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            begun = [pool.submit(_run, piece) for piece in pieces]
+            yield
+            for piece, made in zip(pieces, begun, strict=True):
+                made.result()
+                done(piece.tiles.nbytes)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class Piece:
     """Some rows of a matrix of the file, uint8[outputs, bytes of a row], and the tiles that they go to."""
 
     kind: str
+    becomes: str
     raw: Bytes
     rows: slice | NDArray[np.intp]
     tiles: Packed
 
 
-def _plan(tensor: Tensor, rows: Rows, room: Room = zeros) -> tuple[Packed, list[_Piece]]:
-    """Return room for the packed tensor, and the pieces that fill it."""
+def plan(tensor: Tensor, rows: Rows, room: Room, kind: str = "") -> tuple[Packed, list[Piece]]:
+    """Return room for the packed tensor, and the pieces that fill it; see `packed_tensor`."""
+    kind = kind or tensor.kind
     if len(tensor.shape) not in (2, 3):
         raise ModelError(
             f"the tensor {tensor.name!r} has the shape {tensor.shape}: get a file that has a matrix there"
@@ -111,14 +117,14 @@ def _plan(tensor: Tensor, rows: Rows, room: Room = zeros) -> tuple[Packed, list[
     if isinstance(rows, slice):
         data, rows = data[..., rows, :], None
     outputs = data.shape[-2] if rows is None else len(rows)
-    packed = room((*data.shape[:-2], *_shape(tensor.kind, outputs, inputs)), _FLOATS.get(tensor.kind, np.uint8))
+    packed = room((*data.shape[:-2], *_shape(kind, outputs, inputs)), _FLOATS.get(kind, np.uint8))
     matrices = zip(data, packed, strict=True) if data.ndim == 3 else [(data, packed)]
     step = max(TILE, _PIECE // inputs // TILE * TILE)
     pieces = []
     for raw, tiles in matrices:
         for start in range(0, outputs, step):
             some = slice(start, start + step) if rows is None else rows[start : start + step]
-            pieces.append(_Piece(tensor.kind, raw, some, tiles[start // TILE : (start + step) // TILE]))
+            pieces.append(Piece(tensor.kind, kind, raw, some, tiles[start // TILE : (start + step) // TILE]))
     return packed, pieces
 
 
@@ -131,9 +137,20 @@ def _shape(kind: str, outputs: int, inputs: int) -> tuple[int, ...]:
     return tiles_shape(outputs, inputs, FORMATS[kind])
 
 
-def _run(piece: _Piece) -> None:
-    raw = piece.raw[piece.rows]
-    if piece.kind in _FLOATS:
-        fill(piece.tiles.swapaxes(1, 2), raw.view(_FLOATS[piece.kind]))
+def _run(piece: Piece) -> None:
+    raw, kind = piece.raw[piece.rows], piece.becomes
+    if kind in _FLOATS:
+        values = raw.view(_FLOATS[kind]) if kind == piece.kind else _rounded(kind, read_floats(piece.kind, raw))
+        fill(piece.tiles.swapaxes(1, 2), values)
     else:
-        write_tiles(piece.tiles, read_blocks(piece.kind, raw), FORMATS[piece.kind])
+        same = kind == piece.kind
+        blocks = read_blocks(kind, raw) if same else quantised(kind, read_floats(piece.kind, raw))
+        write_tiles(piece.tiles, blocks, FORMATS[kind])
+
+
+def _rounded(kind: str, values: Floats) -> Packed:
+    """Return floats as the bits of F16 or BF16."""
+    if kind == "BF16":
+        return bfloat16_bits(values)
+    with np.errstate(over="ignore"):
+        return values.astype(np.float16).view(np.uint16)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from draftwood.engines.cpu.attention import PAGE, PART_HEAD, WIDEST
 from draftwood.engines.cpu.buffers import Buffer, MixtureBuffers, floats, records
 from draftwood.engines.cpu.formats import TILE
 from draftwood.engines.cpu.kernels import Kernels
+from draftwood.engines.cpu.phases import EXPERTS, ONE, ROWS, SCORED, TILES, UNITS, Asked, Phase, Without
 from draftwood.engines.cpu.records import PHASE, real_slot
 from draftwood.engines.cpu.turns import Scaling, frequencies, table
 from draftwood.engines.cpu.weights import Matrix, Weights
@@ -20,20 +21,6 @@ _PIECE_BYTES = 16 << 10
 """Weights of a piece of work: small enough to divide a phase evenly, large enough to be worth taking."""
 _ROW_NUMBERS = 1024
 """Numbers that a piece of rows reads."""
-Asked = tuple[Hashable, ...]
-ROWS, SCORED, TILES, UNITS, ONE, EXPERTS = range(6)
-"""What the number of a phase's pieces depends on."""
-
-
-class Phase(NamedTuple):
-    """One phase while a program is made."""
-
-    slots: dict[str, int]
-    pieces: int  # `ROWS` and so on
-    per: int  # rows of a piece, or how many pieces there are, for each unit or expert
-    joined: bool = False  # it may begin with the phase before it
-    ends: bool = False  # it belongs to the scores, which not every pass computes
-    only: Hashable = None  # it runs in passes alone that are asked for this; None: in all
 
 
 class Program:
@@ -45,6 +32,7 @@ class Program:
     def __init__(self, weights: Weights, kernels: Kernels) -> None:
         self.weights, self._kernels, shape = weights, kernels, weights.shape
         self._phases: list[Phase] = []
+        self._layer: int | None = None  # that phases are made for
         queries, keys, inner = shape.heads * shape.head_size, shape.kv_heads * shape.head_size, shape.inner
         self.room = -(-shape.head_size // TILE) * TILE
         self.layer_bytes = shape.kv_heads * (shape.head_size + self.room) * 2 * PAGE
@@ -77,7 +65,8 @@ class Program:
     def limits(self, rows: int, scored: int, units: int, asked: Asked = ()) -> NDArray[np.int64]:
         """Return first piece, pieces, and when it may begin of each phase: int64[phases, 3].
 
-        ``asked`` are what phases that run in some passes only are there for, such as layers whose states are kept.
+        ``asked`` are what phases that run in some passes only are there for, such as layers whose states are kept,
+        and layers that the pass leaves out.
         """
         key = rows, scored, units, asked
         found = self._limits.get(key)
@@ -93,7 +82,8 @@ class Program:
         for phase in self._phases:
             if phase.ends and not scored:
                 break
-            if phase.only is not None and phase.only not in asked:
+            left_out = phase.layer is not None and Without(phase.layer) in asked
+            if left_out or (phase.only is not None and phase.only not in asked):
                 pieces = 0
             elif phase.pieces in counts:
                 pieces = -(-counts[phase.pieces] // phase.per)
@@ -151,9 +141,11 @@ class Program:
         self._add("embedding", ROWS, shape.width, slots | self._x.slots("out"))
         for number in range(shape.layers):
             self._kept_states(number)
+            self._layer = number
             self._attention(number, weights.matrices[number], weights.vectors[number])
             unit = self._experts if shape.experts else self._gated_unit
             unit(weights.matrices[number], weights.vectors[number])
+            self._layer = None
         self._kept_states(shape.layers)
         self._ends()
 
@@ -341,7 +333,8 @@ class Program:
         if pieces in (ROWS, SCORED):
             per = max(1, _ROW_NUMBERS // per)
             slots = slots | {"per_rows": per}
-        self._phases.append(Phase(slots | {"function": self._kernels[name]}, pieces, per, joined, ends, only))
+        slots = slots | {"function": self._kernels[name]}
+        self._phases.append(Phase(slots, pieces, per, joined, ends, only, self._layer))
 
 
 def _tiles_of(matrix: Matrix, *, scores: bool = False) -> int:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from draftwood.engines.committed import CommittedText, locked
-from draftwood.engines.cpu.attention import PAGE
+from draftwood.engines.cpu.attention import PAGE, WIDEST
 from draftwood.engines.cpu.pages import Page, Pages
-from draftwood.errors import UsageError
+from draftwood.engines.cpu.passes import Rows
+from draftwood.errors import CapabilityError, UsageError
 from draftwood.tree import TokenTree
 
 
@@ -26,6 +27,8 @@ class CpuSession(CommittedText):
         self.pages = Pages(model.page_bytes, pages)
         self._ids = list(ids)
         self._closed = False
+        self._grown: list[int] = []  # tokens of nodes that `grow` has read
+        self._lines: list[list[int]] = []  # of each of them, the cells of its path
 
     @property
     def cache_bytes(self) -> int:
@@ -39,6 +42,36 @@ class CpuSession(CommittedText):
         if self.model is not model:
             raise UsageError("this session belongs to another target: open one here")
 
+    def begin(self, model: Any) -> None:
+        """As `check`, for a pass that forgets the grown nodes."""
+        self.check(model)
+        self._grown, self._lines = [], []
+
+    def growing(self, tokens: Sequence[int], parents: Sequence[int]) -> Rows:
+        """Return the rows of a pass over nodes behind the cached text and the grown nodes, for `grew`."""
+        base, lines = len(self._ids), list(self._lines)
+        for parent in parents:
+            if not -1 <= parent < len(lines):
+                raise UsageError(f"a node grows behind node {parent}, and there are {len(lines)}")
+            lines.append([*(lines[parent] if parent >= 0 else ()), base + len(lines)])
+        if len(lines) > WIDEST:
+            raise CapabilityError(f"this target grows trees of at most {WIDEST} nodes: draft fewer")
+        self.pages.make_ready(base, base + len(lines))
+        return Rows(self.pages, base, tokens, ways=lines[len(self._lines) :])
+
+    def grew(self, rows: Rows) -> None:
+        """Take in nodes that a pass has read."""
+        self._grown += map(int, rows.tokens)
+        self._lines += [list(way) for way in rows.ways or ()]
+
+    @locked
+    def settle(self, path: Sequence[int]) -> None:
+        """Commit these grown nodes, a path from the end of the cached text; the others are forgotten."""
+        tokens = [self._grown[node] for node in path]
+        self._grown, self._lines = [], []
+        self._move(path, len(self._ids))
+        self._ids += tokens
+
     def committed(self, ids: Sequence[int]) -> None:
         """Take in text that a pass has read into the cells behind the text."""
         self._scored = None
@@ -51,15 +84,19 @@ class CpuSession(CommittedText):
     @locked
     def keep(self, path: Sequence[int]) -> None:
         root, tree = self._take_scored()
-        first, kept = len(self._ids) + 1, tree.tokens[list(path)].tolist() if len(path) else []
+        self._grown, self._lines = [], []
+        self._move(path, len(self._ids) + 1)
+        self._ids += [root, *(tree.tokens[list(path)].tolist() if len(path) else ())]
+
+    def _move(self, path: Sequence[int], first: int) -> None:
+        """Bring the nodes of a path, the first of which lie from cell ``first`` on, side by side."""
         moves = [(first + node, first + i) for i, node in enumerate(path) if node != i]
         if moves:
             self.model.move(self.pages, moves)
-        self._ids += [root, *kept]
 
     @locked
     def truncate(self, length: int) -> None:
-        self._scored = None
+        self._scored, self._grown, self._lines = None, [], []
         if length < len(self._ids):
             del self._ids[length:]
             self.pages.cut(length)
@@ -73,7 +110,7 @@ class CpuSession(CommittedText):
 
     @locked
     def close(self) -> None:
-        self._closed, self._scored = True, None
+        self._closed, self._scored, self._grown, self._lines = True, None, [], []
         self.pages = Pages(self.model.page_bytes)
 
 

@@ -1,9 +1,9 @@
-"""A GGUF file as a target: our own pass over quantised weights, exact to the last bit."""
+"""A GGUF file or a folder as a target: our own pass over its weights, exact to the last bit."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +13,9 @@ import numpy as np
 from draftwood.contracts import Capabilities, Watch
 from draftwood.engines.committed import check_room, locked
 from draftwood.engines.cpu.attention import WIDEST
+from draftwood.engines.cpu.gguf_file import GgufFile
+from draftwood.engines.cpu.growing import Grown, groups, grow
+from draftwood.engines.cpu.hub_model import HubModel
 from draftwood.engines.cpu.instructions import Instructions
 from draftwood.engines.cpu.model import CpuModel
 from draftwood.engines.cpu.pass_times import pass_times
@@ -33,14 +36,19 @@ class CpuTarget:
 
     Parameters
     ----------
-    path
-        A GGUF file, or the first of several.
+    source
+        A GGUF file, or the first of several; or a folder that transformers reads, with weights of safetensors. Or
+        what was opened of these already (``model.weights.file`` of another target).
     threads
         Threads of a pass; None: one per core of this process.
     instructions
         The instruction set; None: the fastest of this processor. All give the same bits.
     report
         Takes the bytes of weights that are packed so far, and those of all.
+    becomes
+        What matrices of floats become: ``"int4"``, ``"int8"``, ``"bfloat16"`` or ``"float16"``. None: they stay.
+    beside
+        Called while other threads pack the weights.
 
     Raises
     ------
@@ -53,10 +61,14 @@ class CpuTarget:
     exact = True
 
     def __init__(
-        self, path: str | os.PathLike[str], *, threads: int | None = None,
-        instructions: Instructions | None = None, report: Report | None = None,
+        self, source: str | os.PathLike[str] | GgufFile | HubModel, *, threads: int | None = None,
+        instructions: Instructions | None = None, report: Report | None = None, becomes: str | None = None,
+        beside: Callable[[], object] = lambda: None,
     ) -> None:  # fmt: skip
-        self.model = CpuModel(Path(path), threads=threads, instructions=instructions, report=report)
+        place = source if isinstance(source, GgufFile | HubModel) else Path(source)
+        self.model = CpuModel(
+            place, threads=threads, instructions=instructions, report=report, becomes=becomes, beside=beside
+        )
         self.lock = self.model.lock
         self.tokens_read = 0  # of all prompts so far, for progress displays
         shape = self.model.weights.shape
@@ -64,15 +76,13 @@ class CpuTarget:
         others = sum(one.outputs * one.inputs for layer in self.model.weights.matrices for one in layer.values())
         self.capabilities = Capabilities(
             shape.vocabulary, shape.max_positions, batch=True, hidden=tuple(range(shape.layers + 1)),
-            max_pass=WIDEST, row_cost=scores / max(1, others),
+            max_pass=WIDEST, grows=True, row_cost=scores / max(1, others),
         )  # fmt: skip
 
     @cached_property
     def end_ids(self) -> frozenset[int]:
         """Tokens that end an answer."""
-        from draftwood.engines.cpu.vocabulary import end_ids
-
-        return end_ids(self.model.weights.metadata)
+        return self.model.weights.file.end_ids
 
     @cached_property
     def generation_config(self) -> SimpleNamespace:
@@ -120,7 +130,7 @@ class CpuTarget:
         self, texts: Sequence[tuple[CpuSession, Sequence[int]]], watch: Sequence[Watch] | None = None
     ) -> list[RowScores]:
         for session, ids in texts:
-            session.check(self.model)
+            session.begin(self.model)
             check_ids(ids, self.capabilities.vocab_size)
             check_room(session.length, ids, self.capabilities.max_positions)
         return [self._read(*text, None if watch is None else watch[i]) for i, text in enumerate(texts)]
@@ -151,15 +161,27 @@ class CpuTarget:
     @locked
     def score(self, requests: Sequence[Request]) -> list[RowScores]:
         """One pass over the roots and trees of all requests; several where they have more rows than one takes."""
+        if any(len(tree) >= WIDEST for _, _, tree in requests):
+            raise CapabilityError(f"this target scores trees of at most {WIDEST - 1} tokens: cut the draft")
         found: list[RowScores] = []
-        for group in _groups(requests):
+        for group in groups(requests, lambda request: 1 + len(request[2])):
             found += self._one_pass(group)
         return found
+
+    @locked
+    def grow(self, requests: Sequence[Grown]) -> list[RowScores]:
+        """As in `draftwood.contracts.GrowingTarget`."""
+        return grow(self.model, requests)
+
+    @staticmethod
+    def settle(session: CpuSession, path: Sequence[int]) -> None:
+        """As in `draftwood.contracts.GrowingTarget`."""
+        session.settle(path)
 
     def _one_pass(self, requests: Sequence[Request]) -> list[RowScores]:
         texts = []
         for session, root, tree in requests:
-            session.check(self.model)
+            session.begin(self.model)
             base, count = session.length, 1 + len(tree)
             session.pages.make_ready(base, base + count)
             if count == 1:
@@ -183,20 +205,3 @@ class CpuTarget:
             [choices[start:end] for start, end in parts],
             [self.model.states(request[0].hidden, *part) for request, part in zip(requests, parts, strict=True)],
         )
-
-
-def _groups(requests: Sequence[Request]) -> Iterator[list[Request]]:
-    """Divide requests into passes of at most `WIDEST` rows."""
-    group: list[Request] = []
-    rows = 0
-    for request in requests:
-        count = 1 + len(request[2])
-        if count > WIDEST:
-            raise CapabilityError(f"this target scores trees of at most {WIDEST - 1} tokens: cut the draft")
-        if rows + count > WIDEST:
-            yield group
-            group, rows = [], 0
-        group.append(request)
-        rows += count
-    if group:
-        yield group

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,17 +15,20 @@ from draftwood.engines.cpu.families import shape_of
 from draftwood.engines.cpu.formats import FORMATS, GROUP
 from draftwood.engines.cpu.gguf_file import GgufFile, Tensor
 from draftwood.engines.cpu.gguf_types import read_floats
+from draftwood.engines.cpu.hub_model import HubModel, read_folder
 from draftwood.engines.cpu.kernels import Kernels
-from draftwood.engines.cpu.packing import packed_tensor
+from draftwood.engines.cpu.packing import Piece, packing, plan
+from draftwood.engines.cpu.quantising import FLOATS, growth, kind_of
 from draftwood.engines.cpu.slabs import Slabs
-from draftwood.errors import ModelError, UnsupportedModelError
-from draftwood.models.machine import free_memory
+from draftwood.errors import ModelError, UnsupportedModelError, UsageError
+from draftwood.models.machine import cores, free_memory
 
 Vector = NDArray[np.float32]
 Report = Callable[[int, int], None]
 """Takes bytes that are packed, and bytes in all."""
 
-_FLOATS = ("F32", "F16", "BF16")
+_KEPT = 64 << 20
+"""Bytes of the file that are kept in memory while it is packed."""
 _NEEDLESS = ("attn_rot_embd",)
 """Tensors of a layer that files may have and nobody reads."""
 
@@ -66,8 +68,25 @@ class Matrix:
         return int(self.packed.strides[0]) if self.packed.ndim == 4 else 0
 
 
+def opened(path: Path) -> GgufFile | HubModel:
+    """Return a GGUF file, or a folder that transformers reads, mapped into memory; raises what these raise."""
+    return read_folder(path) if path.is_dir() else GgufFile(path)
+
+
 class Weights:
-    """The weights of a GGUF file.
+    """The weights of a GGUF file, or of a folder that transformers reads, filled in by `packed`.
+
+    Parameters
+    ----------
+    source
+        The path of either, or what was opened already.
+    kernels
+        The functions for each type.
+    report
+        Takes bytes that are packed, and bytes in all.
+    becomes
+        The type that matrices of floats become: ``"int4"`` (embedding and scores ``"int8"``), ``"int8"``,
+        ``"bfloat16"``, ``"float16"``; None: they stay as they are.
 
     Attributes
     ----------
@@ -85,33 +104,46 @@ class Weights:
         What frequencies of rotary positions are divided by; None: by nothing.
 
     Raises `UnsupportedModelError` for models or types that this engine does not run, `ModelError` for files whose
-    tensors do not fit together.
+    tensors do not fit together, `UsageError` where there are no floats that could become ``becomes``.
     """
 
-    def __init__(self, path: Path, kernels: Kernels, report: Report | None = None) -> None:
-        self.file, self._kernels = GgufFile(path), kernels
-        self.path, self.metadata = path, self.file.metadata
+    def __init__(
+        self, source: Path | GgufFile | HubModel, kernels: Kernels, report: Report | None = None,
+        becomes: str | None = None,
+    ) -> None:  # fmt: skip
+        self.file, self._kernels = opened(source) if isinstance(source, Path) else source, kernels
+        self.path, self.metadata, self._becomes = self.file.path, self.file.metadata, becomes
         tensors = self.file.tensors
         self._read: set[str] = set()
         embedding = self._tensor("token_embd.weight")
         self.shape = shape_of(self.file.metadata, int(embedding.shape[0]))
-        self._report, self._done, self._all = report or (lambda _done, _all: None), 0, self.file.size
+        self._report, self._done = report or (lambda _done, _all: None), 0
+        self._all = self.file.size + sum(growth(one, self._kind(one)) for one in tensors.values())
+        if becomes in ("int4", "int8") and not any(self._kind(one) != one.kind for one in tensors.values()):
+            raise UsageError(f"{self.path} has no floats that could become {becomes}: leave weights out")
         self._check_room()
         self._slabs = Slabs()
         self.vectors: list[dict[str, Vector]] = []
         self.matrices: list[dict[str, Matrix]] = []
-        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
-            self._threads = threads
-            self.embedding = self._matrix(embedding, self.shape.vocabulary, self.shape.width)
-            has_output = "output.weight" in tensors
-            output = self._tensor("output.weight") if has_output else embedding
-            sizes = self.shape.vocabulary, self.shape.width
-            self.output = self._matrix(output, *sizes) if has_output else self.embedding
-            for layer in range(self.shape.layers):
-                self._add_layer(f"blk.{layer}.")
+        self._pieces: list[Piece] = []
+        self.embedding = self._matrix(embedding, self.shape.vocabulary, self.shape.width)
+        has_output = "output.weight" in tensors
+        output = self._tensor("output.weight") if has_output else embedding
+        sizes = self.shape.vocabulary, self.shape.width
+        self.output = self._matrix(output, *sizes) if has_output else self.embedding
+        for layer in range(self.shape.layers):
+            self._add_layer(f"blk.{layer}.")
         self.last_norm = self._vector("output_norm.weight", self.shape.width)
         self.factors = self._factors()
         self._refuse_others()
+
+    @contextmanager
+    def packed(self) -> Iterator[None]:
+        """Run a block beside which threads fill the matrices in; until its end they hold zeros."""
+        self._all = sum(piece.tiles.nbytes for piece in self._pieces)
+        with packing(self._pieces, min(8, cores()), self._count):
+            yield
+        self._pieces = []
         self.file.let_go()
 
     def _factors(self) -> Vector | None:
@@ -130,7 +162,7 @@ class Weights:
 
     def _check_room(self) -> None:
         """Raise `ModelError` where the weights do not fit the memory that is free, before any is taken."""
-        need, free = self.file.size, free_memory()
+        need, free = self._all, free_memory()
         if free is not None and need > free:
             raise ModelError(
                 f"{self.path} needs {need / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free: take a "
@@ -146,7 +178,7 @@ class Weights:
     def _tensor(self, name: str) -> Tensor:
         found = self.file.tensors.get(name)
         if found is None:
-            raise ModelError(f"{self.path} has no tensor {name}: get the file again, or take the engine llama.cpp")
+            raise ModelError(f"{self.path} has no tensor {name}: get it again, or take another engine")
         self._read.add(name)
         return found
 
@@ -162,17 +194,27 @@ class Weights:
 
     def _part(self, tensor: Tensor, outputs: int, rows: Any) -> Matrix:
         """Pack some rows of a matrix, or of each expert's."""
-        packed = packed_tensor(tensor, rows, threads=self._threads, room=self._slabs.zeros)
-        return self._packed(tensor.kind, packed, outputs, tensor.shape[-1])
+        kind = self._kind(tensor)
+        packed, pieces = plan(tensor, rows, self._slabs.zeros, kind)
+        self._pieces += pieces
+        return self._made(kind, packed, outputs, tensor.shape[-1])
 
-    def _packed(self, kind: str, packed: NDArray[Any], outputs: int, inputs: int) -> Matrix:
-        self._done += packed.nbytes
-        self._report(min(self._done, self._all), self._all)
+    def _kind(self, tensor: Tensor) -> str:
+        return kind_of(tensor, self._becomes)
+
+    def _made(self, kind: str, packed: NDArray[Any], outputs: int, inputs: int) -> Matrix:
         return Matrix(kind, packed, outputs, inputs, self._kernels.product(kind), self._kernels.reader(kind))
+
+    def _count(self, size: int) -> None:
+        """Count bytes that were packed, and give back what was read of the file, lest both be in memory."""
+        self._done += size
+        if self._done % _KEPT < size:
+            self.file.let_go()
+        self._report(self._done, self._all)
 
     def _vector(self, name: str, size: int) -> Vector:
         tensor = self._tensor(name)
-        if tensor.shape != (size,) or tensor.kind not in _FLOATS:
+        if tensor.shape != (size,) or tensor.kind not in FLOATS:
             raise ModelError(
                 f"{name} in {self.path} is {tensor.kind} {tensor.shape}, not {size} floats: get the file again"
             )
@@ -250,16 +292,23 @@ class Weights:
             raise UnsupportedModelError(
                 f"the experts {start} in {self.path} are of several types: get the model in another quantisation"
             )
-        each = [packed_tensor(tensor, threads=self._threads) for tensor in tensors]
-        packed = self._slabs.zeros((len(each), *each[0].shape), each[0].dtype.type)
-        for place, one in zip(packed, each, strict=True):
-            place[...] = one
-        return self._packed(tensors[0].kind, packed, outputs, inputs)
+        kind = self._kind(tensors[0])
+        packed: Any = None
+
+        def place(shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:
+            nonlocal packed
+            packed = self._slabs.zeros((len(tensors), *shape), dtype) if packed is None else packed
+            return next(places)
+
+        places = (packed[expert] for expert in range(len(tensors)))
+        for tensor in tensors:
+            self._pieces += plan(tensor, None, place, kind)[1]
+        return self._made(kind, packed, outputs, inputs)
 
     def _order(self, heads: int) -> NDArray[np.intp] | None:
         """Return which output goes where, so that numbers that turn together lie half a head apart."""
         shape = self.shape
-        if shape.family.pairs == "halves" or not heads:
+        if shape.family.pairs == "halves" or self.file.halves or not heads:
             return None
         head = np.arange(shape.head_size)
         turning = head[: shape.rotary].reshape(-1, 2).T.ravel()
@@ -295,5 +344,5 @@ class Weights:
         for name in self.file.tensors:
             if name not in self._read and not set(name.split(".")) & set(_NEEDLESS):
                 raise UnsupportedModelError(
-                    f"the CPU engine does not know the tensor {name} of {self.path.name}: llama.cpp may"
+                    f"the CPU engine does not know the tensor {name} of {self.path.name}: take another engine"
                 )

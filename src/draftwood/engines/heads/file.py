@@ -6,7 +6,6 @@ https://github.com/huggingface/safetensors#format
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.engines.trained import check_file, not_finite, unreadable
+from draftwood.files.foreign import json_object
 
 _KINDS = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
@@ -31,7 +31,7 @@ def read_arrays(path: Path, what: str, command: str) -> tuple[dict[str, str], di
     try:
         whole = np.fromfile(path, dtype=np.uint8)
         start = 8 + int.from_bytes(whole[:8].tobytes(), "little")
-        described: dict[str, Any] = json.loads(whole[8:start].tobytes())
+        described = json_object(whole[8:start].tobytes(), "the header", ValueError)
         header = described.pop("__metadata__", {})
         return header, {name: _tensor(whole[start:], about) for name, about in described.items()}
     except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from draftwood.engines.trained import check_ids, check_shapes
 from draftwood.errors import ModelError
+from draftwood.files.foreign import json_object
 
 Read = Callable[[Path, str, str], tuple[Mapping[str, str], Mapping[str, Any]]]
 """Reads a file of safetensors, given what it is and which command makes one: its header, and its tensors by name
@@ -127,7 +128,7 @@ def read_head(path: Path, read: Read, check_finite: CheckFinite) -> HeadWeights:
 
 def _own_shape(path: Path, header: Mapping[str, str]) -> HeadShape:
     try:
-        known = json.loads(header["shape"])
+        known = json_object(header["shape"], "the shape", ValueError)
         return HeadShape(**{**known, "layers": tuple(known["layers"])})
     except (KeyError, TypeError, ValueError) as error:
         raise ModelError(f"the header of {path} is damaged ({error}): train or fetch the head again") from error
@@ -137,7 +138,7 @@ def _public_shape(path: Path) -> HeadShape:
     """Return the shape of a public EAGLE-3 file."""
     place = path.with_name("config.json")
     try:
-        config: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
+        config = json_object(place.read_bytes(), str(place), ValueError)
         width, heads = int(config["hidden_size"]), int(config["num_attention_heads"])
         depth = int(config.get("target_num_hidden_layers") or 0)
         states = config.get("eagle_config", {}).get("eagle_aux_hidden_state_layer_ids") or config.get("aux_layers")

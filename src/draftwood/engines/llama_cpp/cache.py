@@ -12,7 +12,6 @@ from draftwood.contracts import Floats, Positions
 from draftwood.engines.lent_scores import LentScores, RowScores
 from draftwood.engines.llama_cpp.branches import Branches
 from draftwood.engines.llama_cpp.context import Context, Row, Settings
-from draftwood.engines.llama_cpp.reader import Reader
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import CapabilityError
 
@@ -45,7 +44,6 @@ class Cache:
         self._lent = LentScores()
         self._most = self._spared = 0  # cells needed since the cache was empty, and texts that needed few
         self.passes = 0  # so far
-        self._reader = Reader(weights, settings)
 
     @property
     def cell_bytes(self) -> int:
@@ -87,17 +85,16 @@ class Cache:
             for sequence in (text.home, *text.leaves):
                 self._context.remove(sequence)
         self._free += [text.home, *text.leaves]
-        self.spare()
+        self._spare()
 
-    def spare(self) -> None:
-        """Count a text that needs little or nothing of this cache; shrink it after several in a row."""
+    def _spare(self) -> None:
+        """Count a text that needed little or nothing of this cache; shrink it after several in a row."""
         self._spared += not self._texts
         if self._spared >= _PATIENCE and not self._texts and self._context.cells >= _LARGE:
             self._lent.keep()
             before = self._context
             self._context = Context(self._weights, self._settings, _FIRST, before.trash)
             before.close()
-            self._reader = Reader(self._weights, self._settings)
 
     def make_room(self, tokens: int) -> None:
         """Let a pass over so many tokens fit, behind what is there, with the cells of each text in order."""
@@ -177,46 +174,32 @@ class Cache:
         before = text.length
         self.make_room(tokens)
         self._lent.keep()
-        elsewhere = self._reader.begin(self._context, text.home, before, tokens)
         try:
-            if elsewhere is not None:
-                yield partial(self._read, elsewhere, Branches(0, before))
-                state = self._reader.end(before + tokens)
-                if before:
-                    self.cut(text, 0)
-                self._context.restore(text.home, state)
-                text.length = text.cells = before + tokens
-            else:
-                yield partial(self._read, self._context, text)
+            yield partial(self._read, text)
         except BaseException:
             self.cut(text, before)
             raise
-        finally:
-            if elsewhere is not None:
-                elsewhere.clear()  # nothing of a text stays behind
 
-    def _read(
-        self, context: Context, text: Branches, ids: Sequence[int], wanted: Positions
-    ) -> tuple[RowScores, RowScores]:
+    def _read(self, text: Branches, ids: Sequence[int], wanted: Positions) -> tuple[RowScores, RowScores]:
         rows = [Row(int(token), text.length + i, (text.home,)) for i, token in enumerate(ids)]
         text.pending = True
-        found = self._run(context, rows, 1, [row for row in wanted.tolist() if row < len(rows) - 1])
+        found = self._run(rows, 1, [row for row in wanted.tolist() if row < len(rows) - 1])
         text.snapshot = None
         text.length, text.cells, text.pending = text.length + len(rows), text.cells + len(rows), False
-        shown, last = self._lent.add([found[: len(wanted)], found[-1:]], context)
+        shown, last = self._lent.add([found[: len(wanted)], found[-1:]], self._context)
         return shown, last
 
     def score(self, rows: Sequence[Row], ends: Sequence[int], replayed: int = 0) -> list[RowScores]:
         """Compute a pass, for which `make_room` made room; returns the scores of the rows up to each end, without
         those of the first ``replayed`` rows."""
-        scores = self._run(self._context, rows, len(rows) - replayed)
+        scores = self._run(rows, len(rows) - replayed)
         parts = [scores] if len(ends) == 1 else np.split(scores, ends[:-1])
         return self._lent.add(parts, self._context)
 
-    def _run(self, context: Context, rows: Sequence[Row], scored: int, also: Sequence[int] = ()) -> Floats:
+    def _run(self, rows: Sequence[Row], scored: int, also: Sequence[int] = ()) -> Floats:
         self._lent.keep()
         self.passes += 1
-        return context.run(rows, scored, also)
+        return self._context.run(rows, scored, also)
 
     def lose_passes(self) -> None:
         """Give up all passes that were not kept yet: where texts with states share one, the library moves them."""

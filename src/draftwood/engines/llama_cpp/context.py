@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes as c
 import logging
-import os
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from draftwood.engines.llama_cpp.library import BF16, CACHE_TYPES, F16, Batch, l
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import DraftwoodError, ModelError
 from draftwood.models.busy import is_crowded
-from draftwood.models.machine import cores
+from draftwood.models.machine import cores, total_memory
 
 _LOG = logging.getLogger("draftwood")
 
@@ -225,12 +224,8 @@ def _address(data: bytearray) -> int:
 
 def check_memory(weights: Weights, cells: int) -> None:
     """Raise `ModelError` for a cache that plainly does not fit: the system would kill the process, not refuse."""
-    try:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return
-    need = cells * weights.cell_bytes
-    if need > total:
+    total, need = total_memory(), cells * weights.cell_bytes
+    if total is not None and need > total:
         raise ModelError(
             f"a cache of {cells} tokens needs {need / 1e9:.1f} GB and this machine has {total / 1e9:.1f}: "
             "write shorter texts"

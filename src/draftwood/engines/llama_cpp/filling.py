@@ -9,22 +9,20 @@ READ = 16  # tokens that are read; what follows in the cache are copies of them,
 BLOCK = 128
 
 
-def filled(
-    weights: Weights, settings: Settings, length: int, room: int, block: bytearray | None = None
-) -> Context:
+def filled(weights: Weights, settings: Settings, length: int, room: int) -> Context:
     """Return a context whose sequence 0 sees ``length`` tokens, a multiple of `BLOCK`, with room for more.
 
-    The next position is `READ`. ``block`` is what `block_of` gave.
+    The next position is `READ`.
     """
     context = Context(weights, settings, length + room, 2)
     if length:
-        block = block or block_of(weights, settings)
+        block = _block(weights, settings)
         for _ in range(length // BLOCK):
             _add(context, block)
     return context
 
 
-def block_of(weights: Weights, settings: Settings) -> bytearray:
+def _block(weights: Weights, settings: Settings) -> bytearray:
     """Return the state of `BLOCK` tokens."""
     context = Context(weights, settings, 2 * BLOCK, 2)
     rows = [Row(token_at(i, weights), i, (0,)) for i in range(READ)]

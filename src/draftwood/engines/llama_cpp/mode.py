@@ -1,4 +1,4 @@
-"""Ways of decoding texts: their settings, what targets can do in them, and the caches of their texts."""
+"""The way of decoding texts: its settings, what a target can do in it, and the cache of the texts."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ _SPLIT = 512  # tokens of a text that flash attention splits among threads, for 
 
 class Mode:
     """``width`` is how many tokens of a pass are, bit by bit, passes over one token; 1: not known of any.
+
+    No pass of an exact mode is wider (`widest`), those that read prompts included: a text's scores are the same
+    however it came into the cache.
 
     Where layers keep a state, `Settings.rollback` tokens of a pass can be taken back, or with ``saves_states`` a
     snapshot of before the pass is restored.
@@ -42,11 +45,6 @@ class Mode:
             row_cost=weights.row_cost,
         )
 
-    @property
-    def is_used(self) -> bool:
-        """Whether a text was opened in it."""
-        return "cache" in self.__dict__
-
     @cached_property
     def cache(self) -> Cache:
         return Cache(self._weights, self.settings)
@@ -65,8 +63,8 @@ def chosen_settings(
     return Settings(threads, of_keys, of_values, flash_attention is not False)
 
 
-def modes(weights: Weights, threads: int, exact: bool | None, chosen: Settings | None) -> tuple[Mode, Mode | None]:
-    """Return how texts are decoded, and how long ones are if otherwise.
+def mode_of(weights: Weights, threads: int, exact: bool | None, chosen: Settings | None) -> Mode:
+    """Return how texts are decoded: exactly where the weights allow it, unless ``exact`` is False.
 
     Raises `CapabilityError` where ``exact`` is asked for and cannot be.
     """
@@ -85,12 +83,10 @@ def modes(weights: Weights, threads: int, exact: bool | None, chosen: Settings |
     behind = _SPLIT if chosen and not weights.is_recurrent else 0
     width = 1 if never else exact_width(weights, ours, behind)
     if width > 1:
-        left_open = exact is None and not chosen
-        long = Mode(weights, own, 1, saves_states=saves) if left_open else None
-        return Mode(weights, ours, width, saves_states=saves), long
+        return Mode(weights, ours, width, saves_states=saves)
     if exact:
         hint = ", or leave keys, values and flash_attention out" if chosen else ""
         raise CapabilityError(
             f"passes over {weights.path} cannot be exact: leave exact out, or take Q4_0 or Q8_0 weights{hint}"
         )
-    return Mode(weights, own, 1, saves_states=saves), None
+    return Mode(weights, own, 1, saves_states=saves)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from draftwood.engines.llama_cpp.mode import Mode
 from draftwood.engines.llama_cpp.session import LlamaSession
 from draftwood.engines.llama_cpp.weights import Weights
 
@@ -17,14 +16,11 @@ class SavedState:
     ----------
     ids
         The text.
-    mode
-        How it was decoded: caches of another mode lay out their cells otherwise.
     cells
         Keys and values, as llama.cpp writes them.
     """
 
     ids: tuple[int, ...]
-    mode: Mode
     cells: bytearray
 
     @property
@@ -42,7 +38,7 @@ def save(weights: Weights, session: LlamaSession) -> SavedState | None:
         return None
     session.undo()
     ids, cells = tuple(session.ids), session.mode.cache.copied(session.text)
-    return SavedState(ids, session.mode, cells) if ids else None
+    return SavedState(ids, cells) if ids else None
 
 
 def fill(session: LlamaSession, saved: SavedState, length: int) -> None:

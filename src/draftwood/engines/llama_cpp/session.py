@@ -9,7 +9,7 @@ from draftwood.contracts import Capabilities
 from draftwood.engines.committed import CommittedText, locked
 from draftwood.engines.llama_cpp.branches import Branches
 from draftwood.engines.llama_cpp.cache import NONE
-from draftwood.engines.llama_cpp.context import PASS, Row
+from draftwood.engines.llama_cpp.context import Row
 from draftwood.engines.llama_cpp.mode import Mode
 from draftwood.tree import TokenTree
 
@@ -132,11 +132,11 @@ class LlamaSession(CommittedText):
         self._scored, text, length = None, self.text, len(self._ids)
         if text.pending or text.lost or text.length != length:
             self._cache.cut(text, length)
-        self._read_rest(PASS)
+        self._read_rest()
 
-    def _read_rest(self, part: int) -> None:
-        """Read what the cache lacks of the text, so many tokens per pass."""
-        text, length = self.text, len(self._ids)
+    def _read_rest(self) -> None:
+        """Read what the cache lacks of the text."""
+        text, length, part = self.text, len(self._ids), self.mode.widest
         if text.length < length:
             with self._cache.reading(text, length - text.length) as read:
                 for start in range(text.length, length, part):

@@ -27,7 +27,7 @@ class SnapshotSession(LlamaSession):
     def prepare(self, tree: TokenTree) -> None:
         self._drop_pass()
         if (waiting := self.replay) > MOST_WAITING or waiting + 1 + len(tree) > self.mode.widest:
-            self._catch_up()
+            self._read_rest()
 
     def rows(self, root: int, tree: TokenTree, *, is_last: bool) -> list[Row]:
         text, self._last_in = self.text, self._cache.passes + 1 if is_last else 0
@@ -53,7 +53,7 @@ class SnapshotSession(LlamaSession):
 
     def undo(self) -> None:
         self._drop_pass()
-        self._catch_up()
+        self._read_rest()
 
     @locked
     def truncate(self, length: int) -> None:
@@ -69,7 +69,3 @@ class SnapshotSession(LlamaSession):
         if text.pending or text.length > self.length:
             self._cache.cut(text, self.length, ends_cache=self._last_in == self._cache.passes)
         text.lost = False  # a pass that was lost is out of the cache
-
-    def _catch_up(self) -> None:
-        """Read what the cache lacks of the text."""
-        self._read_rest(self.mode.widest)

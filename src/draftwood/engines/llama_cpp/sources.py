@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,9 +31,11 @@ class Source:
     @property
     def release(self) -> str:
         """The installed release; a build of it (``0.3.36+cu124``) is the same."""
+        from importlib.metadata import PackageNotFoundError, version
+
         try:
-            return importlib.metadata.version(self.package).partition("+")[0]
-        except importlib.metadata.PackageNotFoundError:  # installed under another name
+            return version(self.package).partition("+")[0]
+        except PackageNotFoundError:  # installed under another name
             return "of an unknown release"
 
     @property

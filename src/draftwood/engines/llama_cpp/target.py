@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -16,12 +15,11 @@ from draftwood.contracts import Capabilities, Watch
 from draftwood.engines.committed import check_room, locked
 from draftwood.engines.lent_scores import RowScores
 from draftwood.engines.llama_cpp.cache import NONE
-from draftwood.engines.llama_cpp.context import PASS, Row, threads_here
+from draftwood.engines.llama_cpp.context import Row, threads_here
 from draftwood.engines.llama_cpp.library import takes_layers
-from draftwood.engines.llama_cpp.mode import Mode, chosen_settings, modes
+from draftwood.engines.llama_cpp.mode import Mode, chosen_settings, mode_of
 from draftwood.engines.llama_cpp.pass_times import pass_times
 from draftwood.engines.llama_cpp.prefix import SavedState, fill, save
-from draftwood.engines.llama_cpp.price import FREE, MOST, cheap_length
 from draftwood.engines.llama_cpp.session import LlamaSession
 from draftwood.engines.llama_cpp.snapshots import SnapshotSession
 from draftwood.engines.llama_cpp.weights import Weights
@@ -29,9 +27,6 @@ from draftwood.engines.rounding import EXACT, FAST
 from draftwood.errors import CapabilityError
 from draftwood.models.profile_place import Setting
 from draftwood.tree import TokenTree
-
-_LOG = logging.getLogger("draftwood")
-_EXPECTED = 0.75  # of the length that is announced: answers end before it more often than not, and begin short
 
 
 class LlamaTarget:
@@ -45,10 +40,10 @@ class LlamaTarget:
         CPU threads of a pass; None: see `threads_here`.
     exact
         True: settings under which each row of scores is, bit by bit, that of a pass over one token (see
-        `Settings`), so that a text with drafts is the text without. False: llama.cpp's own settings; with
-        quantised weights a draft may then change a token where two were almost equally likely, and drafts are
-        chains. None: exact where these weights can be, as `exact_width` tries once, but for texts so long that
-        exactness would cost 5 % of the time and more, as `cheap_length` tries when the first long one comes.
+        `Settings`), so that a text with drafts is the text without, and the same however its prompt was read.
+        False: llama.cpp's own settings; with quantised weights a draft, or reading a prompt in other parts, may
+        then change a token where two were almost equally likely, and drafts are chains. None: exact where these
+        weights can be, as `exact_width` tries once.
     gpu_layers
         Layers on a graphics card, -1: as many as fit. Builds without one ignore it.
     keys, values, flash_attention
@@ -79,9 +74,7 @@ class LlamaTarget:
         self.weights = Weights(Path(path), gpu_layers=gpu_layers)
         threads = threads_here(threads)
         chosen = chosen_settings(threads, keys, values, flash_attention)
-        # The second one, where exactness is left open, is for texts whose length would make it dear.
-        self._mode, self._long = modes(self.weights, threads, exact, chosen)
-        self._cheap: int | None = None  # how long a text may be for exactness to cost next to nothing
+        self._mode = mode_of(self.weights, threads, exact, chosen)
         self.lock = RLock()
         self.tokens_read = 0  # of all prompts so far, for progress displays
         self.capabilities = self._mode.capabilities
@@ -93,13 +86,13 @@ class LlamaTarget:
 
     @property
     def exact(self) -> bool:
-        """Whether drafts change no bit; of long texts see `LlamaSession.mode`."""
+        """Whether neither drafts nor the way a prompt is read change a bit."""
         return self._mode.exact
 
     @property
     def setting(self) -> Setting:
         """What the cost of its passes depends on."""
-        way = FAST if not self.exact else EXACT if self._long is None else ""
+        way = EXACT if self.exact else FAST
         formats = self.weights.number_format + self._mode.settings.named + way
         layers = self.weights.gpu_layers if takes_layers() else 0
         device = {0: "cpu", -1: "gpu"}.get(layers, f"gpu:{layers}")
@@ -121,51 +114,19 @@ class LlamaTarget:
     def open(
         self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None
     ) -> list[tuple[LlamaSession, RowScores]]:
+        del reserve  # the cache grows with the texts
         self.weights.check_unchanged()
         sessions: list[LlamaSession] = []
         try:
-            sessions.extend(self._session(len(prompt) + reserve) for prompt in prompts)
+            sessions.extend(self._session() for _ in prompts)
             return list(zip(sessions, self.extend(list(zip(sessions, prompts, strict=True)), watch), strict=True))
         except BaseException:
             for session in sessions:
                 session.close()
             raise
 
-    def _session(self, length: int) -> LlamaSession:
-        mode = self._mode_for(length)
-        return (SnapshotSession if mode.saves_states else LlamaSession)(mode, self.lock)
-
-    def _mode_for(self, length: int) -> Mode:
-        """Choose how to decode a text of at most this length: once, so that it does not change amid the text."""
-        if self._long is None:
-            return self._mode
-        if self._is_long(int(length * _EXPECTED)):
-            return self._long
-        if self._long.is_used:
-            self._long.cache.spare()
-        return self._mode
-
-    @locked
-    def try_out(self) -> None:
-        """As in `draftwood.contracts.TryingTarget`: up to which length exact passes cost next to nothing."""
-        if self._long is not None:
-            self._cheap_with(self._long)
-
-    def _cheap_with(self, long: Mode) -> int:
-        if self._cheap is None:
-            self._cheap = cheap_length(self.weights, self._mode.settings, long.settings)
-        return self._cheap
-
-    def _is_long(self, length: int) -> bool:
-        if self._long is None or length <= FREE or length <= self._cheap_with(self._long):
-            return False
-        if not self._long.is_used:
-            _LOG.warning(
-                "texts of about %d tokens and more are decoded in llama.cpp's own settings: exact ones would make "
-                "them over %.0f %% slower here, and drafts may now change near-ties (--exact, --fast choose)",
-                self._cheap, 100 * MOST,
-            )  # fmt: skip
-        return True
+    def _session(self) -> LlamaSession:
+        return (SnapshotSession if self._mode.saves_states else LlamaSession)(self._mode, self.lock)
 
     @locked
     def save(self, session: LlamaSession) -> SavedState | None:
@@ -173,12 +134,11 @@ class LlamaTarget:
         return save(self.weights, session)
 
     @locked
-    def resume(self, prefix: SavedState, length: int, *, reserve: int = 0) -> LlamaSession | None:
+    def resume(self, prefix: SavedState, length: int, *, reserve: int = 0) -> LlamaSession:
         """As in `draftwood.contracts.PrefixTarget`."""
+        del reserve  # the cache grows with the texts
         self.weights.check_unchanged()
-        if self._mode_for(length + reserve) is not prefix.mode:
-            return None
-        session = self._session(length + reserve)
+        session = self._session()
         try:
             fill(session, prefix, length)
         except BaseException:
@@ -197,10 +157,10 @@ class LlamaTarget:
 
     def _read(self, session: LlamaSession, ids: Sequence[int], watch: Watch | None) -> RowScores:
         session.undo()
-        first = session.length
+        first, widest = session.length, session.mode.widest
         with session.mode.cache.reading(session.text, len(ids)) as read:
-            for start in range(0, len(ids), PASS):  # in the same parts whether watched or not: parts round
-                part = ids[start : start + PASS]
+            for start in range(0, len(ids), widest):  # in the same parts whether watched or not: fast ones round
+                part = ids[start : start + widest]
                 wanted = NONE if watch is None else watch.among(first + start, len(part))
                 shown, last = read(part, wanted)
                 if watch is not None and len(wanted):
@@ -216,16 +176,15 @@ class LlamaTarget:
             _refuse(session.capabilities, tree)
             session.prepare(tree)
         if len(requests) == 1:
-            return _one_pass(requests[0][0].mode, requests)
+            return _one_pass(self._mode, requests)
         found: dict[int, RowScores] = {}
-        for mode in {id(session.mode): session.mode for session, _, _ in requests}.values():
-            left = [i for i, (session, _, _) in enumerate(requests) if session.mode is mode]
-            if mode.keeps_states:
-                left.sort(key=lambda i: _is_alone(requests[i]))  # the others share the first pass
-            while left:
-                scores = _one_pass(mode, [requests[i] for i in left])
-                found |= zip(left, scores, strict=False)
-                del left[: len(scores)]
+        left = list(range(len(requests)))
+        if self._mode.keeps_states:
+            left.sort(key=lambda i: _is_alone(requests[i]))  # the others share the first pass
+        while left:
+            scores = _one_pass(self._mode, [requests[i] for i in left])
+            found |= zip(left, scores, strict=False)
+            del left[: len(scores)]
         return [found[i] for i in range(len(requests))]
 
 

@@ -11,7 +11,6 @@ import ctypes
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from time import monotonic
 from types import MappingProxyType
 from typing import Any, TypeGuard
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 from xxhash import xxh3_64_intdigest
 
 from draftwood.engines.transformers.widths import filling
+from draftwood.models.machine import free_memory
 
 _HUGE = 2 << 20
 _MADV_COLLAPSE = 25
@@ -196,7 +196,8 @@ def can_pack(layers: Sequence[nn.Linear], kept: Mapping[Content, Any] = MappingP
     if len(kinds) != 1 or not _works(layers[0]):
         return False
     # A second copy of the weights must leave at least as much memory free again.
-    return bool(kept) or 2 * sum(layer.weight.nbytes for layer in layers) <= _free_memory()
+    free = free_memory()
+    return bool(kept) or free is None or 2 * sum(layer.weight.nbytes for layer in layers) <= free
 
 
 @torch.no_grad()
@@ -214,18 +215,6 @@ def _works(linear: nn.Linear) -> bool:
         return False
     rounding = 1e-4 if weight.dtype == torch.float32 else 5e-2
     return bool((ours - theirs).abs().max() <= rounding * (1 + theirs.abs().max()))
-
-
-def _free_memory() -> int:
-    """Free bytes of the machine, or of the container, whose limit the machine's figure leaves out."""
-    import psutil
-
-    free = int(psutil.virtual_memory().available)
-    try:  # Linux, control groups version 2
-        limit, used = (int(Path("/sys/fs/cgroup", name).read_text()) for name in ("memory.max", "memory.current"))
-    except (OSError, ValueError):  # no such group, or "max": no limit
-        return free
-    return min(free, limit - used)
 
 
 def collapse(blocks: Iterable[tuple[int, int]]) -> None:

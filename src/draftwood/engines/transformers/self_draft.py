@@ -1,4 +1,4 @@
-"""Drafting by a part of the target, or by its weights in few bits, on the target's own cache.
+"""Drafting by a part of the target, on the target's own cache.
 
 Sources: Elhoushi and others, "LayerSkip", arXiv 2404.16710 (the first layers); Zhang and others, "Draft & Verify",
 arXiv 2309.08168 (any subset of them).
@@ -6,25 +6,12 @@ arXiv 2309.08168 (any subset of them).
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Callable, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
+from draftwood.engines.self_draft import once, read_layers
 from draftwood.engines.transformers.lean import LeanDecoder
-from draftwood.engines.transformers.quantized_copies import quantized_target
 from draftwood.engines.transformers.target import TransformersTarget
-from draftwood.errors import CapabilityError, UsageError
-from draftwood.index.child_safe import ChildSafeLock
-
-_made: WeakKeyDictionary[Any, dict[Any, tuple[Any, TransformersTarget]]] = WeakKeyDictionary()
-"""Per target, what drafts on its cache, by the layers that it runs or the bits of its weights, and of what it was
-made."""
-if hasattr(os, "register_at_fork"):  # twins share their target's lock, which is another one in a child
-    os.register_at_fork(after_in_child=_made.clear)
-_MOST = 8  # of them per target; then the oldest is dropped
-_lock = ChildSafeLock()
+from draftwood.errors import CapabilityError
 
 
 def early_exit(target: Any, layers: str = "") -> TransformersTarget:
@@ -42,7 +29,7 @@ def early_exit(target: Any, layers: str = "") -> TransformersTarget:
     """
     decoder = decoder_of(target)
     chosen = read_layers(layers, decoder.n_layers)
-    return _once(target, chosen, decoder, lambda: target.with_decoder(decoder.subset(chosen)))
+    return once(target, chosen, decoder, lambda: target.with_decoder(decoder.subset(chosen)))
 
 
 def decoder_of(target: Any) -> LeanDecoder:
@@ -53,74 +40,3 @@ def decoder_of(target: Any) -> LeanDecoder:
             "another drafter"
         )
     return decoder
-
-
-def quantized_self(target: Any, model: Any, bits: int) -> TransformersTarget:
-    """Return what runs the model of a target on its own weights in so many bits, on the target's sessions.
-
-    Made once per target and copy, which are made anew when the model changes. Raises what `quantized_target`
-    raises.
-    """
-    if not isinstance(target, TransformersTarget) or not target.capabilities.grows:
-        raise CapabilityError(
-            "quantized-self needs a model of transformers that runs on draftwood's own cache: use other drafters"
-        )
-    copied = quantized_target(model, bits, checked=target.packing is not None)  # one not packed follows its model
-    return _once(target, bits, copied, lambda: target.running_as(copied))
-
-
-def _once(
-    target: TransformersTarget, key: Any, origin: Any, make: Callable[[], TransformersTarget]
-) -> TransformersTarget:
-    """Return what was made for this key from the same ``origin``, or make it."""
-    with _lock:
-        known = _made.setdefault(target, {})
-        made = known.pop(key, None)
-        if made is None or made[0] is not origin:
-            made = origin, make()
-        if len(known) >= _MOST:
-            del known[next(iter(known))]
-        known[key] = made
-        return made[1]
-
-
-def read_layers(text: str, layers: int) -> tuple[int, ...]:
-    """Return the indices that `early_exit` describes, ascending; raises `UsageError` for what cannot be read."""
-    text = text.strip()
-    if not text:
-        return tuple(range(max(1, layers // 2)))
-    if re.fullmatch(r"\d+", text):
-        ranges = [(0, _number(text, layers) - 1)]
-    elif re.fullmatch(r"\d+(-\d+)?(\.\d+(-\d+)?)*", text):
-        parts = [part.partition("-") for part in text.split(".")]
-        ranges = [(_number(low, layers), _number(high or low, layers)) for low, _, high in parts]
-    else:
-        raise UsageError(f"early-exit: layers must be a number or ranges like 0-9.20-29, not {text!r:.80}")
-    inside = all(last < layers for _, last in ranges)  # so that no list is longer than the model
-    chosen = sorted({i for first, last in ranges for i in range(first, last + 1)}) if inside else []
-    if not chosen or len(chosen) == layers:
-        raise UsageError(
-            f"early-exit: layers={text:.80} is outside the model: it has {layers} layers, 0 to {layers - 1}, and "
-            f"at most {layers - 1} of them can draft"
-        )
-    return tuple(chosen)
-
-
-def _number(digits: str, layers: int) -> int:
-    """Return a number, or one that is too large where it has more digits than a number of layers has."""
-    return int(digits) if len(digits) < 10 else layers + 1
-
-
-def write_layers(layers: Sequence[int]) -> str:
-    """Return layers, ascending, as `read_layers` reads them: ``20`` for the first twenty, else ``0-9.20-29``."""
-    chosen = list(layers)
-    if chosen == list(range(len(chosen))):
-        return str(len(chosen))
-    parts: list[list[int]] = []
-    for layer in chosen:
-        if parts and parts[-1][-1] == layer - 1:
-            parts[-1].append(layer)
-        else:
-            parts.append([layer])
-    text = ".".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
-    return text if len(chosen) > 1 else f"{text}-{text}"  # a single number would be the first so many

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from draftwood.engines.transformers.families import layer_windows, refuse_unsupported, text_config
 from draftwood.engines.transformers.native.target import NativeTarget
 from draftwood.engines.transformers.pack import Content, digest
-from draftwood.engines.transformers.quantized import QuantizedTarget, check_product
 from draftwood.engines.transformers.seen import Seen, trial_key
 from draftwood.engines.transformers.selftest import agreeing
 from draftwood.engines.transformers.target import TransformersTarget
@@ -47,7 +46,6 @@ _locks: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 """Per model, held while its target is looked up or made, so that concurrent first calls make only one."""
 _made: WeakKeyDictionary[Any, _Made] = WeakKeyDictionary()
 _unpacked: WeakSet[Any] = WeakSet()
-_bits: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of models that run on weights in 4 or 8 bits
 _released: WeakSet[Any] = WeakSet()
 _targets: WeakSet[Any] = WeakSet()  # all that may still be in use, also those of models that have changed since
 _passed: dict[str, int] = {}  # per `trial_key` of a model: which way passed the self-test in this process
@@ -75,20 +73,13 @@ def _lock_of(model: Any) -> Any:
         return _locks.setdefault(model, RLock())
 
 
-def prepare(model: Any, *, pack: bool, release: bool = False, bits: int | None = None) -> OurTarget:
+def prepare(model: Any, *, pack: bool, release: bool = False) -> OurTarget:
     """Choose how passes over this model run from now on, and make its target; see `draftwood.prepare`."""
     with _lock_of(model):
         if model in _released:
-            if not pack or bits != _bits.get(model):
+            if not pack:
                 raise UsageError("the weights of this model were released: load it again")
             return shared_target(model)
-        if bits is not None:
-            check_product(model, bits)
-        if bits != _bits.get(model):
-            _made.pop(model, None)
-            _bits.pop(model, None)
-            if bits is not None:
-                _bits[model] = bits
         if pack == (model in _unpacked):
             _made.pop(model, None)
             (_unpacked.discard if pack else _unpacked.add)(model)
@@ -123,11 +114,6 @@ def _refuse_saving(*_: object) -> None:
     raise UsageError("the weights of this model were released, so it cannot be saved: load it again")
 
 
-def bits_of(model: Any) -> int | None:
-    """Return the bits of the weights that passes over this model run on, where that was chosen; None: its own."""
-    return _bits.get(model) if isinstance(model, nn.Module) else None
-
-
 def is_released(model: Any) -> bool:
     """Return whether the model's own weights were freed."""
     return model in _released
@@ -137,9 +123,7 @@ def released_bytes(model: Any) -> int:
     """Return the bytes of the copies that a model runs on whose own weights were freed; 0 for others."""
     if not is_released(model) or (packing := _made[model].target.packing) is None:
         return 0
-    return sum(
-        copy.nbytes if hasattr(copy, "bits") else copy.numel() * copy.element_size() for copy in packing.made
-    )
+    return sum(copy.numel() * copy.element_size() for copy in packing.made)
 
 
 def packs(model: Any) -> bool:
@@ -172,16 +156,10 @@ def shared_target(model: Any) -> OurTarget:
         made = packing = None  # frees outdated packed copies before new ones are made
         _made.pop(model, None)
         seen = Seen(model)
-        bits = _bits.get(model)
-        target = open_target(model, kept) if bits is None else _quantised(model, bits, kept)
+        target = open_target(model, kept)
         _targets.add(target)
         _made[model] = _Made(target, seen)
         return target
-
-
-def _quantised(model: Any, bits: int, kept: Mapping[Content, Any]) -> QuantizedTarget:
-    """Run quantised weights in the way that gives the model's own scores with its own."""
-    return QuantizedTarget(model, bits=bits, like=open_target(model, {}, packed=False), kept=kept)
 
 
 def contents(model: Any, target: OurTarget) -> tuple[int, ...]:

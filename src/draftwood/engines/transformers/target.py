@@ -127,13 +127,6 @@ class TransformersTarget:
         twin._lean, twin._static = decoder, None
         return twin
 
-    def running_as(self, other: TransformersTarget) -> TransformersTarget:
-        """Return a target on the same cache, under the same lock, whose passes run as those of ``other``."""
-        twin = copy.copy(self)
-        twin._model, twin._lean, twin._static = other._model, other._lean, None
-        twin.packing = other.packing
-        return twin
-
     @locked
     def open(
         self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None,

@@ -119,8 +119,9 @@ def search_layers(
     UsageError
         For layers that the model does not have, and models of one layer.
     """
+    from draftwood.engines.self_draft import read_layers
     from draftwood.engines.transformers.partial_passes import PartialPasses
-    from draftwood.engines.transformers.self_draft import decoder_of, read_layers
+    from draftwood.engines.transformers.self_draft import decoder_of
 
     n_layers = decoder_of(setup.target).n_layers
     if n_layers < 2:
@@ -250,7 +251,7 @@ def expected(agreement: float, layers: int, costs: DraftCosts) -> float:
 
 def judge(passes: Any, layers: Layers, costs: DraftCosts) -> Judged:
     """Return what a choice of layers is worth on answers, with agreement as it is behind drafted tokens."""
-    from draftwood.engines.transformers.self_draft import write_layers
+    from draftwood.engines.self_draft import write_layers
 
     matches = passes.matches(layers, LONGEST)
     found = {n: tokens_per_cycle(matches, passes.lengths, n) for n in range(1, LONGEST + 1)}

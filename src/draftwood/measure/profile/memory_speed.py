@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from draftwood.models.machine import free_memory
+
 BUFFER = 512 << 20  # bytes: many times the last-level cache of most machines
 _READS = 4
 
@@ -50,9 +52,6 @@ def weight_bytes(model: Any) -> int | None:
 
 
 def _free() -> int:
-    """Bytes that may be used without pushing others out; without psutil, enough for the whole buffer."""
-    try:
-        import psutil
-    except ImportError:
-        return 4 * BUFFER
-    return int(psutil.virtual_memory().available)
+    """Bytes that may be used without pushing others out; where nobody knows, enough for the whole buffer."""
+    free = free_memory()
+    return 4 * BUFFER if free is None else free

@@ -19,9 +19,12 @@ def exchanged(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _said(response: Mapping[str, Any]) -> Any:
-    """Return the text of a response, of several answers the first; None for a call of a tool."""
+    """Return the text of a response, of several answers the first; None for a call of a tool and other shapes."""
     choices = response.get("choices")
     if not choices:
         return response.get("content")  # of llama.cpp's route /completion
-    message = choices[0].get("message")
-    return message.get("content") if isinstance(message, Mapping) else choices[0].get("text")
+    first = choices[0] if isinstance(choices, list) else None
+    if not isinstance(first, Mapping):
+        return None
+    message = first.get("message")
+    return message.get("content") if isinstance(message, Mapping) else first.get("text")

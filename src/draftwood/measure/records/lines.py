@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 from draftwood.errors import RecordError, UsageError
 from draftwood.files import paths
+from draftwood.files.foreign import json_object
 
 log = logging.getLogger("draftwood")
 
@@ -28,7 +29,7 @@ def read_lines(
             if not line.strip():
                 continue
             try:
-                found = _object(path, number, line)
+                found = _object(line, f"{path}, line {number}")
             except RecordError:
                 if not some or line.endswith("\n"):  # a first line, or a whole one, was not cut off
                     raise
@@ -55,15 +56,8 @@ def _texts(path: Path, raw: BinaryIO) -> Iterator[tuple[int, str]]:
         raise RecordError(f"{path} is damaged or not compressed with zstd ({error})") from error
 
 
-def _object(path: Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        found = json.loads(line)
-    except ValueError as error:
-        said = f"{line.strip()[:80]!r}"
-        raise RecordError(f"{path}, line {number}: no JSON ({said}): mend or remove the line") from error
-    if not isinstance(found, dict):
-        raise RecordError(f"{path}, line {number}: {type(found).__name__} instead of an object")
-    return found
+def _object(line: str, where: str) -> dict[str, Any]:
+    return json_object(line.encode("utf-8", "surrogateescape"), where, RecordError)
 
 
 def _opened(path: Path) -> BinaryIO:

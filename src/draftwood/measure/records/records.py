@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from draftwood.api.prompts import decoder
+from draftwood.api.spelling import Spelling
 from draftwood.api.text import TextBuilder
 from draftwood.contracts import Sampling
 from draftwood.decoding.request import Emission
@@ -155,7 +155,7 @@ def sampling_said(sampling: Sampling) -> dict[str, Any]:
 
 def token_texts(ids: Sequence[int], tokenizer: Any) -> list[str]:
     """Return the text of each token, as `Answer.pieces` keeps it to be shown without the tokenizer."""
-    builder = TextBuilder(decoder(tokenizer))
+    builder = TextBuilder(Spelling(tokenizer))
     texts = ["".join(piece.text for piece in builder.push(token, "")) for token in ids]
     if texts:
         texts[-1] += "".join(piece.text for piece in builder.finish(""))

@@ -10,7 +10,8 @@ from typing import Any
 
 from draftwood.api.prompts import as_ids
 from draftwood.engines.replay import MAX_ID
-from draftwood.errors import PromptError, RecordError, VocabularyError
+from draftwood.errors import RecordError, UsageError, VocabularyError
+from draftwood.files.foreign import LeftOut
 from draftwood.measure.records.bodies import exchanged
 from draftwood.measure.records.lines import read_lines, write_whole
 from draftwood.measure.records.records import grouped_by, header
@@ -39,12 +40,14 @@ class Trace:
 def read_traces(path: Path, tokenizer: Any = None) -> list[Trace]:
     """Read a trace or a records file, ``.jsonl`` or ``.jsonl.zst``. Of a records file one answer per prompt is
     taken: plain decoding's, else one of our loop, else a peer's. ``tokenizer`` reads lines that hold text only and
-    bounds the ids. Raises `RecordError` for a broken line and for a file without answers, `VocabularyError` if the
-    trace was made with another tokenizer or holds ids that this one does not know."""
+    bounds the ids. Lines that cannot be used (a call, an error, another shape) are left out, which the log says.
+    Raises `RecordError` for what is no JSON and for a file without answers, `VocabularyError` if the trace was
+    made with another tokenizer or holds ids that this one does not know."""
     known = MAX_ID if tokenizer is None else len(tokenizer)
     traces: dict[tuple[str, str], Trace] = {}
     best: dict[tuple[str, str], int] = {}
     prompts: dict[tuple[str, str], list[int]] = {}
+    left_out = LeftOut(path, RecordError)
     for number, line in read_lines(path):
         kind, key = line.get("row"), (str(line.get("task")), str(line.get("name")))
         if kind == "header":
@@ -57,11 +60,16 @@ def read_traces(path: Path, tokenizer: Any = None) -> list[Trace]:
                 continue
             best[key] = rank
         if kind in (None, "trace", "answer"):
-            trace = _trace(path, number, line, tokenizer)
+            try:
+                trace = _trace(path, number, line, tokenizer)
+            except (RecordError, UsageError) as error:
+                left_out.note(number, error)
+                continue
             if (worst := max(max(trace.prompt_ids), max(trace.output_ids))) >= known:
                 what = f"id {worst} is outside the vocabulary of {known} tokens"
                 raise VocabularyError(f"{path}, line {number}: {what}: give the tokenizer it was made with")
             traces[trace.task, trace.name if kind == "answer" else f"{trace.name}\n{number}"] = trace
+    left_out.say(len(traces))
     if not traces:
         raise RecordError(f"{path} holds no recorded answer: give a trace, or records that draftwood wrote")
     return list(traces.values())
@@ -81,19 +89,22 @@ def write_traces(path: Path, traces: Iterable[Trace], provenance: Mapping[str, A
 
 
 def _refuse_other_tokenizer(path: Path, header: Mapping[str, Any], tokenizer: Any) -> None:
-    made_with = header.get("settings", {}).get("tokenizer")
+    settings = header.get("settings")
+    made_with = settings.get("tokenizer") if isinstance(settings, Mapping) else None
     if tokenizer is not None and made_with is not None and made_with != tokenizer_fingerprint(tokenizer):
         raise VocabularyError(f"{path} was made with another tokenizer: give that one, or leave --tokenizer out")
 
 
 def _trace(path: Path, number: int, line: Mapping[str, Any], tokenizer: Any) -> Trace:
     line = exchanged(line)
-    try:
-        prompt, output = (_ids(line, name, tokenizer) for name in ("prompt", "output"))
-    except (RecordError, PromptError) as error:
-        raise RecordError(f"{path}, line {number}: {error}") from error
+    prompt, output = (_ids(line, name, tokenizer) for name in ("prompt", "output"))
     task, name = str(line.get("task", path.name.partition(".")[0])), str(line.get("name", f"line {number}"))
-    return Trace(task, name, prompt, output, limit=line.get("limit"), finish_reason=line.get("finish_reason"))
+    limit, reason = line.get("limit"), line.get("finish_reason")
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise RecordError(f"limit is {limit!r:.40}: write a whole number from 1 on")
+    return Trace(
+        task, name, prompt, output, limit=limit, finish_reason=reason if isinstance(reason, str) else None
+    )
 
 
 def _ids(line: Mapping[str, Any], which: str, tokenizer: Any) -> list[int]:
@@ -107,6 +118,8 @@ def _ids(line: Mapping[str, Any], which: str, tokenizer: Any) -> list[int]:
         given = line.get("messages") or line.get("prompt") if which == "prompt" else line["output"]
         name, ids = which, _tokenized(given, which, tokenizer)
     else:
+        if line.get("output", "") != "" and not isinstance(line["output"], str):
+            raise RecordError("its output is no text (a call, or an error?)")
         raise RecordError("lacks prompt_ids and output_ids (or prompt and output with --tokenizer)")
     if not ids:
         raise RecordError(f"{name} is empty")

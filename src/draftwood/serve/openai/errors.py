@@ -7,10 +7,11 @@ from typing import Any
 from draftwood.errors import CapabilityError, DraftwoodError, UsageError
 from draftwood.serve.inbox import QueueFullError
 
-BAD_REQUEST, UNAUTHORIZED, NOT_FOUND, TOO_SLOW, TOO_LARGE = 400, 401, 404, 408, 413
+BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_SLOW, TOO_LARGE = 400, 401, 403, 404, 408, 413
 TOO_MANY, GONE, FAILED = 429, 499, 500
 _TYPES = {
     UNAUTHORIZED: "authentication_error",
+    FORBIDDEN: "permission_error",
     NOT_FOUND: "not_found_error",
     TOO_MANY: "rate_limit_error",
     FAILED: "server_error",

@@ -5,9 +5,14 @@ Fields that are not listed here are ignored, as the API does, and named in a hea
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
+
+from draftwood.errors import UnknownNameError
+from draftwood.serve.openai.meanings import REFUSED, TEXT, read_values
 
 MOST_CHOICES, MOST_TOP, MOST_STOPS, MOST_MESSAGES, MOST_PROMPTS = 16, 20, 64, 4096, 64
 MOST_BIASES = 1 << 16
@@ -43,6 +48,15 @@ class Lenient(BaseModel):
     def ignored(self) -> list[str]:
         """Names of fields that nobody reads."""
         return sorted(self.model_extra or ())
+
+
+class Body(Lenient):
+    """The body of a request, whose values are read by the table `VALUES`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: Any) -> Any:
+        return read_values(given)
 
 
 class StreamOptions(Lenient):
@@ -118,13 +132,33 @@ class ResponseFormat(Lenient):
     json_schema: JsonSchema | None = None
 
 
-class Common(Lenient):
+class Drafting(BaseModel):
+    """Our own field ``draftwood``: with which drafters an answer is written. The text is the same with all."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    draft: bool | str | list[str] | None = None
+
+    def without(self, names: Sequence[str]) -> frozenset[str] | None:
+        """Return which of the server's drafters are not wanted, None for all; raises `UnknownNameError`."""
+        if self.draft is None or self.draft is True:
+            return frozenset()
+        said = self.draft or []
+        chosen = re.split(r"[+,]", said) if isinstance(said, str) else said
+        wanted = {name.strip() for name in chosen} - {"", "none"}
+        for name in sorted(wanted):
+            if name not in names:
+                raise UnknownNameError("drafter of this server", name[:80], names)
+        return frozenset(names) - wanted if wanted else None
+
+
+class Common(Body):
     """What requests for chats and for plain texts have in common."""
 
     model: str | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=-1, le=1 << 24)] | None = None
+    top_k: Annotated[int, Field(ge=1, le=1 << 24)] | None = None
     ignore_eos: bool | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     repetition_penalty: Annotated[float, Field(ge=0.01, le=10)] | None = None  # scores must stay finite
@@ -142,6 +176,7 @@ class Common(Lenient):
     user: Annotated[str, Field(max_length=512)] | None = None
     prediction: PredictedText | None = None
     guided_regex: Annotated[str, Field(max_length=_TEXT)] | None = None
+    draftwood: Drafting | None = None
 
     @field_validator("stop")
     @classmethod
@@ -200,6 +235,9 @@ class CompletionRequest(Common):
     """Body of ``/v1/completions``."""
 
     prompt: str | list[str] | list[int] | list[list[int]]
+    max_tokens: Annotated[int, Field(ge=0, le=1 << 24)] | None = (
+        None  # none at all: the prompt's scores are wanted
+    )
     echo: bool | None = None
     logprobs: Annotated[int, Field(ge=0, le=MOST_TOP)] | None = None
     best_of: int | None = None
@@ -208,15 +246,15 @@ class CompletionRequest(Common):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.suffix:
-            raise ValueError("suffix: this server writes no text between two others: leave it out")
+            raise ValueError(f"suffix: {REFUSED[TEXT]['suffix']}")
         if self.best_of not in (None, self.choices):
-            raise ValueError("best_of: this server does not choose among texts: leave it out, and set n")
+            raise ValueError(f"best_of: {REFUSED[TEXT]['best_of']}")
         return self
 
     @property
     def limit(self) -> int:
         """Most tokens of an answer; the API's own default."""
-        return self.max_tokens or 16
+        return 16 if self.max_tokens is None else self.max_tokens
 
 
 def joined(content: Content) -> str:

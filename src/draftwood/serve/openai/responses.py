@@ -12,18 +12,20 @@ from draftwood.serve.openai.errors import BAD_REQUEST, ApiError
 from draftwood.serve.openai.fields import (
     MOST_MESSAGES,
     MOST_TOP,
+    Body,
     ChatRequest,
+    Drafting,
     JsonSchema,
-    Lenient,
     PredictedText,
     Tokens,
 )
+from draftwood.serve.openai.meanings import REFUSED, RESPONSES
 
 Items = Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_MESSAGES)]
 _PARTS = ("text", "input_text", "output_text")
 
 
-class ResponsesRequest(Lenient):
+class ResponsesRequest(Body):
     """Body of ``/v1/responses``."""
 
     input: str | Items
@@ -46,6 +48,8 @@ class ResponsesRequest(Lenient):
     metadata: dict[str, Any] | None = None
     store: bool | None = None
     parallel_tool_calls: bool | None = None
+    include: list[str] | None = None
+    draftwood: Drafting | None = None
 
     @field_validator("text", "tools", "tool_choice", "metadata")
     @classmethod
@@ -55,19 +59,23 @@ class ResponsesRequest(Lenient):
 
     def chat(self) -> ChatRequest:
         """Return the same as a chat; raises `ApiError`, or pydantic's error for fields that cannot be."""
-        for name in ("previous_response_id", "conversation", "prompt"):
+        for name, said in REFUSED[RESPONSES].items():
             if getattr(self, name) is not None:
-                said = "this server keeps no responses, conversations or prompts: send the whole text as input"
                 raise ApiError(BAD_REQUEST, said, param=name)
         given = {
             "model": self.model, "temperature": self.temperature, "top_p": self.top_p, "seed": self.seed,
             "stream": self.stream, "max_completion_tokens": self.max_output_tokens, "user": self.user,
-            "logprobs": self.top_logprobs is not None or None, "top_logprobs": self.top_logprobs,
+            "logprobs": self._wants_logprobs or None, "top_logprobs": self.top_logprobs,
             "messages": self._messages(), "tools": self._functions() or None,
             "tool_choice": self._choice(), "response_format": self._format(),
             "prediction": None if self.prediction is None else self.prediction.model_dump(),
+            "draftwood": None if self.draftwood is None else self.draftwood.model_dump(),
         }  # fmt: skip
         return ChatRequest.model_validate({name: value for name, value in given.items() if value is not None})
+
+    @property
+    def _wants_logprobs(self) -> bool:
+        return self.top_logprobs is not None or "message.output_text.logprobs" in (self.include or ())
 
     def _messages(self) -> list[dict[str, Any]]:
         first = [] if self.instructions is None else [{"role": "system", "content": self.instructions}]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from draftwood.serve.answer import Answer
+from draftwood.api.spelling import Spelling
+from draftwood.serve.answer import Answer, ToldToken
 from draftwood.serve.processors import TokenLogprobs
+from draftwood.serve.spelled_text import SpelledToken
 
 FINISH = {"eos": "stop", "stop": "stop", "length": "length"}
 """Why texts end: ours, and the API's word."""
-
-Decode = Callable[[Sequence[int]], str]
 
 
 class Shape:
@@ -63,34 +63,60 @@ def usage_of(answers: Sequence[Answer]) -> dict[str, Any]:
             "rejected_prediction_tokens": rejected,
             "reasoning_tokens": 0,
         },
+        "draftwood": {
+            "drafters": answers[0].drafters,
+            "passes": sum(answer.job.passes for answer in answers),
+            "draft_tokens": sum(answer.job.drafted for answer in answers),
+            "accepted_tokens": sum(answer.job.accepted for answer in answers),
+        },
     }
 
 
-def chat_logprobs(some: Sequence[TokenLogprobs], decode: Decode) -> dict[str, Any]:
-    """Return log-probabilities as chats have them."""
+def chat_logprobs(some: Sequence[ToldToken], spelling: Spelling) -> list[dict[str, Any]]:
+    """Return log-probabilities as chats and responses have them."""
+    return [
+        {
+            **_entry(spelled.text, spelled.bytes, scored.logprob),
+            "top_logprobs": [_candidate(spelled, scored, *pair, spelling) for pair in scored.top],
+        }
+        for spelled, scored in some
+        if scored is not None
+    ]
+
+
+def _entry(text: str, own: bytes, logprob: float) -> dict[str, Any]:
+    return {"token": text, "logprob": logprob, "bytes": list(own)}
+
+
+def _candidate(
+    spelled: SpelledToken, scored: TokenLogprobs, token: int, logprob: float, spelling: Spelling
+) -> dict[str, Any]:
+    if token == scored.token:
+        return _entry(spelled.text, spelled.bytes, logprob)
+    own = b"" if spelling.special(token) else spelling.piece(token)
+    text = spelling.name(token)
+    return _entry(text, text.encode() if own is None else own, logprob)
+
+
+def text_logprobs(some: Sequence[ToldToken], spelling: Spelling) -> dict[str, Any]:
+    """Return log-probabilities as plain texts have them."""
+    scores = [scored for _, scored in some]
+    wants_top = any(scored is not None and scored.top for scored in scores)
     return {
-        "content": [
-            {**_entry(one.token, one.logprob, decode), "top_logprobs": [_entry(*pair, decode) for pair in one.top]}
-            for one in some
-        ],
-        "refusal": None,
+        "tokens": [spelled.text for spelled, _ in some],
+        "token_logprobs": [None if scored is None else scored.logprob for scored in scores],
+        "top_logprobs": [_best(*one, spelling) for one in some] if wants_top else None,
+        "text_offset": [spelled.offset for spelled, _ in some],
     }
 
 
-def _entry(token: int, logprob: float, decode: Decode) -> dict[str, Any]:
-    text = decode([token])
-    return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
-
-
-def text_logprobs(some: Sequence[TokenLogprobs], decode: Decode, start: int = 0) -> dict[str, Any]:
-    """Return log-probabilities as plain texts have them; ``start`` is where the first token begins."""
-    tokens, offsets = [decode([one.token]) for one in some], []
-    for token in tokens:
-        offsets.append(start)
-        start += len(token)
-    return {
-        "tokens": tokens,
-        "token_logprobs": [one.logprob for one in some],
-        "top_logprobs": [{decode([token]): logprob for token, logprob in one.top} for one in some],
-        "text_offset": offsets,
-    }
+def _best(spelled: SpelledToken, scored: TokenLogprobs | None, spelling: Spelling) -> dict[str, float] | None:
+    """Return the best tokens by their texts, and the one that came; of equal texts the second one by its id."""
+    if scored is None:
+        return None
+    found = {spelled.text: scored.logprob}
+    for token, logprob in scored.top:
+        if token != scored.token:
+            text = spelling.name(token)
+            found[f"token_id:{token}" if text in found else text] = logprob
+    return dict(sorted(found.items(), key=lambda item: -item[1]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from draftwood.engines.cpu.gguf_file import Tensor
 from draftwood.engines.cpu.gguf_types import dequantised, read_codes, read_floats
 from draftwood.engines.cpu.head.target import HeadTarget
 from draftwood.engines.cpu.head.weights import PackedHead
+from draftwood.engines.cpu.quantising import bfloat16_bits
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.heads.file import check_finite, read_arrays
 from draftwood.engines.heads.fitting import check_layers, check_model, shipped, usual
@@ -50,7 +50,7 @@ def fitted(target: CpuTarget, weights: HeadWeights, name: str = "this head") -> 
 def fingerprint(target: CpuTarget) -> str:
     """Return the fingerprint of a target's weights, the same as of the model of transformers made of its file."""
     tensor = target.model.weights.file.tensors["token_embd.weight"]
-    return fingerprint_of(_in_bfloat16(_rows(tensor, fingerprint_rows(int(tensor.shape[0])))))
+    return fingerprint_of(bfloat16_bits(_rows(tensor, fingerprint_rows(int(tensor.shape[0])))))
 
 
 def _rows(tensor: Tensor, rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -58,10 +58,3 @@ def _rows(tensor: Tensor, rows: NDArray[np.int64]) -> NDArray[np.float32]:
     if tensor.kind in FORMATS:
         return dequantised(read_codes(tensor.kind, raw), FORMATS[tensor.kind])
     return read_floats(tensor.kind, raw)
-
-
-def _in_bfloat16(values: NDArray[Any]) -> NDArray[np.uint16]:
-    """Round float32 to the nearest bfloat16, ties to even; returns its bits."""
-    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
-    half = np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
-    return ((bits + half) >> np.uint32(16)).astype(np.uint16)

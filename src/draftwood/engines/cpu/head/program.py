@@ -7,7 +7,8 @@ from typing import Any
 from draftwood.engines.cpu.buffers import Buffer, floats, records
 from draftwood.engines.cpu.head.weights import PackedHead
 from draftwood.engines.cpu.kernels import Kernels
-from draftwood.engines.cpu.program import ROWS, Program
+from draftwood.engines.cpu.phases import ROWS
+from draftwood.engines.cpu.program import Program
 from draftwood.engines.cpu.records import real_slot
 
 FUSE = "fuse"

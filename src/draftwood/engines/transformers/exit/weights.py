@@ -18,6 +18,7 @@ from torch import Tensor
 from draftwood.engines.trained import check_ids, check_shapes
 from draftwood.engines.transformers.trained_files import check_finite, ids_of, read_tensors
 from draftwood.errors import ModelError
+from draftwood.files.foreign import json_object
 
 FORMAT = "draftwood-exit-1"
 """Value of ``format`` in the header."""
@@ -71,7 +72,7 @@ def read_exit(path: Path) -> ExitWeights:
     if header.get("format") != FORMAT or "d2t" not in tensors:
         raise ModelError(f"{path} is no exit of draftwood: make one with draftwood train-exit")
     try:
-        shape = ExitShape(**json.loads(header["shape"]))
+        shape = ExitShape(**json_object(header["shape"], "the shape", ValueError))
         inner = len(tensors["gate_proj.weight"])
     except (KeyError, TypeError, ValueError) as error:
         raise ModelError(f"the header of {path} is damaged ({error}): train the exit again") from error

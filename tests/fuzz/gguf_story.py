@@ -1,4 +1,4 @@
-"""Stories about the CPU engine: random calls on a tiny GGUF file, every text compared with plain decoding."""
+"""Stories about the exact engines: random calls on a tiny GGUF file, every text compared with plain decoding."""
 
 from __future__ import annotations
 
@@ -14,22 +14,32 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 import draftwood
 from draftwood.contracts import Sampling
 from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.cpu.target import CpuTarget
+from draftwood.engines.llama_cpp.target import LlamaTarget
 from draftwood.errors import CapabilityError
 from tests.engines.cpu.small_models import Truth, write_mixed
+from tests.engines.llama_story import OneByOne
+from tests.engines.reading import ways_of_reading
 from tests.engines.tiny_gguf import write_gguf
 from tests.fuzz.calls import WrongTextError, draw_prompt, draw_sampling
 from tests.fuzz.interrupt import interrupted
 from tests.fuzz.story import DRAFTERS, PLANNERS, TOYS
 from tests.helpers import sampled_truth
 
-KINDS = ("F32", "F16", "Q8_0", "Q4_0")
+FILES = {
+    "cpu": (("llama", "gemma3", "mixed"), ("F32", "F16", "Q8_0", "Q4_0")),
+    "llama.cpp": (("llama", "gemma3", "jamba"), ("Q8_0", "Q4_0", "Q4_1")),
+}
+"""Families and types of weights on each engine."""
+LONGEST = 600  # tokens of a text that is read
 
 
-class Told(CpuTarget):
+class ToldOnCpu(CpuTarget):
     """With what `sampled_truth` asks for: the scores after a text, from another target with one thread."""
 
     def __init__(self, path: Path) -> None:
@@ -38,34 +48,45 @@ class Told(CpuTarget):
         self.scores_after = Truth(CpuTarget(path, threads=1))
 
 
+class ToldOnLlama(LlamaTarget):
+    """The same on llama.cpp, whose threads spin, so that two are slow beside other programs."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, threads=1)
+        self.scores_after = OneByOne(LlamaTarget(path, threads=1))
+
+
 @cache
-def target_of(family: str, kind: str, seed: int) -> Told:
+def target_of(engine: str, family: str, kind: str, seed: int) -> Any:
     """A target with random weights."""
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder) / "model.gguf"
-    return Told(
-        write_mixed(path, seed) if family == "mixed" else write_gguf(path, family=family, kind=kind, seed=seed)
-    )
+    if family == "mixed":
+        write_mixed(path, seed)
+    else:
+        write_gguf(path, family=family, kind=kind, seed=seed)
+    return (ToldOnCpu if engine == "cpu" else ToldOnLlama)(path)
 
 
-class CpuStory:
+class GgufStory:
     """Draws everything from its number, as `tests.fuzz.story.Story` does."""
 
-    def __init__(self, seed: int, number: int) -> None:
-        self.rng = Random(f"cpu/{seed}/{number}")
+    def __init__(self, engine: str, seed: int, number: int) -> None:
+        self.engine, self.rng = engine, Random(f"{engine}/{seed}/{number}")
         self.log: list[str] = []
         self.counts: Counter[str] = Counter()
 
     def tell(self) -> None:
         """Run it; raises `WrongTextError` for a wrong text."""
         rng = self.rng
-        family, kind = rng.choice(["llama", "gemma3", "mixed"]), rng.choice(KINDS)
-        self.target = target_of(family, kind, rng.randrange(4))
+        families, kinds = FILES[self.engine]
+        family, kind = rng.choice(families), rng.choice(kinds)
+        self.target = target_of(self.engine, family, kind, rng.randrange(4))
         self.memory = draftwood.Memory(200)
         self.log.append(f"{family} {kind}")
         for event in rng.choices(
-            ["call", "threads", "streams", "left", "cut"], [9, 2, 2, 1, 3], k=rng.randrange(2, 6)
+            ["call", "threads", "streams", "left", "cut", "read"], [9, 2, 2, 1, 3, 2], k=rng.randrange(2, 6)
         ):
             self.counts[event] += 1
             getattr(self, event)()
@@ -163,3 +184,13 @@ class CpuStory:
             return [stream.generation.ids if stream else []]
 
         self._run(call, run, cut=True)
+
+    def read(self) -> None:
+        """A long text, read in several ways."""
+        text = (draw_prompt(self.rng) * LONGEST)[: self.rng.randrange(2, 1 + LONGEST)]
+        self.log.append(f"read {text}")
+        expected = self.target.scores_after(text)
+        for way, row in ways_of_reading(self.target, text, self.rng):
+            self.counts["texts"] += 1
+            if not np.array_equal(row, expected):
+                raise WrongTextError(f"{len(text)} tokens {way}: other scores than token by token")

@@ -1,0 +1,129 @@
+"""A model as transformers has it, under the names and in the order that `weights` knows from GGUF files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from draftwood.engines.cpu.gguf_file import Tensor
+from draftwood.engines.cpu.gguf_types import read_floats
+from draftwood.engines.cpu.hub_settings import HubType, hub_type, settings_of
+from draftwood.engines.cpu.mapped_file import MappedFile
+from draftwood.engines.cpu.safetensors_file import read_json, weights_of
+from draftwood.errors import ModelError
+
+_ENDS = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+_NAMES = {
+    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output", "self_attn.qkv_proj": "attn_qkv", "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down", "mlp.gate_up_proj": "ffn_up", "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm", "mlp.gate": "ffn_gate_inp", "block_sparse_moe.gate": "ffn_gate_inp",
+    "gate_up_proj": "ffn_gate_up_exps", "down_proj": "ffn_down_exps",  # of all experts in one
+}  # fmt: skip
+_OF_EXPERT = {
+    "gate_proj": "ffn_gate", "up_proj": "ffn_up", "down_proj": "ffn_down",
+    "w1": "ffn_gate", "w3": "ffn_up", "w2": "ffn_down",
+}  # fmt: skip
+_MORE_NORMS = {
+    "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}  # fmt: skip
+_LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)")
+_EXPERT = re.compile(r"(?:mlp|block_sparse_moe)\.experts\.(?:(\d+)\.)?(\w+)")
+
+
+class HubModel:
+    """What `GgufFile` is for a file, for a config.json and tensors by transformers' names.
+
+    Attributes
+    ----------
+    path
+        The folder, or the name of a model in memory.
+    metadata, tensors, size
+        As those of `GgufFile`.
+    halves
+        Whether numbers that turn together lie half a head apart, whatever the family.
+    end_ids
+        Tokens that end an answer.
+
+    Raises
+    ------
+    UnsupportedModelError
+        The model is of no family of this engine, or is quantised.
+    ModelError
+        Its settings make no sense, or it has no scores' weights.
+    """
+
+    halves = True
+
+    def __init__(
+        self, path: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor],
+        files: Iterable[MappedFile] = (), ends: Any = None,
+    ) -> None:  # fmt: skip
+        self.path, self._files = path, tuple(files)
+        kind = hub_type(config)
+        self.metadata, factors = settings_of(config)
+        tied = config.get("tie_word_embeddings", kind.defaults.get("tie_word_embeddings", False))
+        if not tied and "lm_head.weight" not in tensors:
+            raise ModelError(f"the weights in {path} are incomplete (lm_head.weight is missing): get them again")
+        self.tensors = {
+            name: one
+            for theirs, tensor in tensors.items()
+            if not (tied and theirs == "lm_head.weight") and not theirs.endswith("rotary_emb.inv_freq")
+            for name, one in [_named(_name_of(theirs, kind), tensor, kind)]
+        }
+        for name, values in factors.items():
+            self.tensors[f"{name}.weight"] = _floats(f"{name}.weight", values)
+        self.size = sum(tensor.data.nbytes for tensor in self.tensors.values())
+        ends = config.get("eos_token_id") if ends is None else ends
+        self.end_ids = frozenset(int(token) for token in ([ends] if isinstance(ends, int) else ends or ()))
+
+    def let_go(self) -> None:
+        """Give back the memory of what was read of files; it is read again where it is needed.
+
+        Weights of a model in memory are let go for good.
+        """
+        for file in self._files:
+            file.let_go()
+        if not self._files:
+            self.tensors.clear()
+
+
+def read_folder(folder: Path) -> HubModel:
+    """Map the weights of a folder; raises what `HubModel` and `safetensors_file` raise."""
+    config = read_json(folder / "config.json")
+    hub_type(config)  # before any weights are looked for
+    generation = folder / "generation_config.json"
+    ends = read_json(generation).get("eos_token_id") if generation.is_file() else None
+    files, tensors = weights_of(folder)
+    return HubModel(folder, config, tensors, files, ends)
+
+
+def _named(name: str, tensor: Tensor, kind: HubType) -> tuple[str, Tensor]:
+    if kind.adds_one and name.endswith("norm.weight"):
+        return name, _floats(name, 1 + read_floats(tensor.kind, tensor.data))
+    return name, Tensor(name, tensor.kind, tensor.shape, tensor._data)
+
+
+def _floats(name: str, values: np.ndarray[Any, Any]) -> Tensor:
+    return Tensor(name, "F32", values.shape, np.ascontiguousarray(values, np.float32).view(np.uint8))
+
+
+def _name_of(name: str, kind: HubType) -> str:
+    """Return GGUF's name of a tensor; its own where it has none there, which `weights` then refuses."""
+    if (layer := _LAYER.fullmatch(name)) is None:
+        part, _, ending = name.rpartition(".")
+        return f"{_ENDS[part]}.{ending}" if part in _ENDS else name
+    start, rest = f"blk.{layer[1]}.", layer[2].removesuffix(".weight")
+    if (expert := _EXPERT.fullmatch(rest)) is not None:
+        if expert[1] is None:
+            return f"{start}{_NAMES[expert[2]]}.weight" if expert[2] in _NAMES else name
+        return f"{start}{_OF_EXPERT[expert[2]]}.{expert[1]}.weight" if expert[2] in _OF_EXPERT else name
+    part, ending = (rest.removesuffix(".bias"), "bias") if rest.endswith(".bias") else (rest, "weight")
+    names = _NAMES | _MORE_NORMS if kind.has_more_norms else _NAMES
+    return f"{start}{names[part]}.{ending}" if part in names else name

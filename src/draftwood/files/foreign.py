@@ -1,0 +1,118 @@
+"""Reads what others wrote: text of any encoding, JSON of any shape; one sentence says what cannot be used."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger("draftwood")
+
+_SHOWN = 80  # characters of a line in an error
+_REASONS = 3
+_MARKS = (
+    (b"\xff\xfe\0\0", "UTF-32"),
+    (b"\0\0\xfe\xff", "UTF-32"),
+    (b"\xff\xfe", "UTF-16"),
+    (b"\xfe\xff", "UTF-16"),
+)
+_SAMPLE = 1 << 12  # bytes that are looked at
+
+
+def text_of(raw: bytes, where: str, kind: type[Exception]) -> str:
+    """Return bytes as text, without a byte order mark; raises ``kind`` that says what those ``where`` are."""
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise kind(f"{where} is no UTF-8 text: {_advice(raw)}") from error
+    if "\0" in text:
+        wide = _encoding(raw).startswith("UTF-16")
+        raise kind(f"{where} is no UTF-8 text: {_advice(raw)}" if wide else f"{where} is binary: give a text file")
+    return text
+
+
+def _advice(raw: bytes) -> str:
+    found = _encoding(raw)
+    if not found:
+        return "give a text file, its bytes are none"
+    return f"its bytes look like {found}, so convert it first (iconv -f {found.partition(' ')[0]} -t UTF-8)"
+
+
+def _encoding(raw: bytes) -> str:
+    """Guess an encoding by its name, empty for bytes that are no text."""
+    if marked := next((name for mark, name in _MARKS if raw.startswith(mark)), ""):
+        return marked
+    sample = raw[:_SAMPLE]
+    for first, name in ((1, "UTF-16LE"), (0, "UTF-16BE")):  # every other byte of most letters is 0
+        if 3 * sample[first::2].count(0) > len(sample) and not sample[1 - first :: 2].count(0):
+            return name
+    odd = sum(byte < 32 and byte not in b"\t\n\r\f\x1b" for byte in sample)
+    return "" if odd else "WINDOWS-1252 (or Latin-1)"
+
+
+def whole(text: str, where: str, kind: type[Exception]) -> str:
+    """Return a text as it is; raises ``kind`` where it holds half a character, which no tokenizer can read.
+
+    Python writes bytes of the command line that are no UTF-8 as such halves: these are named as what they are.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        if "\udc80" <= text[error.start] <= "\udcff":
+            text_of(text.encode("utf-8", "surrogateescape"), where, kind) if _is_escaped(text) else None
+        half = f"\\u{ord(text[error.start]):04x} at character {error.start + 1}"
+        raise kind(
+            f"{where} holds half a character ({half}): give both halves, or neither (text.encode('utf-16', "
+            "'surrogatepass').decode('utf-16', 'replace') mends it)"
+        ) from error
+    return text
+
+
+def _is_escaped(text: str) -> bool:
+    return all(not "\ud800" <= letter <= "\udfff" or "\udc80" <= letter <= "\udcff" for letter in text)
+
+
+def json_object(text: str | bytes, where: str, kind: type[Exception]) -> dict[str, Any]:
+    """Return the object that a text of JSON is, halves of characters in it as U+FFFD; else raises ``kind``."""
+    if isinstance(text, bytes):
+        text = text_of(text, where, kind)
+    try:
+        found = json.loads(text)
+    except RecursionError as error:
+        raise kind(f"{where}: JSON that is nested too deeply: mend or remove it") from error
+    except ValueError as error:
+        said = f"{text.strip()[:_SHOWN]!r}"
+        raise kind(f"{where}: no JSON ({said}): mend or remove the line") from error
+    if not isinstance(found, dict):
+        raise kind(f"{where}: {type(found).__name__} instead of an object: mend it")
+    return _with_whole_characters(found) if "\\ud" in text.lower() else found
+
+
+def _with_whole_characters(found: dict[str, Any]) -> dict[str, Any]:
+    spelled = json.dumps(found, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    mended: dict[str, Any] = json.loads(spelled)
+    return mended
+
+
+class LeftOut:
+    """Counts the lines of somebody's log that cannot be used, and keeps the first reasons."""
+
+    def __init__(self, path: Path, kind: type[Exception]) -> None:
+        self._path, self._kind, self._count = path, kind, 0
+        self._reasons: list[str] = []
+
+    def note(self, number: int, why: Exception | str) -> None:
+        """Leave out a line."""
+        self._count += 1
+        if len(self._reasons) < _REASONS:
+            self._reasons.append(f"line {number}: {why}")
+
+    def say(self, used: int) -> None:
+        """Say in the log what was left out; raises the error's kind where nothing was ``used``."""
+        if not self._count:
+            return
+        reasons = "; ".join(self._reasons)
+        if not used:
+            raise self._kind(f"{self._path}, {reasons}")
+        log.warning("%s: %d lines of %d are left out (%s)", self._path, self._count, self._count + used, reasons)

@@ -1,0 +1,61 @@
+"""What a command does before the first token: what it imports, and what it shows while weights are loaded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from draftwood.cli import screen
+
+HEAVY = {"torch", "transformers", "llama_cpp", "xllamacpp", "gguf", "scipy", "numba", "huggingface_hub", "vllm"}
+NEEDLESS = {
+    "draftwood.drafters.suffix", "draftwood.drafters.corpus.drafter", "draftwood.planning.fixed",
+    "draftwood.engines.cpu.head", "draftwood.decoding.cascade", "draftwood.models.licence", "draftwood.serve",
+    "draftwood.cli.bench", "draftwood.cli.serve", "draftwood.measure.compare",
+}  # fmt: skip
+"""What other verbs, drafters and planners need."""
+
+
+def imported(code: str) -> set[str]:
+    """Return the modules that a new process has after running this."""
+    script = f"{code}\nimport sys\nprint('modules', *sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return set(ran.stdout.splitlines()[-1].split())
+
+
+def test_importing_the_package_imports_nothing_of_it():
+    assert {name for name in imported("import draftwood") if name.startswith("draftwood.")} == set()
+
+
+def test_the_main_job_imports_what_it_needs(tiny_gguf):
+    code = (
+        "from draftwood.cli.main import run\n"
+        f"assert run(['generate', 'a b a b a b', '-m', {str(tiny_gguf('llama', 'Q4_0'))!r}, "
+        "'--max-new-tokens', '8', '--no-learned']) == 0"
+    )
+    imported(code)  # whose kernels are not on disk yet compiles them by numba
+    found = imported(code)
+    assert found & HEAVY == set()
+    assert found & NEEDLESS == set()
+
+
+@pytest.mark.parametrize("verb", ["generate", "cache"])
+def test_a_verb_does_not_import_the_others(verb):
+    found = imported(f"from draftwood.cli.main import run\nrun(['{verb}', '--help'])")
+    verbs = {f"draftwood.cli.{name}" for name in ("generate", "bench", "serve", "probe", "cache", "corpus")}
+    assert found & verbs == {f"draftwood.cli.{verb}"}
+
+
+def test_a_bar_is_shown_where_loading_takes_long(draftwood, tiny_gguf, monkeypatch):
+    path = str(tiny_gguf("llama", "Q4_0"))
+    arguments = ("generate", "a", "-m", path, "--max-new-tokens", "1", "--no-learned")
+    monkeypatch.setattr(screen, "_SECOND", -1.0)
+    on_terminal = draftwood(*arguments, terminal=True)
+    assert on_terminal.code == 0, on_terminal.err
+    assert "━" in on_terminal.err
+    on_pipe = draftwood(*arguments)
+    assert "━" not in on_pipe.err
+    assert "loading" not in on_pipe.err

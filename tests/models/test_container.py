@@ -1,0 +1,91 @@
+"""Limits of containers, as Linux lays them out for control groups of both versions, nested or seen from within."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from draftwood.models import container, machine
+
+GB = 1 << 30
+NONE = str((1 << 63) - 4096)  # how version 1 writes that there is no limit
+
+
+@pytest.fixture
+def root(tmp_path):
+    """``root(cgroup, files)`` writes what a process sees: ``/proc/self/cgroup``, and files of the groups."""
+
+    def write(cgroup, files):
+        for name, text in {"proc/self/cgroup": cgroup, **files}.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text + "\n")
+        return tmp_path
+
+    return write
+
+
+def groups(folder, **files):
+    return {f"sys/fs/cgroup/{folder}/{name.replace('__', '.')}": text for name, text in files.items()}
+
+
+def test_without_groups_there_is_no_limit(tmp_path, root):
+    assert (container.processors(tmp_path), container.memory(tmp_path), container.memory_left(tmp_path)) == (
+        None,
+    ) * 3
+    free = root("0::/", groups("", cpu__max="max 100000", memory__max="max", memory__current="5"))
+    assert (container.processors(free), container.memory(free), container.memory_left(free)) == (None,) * 3
+
+
+def test_version_2_within_a_container(root):
+    seen = groups(
+        "", cpu__max="150000 100000", memory__max=str(2 * GB), memory__current=str(GB),
+        memory__stat=f"anon 5\ninactive_file {GB // 2}\nslab 7",
+    )  # fmt: skip
+    here = root("0::/", seen)
+    assert container.processors(here) == 1.5
+    assert container.memory(here) == 2 * GB
+    assert container.memory_left(here) == 2 * GB - GB // 2
+
+
+def test_the_narrowest_of_nested_groups_counts(root):
+    seen = groups("a", cpu__max="400000 100000", memory__max=str(GB), memory__current=str(GB // 4))
+    seen |= groups("a/b", cpu__max="max 100000", memory__max=str(4 * GB), memory__current="0")
+    here = root("0::/a/b", seen)
+    assert container.processors(here) == 4
+    assert container.memory_left(here) == GB - GB // 4
+
+
+@pytest.mark.parametrize("path", ["/docker/0123", "/"])
+def test_version_1_whether_its_path_is_seen_or_not(root, path):
+    """Docker shows a container its own group at the top, and the path that the group has on the host."""
+    seen = groups("cpu,cpuacct", cpu__cfs_quota_us="200000", cpu__cfs_period_us="100000")
+    seen |= groups(
+        "memory", memory__limit_in_bytes=str(GB), memory__usage_in_bytes=str(GB // 2),
+        memory__stat=f"cache 1\ntotal_inactive_file {GB // 4}",
+    )  # fmt: skip
+    here = root(f"4:memory:{path}\n2:cpu,cpuacct:{path}\n0::{path}", seen)
+    assert container.processors(here) == 2
+    assert container.memory_left(here) == GB - GB // 4
+
+
+def test_version_1_without_limits(root):
+    seen = groups("cpu", cpu__cfs_quota_us="-1", cpu__cfs_period_us="100000")
+    seen |= groups("memory", memory__limit_in_bytes=NONE, memory__usage_in_bytes="7")
+    here = root("4:memory:/\n1:cpu:/", seen)
+    assert (container.processors(here), container.memory(here)) == (None, None)
+
+
+def test_a_share_of_the_processor_is_whole_cores_and_at_least_one(monkeypatch):
+    every = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    for share, cores in ((0.5, 1), (1.9, 1), (None, every), (1000.0, every)):
+        monkeypatch.setattr(container, "processors", lambda share=share: share)
+        assert machine.cores() == cores
+
+
+def test_memory_is_that_of_the_container(monkeypatch):
+    monkeypatch.setattr(container, "memory", lambda: GB // 2)
+    monkeypatch.setattr(container, "memory_left", lambda: 1000)
+    assert machine.total_memory() == GB // 2
+    assert machine.free_memory() == 1000

@@ -1,0 +1,41 @@
+"""A model without weights that writes a scripted session: what it answers to each message, as calls or text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from draftwood.api.setup import Setup
+from draftwood.testing import ToyTarget
+from tests.serve.scripted import byte_tokenizer, scripted
+
+
+def acting(scripts: Mapping[str, Sequence[str]]) -> Setup:
+    """A set-up that gives, after a user's message ``NAME: ...``, the answers of this name in turn.
+
+    ``ECHO`` in an answer is the text of the last message.
+    """
+    tokenizer = byte_tokenizer()
+    target: Any = ToyTarget(len(tokenizer), sharpness=0.0, max_positions=1 << 16, max_pass=1 << 16)
+    target.generation_config = SimpleNamespace(eos_token_id=tokenizer.eos_token_id)
+
+    def answer(prompt: Sequence[int]) -> list[int]:
+        before, _, since = tokenizer.decode(prompt).rpartition("<user>")
+        assert before or since
+        last = since.split("<turn>")[-2].rpartition("<assistant>")[2].removeprefix("<tool>")
+        text = scripts[since.partition(":")[0]][since.count("<assistant>") - 1].replace("ECHO", last)
+        return [*tokenizer(text)["input_ids"], tokenizer.eos_token_id]
+
+    return scripted(Setup(target, tokenizer, "ngram", "fixed:6"), answer, margin=99.0)
+
+
+def call(name: str, **arguments: Any) -> str:
+    """A call as models write it."""
+    return f"<tool_call>{bare(name, **arguments)}</tool_call>"
+
+
+def bare(name: str, **arguments: Any) -> str:
+    """A call as it is forced."""
+    return json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)

@@ -1,0 +1,108 @@
+"""Values that clients of the field send, and the pages that say what each field does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx2 as httpx
+import pytest
+from openai.types import completion_create_params
+from openai.types.chat import completion_create_params as chat_params
+from openai.types.responses import response_create_params
+
+from draftwood.serve import docs
+from draftwood.serve.openai.fields import ChatRequest, CompletionRequest
+from draftwood.serve.openai.meanings import ALL, CHAT, HONOURED, IGNORED, LIMITS, REFUSED, RESPONSES, TEXT, VALUES
+from tests.serve.test_draft_field import BODIES
+
+DOCS = Path(__file__).parents[2] / "docs"
+THEIRS = {
+    CHAT: chat_params.CompletionCreateParamsBase,
+    TEXT: completion_create_params.CompletionCreateParamsBase,
+    RESPONSES: response_create_params.ResponseCreateParamsBase,
+}
+
+
+def test_the_page_of_fields_is_fresh():
+    said = "run python -m draftwood.serve.docs > docs/clients.md"
+    assert (DOCS / "clients.md").read_text(encoding="utf-8") == docs.page(), said
+
+
+def test_the_table_of_values_is_fresh():
+    assert docs.values() in (DOCS / "server.md").read_text(encoding="utf-8"), docs.values()
+
+
+@pytest.mark.parametrize("path", docs.BODIES)
+def test_every_field_is_honoured_ignored_or_refused(path):
+    read = set(docs.BODIES[path].model_fields)
+    assert read <= HONOURED.keys() | REFUSED[path].keys()
+    assert REFUSED[path].keys() <= read
+    assert read.isdisjoint(IGNORED[path])
+    assert set(THEIRS[path].__annotations__) <= read | set(IGNORED[path])
+
+
+def test_nothing_is_told_of_fields_that_nobody_reads():
+    assert HONOURED.keys() <= {name for body in docs.BODIES.values() for name in body.model_fields}
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_every_value_of_the_table_is_taken(url, path):
+    limit = "max_output_tokens" if path == RESPONSES else "max_tokens"
+    given = [(name, value) for one in VALUES for name in one.fields for value in one.values]
+    for name, value in given:
+        if name not in docs.BODIES[path].model_fields or (name, value) == ("tool_choice", "any"):  # needs tools
+            continue
+        body = BODIES[path] | {limit: 2, "temperature": 0, name: value}
+        if name in LIMITS and path != RESPONSES:
+            body = {"stop": list("abcdefghijklmnop "), **body}  # it would write for long
+        elif name in LIMITS:
+            continue
+        found = httpx.post(f"{url}{path}", json=body, timeout=60)
+        assert found.status_code == 200, (name, value, found.text)
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "expected"),
+    [
+        ({"top_k": 0}, "top_k", ALL),
+        ({"top_k": -1}, "top_k", ALL),
+        ({"top_p": 0}, "top_p", 1e-9),
+        ({"top_p": 0.0}, "top_p", 1e-9),
+        ({"top_p": -1}, "top_p", None),
+        ({"seed": -1}, "seed", None),
+        ({"seed": 0}, "seed", 0),
+        ({"max_tokens": -1}, "max_tokens", ALL),
+        ({"repetition_penalty": 0}, "repetition_penalty", 1),
+        ({"logit_bias": []}, "logit_bias", None),
+        ({"tool_choice": "any"}, "tool_choice", "required"),
+        ({"tool_choice": "none"}, "tool_choice", "none"),
+    ],
+)
+def test_values_are_read_as_the_table_says(given, name, expected):
+    found = ChatRequest.model_validate({"messages": [{"role": "user", "content": "a"}], **given})
+    assert getattr(found, name) == expected
+
+
+def test_log_probabilities_that_are_switched_off_are_none():
+    assert CompletionRequest(prompt="a", logprobs=False).logprobs is None
+    assert CompletionRequest(prompt="a", logprobs=0).logprobs == 0
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_top_p_0_is_greedy_and_a_seed_of_minus_one_is_drawn(url, path):
+    def text(**more):
+        found = httpx.post(f"{url}{path}", json=BODIES[path] | more, timeout=60).json()
+        return str(found["output"][0]["content"][0]["text"] if path == RESPONSES else found["choices"])
+
+    assert text(temperature=1.5, top_p=0) == text(temperature=0)
+    assert text(temperature=1.5, seed=-1) != text(temperature=1.5, seed=-1)
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_null_is_as_if_left_out(url, path):
+    needed = {"messages", "prompt", "input"}
+    body = dict.fromkeys(docs.BODIES[path].model_fields.keys() - needed) | {
+        name: value for name, value in BODIES[path].items() if name in needed
+    }
+    limit = "max_output_tokens" if path == RESPONSES else "max_tokens"
+    assert httpx.post(f"{url}{path}", json=body | {limit: 3}, timeout=60).status_code == 200

@@ -1,0 +1,86 @@
+"""The field ``draftwood``: which drafters an answer is written with, told in its usage; the text never changes."""
+
+from __future__ import annotations
+
+import httpx2 as httpx
+import pytest
+
+from draftwood.api.setup import Setup
+from tests.serve.conftest import running
+
+BODIES = {
+    "/v1/chat/completions": {"messages": [{"role": "user", "content": "hello hello"}], "max_tokens": 48},
+    "/v1/completions": {"prompt": "hello hello", "max_tokens": 48},
+    "/v1/responses": {"input": "hello hello", "max_output_tokens": 48},
+}
+
+
+@pytest.fixture(scope="module")
+def url(tiny_folder):
+    with running(Setup(str(tiny_folder), None, ["ngram", "suffix"], "fixed:6")) as server:
+        yield server.url
+
+
+def asked(url, path, field, **more):
+    body = BODIES[path] | {"temperature": 0, "draftwood": field} | more
+    return httpx.post(f"{url}{path}", json=body, timeout=60)
+
+
+@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.parametrize(
+    ("field", "drafters"),
+    [
+        (None, {"ngram", "suffix", "prediction", "grammar"}),
+        ({}, {"ngram", "suffix", "prediction", "grammar"}),
+        ({"draft": True}, {"ngram", "suffix", "prediction", "grammar"}),
+        ({"draft": False}, set()),
+        ({"draft": "none"}, set()),
+        ({"draft": []}, set()),
+        ({"draft": "suffix"}, {"suffix"}),
+        ({"draft": "ngram + prediction"}, {"ngram", "prediction"}),
+        ({"draft": ["ngram"]}, {"ngram"}),
+    ],
+)
+def test_a_request_chooses_its_drafters(url, path, field, drafters):
+    found = asked(url, path, field).json()
+    used = found["usage"]["draftwood"]
+    assert set(used["drafters"]) == drafters
+    assert bool(used["draft_tokens"]) == bool(drafters)
+    assert used["draft_tokens"] >= used["accepted_tokens"]
+    plain = asked(url, path, {"draft": False}).json()
+    assert plain["usage"]["draftwood"] == {
+        "drafters": [], "passes": 47, "draft_tokens": 0, "accepted_tokens": 0
+    }  # fmt: skip
+    for answer in (found, plain):
+        answer["text"] = answer["output"][0]["content"] if "output" in answer else answer["choices"]
+    assert found["text"] == plain["text"]
+
+
+def test_only_those_that_are_chosen_draft(url):
+    headers = {"x-draftwood": "trace"}
+    for name in ("ngram", "suffix"):
+        body = BODIES["/v1/completions"] | {"temperature": 0, "draftwood": {"draft": name}}
+        found = httpx.post(f"{url}/v1/completions", json=body, headers=headers, timeout=60).json()
+        assert set(found["draftwood"][0]["sources"]) == {"model", name}
+
+
+@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ({"draft": "ngrams"}, "did you mean 'ngram'"),
+        ({"draft": 3}, "draft"),
+        ({"drft": False}, "drft"),
+        (3, "draftwood"),
+    ],
+)
+def test_what_is_no_choice_is_refused(url, path, field, said):
+    found = asked(url, path, field)
+    assert found.status_code == 400
+    assert said in found.json()["error"]["message"]
+
+
+def test_a_stream_tells_it_with_its_usage(url):
+    more = {"stream": True, "stream_options": {"include_usage": True}}
+    found = asked(url, "/v1/chat/completions", {"draft": False}, **more).text
+    assert '"draftwood":{"drafters":[],"passes":47,"draft_tokens":0,"accepted_tokens":0}' in found
