@@ -54,8 +54,8 @@ def test_the_tokenizer_alone_is_the_same(loaded, path, tmp_path):
 
 def test_the_setting_is_that_of_the_file(loaded, path):
     setting = setting_of(loaded[0])
-    assert setting == ("smollm2", "Q4_1", 1, "cpu")
-    assert profile_path(*setting) == profile_path(str(path), "Q4_1", 1, "cpu")
+    assert setting == ("smollm2", "Q4_1 exact", 1, "cpu")
+    assert profile_path(*setting) == profile_path(str(path), "Q4_1 exact", 1, "cpu")
     assert setting_of(draftwood.load(path, threads=1, exact=False)[0]).dtype == "Q4_1 fast"
     exact = draftwood.load(path, threads=1, engine="llama.cpp", exact=True)[0]
     assert setting_of(exact).dtype == "Q4_1 exact"

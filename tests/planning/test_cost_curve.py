@@ -126,5 +126,5 @@ def test_files_that_cannot_be_opened(tmp_path):
     with pytest.raises(UsageError, match="check its name"):
         CostCurve.load(tmp_path / "nothing.jsonl")
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
-    with pytest.raises(RecordError, match="no text"):
+    with pytest.raises(RecordError, match="no UTF-8 text"):
         CostCurve.load(tmp_path / "binary")

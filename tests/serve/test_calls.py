@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from draftwood.serve.answer import ToldToken
 from draftwood.serve.calls import CallReader
 from draftwood.serve.openai.fields import ChatRequest
 from draftwood.serve.openai.responses import ResponsesRequest
 from draftwood.serve.processors import TokenLogprobs
 from draftwood.serve.responding import ResponseUnderWay
+from draftwood.serve.spelled_text import SpelledToken
 from draftwood.serve.tools import tools_of
 
 LOOK, LIST = ({"type": "function", "function": {"name": name}} for name in ("look", "list"))
@@ -175,13 +177,17 @@ def test_streams_of_chats_are_whole_chats(client, text):
 class Told:
     """An answer of which each pass brings some letters."""
 
-    index, has_logprobs, error, names, predicted = 0, True, None, (), (0, 0)
-    logprobs = (TokenLogprobs(1, -0.5, ()),)
+    index, has_logprobs, error, names, predicted, drafters = 0, True, None, (), (0, 0), []
+    certain, spelling = 1, None
 
     def __init__(self, text, finish="stop", size=3):
         self._text, self._finish, self._size = text, finish, size
         self.generation = SimpleNamespace(text=text, ids=list(text), prompt_tokens=1)
-        self.job = SimpleNamespace(cancel=lambda: None, cached=0, request=SimpleNamespace(prompt=()))
+        counts = dict.fromkeys(("cached", "passes", "drafted", "accepted"), 0)
+        self.job = SimpleNamespace(cancel=lambda: None, request=SimpleNamespace(prompt=()), **counts)
+
+    def told(self, first=0):
+        return [ToldToken(SpelledToken("a", b"a", 0), TokenLogprobs(1, -0.5, ()))][first:]
 
     async def updates(self):
         for place in range(0, len(self._text), self._size):
@@ -192,7 +198,7 @@ class Told:
 def responding(text, finish="stop"):
     tools = tools_of(ChatRequest.model_validate({"messages": [{"role": "user"}], "tools": [LOOK, LIST]}))
     reader = CallReader(tools.parameters)
-    return ResponseUnderWay(ResponsesRequest(input="x"), Told(text, finish), "tiny", reader, str)
+    return ResponseUnderWay(ResponsesRequest(input="x"), Told(text, finish), "tiny", reader)
 
 
 def items(output):

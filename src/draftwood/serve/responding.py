@@ -181,4 +181,5 @@ def _usage(answer: Answer) -> dict[str, Any]:
         "output_tokens": found["completion_tokens"],
         "output_tokens_details": {**found["completion_tokens_details"]},
         "total_tokens": found["total_tokens"],
+        "draftwood": found["draftwood"],
     }
