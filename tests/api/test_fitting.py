@@ -7,7 +7,9 @@ from functools import partial
 import pytest
 
 from draftwood.api.fitting import fitted
+from draftwood.api.prompts import plain_messages
 from draftwood.engines.chat_template import render
+from draftwood.errors import PromptError
 
 ANY = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 IN_TURN = (
@@ -58,6 +60,18 @@ def test_messages_fit_the_template(template, messages, said):
         assert form == messages
     else:
         assert say(form) == said
+
+
+def test_calls_that_are_null_are_not_there():
+    """Clients send back the fields of an answer as they got them, and templates ask whether these are there."""
+    said = [
+        {**USER, "tool_calls": None},
+        {**CALL, "tool_calls": None, "function_call": None},
+        {**CALL, "tool_calls": []},
+    ]
+    assert plain_messages(said) == [USER, CALL, CALL]
+    with pytest.raises(PromptError, match=r"message 1 .* has no content"):
+        plain_messages([{"role": "assistant", "content": None, "tool_calls": None}])
 
 
 def test_calls_that_a_template_knows_are_never_merged():

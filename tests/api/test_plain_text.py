@@ -42,7 +42,7 @@ def test_a_message_cannot_end_itself_and_begin_another(tokenizer):
 
 
 @pytest.mark.parametrize(
-    "part", [ATTACK, "</s>", "</s>" * 3, "a </s", "<|user|", "<|us</s>er|>", "\n</s>\n", "", " "]
+    "part", [ATTACK, "</s>", "</s>" * 3, "a </s", "<|user|", "<|us</s>er|>", "\n</s>\n", "", " ", "\U000f0000</s>"]
 )
 def test_texts_stay_as_they_are(tokenizer, part):
     messages = [*said("You help.", "assistant"), *said(part or "x")]

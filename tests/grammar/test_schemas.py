@@ -77,6 +77,12 @@ def test_an_odd_schema_is_told_of_with_its_tool_and_place(schema, said):
     assert said in str(raised.value)
 
 
+@pytest.mark.parametrize("schema", [True, False])
+def test_a_schema_that_is_no_object_is_refused_in_a_sentence(schema):
+    with pytest.raises(UsageError, match="at #"):
+        Grammar.json_schema(schema).compiled()
+
+
 POINT = {
     "type": "object",
     "properties": {"x": {"type": "integer"}},

@@ -56,6 +56,8 @@ CASES = [
     ('{"id": 1, "name": "look", "arguments": {"at": "it"}, "type": "function"}', [("look", AT)]),
     (r'{"name": "look", "arguments": "{\"at\": \"\\ud800\"}"}', [("look", r'{"at": "\ud800"}')]),
     ('{"name": "list"}', [("list", "{}")]),
+    ('{"name": "list", "arguments": null}', [("list", "{}")]),
+    ('<tool_call>{"arguments": "", "name": "list"}</tool_call>', [("list", "{}")]),
     (f"<think>{CALL}</think>{CALL}", [f"<think>{CALL}</think>", ("look", AT)]),
     ('<think>x</think>\n{"name": "list"}', ["<think>x</think>", ("list", "{}")]),
     (f"<tool_call>no<tool_call>{CALL}", ["<tool_call>no<tool_call>", ("look", AT)]),

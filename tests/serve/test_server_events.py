@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from threading import Timer
+from types import SimpleNamespace
 
 import httpx2 as httpx
 import pytest
 
 from draftwood.serve import leaving
+from draftwood.serve.answer import Update
+from draftwood.serve.openai.responses import ResponsesRequest
+from draftwood.serve.openai.shapes import Shape
+from draftwood.serve.responding import ResponseUnderWay
 from draftwood.serve.server_events import event, kept_alive
+from draftwood.serve.streaming import ChatForm, events
 from tests.serve.conftest import running
 from tests.serve.test_many_clients import asked, gated  # noqa: F401 - a fixture
 
@@ -103,3 +109,33 @@ def test_who_waits_in_the_queue_hears_that_the_server_lives(gated, path, body, m
     assert sum(line.startswith(":") for line in lines) >= 3
     assert found.headers["x-accel-buffering"] == "no"
     assert "error" not in found.text.replace('"error":null', "")
+
+
+@pytest.mark.parametrize("answers", [0, 1, 2], ids=["a response", "a chat", "a chat of two"])
+def test_whatever_fails_in_a_stream_is_told_and_ends_it(answers, caplog):
+    async def updates():
+        yield Update((), 1)
+        raise ZeroDivisionError
+
+    async def read():
+        some = [
+            SimpleNamespace(
+                updates=updates, index=place, certain=0, has_logprobs=False, job=SimpleNamespace(cancel=list)
+            )
+            for place in range(max(1, answers))
+        ]
+        found = ResponseUnderWay(ResponsesRequest(input="hi"), some[0], "tiny", None).events()
+        if answers:
+            found = events(some, ChatForm(), Shape("chat.completion", "x", "tiny"), with_usage=False, traced=False)
+        return [one async for one in found]
+
+    async def in_time():
+        return await asyncio.wait_for(read(), 30)
+
+    *_, last = asyncio.run(in_time())
+    told = json.loads(last.decode().partition("data: ")[2])
+    if not answers:
+        assert told.pop("type") == "error"
+        assert last.startswith(b"event: error\n")
+    assert "ZeroDivisionError" in (told if not answers else told["error"])["message"]
+    assert "ZeroDivisionError" in caplog.text

@@ -103,6 +103,15 @@ def test_one_that_is_cancelled_leaves_and_one_that_waits_never_begins(running):
     assert text_of(third[1])[1] == "length"
 
 
+def test_one_whose_client_goes_while_it_is_begun_ends_before_the_next_pass(running):
+    setup = a_setup()
+    worker = running(setup)
+    job, told = a_job(setup, [1, 2], 1000)
+    worker._prefixes.begin = lambda *_: job.cancel()  # when it waits no more, and is no text yet
+    worker.submit([job])
+    assert text_of(told)[1] == "cancelled"
+
+
 def test_a_model_that_fails_loses_the_texts_under_way_and_no_later_one(running, caplog):
     target, broken = ToyTarget(vocab_size=16), Event()
     original = target.score

@@ -20,7 +20,8 @@ from typing import Any
 
 Message = Mapping[str, Any]
 _RESULTS = ("tool", "function")
-_CALLS = {"tool_calls", "function_call"}  # for templates that know them
+CALLS = frozenset({"tool_calls", "function_call"})
+"""Fields of a message that calls tools, for templates that know them."""
 
 
 def fitted(messages: Sequence[Message], say: Callable[[Sequence[Message]], str]) -> Sequence[Message]:
@@ -71,7 +72,7 @@ def _merged(messages: Sequence[Message]) -> list[Message]:
         role = message["role"]
         if role == "system" and any(one["role"] != "system" for one in found):
             message = {"role": "user", "content": message["content"]}
-        if found and found[-1]["role"] == message["role"] and not (found[-1].keys() | message.keys()) & _CALLS:
+        if found and found[-1]["role"] == message["role"] and not (found[-1].keys() | message.keys()) & CALLS:
             found[-1] = {**found[-1], "content": f"{found[-1]['content']}\n\n{message['content']}"}
         else:
             found.append(message)

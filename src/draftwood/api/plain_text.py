@@ -2,17 +2,18 @@
 
 Else whoever writes ``<|im_end|>`` into a message, or a page that an agent reads, ends the message and may begin
 another one in somebody else's name. Templates write the names of control tokens as text, too, so those in messages
-are cut by a character that stands nowhere else, and the rendered text is tokenized in the pieces between.
+are cut by characters that nobody can guess, and the rendered text is tokenized in the pieces between.
 """
 
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-_GUARDS = range(0xF0000, 0xF0100)  # characters for private use
+_PRIVATE = 0xF0000  # the first of the characters for private use
 _ROLES = ("assistant", "system", "developer")
 _OWN = re.compile("think|reason|tool|call|func")  # in names of what a model itself writes: thoughts and calls
 _known: WeakKeyDictionary[Any, tuple[int, re.Pattern[str] | None]] = WeakKeyDictionary()
@@ -30,8 +31,7 @@ class Guarded:
     """
 
     def __init__(self, messages: Sequence[Mapping[str, Any]], names: re.Pattern[str]) -> None:
-        said = str(messages)
-        self._names, self._guard = names, next(chr(c) for c in _GUARDS if chr(c) not in said)
+        self._names, self._guard = names, "".join(chr(_PRIVATE + byte) for byte in secrets.token_bytes(8))
         self.messages = [self._message(message) for message in messages]
 
     def ids(self, text: str, tokenizer: Any) -> list[int]:

@@ -7,7 +7,7 @@ from functools import partial
 from numbers import Integral
 from typing import Any
 
-from draftwood.api.fitting import fitted
+from draftwood.api.fitting import CALLS, fitted
 from draftwood.api.plain_text import guarded
 from draftwood.errors import DraftwoodError, PromptError, UsageError
 from draftwood.files.foreign import whole
@@ -178,11 +178,11 @@ def _plain(message: Any, number: int) -> dict[str, Any]:
     if not isinstance(message.get("role"), str):
         raise PromptError(f"message {number} has no role: add 'role': 'user', 'assistant' or 'system'")
     content = message.get("content")
+    # Clients send back null where nothing is called, and templates ask whether the field is there.
+    message = {name: value for name, value in message.items() if value or name not in CALLS}
     if content is None:
-        if message.get("tool_calls") or message.get(
-            "function_call"
-        ):  # an assistant's message that calls a tool and says nothing
-            return dict(message)
+        if not CALLS.isdisjoint(message):  # an assistant's message that calls a tool and says nothing
+            return message
         raise PromptError(f"message {number} ({message['role']}) has no content: add 'content' with its text")
     if not isinstance(content, str):
         if not isinstance(content, Sequence) or isinstance(content, bytes):

@@ -194,7 +194,7 @@ class Loading(_MachineFlags, ModelFlag):
                 raise UsageError(f"--no-pack is for transformers, which does not run {self.model}: leave it out")
             if self.weights is not None:
                 said = f"{self.model} runs on its weights as {self.weights}: its texts are those of another model"
-                print(said, file=sys.stderr)
+                screen.say(said, file=sys.stderr)
             return loaded
         with screen.busy(f"preparing {self.model}"):
             try:

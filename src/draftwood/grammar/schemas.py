@@ -49,6 +49,8 @@ def place_of(schema: Any, said: str, fault_of: Callable[[Any], str]) -> str:
 
     The part's pattern goes with it, if it has one and the fault is about a regular expression.
     """
+    if not isinstance(schema, dict):  # true or false
+        return "#"
     shared = {name: schema[name] for name in ("$defs", "definitions") if name in schema}
     place, left = "#", islice(_inner(schema), _MOST_TRIES)
     while (found := next(left, None)) is not None:
@@ -57,7 +59,7 @@ def place_of(schema: Any, said: str, fault_of: Callable[[Any], str]) -> str:
         if isinstance(inner, dict) and fault_of({**around, **inner}) == said:
             place, schema, shared = f"{place}/{step}", inner, around
             left = islice(_inner(schema), _MOST_TRIES)
-    pattern = schema.get("pattern") if isinstance(schema, dict) else None
+    pattern = schema.get("pattern")
     shown = f", the pattern {pattern[:_MOST_SHOWN]!r}" if isinstance(pattern, str) and "regex" in said else ""
     return place[:_MOST_PLACE] + shown
 

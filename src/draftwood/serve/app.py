@@ -200,12 +200,12 @@ def _add_writing(app: FastAPI, server: Server) -> None:
     @app.post("/v1/chat/completions", responses=answered(ChatCompletion))
     async def chat(http: Request, asked: ChatRequest) -> Response:
         shape, tools = Shape("chat.completion", "chatcmpl", model), tools_of(asked)
-        form = ChatForm(tokenizer) if tools is None else ToolForm(tokenizer, tools)
+        form = ChatForm() if tools is None else ToolForm(tokenizer, tools)
         return await server.respond(http, asked, form, shape, lambda asking: asking.chat(asked))
 
     @app.post("/v1/completions", responses=answered(TextCompletion))
     async def completions(http: Request, asked: CompletionRequest) -> Response:
-        form, shape = TextForm(tokenizer, bool(asked.echo)), Shape("text_completion", "cmpl", model)
+        form, shape = TextForm(echo=bool(asked.echo)), Shape("text_completion", "cmpl", model)
         return await server.respond(http, asked, form, shape, lambda asking: asking.completions(asked))
 
     @app.post("/v1/responses", responses=answered(ResponseObject))

@@ -223,7 +223,12 @@ def _loaded(text: str) -> Any:
 
 
 def _object(text: str) -> str:
-    """Return JSON, or the JSON that a string of JSON holds, if it is an object; else an empty text."""
+    """Return JSON, or the JSON that a string of JSON holds, if it is an object; else an empty text.
+
+    No arguments at all, null or an empty string, are an empty object.
+    """
+    if text in ("null", '""'):
+        return "{}"
     value = _loaded(text)
     if isinstance(value, str):
         text = value.encode(errors="backslashreplace").decode()  # a half character was an escape before

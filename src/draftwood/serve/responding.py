@@ -9,7 +9,7 @@ from typing import Any
 
 from draftwood.serve.answer import Answer
 from draftwood.serve.calls import CallReader, Event
-from draftwood.serve.openai.errors import ApiError
+from draftwood.serve.openai.errors import as_api_error
 from draftwood.serve.openai.responses import ResponsesRequest
 from draftwood.serve.openai.shapes import chat_logprobs, usage_of
 from draftwood.serve.server_events import event
@@ -57,12 +57,13 @@ class ResponseUnderWay:
                 yield self._event(kind, response=self._said("in_progress", []))
             async for update in self._answer.updates():
                 reason = None if update.finish is None else reason_of(self._answer, update.finish)
-                for told in self._written(update.text, reason):
-                    yield told
+                for written in self._written(update.text, reason):
+                    yield written
             final = self._ended(reason)
             yield self._event(f"response.{final['status']}", response=final)
-        except ApiError as error:
-            yield self._event("error", **error.body["error"])
+        except Exception as error:  # of any kind, since a client can read nothing from a connection that tears
+            told = as_api_error(error)
+            yield self._event("error", message=str(told), param=told.param, code=told.code)
         finally:
             self._answer.job.cancel()
 

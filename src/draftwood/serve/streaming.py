@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from draftwood.api.prompts import decoder
 from draftwood.serve.answer import Answer, ToldToken, Update
 from draftwood.serve.openai.errors import ApiError, as_api_error
 from draftwood.serve.openai.shapes import FINISH, Shape, chat_logprobs, text_logprobs, usage_of
 from draftwood.serve.server_events import event
 from draftwood.serve.tracing import summary, told
 
-Decode = Callable[[Sequence[int]], str]
 DONE = b"data: [DONE]\n\n"
 
 
 class Form:
     """How the choices of one kind of response look."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        self.decode: Decode = decoder(tokenizer, special=True)
 
     def begin(self, answer: Answer) -> dict[str, Any] | None:
         """Return what a stream says of a choice before its first text, if anything."""
@@ -71,8 +66,7 @@ class ChatForm(Form):
 class TextForm(Form):
     """Choices of ``/v1/completions``; ``echo`` has the prompt's text, and its tokens, before each answer."""
 
-    def __init__(self, tokenizer: Any, echo: bool = False) -> None:
-        super().__init__(tokenizer)
+    def __init__(self, *, echo: bool = False) -> None:
         self._echo = echo
         self._starts: dict[int, int] = {}  # by the choice's index, once its prompt was told: characters before it
 
@@ -144,7 +138,7 @@ async def events(
             text, begun = update.text, shown[id(answer)]
             if not text and finish is None and not traced:
                 continue
-            more = {"draftwood": told(update, answer.names, form.decode)} if traced else {}
+            more = {"draftwood": told(update, answer.names, answer.spelling.full)} if traced else {}
             logprobs = form.logprobs(answer, begun)
             shown[id(answer)] = answer.certain
             for choice in form.deltas(answer, text, finish, logprobs):
@@ -153,8 +147,8 @@ async def events(
         if with_usage:
             yield event(shape.chunk([], usage_of(answers)))
         yield DONE
-    except ApiError as error:
-        yield event(error.body)
+    except Exception as error:  # of any kind, since a client can read nothing from a connection that tears
+        yield event(as_api_error(error).body)
     finally:
         for answer in answers:
             answer.job.cancel()
@@ -166,18 +160,23 @@ async def _merged(answers: Sequence[Answer]) -> AsyncIterator[tuple[Answer, Upda
         async for update in answers[0].updates():
             yield answers[0], update
         return
-    queue = asyncio.Queue[tuple[Answer, Update]]()
+    queue = asyncio.Queue[Any]()
 
     async def feed(answer: Answer) -> None:
         async for update in answer.updates():
             queue.put_nowait((answer, update))
 
-    tasks, left = [asyncio.create_task(feed(answer)) for answer in answers], len(answers)
+    tasks = [asyncio.create_task(feed(answer)) for answer in answers]
+    for task in tasks:
+        task.add_done_callback(queue.put_nowait)
+    left = len(tasks)
     try:
         while left:
-            answer, update = await queue.get()
-            left -= update.finish is not None
-            yield answer, update
+            if isinstance(found := await queue.get(), asyncio.Task):
+                found.result()  # raises what has ended it
+                left -= 1
+            else:
+                yield found
     finally:
         for task in tasks:
             task.cancel()

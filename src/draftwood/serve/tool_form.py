@@ -23,7 +23,6 @@ class ToolForm(ChatForm):
     """
 
     def __init__(self, tokenizer: Any, tools: ToolUse) -> None:
-        super().__init__(tokenizer)
         self._tools, self._tokenizer = tools, tokenizer
         self._readers: dict[int, CallReader] = {}  # by the choice's index
 

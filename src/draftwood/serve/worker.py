@@ -104,6 +104,8 @@ class Worker:
             job.end("error", error)
             return None
         self._jobs[number] = job
+        if job.is_cancelled:  # since it was asked above, when there was no sequence yet
+            job.sequence.cancel()
         return job.sequence
 
     def _run(self) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from draftwood.errors import CapabilityError, DraftwoodError, UsageError
 from draftwood.serve.inbox import QueueFullError
+
+log = logging.getLogger("draftwood")
 
 BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_SLOW, TOO_LARGE = 400, 401, 403, 404, 408, 413
 TOO_MANY, GONE, FAILED = 429, 499, 500
@@ -50,7 +53,10 @@ class ApiError(DraftwoodError):
 
 
 def as_api_error(error: Exception) -> ApiError:
-    """Return an error of ours as clients are told; of foreign ones the kind alone, as they may hold anything."""
+    """Return an error of ours as clients are told; of foreign ones, which may hold anything, the kind alone.
+
+    Foreign ones are logged in full.
+    """
     if isinstance(error, ApiError):
         return error
     if isinstance(error, QueueFullError):
@@ -62,4 +68,5 @@ def as_api_error(error: Exception) -> ApiError:
         return ApiError(BAD_REQUEST, said)
     if isinstance(error, DraftwoodError):
         return ApiError(FAILED, str(error))
+    log.error("a request has failed", exc_info=error)
     return ApiError(FAILED, f"the server failed on this request ({type(error).__name__}): see its log")
