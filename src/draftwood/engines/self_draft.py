@@ -1,4 +1,4 @@
-"""What engines share that draft by a part of the target: which layers are meant, and one part per choice."""
+"""What engines share that draft by the target's own weights: which layers are meant, and one copy per choice."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from draftwood.index.child_safe import ChildSafeLock
 Made = TypeVar("Made")
 
 _made: WeakKeyDictionary[Any, dict[Any, tuple[Any, Any]]] = WeakKeyDictionary()
-"""Per target, what drafts on its cache, by the layers that it runs or the bits of its weights, and of what it was
-made."""
+"""Per target or model, what was made of it to draft by, with what it was made from: by its layers or its bits."""
 if hasattr(os, "register_at_fork"):  # twins share their target's lock, which is another one in a child
     os.register_at_fork(after_in_child=_made.clear)
 _MOST = 8  # of them per target; then the oldest is dropped
@@ -23,11 +22,15 @@ _lock = ChildSafeLock()
 
 
 def once(target: Any, key: Any, origin: Any, make: Callable[[], Made]) -> Made:
-    """Return what was made for this key from the same ``origin``, or make it; it must not hold the target."""
+    """Return what was made for this key from an equal ``origin``, or make it.
+
+    It lives as long as ``target``, and must not hold it.
+    """
     with _lock:
         known = _made.setdefault(target, {})
         made = known.pop(key, None)
-        if made is None or made[0] is not origin:
+        if made is None or made[0] != origin:
+            made = None  # frees what was made of another origin before its successor is made
             made = origin, make()
         if len(known) >= _MOST:
             del known[next(iter(known))]

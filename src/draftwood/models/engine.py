@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 from pathlib import Path
-from typing import Any
 
 from draftwood.engines.llama_cpp import sources
 from draftwood.errors import UnknownNameError, UsageError
@@ -50,7 +49,7 @@ def choose(
 def implied_engine(
     name: str | os.PathLike[str],
     dtype: str | None,
-    device: Any,
+    device: str | None,
     *,
     gpu_layers: int = -1,
     exact: bool | None = None,

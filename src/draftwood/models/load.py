@@ -109,13 +109,15 @@ def load(
     CapabilityError
         llama.cpp is not installed, or a version that cannot be used.
     """
-    dtype = str(dtype).removeprefix("torch.")
+    dtype, device = str(dtype).removeprefix("torch."), None if device is None else str(device)
     if dtype not in DTYPES:
         raise UnknownNameError("dtype", dtype, DTYPES)
     _check_threads(threads)
     if weights not in (None, *WEIGHTS):
         raise UnknownNameError("kind of weights", str(weights), WEIGHTS)
     asked = None if dtype == _DEFAULT_DTYPE else dtype
+    if weights is not None and asked not in (None, "auto"):
+        raise UsageError(f"weights={weights!r} and dtype={dtype!r} both say what floats become: leave dtype out")
     implied = implied_engine(name, asked, device, gpu_layers=gpu_layers, exact=exact, weights=weights)
     chosen, place = choose(name, engine or implied, floats=weights is not None or asked is not None)
     if weights is not None and chosen != CPU:
@@ -141,7 +143,7 @@ def load(
             threads = min(cores(), torch.get_num_threads())
         if threads is not None:
             torch.set_num_threads(threads)
-        target = _device(None if device is None else str(device))
+        target = _device(device)
         with quiet_transformers():
             model, tokenizer = _read(place, dtype)
     rows = model.get_input_embeddings().num_embeddings

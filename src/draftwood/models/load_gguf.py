@@ -15,7 +15,7 @@ _LOG = logging.getLogger("draftwood")
 
 
 def load_gguf(
-    path: Path, dtype: str | None, device: Any, *, engine: str, is_free: bool, threads: int | None,
+    path: Path, dtype: str | None, device: str | None, *, engine: str, is_free: bool, threads: int | None,
     gpu_layers: int, exact: bool | None, weights: str | None = None,
     report: Callable[[int, int], None] | None = None,
 ) -> tuple[Any, Any]:  # fmt: skip
@@ -43,7 +43,7 @@ def load_gguf(
     return target, LlamaTokenizer(target.weights)
 
 
-def _check(path: Path, dtype: str | None, device: Any, gpu_layers: int, exact: bool | None) -> None:
+def _check(path: Path, dtype: str | None, device: str | None, gpu_layers: int, exact: bool | None) -> None:
     if not isinstance(gpu_layers, Integral) or gpu_layers < -1:
         raise UsageError(f"gpu_layers is {gpu_layers!r:.80}: give a number of layers, or -1 for as many as fit")
     if exact not in (None, True, False):
@@ -56,7 +56,7 @@ def _check(path: Path, dtype: str | None, device: Any, gpu_layers: int, exact: b
         return
     if dtype is not None:
         raise UsageError(f"{path.name} is a GGUF file, which keeps its own number format: leave dtype out")
-    if device is not None and str(device) != "cpu":
+    if device not in (None, "cpu"):
         raise UsageError(
             f"{path.name} is a GGUF file: say with gpu_layers what a graphics card computes, not device"
         )

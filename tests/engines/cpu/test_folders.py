@@ -145,6 +145,14 @@ def test_so_does_one_in_floats_on_this_engine_and_no_other(folders):
         draftwood.generate(target, IDS[:20], drafters="quantized-self", max_new_tokens=3)
 
 
+def test_it_is_not_made_of_a_file_that_was_written_to_since(tmp_path):
+    build("llama").save_pretrained(tmp_path)
+    target, file = CpuTarget(tmp_path), tmp_path / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-64])
+    with pytest.raises(ModelError, match="has changed since it was loaded: load it again"):
+        few_bits.quantized_self(target, 4)
+
+
 def test_the_copy_follows_the_model():
     model = build("llama")
     for pack in (True, False):
@@ -236,6 +244,13 @@ def changed(path, tmp_path, **settings):
         ({"hidden_size": "wide"}, ModelError, "says hidden_size is 'wide'"),
         ({"hidden_size": 512}, ModelError, "has the shape"),
         ({"rope_parameters": [1]}, ModelError, "settings of another kind|says rope_theta"),
+        ({"num_hidden_layers": 10**15, "sliding_window": 8}, ModelError, "says num_hidden_layers is 1000"),
+        (
+            {"head_dim": 10**15, "rope_parameters": {"rope_type": "llama3", "factor": 8.0}},
+            ModelError,
+            "says head_dim is 1000",
+        ),
+        ({"eos_token_id": "</s>"}, ModelError, "say that an answer ends with '</s>'"),
         ({"num_hidden_layers": 4}, ModelError, "has no tensor blk.3"),
         ({"num_hidden_layers": 2}, UnsupportedModelError, "does not know the tensor blk.2"),
     ],
@@ -281,14 +296,19 @@ def test_damaged_weights(tmp_path):
     for cut in (4, 100, size, len(whole) - 5):
         refused(whole[:cut], "cut off or damaged")
     refused((1 << 60).to_bytes(8, "little") + whole[8:], "header does not fit")
-    refused(with_header([1]), "its header is no table")
+    refused(with_header([1]), "its header: list instead of an object")
+    nested = b"[" * 200_000
+    refused(len(nested).to_bytes(8, "little") + nested, "its header: JSON that is nested too deeply")
     name = "model.norm.weight"
     for said in (
         3, {"dtype": "F32"}, {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]},
         {"dtype": "F32", "shape": [1 << 61], "data_offsets": [0, 4]},
         {"dtype": "F32", "shape": [4], "data_offsets": [8, 4]},
+        {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]},
     ):  # fmt: skip
         refused(with_header(header | {name: said}), "cut off or damaged")
+    scalar = {"model.embed_tokens.weight": {"dtype": "F32", "shape": [], "data_offsets": [0, 4]}}
+    refused(with_header(header | scalar), "has the shape \\(\\), not")
     refused(with_header({k: v for k, v in header.items() if k != "lm_head.weight"}), "lm_head.weight is missing")
     path.write_bytes(with_header(header | {name: {"dtype": "F4", "shape": [256], "data_offsets": [0, 128]}}))
     with pytest.raises(UnsupportedModelError, match="of the unknown type F4"):
@@ -313,7 +333,7 @@ def test_what_is_asked_of_an_engine(folders, tmp_path):
     target, tokenizer = draftwood.load(path, engine="cpu", dtype="float16")
     assert target.model.weights.matrices[0]["attn_q"].kind == "F16"
     assert isinstance(tokenizer, HubTokenizer)
-    target, _ = draftwood.load(path, weights="int4")
+    target, _ = draftwood.load(path, weights="int4", device=torch.device("cpu"))
     weights = target.model.weights
     assert (weights.matrices[0]["ffn_up"].kind, weights.output.kind, weights.embedding.kind) == (
         "Q4_1",
@@ -325,6 +345,7 @@ def test_what_is_asked_of_an_engine(folders, tmp_path):
         ({"engine": "transformers", "weights": "int4"}, "for the engine cpu, and transformers was named"),
         ({"weights": "int5"}, "did you mean 'int8'"),
         ({"engine": "cpu", "device": "cuda"}, "computes on the processor alone"),
+        ({"weights": "int4", "dtype": "float16"}, "both say what floats become: leave dtype out"),
         ({"engine": "llama.cpp"}, "reads GGUF files"),
     ):
         with pytest.raises(UsageError, match=sentence):
@@ -390,6 +411,15 @@ def test_ids_and_texts_are_those_of_transformers(make, tmp_path):
     assert ours.all_special_ids == sorted(theirs.all_special_ids)
     talk = [{"role": "user", "content": "ab"}, {"role": "assistant", "content": "c"}]
     assert ours.apply_chat_template(talk)["input_ids"] == theirs.apply_chat_template(talk)["input_ids"]
+
+
+def test_chat_templates_that_are_none_are_left_out(tmp_path):
+    byte_level().save_pretrained(tmp_path)
+    (tmp_path / "chat_template.jinja").unlink(missing_ok=True)
+    place = tmp_path / "tokenizer_config.json"
+    odd = [{"name": {}, "template": "x"}, {"name": "default", "template": 5}, {"name": "tool_use"}]
+    place.write_text(json.dumps(json.loads(place.read_text()) | {"chat_template": odd}))
+    assert HubTokenizer(tmp_path).chat_template is None
 
 
 def test_a_tokenizer_that_is_damaged(tmp_path):

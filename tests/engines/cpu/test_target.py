@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+
 import numpy as np
 import pytest
 
@@ -39,3 +43,27 @@ def test_what_was_read_of_the_file_is_given_back_while_it_is_packed(tiny_gguf, m
     assert len(given_back) > 3
     assert said == sorted(said)
     assert said[-1][0] == said[-1][1]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_of_fork_does_not_wait_for_a_thread_that_it_does_not_have(tmp_path):
+    target = CpuTarget(write_mixed(tmp_path / "m.gguf"), threads=2)
+    target.open([[1, 2, 3]])
+    held, go = threading.Event(), threading.Event()
+
+    def hold():
+        with target.lock:
+            held.set()
+            go.wait()
+
+    threading.Thread(target=hold).start()
+    held.wait()
+    child = os.fork()
+    if not child:
+        signal.alarm(30)  # ends a child that waits for ever
+        target.open([[1, 2, 3]])
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    go.set()
+    assert status == 0

@@ -110,6 +110,10 @@ class Shape:
         return self.max_positions > (self.scaling.original or self.max_positions)
 
 
+MOST_LAYERS, MOST_WIDTH = 1024, 1 << 20
+"""What no model has more of; metadata that say so are damaged."""
+
+
 class _Keys:
     """Numbers of a file's metadata under its architecture's name."""
 
@@ -178,7 +182,7 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
     if family is None:
         raise UnsupportedModelError(f"the CPU engine runs no models of type {kind!s:.40}: take another engine")
     keys = _Keys(metadata, str(kind))
-    width, layers = keys.whole("embedding_length", most=1 << 20), keys.whole("block_count", most=1024)
+    width, layers = keys.whole("embedding_length", most=MOST_WIDTH), keys.whole("block_count", most=MOST_LAYERS)
     heads, kv_heads, size = _heads(keys, width)
     windows = _windows(keys, family, layers)
     rotary = keys.whole("rope.dimension_count", size, size)

@@ -51,7 +51,10 @@ def grow(model: CpuModel, requests: Sequence[Grown], without: tuple[Without, ...
 
 
 class CpuPart:
-    """Some layers of a target, and its norm and scores behind them, on the target's sessions."""
+    """Some layers of a target, and its norm and scores behind them, on the target's sessions.
+
+    What it has read is never committed: the layers that it leaves out have no keys and values of it.
+    """
 
     weight_bytes = 0
 
@@ -63,11 +66,6 @@ class CpuPart:
     def grow(self, requests: Sequence[Grown]) -> list[RowScores]:
         """As in the contract (`GrowingTarget`)."""
         return grow(self._model, requests, self._without)
-
-    @staticmethod
-    def settle(session: CpuSession, path: Sequence[int]) -> None:
-        """As in the contract (`GrowingTarget`)."""
-        session.settle(path)
 
 
 def early_exit(target: Any, layers: str = "") -> CpuPart:

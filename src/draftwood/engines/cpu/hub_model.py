@@ -81,7 +81,10 @@ class HubModel:
             self.tensors[f"{name}.weight"] = _floats(f"{name}.weight", values)
         self.size = sum(tensor.data.nbytes for tensor in self.tensors.values())
         ends = config.get("eos_token_id") if ends is None else ends
-        self.end_ids = frozenset(int(token) for token in ([ends] if isinstance(ends, int) else ends or ()))
+        every = ends if isinstance(ends, list) else [] if ends is None else [ends]
+        if not all(type(token) is int for token in every):
+            raise ModelError(f"the settings in {path} say that an answer ends with {ends!r:.40}: get them again")
+        self.end_ids = frozenset(every)
 
     def let_go(self) -> None:
         """Give back the memory of what was read of files; it is read again where it is needed.
@@ -92,6 +95,11 @@ class HubModel:
             file.let_go()
         if not self._files:
             self.tensors.clear()
+
+    def check_unchanged(self) -> None:
+        """As `GgufFile.check_unchanged`."""
+        for file in self._files:
+            file.check_unchanged()
 
 
 def read_folder(folder: Path) -> HubModel:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.engines.cpu.families import MOST_LAYERS, MOST_WIDTH
 from draftwood.errors import ModelError, UnsupportedModelError
 
 Factors = dict[str, NDArray[np.float32]]
@@ -135,11 +136,13 @@ def _settings(given: Mapping[str, Any], kind: HubType) -> tuple[dict[str, Any], 
         found["expert_count"] = experts
     if "query_pre_attn_scalar" in config:
         found["attention.scale"] = _number(config, "query_pre_attn_scalar") ** -0.5
-    layers, width = (int(_number(config, name)) for name in ("num_hidden_layers", "hidden_size"))
+    layers = int(_number(config, "num_hidden_layers", most=MOST_LAYERS))
+    width = int(_number(config, "hidden_size", most=MOST_WIDTH))
     still = config.get("no_rope_layers")
     if still is not None and list(still) != [int((i + 1) % 4 != 0) for i in range(layers)]:
         raise _unknown("models in which other layers than every fourth have no rotary positions")
-    head = int(config.get("head_dim") or width // int(_number(config, "num_attention_heads")))
+    head = config.get("head_dim") or width // int(_number(config, "num_attention_heads"))
+    head = int(_number({"head_dim": head}, "head_dim", most=MOST_WIDTH))
     found |= _windows(config, kind, layers)
     rope, factors = _rope(config, head)
     found = {f"{kind.architecture}.{name}": value for name, value in (found | rope).items()}
@@ -150,10 +153,10 @@ def _unknown(what: str) -> UnsupportedModelError:
     return UnsupportedModelError(f"the CPU engine does not run {what}: take the engine transformers")
 
 
-def _number(settings: Mapping[str, Any], name: str, default: float | None = None) -> float:
+def _number(settings: Mapping[str, Any], name: str, default: float | None = None, most: float = 1e18) -> float:
     found = settings.get(name, default)
     found = default if found is None else found
-    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found < math.inf:
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found <= most:
         raise ModelError(f"the config.json says {name} is {found!r:.40}: get it again")
     return float(found)
 

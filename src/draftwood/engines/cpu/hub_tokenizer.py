@@ -97,7 +97,7 @@ def _templates(folder: Path, said: Any) -> Mapping[str, str]:
         found = {
             one["name"]: one["template"]
             for one in said
-            if isinstance(one, dict) and {"name", "template"} <= set(one)
+            if isinstance(one, dict) and all(isinstance(one.get(part), str) for part in ("name", "template"))
         }
     else:
         found = {"default": said} if isinstance(said, str) else {}

@@ -6,7 +6,6 @@ import ctypes
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from threading import RLock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,7 @@ from draftwood.engines.cpu.program import Program
 from draftwood.engines.cpu.session import CpuSession
 from draftwood.engines.cpu.weights import Report, Weights
 from draftwood.engines.lent_scores import LentScores, RowScores
+from draftwood.index.child_safe import ChildSafeLock
 from draftwood.models.machine import cores
 
 
@@ -37,7 +37,7 @@ class CpuModel:
         self.instructions = every.instructions
         self.weights = Weights(source, every, report, becomes)
         self.threads = cores() if threads is None else threads
-        self.lock = RLock()
+        self.lock = ChildSafeLock()
         with self.weights.packed():
             self.program = Program(self.weights, every)
             beside()

@@ -6,7 +6,6 @@ believed before the bytes are known to be there.
 
 from __future__ import annotations
 
-import json
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,13 @@ from draftwood.engines.cpu.gguf_file import Tensor
 from draftwood.engines.cpu.gguf_header import damaged
 from draftwood.engines.cpu.mapped_file import MappedFile
 from draftwood.errors import ModelError, ModelNotFoundError
+from draftwood.files.foreign import json_object
 
 _BYTES = {
     "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1,
     "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1,
 }  # fmt: skip
-_MOST_AXES = 8
+_MOST_AXES = 8  # of a tensor
 _LONGEST = 100_000_000  # bytes of a header, as the format says
 _NAME, _INDEX = "model.safetensors", "model.safetensors.index.json"
 
@@ -74,11 +74,9 @@ def tensors_of(file: MappedFile) -> dict[str, Tensor]:
     if size > _LONGEST or start > len(file.buffer):
         raise damaged(file.path, "its header does not fit into it")
     try:
-        header = json.loads(file.buffer[8:start])
+        header = json_object(file.buffer[8:start], "its header", ValueError)
     except ValueError as error:
-        raise damaged(file.path, f"its header cannot be read: {error}") from error
-    if not isinstance(header, dict):
-        raise damaged(file.path, "its header is no table")
+        raise damaged(file.path, str(error)) from error
     return {name: _tensor(file, start, name, said) for name, said in header.items() if name != "__metadata__"}
 
 
@@ -91,7 +89,8 @@ def _tensor(file: MappedFile, start: int, name: str, said: Any) -> Tensor:
     if (
         not isinstance(kind, str)
         or not all(type(n) is int and 0 <= n < 1 << 62 for n in numbers)
-        or len(shape) > 8
+        or not all(shape)
+        or len(shape) > _MOST_AXES
     ):
         raise damaged(file.path, f"the tensor {name!r} is of an impossible shape")
     if kind not in _BYTES:
@@ -107,11 +106,9 @@ def _tensor(file: MappedFile, start: int, name: str, said: Any) -> Tensor:
 def read_json(path: Path) -> dict[str, Any]:
     """Read a table in JSON; raises `ModelNotFoundError` or `ModelError`."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        raw = path.read_bytes()
     except FileNotFoundError as error:
         raise ModelNotFoundError(f"there is no {path}: name a folder with a whole model") from error
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise ModelError(f"{path} cannot be read ({error}): get it again") from error
-    if not isinstance(found, dict):
-        raise ModelError(f"{path} holds no table: get it again")
-    return found
+    return json_object(raw, str(path), ModelError)

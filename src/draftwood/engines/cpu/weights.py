@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,7 @@ class Weights:
         tensors = self.file.tensors
         self._read: set[str] = set()
         embedding = self._tensor("token_embd.weight")
-        self.shape = shape_of(self.file.metadata, int(embedding.shape[0]))
+        self.shape = shape_of(self.file.metadata, prod(embedding.shape[:1]))
         self._report, self._done = report or (lambda _done, _all: None), 0
         self._all = self.file.size + sum(growth(one, self._kind(one)) for one in tensors.values())
         if becomes in ("int4", "int8") and not any(self._kind(one) != one.kind for one in tensors.values()):
