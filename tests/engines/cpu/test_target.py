@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from draftwood.contracts import PrefixTarget
+from draftwood.engines.cpu.attention import UNIT_ROWS
 from draftwood.engines.cpu.gguf_file import GgufFile
 from draftwood.engines.cpu.instructions import INSTRUCTIONS, runnable
 from draftwood.engines.cpu.target import CpuTarget
@@ -67,3 +68,14 @@ def test_a_child_of_fork_does_not_wait_for_a_thread_that_it_does_not_have(tmp_pa
     status = os.waitpid(child, 0)[1]
     go.set()
     assert status == 0
+
+
+def test_long_prompts_are_read_in_narrower_passes(tiny_gguf, monkeypatch):
+    """Else parts of attention, one for each row and chunk, would take gigabytes."""
+    target, ids = CpuTarget(tiny_gguf("llama", "Q8_0")), np.arange(300).tolist()
+    ((_, whole),) = target.open([ids])
+    whole.keep()
+    monkeypatch.setattr("draftwood.engines.cpu.program._PARTS_BYTES", 0)
+    assert target.model.program.most_rows(1) == UNIT_ROWS
+    ((_, pieces),) = target.open([ids])
+    np.testing.assert_array_equal(pieces.raw(0), whole.raw(0))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.attention import PAGE, PART_HEAD, WIDEST
+from draftwood.engines.cpu.attention import CHUNK, PAGE, PART_HEAD, UNIT_ROWS, WIDEST
 from draftwood.engines.cpu.buffers import Buffer, MixtureBuffers, floats, records
 from draftwood.engines.cpu.formats import TILE
 from draftwood.engines.cpu.kernels import Kernels
@@ -19,6 +19,8 @@ from draftwood.engines.cpu.weights import Matrix, Weights
 
 _PIECE_BYTES = 16 << 10
 """Weights of a piece of work: small enough to divide a phase evenly, large enough to be worth taking."""
+_PARTS_BYTES = 64 << 20
+"""Parts of attention while a prompt is read."""
 _ROW_NUMBERS = 1024
 """Numbers that a piece of rows reads."""
 
@@ -95,6 +97,11 @@ class Program:
             found.append((first, pieces, opens))
             first += pieces
         return np.array(found, dtype=np.int64)
+
+    def most_rows(self, positions: int) -> int:
+        """Return how many rows of a prompt a pass reads at most, lest its parts of attention take much memory."""
+        row = 4 * self.weights.shape.heads * (self.room + PART_HEAD) * -(-positions // CHUNK)
+        return max(UNIT_ROWS, min(WIDEST, _PARTS_BYTES // row))
 
     def reserve(self, parts: int, positions: int) -> None:
         """Make room for so many parts of attention, and for rotary positions up to so many."""

@@ -139,10 +139,12 @@ class CpuTarget:
         """Read more of one text; prompts gain nothing by sharing a pass."""
         tokens, last = np.asarray(ids, dtype=np.int32), None
         layers = () if watch is None or watch.show_hidden is None else watch.hidden
-        for start in range(0, len(tokens), WIDEST):
-            part, first = tokens[start : start + WIDEST], session.length
+        start, end = 0, session.length + len(tokens)
+        while start < len(tokens):
+            part, first = tokens[start : start + self.model.program.most_rows(end)], session.length
             wanted = [] if watch is None else watch.among(first, len(part)).tolist()
-            is_last = start + len(part) == len(tokens)
+            start += len(part)
+            is_last = start == len(tokens)
             rows = wanted if not is_last or (wanted and wanted[-1] == len(part) - 1) else [*wanted, len(part) - 1]
             session.pages.make_ready(first, first + len(part))
             scores, choices = self.model.run([Rows(session.pages, first, part, scored=rows)], layers)
