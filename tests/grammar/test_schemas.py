@@ -7,7 +7,7 @@ import json
 import pytest
 
 from draftwood.errors import UsageError
-from draftwood.grammar.calls import call_grammar, check_parameters
+from draftwood.grammar.calls import answer_or_calls, call_grammar, check_parameters
 from draftwood.grammar.grammar import Grammar, library
 
 
@@ -137,3 +137,15 @@ def test_a_root_refers_to_its_arguments_not_to_the_call():
     grammar = call_grammar({"look": kids})
     assert accepts(grammar, '{"name": "look", "arguments": {"kids": [{"kids": []}, {}]}}')
     assert not accepts(grammar, '{"name": "look", "arguments": {"kids": [{"name": "look", "arguments": {}}]}}')
+
+
+def test_an_answer_in_a_form_may_be_calls_instead():
+    grammar = answer_or_calls({**P, "$defs": {"Point": POINT}} | {"properties": {"p": {"$ref": "#/$defs/Point"}}},
+                              ["look", "list"], ("<call>", "</call>"))  # fmt: skip
+    call = '{"name": "list", "arguments": {"a": ["</call>"]}}'
+    for text in (f"<call>{call}</call>", f"<call>\n{call}\n</call>\n<call>{call}</call>", '{"p": {"x": 1}}'):
+        assert accepts(grammar, text)
+    for text in (call, f"<call>{call}", f"<call>{call.replace('list', 'lost')}</call>", '{"p": 1}', "", "<call>"):
+        assert not accepts(grammar, text)
+    with pytest.raises(UsageError, match="too many digits"):
+        answer_or_calls({"multipleOf": 999_983}, ["look"], ("<call>", "</call>"))

@@ -1,51 +1,33 @@
-"""Clients and agent frameworks, as their users drive them, run a session of ten answers with tools, streamed."""
+"""Clients and agent frameworks run sessions with tools, and get answers in the form that they ask for."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
-from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
+from pydantic import BaseModel
 
 from tests.serve.conftest import running
-from tests.serve.session import acting, call
+from tests.serve.frameworks import (
+    kitchen,
+    schemas,
+    with_agents,
+    with_litellm,
+    with_openai,
+    with_openai_responses,
+    with_pydantic_ai,
+)
+from tests.serve.session import acting, bare, call
 
 
-class Point(TypedDict):
-    """Where a thing is."""
+class Answer(BaseModel):
+    """What is said at last."""
 
-    x: float
-    tags: list[str]
-
-
-def kitchen(log: list[Any]) -> list[Callable[..., str]]:
-    """The tools of the session; what they are called with is added to the log."""
-
-    def look(at: str) -> str:
-        """Look at a place."""
-        log.append(("look", at))
-        return f"nothing at {at}"
-
-    def weigh(point: Point, deep: dict[str, list[int]]) -> str:
-        """Weigh what is at a point."""
-        log.append(("weigh", point, deep))
-        return "3 g"
-
-    def note(text: str) -> str:
-        """Keep a text."""
-        log.append(("note", text))
-        return text
-
-    def now() -> str:
-        """Tell the time."""
-        log.append(("now",))
-        return "noon\u2028é"
-
-    return [look, weigh, note, now]
+    value: float
+    tags: list[str] | None
 
 
 ODD = 'a </tool_call> b "<tool_call>{" \\ \n\t \u2028 \U0001f333'
@@ -67,6 +49,14 @@ SCRIPTS = {
         "That was ECHO: é",
     ],
 }
+SAID_LAST = Answer(value=1.5, tags=["木"])
+LAST = json.dumps(SAID_LAST.model_dump(), ensure_ascii=False)
+SCRIPTS |= {
+    "text": ["It is here. é"],
+    "form": [call("look", at="Küche"), f"{call('look', at='here')}\n{call('now')}", LAST],
+    "forced": [bare("look", at="here"), bare("final_result", **json.loads(LAST))],
+    "then": [bare("look", at="here"), "Done: ECHO"],
+}
 LOG = [
     ("look", "Küche"), ("look", "キッチン"), ("weigh", POINT, DEEP), ("note", ODD), ("weigh", POINT, DEEP),
     ("now",), ("look", ""), ("look", "there"), ("note", ODD), ("now",), ("weigh", POINT, DEEP),
@@ -82,155 +72,103 @@ def served() -> Iterator[str]:
         yield f"{server.url}/v1"
 
 
-def schemas(tools):
-    return [
-        {"name": one.__name__, "description": one.__doc__, "parameters": TypeAdapter(one).json_schema()}
-        for one in tools
-    ]
-
-
-def run(tools, name, arguments):
-    """Run a tool as a loop of one's own does."""
-    (tool,) = (one for one in tools if one.__name__ == name)
-    return tool(**json.loads(arguments))
-
-
-def chatting(create, log):
-    """A loop of one's own over ``create``, from messages and tools to an assistant's message, streamed."""
-    tools, messages, said = kitchen(log), [], []
-    offered = [{"type": "function", "function": one} for one in schemas(tools)]
-    for text in ASKED:
-        messages.append({"role": "user", "content": text})
-        while (answer := create(messages=messages, tools=offered)).tool_calls:
-            messages.append(answer)
-            for one in answer.tool_calls:
-                result = run(tools, one.function.name, one.function.arguments)
-                messages.append({"role": "tool", "tool_call_id": one.id, "content": result})
-        said.append(answer.content)
-        messages.append(answer)
-    return said
-
-
-def with_openai(url, log):
-    from openai import OpenAI
-
-    with OpenAI(base_url=url, api_key="none", max_retries=0) as client:
-
-        def create(**asked):
-            with client.chat.completions.stream(model="tiny", **asked) as stream:
-                for _ in stream:
-                    pass
-                return stream.get_final_completion().choices[0].message
-
-        return chatting(create, log)
-
-
-def with_openai_responses(url, log):
-    from openai import OpenAI
-
-    tools, items, said = kitchen(log), [], []
-    offered = [{"type": "function", **one} for one in schemas(tools)]
-    with OpenAI(base_url=url, api_key="none", max_retries=0) as client:
-        for text in ASKED:
-            items.append({"role": "user", "content": text})
-            calls = True
-            while calls:
-                with client.responses.stream(model="tiny", input=items, tools=offered) as stream:
-                    for _ in stream:
-                        pass
-                    answer = stream.get_final_response()
-                items += answer.output
-                calls = [one for one in answer.output if one.type == "function_call"]
-                for one in calls:
-                    result = run(tools, one.name, one.arguments)
-                    items.append({"type": "function_call_output", "call_id": one.call_id, "output": result})
-            said.append(answer.output_text)
-    return said
-
-
-LITELLM = pytest.mark.filterwarnings("ignore")  # it warns of itself
-
-
-def with_litellm(url, log):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it fetches prices
-        litellm = pytest.importorskip("litellm", reason="litellm is not installed")
-
-    def create(messages, **asked):
-        settings = {"model": "openai/tiny", "api_base": url, "api_key": "none", "stream": True}
-        chunks = list(litellm.completion(**settings, messages=messages, **asked))
-        return litellm.stream_chunk_builder(chunks, messages=messages).choices[0].message
-
-    return chatting(create, log)
-
-
-def with_pydantic_ai(url, log, kind="OpenAIChatModel"):
-    from openai import AsyncOpenAI
-    from pydantic_ai import Agent
-    from pydantic_ai.models import openai as models
-    from pydantic_ai.providers.openai import OpenAIProvider
-
-    async def talk():
-        history, said = [], []
-        async with AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
-            agent = Agent(
-                getattr(models, kind)("tiny", provider=OpenAIProvider(openai_client=client)),
-                instructions="Be brief.",
-            )
-            for tool in kitchen(log):
-                agent.tool_plain(tool)
-            for text in ASKED:
-                async with agent.run_stream_events(text, message_history=history) as events:
-                    async for event in events:
-                        found = event
-                said.append(found.result.output)
-                history = found.result.all_messages()
-        return said
-
-    return asyncio.run(talk())
-
-
-def with_agents(url, log, kind="OpenAIChatCompletionsModel"):
-    import agents
-    from openai import AsyncOpenAI
-
-    agents.set_tracing_disabled(True)
-
-    async def talk():
-        history, said = [], []
-        async with AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
-            agent = agents.Agent(
-                "cook", instructions="Be brief.",
-                tools=[agents.function_tool(tool, strict_mode=False) for tool in kitchen(log)],
-                model=getattr(agents, kind)("tiny", client),
-            )  # fmt: skip
-            for text in ASKED:
-                found = agents.Runner.run_streamed(agent, [*history, {"role": "user", "content": text}])
-                async for _ in found.stream_events():
-                    pass
-                said.append(found.final_output)
-                history = found.to_input_list()
-        return said
-
-    return asyncio.run(talk())
-
-
-def with_pydantic_ai_responses(url, log):
-    return with_pydantic_ai(url, log, "OpenAIResponsesModel")
-
-
-def with_agents_responses(url, log):
-    return with_agents(url, log, "OpenAIResponsesModel")
-
-
 DRIVES = [
-    with_openai, with_openai_responses, pytest.param(with_litellm, marks=LITELLM), with_pydantic_ai,
-    with_pydantic_ai_responses, with_agents, with_agents_responses,
+    with_openai, with_openai_responses,
+    pytest.param(with_litellm, marks=pytest.mark.filterwarnings("ignore")),  # it warns of itself
+    with_pydantic_ai, partial(with_pydantic_ai, kind="OpenAIResponsesModel"),
+    with_agents, partial(with_agents, kind="OpenAIResponsesModel"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("drive", DRIVES)
 def test_a_session_of_ten_answers_with_tools(served, drive):
     log: list[Any] = []
-    assert drive(served, log) == SAID
+    assert drive(served, ASKED, log) == SAID
     assert sorted(log, key=repr) == sorted(LOG, key=repr)  # calls of one answer may run at once
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("kind", ["OpenAIChatModel", "OpenAIResponsesModel"])
+@pytest.mark.parametrize("way", ["NativeOutput", "PromptedOutput", "ToolOutput"])
+def test_an_agent_calls_tools_before_an_answer_in_a_form(served, stream, kind, way):
+    import pydantic_ai
+
+    log: list[Any] = []
+    script = "forced: x" if way == "ToolOutput" else "form: x"
+    wanted = getattr(pydantic_ai, way)(Answer)
+    assert with_pydantic_ai(served, [script], log, kind, stream=stream, output_type=wanted) == [SAID_LAST]
+    assert len(log) == (1 if way == "ToolOutput" else 3)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("kind", ["OpenAIChatCompletionsModel", "OpenAIResponsesModel"])
+def test_another_one_does_so_and_forces_calls(served, stream, kind):
+    from agents import ModelSettings
+
+    log: list[Any] = []
+    assert with_agents(served, ["form: x"], log, kind, stream=stream, output_type=Answer) == [SAID_LAST]
+    assert len(log) == 3
+    more = {"parallel_tool_calls": False, "store": True, "metadata": {"a": "b"}, "include_usage": True,
+            "verbosity": "low", "truncation": "auto", "top_logprobs": 2}  # fmt: skip
+    for choice in ("required", "look"):
+        settings = ModelSettings(tool_choice=choice, **more)
+        said = with_agents(served, ["then: x"], log, kind, stream=stream, model_settings=settings)
+        assert said == ["Done: nothing at here"]
+
+
+MORE = {
+    "store": True, "metadata": {"a": "b"}, "parallel_tool_calls": True, "user": "me", "service_tier": "auto",
+    "prompt_cache_key": "k", "safety_identifier": "s", "temperature": None, "top_p": None,
+}  # fmt: skip
+TOLD = [{"role": "developer", "content": "be brief"}]
+LOOK = {"type": "function", "name": "look"}
+ALLOWED = {"type": "allowed_tools", "mode": "required", "tools": [LOOK, {"type": "function", "name": "now"}]}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("choice", [None, "auto", "none", "required", LOOK, ALLOWED])
+def test_every_choice_of_tools_beside_what_clients_send(served, stream, choice):
+    from openai import OpenAI
+
+    def in_chats(tool):
+        return {"type": "function", "function": {name: value for name, value in tool.items() if name != "type"}}
+
+    tools = [{"type": "function", "strict": True, **one} for one in schemas(kitchen([]))]
+    name = "text: x" if choice in (None, "auto", "none") else "then: x"
+    messages, calls = [*TOLD, {"role": "user", "content": name}], []
+    in_chat = choice
+    if isinstance(choice, dict):
+        allowed = {"mode": "required", "tools": [in_chats(one) for one in choice.get("tools", ())]}
+        in_chat = {"type": "allowed_tools", "allowed_tools": allowed} if "tools" in choice else in_chats(choice)
+    with OpenAI(base_url=served, api_key="none", max_retries=0) as client:
+        asked = {"model": "tiny", "messages": messages, "tools": [in_chats(one) for one in tools],
+                 "tool_choice": in_chat, "response_format": {"type": "text"}, "reasoning_effort": "low", **MORE,
+                 "extra_body": {"functions": None, "function_call": None, "stop": None}}  # fmt: skip
+        if stream:
+            with client.chat.completions.stream(**asked, stream_options={"include_usage": True}) as told:
+                whole = told.get_final_completion()
+        else:
+            whole = client.chat.completions.create(**asked, stream=None, stream_options=None)
+        asked = {"model": "tiny", "input": messages, "tools": tools, "tool_choice": choice, **MORE, "include": [],
+                 "reasoning": {"effort": "low"}, "truncation": "auto", "text": {"verbosity": "low"}}  # fmt: skip
+        if stream:
+            with client.responses.stream(**asked) as told:
+                response = told.get_final_response()
+        else:
+            response = client.responses.create(**asked, previous_response_id=None)
+    assert whole.usage.total_tokens == response.usage.total_tokens > 0
+    message, output = whole.choices[0].message, response.output
+    calls = [(one.function.name, one.function.arguments) for one in message.tool_calls or ()]
+    assert calls == [(one.name, one.arguments) for one in output if one.type == "function_call"]
+    assert (message.content or "") == response.output_text == ("" if calls else SCRIPTS["text"][0])
+    assert calls == ([] if name == "text: x" else [("look", '{"at": "here"}')])
+
+
+def test_a_choice_names_tools_that_are_there(served):
+    from openai import BadRequestError, OpenAI
+
+    with OpenAI(base_url=served, api_key="none", max_retries=0) as client:
+        given = {"model": "tiny", "input": "text: x", "tools": [{**LOOK, "parameters": {}}]}
+        for choice in (ALLOWED, {**LOOK, "name": "now"}):
+            with pytest.raises(BadRequestError, match="'now', which is none of the tools"):
+                client.responses.create(**given, tool_choice=choice)

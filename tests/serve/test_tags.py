@@ -6,8 +6,13 @@ import pytest
 from gguf import TokenType
 
 from draftwood.api.spelling import Spelling
+from draftwood.grammar.grammar import library
+from draftwood.grammar.vocabulary import vocabulary_of
 from draftwood.serve.calls import TAGS, CallReader
+from draftwood.serve.constraining import grammar_of
+from draftwood.serve.openai.fields import ChatRequest
 from draftwood.serve.tags import hidden_tags
+from draftwood.serve.tools import tools_of
 from tests.cli.conftest import SPECIAL, TEMPLATE, save_tiny
 from tests.engines.cpu.gguf_metadata import metadata_of
 from tests.engines.tiny_vocabulary import SENTENCEPIECE, write_vocabulary
@@ -51,6 +56,20 @@ def test_the_reader_of_calls_sees_them_and_no_client_does(tokenizer):
     told = "".join(one.text for one in events if one.kind == "text")
     assert told.split() == ["ab", "a", "ab", "ab"]  # blanks depend on the vocabulary
     assert [one.text for one in events if one.kind == "arguments"] == ['{"at": "it"}'] * 2
+
+
+def test_a_form_beside_tools_leaves_room_for_calls_between_them(tokenizer):
+    asked = ChatRequest(
+        messages=[{"role": "user", "content": "a"}], tools=[LOOK], response_format={"type": "json_object"}
+    )
+    grammar = grammar_of(asked, tools_of(asked), hidden_tags(tokenizer))
+    vocabulary = vocabulary_of(tokenizer, len(tokenizer), frozenset({tokenizer.eos_token_id}))
+    for text, follows in ((CALL, True), (CALL * 2, True), ("<think>", False)):
+        matcher = library().LLMatcher(vocabulary.tokens, grammar.compiled(), log_level=0)
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        while ids and matcher.compute_bitmask()[ids[0] // 8] >> ids[0] % 8 & 1:
+            matcher.consume_token(ids.pop(0))
+        assert (not ids and matcher.is_accepting()) == follows, (text, ids)
 
 
 def test_tags_that_are_text_are_told_as_they_are(tiny_folder):

@@ -1,9 +1,9 @@
-"""The grammar of a call of one of several functions."""
+"""Grammars of calls of functions: of one that is forced, and of calls where an answer has a form."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from draftwood.errors import UsageError
@@ -28,15 +28,51 @@ def call_grammar(parameters: Mapping[str, Mapping[str, Any]]) -> Grammar:
     """
     rules = [f"start: {' | '.join(f'call_{number}' for number in range(len(parameters)))}"]
     for number, (name, schema) in enumerate(parameters.items()):
-        held = json.loads(json.dumps({**schema, "type": "object", "x-guidance": JSON}))
         try:
-            translate_patterns(held)
-            refuse_large_divisors(json.dumps(held))
+            held = _held({**schema, "type": "object"})
         except UsageError as error:
             raise _of(name, error) from error
         begin = json.dumps(f'{{"name": "{name}", "arguments": ')
-        rules += [f'call_{number}: {begin} json_{number} "}}"', f"json_{number}: %json {json.dumps(held)}"]
+        rules += [f'call_{number}: {begin} json_{number} "}}"', f"json_{number}: {held}"]
     return Grammar.lark("\n".join(rules))
+
+
+def answer_or_calls(schema: Mapping[str, Any], names: Sequence[str], tags: tuple[str | int, str | int]) -> Grammar:
+    """Return the grammar of JSON that a schema allows, or of calls instead of it, not compiled yet.
+
+    Parameters
+    ----------
+    schema
+        JSON Schema of an answer that calls nothing.
+    names
+        Of the functions; their arguments are any objects.
+    tags
+        What opens and closes a call: text, or the id of a control token.
+
+    Raises
+    ------
+    UsageError
+        For a pattern or a divisor that cannot be held.
+    """
+    envelope = {
+        "type": "object", "required": ["name", "arguments"], "additionalProperties": False,
+        "properties": {"name": {"enum": list(names)}, "arguments": {"type": "object"}},
+    }  # fmt: skip
+    opening, closing = (f"<[{tag}]>" if isinstance(tag, int) else json.dumps(tag) for tag in tags)
+    rules = (  # a blank or a line end around tags: SentencePiece, and the habit of models
+        r"start: answer | call (BLANK? call)*", f"call: {opening} BLANK? envelope BLANK? {closing}",
+        r"BLANK: /[ \n]/", f"answer: {_held(schema)}", f"envelope: {_held(envelope)}",
+    )  # fmt: skip
+    return Grammar.lark("\n".join(rules))
+
+
+def _held(schema: Mapping[str, Any]) -> str:
+    """Return the rule for JSON that a schema allows, a document of its own; raises `UsageError`."""
+    held = json.loads(json.dumps({**schema, "x-guidance": JSON}))
+    translate_patterns(held)
+    text = json.dumps(held)
+    refuse_large_divisors(text)
+    return f"%json {text}"
 
 
 def check_parameters(parameters: Mapping[str, Mapping[str, Any]]) -> None:

@@ -72,18 +72,18 @@ class Asking:
         tools = tools_of(asked)
         messages = without_calls(asked.messages) if tools is None else tools.messages(asked.messages)
         ids = render(messages, self._setup.tokenizer, special=self._special)
-        grammar = grammar_of(asked, tools)
+        tags = {} if tools is None else hidden_tags(self._setup.tokenizer)
+        grammar = grammar_of(asked, tools, tags)
         wanted = Wanted(asked.top_logprobs or 0) if asked.logprobs else None
         if asked.top_logprobs and not asked.logprobs:
             raise ApiError(BAD_REQUEST, "top_logprobs needs logprobs: set logprobs to true", param="top_logprobs")
-        tags = () if tools is None else frozenset(hidden_tags(self._setup.tokenizer).values())
-        return self._choices(asked, ids, asked.limit, wanted, grammar, tags)
+        return self._choices(asked, ids, asked.limit, wanted, grammar, frozenset(tags.values()))
 
     def completions(self, asked: CompletionRequest) -> list[Answer]:
         """Return the choices of all prompts, prompt by prompt; raises as `chat`."""
         prompts = _several(asked.prompt)
         read = [list(self._setup.tokenizer(p)["input_ids"]) if isinstance(p, str) else list(p) for p in prompts]
-        grammar = grammar_of(asked, None)
+        grammar = grammar_of(asked, None, {})
         wanted = None if asked.logprobs is None else Wanted(asked.logprobs, of_prompt=bool(asked.echo))
         answers: list[Answer] = []
         for prompt, ids in zip(prompts, read, strict=True):

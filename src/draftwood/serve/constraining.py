@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+
 from draftwood.errors import UsageError
-from draftwood.grammar.calls import call_grammar, check_parameters
+from draftwood.grammar.calls import answer_or_calls, call_grammar, check_parameters
 from draftwood.grammar.grammar import Grammar
+from draftwood.serve.calls import CLOSING, OPENING
 from draftwood.serve.openai.errors import BAD_REQUEST, ApiError
 from draftwood.serve.openai.fields import ChatRequest, Common, ResponseFormat
 from draftwood.serve.tools import ToolUse
@@ -13,8 +17,11 @@ MOST_CHARACTERS = 1 << 16
 """Of a grammar: the time to compile one grows with its square, and meanwhile others are not read."""
 
 
-def grammar_of(asked: Common, tools: ToolUse | None) -> Grammar | None:
-    """Return the grammar of a request's answers, checked; None where they are free. Raises `ApiError`."""
+def grammar_of(asked: Common, tools: ToolUse | None, tags: Mapping[str, int]) -> Grammar | None:
+    """Return the grammar of a request's answers, checked; None where they are free. Raises `ApiError`.
+
+    ``tags`` are those of calls that are control tokens of the model, with their ids.
+    """
     wanted = asked.response_format if isinstance(asked, ChatRequest) else None
     found: list[tuple[str, Grammar]] = []
     try:
@@ -37,6 +44,11 @@ def grammar_of(asked: Common, tools: ToolUse | None) -> Grammar | None:
                 if name == "tool_choice" and tools is not None:
                     check_parameters(tools.parameters)  # whose error says which one it is
                 raise
+        if found and found[0][0] == "response_format" and tools is not None:  # or calls, as in the API
+            opening, closing = (tags.get(tag, tag) for tag in (OPENING, CLOSING))
+            either = answer_or_calls(json.loads(found[0][1].text), list(tools.parameters), (opening, closing))
+            either.compiled()
+            return either
     except UsageError as error:
         raise ApiError(BAD_REQUEST, str(error), param=found[0][0] if found else "response_format") from error
     return found[0][1] if found else None

@@ -10,7 +10,7 @@ from draftwood.api.prompts import plain_messages
 from draftwood.serve.calls import CLOSING, OPENING, CallReader
 from draftwood.serve.json_reader import nearest, readable
 from draftwood.serve.openai.errors import BAD_REQUEST, ApiError
-from draftwood.serve.openai.fields import ChatRequest, FunctionTool, NamedTool
+from draftwood.serve.openai.fields import AllowedTools, ChatRequest, FunctionTool, NamedTool
 from draftwood.serve.tags import hidden_tags
 
 _TOLD = """You may call functions. Their signatures, as JSON Schema, one to a line:
@@ -68,16 +68,23 @@ def tools_of(asked: ChatRequest) -> ToolUse | None:
     functions = [tool.function for tool in asked.tools or ()]
     choice = asked.tool_choice
     if isinstance(choice, NamedTool):
-        chosen = [function for function in functions if function.name == choice.function.name]
-        if not chosen:
-            said = f"tool_choice names {choice.function.name!r}, which is none of the tools"
-            raise ApiError(BAD_REQUEST, said, param="tool_choice")
-        return ToolUse(chosen[:1], forced=True, is_named=True)
+        return ToolUse(_named(functions, [choice])[:1], forced=True, is_named=True)
+    if isinstance(choice, AllowedTools):
+        functions, choice = _named(functions, choice.allowed_tools.tools), choice.allowed_tools.mode
     if choice == "required" and not functions:
         raise ApiError(BAD_REQUEST, "tool_choice is 'required', and there are no tools", param="tool_choice")
     if not functions or choice == "none":
         return None
     return ToolUse(functions, forced=choice == "required", is_named=False)
+
+
+def _named(functions: Sequence[FunctionTool], wanted: Sequence[NamedTool]) -> list[FunctionTool]:
+    """Return the functions that a choice names; raises `ApiError` for one that is not there."""
+    names = {tool.function.name for tool in wanted}
+    for name in sorted(names.difference(function.name for function in functions)):
+        said = f"tool_choice names {name!r}, which is none of the tools"
+        raise ApiError(BAD_REQUEST, said, param="tool_choice")
+    return [function for function in functions if function.name in names]
 
 
 def without_calls(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -116,6 +116,20 @@ class NamedTool(Lenient):
     function: NamedFunction
 
 
+class AllowedFunctions(Lenient):
+    """Some of the tools, and whether one of them must be called."""
+
+    mode: Literal["auto", "required"]
+    tools: Annotated[list[NamedTool], Field(min_length=1)]
+
+
+class AllowedTools(Lenient):
+    """A choice that leaves some of the tools."""
+
+    type: Literal["allowed_tools"]
+    allowed_tools: AllowedFunctions
+
+
 class JsonSchema(Lenient):
     """A schema by name."""
 
@@ -202,7 +216,11 @@ class ChatRequest(Common):
     top_logprobs: Annotated[int, Field(ge=0, le=MOST_TOP)] | None = None
     response_format: ResponseFormat | None = None
     tools: list[Tool] | None = None
-    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    tool_choice: (
+        Literal["none", "auto", "required"]
+        | Annotated[NamedTool | AllowedTools, Field(discriminator="type")]
+        | None
+    ) = None
     parallel_tool_calls: bool | None = None
 
     @model_validator(mode="before")

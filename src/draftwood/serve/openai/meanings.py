@@ -103,7 +103,8 @@ HONOURED: Mapping[str, str] = {
     "presence_penalty": "-2 to 2",
     "prompt": "a text, token ids, or several of either",
     "repetition_penalty": "0.01 to 10; 1 is none",
-    "response_format": "`text`, `json_object` or `json_schema`, which a [grammar](grammars.md) holds",
+    "response_format": "`text`, `json_object` or `json_schema`, which a [grammar](grammars.md) holds; "
+    "with tools, calls instead",
     "seed": "the same seed gives the same text",
     "stop": "a text or up to 64, which the answer ends before; names of special tokens, too",
     "store": "taken; nothing is stored, and the answer says so",
@@ -111,7 +112,7 @@ HONOURED: Mapping[str, str] = {
     "stream_options": "`include_usage`",
     "temperature": "0 to 2, 1 if left out",
     "text": "`format`, as `response_format` in chats",
-    "tool_choice": "`auto`, `none`, `required`, or a function",
+    "tool_choice": "`auto`, `none`, `required`, a function, or `allowed_tools`",
     "tools": "functions; in responses others are left out",
     "top_k": "as many of the likeliest tokens",
     "top_logprobs": "up to 20 of the best tokens at each place",

@@ -66,7 +66,7 @@ class ResponsesRequest(Body):
             "model": self.model, "temperature": self.temperature, "top_p": self.top_p, "seed": self.seed,
             "stream": self.stream, "max_completion_tokens": self.max_output_tokens, "user": self.user,
             "logprobs": self._wants_logprobs or None, "top_logprobs": self.top_logprobs,
-            "messages": self._messages(), "tools": self._functions() or None,
+            "messages": self._messages(), "tools": _functions(self.tools) or None,
             "tool_choice": self._choice(), "response_format": self._format(),
             "prediction": None if self.prediction is None else self.prediction.model_dump(),
             "draftwood": None if self.draftwood is None else self.draftwood.model_dump(),
@@ -96,19 +96,14 @@ class ResponsesRequest(Body):
                 found.append(message)
         return found
 
-    def _functions(self) -> list[dict[str, Any]]:
-        """Return the functions among the tools; those that a service would run itself are not here."""
-        known = [tool for tool in self.tools or () if tool.get("type") == "function"]
-        return [
-            {"type": "function", "function": {name: value for name, value in tool.items() if name != "type"}}
-            for tool in known
-        ]
-
     def _choice(self) -> Any:
         choice = self.tool_choice
         if isinstance(choice, dict) and choice.get("type") == "function":
-            return {"type": "function", "function": {"name": choice.get("name")}}
-        return choice if self._functions() else None
+            return _in_chats(choice)
+        if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
+            allowed = {"mode": choice.get("mode"), "tools": _functions(choice.get("tools"))}
+            return {"type": "allowed_tools", "allowed_tools": allowed}
+        return choice if _functions(self.tools) else None
 
     def _format(self) -> dict[str, Any] | None:
         found = (self.text or {}).get("format")
@@ -118,6 +113,17 @@ class ResponsesRequest(Body):
             return None if found is None else dict(found)
         fields = {name: value for name, value in found.items() if name != "type"}
         return {"type": "json_schema", "json_schema": JsonSchema.model_validate(fields).model_dump(by_alias=True)}
+
+
+def _functions(tools: Any) -> list[dict[str, Any]]:
+    """Return the functions among the tools; those that a service would run itself are not here."""
+    given = tools if isinstance(tools, list) else []
+    return [_in_chats(tool) for tool in given if isinstance(tool, dict) and tool.get("type") == "function"]
+
+
+def _in_chats(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a function, or its name, as chats have it."""
+    return {"type": "function", "function": {name: value for name, value in tool.items() if name != "type"}}
 
 
 def _message(item: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -1,0 +1,179 @@
+"""Clients and agent frameworks, driven as their users drive them: each gives what a model said at last."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
+
+
+class Point(TypedDict):
+    """Where a thing is."""
+
+    x: float
+    tags: list[str]
+
+
+def kitchen(log: list[Any]) -> list[Callable[..., str]]:
+    """The tools of the session; what they are called with is added to the log."""
+
+    def look(at: str) -> str:
+        """Look at a place."""
+        log.append(("look", at))
+        return f"nothing at {at}"
+
+    def weigh(point: Point, deep: dict[str, list[int]]) -> str:
+        """Weigh what is at a point."""
+        log.append(("weigh", point, deep))
+        return "3 g"
+
+    def note(text: str) -> str:
+        """Keep a text."""
+        log.append(("note", text))
+        return text
+
+    def now() -> str:
+        """Tell the time."""
+        log.append(("now",))
+        return "noon\u2028é"
+
+    return [look, weigh, note, now]
+
+
+def schemas(tools):
+    return [
+        {"name": one.__name__, "description": one.__doc__, "parameters": TypeAdapter(one).json_schema()}
+        for one in tools
+    ]
+
+
+def run(tools, name, arguments):
+    """Run a tool as a loop of one's own does."""
+    (tool,) = (one for one in tools if one.__name__ == name)
+    return tool(**json.loads(arguments))
+
+
+def chatting(create, texts, log):
+    """A loop of one's own over ``create``, from messages and tools to an assistant's message, streamed."""
+    tools, messages, said = kitchen(log), [], []
+    offered = [{"type": "function", "function": one} for one in schemas(tools)]
+    for text in texts:
+        messages.append({"role": "user", "content": text})
+        while (answer := create(messages=messages, tools=offered)).tool_calls:
+            messages.append(answer)
+            for one in answer.tool_calls:
+                result = run(tools, one.function.name, one.function.arguments)
+                messages.append({"role": "tool", "tool_call_id": one.id, "content": result})
+        said.append(answer.content)
+        messages.append(answer)
+    return said
+
+
+def with_openai(url, texts, log):
+    from openai import OpenAI
+
+    with OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+
+        def create(**asked):
+            with client.chat.completions.stream(model="tiny", **asked) as stream:
+                for _ in stream:
+                    pass
+                return stream.get_final_completion().choices[0].message
+
+        return chatting(create, texts, log)
+
+
+def with_openai_responses(url, texts, log):
+    from openai import OpenAI
+
+    tools, items, said = kitchen(log), [], []
+    offered = [{"type": "function", **one} for one in schemas(tools)]
+    with OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+        for text in texts:
+            items.append({"role": "user", "content": text})
+            calls = True
+            while calls:
+                with client.responses.stream(model="tiny", input=items, tools=offered) as stream:
+                    for _ in stream:
+                        pass
+                    answer = stream.get_final_response()
+                items += answer.output
+                calls = [one for one in answer.output if one.type == "function_call"]
+                for one in calls:
+                    result = run(tools, one.name, one.arguments)
+                    items.append({"type": "function_call_output", "call_id": one.call_id, "output": result})
+            said.append(answer.output_text)
+    return said
+
+
+def with_litellm(url, texts, log):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it fetches prices
+        litellm = pytest.importorskip("litellm", reason="litellm is not installed")
+
+    def create(messages, **asked):
+        settings = {"model": "openai/tiny", "api_base": url, "api_key": "none", "stream": True}
+        chunks = list(litellm.completion(**settings, messages=messages, **asked))
+        return litellm.stream_chunk_builder(chunks, messages=messages).choices[0].message
+
+    return chatting(create, texts, log)
+
+
+def with_pydantic_ai(url, texts, log, kind="OpenAIChatModel", *, stream=True, **settings):
+    from openai import AsyncOpenAI
+    from pydantic_ai import Agent
+    from pydantic_ai.models import openai as models
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    async def talk():
+        history, said = [], []
+        async with AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
+            model = getattr(models, kind)("tiny", provider=OpenAIProvider(openai_client=client))
+            agent = Agent(model, instructions="Be brief.", **settings)
+            for tool in kitchen(log):
+                agent.tool_plain(tool)
+            for text in texts:
+                if stream:
+                    async with agent.run_stream_events(text, message_history=history) as events:
+                        async for event in events:
+                            last = event
+                    found = last.result
+                else:
+                    found = await agent.run(text, message_history=history)
+                said.append(found.output)
+                history = found.all_messages()
+        return said
+
+    return asyncio.run(talk())
+
+
+def with_agents(url, texts, log, kind="OpenAIChatCompletionsModel", *, stream=True, **settings):
+    import agents
+    from openai import AsyncOpenAI
+
+    agents.set_tracing_disabled(True)
+
+    async def talk():
+        history, said = [], []
+        async with AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
+            tools = [agents.function_tool(tool, strict_mode=False) for tool in kitchen(log)]
+            model = getattr(agents, kind)("tiny", client)
+            agent = agents.Agent("cook", instructions="Be brief.", tools=tools, model=model, **settings)
+            for text in texts:
+                asked = [*history, {"role": "user", "content": text}]
+                if stream:
+                    found = agents.Runner.run_streamed(agent, asked)
+                    async for _ in found.stream_events():
+                        pass
+                else:
+                    found = await agents.Runner.run(agent, asked)
+                said.append(found.final_output)
+                history = found.to_input_list()
+        return said
+
+    return asyncio.run(talk())
