@@ -27,7 +27,7 @@ PART_HEAD = 16
 """Float32 numbers before a part's sum of values: largest score, sum of weights, 14 unused."""
 
 _LOWEST = float("-inf")
-_BLOCK = ir.FunctionType(VOID, [POINTER, POINTER, POINTER, I64, I64, I64])
+_BLOCK = ir.FunctionType(VOID, [POINTER, POINTER, POINTER, I64, I64])
 _QUERIES = (6, 4, 3, 2, 1)
 
 
@@ -48,7 +48,7 @@ def write_attention(module: ir.Module, features: frozenset[str]) -> None:
             go = body.append_basic_block("go")
             body.cbranch(body.icmp_signed("<=", body.add(first, body.i64(count)), queries), go, end)
             body.position_at_end(go)
-            body.call(module.globals[f"queries_{count}"], [whole, phase, unit, number, head, first])
+            body.call(module.globals[f"queries_{count}"], [whole, phase, unit, head, first])
             body.store(body.add(first, body.i64(count)), done)
     body.ret_void()
 
@@ -58,7 +58,7 @@ class _Block:
 
     def __init__(self, body: Body, arguments: Any, count: int) -> None:
         self.body, self.count = body, count
-        self.whole, self.phase, self.unit, self.number, self.head, self.first = arguments
+        self.whole, self.phase, self.unit, self.head, self.first = arguments
         phase = self.phase
         self.size = PHASE.number(body, phase, "head_size")
         self.room = PHASE.number(body, phase, "head_room")
@@ -163,7 +163,8 @@ def _write_bounds(block: _Block) -> tuple[list[Any], list[Any]]:
 def _write_scores(block: _Block, first: Any, last: Any, origin: Any, into: list[Any]) -> None:
     """Write scores of sixteen cells at once: q[0] * k[0], then + q[1] * k[1] and so on, by fma.
 
-    Meanwhile the next cells' keys and these cells' values are asked for: none foresees jumps between pages.
+    Meanwhile the next cells' keys and these cells' values are asked for, since processors fetch by themselves
+    only what follows in memory, and the next page of the cache may lie anywhere.
     """
     body, kind = block.body, vector(F32)
     final = body.sub(last, body.i64(1))
@@ -318,15 +319,15 @@ def _write_sums(block: _Block, low: Any, lows: list[Any], ends: list[Any]) -> No
     """Write the sums of weight times value, position by position."""
     body, kind = block.body, vector(F32)
     parts = [_part(block, i) for i in range(block.count)]
-    with _sums(block, parts) as (_, sums):
-        for total in sums:
-            body.store(body.same(F32, 0.0), total)
     all_see = low
     for other in lows:
         all_see = body.most_of(all_see, other)
     first = body.least_of(body.add(block.low, all_see), block.known)
-    with _sums(block, parts) as (d, sums), body.loop(body.add(block.low, low), first) as position:
-        _add_seen(block, d, position, sums, lows)
+    with _sums(block, parts) as (d, sums):
+        for total in sums:
+            body.store(body.same(F32, 0.0), total)
+        with body.loop(body.add(block.low, low), first) as position:
+            _add_seen(block, d, position, sums, lows)
     _add_known(block, parts, body.most_of(first, body.add(block.low, low)))
     with _sums(block, parts) as (d, sums):
         for i, total in enumerate(sums):

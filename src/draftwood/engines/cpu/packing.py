@@ -46,7 +46,7 @@ def unpack(packed: Bytes, format: Format, outputs: int) -> Codes:
     return codes_of(read_tiles(packed, format, outputs), format)
 
 
-def packed_tensor(tensor: Tensor, rows: Rows = None, *, kind: str = "", room: Room = zeros) -> Packed:
+def packed_tensor(tensor: Tensor, rows: Rows = None, room: Room = zeros) -> Packed:
     """Pack a tensor of the file.
 
     Parameters
@@ -55,8 +55,6 @@ def packed_tensor(tensor: Tensor, rows: Rows = None, *, kind: str = "", room: Ro
         A matrix [outputs, inputs], or one for each expert.
     rows
         Which outputs, in which order; all where it is None.
-    kind
-        The type that its floats become; empty: they stay as they are.
     room
         Makes the array, zeros of a shape and dtype.
 
@@ -72,7 +70,7 @@ def packed_tensor(tensor: Tensor, rows: Rows = None, *, kind: str = "", room: Ro
     ModelError
         The tensor is no matrix.
     """
-    packed, pieces = plan(tensor, rows, room, kind)
+    packed, pieces = plan(tensor, rows, room)
     for piece in pieces:
         _run(piece)
     return packed
@@ -107,7 +105,10 @@ class Piece:
 
 
 def plan(tensor: Tensor, rows: Rows, room: Room, kind: str = "") -> tuple[Packed, list[Piece]]:
-    """Return room for the packed tensor, and the pieces that fill it; see `packed_tensor`."""
+    """Return room for the packed tensor, and the pieces that fill it; see `packed_tensor`.
+
+    ``kind`` is the type that its floats become; empty: they stay as they are.
+    """
     kind = kind or tensor.kind
     if len(tensor.shape) not in (2, 3):
         raise ModelError(

@@ -21,6 +21,7 @@ from draftwood.errors import CapabilityError, PromptError, UsageError
 Places = NDArray[np.int64]
 _COUNT = np.arange(WIDEST)
 _BEFORE = _COUNT // UNIT_ROWS * UNIT_ROWS  # of a row, those of earlier units
+_BEFORE_BYTES = 4 * _BEFORE  # of int32
 _LAST = _BEFORE + UNIT_ROWS  # and those up to the end of its own
 
 
@@ -128,11 +129,8 @@ class PassRecord:
         cells, lengths = self._cells[row:end], self._lengths[row:end]
         if text.parents is None and text.ways is None:
             # Rows that follow one another: those of earlier units lie at their positions, as committed tokens do.
-            before = _BEFORE[: end - row]
-            np.add(before, text.base, out=self._bases[row:end])
-            np.add(before, row, out=self._tails[row:end])
-            self._tails[row:end] *= 4
-            self._tails[row:end] += self._paths_address
+            np.add(_BEFORE[: end - row], text.base, out=self._bases[row:end])
+            np.add(_BEFORE_BYTES[: end - row], self._paths_address + 4 * row, out=self._tails[row:end])
             np.add(_COUNT[: end - row], text.base, out=cells)
             np.add(cells, 1, out=lengths)
             self._paths[row:end] = cells
