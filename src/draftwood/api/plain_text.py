@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from typing import Any
-from weakref import WeakKeyDictionary
+
+from draftwood.api.remembering import Known, remembered
 
 _PRIVATE = 0xF0000  # the first of the characters for private use
 _ROLES = ("assistant", "system", "developer")
 _OWN = re.compile("think|reason|tool|call|func")  # in names of what a model itself writes: thoughts and calls
-_known: WeakKeyDictionary[Any, tuple[int, re.Pattern[str] | None]] = WeakKeyDictionary()
+_known = Known[re.Pattern[str] | None]()
 
 
 class Guarded:
@@ -75,14 +76,8 @@ def _holds(value: Any, names: re.Pattern[str]) -> bool:
 
 def control_names(tokenizer: Any) -> re.Pattern[str] | None:
     """Return what finds the names of a tokenizer's control tokens, the longest first; None if it has none."""
-    try:
-        size, found = _known.get(tokenizer, (-1, None))
-    except TypeError:  # it cannot be remembered
-        return _control_names(tokenizer)
-    if size != len(tokenizer):  # new, or tokens were added
-        size, found = len(tokenizer), _control_names(tokenizer)
-        _known[tokenizer] = size, found
-    return found
+    size = len(tokenizer) if isinstance(tokenizer, Sized) else None  # another one where tokens were added
+    return remembered(_known, tokenizer, size, _control_names)
 
 
 def _control_names(tokenizer: Any) -> re.Pattern[str] | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from draftwood.api.remembering import Known, remembered
 from draftwood.api.spelling import Spelling
 
 _MARK = "answer"
@@ -18,7 +18,7 @@ class _Turn(NamedTuple):
     end: int
 
 
-_known: weakref.WeakKeyDictionary[Any, tuple[Any, _Turn | None]] = weakref.WeakKeyDictionary()
+_known = Known[_Turn | None]()
 
 
 def turn_ends(tokenizer: Any, prompt: Sequence[int]) -> frozenset[int]:
@@ -26,10 +26,7 @@ def turn_ends(tokenizer: Any, prompt: Sequence[int]) -> frozenset[int]:
     template = getattr(tokenizer, "chat_template", None)
     if not template:
         return frozenset()
-    known = _known.get(tokenizer)
-    if known is None or known[0] != template:
-        known = _known[tokenizer] = template, _turn(tokenizer)
-    turn = known[1]
+    turn = remembered(_known, tokenizer, template, _turn)
     if turn is None or tuple(prompt[-len(turn.opening) :]) != turn.opening:
         return frozenset()
     return frozenset({turn.end})
