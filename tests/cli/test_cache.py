@@ -74,7 +74,7 @@ def test_what_is_no_counts_is_not_replaced(draftwood, ids, tmp_path):
     before = (tmp_path / "m.dwm").read_bytes()
     ran = draftwood("cache", "create", ids, "-o", str(tmp_path / "m.dwm"))
     assert (ran.code, ran.out) == (2, "")
-    assert "m.dwm is there and is no file of ngram counts: choose another -o" in ran.err
+    assert "m.dwm is there and is no whole file of ngram counts: choose another -o" in ran.err
     assert (tmp_path / "m.dwm").read_bytes() == before
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from draftwood.drafters.memory.drafter import MemoryReader
+from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.drafters.ngram.kernel import CLASSES, MATCHED
 
 RATES = np.full(CLASSES, 1e-6, dtype=np.float32)
@@ -20,10 +20,16 @@ def texts(memory, namespace=""):
     return [saved.ids.tolist() for saved in memory.answers() if saved.namespace == namespace]
 
 
+def session_at(memory, text, namespace=""):
+    """A session that has read this text."""
+    return MemoryDrafter(memory=memory, namespace=namespace).open(list(text), None)
+
+
 def grown(memory, text, nodes=8, namespace=""):
     """Tokens, parents, classes and places of the tree that is proposed after this text, as lists."""
-    found = MemoryReader(memory, namespace).grow(np.array(text, dtype=np.int32), RATES, nodes, nodes)
-    return found[0].tolist() if found is not None else [[], [], [], []]
+    session = session_at(memory, text, namespace)
+    tree = session.draft(nodes, 0, RATES)
+    return [column.tolist() for column in (tree.tokens, tree.parents, tree.evidence, session._places)]
 
 
 def follow(memory, text, nodes=8, namespace=""):
@@ -38,6 +44,6 @@ def follow(memory, text, nodes=8, namespace=""):
 
 def credit(memory, ids, times=1, namespace=""):
     """Let an answer be useful, as a session does."""
-    reader = MemoryReader(memory, namespace)
-    columns, _ = reader.grow(np.array(ids[:4], dtype=np.int32), RATES, 1, 1)
-    reader.credit(columns[3].tolist() * times)
+    session = session_at(memory, ids[:4], namespace)
+    session.draft(1, 0, RATES)
+    session._credit(session._places.tolist() * times)

@@ -12,10 +12,9 @@ import pytest
 from tests.helpers import feedback
 
 from draftwood.drafters.load import load
-from draftwood.drafters.memory import shared as memory_shared
-from draftwood.drafters.memory.drafter import MemoryDrafter
+from draftwood.drafters.memory import drafter as memory_drafter
+from draftwood.drafters.memory.drafter import MemoryDrafter, save_all, shared_memory
 from draftwood.drafters.memory.memory import Memory
-from draftwood.drafters.memory.shared import KeptMemory, save_all, shared_memory
 from draftwood.errors import FileFormatError, UsageError
 
 ANSWER = [11, 12, 13, 14, 15, 16, 17, 18]
@@ -23,7 +22,7 @@ ANSWER = [11, 12, 13, 14, 15, 16, 17, 18]
 
 @pytest.fixture(autouse=True)
 def nothing_is_open(monkeypatch):
-    monkeypatch.setattr(memory_shared, "_open", {})
+    monkeypatch.setattr(memory_drafter, "_open", {})
 
 
 def answered(drafter, answer=ANSWER, prompt=(1, 2)):
@@ -230,7 +229,7 @@ def test_a_file_is_saved_at_the_end_and_read_the_next_time(path):
     answered(drafter).close()
     assert not path.exists()
     save_all()
-    memory_shared._open.clear()
+    memory_drafter._open.clear()
     again = MemoryDrafter(file=str(path))
     assert again.memory is not drafter.memory
     assert proposed(again, [11, 12, 13]) == [14, 15, 16, 17]
@@ -247,11 +246,11 @@ def test_the_interpreter_saves_it_when_it_ends(path):
 
 def test_a_session_saves_it_now_and_then(path, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(memory_shared.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(memory_drafter.time, "monotonic", lambda: now[0])
     drafter = MemoryDrafter(file=str(path))
     answered(drafter).close()
     assert not path.exists()
-    now[0] = memory_shared.SAVE_EVERY
+    now[0] = memory_drafter.SAVE_EVERY
     drafter.open([1], None).close()
     first = path.stat()
     answered(drafter, [1, 2, 3]).close()
@@ -266,7 +265,7 @@ def test_a_session_saves_it_now_and_then(path, monkeypatch):
 
 
 def test_a_save_that_fails_is_reported_and_costs_no_text(path, monkeypatch, caplog):
-    monkeypatch.setattr(memory_shared, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(memory_drafter, "SAVE_EVERY", 0.0)
     drafter = MemoryDrafter(file=str(path))
     path.mkdir()
     with caplog.at_level(logging.WARNING, "draftwood"):
@@ -284,11 +283,11 @@ def test_a_file_that_is_no_memory_is_told_at_once(path):
 
 
 def test_a_memory_of_somebody_else_is_not_saved_by_sessions(path, monkeypatch):
-    monkeypatch.setattr(memory_shared, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(memory_drafter, "SAVE_EVERY", 0.0)
     memory = Memory.open(path)
     answered(MemoryDrafter(memory=memory)).close()
     assert not path.exists()
-    assert isinstance(shared_memory(str(path), 500), KeptMemory)
+    assert shared_memory(str(path), 500).size == 500
 
 
 def test_what_comes_while_the_memory_is_being_changed_is_forgotten_with_its_namespace():

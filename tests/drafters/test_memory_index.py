@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.drafters.answers import RATES, credit, follow, grown, texts, unique
+from tests.drafters.answers import RATES, credit, follow, grown, session_at, texts, unique
 
 from draftwood.drafters.memory.answers import HALF_LIFE, NAMESPACE, START
-from draftwood.drafters.memory.drafter import MemoryReader
 from draftwood.drafters.memory.memory import MOST_TOKENS, Memory
 from draftwood.errors import IntegrityError, UsageError
 
@@ -172,18 +171,17 @@ def test_forgetting_a_namespace():
     memory = Memory(10_000)
     memory.add(unique(1), "ann")
     memory.add(unique(2), "bob")
-    reader = MemoryReader(memory, "ann")
-    text = np.array(unique(1)[:4], dtype=np.int32)
-    columns, _ = reader.grow(text, RATES, 4, 4)
+    session = session_at(memory, unique(1)[:4], "ann")
+    assert session.draft(4, 0, RATES).tokens.tolist() == unique(1)[4:8]
+    places = session._places.tolist()
     memory.forget("ann")
     memory.forget("nobody")
-    assert reader.grow(text, RATES, 4, 4) is None
-    assert reader.match_length == 0
-    reader.credit(columns[3].tolist())
+    assert len(session.draft(4, 0, RATES)) == session.match_length == 0
+    session._credit(places)
     assert memory.namespaces == {"bob": 1}
     memory.check_integrity()
     memory.add(unique(1), "ann")
-    assert reader.grow(text, RATES, 4, 4)[0][0].tolist() == unique(1)[4:8]
+    assert session.draft(4, 0, RATES).tokens.tolist() == unique(1)[4:8]
 
 
 class NaiveMemory:
@@ -265,22 +263,20 @@ def test_an_answer_is_proposed_and_credited_all_through_a_rebuild():
     assert 5 < len(generations) < 40
 
 
-def test_a_reader_goes_on_after_a_rebuild():
+def test_a_session_goes_on_after_a_rebuild():
     memory = Memory(13 * 200)
     memory.add(unique(0))
-    reader = MemoryReader(memory, "")
-    text = np.array(unique(0), dtype=np.int32)
+    session = session_at(memory, unique(0)[:4])
     for number in range(1, 800):
         memory.add(unique(number))
         credit(memory, unique(0), times=5)
         length = 4 + number % 6
-        if length == 4:
-            reader.restart()
-        columns, _ = reader.grow(text[:length], RATES, 2, 2)
-        assert columns[0].tolist() == unique(0)[length : length + 2]
-        twin = reader.copy()
-        assert twin.grow(text[:length], RATES, 2, 2)[0].tolist() == columns.tolist()
-        reader.credit(columns[3].tolist())
+        session.truncate(length)
+        session.extend(unique(0)[session._length : length])
+        twin = session.fork()
+        expected = unique(0)[length : length + 2]
+        assert session.draft(2, 0, RATES).tokens.tolist() == twin.draft(2, 0, RATES).tokens.tolist() == expected
+        session._credit(session._places.tolist())
 
 
 def test_the_arrays_stay_small_whatever_comes():
@@ -344,17 +340,14 @@ def test_threads_read_and_write_one_memory():
 
     def work(seed):
         rng = np.random.default_rng(seed)
-        reader = MemoryReader(memory, "")
         try:
             for turn in range(150):
                 number = int(rng.integers(200))
                 memory.add(unique(number, 40), "" if turn % 10 else str(seed))
-                columns = reader.grow(np.array(unique(number, 4), dtype=np.int32), RATES, 8, 8)
-                reader.restart()
-                if columns is not None:
-                    tokens, _, _, places = columns[0].tolist()
-                    assert tokens == unique(number, 12)[4 : 4 + len(tokens)]
-                    reader.credit(places)
+                session = session_at(memory, unique(number, 4))
+                tokens = session.draft(8, 0, RATES).tokens.tolist()
+                assert tokens == unique(number, 12)[4 : 4 + len(tokens)]
+                session._credit(session._places.tolist())
         except BaseException as error:
             failures.append(error)
 

@@ -17,8 +17,6 @@ from draftwood.drafters.corpus.drafter import CorpusDrafter
 from draftwood.drafters.corpus.file import write_corpus
 from draftwood.drafters.llama_cpp.ngram_counts import NgramCounts
 from draftwood.drafters.llama_cpp.ngram_counts_file import read_counts, write_counts
-from draftwood.drafters.memory.drafter import MemoryDrafter
-from draftwood.drafters.memory.memory import Memory
 from draftwood.errors import DraftwoodError, FileFormatError
 from draftwood.files.format import ALIGNMENT, MAGIC, header_bytes, kind_of, read_header
 
@@ -31,14 +29,6 @@ def write_of_corpus(path):
     made = Corpus.of(TEXTS, fingerprint="abc")
     sizes = [(len(part.tokens), len(part.suffixes)) for part in made.parts]
     write_corpus(path, made.parts, sizes, made.documents, {"tokenizer": "abc", "model": "smollm2"})
-
-
-def write_of_memory(path):
-    memory = Memory(1000, fingerprint="abc")
-    for number, text in enumerate(TEXTS):
-        memory.add(text, str(number % 2))
-    memory.forget("7")
-    memory.save(path)
 
 
 def write_of_counts(path):
@@ -57,14 +47,6 @@ def use_corpus(path):
         corpus.documents.name(index)
 
 
-def use_memory(path):
-    memory = Memory.open(path)
-    memory.check_integrity()
-    draft(MemoryDrafter(memory=memory, namespace="0"))
-    memory.add([1, 2, 3], "0")
-    memory.save(path)
-
-
 def draft(drafter):
     session = drafter.open(TEXTS[0][:20], None)
     for _ in range(3):
@@ -76,7 +58,6 @@ def draft(drafter):
 
 FORMATS = {
     "corpus": (write_of_corpus, use_corpus),
-    "memory": (write_of_memory, use_memory),
     "counts": (write_of_counts, read_counts),
 }
 

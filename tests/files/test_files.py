@@ -188,10 +188,8 @@ def test_a_file_that_is_replaced_keeps_its_permissions_and_links_lead_to_it(path
     assert link.is_symlink()
     assert mode(path) == 0o640
     assert read_payload(path, "test")[1] == b"new"
-    write_file(tmp_path / "private", "test", {}, [], private=True)
-    assert mode(tmp_path / "private") == 0o600
     path.chmod(0o400)
-    write_file(path, "test", {}, [], private=True)
+    write_file(path, "test", {}, [])
     assert mode(path) == 0o400
 
 

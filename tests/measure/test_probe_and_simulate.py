@@ -16,7 +16,7 @@ from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.load import load
 from draftwood.drafters.lookup.drafter import LookupDrafter
-from draftwood.drafters.memory.shared import save_all
+from draftwood.drafters.memory.drafter import save_all
 from draftwood.engines.replay import ReplayClock, ReplayTarget
 from draftwood.errors import UsageError
 from draftwood.measure.probe import ProbeCounts, probe

@@ -80,13 +80,7 @@ def compare_tokenizers(what: str, theirs: str | None, ours: str) -> None:
 
 
 def write_file(
-    path: Path,
-    kind: str,
-    about: Mapping[str, Any],
-    payload: Iterable[Any],
-    *,
-    version: int = 1,
-    private: bool = False,
+    path: Path, kind: str, about: Mapping[str, Any], payload: Iterable[Any], *, version: int = 1
 ) -> None:
     """Write a file of one of our formats, whole or not at all; raises and replaces as `whole_file` does.
 
@@ -94,7 +88,7 @@ def write_file(
     bytes or contiguous arrays, which are written one by one and need not fit into memory together.
     """
     digest, length = hashlib.blake2b(digest_size=_DIGEST), 0
-    with whole_file(path, private=private) as beside, beside.open("wb") as file:
+    with whole_file(path) as beside, beside.open("wb") as file:
         file.write(header_bytes(kind, about, 0, bytes(_DIGEST), version=version))
         for piece in payload:
             data = memoryview(piece)

@@ -17,20 +17,18 @@ def named(given: str | os.PathLike[str]) -> Path:
 
 
 @contextmanager
-def whole_file(
-    path: Path, *, error: type[DraftwoodError] = FileFormatError, private: bool = False
-) -> Iterator[Path]:
+def whole_file(path: Path, *, error: type[DraftwoodError] = FileFormatError) -> Iterator[Path]:
     """Give a file beside ``path`` to write to, renamed to it afterwards, so that it appears whole or not at all.
 
-    If ``path`` is a link, its target is replaced. A replaced file keeps its permissions; of a new one that is
-    ``private`` only the owner can read. Raises ``error`` if it cannot be written; a former file is then untouched.
+    If ``path`` is a link, its target is replaced. A replaced file keeps its permissions. Raises ``error`` if it
+    cannot be written; a former file is then untouched.
     """
     to = Path(os.path.realpath(path))
     # The suffix stays the same, since some writers choose their format by it.
     beside = to.with_name(f".{os.getpid()}-{threading.get_ident()}.{to.name}")
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
-        mode = to.stat().st_mode & 0o777 if to.exists() else 0o600 if private else None
+        mode = to.stat().st_mode & 0o777 if to.exists() else None
         if mode is not None:  # nobody else can read it while it is written
             os.close(os.open(beside, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600))
         yield beside

@@ -7,73 +7,24 @@ credit loses half its relative weight per half life, but the order of two answer
 
 from __future__ import annotations
 
-import hashlib
 import heapq
+import itertools
 import math
 from collections.abc import Iterable
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from draftwood.contracts import Ints
 from draftwood.drafters.memory.file import Saved
-from draftwood.drafters.memory.namespace import Answer, Namespace
-from draftwood.errors import IntegrityError, UsageError
+from draftwood.errors import IntegrityError
+
+if TYPE_CHECKING:
+    from draftwood.drafters.memory.index import Answer, Namespace
 
 Key = tuple[str, bytes]  # identifies an answer: its namespace, and a digest of its tokens
 
 NAMESPACE = 1024  # tokens that each namespace beyond the first counts in addition, for the memory its arrays take
 START = 10.0  # credit, in accepted tokens, of an answer when it is added, or added again
 HALF_LIFE = 1.0  # tokens added while a credit loses half its weight, as a multiple of the size of the memory
-
-
-class Order:
-    """Answers by worth, and the clock; ``size`` is that of the memory, in tokens."""
-
-    def __init__(self, size: int) -> None:
-        self._half_life = HALF_LIFE * size
-        self._heap: list[tuple[float, int, Answer]] = []  # a worth in it may be outdated, then it is too low
-        self.clock = self._number = 0
-
-    @property
-    def age(self) -> float:
-        """Binary logarithm of the weight of a credit now, relative to one at clock 0."""
-        return self.clock / self._half_life
-
-    def credit(self, answer: Answer, tokens: float) -> None:
-        """Credit an answer with so many accepted tokens."""
-        low, high = sorted((answer.worth, math.log2(tokens) + self.age))
-        answer.worth = high + math.log2(1 + 2 ** (low - high))
-
-    def push(self, answer: Answer) -> None:
-        """Add an answer; from now on its worth may only rise."""
-        self._number += 1
-        heapq.heappush(self._heap, (answer.worth, self._number, answer))
-
-    def least(self) -> Answer | None:
-        """Return the answer of least worth, the older one on a tie; None if there is none."""
-        while self._heap:
-            worth, number, answer = self._heap[0]
-            if answer.start < 0:  # forgotten
-                heapq.heappop(self._heap)
-            elif answer.worth > worth:
-                heapq.heapreplace(self._heap, (answer.worth, number, answer))
-            else:
-                return answer
-        return None
-
-    def clear_out(self) -> None:
-        """Drop answers that were forgotten."""
-        self._heap = [entry for entry in self._heap if entry[2].start >= 0]
-        heapq.heapify(self._heap)
-
-    def check_integrity(self, answers: list[Answer]) -> None:
-        """Raise `IntegrityError` unless it holds these answers and no others."""
-        waiting = [(worth, answer) for worth, _, answer in self._heap if answer.start >= 0]
-        if {id(answer) for _, answer in waiting} != {id(answer) for answer in answers}:
-            raise IntegrityError("the answers that are remembered must wait in the order, and no others")
-        if any(worth > answer.worth for worth, answer in waiting):
-            raise IntegrityError("an answer must not wait longer than its worth allows")
 
 
 class Answers:
@@ -83,12 +34,19 @@ class Answers:
         self.size = size
         self.spaces: dict[str, Namespace] = {}  # those that hold something
         self.changes = 0  # how many times an answer was added or a namespace forgotten
-        self._order = Order(size)
+        self._clock = 0
+        self._heap: list[tuple[float, int, Answer]] = []  # a worth in it may be outdated, then it is too low
+        self._numbers = itertools.count()
 
     @property
     def held(self) -> int:
         """Tokens that count against the size."""
         return sum(space.tokens for space in self.spaces.values()) + NAMESPACE * max(0, len(self.spaces) - 1)
+
+    @property
+    def _age(self) -> float:
+        """Binary logarithm of the weight of a credit now, relative to one at clock 0."""
+        return self._clock / (HALF_LIFE * self.size)
 
     def find(self, key: Key) -> Answer | None:
         """Return the answer of this namespace and digest."""
@@ -101,13 +59,15 @@ class Answers:
         If a file has ``told`` its worth, only answers of less worth make room for it. ``room``: tokens that its
         namespace will soon hold.
         """
-        order, known = self._order, self.find(key)
+        from draftwood.drafters.memory.index import Answer  # loads kernels, so not before it is used
+
+        known = self.find(key)
         answer = known if known is not None else Answer(*key, len(text))
         if told is not None:
-            answer.worth = max(answer.worth, told + order.age)
+            answer.worth = max(answer.worth, told + self._age)
         else:
-            order.clock += answer.length + 1 if known is None else 0
-            order.credit(answer, START)
+            self._clock += answer.length + 1 if known is None else 0
+            self._credit(answer, START)
         if known is None:
             if not self._make_room(answer, fair=told is not None):
                 return False
@@ -123,7 +83,7 @@ class Answers:
             new = bool(self.spaces) and answer.namespace not in self.spaces
             if self.held + answer.length + 1 + NAMESPACE * new <= self.size:
                 return True
-            least = self._order.least()
+            least = self._least()
             if least is None or (fair and least.worth >= answer.worth):
                 return False
             space = self.spaces[least.namespace]
@@ -131,8 +91,22 @@ class Answers:
             if not space.answers:
                 del self.spaces[least.namespace]
 
+    def _least(self) -> Answer | None:
+        """Return the answer of least worth, the older one on a tie; None if there is none."""
+        while self._heap:
+            worth, number, answer = self._heap[0]
+            if answer.start < 0:  # forgotten
+                heapq.heappop(self._heap)
+            elif answer.worth > worth:
+                heapq.heapreplace(self._heap, (answer.worth, number, answer))
+            else:
+                return answer
+        return None
+
     def _write(self, answer: Answer, text: Ints, room: int) -> None:
-        self._order.push(answer)
+        from draftwood.drafters.memory.index import Namespace
+
+        heapq.heappush(self._heap, (answer.worth, next(self._numbers), answer))
         space = self.spaces.get(answer.namespace)
         if space is None:
             space = self.spaces[answer.namespace] = Namespace(room)
@@ -145,20 +119,25 @@ class Answers:
     def credit(self, answers: Iterable[Answer]) -> None:
         """Count one accepted token for each of these answers."""
         for answer in answers:
-            self._order.credit(answer, 1.0)
+            self._credit(answer, 1.0)
+
+    def _credit(self, answer: Answer, tokens: float) -> None:
+        low, high = sorted((answer.worth, math.log2(tokens) + self._age))
+        answer.worth = high + math.log2(1 + 2 ** (low - high))
 
     def forget(self, namespace: str) -> None:
         """Forget what is remembered of one namespace."""
         space = self.spaces.pop(namespace, None)
         for answer in space.answers.values() if space is not None else ():
             answer.start = -1
-        self._order.clear_out()
+        self._heap = [entry for entry in self._heap if entry[2].start >= 0]
+        heapq.heapify(self._heap)
         self.changes += 1
 
     def saved(self) -> list[Saved]:
         """Return a copy of all answers, per namespace in the order in which they were added."""
         return [
-            Saved(name, space.ids(answer).copy(), answer.worth - self._order.age)
+            Saved(name, space.ids(answer).copy(), answer.worth - self._age, answer.digest)
             for name, space in self.spaces.items()
             for answer in space.answers.values()
         ]
@@ -169,24 +148,13 @@ class Answers:
             raise IntegrityError("it holds more than its size")
         for name, space in self.spaces.items():
             space.check_integrity()
-            if not space.answers or any(a.namespace != name for a in space.answers.values()):
+            if not space.answers or any(answer.namespace != name for answer in space.answers.values()):
                 raise IntegrityError("a namespace must hold answers, and its own")
-        self._order.check_integrity([a for space in self.spaces.values() for a in space.answers.values()])
-
-
-def digest(ids: Ints) -> bytes:
-    """Return a digest of an answer's tokens, 16 bytes."""
-    return hashlib.blake2b(ids.tobytes(), digest_size=16).digest()
-
-
-def token_ids(ids: Any) -> Ints:
-    """Return a copy of an answer, int32[length]; raise `UsageError` for what is no list of token ids."""
-    try:
-        found = np.array(ids)
-        if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
-            raise TypeError
-    except (TypeError, ValueError) as error:
-        raise UsageError("a memory keeps token ids: give a list of whole numbers") from error
-    if len(found) and not 0 <= int(found.min()) <= int(found.max()) < 1 << 31:
-        raise UsageError("token ids must not be negative or larger than 2147483647")
-    return found.astype(np.int32)
+        waiting = [(worth, answer) for worth, _, answer in self._heap if answer.start >= 0]
+        every = {id(answer) for space in self.spaces.values() for answer in space.answers.values()}
+        if {id(answer) for _, answer in waiting} != every or any(
+            worth > answer.worth for worth, answer in waiting
+        ):
+            raise IntegrityError(
+                "exactly the answers that are remembered must wait to be forgotten, none for too long"
+            )

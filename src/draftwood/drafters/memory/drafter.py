@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import logging
+import time
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -13,16 +17,22 @@ from numpy.typing import NDArray
 from draftwood.contracts import DraftTexts, Feedback, Floats, Ints, Noise, Share, Takes, TokenFile
 from draftwood.drafters.base import AnswerSession, BaseDrafter, grown_tree
 from draftwood.drafters.memory.memory import TOKENS, Memory
-from draftwood.drafters.memory.namespace import Namespace
-from draftwood.drafters.memory.shared import KeptMemory, shared_memory
 from draftwood.drafters.ngram.drafter import PRIOR
-from draftwood.errors import UsageError
+from draftwood.errors import DraftwoodError, UsageError
+from draftwood.files.paths import named
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
+    from draftwood.drafters.memory.index import Namespace
     from draftwood.drafters.ngram.index import Cursor
 
-LOOK_BACK = 96  # tokens that suffice to place a text in an index: 32 to match, 64 to follow
+log = logging.getLogger("draftwood")
+
+SAVE_EVERY = 60.0  # least seconds between two saves while requests are served
+_LOOK_BACK = 96  # tokens that suffice to place a text in an index: 32 to match, 64 to follow
+
+_open: dict[Path, Memory] = {}  # one per file and process, saved at its end
+_lock = Lock()
 
 
 @dataclass(frozen=True)
@@ -60,19 +70,19 @@ class MemoryDrafter(BaseDrafter):
     namespace: str = ""
     length: int = 64
     memory: Memory | None = field(default=None, repr=False, compare=False)
-    _kept: KeptMemory = field(init=False, repr=False, compare=False)
+    _memory: Memory = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.check_range("length", 1, 1 << 16)
+        found = self.memory
         if self.file is not None:
-            kept = shared_memory(self.file, self.tokens)
-            if self.memory not in (None, kept.memory):
+            found = shared_memory(self.file, self.tokens)
+            if self.memory not in (None, found):
                 raise UsageError("memory: both a file and an open memory were given: leave one of them out")
-        else:
-            size = self.tokens if self.tokens is not None else TOKENS
-            kept = KeptMemory(self.memory if self.memory is not None else Memory(size))
-        object.__setattr__(self, "_kept", kept)
-        object.__setattr__(self, "memory", kept.memory)
+        elif found is None:
+            found = Memory(self.tokens if self.tokens is not None else TOKENS)
+        object.__setattr__(self, "memory", found)
+        object.__setattr__(self, "_memory", found)
 
     @property
     def takes(self) -> Takes:
@@ -80,7 +90,7 @@ class MemoryDrafter(BaseDrafter):
 
     @property
     def files(self) -> list[TokenFile]:
-        memory = self._kept.memory
+        memory = self._memory
         name = f"the memory {memory.path}" if memory.path is not None else "the memory"
         return [TokenFile(name, memory.fingerprint, memory.path, memory.check_fingerprint)]
 
@@ -88,105 +98,74 @@ class MemoryDrafter(BaseDrafter):
         return replace(self, memory=texts.memory)
 
     def detached(self, share: Share) -> MemoryDrafter:
-        return replace(self, file=None, memory=share(self._kept.memory))
+        return replace(self, file=None, memory=share(self._memory))
 
     def in_namespace(self, namespace: str) -> MemoryDrafter:
         """Return a drafter on the same memory that reads and writes the answers of another namespace."""
-        return replace(self, file=None, memory=self._kept.memory, namespace=namespace)
+        return replace(self, file=None, memory=self._memory, namespace=namespace)
 
     def remember(self, ids: Sequence[int]) -> None:
-        self._kept.memory.add(ids, self.namespace)
+        self._memory.add(ids, self.namespace)
 
     def save_if_due(self) -> None:
         """Save new answers to the ``file``, unless that was done less than a minute ago."""
-        self._kept.save_if_due()
+        if self.file is not None and time.monotonic() - self._memory.saved_at >= SAVE_EVERY:
+            _save(self._memory, wait=1.0)
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> MemorySession:
         return MemorySession(self, prompt)
-
-
-class MemoryReader:
-    """Reads one namespace of a memory for one growing text. Belongs to one session; the memory may be shared."""
-
-    def __init__(self, memory: Memory, namespace: str) -> None:
-        self._memory, self._namespace = memory, namespace
-        self._generation, self._read = 0, 0
-        self._cursor: Cursor | None = None
-        self.match_length = 0  # tokens of the longest match of the last tree
-
-    def grow(self, text: Ints, accept_rates: Floats, nodes: int, depth: int) -> tuple[Ints, Floats] | None:
-        """Grow the tree of what may follow ``text`` as `NgramIndex.grow` does; None if nothing is remembered.
-
-        The committed text, int32[length], begins with that of the last call, unless `restart` was called since.
-        """
-        self.match_length = 0
-        with self._memory.lock:
-            space = self._memory.contents.spaces.get(self._namespace)
-            if space is None or not len(text):
-                return None
-            cursor = self._follow(space, text)
-            found = space.index.grow(cursor, accept_rates, nodes, depth, 0)
-            self.match_length = cursor.match_length
-            return found
-
-    def _follow(self, space: Namespace, text: Ints) -> Cursor:
-        from draftwood.drafters.ngram.index import Cursor  # loads kernels, as a filled memory has done
-
-        if self._cursor is None or self._generation != space.generation:
-            self._cursor, self._generation = Cursor(), space.generation
-            self._read = max(0, len(text) - LOOK_BACK)
-        if self._read < len(text):
-            space.index.follow(text[self._read :], self._cursor)
-            self._read = len(text)
-        return self._cursor
-
-    def credit(self, places: Sequence[int]) -> None:
-        """Count accepted tokens for the answers that they were copied from, given their places in the index."""
-        contents = self._memory.contents
-        with self._memory.lock:
-            space = contents.spaces.get(self._namespace)
-            if space is not None and space.generation == self._generation:  # else the places mean other tokens now
-                contents.credit(answer for place in places if (answer := space.owner(place)) is not None)
-
-    def restart(self) -> None:
-        """Forget the text: the next one may be any other."""
-        self._cursor = None
-
-    def copy(self) -> Self:
-        """Return an independent copy."""
-        twin = copy(self)
-        twin._cursor = self._cursor.copy() if self._cursor is not None else None
-        return twin
 
 
 class MemorySession(AnswerSession):
     """One text. An answer is remembered when the next turn begins, the text is cut, or the session closes."""
 
     def __init__(self, drafter: MemoryDrafter, prompt: Sequence[int]) -> None:
-        self._drafter, self._kept = drafter, drafter._kept
-        self._reader = MemoryReader(self._kept.memory, drafter.namespace)
-        self._places: Ints = np.empty(0, dtype=np.int32)
+        self._drafter, self._memory = drafter, drafter._memory
         self._written = False  # whether the answer is still to be remembered
+        self._cursor: Cursor | None = None  # where the text is in the index ...
+        self._generation = self._read = 0  # ... of this generation, of which it has followed so many tokens
+        self._places: Ints = np.empty(0, dtype=np.int32)  # in the index, of the last draft's tokens
         super().__init__(prompt)
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
-        self._places = self._places[:0]
-        if nodes < 1:
+        self._places, self.match_length = self._places[:0], 0
+        if nodes < 1 or not self._length:
             return TokenTree.empty()
-        found = self._reader.grow(self.text, accept_rates, nodes, min(nodes, self._drafter.length))
-        self.match_length = self._reader.match_length
-        if found is None:
-            return TokenTree.empty()
-        columns, chances = found
+        with self._memory.lock:
+            space = self._memory.contents.spaces.get(self._drafter.namespace)
+            if space is None:
+                return TokenTree.empty()
+            cursor = self._follow(space)
+            columns, chances = space.index.grow(cursor, accept_rates, nodes, min(nodes, self._drafter.length), 0)
+            self.match_length = cursor.match_length
         self._places = columns[3]
         return grown_tree(columns, chances[0], accept_rates, chances[1])
+
+    def _follow(self, space: Namespace) -> Cursor:
+        from draftwood.drafters.ngram.index import Cursor  # loads kernels, as a filled memory has done
+
+        if self._cursor is None or self._generation != space.generation:
+            self._cursor, self._generation = Cursor(), space.generation
+            self._read = max(0, self._length - _LOOK_BACK)
+        if self._read < self._length:
+            space.index.follow(self.text[self._read :], self._cursor)
+            self._read = self._length
+        return self._cursor
 
     def learn(self, feedback: Feedback) -> None:
         super().learn(feedback)
         self._written = True
         if feedback.path and len(self._places) == len(feedback.node_map):
             places = zip(self._places.tolist(), feedback.node_map.tolist(), strict=True)
-            self._reader.credit([place for place, row in places if row in feedback.path])
+            self._credit([place for place, row in places if row in feedback.path])
+
+    def _credit(self, places: Sequence[int]) -> None:
+        """Count accepted tokens for the answers that they were copied from."""
+        contents = self._memory.contents
+        with self._memory.lock:
+            space = contents.spaces.get(self._drafter.namespace)
+            if space is not None and space.generation == self._generation:  # else the places mean other tokens now
+                contents.credit(answer for place in places if (answer := space.owner(place)) is not None)
 
     def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
         self._remember()
@@ -203,22 +182,54 @@ class MemorySession(AnswerSession):
         self._remember()
         super().truncate(length)
         self.start = self._length  # what is left was remembered
-        self._reader.restart()
+        self._cursor = None
 
     def fork(self) -> Self:
         """Return an independent copy, which remembers only what it writes itself."""
         twin = super().fork()
         twin.start, twin._written = self._length, False
-        twin._reader = self._reader.copy()
+        twin._cursor = self._cursor.copy() if self._cursor is not None else None
         return twin
 
     def close(self) -> None:
         self._remember()
         super().close()
-        self._reader.restart()
-        self._kept.save_if_due()
+        self._cursor = None
+        self._drafter.save_if_due()
 
     def _remember(self) -> None:
         if self._written:
             self._written = False
-            self._kept.memory.add(self.text[self.start :], self._drafter.namespace)
+            self._memory.add(self.text[self.start :], self._drafter.namespace)
+
+
+def shared_memory(file: str, tokens: int | None = None) -> Memory:
+    """Return the memory of a file, opened at the first call; raises as `Memory.open`, or for another size."""
+    key = named(file)
+    with _lock:
+        if key not in _open:
+            memory = Memory.open(key, tokens)
+            if not _open:
+                atexit.register(save_all)
+            _open[key] = memory
+        size = _open[key].size
+    if tokens not in (None, size):
+        raise UsageError(f"memory: {file} is open with tokens={size}, not {tokens}: give the same everywhere")
+    return _open[key]
+
+
+def save_all() -> None:
+    """Save every memory that was opened by its name."""
+    with _lock:
+        for memory in _open.values():
+            _save(memory, wait=30.0)
+
+
+def _save(memory: Memory, wait: float) -> None:
+    """Save new answers; a failure is logged, and the next call tries again."""
+    memory.saved_at = time.monotonic()
+    try:
+        if memory.changed:
+            memory.save(wait=wait)
+    except DraftwoodError as error:
+        log.warning("new answers could not be saved to the memory: %s", error)

@@ -1,27 +1,41 @@
-"""Files of a memory: its answers in the order in which they were added; the index is not stored.
+"""The file of a memory: an SQLite database, whose transactions keep processes apart and each save whole.
 
-The payload, little-endian, for n answers: int64[n] lengths, int64[n] numbers of namespaces (the description names
-them), float64[n] worths relative to clock 0, int32[sum of lengths] ids. The description holds the other fields of
-`MemoryFile`; other processes that save there forget the forgotten namespaces as well.
+``about`` is one row: a random id of the file, its tokenizer, the size of the memory. ``answers`` are numbered in
+the order in which they came. ``forgotten`` are digests of namespaces: a forgotten name must not stay in the file.
 """
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from hashlib import blake2b
+from math import isfinite
+from os import urandom
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from draftwood.contracts import Ints
-from draftwood.errors import FileFormatError
-from draftwood.files.format import read_payload, write_file
+from draftwood.errors import DraftwoodError, FileFormatError, UsageError
+from draftwood.files.format import is_ours, read_header
+from draftwood.index.child_safe import ChildSafeLock
 
-KIND = "memory"
 MOST_TOKENS = 1 << 28  # places are int32, and an index holds up to twice as many while it is rebuilt
+VERSION = 1
+_APPLICATION = 0x44574D31  # SQLite's mark of whose database it is: "DWM1"
+_TABLES = {
+    "about": "CREATE TABLE about (id BLOB, tokenizer TEXT, tokens INTEGER)",
+    "answers": "CREATE TABLE answers (number INTEGER PRIMARY KEY AUTOINCREMENT, namespace BLOB, digest BLOB,"
+    " ids BLOB, worth REAL)",
+    "forgotten": "CREATE TABLE forgotten (number INTEGER PRIMARY KEY AUTOINCREMENT, name BLOB)",
+}
+_SEQUENCES = {"sqlite_sequence": "CREATE TABLE sqlite_sequence(name,seq)"}  # SQLite's own
+_SLICE = 0.1  # seconds that SQLite waits at a time: Ctrl-C is noticed between two
+
+_one_by_one = ChildSafeLock()  # of this process: closing a file that another thread has locked would free its lock
 
 
 class Saved(NamedTuple):
@@ -30,78 +44,194 @@ class Saved(NamedTuple):
     namespace: str
     ids: Ints  # none negative
     worth: float  # how useful it was (`draftwood.drafters.memory.answers`), relative to clock 0
+    digest: bytes
 
 
-@dataclass(frozen=True, slots=True)
+def digest(ids: Ints) -> bytes:
+    """Return a digest of an answer's tokens, 16 bytes."""
+    return blake2b(ids.tobytes(), digest_size=16).digest()
+
+
+def tombstone(namespace: str) -> bytes:
+    """Return a digest of the name of a forgotten namespace."""
+    return blake2b(_encoded(namespace), digest_size=8).digest()
+
+
+def _encoded(namespace: str) -> bytes:
+    return namespace.encode("utf-8", "surrogatepass")
+
+
 class MemoryFile:
-    """What a file of a memory holds."""
+    """A file within one transaction; `opened` makes it."""
 
-    answers: Sequence[Saved]
-    fingerprint: str | None = None  # of the tokenizer whose ids these are
-    tokens: int | None = None  # size of the memory that was saved
-    forgotten: Mapping[str, float] = field(default_factory=dict)  # `tombstone` -> when, in seconds since 1970
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self._path, self._connection, run = path, connection, connection.execute
+        if path.stat().st_size:
+            self._check()
+        else:  # new
+            for sql in (
+                *_TABLES.values(),
+                f"PRAGMA application_id = {_APPLICATION}",
+                f"PRAGMA user_version = {VERSION}",
+            ):
+                run(sql)
+            run("INSERT INTO about VALUES (?, NULL, NULL)", (urandom(16),))
+        about = run("SELECT id, tokenizer, tokens FROM about").fetchone() or (None, None, None)
+        self.id: bytes = about[0]
+        self.tokenizer: str | None = about[1]
+        self.tokens: int | None = about[2]
+        size = self.tokens is None or (isinstance(self.tokens, int) and 1 <= self.tokens <= MOST_TOKENS)
+        if not (isinstance(self.id, bytes) and isinstance(self.tokenizer, str | None) and size):
+            raise _unsound(path)
+
+    def _check(self) -> None:
+        """Raise `FileFormatError` for anything but a whole memory."""
+        read = self._connection.execute
+        if read("PRAGMA application_id").fetchone() != (_APPLICATION,):
+            raise _foreign(self._path)
+        (version,) = read("PRAGMA user_version").fetchone()
+        if version > VERSION:
+            raise FileFormatError(
+                f"{self._path} is of version {version} and this draftwood reads up to {VERSION}: upgrade it, or "
+                "make the file again"
+            )
+        if dict(read("SELECT name, sql FROM sqlite_master")) != _TABLES | _SEQUENCES:
+            raise _unsound(self._path)
+        if read("PRAGMA quick_check(1)").fetchone() != ("ok",):
+            raise _damaged(self._path)
+
+    def answers(self, after: int = 0) -> list[Saved]:
+        """Return the answers whose numbers are higher, in order; raises `FileFormatError` for damaged ones."""
+        sql = "SELECT namespace, ids, worth, digest FROM answers WHERE number > ? ORDER BY number"
+        return [self._answer(*row) for row in self._connection.execute(sql, (after,))]
+
+    def _answer(self, namespace: Any, ids: Any, worth: Any, known: Any) -> Saved:
+        try:
+            found = Saved(namespace.decode("utf-8", "surrogatepass"), _tokens(ids), worth, digest(_tokens(ids)))
+        except (AttributeError, TypeError, ValueError) as error:
+            raise _unsound(self._path) from error
+        if found.digest != known:
+            raise _damaged(self._path)
+        if not len(found.ids) or (found.ids < 0).any() or not (isinstance(worth, float) and isfinite(worth)):
+            raise _unsound(self._path)
+        return found
+
+    def forgotten(self, after: int = 0) -> set[bytes]:
+        """Return the tombstones whose numbers are higher."""
+        rows = self._connection.execute("SELECT name FROM forgotten WHERE number > ?", (after,))
+        return {name for (name,) in rows}
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The highest numbers of answers and tombstones."""
+        sql = "SELECT coalesce(max(number), 0) FROM {}"
+        last = [
+            int(self._connection.execute(sql.format(table)).fetchone()[0]) for table in ("answers", "forgotten")
+        ]
+        return last[0], last[1]
+
+    def write(self, answers: Sequence[Saved], forget: Iterable[str], tokenizer: str | None, tokens: int) -> None:
+        """Hold these answers and no others, and let other processes forget these namespaces."""
+        run = self._connection
+        for namespace in forget:
+            run.execute("DELETE FROM answers WHERE namespace = ?", (_encoded(namespace),))
+            run.execute("DELETE FROM forgotten WHERE name = ?", (tombstone(namespace),))
+            run.execute("INSERT INTO forgotten (name) VALUES (?)", (tombstone(namespace),))
+        mine = {(_encoded(saved.namespace), saved.digest): saved for saved in answers}
+        rows = run.execute("SELECT number, namespace, digest FROM answers").fetchall()
+        there = {row[1:]: row[0] for row in rows if row[1:] in mine}
+        kept = set(there.values())
+        run.executemany("DELETE FROM answers WHERE number = ?", [row[:1] for row in rows if row[0] not in kept])
+        run.executemany(
+            "UPDATE answers SET worth = ? WHERE number = ?", [(mine[key].worth, at) for key, at in there.items()]
+        )
+        run.executemany(
+            "INSERT INTO answers (namespace, digest, ids, worth) VALUES (?, ?, ?, ?)",
+            (
+                (*key, np.ascontiguousarray(saved.ids, dtype="<i4").tobytes(), saved.worth)
+                for key, saved in mine.items()
+                if key not in there
+            ),
+        )
+        run.execute("UPDATE about SET tokenizer = ?, tokens = ?", (tokenizer, tokens))
 
 
-def tombstone(namespace: str) -> str:
-    """Return a digest of the name of a forgotten namespace; the name itself must not stay in the file."""
-    return hashlib.blake2b(namespace.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+def _tokens(ids: bytes) -> Ints:
+    return np.frombuffer(ids, dtype="<i4").astype(np.int32, copy=False)
 
 
-def write_memory(path: Path, memory: MemoryFile) -> None:
-    """Replace a file, whole or (`FileFormatError`) not at all; a new one may be read by nobody but its owner.
+@contextmanager
+def opened(path: Path, wait: float, *, writing: bool = False) -> Iterator[MemoryFile]:
+    """Open a file in one transaction, which ends with the block; if ``writing``, an error undoes all of it.
 
-    The caller holds `draftwood.files.paths.alone`.
+    A new file may be read by nobody but its owner. Raises `UsageError` if it cannot be read, and `FileFormatError`
+    if it is no memory, damaged or newer, cannot be written, or is locked by others for more than ``wait`` seconds.
     """
-    answers = memory.answers
-    names = {name: number for number, name in enumerate(dict.fromkeys(answer.namespace for answer in answers))}
-    about = {
-        "tokenizer": memory.fingerprint, "tokens": memory.tokens, "forgotten": dict(memory.forgotten),
-        "answers": len(answers), "namespaces": list(names),
-    }  # fmt: skip
-    columns = (
-        np.array([len(answer.ids) for answer in answers], dtype="<i8"),
-        np.array([names[answer.namespace] for answer in answers], dtype="<i8"),
-        np.array([answer.worth for answer in answers], dtype="<f8"),
-    )
-    write_file(path, KIND, about, itertools.chain(columns, _texts(answers)), private=True)
+    until = time.monotonic() + wait
+    try:
+        with _one_by_one:
+            if writing:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if not path.exists():
+                    path.touch(mode=0o600)
+            uri = f"{path.as_uri()}?mode=rw"
+            with closing(sqlite3.connect(uri, min(wait, _SLICE), isolation_level=None, uri=True)) as connection:
+                _patiently(connection, "BEGIN IMMEDIATE" if writing else "BEGIN", until)
+                _patiently(connection, "SELECT 1 FROM sqlite_master", until)
+                connection.execute("PRAGMA secure_delete = ON")  # what is forgotten is overwritten
+                yield MemoryFile(path, connection)
+                _patiently(connection, "COMMIT", until)
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # the last one is of damaged names
+        raise _refusal(path, error, wait, writing) from error
 
 
-def _texts(answers: Sequence[Saved]) -> Iterator[Ints]:
-    return (np.ascontiguousarray(answer.ids, dtype="<i4") for answer in answers)
+def _patiently(connection: sqlite3.Connection, sql: str, until: float) -> None:
+    """Run a statement for which another process may have to finish first."""
+    while True:
+        try:
+            connection.execute(sql)
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
+                raise
+        else:
+            return
 
 
-def read_memory(path: Path) -> MemoryFile:
-    """Return what a file holds.
-
-    Raises `UsageError` if it cannot be opened, `FileFormatError` if it is no memory, newer or damaged.
-    """
-    header, payload = read_payload(path, KIND)
-    names, count = header.about.get("namespaces"), header.about.get("answers")
-    tokens, forgotten = header.about.get("tokens"), header.about.get("forgotten", {})
-    if not (
-        (tokens is None or (isinstance(tokens, int) and 1 <= tokens <= MOST_TOKENS))
-        and (isinstance(forgotten, dict) and all(map(_is_time, forgotten.values())))
-        and (isinstance(names, list) and all(isinstance(name, str) for name in names))
-        and (isinstance(count, int) and 0 <= 24 * count <= len(payload))
-    ):
-        raise _foreign(path)
-    kinds = ("<i8", "<i8", "<f8")
-    lengths, owners, worths = (np.frombuffer(payload, kind, count, 8 * count * i) for i, kind in enumerate(kinds))
-    sound = (lengths >= 1) & (lengths <= len(payload)) & np.isfinite(worths)
-    sound &= (owners >= 0) & (owners < len(names))
-    if not sound.all() or 4 * int(lengths.sum()) != len(payload) - 24 * count:
-        raise _foreign(path)
-    ids = np.frombuffer(payload, "<i4", offset=24 * count)
-    if (ids < 0).any():
-        raise _foreign(path)
-    pieces = np.split(ids.astype(np.int32, copy=False), np.cumsum(lengths)[:-1]) if count else []
-    whose = [names[owner] for owner in owners.tolist()]
-    return MemoryFile(list(map(Saved, whose, pieces, worths.tolist())), header.tokenizer, tokens, forgotten)
+def _code(error: Exception) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest says more than is asked
 
 
-def _is_time(when: Any) -> bool:
-    return isinstance(when, int | float) and abs(when) < 1e18  # neither infinite nor NaN
+def _refusal(path: Path, error: Exception, wait: float, writing: bool) -> DraftwoodError:
+    """Return the error that says what was wrong with a file."""
+    code = _code(error)
+    if code == sqlite3.SQLITE_BUSY:
+        return FileFormatError(
+            f"{path} was locked by another writer for {wait:g} seconds: try again later, or choose another file"
+        )
+    if code == sqlite3.SQLITE_NOTADB:
+        return _foreign(path)
+    reason = getattr(error, "strerror", None) or error
+    if code in (0, sqlite3.SQLITE_CORRUPT) and not isinstance(error, OSError):  # 0: Python could not read a value
+        return _damaged(path)
+    if writing:
+        return FileFormatError(f"{path} cannot be written ({reason}): choose another place")
+    return UsageError(f"{path} cannot be read ({reason}): check its name")
 
 
 def _foreign(path: Path) -> FileFormatError:
+    with path.open("rb") as file:
+        ours = is_ours(file.read(8))
+    if not ours:
+        return FileFormatError(f"{path} is no file of draftwood: give one that it wrote")
+    read_header(path, "memory")  # raises for other files of ours
+    return FileFormatError(
+        f"{path} is a memory of an older draftwood, whose format is no longer read: delete it, and it fills again"
+    )
+
+
+def _damaged(path: Path) -> FileFormatError:
+    return FileFormatError(f"{path} is damaged (its checksum does not fit): copy it again, or make it again")
+
+
+def _unsound(path: Path) -> FileFormatError:
     return FileFormatError(f"{path} holds no answers that belong together: delete it, or restore a copy of it")

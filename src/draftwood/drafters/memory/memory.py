@@ -5,25 +5,34 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from threading import RLock
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Ints
-from draftwood.drafters.memory.answers import Answers, Key, digest, token_ids
-from draftwood.drafters.memory.file import MOST_TOKENS, MemoryFile, Saved, read_memory, tombstone, write_memory
+from draftwood.drafters.memory.answers import Answers, Key
+from draftwood.drafters.memory.file import MOST_TOKENS, MemoryFile, Saved, digest, opened, tombstone
 from draftwood.errors import DraftwoodError, UsageError
 from draftwood.files.format import compare_tokenizers
-from draftwood.files.paths import alone, named
+from draftwood.files.paths import named
 
 log = logging.getLogger("draftwood")
 
 TOKENS = 1_000_000
 SHORTEST = 2  # tokens of the shortest answer that is kept: one to match, one to propose
 WAIT = 30.0  # seconds, for another process that is saving to the same file
+
+
+class _Seen(NamedTuple):
+    """How far a file was read and written: numbers of its last answer and tombstone, and of our own tombstones."""
+
+    answers: int = 0
+    forgotten: int = 0
+    ours: int = 0
 
 
 class Memory:
@@ -65,10 +74,11 @@ class Memory:
         self.size, self.fingerprint = tokens, fingerprint
         self.path: Path | None = None
         self.lock, self.contents = RLock(), Answers(tokens)
+        self.saved_at = time.monotonic()  # when it was opened, or last tried to save
         self._late: deque[tuple[Key, Ints]] = deque()  # see `add`
         self._saved_changes = 0
-        self._synced: dict[Path, tuple[Any, set[Key]]] = {}  # per file: its state, and the keys in it
-        self._forgotten: dict[str, float] = {}  # tombstone of a namespace -> when
+        self._forgotten: list[str] = []  # namespaces
+        self._seen: dict[tuple[Path, bytes], _Seen] = {}  # by path and id of a file
 
     @classmethod
     def open(cls, path: str | Path, tokens: int | None = None) -> Self:
@@ -90,18 +100,22 @@ class Memory:
             If it is no memory, cut, damaged or newer.
         """
         to = named(path)
-        state = _state(to)
-        found = read_memory(to) if state is not None else MemoryFile([])
-        memory = cls(tokens if tokens is not None else found.tokens or TOKENS)
-        memory.path = to
-        memory._merge(to, state, found)
+        if _is_new(to):
+            memory = cls(tokens if tokens is not None else TOKENS)
+            memory.path = to
+            return memory
+        with opened(to, WAIT) as file:
+            memory = cls(tokens if tokens is not None else file.tokens or TOKENS)
+            memory.path = to
+            count = memory._take_in(to, file)
+            memory._seen[to, file.id] = _Seen(*file.ends)
         memory._saved_changes = memory.contents.changes
-        dropped = len(found.answers) - sum(memory.namespaces.values())
+        dropped = count - sum(memory.namespaces.values())
         if dropped:
             log.warning(
                 "%s holds %d answers and %d of them do not fit into %d tokens: the next save drops them; open it "
                 "with more",
-                to, len(found.answers), dropped, memory.size,
+                to, count, dropped, memory.size,
             )  # fmt: skip
         return memory
 
@@ -182,7 +196,7 @@ class Memory:
         UsageError
             For anything but a list of token ids, none negative; nothing is changed then.
         """
-        text = token_ids(ids)
+        text = _token_ids(ids)
         if len(text) < SHORTEST:
             return False
         key = (namespace, digest(text))
@@ -210,7 +224,7 @@ class Memory:
         with self.lock:
             self._take_late()  # of this namespace too, which must not come back
             self.contents.forget(namespace)
-            self._forgotten[tombstone(namespace)] = max(time.time(), self._buried(namespace) + 1e-3)
+            self._forgotten.append(namespace)
 
     def save(self, path: str | Path | None = None, *, wait: float = WAIT) -> Path:
         """Write it to a file, after taking in what other processes have saved there since.
@@ -243,51 +257,42 @@ class Memory:
             return to
         if to.is_dir():
             raise UsageError(f"{to} cannot be read as a memory (it is a folder): name a file in it")
-        with alone(to, wait):
-            state = _state(to)
-            if state is not None and state != self._synced.get(to, (None,))[0]:
-                self._merge(to, state, read_memory(to))
+        with opened(to, wait, writing=True) as file:
+            self._take_in(to, file)
             with self.lock:
                 self._take_late()
-                changes, answers = self.contents.changes, self.contents.saved()
-                forgotten = dict(self._forgotten)
-            write_memory(to, MemoryFile(answers, self.fingerprint, self.size, forgotten))
-            self._synced[to] = _state(to), {(answer.namespace, digest(answer.ids)) for answer in answers}
+                changes, answers, forgotten = self.contents.changes, self.contents.saved(), len(self._forgotten)
+            told = self._seen.get((to, file.id), _Seen()).ours
+            file.write(answers, self._forgotten[told:forgotten], self.fingerprint, self.size)
+            seen = _Seen(*file.ends, forgotten)
+        self._seen[to, file.id] = seen
         self.path, self._saved_changes = to, changes
         return to
 
-    def _merge(self, path: Path, state: Any, found: MemoryFile) -> None:
-        """Take in the answers of a file, except those dropped or forgotten here since it was last read."""
-        if found.fingerprint is not None:
-            self.check_fingerprint(found.fingerprint)
-        _, known = self._synced.get(path, (None, set[Key]()))
+    def _take_in(self, path: Path, file: MemoryFile) -> int:
+        """Do what other processes did to a file since it was last read here; returns how many answers it had."""
+        if file.tokenizer is not None:
+            self.check_fingerprint(file.tokenizer)
+        seen = self._seen.get((path, file.id), _Seen())
+        answers, stones = file.answers(seen.answers), file.forgotten(seen.forgotten)
         with self.lock:
             self._take_late()
             for namespace in list(self.contents.spaces):
-                if self._buried(namespace) < found.forgotten.get(tombstone(namespace), 0.0):
+                if tombstone(namespace) in stones:
                     self.contents.forget(namespace)
-                    known = {key for key in known if key[0] != namespace}
-            theirs = {saved.namespace for saved in found.answers}
-            gone = {name for name in theirs if self._buried(name) > found.forgotten.get(tombstone(name), 0.0)}
-            for stone, when in found.forgotten.items():
-                self._forgotten[stone] = max(when, self._forgotten.get(stone, 0.0))
-        self._put([saved for saved in found.answers if saved.namespace not in gone], known)
-        self._synced[path] = state, {(saved.namespace, digest(saved.ids)) for saved in found.answers}
+            ours = set(self._forgotten[seen.ours :])
+        self._put([saved for saved in answers if saved.namespace not in ours])
+        return len(answers)
 
-    def _buried(self, namespace: str) -> float:
-        return self._forgotten.get(tombstone(namespace), 0.0)
-
-    def _put(self, answers: Sequence[Saved], known: Collection[Key] = ()) -> None:
-        """Take in answers with their worths; those that were ``known`` before and dropped stay out."""
+    def _put(self, answers: Sequence[Saved]) -> None:
+        """Take in answers with their worths."""
         rooms: Counter[str] = Counter()
         for saved in answers:
             rooms[saved.namespace] += len(saved.ids) + 1
         with self.lock:
             for saved in answers:
-                key = (saved.namespace, digest(saved.ids))
-                if key not in known or self.contents.find(key) is not None:
-                    room = min(rooms[saved.namespace], self.size)
-                    self.contents.put(key, saved.ids, saved.worth, room)
+                room = min(rooms[saved.namespace], self.size)
+                self.contents.put((saved.namespace, saved.digest), saved.ids, saved.worth, room)
 
     def check_integrity(self) -> None:
         """Raise `IntegrityError` if counts, order and indices disagree."""
@@ -295,16 +300,28 @@ class Memory:
             self.contents.check_integrity()
 
 
+def _token_ids(ids: Any) -> Ints:
+    """Return a copy of an answer, int32[length]; raise `UsageError` for what is no list of token ids."""
+    try:
+        found = np.array(ids)
+        if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
+            raise TypeError
+    except (TypeError, ValueError) as error:
+        raise UsageError("a memory keeps token ids: give a list of whole numbers") from error
+    if len(found) and not 0 <= int(found.min()) <= int(found.max()) < 1 << 31:
+        raise UsageError("token ids must not be negative or larger than 2147483647")
+    return found.astype(np.int32)
+
+
 def _no_file() -> UsageError:
     return UsageError("this memory was not opened from a file: open it with Memory.open(FILE), or save it to one")
 
 
-def _state(path: Path) -> tuple[int, ...] | None:
-    """Changes whenever another process writes the file; None if there is no file."""
+def _is_new(path: Path) -> bool:
+    """Whether there is no such file yet, or an empty one: a process that is killed in its first save leaves that."""
     try:
-        found = path.stat()
+        return not path.stat().st_size
     except FileNotFoundError:
-        return None
+        return True
     except OSError:
-        return ()  # reading it will raise the error
-    return found.st_mtime_ns, found.st_size, found.st_ino
+        return False  # opening it will say what is wrong
