@@ -161,8 +161,8 @@ COMBINED: Mapping[str, Make] = {
     "recycling that keeps+suffix+logits-extend": lambda *_: load("recycling:keep=true+suffix+logits-extend"),
     "random+suffix": lambda target, *_: [RandomDrafter(target.vocab_size), *load("suffix")],
     "wrong+same": lambda target, sampling: [WrongDrafter(target, sampling), SameDrafter(target, sampling)],
-    "lookahead as in llama.cpp+with statistics": lambda target, *_: (
-        load("lookahead:window=3:ngram=4:variant=llama.cpp+lookahead:window=2:ngram=2:statistics=true")
+    "lookahead as in llama.cpp+of two tokens": lambda target, *_: (
+        load("lookahead:window=3:ngram=4:variant=llama.cpp+lookahead:window=2:ngram=2")
         if target.trees
         else load("lookup+suffix")
     ),

@@ -1,4 +1,4 @@
-"""The n-grams of lookahead decoding: the pool, and statistics in its place."""
+"""The n-grams of lookahead decoding."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.drafters.lookahead_runs import session_after
-from tests.helpers import greedy_truth, write
 
 from draftwood.drafters.load import load
 from draftwood.planning.fixed import FixedPlanner
@@ -120,46 +119,10 @@ def test_drafts_grow_best_first_by_the_accept_rates(text, nodes, seed):
     np.testing.assert_array_equal(whole.belief, accept_rates[whole.evidence])
 
 
-# --- statistics ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("spec", [":statistics=true", ":statistics=true:prompt=false"])
-def test_n_grams_feed_statistics_and_text_stays_plain(spec):
-    target = ToyTarget(25, order=2, sharpness=3.0, seed=1)
-    (drafter,) = load(f"lookahead{spec}")
-    written = write(target, [drafter], 16, limit=120)
-    assert written.ids == greedy_truth(target, limit=120)
-    assert not any(step.by_source[0].failed for step in written.steps)
-    assert sum(step.accepted for step in written.steps) > 20
-    session = session_after(12, target, [drafter], [1, 2, 3], FixedPlanner(8))
-    tree = session.draft(9, 0, drafter.prior)
-    assert 0 < len(tree) <= 9
-    assert tree.distinct
-    np.testing.assert_array_equal(tree.belief, drafter.prior[tree.evidence])
-    if "prompt" in spec:
-        assert tree.evidence.max() < 660
-
-
 @pytest.mark.parametrize(
-    "spec",
-    [
-        ":statistics=true",
-        ":statistics=true:prompt=false",
-        ":variant=llama.cpp:prompt=false",
-        ":window=1:ngram=2",
-        ":forward_one=true:guesses=1",
-    ],
+    "spec", [":variant=llama.cpp:prompt=false", ":window=1:ngram=2", ":forward_one=true:guesses=1"]
 )
 def test_every_way_of_collecting_keeps_the_contract(spec):
     (drafter,) = load(f"lookahead{spec}")
     check_drafter(drafter)
     check_drafter(drafter, vocab_size=4, prompt=[3])
-
-
-def test_statistics_begin_again_before_they_grow_too_large(monkeypatch):
-    monkeypatch.setattr("draftwood.drafters.lookahead.statistics.MOST", 100)
-    target = ToyTarget(25, order=2, sharpness=3.0, seed=1)
-    (drafter,) = load("lookahead:statistics=true")
-    session = session_after(40, target, [drafter], [1, 2, 3], FixedPlanner(8))
-    assert len(session.collected._ngrams) <= 100 + 6
-    assert len(session.draft(9, 0, drafter.prior))

@@ -14,7 +14,7 @@ from draftwood.errors import CapabilityError, UsageError
 from draftwood.testing import ToyTarget
 
 
-@pytest.mark.parametrize("spec", ["", ":variant=llama.cpp", ":statistics=true", ":ngram=2:forward_one=true"])
+@pytest.mark.parametrize("spec", ["", ":variant=llama.cpp", ":ngram=2:forward_one=true"])
 @pytest.mark.parametrize("sampling", [SAMPLED, Sampling(0.7, top_p=0.9, seed=3)])
 def test_sampled_text_is_plain_decodings(spec, sampling):
     target = ToyTarget(17, order=2, sharpness=3.0)

@@ -8,23 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Feedback, Floats, Needs, Noise
-from draftwood.drafters.base import BaseDrafter, TextSession, fixed_rates
+from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.drafters.lookahead.pool import PRIOR, Pool
 from draftwood.drafters.lookahead.window import VARIANTS, Window, most_nodes
-from draftwood.drafters.ngram.drafter import PRIOR as NGRAM_PRIOR
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
-
-if TYPE_CHECKING:
-    from draftwood.drafters.lookahead.statistics import Statistics
-
-_TWICE = fixed_rates((NGRAM_PRIOR, NGRAM_PRIOR))
 
 
 @dataclass(frozen=True)
@@ -49,11 +43,10 @@ class LookaheadDrafter(BaseDrafter):
         Draw guesses from the token ids below this; 0: from the text.
     seed
         Seed of the random guesses.
-    statistics
-        Collect n-grams in an index like that of drafter ``ngram`` instead of the pool.
     """
 
     name: ClassVar[str] = "lookahead"
+    prior: ClassVar[Floats] = PRIOR
 
     window: int = 7
     ngram: int = 5
@@ -63,7 +56,6 @@ class LookaheadDrafter(BaseDrafter):
     variant: str = "authors"
     vocabulary: int = 0
     seed: int = 0
-    statistics: bool = False
 
     def __post_init__(self) -> None:
         self.check_range("window", 1, 1 << 12)
@@ -79,10 +71,6 @@ class LookaheadDrafter(BaseDrafter):
     def needs(self) -> Needs:
         return Needs(top_k=1, lookahead_nodes=most_nodes(self.window, self.ngram))
 
-    @property
-    def prior(self) -> Floats:
-        return _TWICE if self.statistics else PRIOR
-
     def open(self, prompt: Sequence[int], noise: Noise | None) -> LookaheadSession:
         return LookaheadSession(self, prompt)
 
@@ -93,13 +81,7 @@ class LookaheadSession(TextSession):
     def __init__(self, drafter: LookaheadDrafter, prompt: Sequence[int]) -> None:
         options = {name: getattr(drafter, name) for name in ("vocabulary", "forward_one", "variant", "seed")}
         self.window = Window(drafter.window, drafter.ngram, **options)
-        self.collected: Pool | Statistics
-        if drafter.statistics:
-            from draftwood.drafters.lookahead.statistics import Statistics  # loads kernels, so only when needed
-
-            self.collected = Statistics(read_text=drafter.prompt)
-        else:
-            self.collected = Pool(drafter.ngram, drafter.guesses or drafter.window, read_text=drafter.prompt)
+        self.collected = Pool(drafter.ngram, drafter.guesses or drafter.window, read_text=drafter.prompt)
         super().__init__(prompt)
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:

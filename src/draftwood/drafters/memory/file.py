@@ -76,7 +76,7 @@ class MemoryFile:
             ):
                 run(sql)
             run("INSERT INTO about VALUES (?, NULL, NULL)", (urandom(16),))
-        about = run("SELECT id, tokenizer, tokens FROM about").fetchone() or (None, None, None)
+        about: Any = run("SELECT id, tokenizer, tokens FROM about").fetchone() or (None, None, None)
         self.id: bytes = about[0]
         self.tokenizer: str | None = about[1]
         self.tokens: int | None = about[2]

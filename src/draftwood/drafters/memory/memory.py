@@ -318,7 +318,7 @@ def _no_file() -> UsageError:
 
 
 def _is_new(path: Path) -> bool:
-    """Whether there is no such file yet, or an empty one: a process that is killed in its first save leaves that."""
+    """Whether there is no such file yet, or an empty one, left by a process that was killed in its first save."""
     try:
         return not path.stat().st_size
     except FileNotFoundError:

@@ -10,10 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Feedback, Floats, Ints, Needs, Noise
-from draftwood.drafters.base import BaseDrafter, TextSession, chain_parents, draft_tree, grown_tree, read_rates
+from draftwood.drafters.base import BaseDrafter, TextSession, chain_parents, grown_tree, read_rates
 from draftwood.drafters.recycling.evidence import GREEDY, LONGEST, OFF_PATH, ON_PATH, PROMPT, K, Limits
-from draftwood.drafters.recycling.static import BY_RANK, fill
-from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 from draftwood.verify.noise import KeyedNoise
 
@@ -45,9 +43,6 @@ class RecyclingDrafter(BaseDrafter):
     prompt
         Learn from the prompt too: which token follows which, and of the last row of each token, as far as reading
         it takes up to a twelfth longer, what the model would have said.
-    tree
-        ``grown`` by acceptance rates, also from the other drafters' proposals, or the paper's ``static`` tree,
-        filled by the last token alone.
     keep
         Sessions of this object share one table, so that later requests profit from earlier ones.
     """
@@ -59,24 +54,16 @@ class RecyclingDrafter(BaseDrafter):
     context: int = LONGEST
     length: int = 64
     prompt: bool = True
-    tree: str = "grown"
     keep: bool = False
     _shared: list[RecycledTable] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.check_range("context", 1, LONGEST)
         self.check_range("length", 1, 1 << 16)
-        if self.tree not in ("grown", "static"):
-            raise UsageError("recycling: tree must be grown or static")
 
     @property
     def needs(self) -> Needs:
-        return Needs(top_k=K, prompt=self.prompt, prompt_cost=_COST, base_tree=self.tree == "grown")
-
-    @property
-    def longest(self) -> int:
-        """Tokens of the longest context that its tree looks up."""
-        return self.context if self.tree == "grown" else 1
+        return Needs(top_k=K, prompt=self.prompt, prompt_cost=_COST, base_tree=True)
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> RecyclingSession:
         from draftwood.drafters.recycling.table import RecycledTable  # loads kernels, so only when needed
@@ -102,8 +89,6 @@ class RecyclingSession(TextSession):
             self._noise = (np.array(noise.key, dtype=np.int64), float(noise.temperature))
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
-        if self._drafter.tree == "static":
-            return self._static(nodes, accept_rates)
         return self.branch(TokenTree.empty(), nodes, lookahead_nodes, accept_rates)
 
     def branch(self, base_tree: TokenTree, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
@@ -115,23 +100,9 @@ class RecyclingSession(TextSession):
             nodes,
             base_tree=base_tree,
             noise=self._noise,
-            limits=Limits(len(self.text), drafter.length, drafter.longest),
+            limits=Limits(len(self.text), drafter.length, drafter.context),
         )
         return grown_tree(columns, belief, accept_rates)
-
-    def _static(self, nodes: int, accept_rates: Floats) -> TokenTree:
-        length = len(self.text)
-        last = self.text[-1:]
-
-        def ranked(path: tuple[int, ...]) -> list[tuple[int, int]]:
-            tail = np.array(path[-1:], dtype=np.int32) if path else last
-            limits = Limits(length + len(path), depth=1, longest=1)
-            columns, _ = self._table.grow(tail, BY_RANK, K, noise=self._noise, limits=limits)
-            return list(zip(columns[0].tolist(), columns[2].tolist(), strict=True))
-
-        tree = np.array(fill(ranked, nodes), dtype=np.int32).reshape(-1, 3).T.copy()
-        evidence = tree[2].astype(np.int32)
-        return draft_tree(tree[0], evidence, accept_rates[evidence], tree[1])
 
     def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
         self._new = self._length
@@ -156,7 +127,7 @@ class RecyclingSession(TextSession):
             (rows[known], np.full(len(known), PROMPT, dtype=np.uint8)),
             ids[known],
             probabilities[known],
-            longest=self._drafter.longest,
+            longest=self._drafter.context,
         )
 
     def save(self) -> RecycledTable | None:
@@ -177,7 +148,7 @@ class RecyclingSession(TextSession):
                     kinds[1 + node] = ON_PATH
             tree = feedback.tree.tokens, feedback.tree.parents
             rows = chain_parents(len(ids)), kinds
-            self._table.record(self.text[-LONGEST:], tree, rows, ids, probabilities, longest=self._drafter.longest)
+            self._table.record(self.text[-LONGEST:], tree, rows, ids, probabilities, longest=self._drafter.context)
         super().learn(feedback)
 
     def fork(self) -> Self:
