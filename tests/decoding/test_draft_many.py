@@ -25,9 +25,6 @@ from draftwood.tree import TokenTree
 MANY = [
     "ngram",
     "ngram:length=3:frequent=2",
-    "suffix",
-    "suffix:min_match=2:factor=1:offset=1",
-    "suffix:branches=1",
 ]
 COLUMNS = "tokens", "parents", "belief", "source", "evidence", "draft_prob", "lookahead", "path_belief"
 
@@ -263,7 +260,7 @@ def test_all_sources_together_propose_what_they_propose_one_by_one(name):
                 assert_equal(tree, twin)
 
 
-@pytest.mark.parametrize("name", ["ngram", "suffix", "copy-and-recycle"])
+@pytest.mark.parametrize("name", ["ngram", "copy-and-recycle"])
 def test_texts_and_records_are_what_they_are_one_by_one(name, monkeypatch):
     target, drafters = ToyTarget(), load(name)
     requests = [Request([i % 8, 1, 2, 3, i % 5, 1, 2], 30) for i in range(FEW + 3)]

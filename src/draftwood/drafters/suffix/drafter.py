@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -73,20 +73,12 @@ class SuffixDrafter(BaseDrafter):
 
         return SuffixSession(self, SuffixAutomaton(prompt))
 
-    def draft_many(
-        self, sessions: Sequence[Any], nodes: Sequence[int], lookahead_nodes: Sequence[int], accept_rates: Floats
-    ) -> Sequence[TokenTree]:
-        from draftwood.drafters.suffix.many import draft_many
-
-        return draft_many(SuffixSession, sessions, [min(some, MOST_NODES) for some in nodes], accept_rates)
-
 
 class SuffixSession(BaseSession):
     """One text in a suffix automaton."""
 
     def __init__(self, drafter: SuffixDrafter, automaton: SuffixAutomaton) -> None:
         self._drafter, self._automaton = drafter, automaton
-        self._places: Any = None  # where its arrays are, once it was asked with others: an `ArrayRow`
         chain = drafter.branches == 1
         self._length = drafter.length or (16 if chain else 64)
         self._factor = drafter.factor if drafter.factor is not None else 1.0 if chain else math.inf
@@ -99,8 +91,8 @@ class SuffixSession(BaseSession):
         drafter = self._drafter
         match, end = self._automaton.match()
         self.match_length = match
-        depth = self.depth_of(nodes)
-        if not depth:
+        depth = int(min(nodes, self._length, drafter.offset + self._factor * match))
+        if match < drafter.min_match or depth < 1:
             return TokenTree.empty()
         if drafter.branches == 1:
             return self._chain(match, end, depth, accept_rates)
@@ -108,13 +100,6 @@ class SuffixSession(BaseSession):
             accept_rates, min(nodes, MOST_NODES), depth=depth, branches=drafter.branches, least=drafter.min_match
         )
         return grown_tree(columns, belief, accept_rates)
-
-    def depth_of(self, nodes: int) -> int:
-        """Return the depth of the tree that `draft` grows, 0 for none."""
-        drafter, match = self._drafter, self._automaton.match()[0]
-        if match < drafter.min_match or nodes < 1:
-            return 0
-        return max(0, int(min(nodes, self._length, drafter.offset + self._factor * match)))
 
     def _chain(self, match: int, end: int, n: int, accept_rates: Floats) -> TokenTree:
         first = match if match < FLOORS[-1] else FLOORS[-1]
@@ -132,4 +117,3 @@ class SuffixSession(BaseSession):
 
     def close(self) -> None:
         self._automaton.truncate(0)
-        self._places = None

@@ -21,14 +21,13 @@ from numpy.typing import NDArray
 
 from draftwood.drafters.suffix.kernel import EDGE, LABEL, LAST, LINK, NEXT, SIZE, TARGET
 from draftwood.drafters.suffix.kernel import TOKEN as READ
-from draftwood.index.compiling import FLOATS, compiled, inner, part
+from draftwood.index.compiling import FLOATS, compiled, inner
 from draftwood.index.frontier import CLASS, DEPTH, PARENT, TOKEN, bar, empty, offer, take
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float32]
 Automaton = tuple[Ints, Ints]  # its states and edges
-Scratch = tuple[Longs, Longs, NDArray[np.float64], Longs, Floats]
 
 FLOORS = (1, 2, 3, 4, 6, 10, 20)
 KINDS, ADDED_KINDS, ADDED_ROWS = 7, 5, 3
@@ -160,36 +159,26 @@ def _candidates(
     return k
 
 
-@part
-def room_for(nodes: int, branches: int) -> Scratch:
-    """Return what `grow_tree` works on: the children of a node, the frontier, the best rates per row."""
-    order, chance, entries = empty(nodes, _COLUMNS)
-    return (
-        np.empty((branches, _COLUMNS), np.int64),
-        order,
-        chance,
-        entries,
-        np.empty(len(FLOORS) + ADDED_ROWS, np.float32),
-    )
-
-
-@inner
-def grow_tree(
-    automaton: Automaton, match: tuple[int, int], limits: tuple[int, int, int, int], accept_rates: Floats,
-    scratch: Scratch, out: Ints, belief: Floats,
+@compiled(f"i8(UniTuple(i4[:,::1], 2), i8, i8, {FLOATS}, UniTuple(i8, 3), i4[:,::1], f4[::1])")
+def grow(
+    automaton: Automaton, state: int, length: int, accept_rates: Floats, limits: tuple[int, int, int],
+    out: Ints, belief: Floats,
 ) -> int:  # fmt: skip
-    """Grow a tree; see `grow`. ``match``: its state and length; ``limits``: nodes, then those of `grow`."""
-    (state, length), (nodes, depth, branches, least) = match, limits
-    states, edges = automaton
-    work, order, chance, entries, bounds = scratch
+    """Grow a tree behind a match of ``length`` tokens, best first by accept rates; returns its nodes.
+
+    ``limits`` are its depth, the most children of a node and the shortest match. ``out`` int32[3, nodes] takes
+    tokens, parents and classes, ``belief`` their accept rates.
+    """
+    (states, edges), (depth, branches, _), nodes = automaton, limits, out.shape[1]
+    order, chance, entries = empty(nodes, _COLUMNS)
+    work, bounds = np.empty((branches, _COLUMNS), np.int64), np.empty(len(FLOORS) + ADDED_ROWS, np.float32)
     _bounds(accept_rates, bounds)
-    order[0] = 0
     parent, below, likely = -1, 0, 1.0
     for node in range(nodes):
         k, room = 0, nodes - node
         if below < depth:
             hope = likely, bar(order, chance, room)
-            k = _candidates(states, edges, (state, length), (depth, branches, least), hope, bounds, work)
+            k = _candidates(states, edges, (state, length), limits, hope, bounds, work)
         for c in range(k):
             slot = offer(order, chance, room, likely * accept_rates[work[c, CLASS]])
             if slot >= 0:
@@ -203,21 +192,3 @@ def grow_tree(
         state, length = entries[slot, _STATE], entries[slot, _LENGTH]
         parent, below, likely = node, entries[slot, DEPTH], chance[slot]
     return nodes
-
-
-@compiled(f"i8(UniTuple(i4[:,::1], 2), i8, i8, {FLOATS}, UniTuple(i8, 3), i4[:,::1], f4[::1])")
-def grow(
-    automaton: Automaton, state: int, length: int, accept_rates: Floats, limits: tuple[int, int, int],
-    out: Ints, belief: Floats,
-) -> int:  # fmt: skip
-    """Grow a tree behind a match of ``length`` tokens, best first by accept rates; returns its nodes.
-
-    ``limits`` are its depth, the most children of a node and the shortest match. ``out`` int32[3, nodes] takes
-    tokens, parents and classes, ``belief`` their accept rates.
-    """
-    depth, branches, least = limits
-    nodes = out.shape[1]
-    scratch = room_for(nodes, branches)
-    return grow_tree(
-        automaton, (state, length), (nodes, depth, branches, least), accept_rates, scratch, out, belief
-    )
