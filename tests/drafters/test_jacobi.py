@@ -6,17 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.helpers import greedy_truth, sampled_truth
+from tests.helpers import sampled_truth
 
 from draftwood.contracts import Feedback, Sampling
 from draftwood.decoding.loop import decode, decode_sequences
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.jacobi.drafter import CHANGED, FRESH, PLACES, PRIOR, STATES, STEADY, JacobiDrafter
-from draftwood.drafters.load import load
-from draftwood.errors import UsageError
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.testing import ToyTarget, check_drafter
+from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
 from draftwood.verify.noise import KeyedNoise
@@ -147,23 +145,6 @@ def choose(target, text, sampling, noise):
     return int(np.argmax(scores / sampling.temperature + noise.gumbel(len(text), np.arange(len(scores)))))
 
 
-def test_sampled_text_does_not_depend_on_it():
-    target, sampling = ToyTarget(vocab_size=12, sharpness=1.0), Sampling(1.0, top_p=0.9, seed=4)
-    texts = {
-        tuple(steps_of(target, load(f"jacobi:{options}")[0], [1, 2, 3], nodes=nodes, sampling=sampling)[0])
-        for options in ("block=1", "block=8", "block=8:sliding=true", "block=5:start=previous:seed=9")
-        for nodes in (0, 3, 16)
-    }
-    assert texts == {tuple(sampled_truth(target, sampling, [1, 2, 3], limit=40))}
-
-
-def test_a_loop_of_the_text_is_found():
-    target = ToyTarget(vocab_size=2, order=1)  # its greedy text soon repeats itself
-    ids, steps = steps_of(target, JacobiDrafter(start="previous"), [0, 1, 0], limit=80)
-    assert ids == greedy_truth(target, [0, 1, 0], limit=80)
-    assert len(steps) < 40
-
-
 # --- guesses -------------------------------------------------------------------------------------------------
 
 
@@ -254,34 +235,3 @@ def test_other_text_ends_the_block():
 
 
 # --- limits --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("vocab_size", [1, 2, 3, 8])
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling(1.0, seed=1)], ids=["greedy", "sampled"])
-def test_tiny_vocabularies_and_a_prompt_of_one_token(vocab_size, sampling):
-    target = ToyTarget(vocab_size=vocab_size, order=2)
-    for drafter in (JacobiDrafter(), JacobiDrafter(start="vocabulary", vocabulary=vocab_size, sliding=True)):
-        ids, _ = steps_of(target, drafter, [0], sampling=sampling)
-        assert ids == sampled_truth(target, sampling, [0], limit=40)
-
-
-def test_every_start_keeps_the_contract():
-    for options in ("block=1", "block=5:start=previous", "start=vocabulary:vocabulary=8:sliding=true"):
-        (drafter,) = load(f"jacobi:{options}")
-        check_drafter(drafter)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"block": 0}, "block must lie between 1 and 1024"),
-        ({"block": 1025}, "block"),
-        ({"start": "random"}, "start must be one of prompt, previous, vocabulary, not 'random'"),
-        ({"start": "vocabulary"}, "go together"),
-        ({"vocabulary": 8}, "go together"),
-        ({"start": "vocabulary", "vocabulary": 0}, "vocabulary must lie"),
-    ],
-)
-def test_options_out_of_range(options, said):
-    with pytest.raises(UsageError, match=said):
-        JacobiDrafter(**options)

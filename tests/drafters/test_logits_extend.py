@@ -5,20 +5,17 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.helpers import GREEDY, SAMPLED, sampled_truth
+from tests.helpers import GREEDY, SAMPLED
 
 from draftwood.contracts import Feedback
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
-from draftwood.drafters.load import load
 from draftwood.drafters.logits_extend.drafter import PRIOR, PROBABILITIES, RANKS, REASONS, LogitsExtendDrafter
-from draftwood.errors import UsageError
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.testing import ToyTarget, check_drafter
+from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
 
@@ -129,17 +126,6 @@ def test_in_the_loop_it_proposes_the_runners_up_of_each_row():
                 assert sorted(tree.tokens.tolist()) == sorted(expected)
 
 
-def test_it_proposes_nothing_without_a_row():
-    session = LogitsExtendDrafter().open([1, 2, 1], None)
-    assert len(session.draft(8, 0, RATES)) == 0
-    session.extend([2])  # the token that reading the prompt gave
-    assert len(session.draft(8, 0, RATES)) == 0
-    session.learn(feedback([1], [[1, 2, 3]], [[0.5, 0.3, 0.1]]))
-    assert set(session.draft(2, 0, RATES).tokens.tolist()) <= {1, 2, 3}
-    session.extend([4, 5])  # the next turn
-    assert len(session.draft(8, 0, RATES)) == 0
-
-
 def test_forks_and_cuts():
     session = LogitsExtendDrafter().open([1, 2, 3, 1, 2], None)
     session.learn(feedback([9], [[9, 1, 2]], [[0.5, 0.3, 0.1]]))
@@ -159,27 +145,3 @@ def test_forks_and_cuts():
     session.close()
     session.close()
     assert len(session.draft(30, 0, RATES)) == 0
-
-
-@pytest.mark.parametrize("vocab_size", [1, 2, 3, 9])
-@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
-def test_small_vocabularies_and_a_prompt_of_one_token(vocab_size, sampling):
-    target = ToyTarget(vocab_size=vocab_size, order=2)
-    with open_sequences(target, [LogitsExtendDrafter()], [Request([0], 40, sampling)], SampleAndMatch()) as (row,):
-        for emission in decode_sequences(target, FixedPlanner(8), [row]):
-            assert emission.step is None or not emission.step.by_source[0].failed
-        assert row.ids[1:] == sampled_truth(target, sampling, [0], limit=40)
-
-
-def test_options_keep_the_contract():
-    for options in ("roots=1:length=1", "roots=2:length=3", "roots=64:length=1024"):
-        (drafter,) = load(f"logits-extend:{options}")
-        assert drafter.needs.top_k == drafter.roots + 1
-        assert not drafter.needs.prompt
-        check_drafter(drafter)
-
-
-@pytest.mark.parametrize("options", [{"roots": 0}, {"roots": 65}, {"length": 0}, {"length": 1025}])
-def test_options_out_of_range(options):
-    with pytest.raises(UsageError, match=next(iter(options))):
-        LogitsExtendDrafter(**options)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.drafters.lookahead_runs import session_after
 
 from draftwood.drafters.load import load
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.testing import ToyTarget, check_drafter
+from draftwood.testing import ToyTarget
 
 
 def pool(options="", text=()):
@@ -57,12 +56,6 @@ def test_a_pool_is_bounded_in_all(monkeypatch):
     assert list(long.followers) == text[-10:-2]
     long.read([5])
     assert (99, 5) in long.followers[98]
-
-
-def test_the_documents_example_of_a_pool_from_the_prompt():
-    (drafter,) = load("lookahead:ngram=4")
-    found = drafter.open([ord(letter) for letter in "BOOK, BUS!"], None).collected.followers[ord("B")]
-    assert ["".join(map(chr, ngram)) for ngram in found] == ["OOK", "US!"]
 
 
 def test_the_documents_example_of_three_guesses():
@@ -117,12 +110,3 @@ def test_drafts_grow_best_first_by_the_accept_rates(text, nodes, seed):
     assert (np.diff(whole.path_belief) <= 1e-6).all()
     assert part.tokens.tolist() == whole.tokens[:nodes].tolist()
     np.testing.assert_array_equal(whole.belief, accept_rates[whole.evidence])
-
-
-@pytest.mark.parametrize(
-    "spec", [":variant=llama.cpp:prompt=false", ":window=1:ngram=2", ":forward_one=true:guesses=1"]
-)
-def test_every_way_of_collecting_keeps_the_contract(spec):
-    (drafter,) = load(f"lookahead{spec}")
-    check_drafter(drafter)
-    check_drafter(drafter, vocab_size=4, prompt=[3])

@@ -10,7 +10,7 @@ from tests.helpers import GREEDY, SAMPLED, greedy_truth, sampled_truth, write
 
 from draftwood.contracts import Sampling
 from draftwood.drafters.load import load
-from draftwood.errors import CapabilityError, UsageError
+from draftwood.errors import CapabilityError
 from draftwood.testing import ToyTarget
 
 
@@ -62,23 +62,6 @@ def test_document_fours_walk_taken_literally_changes_the_distribution(candidates
 
 
 # --- wrong use -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ("window=0", "window must lie between 1"),
-        ("window=5000", "window must lie between 1 and 4096"),
-        ("ngram=1", "ngram must lie between 2"),
-        ("ngram=65", "ngram must lie between 2 and 64"),
-        ("guesses=-1", "guesses must not be negative"),
-        ("vocabulary=-1", "vocabulary must be"),
-        ("variant=other", "variant must be one of authors, llama.cpp"),
-    ],
-)
-def test_options_out_of_range(options, sentence):
-    with pytest.raises(UsageError, match=sentence):
-        load(f"lookahead:{options}")
 
 
 def test_a_target_of_chains_refuses_it_with_a_sentence():

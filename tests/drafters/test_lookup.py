@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftwood.drafters.lookup.drafter import LookupDrafter
-from draftwood.errors import UsageError
 
 
 def naive(text, max_ngram, min_ngram):
@@ -52,11 +50,6 @@ def test_longest_first_then_newest():
     assert proposal([4, 4]) == [4]
 
 
-def test_does_not_run_on_into_itself():
-    drafter = LookupDrafter()
-    assert drafter.open([1, 2, 1, 2], None).draft(9, 0, drafter.prior).tokens.tolist() == [1, 2]
-
-
 def test_follows_the_text():
     drafter = LookupDrafter()
     session = drafter.open([1, 2, 3], None)
@@ -70,27 +63,3 @@ def test_follows_the_text():
     session.close()
     session.close()
     assert len(session.draft(9, 0, drafter.prior)) == 0
-
-
-def test_proposals_do_not_change_when_the_text_does():
-    drafter = LookupDrafter()
-    session = drafter.open([1, 2, 1], None)
-    tree = session.draft(9, 0, drafter.prior)
-    session.truncate(0)
-    session.extend([8] * 9)
-    assert tree.tokens.tolist() == [2, 1]
-
-
-def test_prior():
-    prior = LookupDrafter(max_ngram=5).prior
-    assert prior.dtype == np.float32
-    assert prior.shape == (5,)
-    assert (np.diff(prior) > 0).all()
-
-
-@pytest.mark.parametrize(
-    "options", [{"max_ngram": 0}, {"min_ngram": 0}, {"min_ngram": 4, "max_ngram": 3}, {"length": 0}]
-)
-def test_options_out_of_range(options):
-    with pytest.raises(UsageError, match=next(iter(options))):
-        LookupDrafter(**options)

@@ -89,15 +89,6 @@ def test_a_cut_ends_the_answer():
     assert held(drafter) == [ANSWER, [21, 22]]
 
 
-def test_a_cut_to_nothing():
-    drafter = MemoryDrafter()
-    session = answered(drafter)
-    session.truncate(-3)
-    assert len(session.draft(4, 0, drafter.prior)) == 0
-    session.extend([11, 12, 13])
-    assert session.draft(1, 0, drafter.prior).tokens.tolist() == [14]
-
-
 def test_a_fork_remembers_what_it_wrote_itself():
     drafter = MemoryDrafter()
     session = answered(drafter)
@@ -166,37 +157,6 @@ def test_branches_are_no_longer_than_asked_for():
     session = drafter.open([11, 12, 13], None)
     assert session.draft(16, 0, drafter.prior).depth.max() == 2
     assert len(session.draft(0, 5, drafter.prior)) == 0
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"length": 0}, "length must lie between"),
-        ({"length": 1 << 17}, "length must lie between"),
-        ({"tokens": 0}, "a memory holds 1 to"),
-        ({"tokens": 1 << 40}, "a memory holds 1 to"),
-    ],
-)
-def test_options_out_of_range(options, sentence):
-    with pytest.raises(UsageError, match=sentence):
-        MemoryDrafter(**options)
-
-
-def test_a_door_brings_a_memory_of_its_own():
-    memory = Memory(500)
-    drafter = MemoryDrafter(memory=memory)
-    assert drafter.memory is memory
-    assert dataclasses.replace(drafter, namespace="ann").memory is memory
-    assert MemoryDrafter().memory is not MemoryDrafter().memory
-
-
-def test_kernels_come_with_the_first_answer():
-    code = (
-        "import sys; from draftwood.drafters.memory.drafter import MemoryDrafter; d = MemoryDrafter(); d.prior;"
-        "d.open([1, 2], None).close(); assert 'llvmlite' not in sys.modules;"
-        "d.memory.add([1, 2, 3]); assert 'llvmlite' in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 # --- files by their names ------------------------------------------------------------------------------------

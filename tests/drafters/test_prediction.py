@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -18,10 +14,8 @@ from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.prediction.alignment import ORDERS, Expected
 from draftwood.drafters.prediction.drafter import PRIOR, PredictionDrafter
-from draftwood.drafters.prediction.grow_kernel import CLASSES
 from draftwood.drafters.prediction.naive import NaiveAlignment
 from draftwood.engines.replay import ReplayTarget
-from draftwood.errors import UsageError
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import check_drafter
 from draftwood.verify.exact import SampleAndMatch
@@ -291,15 +285,6 @@ def test_a_prediction_of_a_million_tokens():
     assert best(same)[:4] == [7] * 4
 
 
-def test_the_end_of_the_text_ends_the_proposal():
-    session = drafted([1, 2, 3], 1, 2)
-    assert best(session) == [3]
-    session.learn(feedback(3))
-    assert len(draft(session)) == 0
-    session.learn(feedback(4, 1))
-    assert 2 in offered(session)
-
-
 # --- counts, turns, forks ------------------------------------------------------------------------------------
 
 
@@ -320,13 +305,6 @@ def test_a_new_turn_starts_the_answer_again():
     session.begin_answer([100])
     assert best(session)[0] == 101
     session.extend([8])  # a turn of a single token
-    assert best(session)[0] == 100
-
-
-def test_a_turn_that_only_repeats_what_is_there_starts_again_too():
-    session = drafted(EXPECTED, *EXPECTED[:30], prompt=(1, 2))
-    session.truncate(2 + 10)  # the answer is written anew from here on, as a prompt
-    session.extend([])
     assert best(session)[0] == 100
 
 
@@ -376,56 +354,4 @@ def test_drafting_less_often_changes_nothing():
     assert draft(often).tokens.tolist() == draft(seldom).tokens.tolist()
 
 
-@pytest.mark.parametrize("prompt", [[], [5], (5, 5), np.array([5, 5])])
-def test_prompts_of_any_kind(prompt):
-    assert best(PredictionDrafter(texts=((1, 2),)).open(prompt, None)) == [1, 2]
-
-
-def test_it_keeps_the_contract():
-    for texts in (((1, 2, 3, 4, 5, 6, 7, 0),), ((1, 2, 1), (3, 4, 0, 0, 0, 0)), ((0,) * 50,)):
-        check_drafter(PredictionDrafter(texts=texts))
-        check_drafter(PredictionDrafter(texts=texts, floor=0, window=4, length=3))
-
-
 # --- options -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"length": 0},
-        {"length": 1 << 17},
-        {"window": 3},
-        {"floor": -0.1},
-        {"floor": float("nan")},
-        {"texts": ((-1,),)},
-        {"texts": ((1 << 31,),)},
-        {"texts": ("a text",)},
-        {"texts": ((1.5,),)},
-        {"texts": (((1,),),)},
-    ],
-)
-def test_options_out_of_range(options):
-    with pytest.raises(UsageError, match=next(iter(options))):
-        PredictionDrafter(**options)
-
-
-def test_one_prior_per_class():
-    assert len(PRIOR) == CLASSES == len(PredictionDrafter().prior)
-
-
-def test_it_is_frozen_and_shares_its_index():
-    drafter = PredictionDrafter(texts=((1, 2, 3),))
-    assert drafter.expected is drafter.expected
-    assert "1, 2, 3" not in repr(drafter)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        drafter.length = 3
-
-
-def test_kernels_come_with_the_first_open():
-    code = (
-        "import sys; from draftwood.drafters.load import load; drafters = load('prediction+parrot');"
-        "[d.prior for d in drafters]; assert 'llvmlite' not in sys.modules;"
-        "drafters[0].open([1, 2], None); assert 'llvmlite' in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.helpers import GREEDY, PROMPT, SAMPLED, greedy_truth, sampled_truth, write
+from tests.helpers import GREEDY, PROMPT, SAMPLED, sampled_truth, write
 
 from draftwood.contracts import Feedback, Sampling
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.load import load
-from draftwood.drafters.recycling.drafter import PRIOR, RecyclingDrafter
+from draftwood.drafters.recycling.drafter import RecyclingDrafter
 from draftwood.drafters.recycling.evidence import BUCKETS, CLASSES, KINDS, OFF_PATH, ON_PATH, K
 from draftwood.drafters.recycling.evidence import PROMPT as READ
-from draftwood.errors import UsageError
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.testing import ToyTarget, check_drafter
+from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
 
@@ -122,15 +121,6 @@ def test_with_context_of_one_it_tells_places_by_the_last_token_alone():
     assert next_tokens(session) == {2: (1, ON_PATH), 5: (1, ON_PATH)}
 
 
-def test_length_bounds_branches():
-    for length in (1, 2, 5):
-        target = ToyTarget(order=2)
-        (drafter,) = load(f"recycling:length={length}")
-        written = write(target, [drafter], 16, limit=40)
-        assert max(step.depth for step in written.steps) == length
-        assert written.ids == greedy_truth(target, limit=40)
-
-
 def test_without_the_prompt_the_first_draft_is_empty():
     for prompt in (True, False):
         drafter = RecyclingDrafter(prompt=prompt)
@@ -170,14 +160,6 @@ def test_what_one_request_learnt_serves_the_next_and_changes_no_text(sampling):
     assert second < 0.7 * first
 
 
-def test_a_kept_table_helps_from_the_first_step_on_also_in_another_request():
-    drafter = RecyclingDrafter(keep=True, prompt=False)
-    _, text = passes([drafter])
-    target = ToyTarget(vocab_size=30, order=2)
-    first, *_ = write(target, [drafter], 16, prompt=[3, *text[20:23]], limit=10).steps
-    assert first.accepted > 0
-
-
 def test_two_drafters_share_nothing():
     one, other = RecyclingDrafter(keep=True, prompt=False), RecyclingDrafter(keep=True, prompt=False)
     assert one == other
@@ -187,13 +169,6 @@ def test_two_drafters_share_nothing():
     assert passes([fresh])[0] == before
     session = one.open([1], None)
     assert session.fork()._table is session._table is not other.open([1], None)._table
-
-
-def test_sessions_that_do_not_keep_have_a_table_each():
-    drafter = RecyclingDrafter()
-    session = drafter.open([1], None)
-    assert session._table is not drafter.open([1], None)._table
-    assert session._table is not session.fork()._table
 
 
 # --- what the noise is worth -----------------------------------------------------------------------------------
@@ -262,28 +237,7 @@ def test_the_same_seed_gives_the_same_text_with_it_and_without(sampling, options
         assert write(target, drafters, 16, prompt=prompt, limit=60, sampling=sampling).ids == expected
 
 
-@pytest.mark.parametrize("vocab_size", [1, 2, 5, 9])
-@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
-def test_small_vocabularies_and_a_prompt_of_one_token(vocab_size, sampling):
-    _, text = passes(load("recycling"), sampling, prompt=[0], vocab_size=vocab_size, limit=40)
-    assert text == sampled_truth(ToyTarget(vocab_size=vocab_size, order=2), sampling, [0], limit=40)
-
-
 # --- options ---------------------------------------------------------------------------------------------------
-
-
-def test_options_keep_the_contract():
-    assert (PRIOR.dtype, PRIOR.shape) == (np.float32, (CLASSES,))
-    for options in ("context=1:length=1", "context=2:prompt=false", "length=65536"):
-        (drafter,) = load(f"recycling:{options}")
-        check_drafter(drafter)
-        check_drafter(drafter, vocab_size=4, prompt=[3])
-
-
-@pytest.mark.parametrize("options", [{"context": 0}, {"context": 4}, {"length": 0}, {"length": (1 << 16) + 1}])
-def test_options_out_of_range(options):
-    with pytest.raises(UsageError, match=next(iter(options))):
-        RecyclingDrafter(**options)
 
 
 def test_a_session_that_resumes_knows_what_was_learnt_of_the_common_beginning():

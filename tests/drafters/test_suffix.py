@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,10 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers import feedback
 
-from draftwood.drafters.suffix.drafter import FLOORS, MOST_NODES, PRIOR, SuffixDrafter
+from draftwood.drafters.suffix.drafter import FLOORS, MOST_NODES, SuffixDrafter
 from draftwood.drafters.suffix.naive import NaiveSuffix
-from draftwood.errors import UsageError
-from draftwood.testing import check_drafter
 
 TEXT = st.lists(st.integers(0, 3), max_size=50)
 CHAIN = SuffixDrafter(branches=1)
@@ -43,20 +38,6 @@ def test_a_chain_is_what_followed_the_longest_earlier_suffix(text, nodes, length
     assert tree.parents.tolist() == list(range(-1, n - 1))
     assert not tree.lookahead.any()
     assert np.isnan(tree.draft_prob).all()
-
-
-@pytest.mark.parametrize("drafter", [CHAIN, SuffixDrafter(branches=2, length=3), SuffixDrafter(min_match=3)])
-def test_options_keep_the_contract(drafter):
-    check_drafter(drafter)
-    check_drafter(drafter, prompt=list(range(8)) * 3)
-
-
-def test_the_prior_of_a_chain_rises_with_the_match():
-    prior = CHAIN.prior
-    assert prior.dtype == np.float32
-    assert len(prior) == len(FLOORS) == len(PRIOR)
-    assert (np.diff(prior) > 0).all()
-    assert (np.diff(FLOORS) > 0).all()
 
 
 def test_classes_of_a_long_match_and_a_long_draft():
@@ -112,19 +93,6 @@ def test_learn_extend_truncate_fork_close():
     assert draft(session, 3).tokens.tolist() == [2, 3, 1]
 
 
-def test_drafting_changes_nothing():
-    session = CHAIN.open([1, 2, 1, 2, 1], None)
-    first = draft(session)
-    with pytest.raises(ValueError, match="read-only"):
-        first.tokens[:] = 7
-    assert draft(session, 4).tokens.tolist() == [2, 1, 2, 1]
-
-
-@pytest.mark.parametrize("prompt", [[], [5], (5, 5), np.array([5, 5])])
-def test_prompts_of_any_kind(prompt):
-    assert len(draft(CHAIN.open(prompt, None), 2)) == (2 if len(prompt) == 2 else 0)
-
-
 @settings(max_examples=200, deadline=None)
 @given(
     text=TEXT,
@@ -161,14 +129,6 @@ def test_a_tree_offers_what_followed_each_occurrence_and_what_followed_shorter_s
     assert {int(t) for t, parent in zip(tree.tokens, tree.parents, strict=True) if parent == -1} == {3, 4}
 
 
-def test_a_tree_without_forks_is_a_chain():
-    drafter = SuffixDrafter()
-    tree = draft(drafter.open([1, 2, 3, 4, 5, 6, 1, 2], None), 4, drafter)
-    assert tree.is_chain
-    assert tree.tokens.tolist() == [3, 4, 5, 6]
-    assert draft(CHAIN.open([1, 2, 3, 4, 5, 6, 1, 2], None), 4).tokens.tolist() == [3, 4, 5, 6]
-
-
 def test_a_tree_goes_on_round_a_period_and_stays_bounded():
     drafter = SuffixDrafter(length=1 << 16, factor=math.inf)
     tree = draft(drafter.open([1, 2, 3] * 50, None), 1 << 16, drafter)
@@ -193,35 +153,3 @@ def test_trees_learn_extend_truncate_fork_close():
     twin.close()
     assert len(draft(twin, 8, drafter)) == 0
     assert draft(session, 3, drafter).tokens.tolist() == first
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"length": 0},
-        {"length": 1 << 17},
-        {"min_match": 0},
-        {"factor": -1.0},
-        {"factor": float("nan")},
-        {"offset": -1},
-        {"branches": 0},
-        {"branches": 33},
-    ],
-)
-def test_options_out_of_range(options):
-    with pytest.raises(UsageError, match=next(iter(options))):
-        SuffixDrafter(**options)
-
-
-def test_frozen_and_equal():
-    assert SuffixDrafter(length=3) == SuffixDrafter(length=3)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        SuffixDrafter().length = 3
-
-
-def test_kernels_come_with_the_first_open():
-    code = (
-        "import sys; from draftwood.drafters.load import load; drafter = load('suffix')[0]; drafter.prior;"
-        "assert 'llvmlite' not in sys.modules; drafter.open([1, 2], None); assert 'llvmlite' in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

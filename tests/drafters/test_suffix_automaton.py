@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from tests.drafters.suffix_states import check_integrity
 
 from draftwood.drafters.suffix import automaton as suffix_automaton
-from draftwood.drafters.suffix import kernel
 from draftwood.drafters.suffix.automaton import SuffixAutomaton
 from draftwood.drafters.suffix.naive import NaiveSuffix
 from draftwood.errors import UsageError
@@ -92,12 +91,6 @@ def test_copies_are_independent(text, left, right):
     check_integrity(two)
 
 
-@settings(max_examples=100, deadline=None)
-@given(text=letters(3) | PERIODIC)
-def test_ordinary_text_finds_the_latest_occurrence(text):
-    assert SuffixAutomaton(text, refresh=len(text)).match() == NaiveSuffix(text, refresh=None).match()
-
-
 def test_a_bounded_refresh_keeps_an_older_place():
     """When the last of the ones before the 3 was read, 'one' was the third class: too far for a refresh of 1."""
     text = [1, 1, 1, 1, 2, 1, 1, 1, 3, 1]
@@ -131,14 +124,6 @@ def test_copy_runs_on_into_itself():
     assert automaton.copy_after(7, 5).tolist() == [4] * 5
 
 
-def test_periodic_text_predicts_itself_at_any_length():
-    text = np.tile(np.arange(37, dtype=np.int32), 600)
-    automaton = SuffixAutomaton(text)
-    length, end = automaton.match()
-    assert (length, end) == (len(text) - 37, len(text) - 38)
-    assert automaton.copy_after(end, 50).tolist() == [*range(37), *range(13)]
-
-
 def test_empty_and_new():
     automaton = SuffixAutomaton()
     assert (len(automaton), automaton.match()) == (0, (0, -1))
@@ -160,16 +145,17 @@ def test_negative_ids_leave_everything_as_it_was():
 
 
 @pytest.mark.parametrize(
-    "kind", [list, tuple, np.array, lambda ids: np.array(ids * 2, dtype=np.int64)[: len(ids)]]
+    "kind",
+    [
+        list,
+        tuple,
+        np.array,
+        lambda ids: np.array(ids * 2, dtype=np.int64)[: len(ids)],
+        lambda ids: np.repeat(np.array(ids, dtype=np.int32), 2)[::2],
+    ],
 )
 def test_any_sequence_of_ids(kind):
     assert SuffixAutomaton(kind([1, 2, 1])).match() == (1, 0)
-
-
-def test_read_only_and_strided_arrays():
-    ids = np.arange(20, dtype=np.int32)[::2] % 5
-    ids.flags.writeable = False
-    agree(SuffixAutomaton(ids), NaiveSuffix(ids))
 
 
 def test_ctrl_c_in_the_kernel_keeps_the_old_text(monkeypatch):
@@ -186,21 +172,3 @@ def test_ctrl_c_in_the_kernel_keeps_the_old_text(monkeypatch):
         automaton.append(list(range(5000)))
     agree(automaton, NaiveSuffix([1, 2, 3, 1, 2]))
     check_integrity(automaton)
-
-
-def test_check_integrity_finds_damage():
-    text = [1, 2, 1, 3, 1, 2, 2, 1, 2]
-
-    def damaged(array, row, column, value):
-        automaton = SuffixAutomaton(text)
-        getattr(automaton, array)[row, column] = value
-        with pytest.raises(AssertionError):
-            check_integrity(automaton)
-
-    damaged("_states", 3, kernel.TOKEN, -5)
-    damaged("_states", 5, kernel.LAST, 1)
-    damaged("_states", 9, kernel.LINK, 8)
-    damaged("_states", 0, 2, -1)  # the root's list of edges
-    used = np.flatnonzero(SuffixAutomaton(text)._edges[:, kernel.LABEL] >= 0)
-    damaged("_edges", used[0], kernel.LABEL, -1)
-    damaged("_edges", used[0], kernel.LABEL, 77)

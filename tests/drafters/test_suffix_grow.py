@@ -15,7 +15,6 @@ from draftwood.drafters.suffix.automaton import SuffixAutomaton
 from draftwood.drafters.suffix.drafter import SuffixDrafter
 from draftwood.drafters.suffix.grow_kernel import ADDED, ADDED_KINDS, CLASSES, FLOORS, KINDS, LOOK
 from draftwood.drafters.suffix.naive import NaiveSuffix
-from draftwood.errors import IntegrityError
 
 TEXT = letters(1) | letters(2) | letters(3) | letters(8) | PERIODIC | WIDE
 FLAT = np.full(CLASSES, 0.5, dtype=np.float32)
@@ -80,19 +79,6 @@ def test_of_many_successors_the_latest_three_count_as_late():
     assert grown(SuffixAutomaton(text), depth=1) == [(6, -1, 3), (5, -1, 5), (4, -1, 5), (3, -1, 6), (2, -1, 6)]
 
 
-def test_it_grows_on_round_the_end_of_the_text():
-    tree = grown(SuffixAutomaton([7, 1, 2, 3, 1, 2, 3]), nodes=9, depth=9)
-    assert [row[0] for row in tree if row[1] == -1] == [1]
-    assert [row[0] for row in grown(SuffixAutomaton([4] * 9), nodes=12, depth=12)] == [4] * 12
-
-
-def test_nothing_to_go_by():
-    for text in ([], [1], [1, 2, 3]):
-        assert grown(SuffixAutomaton(text)) == []
-    assert grown(SuffixAutomaton([1, 1]), nodes=0) == []
-    assert grown(SuffixAutomaton([1, 1]), depth=0) == []
-
-
 @settings(max_examples=60, deadline=None)
 @given(text=letters(2) | letters(60) | PERIODIC, cut=st.integers(0, 70), accept_rates=RATES)
 def test_pieces_copies_and_cuts_make_no_difference(text, cut, accept_rates):
@@ -129,16 +115,6 @@ def test_a_string_that_thousands_of_tokens_followed_offers_some():
     tree = grown(SuffixAutomaton([*text, 0]), nodes=200, depth=1, branches=200)
     assert len(tree) == LOOK
     assert {row[0] for row in tree} <= set(range(1, 3000))
-
-
-def test_every_number_of_accept_rates_is_checked_and_read_only_ones_are_taken():
-    automaton = SuffixAutomaton([1, 2, 1])
-    for accept_rates in (FLAT[:-1], np.append(FLAT, FLAT[:1])):
-        with pytest.raises(IntegrityError, match="accept rates"):
-            automaton.grow(accept_rates, 4, depth=4, branches=2)
-    frozen = FLAT.copy()
-    frozen.flags.writeable = False
-    assert grown(automaton, frozen) == grown(automaton)
 
 
 def test_the_twin_says_the_same_numbers():
