@@ -17,7 +17,6 @@ from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
-from draftwood.verify.noise import KeyedNoise
 
 RATES = np.linspace(0.1, 0.9, len(PRIOR), dtype=np.float32)
 
@@ -102,19 +101,6 @@ def test_the_text_is_plain_and_no_block_takes_more_passes_than_it_has_tokens(tar
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.7, seed=11), Sampling(1.3, seed=5)])
-def test_the_text_is_a_fixed_point(sampling):
-    """Greedy or sampled: each iteration makes one guess more the text, and the text itself stays as it is."""
-    target, prompt = ToyTarget(order=3), [1, 2, 3]
-    noise = None if sampling.greedy else KeyedNoise(sampling.seed, 0)
-    truth = sampled_truth(target, sampling, prompt, limit=8)
-    guesses = [(token + 1) % 8 for token in truth]
-    for right in range(1, 9):
-        guesses = [choose(target, [*prompt, *guesses[:i]], sampling, noise) for i in range(8)]
-        assert guesses[:right] == truth[:right]
-    assert [choose(target, [*prompt, *truth[:i]], sampling, noise) for i in range(8)] == truth
-
-
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.7, seed=11), Sampling(1.3, seed=5)])
 @pytest.mark.parametrize("sliding", [False, True])
 def test_a_block_that_is_the_text_is_taken_whole_in_one_pass(sampling, sliding):
     target, prompt = ToyTarget(order=3), [1, 2, 3]
@@ -135,14 +121,6 @@ def test_guesses_that_are_right_stay_though_they_were_not_taken():
     after = session.draft(4, 0, RATES)
     assert after.tokens.tolist() == right[1:]
     assert [e % STATES for e in after.evidence.tolist()] == [STEADY] * 3
-
-
-def choose(target, text, sampling, noise):
-    """What the target takes after a text, by raw scores and the noise of the place."""
-    scores = target.scores_after(text).astype(np.float64)
-    if noise is None:
-        return int(np.argmax(scores))
-    return int(np.argmax(scores / sampling.temperature + noise.gumbel(len(text), np.arange(len(scores)))))
 
 
 # --- guesses -------------------------------------------------------------------------------------------------

@@ -144,13 +144,6 @@ def test_what_stood_between_the_ends_of_two_texts_is_no_replacement():
     check_against_twin([first, second], [*answer, *answer], 32, 12, RATES, 0.0)
 
 
-def test_a_node_that_is_as_likely_as_the_floor_is_proposed():
-    even = np.full(len(PRIOR), 0.5, dtype=np.float32)
-    session = PredictionDrafter(texts=(tuple(range(9)),), floor=0.25).open([9, 9], None)
-    session.learn(feedback(0, 1))
-    assert session.draft(9, 0, even).tokens.tolist() == [2, 3]
-
-
 @settings(max_examples=100, deadline=None)
 @given(texts=st.lists(st.lists(st.integers(0, 3), max_size=40), max_size=3))
 def test_the_index_links_all_ends_of_equal_ngrams(texts):
@@ -196,25 +189,12 @@ def test_it_goes_on_after_inserted_tokens():
     assert best(session)[:10] == EXPECTED[21:31]
 
 
-def test_it_goes_on_after_left_out_tokens():
-    for left_out in (1, 5, 30):
-        session = drafted(EXPECTED, *EXPECTED[:20], EXPECTED[20 + left_out])
-        assert best(session)[:10] == EXPECTED[21 + left_out : 31 + left_out]
-
-
 def test_it_finds_moved_and_repeated_blocks_anywhere():
     far = list(range(1000, 2000))
     session = drafted(far, *far[:20], *far[700:703])
     assert best(session)[:8] == far[703:711]
     session.learn(feedback(*far[703:720], *far[10:13]))
     assert best(session)[:8] == far[13:21]
-
-
-def test_it_prefers_the_place_nearby():
-    block = [1, 2, 3]
-    text = [*EXPECTED[:10], *block, 51, *EXPECTED[10:40], *block, 52, *EXPECTED[40:80], *block, 53]
-    session = drafted(text, *text[:40], 999, *block)
-    assert best(session)[0] == 52
 
 
 def test_what_was_renamed_is_renamed_where_it_stands_again():
@@ -226,23 +206,6 @@ def test_what_was_renamed_is_renamed_where_it_stands_again():
     assert {5, 8} <= set(offered(session))
     session.learn(feedback(8, *EXPECTED[20:30]))
     assert best(session)[:3] == [8, *EXPECTED[30:32]]  # twice in a row: the likelier one
-
-
-def test_a_rename_that_was_not_kept_up_is_forgotten():
-    text = [*EXPECTED[:10], 5, *EXPECTED[10:20], 5, *EXPECTED[20:30], 5, *EXPECTED[30:40]]
-    session = drafted(text, *EXPECTED[:10], 8, *EXPECTED[10:20], 5, *EXPECTED[20:30])
-    assert offered(session) == [5]
-
-
-def test_several_texts_each_may_be_the_one():
-    drafter = PredictionDrafter(texts=((1, 2, 3, 4), (1, 2, 30, 40), (5, 6, 7, 8)))
-    session = drafter.open([0], None)
-    assert set(offered(session)) == {1, 5}
-    session.learn(feedback(5, 6))
-    assert best(session) == [7, 8]
-    session = drafter.open([0], None)
-    session.learn(feedback(1, 2, 30))
-    assert 40 in offered(session)
 
 
 def test_a_changed_word_every_few_lines_costs_a_few_passes():
@@ -321,14 +284,6 @@ def test_truncating_goes_back_within_the_answer_or_before_it():
     session.extend([])  # the rest of the new turn's prompt: nothing
     session.begin_answer([100])
     assert best(session)[0] == 101
-
-
-def test_a_turn_that_changes_one_token_of_the_prompt_is_no_answer():
-    session = drafted(EXPECTED, EXPECTED[0], prompt=(1, 2, 3))
-    session.truncate(2)
-    session.extend([9])
-    session.begin_answer([EXPECTED[0]])
-    assert best(session)[0] == EXPECTED[1]
 
 
 def test_a_fork_goes_its_own_way():

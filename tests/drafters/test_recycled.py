@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftwood.drafters.recycling import table as recycled
-from draftwood.drafters.recycling.evidence import BUCKETS, CLASSES, LONGEST, OFF_PATH, ON_PATH, PROMPT, K, Limits
+from draftwood.drafters.recycling.evidence import CLASSES, LONGEST, PROMPT, K, Limits
 from draftwood.drafters.recycling.kernel import SAMPLED, WAYS, _gumbel
 from draftwood.drafters.recycling.naive import NaiveRecycled
 from draftwood.drafters.recycling.table import RecycledTable
@@ -142,15 +142,6 @@ def _base_tree(drawn):
     return tree, {tuple(tree.tokens[tree.path(i)].tolist()): float(tree.belief[i]) for i in range(len(tree))}
 
 
-def test_rows_without_a_probability_are_left_out():
-    one = table()
-    after(one, [1], [2, 3], [0.6, 0.3])
-    for broken in ([0.0, 0.0], [float("nan")] * 2):
-        after(one, [1, 4], [5, 6], broken)
-    assert (said(one, [1]), said(one, [4])) == ([2, 3], [])
-    assert len(one) == 1
-
-
 @pytest.mark.parametrize(("trust", "claimed"), [(0.25, True), (0.5, True), (0.75, False)])
 def test_what_the_stem_says_too_is_the_tables_unless_the_stem_is_surer(trust, claimed):
     one = table()
@@ -163,27 +154,6 @@ def test_what_the_stem_says_too_is_the_tables_unless_the_stem_is_surer(trust, cl
     assert columns[0].tolist() == [2]
     assert (columns[2][0] != NO_CLAIM) == claimed
     assert belief.tolist() == [0.5 if claimed else 0.0], "what it does not claim is no belief of its own"
-
-
-def test_of_two_rows_for_one_context_the_later_one_stays():
-    one = table()
-    put(one, [0], ([1, 1], [-1, -1]), ([0, 1], [OFF_PATH, ON_PATH]), [[2], [3]], [[0.5], [0.5]])
-    accept_rates = np.full(CLASSES, 0.5, dtype=np.float32)
-    columns, _ = one.grow(np.array([0, 1], dtype=np.int32), accept_rates, 4, limits=Limits(depth=1))
-    assert columns[0].tolist() == [3]
-    assert columns[2] // (K * BUCKETS) == 3 + ON_PATH  # found by two tokens
-
-
-def test_longer_contexts_speak_first_and_shorter_ones_add():
-    one = table()
-    put(one, [1, 2], ([], []), ([-1], [PROMPT]), [[5, 6]], [[0.5, 0.2]])
-    after(one, [2], [6, 7], [0.9, 0.1])
-    accept_rates = np.full(CLASSES, 0.5, dtype=np.float32)
-    columns, _ = one.grow(np.array([1, 2], dtype=np.int32), accept_rates, 8, limits=Limits(depth=1))
-    assert columns[0].tolist() == [5, 6, 7]
-    assert (columns[2] // (3 * K * BUCKETS)).tolist() == [1, 1, 0]
-    assert said(one, [0, 2]) == [6, 7]
-    assert said(one, [1, 2], longest=1) == [6, 7]
 
 
 def test_doubling_keeps_every_row_where_it_is_found():
@@ -220,34 +190,6 @@ def test_in_a_full_group_the_oldest_goes():
         assert [said(one, [context]) for context in range(1, 6)] == [[8], [], [9], [9], [9]]
         after(one, [2], [7], [0.5])
         assert [said(one, [context]) for context in range(1, 6)] == [[8], [7], [], [9], [9]]
-
-
-def test_copies_are_independent():
-    one = table()
-    after(one, [1], [2], [0.5])
-    twin = one.copy()
-    after(one, [1], [3], [0.5])
-    after(twin, [4], [5], [0.5])
-    assert (said(one, [1]), said(one, [4])) == ([3], [])
-    assert (said(twin, [1]), said(twin, [4])) == ([2], [5])
-    assert (len(one), len(twin)) == (1, 2)
-
-
-def test_with_noise_the_first_is_what_the_row_would_choose_there():
-    one, ids = table(), [4, 2, 6, 1]
-    chances = np.exp(np.array([-14, -18, -26, -38]) / 16).tolist()  # which a byte holds without loss
-    after(one, [1], ids, chances)
-    accept_rates = np.zeros(CLASSES, dtype=np.float32)
-    for rank in range(K):
-        accept_rates[SAMPLED + rank * BUCKETS : SAMPLED + (rank + 1) * BUCKETS] = 0.9 - rank / 10
-    firsts = set()
-    for position in range(40):
-        noise = KeyedNoise(8, 2, temperature=0.8)
-        scores = np.log(chances) / 0.8 + noise.gumbel(position, np.array(ids))
-        order = [ids[i] for i in np.argsort(-scores)]
-        assert said(one, [1], accept_rates, noise=(np.array(noise.key), 0.8), length=position) == order
-        firsts.add(order[0])
-    assert len(firsts) > 2
 
 
 @settings(max_examples=300, deadline=None)

@@ -7,17 +7,12 @@ import pytest
 from tests.helpers import GREEDY, PROMPT, SAMPLED, sampled_truth, write
 
 from draftwood.contracts import Feedback, Sampling
-from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.opening import open_sequences
-from draftwood.decoding.request import Request
 from draftwood.drafters.load import load
 from draftwood.drafters.recycling.drafter import RecyclingDrafter
 from draftwood.drafters.recycling.evidence import BUCKETS, CLASSES, KINDS, OFF_PATH, ON_PATH, K
 from draftwood.drafters.recycling.evidence import PROMPT as READ
-from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
-from draftwood.verify.exact import SampleAndMatch
 
 SIZE_AND_KIND = K * BUCKETS
 NOTHING = np.empty(0, dtype=np.int32)
@@ -114,13 +109,6 @@ def test_what_was_written_is_not_taken_for_text_that_was_read():
     assert next_tokens(session) == {8: (1, READ)}
 
 
-def test_with_context_of_one_it_tells_places_by_the_last_token_alone():
-    session = RecyclingDrafter(context=1).open([1], None)
-    session.learn(taught(TokenTree.empty(), (), [2], [[2, 5]], [[0.6, 0.2]]))
-    session.extend([3, 1])
-    assert next_tokens(session) == {2: (1, ON_PATH), 5: (1, ON_PATH)}
-
-
 def test_without_the_prompt_the_first_draft_is_empty():
     for prompt in (True, False):
         drafter = RecyclingDrafter(prompt=prompt)
@@ -193,25 +181,6 @@ def test_reading_the_noise_takes_more_tokens_per_pass():
         ratios.append(blind / informed)
     assert min(ratios) > 1.05
     assert float(np.mean(ratios)) > 1.12
-
-
-def test_the_same_row_is_another_draft_in_another_place_and_the_one_that_the_rule_takes_there():
-    target = ToyTarget(vocab_size=8, order=1, sharpness=0.5)
-    firsts, right, first = [], 0, RATES.copy()
-    first[np.arange(CLASSES) % SIZE_AND_KIND < BUCKETS] = 0.5  # what the row would choose in this place
-    (drafter,) = load("recycling:context=1")
-    with open_sequences(target, [drafter], [Request([1], 300, SAMPLED)], SampleAndMatch()) as (row,):
-        for _ in decode_sequences(target, FixedPlanner(0), [row]):
-            pass
-        session, text = row.sources[0].session, list(row.ids)
-        for length in range(100, 300):
-            session.truncate(0)
-            session.extend(text[:length])
-            (token,) = session.draft(1, 0, first).tokens.tolist()
-            firsts.append((text[length - 1], token))
-            right += token == text[length]
-    assert len(set(firsts)) > 30  # of 64
-    assert right > 190  # of 200: with a vocabulary of eight a row has it all
 
 
 # --- texts -----------------------------------------------------------------------------------------------------

@@ -40,16 +40,6 @@ def test_a_chain_is_what_followed_the_longest_earlier_suffix(text, nodes, length
     assert np.isnan(tree.draft_prob).all()
 
 
-def test_classes_of_a_long_match_and_a_long_draft():
-    drafter = SuffixDrafter(length=100, factor=math.inf, branches=1)
-    tree = drafter.open([1] * 2000, None).draft(100, 0, drafter.prior)
-    assert len(tree) == 100
-    assert set(tree.evidence.tolist()) == {len(FLOORS) - 1}
-    tree = drafter.open([1, 2, 3, 1], None).draft(100, 0, drafter.prior)
-    assert tree.evidence[0] == 0
-    assert tree.evidence[-1] == len(FLOORS) - 1
-
-
 @pytest.mark.parametrize(
     ("factor", "offset", "proposed"),
     [(2.0, 0, 6), (1.0, 1, 4), (0.0, 2, 2), (0.0, 0, 0), (0.4, 0, 1), (99.0, 0, 16)],
@@ -76,23 +66,6 @@ def test_limits_that_are_not_given_are_those_of_a_chain_or_of_a_tree():
     assert drafted(once, length=70) == 70
 
 
-def test_learn_extend_truncate_fork_close():
-    session = CHAIN.open([1, 2, 3], None)
-    assert len(draft(session)) == 0
-    session.learn(feedback(1))
-    assert draft(session, 3).tokens.tolist() == [2, 3, 1]
-    twin = session.fork()
-    twin.extend([2, 9, 1, 2])
-    assert draft(twin, 2).tokens.tolist() == [9, 1]
-    assert draft(session, 3).tokens.tolist() == [2, 3, 1]
-    twin.truncate(5)
-    assert draft(twin, 2).tokens.tolist() == [3, 1]
-    twin.close()
-    twin.close()
-    assert len(draft(twin)) == 0
-    assert draft(session, 3).tokens.tolist() == [2, 3, 1]
-
-
 @settings(max_examples=200, deadline=None)
 @given(
     text=TEXT,
@@ -116,19 +89,6 @@ def test_a_tree_is_what_followed_the_longest_earlier_suffixes(text, nodes, lengt
     assert np.isnan(tree.draft_prob).all()
 
 
-def test_a_tree_offers_what_followed_each_occurrence_and_what_followed_shorter_strings():
-    drafter = SuffixDrafter()
-    text = [7, 1, 2, 3, 9, 1, 2, 4, 8, 2, 5, 6, 1, 2]
-    tree = draft(drafter.open(text, None), 64, drafter)
-    first = {int(t) for t, parent in zip(tree.tokens, tree.parents, strict=True) if parent == -1}
-    assert first == {3, 4, 5}, "behind 1 2 stood 3 and 4, behind 2 also 5"
-    assert tree.child(tree.child(-1, 4), 8) >= 0
-    assert not tree.is_chain
-    trusting = SuffixDrafter(min_match=2)
-    tree = draft(trusting.open(text, None), 64, trusting)
-    assert {int(t) for t, parent in zip(tree.tokens, tree.parents, strict=True) if parent == -1} == {3, 4}
-
-
 def test_a_tree_goes_on_round_a_period_and_stays_bounded():
     drafter = SuffixDrafter(length=1 << 16, factor=math.inf)
     tree = draft(drafter.open([1, 2, 3] * 50, None), 1 << 16, drafter)
@@ -136,8 +96,8 @@ def test_a_tree_goes_on_round_a_period_and_stays_bounded():
     assert tree.tokens[:6].tolist() == [1, 2, 3, 1, 2, 3]
 
 
-def test_trees_learn_extend_truncate_fork_close():
-    drafter = SuffixDrafter()
+@pytest.mark.parametrize("drafter", [CHAIN, SuffixDrafter()], ids=["chain", "tree"])
+def test_learn_extend_truncate_fork_close(drafter):
     session = drafter.open([1, 2, 3], None)
     assert len(draft(session, 16, drafter)) == 0
     session.learn(feedback(1))
@@ -145,11 +105,11 @@ def test_trees_learn_extend_truncate_fork_close():
     assert first == [2, 3, 1]
     twin = session.fork()
     twin.extend([2, 9, 1, 2])
-    assert {3, 9} <= set(draft(twin, 8, drafter).tokens.tolist())
+    assert draft(twin, 2, drafter).tokens.tolist()[0] == 9
     assert draft(session, 3, drafter).tokens.tolist() == first
     twin.truncate(4)
     assert draft(twin, 3, drafter).tokens.tolist() == first
-    twin.close()
-    twin.close()
+    for _ in range(2):
+        twin.close()
     assert len(draft(twin, 8, drafter)) == 0
     assert draft(session, 3, drafter).tokens.tolist() == first

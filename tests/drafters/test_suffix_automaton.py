@@ -115,15 +115,6 @@ def test_growth_over_many_tokens(alphabet):
     assert whole.nbytes < 5000 * 130
 
 
-def test_copy_runs_on_into_itself():
-    automaton = SuffixAutomaton([7, 1, 2, 3, 1, 2, 3])
-    assert automaton.match() == (3, 3)
-    assert automaton.copy_after(3, 8).tolist() == [1, 2, 3, 1, 2, 3, 1, 2]
-    automaton = SuffixAutomaton([4] * 9)
-    assert automaton.match() == (8, 7)
-    assert automaton.copy_after(7, 5).tolist() == [4] * 5
-
-
 def test_empty_and_new():
     automaton = SuffixAutomaton()
     assert (len(automaton), automaton.match()) == (0, (0, -1))

@@ -56,29 +56,6 @@ def test_agrees_with_the_twin_where_one_kind_of_evidence_is_worth_most(kind):
             assert tree == NaiveSuffix(text).grow(accept_rates, **limits)
 
 
-def test_shorter_strings_add_what_followed_them_alone():
-    """Behind ``1 2`` stood 3 twice and 4; behind ``2`` also 5, last of all."""
-    text = [1, 2, 4, 10, 1, 2, 3, 11, 1, 2, 3, 12, 2, 5, 13, 1, 2]
-    assert [row[0] for row in grown(SuffixAutomaton(text), depth=1)] == [3, 4, 5]
-    classes = {row[0]: row[2] for row in grown(SuffixAutomaton(text), depth=1)}
-    assert classes == {3: 7 + 2, 4: 7 + 5, 5: 49 + 3 - 2}
-    assert grown(SuffixAutomaton(text), depth=1, branches=1) == [(3, -1, 9)]
-    assert [row[0] for row in grown(SuffixAutomaton(text), depth=1, branches=2)] == [3, 4]
-    assert [row[0] for row in grown(SuffixAutomaton(text), depth=1, least=2)] == [3, 4]
-    assert grown(SuffixAutomaton(text), least=4) == []
-
-
-def test_the_class_of_the_only_successor_says_whether_it_came_twice():
-    assert grown(SuffixAutomaton([1, 2, 1]), depth=1) == [(2, -1, 0)]
-    assert grown(SuffixAutomaton([1, 2, 1, 2, 1]), depth=1)[0][2] == suffix_grow_kernel.KINDS * 2 + 0
-    assert grown(SuffixAutomaton([0, 1, 2, 3, 1, 2, 4, 1]), depth=1) == [(2, -1, 1)]
-
-
-def test_of_many_successors_the_latest_three_count_as_late():
-    text = [1, 2, 1, 3, 1, 4, 1, 5, 1, 6, 1]  # each once behind 1
-    assert grown(SuffixAutomaton(text), depth=1) == [(6, -1, 3), (5, -1, 5), (4, -1, 5), (3, -1, 6), (2, -1, 6)]
-
-
 @settings(max_examples=60, deadline=None)
 @given(text=letters(2) | letters(60) | PERIODIC, cut=st.integers(0, 70), accept_rates=RATES)
 def test_pieces_copies_and_cuts_make_no_difference(text, cut, accept_rates):
