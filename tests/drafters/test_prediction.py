@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.helpers import feedback
+from tests.oracles.prediction import NaiveAlignment
 
 from draftwood.contracts import Sampling
 from draftwood.decoding.loop import decode_sequences
@@ -14,7 +15,6 @@ from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.prediction.alignment import ORDERS, Expected
 from draftwood.drafters.prediction.drafter import PRIOR, PredictionDrafter
-from draftwood.drafters.prediction.naive import NaiveAlignment
 from draftwood.engines.replay import ReplayTarget
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import check_drafter

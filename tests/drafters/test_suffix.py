@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers import feedback
+from tests.oracles.suffix import NaiveSuffix
 
 from draftwood.drafters.suffix.drafter import FLOORS, MOST_NODES, SuffixDrafter
-from draftwood.drafters.suffix.naive import NaiveSuffix
 
 TEXT = st.lists(st.integers(0, 3), max_size=50)
 CHAIN = SuffixDrafter(branches=1)
