@@ -11,11 +11,13 @@ import heapq
 import itertools
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from draftwood.contracts import Ints
 from draftwood.drafters.memory.file import Saved
-from draftwood.errors import IntegrityError
+from draftwood.errors import IntegrityError, UsageError
 
 if TYPE_CHECKING:
     from draftwood.drafters.memory.index import Answer, Namespace
@@ -158,3 +160,16 @@ class Answers:
             raise IntegrityError(
                 "exactly the answers that are remembered must wait to be forgotten, none for too long"
             )
+
+
+def token_ids(ids: Any) -> Ints:
+    """Return a copy of an answer, int32[length]; raise `UsageError` for what is no list of token ids."""
+    try:
+        found = np.array(ids)
+        if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
+            raise TypeError
+    except (TypeError, ValueError) as error:
+        raise UsageError("a memory keeps token ids: give a list of whole numbers") from error
+    if len(found) and not 0 <= int(found.min()) <= int(found.max()) < 1 << 31:
+        raise UsageError("token ids must not be negative or larger than 2147483647")
+    return found.astype(np.int32)

@@ -8,13 +8,12 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from pathlib import Path
 from threading import RLock
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Ints
-from draftwood.drafters.memory.answers import Answers, Key
+from draftwood.drafters.memory.answers import Answers, Key, token_ids
 from draftwood.drafters.memory.file import MOST_TOKENS, MemoryFile, Saved, digest, opened, tombstone
 from draftwood.errors import DraftwoodError, UsageError
 from draftwood.files.format import compare_tokenizers
@@ -27,22 +26,14 @@ SHORTEST = 2  # tokens of the shortest answer that is kept: one to match, one to
 WAIT = 30.0  # seconds, for another process that is saving to the same file
 
 
-class _Seen(NamedTuple):
-    """How far a file was read and written: numbers of its last answer and tombstone, and of our own tombstones."""
-
-    answers: int = 0
-    forgotten: int = 0
-    ours: int = 0
-
-
 class Memory:
     """Answers of finished requests, shared by sessions and threads.
 
     Parameters
     ----------
     tokens
-        Most tokens that it holds, over all namespaces; each answer counts one more than its tokens, each namespace
-        beyond the first 1,024 more. When it is full, the least used answers are forgotten.
+        Most tokens that it holds, over all namespaces, at most `MOST_TOKENS`; each answer counts one more than its
+        tokens, each namespace beyond the first 1,024 more. When it is full, the least used answers are forgotten.
     fingerprint
         Fingerprint of the tokenizer whose ids it holds (`draftwood.models.fingerprint`); None: not known yet.
 
@@ -56,11 +47,6 @@ class Memory:
         As above, or from the file.
     contents
         What it holds; only to be used while holding ``lock``.
-
-    Raises
-    ------
-    UsageError
-        For a size of 0 or beyond `MOST_TOKENS`.
 
     Notes
     -----
@@ -78,7 +64,8 @@ class Memory:
         self._late: deque[tuple[Key, Ints]] = deque()  # see `add`
         self._saved_changes = 0
         self._forgotten: list[str] = []  # namespaces
-        self._seen: dict[tuple[Path, bytes], _Seen] = {}  # by path and id of a file
+        # By path and id of a file: its last answer and tombstone that were read, and how many of ours it was told.
+        self._seen: dict[tuple[Path, bytes], tuple[int, int, int]] = {}
 
     @classmethod
     def open(cls, path: str | Path, tokens: int | None = None) -> Self:
@@ -101,15 +88,13 @@ class Memory:
         """
         to = named(path)
         if _is_new(to):
-            memory = cls(tokens if tokens is not None else TOKENS)
-            memory.path = to
-            return memory
-        with opened(to, WAIT) as file:
-            memory = cls(tokens if tokens is not None else file.tokens or TOKENS)
-            memory.path = to
-            count = memory._take_in(to, file)
-            memory._seen[to, file.id] = _Seen(*file.ends)
-        memory._saved_changes = memory.contents.changes
+            memory, count = cls(tokens if tokens is not None else TOKENS), 0
+        else:
+            with opened(to, WAIT) as file:
+                memory = cls(tokens if tokens is not None else file.tokens or TOKENS)
+                count = memory._take_in(to, file)
+                memory._seen[to, file.id] = *file.ends, 0
+        memory.path, memory._saved_changes = to, memory.contents.changes
         dropped = count - sum(memory.namespaces.values())
         if dropped:
             log.warning(
@@ -196,7 +181,7 @@ class Memory:
         UsageError
             For anything but a list of token ids, none negative; nothing is changed then.
         """
-        text = _token_ids(ids)
+        text = token_ids(ids)
         if len(text) < SHORTEST:
             return False
         key = (namespace, digest(text))
@@ -218,8 +203,7 @@ class Memory:
     def forget(self, namespace: str) -> None:
         """Forget the answers of one namespace.
 
-        The next `save` deletes them from the file. Other processes forget their own when they save to that file,
-        and draft from them until then.
+        The next `save` deletes them from the file. Other processes do so when they save to that file.
         """
         with self.lock:
             self._take_late()  # of this namespace too, which must not come back
@@ -262,9 +246,9 @@ class Memory:
             with self.lock:
                 self._take_late()
                 changes, answers, forgotten = self.contents.changes, self.contents.saved(), len(self._forgotten)
-            told = self._seen.get((to, file.id), _Seen()).ours
+            told = self._seen.get((to, file.id), (0, 0, 0))[2]
             file.write(answers, self._forgotten[told:forgotten], self.fingerprint, self.size)
-            seen = _Seen(*file.ends, forgotten)
+            seen = *file.ends, forgotten
         self._seen[to, file.id] = seen
         self.path, self._saved_changes = to, changes
         return to
@@ -273,14 +257,14 @@ class Memory:
         """Do what other processes did to a file since it was last read here; returns how many answers it had."""
         if file.tokenizer is not None:
             self.check_fingerprint(file.tokenizer)
-        seen = self._seen.get((path, file.id), _Seen())
-        answers, stones = file.answers(seen.answers), file.forgotten(seen.forgotten)
+        answer, stone, told = self._seen.get((path, file.id), (0, 0, 0))
+        answers, stones = file.answers(answer), file.forgotten(stone)
         with self.lock:
             self._take_late()
             for namespace in list(self.contents.spaces):
                 if tombstone(namespace) in stones:
                     self.contents.forget(namespace)
-            ours = set(self._forgotten[seen.ours :])
+            ours = set(self._forgotten[told:])
         self._put([saved for saved in answers if saved.namespace not in ours])
         return len(answers)
 
@@ -298,19 +282,6 @@ class Memory:
         """Raise `IntegrityError` if counts, order and indices disagree."""
         with self.lock:
             self.contents.check_integrity()
-
-
-def _token_ids(ids: Any) -> Ints:
-    """Return a copy of an answer, int32[length]; raise `UsageError` for what is no list of token ids."""
-    try:
-        found = np.array(ids)
-        if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
-            raise TypeError
-    except (TypeError, ValueError) as error:
-        raise UsageError("a memory keeps token ids: give a list of whole numbers") from error
-    if len(found) and not 0 <= int(found.min()) <= int(found.max()) < 1 << 31:
-        raise UsageError("token ids must not be negative or larger than 2147483647")
-    return found.astype(np.int32)
 
 
 def _no_file() -> UsageError:
