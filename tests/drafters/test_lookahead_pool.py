@@ -41,7 +41,7 @@ def test_a_pool_keeps_the_latest_of_each_first_token(added, guesses):
 
 
 def test_a_pool_is_bounded_in_all(monkeypatch):
-    monkeypatch.setattr("draftwood.drafters.lookahead.pool.MOST", 10)
+    monkeypatch.setattr("draftwood.drafters.lookahead.drafter.MOST", 10)
     found = pool(":guesses=4")
     found.add(99, (8, 8))
     for first in range(30):

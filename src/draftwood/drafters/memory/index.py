@@ -40,8 +40,7 @@ class DocumentIndex(NgramIndex):
     """Documents in the order in which they came; it takes ``room`` tokens, borders included, without growing."""
 
     def __init__(self, room: int) -> None:
-        super().__init__()
-        self._allocate(room)
+        super().__init__(room=room)
         self._room = room
 
     @property
