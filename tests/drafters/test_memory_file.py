@@ -503,9 +503,12 @@ def test_who_was_forgotten_may_come_again(path):
 def test_the_name_of_who_was_forgotten_does_not_stay(path):
     memory = filled(path)
     memory.add(unique(9), "somebody in particular")
+    memory.save()
+    assert b"somebody" in path.read_bytes()
     memory.forget("somebody in particular")
     memory.save()
     assert b"somebody" not in path.read_bytes()
+    assert np.array(unique(9), "<i4").tobytes() not in path.read_bytes()
 
 
 def test_it_has_the_size_with_which_it_was_saved(path, caplog):
