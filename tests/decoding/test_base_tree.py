@@ -15,6 +15,7 @@ from draftwood.contracts import Ask, Needs, Sampling
 from draftwood.decoding.draft_source import DraftSource
 from draftwood.decoding.propose import propose
 from draftwood.drafters.base import BaseDrafter, TextSession
+from draftwood.drafters.declaring import declared
 from draftwood.drafters.load import load
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.goodput import GoodputPlanner
@@ -170,7 +171,7 @@ def test_nodes_without_a_claim_are_credited_to_who_proposed_them(first, variant)
             own = step.by_source[source]
             assert (own.proposed, own.kept, own.accepted) == (2, 2, 2)
     beliefs = planner.learned.beliefs
-    labels = [sum(beliefs.rates(d, greedy=True).totals) for d in drafters]
+    labels = [sum(beliefs.rates(declared(d), greedy=True).totals) for d in drafters]
     assert labels == [pytest.approx(2 * len(written.steps), rel=0.02)] * 2
 
 
@@ -184,7 +185,7 @@ def test_who_passes_through_everything_and_adds_nothing_proposed_nothing():
         own = step.by_source[0]
         assert (own.proposed, own.kept, own.accepted, own.failed) == (0, 0, 0, False)
         assert 0 not in step.sources
-    assert not any(planner.learned.beliefs.rates(drafters[0], greedy=True).totals)
+    assert not any(planner.learned.beliefs.rates(declared(drafters[0]), greedy=True).totals)
 
 
 def test_what_the_others_proposed_counts_at_their_belief_whatever_the_stem_drafter_says():

@@ -146,7 +146,7 @@ class Setup:
         names = [] if all(request.sampling.greedy for request in requests) else ["draftwood.verify.contenders"]
         drafters = [drafter for request in requests for drafter in request.drafters or ()]
         drafting = [name for drafter in (*self.drafters, *drafters) for name in getattr(drafter, "modules", ())]
-        return names + ([*drafting, "draftwood.planning.kernel"] if drafting else [])
+        return names + drafting
 
     def request(
         self, ids: Sequence[int], *, max_new_tokens: int | None = None, stop: str | Sequence[str] | None = None,
