@@ -14,7 +14,7 @@ from tests.engines.tiny import build
 import draftwood
 from draftwood.api.learned import _keep_all, fresh, learned
 from draftwood.api.setup import Setup
-from draftwood.drafters.declaring import declared
+from draftwood.contracts.declaring import declared
 from draftwood.drafters.load import load
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.models import learned_place, profile_place

@@ -12,10 +12,10 @@ import pytest
 from tests.helpers import GREEDY, PROMPT, SAMPLED, greedy_truth, sampled_truth, texts, untimed, write
 
 from draftwood.contracts import Ask, Needs, Sampling
+from draftwood.contracts.declaring import declared
 from draftwood.decoding.draft_source import DraftSource
 from draftwood.decoding.propose import propose
 from draftwood.drafters.base import BaseDrafter, TextSession
-from draftwood.drafters.declaring import declared
 from draftwood.drafters.load import load
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.goodput import GoodputPlanner
@@ -248,7 +248,7 @@ def test_the_text_does_not_depend_on_who_goes_on_behind_whom(spec, sampling, pla
 
 def test_the_check_asks_for_the_verb_and_for_honest_claims():
     check_drafter(Continuing())
-    with pytest.raises(AssertionError, match=r"have branch\(\)"):
+    with pytest.raises(NotImplementedError, match=r"must write branch\(\)"):
         check_drafter(WithoutTheVerb())
     with pytest.raises(AssertionError, match="evidence indexes the prior"):
         check_drafter(Unmarked())

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from draftwood.contracts import Feedback
-from draftwood.drafters.declaring import declared
+from draftwood.contracts.declaring import declared
 from draftwood.drafters.ngram.drafter import NgramDrafter
 from draftwood.planning.beliefs import Beliefs, Rates, labels
 from draftwood.tree import NO_CLAIM, TokenTree, merge

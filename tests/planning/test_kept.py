@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from draftwood.drafters.declaring import declared
+from draftwood.contracts.declaring import declared
 from draftwood.drafters.load import load
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.learned import Learned, from_record, to_record

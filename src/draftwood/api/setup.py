@@ -21,7 +21,7 @@ from draftwood.api.target import target_of
 from draftwood.api.turn_end import turn_ends
 from draftwood.api.user_texts import UserTexts, check_tokenizer, predicting, saving
 from draftwood.contracts import Capabilities, Drafter, Planner, Processor, Rule, Sampling
-from draftwood.decoding.capability_check import lacking, refuse_mismatch
+from draftwood.contracts.declaring import lacking, refuse_mismatch
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.decoding.sequence import ActiveSequence

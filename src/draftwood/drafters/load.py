@@ -219,11 +219,11 @@ def _checked(drafter: Any, what: str) -> Drafter:
     """Check what a drafter declares, without opening it."""
     if isinstance(drafter, type):
         raise DrafterError(f"{what} is a class; give one of its instances: {drafter.__name__}()")
-    for attribute in ("name", "prior", "needs", "open"):
-        if not hasattr(drafter, attribute):
-            raise DrafterError(f"{what} has no {attribute!r}, which every drafter has")
-    if not isinstance(drafter.name, str) or not drafter.name:
-        raise DrafterError(f"{what}: 'name' must be a string that is not empty, not {drafter.name!r}")
+    if not isinstance(drafter, Drafter):
+        raise DrafterError(f"{what} is no drafter: let its class inherit from draftwood.contracts.Drafter")
+    name = getattr(drafter, "name", None)
+    if not isinstance(name, str) or not name:
+        raise DrafterError(f"{what}: 'name' must be a string that is not empty, not {name!r}")
     prior = drafter.prior
     if not isinstance(prior, np.ndarray) or prior.dtype != np.float32 or prior.ndim != 1 or not prior.size:
         raise DrafterError(f"{what}: 'prior' must be a float32 array, one number per evidence class")

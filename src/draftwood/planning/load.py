@@ -38,9 +38,7 @@ POLICIES: MutableMapping[str, Callable[..., Policy]] = Imported(
 Decode = Callable[[Sequence[int]], str]
 
 
-def load(  # noqa: ARG001
-    spec: str | Planner = DEFAULT, learned: Learned | None = None, decode: Decode | None = None
-) -> Planner:
+def load(spec: str | Planner = DEFAULT, learned: Learned | None = None, decode: Decode | None = None) -> Planner:
     """Return the planner that ``spec`` names, starting from ``learned``; a `Planner` object is returned as it
     is.
 

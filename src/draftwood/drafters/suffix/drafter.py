@@ -48,6 +48,7 @@ class SuffixDrafter(BaseDrafter):
     """
 
     name: ClassVar[str] = "suffix"
+    batches: ClassVar[bool] = True
     modules: ClassVar[Sequence[str]] = ("draftwood.drafters.suffix.automaton",)
 
     length: int | None = None
@@ -74,8 +75,9 @@ class SuffixDrafter(BaseDrafter):
         return SuffixSession(self, SuffixAutomaton(prompt))
 
     def draft_many(
-        self, sessions: Sequence[Any], nodes: Sequence[int], lookahead_nodes: Sequence[int], accept_rates: Floats
-    ) -> Sequence[TokenTree]:
+        self, sessions: Sequence[Any], nodes: Sequence[int], lookahead_nodes: Sequence[int], accept_rates: Floats,
+        base_trees: Sequence[TokenTree] | None = None,
+    ) -> Sequence[TokenTree]:  # fmt: skip
         from draftwood.drafters.suffix.many import draft_many
 
         return draft_many(SuffixSession, sessions, [min(some, MOST_NODES) for some in nodes], accept_rates)
@@ -83,6 +85,8 @@ class SuffixDrafter(BaseDrafter):
 
 class SuffixSession(BaseSession):
     """One text in a suffix automaton."""
+
+    tokens_only: ClassVar[bool] = True
 
     def __init__(self, drafter: SuffixDrafter, automaton: SuffixAutomaton) -> None:
         self._drafter, self._automaton = drafter, automaton

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Ask, Drafter, Floats
-from draftwood.drafters.declaring import declared
+from draftwood.contracts.declaring import declared
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.drafters.memory.memory import Memory
 from draftwood.drafters.ngram.chains_kernel import (
