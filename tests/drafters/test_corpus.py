@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.oracles.corpus import NaiveCorpus
 
 from draftwood.contracts import Feedback
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.drafter import CorpusDrafter
 from draftwood.drafters.corpus.evidence import N_EVIDENCE
 from draftwood.drafters.corpus.file import write_corpus
-from draftwood.drafters.corpus.naive import NaiveCorpus
 from draftwood.drafters.load import load
 from draftwood.errors import FileFormatError, UsageError
 from draftwood.tree import TokenTree

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.oracles.corpus import NaiveCorpus
 
 from draftwood.corpora.suffix_array import suffix_array
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.evidence import BRANCHES, COLUMNS, LENGTHS, N_EVIDENCE, SAMPLES
 from draftwood.drafters.corpus.file import BORDER, Documents, Part, write_corpus
 from draftwood.drafters.corpus.kernel import grow
-from draftwood.drafters.corpus.naive import NaiveCorpus
 from draftwood.errors import DraftwoodError, FileFormatError, IntegrityError, UsageError
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=25), max_size=5)

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.drafters.trie_checks import check_trie
 from tests.helpers import feedback
+from tests.oracles.ngram_counts import NaiveNgramCounts, naive_propose
 
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.file import write_corpus
-from draftwood.drafters.llama_cpp.naive_ngram_counts import NaiveNgramCounts, naive_propose
 from draftwood.drafters.llama_cpp.ngram_cache import PRIOR, NgramCacheDrafter
 from draftwood.drafters.llama_cpp.ngram_counts import NgramCounts
 from draftwood.drafters.llama_cpp.ngram_counts_file import read_counts, write_counts

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.drafters.trie_checks import check_trie
+from tests.oracles.ngram_counts import NaiveNgramCounts, naive_propose
 
-from draftwood.drafters.llama_cpp.naive_ngram_counts import NaiveNgramCounts, naive_propose
 from draftwood.drafters.llama_cpp.ngram_counts import Levels, NgramCounts
 from draftwood.drafters.llama_cpp.ngram_counts_file import common_tokenizer, read_counts, write_counts
 from draftwood.drafters.llama_cpp.ngram_counts_kernel import CLASSES, STATIC

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.drafters.reference import SCRIPTS, feedback, play
+from tests.oracles import ngram_chain as naive_ngram_chain
+from tests.oracles.ngram_map import NaiveMap
 
-from draftwood.drafters.llama_cpp import naive_ngram_chain
 from draftwood.drafters.llama_cpp.copying import MARGIN, VALUES, NgramMapK4vDrafter, NgramMapKDrafter, Rules
-from draftwood.drafters.llama_cpp.naive_ngram_map import NaiveMap
 from draftwood.drafters.load import load
 from draftwood.errors import UsageError
 from draftwood.testing import check_drafter

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.drafters.reference import SCRIPTS, feedback, play
+from tests.oracles.ngram_pool import NaiveMod, NaivePool
 
-from draftwood.drafters.llama_cpp.naive_ngram_pool import NaiveMod, NaivePool
 from draftwood.drafters.llama_cpp.ngram_mod import DEPTHS, FULL, RUNS, NgramModDrafter
 from draftwood.drafters.llama_cpp.ngram_pool import SLOTS
 from draftwood.drafters.load import load

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.drafters.reference import SCRIPTS, feedback, play
+from tests.oracles import ngram_chain as naive_ngram_chain
+from tests.oracles import ngram_map as naive_ngram_map
 
-from draftwood.drafters.llama_cpp import copying, naive_ngram_chain, naive_ngram_map, ngram_chain_kernel
+from draftwood.drafters.llama_cpp import copying, ngram_chain_kernel
 from draftwood.drafters.llama_cpp.copying import NgramSimpleDrafter, Rules
 from draftwood.drafters.load import load
 from draftwood.errors import UsageError

@@ -1,4 +1,4 @@
-"""The 30 evidence classes of a corpus, and the limits of its search, for its kernels and their naive twin.
+"""The 30 evidence classes of a corpus, and the limits of its search.
 
 Class ``row * COLUMNS + column``. Rows: how many tokens match before the node, drafted ones included; the last row
 is for tokens that only a shorter suffix offers. Columns: the first is for a context that occurs once (with a token

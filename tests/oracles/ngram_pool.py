@@ -1,4 +1,4 @@
-"""``ngram-mod`` as its rules read, insertion by insertion: the oracle of the faithful mode's tests."""
+"""``ngram-mod`` as its rules read, insertion by insertion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `draftwood.drafters.llama_cpp.ngram_chain_kernel` does, said plainly: the oracle of its tests."""
+"""What `draftwood.drafters.llama_cpp.ngram_chain_kernel` does, said plainly."""
 
 from __future__ import annotations
 

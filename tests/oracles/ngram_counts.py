@@ -1,4 +1,4 @@
-"""The naive twin of `NgramCounts` and `Levels`: dictionaries, and rules in their plainest words. For tests."""
+"""The naive twin of `NgramCounts` and `Levels`: dictionaries, and rules in their plainest words."""
 
 from __future__ import annotations
 

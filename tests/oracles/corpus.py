@@ -1,4 +1,4 @@
-"""The naive twin of `Corpus` and its kernels: it reads every document each time. For tests."""
+"""The naive twin of `Corpus` and its kernels: it reads every document each time."""
 
 from __future__ import annotations
 

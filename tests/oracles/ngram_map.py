@@ -1,4 +1,4 @@
-"""``ngram-simple``, ``ngram-map-k``, ``ngram-map-k4v`` of llama.cpp, rule by rule: for tests of faithful modes."""
+"""``ngram-simple``, ``ngram-map-k``, ``ngram-map-k4v`` of llama.cpp, rule by rule."""
 
 from __future__ import annotations
 
