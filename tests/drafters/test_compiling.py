@@ -44,7 +44,6 @@ ENTRIES = (
     "llama_cpp.ngram_pool.read_and_follow",
     "ngram.grow_kernel.advance",
     "ngram.grow_kernel.grow",
-    "parrot.kernel.suggest",
     "prediction.grow_kernel.draft",
     "recycling.kernel.grow",
     "recycling.kernel.record",
