@@ -109,7 +109,7 @@ def _encode(records: Ints) -> Ints:
 def _decode(path: Path, content: bytes, order: str) -> Ints:
     """Check and unpack a stream; of an n-gram or token that occurs twice the first counts, as in llama.cpp."""
     if not content:
-        raise FileFormatError(f"{path} is empty: make it with draftwood cache create")
+        raise FileFormatError(f"{path} is empty: give one that holds counts")
     stream = np.frombuffer(content[: len(content) // 4 * 4], dtype=f"{order}i4").astype(np.int32)
     heads = _heads(path, stream, cut=len(content) % 4 > 0)
     sizes = stream[heads + _LONGEST]
