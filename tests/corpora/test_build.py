@@ -11,9 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from draftwood.corpora import build as module
-from draftwood.corpora.build import Choice, build
-from draftwood.corpora.texts import documents
-from draftwood.corpora.walk import Source, sources
+from draftwood.corpora.build import build
+from draftwood.corpora.texts import Source, documents, sources
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.errors import FileFormatError, RecordError, UsageError, VocabularyError
 
@@ -293,5 +292,5 @@ def test_many_small_records_are_tokenised_in_batches(tmp_path, monkeypatch):
 def test_records_of_folders_only_when_fields_are_named(tmp_path):
     root = files(tmp_path / "in", x_DOT_jsonl='{"answer": "abc"}\n{"answer": "def"}\n')
     assert made(tmp_path, root).read == 1
-    assert made(tmp_path, root, choice=Choice(fields=("answer",))).read == 2
+    assert made(tmp_path, root, fields=("answer",)).read == 2
     assert Corpus.open(tmp_path / "out" / "a.dwc").documents.name(1) == f"{root}/x.jsonl:2"

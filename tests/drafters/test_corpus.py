@@ -14,8 +14,7 @@ from tests.oracles.corpus import NaiveCorpus
 
 from draftwood.contracts import Feedback
 from draftwood.drafters.corpus.corpus import Corpus
-from draftwood.drafters.corpus.drafter import CorpusDrafter
-from draftwood.drafters.corpus.evidence import N_EVIDENCE
+from draftwood.drafters.corpus.drafter import PRIOR, CorpusDrafter
 from draftwood.drafters.corpus.file import write_corpus
 from draftwood.drafters.load import load
 from draftwood.errors import FileFormatError, UsageError
@@ -50,7 +49,7 @@ def file(tmp_path):
     seed=st.integers(0, 99),
 )  # fmt: skip
 def test_it_proposes_what_the_twin_grows(documents, text, nodes, most, levels, seed):
-    accept_rates = np.random.default_rng(seed).random(N_EVIDENCE, dtype=np.float32)
+    accept_rates = np.random.default_rng(seed).random(len(PRIOR), dtype=np.float32)
     session = of(documents, max_match=most, levels=levels).open(text, None)
     tree = session.draft(nodes, 3, accept_rates)
     tree.check_integrity(4)
@@ -159,12 +158,6 @@ def test_learn_truncate_fork_close():
 def test_a_large_request_is_bounded():
     drafter = of([list(range(3000))])
     assert len(draft(drafter, [0], 5000)) == 1024
-
-
-def test_prior():
-    prior = CorpusDrafter().prior
-    assert (prior.dtype, prior.shape) == (np.float32, (N_EVIDENCE,))
-    assert not prior.flags.writeable
 
 
 def test_kernels_come_with_the_first_open(file):

@@ -10,11 +10,12 @@ from tests.oracles.corpus import NaiveCorpus
 
 from draftwood.corpora.suffix_array import suffix_array
 from draftwood.drafters.corpus.corpus import Corpus
-from draftwood.drafters.corpus.evidence import BRANCHES, COLUMNS, LENGTHS, N_EVIDENCE, SAMPLES
+from draftwood.drafters.corpus.drafter import PRIOR
 from draftwood.drafters.corpus.file import BORDER, Documents, Part, write_corpus
-from draftwood.drafters.corpus.kernel import grow
-from draftwood.errors import DraftwoodError, FileFormatError, IntegrityError, UsageError
+from draftwood.drafters.corpus.kernel import BRANCHES, COLUMNS, LENGTHS, SAMPLES, grow
+from draftwood.errors import FileFormatError, IntegrityError, UsageError
 
+N_EVIDENCE = (len(LENGTHS) + 1) * COLUMNS
 DOCUMENTS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=25), max_size=5)
 CONTEXT = st.lists(st.integers(0, 4), max_size=12)
 SOME = [[1, 2, 3, 1, 2, 4], [7], [2, 3, 9]]
@@ -93,6 +94,10 @@ def test_a_tree_grows_best_first(documents, context, nodes, most, least, levels,
     naive = NaiveCorpus(documents)
     assert match == naive.match(context, most)
     assert tree == naive.grow(context, most, least, levels, accept_rates, nodes)
+
+
+def test_there_is_a_rate_for_each_class():
+    assert len(PRIOR) == N_EVIDENCE
 
 
 def test_widely_followed_contexts_are_looked_at_here_and_there():
@@ -264,7 +269,3 @@ def test_files_that_are_no_corpus(tmp_path):
     for name in ("missing", "."):
         with pytest.raises(UsageError, match="cannot be read"):
             Corpus.open(tmp_path / name)
-
-
-def test_every_error_is_ours():
-    assert issubclass(FileFormatError, DraftwoodError)

@@ -104,13 +104,14 @@ def _make(
     paths: list[Path], output: Path, tokenizer: str, field: list[str] | None, max_file: float, as_json: bool,
     base: Corpus | None,
 ) -> None:  # fmt: skip
-    from draftwood.corpora.build import Choice
     from draftwood.corpora.build import build as make
 
     known = options.load_tokenizer(tokenizer)
-    choice = Choice(tuple(field or ()), int(max_file * 1e6))
     with screen.progress() as bar:
-        built = make(paths, output, known, model=tokenizer, choice=choice, base=base, progress=bar)
+        built = make(
+            paths, output, known, model=tokenizer, fields=field or (), max_bytes=int(max_file * 1e6),
+            base=base, progress=bar,
+        )  # fmt: skip
     facts = _facts(built.corpus)
 
     def show() -> None:
