@@ -34,27 +34,16 @@ def test_build_and_stats(draftwood, folder, tiny, tmp_path):
     assert ran.code == 0
     assert ran.out.startswith(f"{out}: 35 tokens of 2 documents, 0.0 MB\n")
     assert ran.err == "left out: 1 binary\n"
+    found = json.loads(
+        draftwood("corpus", "build", str(folder), "-o", str(out), "--tokenizer", tiny, "--json").out
+    )
+    assert (found["tokens"], found["read"], found["skipped"]) == (35, 2, {"binary": 1})
     said = draftwood("corpus", "stats", str(out))
     assert said.code == 0
     assert "documents        2\n" in said.out
     facts = json.loads(draftwood("corpus", "stats", str(out), "--json").out)
     assert (facts["tokens"], facts["documents"], facts["parts"], facts["model"]) == (35, 2, 1, tiny)
     assert facts["bytes"] == out.stat().st_size
-
-
-def test_one_document_is_no_documents(draftwood, folder, tiny, tmp_path):
-    ran = draftwood("corpus", "build", str(folder / "a.txt"), "-o", str(tmp_path / "a.dwc"), "--tokenizer", tiny)
-    assert " tokens of 1 document, " in ran.out
-
-
-def test_build_as_json_and_on_a_terminal(draftwood, folder, tiny, tmp_path):
-    ran = draftwood("corpus", "build", str(folder), "-o", str(tmp_path / "a.dwc"), "--tokenizer", tiny, "--json")
-    found = json.loads(ran.out)
-    assert (found["tokens"], found["read"], found["skipped"]) == (35, 2, {"binary": 1})
-    ran = draftwood(
-        "corpus", "build", str(folder), "-o", str(tmp_path / "a.dwc"), "--tokenizer", tiny, terminal=True
-    )
-    assert ran.code == 0
 
 
 def test_query_says_what_to_use_instead(draftwood, corpus):
@@ -153,18 +142,3 @@ def test_the_verb_alone_shows_its_help(draftwood):
     ran = draftwood("corpus")
     assert ran.code == 0
     assert "build" in ran.out
-
-
-def test_ctrl_c_leaves_the_old_corpus(draftwood, corpus, folder, monkeypatch):
-    from draftwood.corpora import build
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    before = corpus.read_bytes()
-    monkeypatch.setattr(build, "suffix_array", interrupt)
-    (folder / "d.txt").write_text("more")
-    ran = draftwood("corpus", "add", str(corpus), str(folder))
-    assert (ran.code, ran.out) == (130, "")
-    assert corpus.read_bytes() == before
-    assert sorted(p.name for p in corpus.parent.iterdir()) == ["a.dwc", "in"]

@@ -17,7 +17,7 @@ from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.drafter import PRIOR, CorpusDrafter
 from draftwood.drafters.corpus.file import write_corpus
 from draftwood.drafters.load import load
-from draftwood.errors import FileFormatError, UsageError
+from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=25), max_size=4)
@@ -111,14 +111,6 @@ def test_a_file_by_its_name(file):
     again = dataclasses.replace(drafter, corpora=(*drafter.corpora, Corpus.of(SOME)))
     assert len(again.corpora) == 2
     assert dataclasses.replace(drafter, corpora=()).corpora[0].path == file
-
-
-def test_a_file_that_is_no_corpus(tmp_path):
-    with pytest.raises(UsageError, match="cannot be read"):
-        load(f"corpus:file={tmp_path / 'missing'}")
-    (tmp_path / "text").write_text("hello")
-    with pytest.raises(FileFormatError, match="no file of draftwood"):
-        load(f"corpus:file={tmp_path / 'text'}")
 
 
 @pytest.mark.parametrize("options", [{"max_match": 0}, {"max_match": 2000}, {"min_match": 0}, {"levels": 0}])

@@ -88,13 +88,6 @@ def test_learn_extend_truncate_fork_close():
     assert draft(session, 3) == [4, 1, 2]
 
 
-def test_a_negative_id_is_refused_and_leaves_the_text_as_it_was():
-    session = NgramCacheDrafter().open([1, 2, 3, 4, 1, 2, 3], None)
-    with pytest.raises(UsageError, match="negative"):
-        session.extend([4, -1])
-    assert draft(session, 2) == [4, 1]
-
-
 @pytest.mark.parametrize("prompt", [[], [5], (5, 5, 5), np.array([5, 5, 5])])
 def test_prompts_of_any_kind(prompt):
     assert draft(NgramCacheDrafter().open(prompt, None), 2) == ([5, 5] if len(prompt) == 3 else [])

@@ -47,13 +47,6 @@ class Told:
         self.session.begin_answer([first])
 
 
-def test_needs_2n_plus_m_tokens_of_history():
-    assert Told([9, 1, 2, 3, 4, 5, 6, 7]).draft() == []
-    short, enough = [9, 1, 2, 3, 4, 1, 2], [9, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2]
-    assert Told(short).draft() == []
-    assert Told(enough).draft() == [3, 4, 5]
-
-
 def test_never_finds_the_end_of_the_prompt():
     """The last n + m + 1 starts of the prompt are in neither range, however long the text grows."""
     told = Told([9, 8, 7, 6, 5, 4, 1, 2, 3, 3, 3, 9])  # prompt of 11: starts 5 and later are lost
@@ -65,17 +58,6 @@ def test_never_finds_the_end_of_the_prompt():
     assert told.draft() == []
     told.write(8, 7)
     assert told.draft() == [6, 5, 4]
-
-
-def test_ratchet_shortens_for_good():
-    told = Told([9, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2])
-    assert told.draft() == [3, 4, 5]
-    told.write(3, 4, 30, 31, 1, 2, accepted=2)
-    assert told.draft() == [3, 4]
-    told.write(30, 32, 1, 2, accepted=0)
-    for _ in range(3):
-        assert told.draft() == []
-        told.write(3, 4, 5, 1, 2)
 
 
 def test_ratchet_counts_a_draft_cut_by_the_budget_as_short():
@@ -90,13 +72,6 @@ def test_draft_of_which_nothing_was_scored_is_not_accepted():
     assert told.draft() == [3, 4, 5]
     told.write(30, 1, 2, kept=0)
     assert told.draft() == [3, 4, 5]
-
-
-def test_match_is_frozen_at_the_newest_of_the_first_pass():
-    told = Told([9, 1, 2, 3, 3, 3, 1, 2, 4, 4, 4, 7, 7, 7, 7, 7, 1, 2])
-    assert told.draft() == [4, 4, 4]
-    told.write(5, 5, 5, 5, 5, 5, 5, 1, 2, accepted=3)
-    assert told.draft() == [4, 4, 4]  # though 5, 5, 5 came since
 
 
 def test_collision_loses_an_n_gram_for_good():
@@ -127,20 +102,6 @@ def test_k4v_copies_from_the_match_whatever_won():
     v1, v2 = [3, 3, 3], [4, 4, 4]
     prompt = [9, 1, 2, *v1, 1, 2, *v1, 1, 2, *v2, 9, 8, 7, 6, 5, 9, 1, 2]
     assert Told(prompt, NgramMapK4vDrafter).draft() == v2
-
-
-def test_k4v_is_silent_without_a_majority_of_two_thirds():
-    v1, v2 = [3, 3, 3], [4, 4, 4]
-    prompt = [9, 1, 2, *v1, 1, 2, *v2, 9, 8, 7, 6, 5, 9, 1, 2]
-    assert Told(prompt, NgramMapK4vDrafter).draft() == []
-
-
-def test_k4v_counts_its_frozen_match_at_every_hit():
-    v1, v2 = [3, 3, 3], [4, 4, 4]
-    told = Told([9, 1, 2, *v1, 1, 2, *v2, 9, 8, 7, 6, 5, 9, 1, 2], NgramMapK4vDrafter)
-    assert told.draft() == []
-    told.write(1, 2)
-    assert told.draft() == v2  # 2 to 1 now, by counting the same occurrence again
 
 
 def test_after_a_shrunken_history_is_silent_where_the_reference_aborts():

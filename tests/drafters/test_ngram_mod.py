@@ -62,42 +62,11 @@ def test_as_in_the_worked_example():
     assert grown == {57: 21, 78: 21}
 
 
-def test_with_its_defaults_inserts_every_9_tokens():
-    text = list(range(1000, 1200))
-    drafter = NgramModDrafter()
-    session = drafter.open(text[:36], None)
-    session.begin_answer(text[36:37])
-    counts = [used(drafter)]
-    for length in range(37, 70):
-        session.draft(64, 0, drafter.prior)
-        counts.append(used(drafter))
-        session.learn(feedback([text[length]]))
-    assert counts[0] == 12
-    history = range(36, 69)
-    grown = {h: b - a for h, a, b in zip(history, counts, counts[1:], strict=False) if b > a}
-    assert grown == {45: 9, 54: 9, 63: 9}
-
-
 @pytest.mark.parametrize(("length", "insertions"), [(0, 0), (11, 0), (12, 0), (13, 1), (36, 24)])
 def test_prompt_of_n_tokens_inserts_nothing(length, insertions):
     drafter = NgramModDrafter(n_match=12)
     drafter.open(list(range(length)), None)
     assert used(drafter) == insertions
-
-
-def test_needs_n_min_hits_in_a_row():
-    text = list(range(60))
-    for least, proposed in ((20, True), (21, False), (0, True)):
-        drafter = NgramModDrafter(n_match=4, n_min=least, n_max=64)
-        drafter.open(text[:30], None)
-        session = drafter.open(text[:9], None)
-        session.begin_answer([9])
-        assert draft(session) == (text[10:30] if proposed else [])
-    drafter = NgramModDrafter(n_match=4, n_min=1000, n_max=8)
-    drafter.open(text[:30], None)
-    session = drafter.open(text[:9], None)
-    session.begin_answer([9])
-    assert draft(session) == text[10:18]  # never more than n_max are needed
 
 
 def test_slots_collide():
@@ -128,28 +97,6 @@ def test_five_bad_drafts_empty_everybodys_pool():
     assert draft(other) == []  # and it does not insert its prompt again
     assert draft(session)[:4] == [900, 1, 2, 3]  # this one does, at a history of more than 32 tokens
     assert draft(other) == []
-
-
-def test_bad_drafts_are_counted_across_requests_until_a_good_one():
-    drafter = make()
-    prompt = [1, 2, 3, 4] * 3 + [1, 2]
-    session = drafter.open(prompt, None)
-    session.begin_answer([3])
-    bad_steps(session, drafter, 4)
-    session.truncate(0)
-    session.extend(prompt)  # a turn
-    session.begin_answer([3])
-    bad_steps(session, drafter, 1)
-    assert used(drafter) == 0
-
-    drafter = make()
-    session = drafter.open(prompt, None)
-    session.begin_answer([3])
-    bad_steps(session, drafter, 4)
-    tree = session.draft(64, 0, drafter.prior)
-    session.learn(feedback([*tree.tokens[:2].tolist(), 900, 1, 2, 3], tree, 2))  # 2 of 8: just enough
-    bad_steps(session, drafter, 4)
-    assert used(drafter) > 0
 
 
 def test_share_is_of_the_draft_before_the_cut():
