@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.drafters.reference import SCRIPTS, feedback, play
-from tests.oracles.ngram_map import NaiveMap
+from tests.oracles.llama_cpp import NaiveMap
 
 from draftwood.drafters.llama_cpp.ngram_map import NgramMapK4vDrafter, NgramMapKDrafter
 from draftwood.drafters.llama_cpp.ngram_simple import PRIOR
@@ -75,7 +75,7 @@ def test_draft_of_which_nothing_was_scored_is_not_accepted():
 
 
 def test_collision_loses_an_n_gram_for_good():
-    """With n = 1 the slot is the token modulo 2 ** 18: whoever came first keeps it."""
+    """With n = 1 the slot is the token modulo 2 ** 18: the first comer keeps it."""
     twin = (1 << 18) + 5
     told = Told([9, 1, 5, 2, 3, 4, twin, 6, 7, 8, 9, 9, 9, 9, 9], size_n=1, size_m=3)
     told.draft()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.drafters.reference import SCRIPTS, feedback, play
-from tests.oracles.ngram_pool import SLOTS, NaiveMod, NaivePool
+from tests.oracles.llama_cpp import SLOTS, NaiveMod, NaivePool
 
 from draftwood.drafters.llama_cpp.ngram_mod import DEPTHS, FULL, PRIOR, NgramModDrafter
 from draftwood.drafters.load import load

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.drafters.reference import SCRIPTS, play
-from tests.oracles import ngram_map as llama
+from tests.oracles import llama_cpp as llama
 
 from draftwood.drafters.llama_cpp.ngram_map import NgramMapK4vDrafter, NgramMapKDrafter
 from draftwood.drafters.llama_cpp.ngram_simple import FLOORS, PRIOR, NgramSimpleDrafter

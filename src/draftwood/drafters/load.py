@@ -63,10 +63,7 @@ ALIASES = {"spine": "copy-and-recycle"}  # names of sets in 0.1.0
 _AS_LLAMA = "it always drafts as llama.cpp does now: leave this option out; 'lookup' and 'ngram' copy better"
 _IGNORED = "llama.cpp ignores it, and so does this drafter now: leave it out"
 GONE: Mapping[tuple[str, str], str] = {
-    ("ngram-simple", "faithful"): _AS_LLAMA,
-    ("ngram-map-k", "faithful"): _AS_LLAMA,
-    ("ngram-map-k4v", "faithful"): _AS_LLAMA,
-    ("ngram-mod", "faithful"): _AS_LLAMA,
+    **{(f"ngram-{name}", "faithful"): _AS_LLAMA for name in ("simple", "map-k", "map-k4v", "mod")},
     ("ngram-simple", "min_n"): "llama.cpp tries no shorter n-grams: use 'lookup:min_ngram=2' instead",
     ("ngram-simple", "min_hits"): _IGNORED,
     ("ngram-map-k", "min_hits"): _IGNORED,
@@ -85,7 +82,7 @@ def load(spec: str | Drafter | Iterable[str | Drafter]) -> tuple[Drafter, ...]:
     these.
 
     Raises `UnknownNameError` for a drafter or option that does not exist; `UsageError` for a value of the wrong
-    type or out of range, a quote that is not closed, a drafter named twice, and ``none`` beside others;
+    type or out of range, a quote that is not closed, a drafter named twice, and ``none`` together with others;
     `DrafterError` for a plug-in or object that is no drafter.
     """
     parts = [spec] if isinstance(spec, str) or not isinstance(spec, Iterable) else list(spec)

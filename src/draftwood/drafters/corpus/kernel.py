@@ -1,4 +1,4 @@
-"""The kernels behind `Corpus`. Importing this module loads kernels.
+"""The kernels of `Corpus`. Importing this module loads kernels.
 
 A corpus is read through a suffix array (Manber and Myers, "Suffix arrays: a new method for on-line string
 searches", 1993): all places of the text, sorted by what stands there. The occurrences of a pattern are an interval
@@ -34,7 +34,7 @@ SAMPLES = 32
 """Most occurrences of one context that are looked at, evenly spaced if there are more. A successor whose share
 exceeds 1 / SAMPLES is always seen, since occurrences are sorted by what follows."""
 
-LOW, HIGH, FIRST, LAST, SEEN = range(2, 7)  # of a candidate, behind TOKEN and CLASS
+LOW, HIGH, FIRST, LAST, SEEN = range(2, 7)  # of a candidate, after TOKEN and CLASS
 
 
 @inner

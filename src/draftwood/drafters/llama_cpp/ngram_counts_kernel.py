@@ -1,4 +1,4 @@
-"""The kernels behind `NgramCounts`. Importing this module loads kernels.
+"""The kernels of `NgramCounts`. Importing this module loads kernels.
 
 Layout
 ------

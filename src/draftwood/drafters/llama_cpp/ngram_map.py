@@ -152,9 +152,9 @@ class MapSession(ReferenceSession):
 
         The last ``n + m + 1`` starts of the prompt are in neither.
         """
-        behind = self._n + self._m + 1
-        prompt = (self._indexed + 1, self._begun - behind if self._begun > behind else 0)
-        return prompt, (max(self._begun, self._indexed) + 1, history - behind)
+        room = self._n + self._m + 1
+        prompt = (self._indexed + 1, self._begun - room if self._begun > room else 0)
+        return prompt, (max(self._begun, self._indexed) + 1, history - room)
 
     def _find(self, text: Ints, pattern: Ints) -> int:
         n, last = self._n, len(text) - self._n - self._m - 1
@@ -164,8 +164,8 @@ class MapSession(ReferenceSession):
         start = int(self._hashes[slot % HASHES])
         if 0 < start < last and (text[start : start + n] == pattern).all():
             return start
-        prompt, behind = self._ranges(len(text))
-        return newest(text, pattern, *prompt) or newest(text, pattern, *behind)
+        prompt, answer = self._ranges(len(text))
+        return newest(text, pattern, *prompt) or newest(text, pattern, *answer)
 
     def _index(self, text: Ints) -> None:
         n = self._n
