@@ -1,4 +1,4 @@
-"""Speed and memory of the suffix automaton, beside its naive twin.
+"""Speed and memory of the suffix automaton.
 
     python benchmarks/index.py [-o rows.jsonl] [--tokens 1000 10000 100000 1000000]
 
@@ -29,14 +29,12 @@ from numpy.typing import NDArray
 
 from draftwood.drafters.suffix.automaton import SuffixAutomaton
 from draftwood.drafters.suffix.drafter import SuffixDrafter, SuffixSession
-from draftwood.drafters.suffix.naive import NaiveSuffix
 
 VOCABULARY = 49_152
 PERIOD = 37
 DRAFT = 16
 STEP = 5
 FOLLOWED = 2000
-TWIN_AT_MOST = 1000  # the twin's time per token grows with the text
 
 
 def random(tokens: int) -> NDArray[np.int32]:
@@ -103,7 +101,7 @@ def row(kind: str, ids: NDArray[np.int32]) -> dict[str, Any]:
     if session.draft(DRAFT, 0, drafter.prior).tokens.size < DRAFT:
         session.extend([int(ids[0])])  # the last token was new; now the first has come twice
     accept_rates = drafter.prior
-    measured: dict[str, Any] = {
+    return {
         "text": kind,
         "tokens": len(ids),
         "index_ns_per_token": best_seconds(lambda: SuffixAutomaton(ids)) / len(ids) * 1e9,
@@ -111,24 +109,6 @@ def row(kind: str, ids: NDArray[np.int32]) -> dict[str, Any]:
         "draft_us": per_call(lambda: session.draft(DRAFT, 0, accept_rates)) * 1e6,
         "bytes_per_token": automaton.nbytes / len(ids),
     }
-    if len(ids) <= TWIN_AT_MOST:
-        measured |= twin(ids)
-    return measured
-
-
-def twin(ids: NDArray[np.int32]) -> dict[str, float]:
-    """Time the twin on the same text, and make sure that both say the same after every token."""
-    naive, fast = NaiveSuffix(), SuffixAutomaton()
-    seconds = 0.0
-    for token in ids.tolist():
-        fast.append([token])
-        start = time.perf_counter()
-        naive.append([token])
-        match = naive.match()
-        seconds += time.perf_counter() - start
-        if match != fast.match():
-            raise SystemExit(f"twin and automaton disagree after {len(naive)} tokens")
-    return {"naive_ns_per_token": seconds / len(ids) * 1e9}
 
 
 def compile_seconds() -> dict[str, float]:
@@ -173,7 +153,6 @@ def main() -> None:
         "follow_ns_per_token": "follow ns/token",
         "draft_us": "draft us",
         "bytes_per_token": "bytes/token",
-        "naive_ns_per_token": "naive ns/token",
     }
     kept = []
     for measured in rows(arguments.tokens):

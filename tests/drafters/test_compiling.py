@@ -38,13 +38,10 @@ print(*sorted(name.removeprefix("draftwood.drafters.") for name in names))
 
 ENTRIES = (
     "corpus.kernel.grow",
-    "llama_cpp.ngram_chain_kernel.draft",
     "llama_cpp.ngram_counts_kernel.count",
     "llama_cpp.ngram_counts_kernel.propose",
-    "llama_cpp.ngram_pool.read_and_follow",
     "ngram.grow_kernel.advance",
     "ngram.grow_kernel.grow",
-    "parrot.kernel.suggest",
     "prediction.grow_kernel.draft",
     "recycling.kernel.grow",
     "recycling.kernel.record",

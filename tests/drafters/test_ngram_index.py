@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.oracles.ngram import NaiveNgram
 
 from draftwood.drafters.ngram.index import Cursor, NgramIndex
 from draftwood.drafters.ngram.kernel import CLASSES, DISTINCT, FREQUENT, REACH
-from draftwood.drafters.ngram.naive import NaiveNgram
 from draftwood.errors import IntegrityError, UsageError
 
 RATES = np.random.default_rng(3).uniform(0.05, 0.95, CLASSES).astype(np.float32)  # all different: no ties

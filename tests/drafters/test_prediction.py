@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.helpers import feedback
+from tests.oracles.prediction import NaiveAlignment
 
 from draftwood.contracts import Sampling
 from draftwood.decoding.loop import decode_sequences
@@ -19,7 +20,6 @@ from draftwood.decoding.request import Request
 from draftwood.drafters.prediction.alignment import ORDERS, Expected
 from draftwood.drafters.prediction.drafter import PRIOR, PredictionDrafter
 from draftwood.drafters.prediction.grow_kernel import CLASSES
-from draftwood.drafters.prediction.naive import NaiveAlignment
 from draftwood.engines.replay import ReplayTarget
 from draftwood.errors import UsageError
 from draftwood.planning.fixed import FixedPlanner

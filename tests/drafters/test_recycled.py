@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.oracles.recycling import NaiveRecycled
 
 from draftwood.drafters.recycling import table as recycled
 from draftwood.drafters.recycling.evidence import BUCKETS, CLASSES, LONGEST, OFF_PATH, ON_PATH, PROMPT, K, Limits
 from draftwood.drafters.recycling.kernel import SAMPLED, WAYS, _gumbel
-from draftwood.drafters.recycling.naive import NaiveRecycled
 from draftwood.drafters.recycling.table import RecycledTable
 from draftwood.errors import IntegrityError
 from draftwood.index.numba_compiling import helper

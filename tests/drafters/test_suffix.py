@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers import feedback
+from tests.oracles.suffix import NaiveSuffix
 
 from draftwood.drafters.suffix.drafter import FLOORS, MOST_NODES, PRIOR, SuffixDrafter
-from draftwood.drafters.suffix.naive import NaiveSuffix
 from draftwood.errors import UsageError
 from draftwood.testing import check_drafter
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.drafters.suffix_states import check_integrity
+from tests.oracles.suffix import NaiveSuffix
 
 from draftwood.drafters.suffix import automaton as suffix_automaton
 from draftwood.drafters.suffix import kernel
 from draftwood.drafters.suffix.automaton import SuffixAutomaton
-from draftwood.drafters.suffix.naive import NaiveSuffix
 from draftwood.errors import UsageError
 
 HUGE = 2**31 - 1

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.drafters.suffix_states import check_integrity
 from tests.drafters.test_suffix_automaton import PERIODIC, WIDE, letters
+from tests.oracles import suffix as naive_suffix
+from tests.oracles.suffix import NaiveSuffix
 
 from draftwood.drafters.suffix import grow_kernel as suffix_grow_kernel
-from draftwood.drafters.suffix import naive as naive_suffix
 from draftwood.drafters.suffix.automaton import SuffixAutomaton
 from draftwood.drafters.suffix.drafter import SuffixDrafter
 from draftwood.drafters.suffix.grow_kernel import ADDED, ADDED_KINDS, CLASSES, FLOORS, KINDS, LOOK
-from draftwood.drafters.suffix.naive import NaiveSuffix
 from draftwood.errors import IntegrityError
 
 TEXT = letters(1) | letters(2) | letters(3) | letters(8) | PERIODIC | WIDE

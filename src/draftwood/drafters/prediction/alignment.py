@@ -1,6 +1,6 @@
 """Behind the drafter ``prediction``: the index of expected texts, and kernels that follow an answer through them.
 
-`grow_kernel` is the second half, the tree; `naive` is both in plain Python. Importing this loads kernels.
+`grow_kernel` is the second half, the tree. Importing this loads kernels.
 
 Layout
 ------

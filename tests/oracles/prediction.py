@@ -1,4 +1,4 @@
-"""`alignment` in plain Python: what each step means, and its oracle in tests. Slow, and without hashing.
+"""`alignment` in plain Python: what each step means. Slow, and without hashing.
 
 An answer is followed token by token through the expected texts. While its tokens are the ones at the *cursor*, the
 place is certain. After a difference the *anchor* stays where the answer left the text, and the cursor tries the

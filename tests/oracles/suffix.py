@@ -1,4 +1,4 @@
-"""The naive twin of `SuffixAutomaton`: it reads the whole text each time. For tests and benchmarks."""
+"""The naive twin of `SuffixAutomaton`: it reads the whole text each time."""
 
 from __future__ import annotations
 

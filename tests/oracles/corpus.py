@@ -1,11 +1,11 @@
-"""The naive twin of `Corpus` and its kernels: it reads every document each time. For tests."""
+"""The naive twin of `Corpus` and its kernels: it reads every document each time."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from draftwood.drafters.corpus.evidence import BRANCHES, COLUMNS, LENGTHS, PERCENTS, SAMPLES
+from draftwood.drafters.corpus.kernel import BRANCHES, COLUMNS, LENGTHS, PERCENTS, SAMPLES
 
 
 class NaiveCorpus:

@@ -1,4 +1,4 @@
-"""The naive twin of `NgramIndex`: it reads the whole text each time. For tests."""
+"""The naive twin of `NgramIndex`: it reads the whole text each time."""
 
 from __future__ import annotations
 
