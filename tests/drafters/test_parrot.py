@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.helpers import feedback
 from tests.oracles.parrot import naive_suggest
 
-from draftwood.drafters.parrot.drafter import PRIOR, SHARES, SIZES, ParrotDrafter
+from draftwood.drafters.parrot.drafter import PRIOR, ParrotDrafter
+from draftwood.drafters.parrot.kernel import SHARES, SIZES
 from draftwood.errors import UsageError
 from draftwood.testing import check_drafter
 

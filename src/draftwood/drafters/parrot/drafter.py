@@ -6,15 +6,14 @@ printed goes on after the first token that differs; the text, and the loop here,
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from draftwood.contracts import DraftTexts, Floats, Ints, Noise, Takes
+from draftwood.contracts import DraftTexts, Feedback, Floats, Noise, Takes
 from draftwood.drafters.base import AnswerSession, BaseDrafter, checked_ids, draft_tree, fixed_rates
 from draftwood.tree import TokenTree
 
@@ -27,11 +26,8 @@ PRIOR = fixed_rates(
         *(0.42, 0.52, 0.88, 0.91, 0.96),  # after more, or three deep in a suggestion
     )
 )
-"""Acceptance rate per evidence class, from 168 answers of SmolLM2 in ``benchmarks/results``. All rates are lower
-than the relative frequency, most of all after a single occurrence. Columns: the token followed its context in less
-than half of the cases, in half and more, in 0.8 and more, always (but it occurred once), always."""
-
-SIZES, SHARES = 4, 5  # rows and columns after contexts
+"""Acceptance rate per evidence class (see `draftwood.drafters.parrot.kernel`), from 168 answers of SmolLM2 in
+``benchmarks/results``. All rates are lower than the relative frequency, most of all after a single occurrence."""
 
 
 @dataclass(frozen=True)
@@ -76,68 +72,71 @@ class ParrotDrafter(BaseDrafter):
 
 
 class ParrotSession(AnswerSession):
-    """One text after its context. Nothing is counted before it is asked for: a draft looks through the text."""
+    """One text after its context, and the counts of what followed in both, up to the answer."""
 
     def __init__(self, drafter: ParrotDrafter, prompt: Sequence[int]) -> None:
-        self._drafter, self._offset = drafter, len(drafter.context)
-        super().__init__([*drafter.context, *prompt])
+        from draftwood.drafters.parrot import kernel  # loads kernels, so only when needed
+
+        self._drafter, self._kernel = drafter, kernel
+        self._out = np.empty((2, drafter.length), dtype=np.int32)
+        self._clear()
+        self._offset = len(drafter.context)
+        ids = np.empty(self._offset + len(prompt), dtype=np.int32)
+        ids[: self._offset], ids[self._offset :] = drafter.context, prompt
+        super().__init__(ids)
+
+    def _clear(self) -> None:
+        self._table = np.full((1024, self._kernel.COLUMNS), -1, dtype=np.int32)
+        self._head = np.zeros(self._kernel.FOUND + 1, dtype=np.int64)
+
+    def _run(self, nodes: int) -> int:
+        """Count new text, as far as it may be learnt from; write suggestions after it and return how many."""
+        drafter = self._drafter
+        if self._length + nodes > len(self._buffer):
+            self._buffer = np.append(self._buffer, np.empty(len(self._buffer) + nodes, dtype=np.int32))
+        until = self._length if drafter.learn else self.start
+        limits = until, self._length, drafter.order, nodes
+        try:
+            self._table = self._kernel.suggest(self._table, self._head, self._buffer, limits, drafter.p, self._out)
+        except BaseException:  # Ctrl-C, raised as the kernel returns: the table that moved is lost
+            self._clear()
+            raise
+        return int(self._head[self._kernel.FOUND])
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
-        drafter = self._drafter
-        tail = self.text[-drafter.order :].tolist()
-        nothing = np.full(drafter.order, -1, dtype=np.int32)  # no context begins before the text
-        known = np.append(nothing, self.text if drafter.learn else self.text[: self.start])
-        self.match_length, promised = 0, 1.0
-        tokens: list[int] = []
-        classes: list[int] = []
-        while len(tokens) < min(nodes, drafter.length):
-            size, after = _followers(known, tail, drafter.order - 1)
-            if not len(after):
-                break
-            token, count = _most_frequent(after)
-            promised *= count / len(after)
-            if promised < drafter.p:
-                break
-            if not tokens:
-                self.match_length = size
-            classes.append(_class(size, len(after), count, len(tokens)))
-            tokens.append(token)
-            tail.append(token)
-        evidence = np.array(classes, dtype=np.int32)
-        return draft_tree(np.array(tokens, dtype=np.int32), evidence, accept_rates[evidence])
+        n = self._run(min(nodes, self._drafter.length)) if nodes > 0 else 0
+        self.match_length = int(self._out[0, 0]) if n else 0
+        if not n:
+            return TokenTree.empty()
+        evidence = self._out[1, :n].astype(np.int32)
+        tokens = self._buffer[self._length : self._length + n].copy()
+        return draft_tree(tokens, evidence, accept_rates[evidence])
+
+    def learn(self, feedback: Feedback) -> None:
+        super().learn(feedback)
+        if self._drafter.learn:
+            self._run(0)
+
+    def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
+        super().extend(ids)
+        self._run(0)
+
+    def begin_answer(self, ids: Sequence[int] | NDArray[Any]) -> None:
+        super().begin_answer(ids)
+        self._run(0)
 
     def truncate(self, length: int) -> None:
         super().truncate(max(0, length) + self._offset)
+        if self._head[self._kernel.READ] > (self._length if self._drafter.learn else self.start):
+            self._clear()  # counts cannot be subtracted: read again
+        self._run(0)
+
+    def fork(self) -> Self:
+        twin = super().fork()
+        twin._table, twin._head, twin._out = self._table.copy(), self._head.copy(), self._out.copy()
+        return twin
 
     def close(self) -> None:
         super().close()
         self._offset = 0
-
-
-def _followers(known: Ints, tail: list[int], most: int) -> tuple[int, Ints]:
-    """Return the size of the longest end of ``tail`` that something followed, at most ``most``, and what did."""
-    places = np.flatnonzero(known[:-1] == tail[-1]) + 1 if most and tail else known[:0]
-    if not len(places):
-        return 0, known[known >= 0]
-    size = 1
-    while size < min(most, len(tail)):
-        longer = places[known[places - size - 1] == tail[-size - 1]]
-        if not len(longer):
-            break
-        places, size = longer, size + 1
-    return size, known[places]
-
-
-def _most_frequent(tokens: Ints) -> tuple[int, int]:
-    """Return the token that occurs most often, the latest of equals, and how often."""
-    return max(Counter(tokens[::-1].tolist()).items(), key=itemgetter(1))
-
-
-def _class(size: int, total: int, count: int, depth: int) -> int:
-    if not size:
-        return 0
-    if count == total:
-        share = 3 if total == 1 else 4
-    else:
-        share = 2 if 5 * count >= 4 * total else int(2 * count >= total)
-    return 1 + SHARES * (min(size + (size == SIZES - 1 <= depth), SIZES) - 1) + share
+        self._clear()
