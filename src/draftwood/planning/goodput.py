@@ -30,7 +30,8 @@ _FEW = 4  # requests whose texts are looked at for repeats
 _LEAST = 8  # a step asks drafters for at least this many draft nodes
 _SOON, _SELDOM = 16, 4
 """After so many steps in which drafters were asked, only each fourth is judged: what drafts save and what it all
-takes. Of the steps in which nobody is asked, each fourth is."""
+takes."""
+_IDLE = 16  # of the steps in which nobody is asked, each sixteenth is judged: they are many, and tell little
 _SHRINK, _SPARE = 0.98, 1.5  # the number asked for shrinks by 2 % per step, to 1.5 times what was worth scoring
 
 
@@ -89,15 +90,18 @@ class GoodputPlanner(TreePlanner):
     def ask(self, states: Sequence[State]) -> list[list[Ask]]:
         if self._judged:
             self._overhead.learn(states, asked=self._asking)
-        self._asking = any([state.drafters for state in states]) and self._is_time(states)
+        one = states[0] if len(states) == 1 else None
+        drafters = one.drafters if one is not None else any([state.drafters for state in states])
+        self._asking = bool(drafters) and self._is_time(states)
         if self._asking:
             self._asked += 1
             self._judged = self._asked <= _SOON or not self._asked % _SELDOM
         else:
             self._unasked += 1
-            self._judged = self._unasked >= _SELDOM or self._drafted
+            self._judged = self._unasked >= _IDLE or self._drafted
         self._choice = None
-        self._is_idle = not (self._asking or self.policies or any([state.traced for state in states]))
+        traced = one.traced if one is not None else any([state.traced for state in states])
+        self._is_idle = not (self._asking or self.policies or traced)
         if self._is_idle:
             return [[NOTHING] * len(state.drafters) for state in states]
         return super().ask(states)
@@ -250,7 +254,8 @@ class GoodputPlanner(TreePlanner):
             model.earn(passes)
             tokens = sum([1 + state.step.replayed for state in states])
             self._learn_cost(model, context, states, tokens, plain=True, passes=passes)
-            self._accounts.learn(states, states[0].step.score_s, {}, count=passes)
+            if any([drafter is not None and drafter.needs.top_k for s in states for drafter in s.drafters]):
+                self._accounts.learn(states, states[0].step.score_s, {}, count=passes)
 
     def _learn_losses(self, states: Sequence[State], choice: _Choice, seconds: float) -> None:
         """Count the plain passes that drafts have lost, and what exploring has really cost."""
