@@ -21,7 +21,7 @@ import numpy as np
 from oracle import CURVES, TRACES
 
 from draftwood.contracts import Ask, Capabilities, Declaration, Drafter, Feedback, Plan, State
-from draftwood.drafters.declaring import declared
+from draftwood.contracts.declaring import declared
 from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.replay import MAX_ID
 from draftwood.measure.records.lines import write_whole

@@ -22,6 +22,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from draftwood.planning.kind import KINDS, kind_of
 from oracle import CURVES
 
 from draftwood.api.user_texts import detached
@@ -36,7 +37,6 @@ from draftwood.measure.records.traces import Trace, read_traces
 from draftwood.measure.simulate import recorded_request
 from draftwood.models import load_tokenizer
 from draftwood.planning.cost_curve import CostCurve
-from draftwood.planning.kind import KINDS, kind_of
 from draftwood.planning.learned import Learned
 from draftwood.planning.load import load as load_planner
 from draftwood.step import Step

@@ -84,7 +84,7 @@ SHIPPED: Mapping[str, Make] = {
     "suffix": lambda *_: load("suffix"),
     "lookup": lambda *_: load("lookup"),
     "ngram-cache": lambda *_: load("ngram-cache"),
-    "ngram-simple": lambda *_: load("ngram-simple:size_n=3:min_n=1"),
+    "ngram-simple": lambda *_: load("ngram-simple:size_n=2:size_m=6"),
     "ngram-map-k": lambda *_: load("ngram-map-k:size_n=2:size_m=6"),
     "ngram-map-k4v": lambda *_: load("ngram-map-k4v:size_n=1:size_m=6"),
     "ngram-mod": lambda *_: load("ngram-mod"),
@@ -145,11 +145,10 @@ COMBINED: Mapping[str, Make] = {
         *load("lookup"),
     ],
     "ngram-mod of short n-grams+lookup": lambda *_: load("ngram-mod:n_match=2:n_min=0+lookup"),
-    "faithful": lambda *_: [
-        *load("ngram-simple:size_n=1:size_m=3:faithful=true+ngram-map-k:size_n=1:size_m=3:faithful=true"),
-        *load("ngram-map-k4v:size_n=1:size_m=3:faithful=true"),
-    ],
-    "faithful ngram-mod+suffix": lambda *_: load("ngram-mod:n_match=1:n_min=2:faithful=true+suffix"),
+    "llama.cpp copiers": lambda *_: load(
+        "ngram-simple:size_n=1:size_m=3+ngram-map-k:size_n=1:size_m=3+ngram-map-k4v:size_n=1:size_m=3"
+    ),
+    "ngram-mod+suffix": lambda *_: load("ngram-mod:n_match=1:n_min=2+suffix"),
     "sliding jacobi+logits-extend+ngram": lambda *_: load(
         "jacobi:block=4:start=previous:sliding=true+logits-extend:roots=3+ngram"
     ),
@@ -242,15 +241,15 @@ SCORED = frozenset(
 )
 """Drafters that learn from scores or hidden states, which are in no text."""
 
-ANSWERING = frozenset({"prediction", "parrot"})
-"""Drafters that tell the answer from its prompt: where it began is nowhere in the text."""
+ANSWERING = frozenset({"prediction", "parrot", "ngram-map-k", "ngram-map-k4v"})
+"""Drafters that tell the answer from its prompt, or keep what was accepted: that is nowhere in the text."""
 
 SHARING = frozenset(
     {
         "memory",
         "ngram-mod",
         "ngram-mod of short n-grams+lookup",
-        "faithful ngram-mod+suffix",
+        "ngram-mod+suffix",
         "recycling that keeps+suffix+logits-extend",
     }
 )

@@ -14,6 +14,7 @@ from tests.engines.tiny import build
 import draftwood
 from draftwood.api.learned import _keep_all, fresh, learned
 from draftwood.api.setup import Setup
+from draftwood.contracts.declaring import declared
 from draftwood.drafters.load import load
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.models import learned_place, profile_place
@@ -53,9 +54,9 @@ def test_a_call_goes_on_with_what_the_last_one_learnt():
     draftwood.generate(target, [1, 2, 3], drafters="ngram", max_new_tokens=30)
     learnt = Setup(target, None, "ngram", "fixed:16").planner.learned
     anew = Setup(other, None, "ngram", "goodput").planner.learned
-    assert sum(learnt.beliefs.rates(drafter, greedy=True).totals) > 0
+    assert sum(learnt.beliefs.rates(declared(drafter), greedy=True).totals) > 0
     assert learnt.cost(1).passes > 0
-    assert sum(anew.beliefs.rates(drafter, greedy=True).totals) == 0
+    assert sum(anew.beliefs.rates(declared(drafter), greedy=True).totals) == 0
     assert anew.cost(1).passes == 0
 
 

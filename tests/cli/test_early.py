@@ -55,11 +55,10 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a folde
         (("generate", "x", "--memory", f"{NOWHERE}.dwm"), 2),
         (("chat", "--memory", f"{NOWHERE}.dwm"), 2),
         (("corpus", "build", ".", "-o", f"{NOWHERE}.dwc"), 2),
-        (("cache", "create", ".", "-o", f"{NOWHERE}.dwn"), 2),
     ],
 )
 def test_places_that_cannot_be_written(unloaded, tiny, arguments, code):
-    model = () if arguments[0] in ("corpus", "cache") else ("-m", tiny)
+    model = () if arguments[0] == "corpus" else ("-m", tiny)
     said = unloaded(*arguments, *model, code=code)
     assert f"{NOWHERE}." in said
     assert "cannot be written (" in said

@@ -110,7 +110,7 @@ def test_logs_of_llama_cpp_s_server_say_which_of_its_types_would_pay(draftwood, 
     log.write_text(json.dumps({"request": body, "response": {"choices": [{"message": {"content": said}}]}}))
     ran = draftwood("probe", "-m", gguf, *SHORT, "--prompts", str(log), "--json")
     assert json.loads(ran.out)["prompts"][0]["targets"] == 3, ran.err
-    types = "ngram,ngram-simple:faithful=true,ngram-cache:faithful=true"
+    types = "ngram,ngram-simple,ngram-cache"
     ran = draftwood(
         "simulate", str(log), "--tokenizer", gguf, "--drafters", types, "--cost", "1=6.8,4=10.7,16=32", "--json"
     )
@@ -137,10 +137,7 @@ def test_a_corpus_is_built_with_the_file_s_tokenizer(draftwood, gguf, tmp_path):
     text, corpus = tmp_path / "text.txt", tmp_path / "text.dwc"
     text.write_text("a short text, and again a short text")
     assert draftwood("corpus", "build", str(text), "-o", str(corpus), "--tokenizer", gguf).code == 0
-    assert "occurs 2 times" in draftwood("corpus", "query", str(corpus), "a short text").out
     assert draftwood("generate", "Hi", "-m", gguf, "--corpus", str(corpus), *SHORT).code == 0
-    counts = draftwood("cache", "create", str(text), "-o", str(tmp_path / "c.dwn"), "--tokenizer", gguf)
-    assert counts.code == 0, counts.err
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from tests.helpers import GREEDY, PROMPT, SAMPLED, greedy_truth, sampled_truth, texts, untimed, write
 
 from draftwood.contracts import Ask, Needs, Sampling
+from draftwood.contracts.declaring import declared
 from draftwood.decoding.draft_source import DraftSource
 from draftwood.decoding.propose import propose
 from draftwood.drafters.base import BaseDrafter, TextSession
@@ -170,7 +171,7 @@ def test_nodes_without_a_claim_are_credited_to_who_proposed_them(first, variant)
             own = step.by_source[source]
             assert (own.proposed, own.kept, own.accepted) == (2, 2, 2)
     beliefs = planner.learned.beliefs
-    labels = [sum(beliefs.rates(d, greedy=True).totals) for d in drafters]
+    labels = [sum(beliefs.rates(declared(d), greedy=True).totals) for d in drafters]
     assert labels == [pytest.approx(2 * len(written.steps), rel=0.02)] * 2
 
 
@@ -184,7 +185,7 @@ def test_who_passes_through_everything_and_adds_nothing_proposed_nothing():
         own = step.by_source[0]
         assert (own.proposed, own.kept, own.accepted, own.failed) == (0, 0, 0, False)
         assert 0 not in step.sources
-    assert not any(planner.learned.beliefs.rates(drafters[0], greedy=True).totals)
+    assert not any(planner.learned.beliefs.rates(declared(drafters[0]), greedy=True).totals)
 
 
 def test_what_the_others_proposed_counts_at_their_belief_whatever_the_stem_drafter_says():
@@ -247,7 +248,7 @@ def test_the_text_does_not_depend_on_who_goes_on_behind_whom(spec, sampling, pla
 
 def test_the_check_asks_for_the_verb_and_for_honest_claims():
     check_drafter(Continuing())
-    with pytest.raises(AssertionError, match=r"have branch\(\)"):
+    with pytest.raises(NotImplementedError, match=r"must write branch\(\)"):
         check_drafter(WithoutTheVerb())
     with pytest.raises(AssertionError, match="evidence indexes the prior"):
         check_drafter(Unmarked())

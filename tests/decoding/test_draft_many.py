@@ -155,6 +155,7 @@ class Together(BaseDrafter):
     """Proposes each text's first token; counts who is asked."""
 
     name: ClassVar[str] = "together"
+    batches: ClassVar[bool] = True
     answer: Any = None
     lookahead_nodes: int = 0
 
@@ -165,7 +166,7 @@ class Together(BaseDrafter):
     def open(self, prompt, noise):
         return OneSession(prompt)
 
-    def draft_many(self, sessions, nodes, lookahead_nodes, accept_rates):
+    def draft_many(self, sessions, nodes, lookahead_nodes, accept_rates, base_trees=None):
         return self.answer([int(session.text[0]) if len(session.text) else -1 for session in sessions])
 
 

@@ -188,7 +188,7 @@ def test_an_observer_without_the_verb_is_off_and_the_check_says_so():
             return Needs(top_k=2, prompt=True)
 
     assert write(ToyTarget(), [Forgetful()]).steps[0].by_source[0].failed
-    with pytest.raises(AssertionError, match=r"have observe\(\)"):
+    with pytest.raises(NotImplementedError, match=r"must write observe\(\)"):
         check_drafter(Forgetful())
     check_drafter(ObservingDrafter())
     with pytest.raises(AssertionError, match="says how many"):

@@ -104,7 +104,7 @@ def call(rng: Any, session: Any, classes: int) -> Any:
         session.extend(some_ids(rng))
     elif what == "branch" and hasattr(session, "branch"):
         session.branch(some_tree(rng), n, 0, some_accept_rates(rng, classes))
-    elif what == "observe" and hasattr(session, "observe") and (top_k := some_feedback(rng).top_k):
+    elif what == "observe" and (top_k := some_feedback(rng).top_k):
         session.observe(int(rng.choice([0, 5, -4, 10**6])), *top_k)
     elif what == "truncate":
         session.truncate(n)

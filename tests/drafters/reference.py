@@ -1,4 +1,4 @@
-"""Driving faithful sessions beside their oracles: what tests of llama.cpp's drafters share."""
+"""Driving sessions of llama.cpp's drafters and their oracles side by side."""
 
 from __future__ import annotations
 

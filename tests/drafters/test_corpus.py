@@ -14,11 +14,10 @@ from tests.oracles.corpus import NaiveCorpus
 
 from draftwood.contracts import Feedback
 from draftwood.drafters.corpus.corpus import Corpus
-from draftwood.drafters.corpus.drafter import CorpusDrafter
-from draftwood.drafters.corpus.evidence import N_EVIDENCE
+from draftwood.drafters.corpus.drafter import PRIOR, CorpusDrafter
 from draftwood.drafters.corpus.file import write_corpus
 from draftwood.drafters.load import load
-from draftwood.errors import FileFormatError, UsageError
+from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=25), max_size=4)
@@ -50,7 +49,7 @@ def file(tmp_path):
     seed=st.integers(0, 99),
 )  # fmt: skip
 def test_it_proposes_what_the_twin_grows(documents, text, nodes, most, levels, seed):
-    accept_rates = np.random.default_rng(seed).random(N_EVIDENCE, dtype=np.float32)
+    accept_rates = np.random.default_rng(seed).random(len(PRIOR), dtype=np.float32)
     session = of(documents, max_match=most, levels=levels).open(text, None)
     tree = session.draft(nodes, 3, accept_rates)
     tree.check_integrity(4)
@@ -114,14 +113,6 @@ def test_a_file_by_its_name(file):
     assert dataclasses.replace(drafter, corpora=()).corpora[0].path == file
 
 
-def test_a_file_that_is_no_corpus(tmp_path):
-    with pytest.raises(UsageError, match="cannot be read"):
-        load(f"corpus:file={tmp_path / 'missing'}")
-    (tmp_path / "text").write_text("hello")
-    with pytest.raises(FileFormatError, match="no file of draftwood"):
-        load(f"corpus:file={tmp_path / 'text'}")
-
-
 @pytest.mark.parametrize("options", [{"max_match": 0}, {"max_match": 2000}, {"min_match": 0}, {"levels": 0}])
 def test_options_out_of_range(options):
     with pytest.raises(UsageError, match=next(iter(options))):
@@ -159,12 +150,6 @@ def test_learn_truncate_fork_close():
 def test_a_large_request_is_bounded():
     drafter = of([list(range(3000))])
     assert len(draft(drafter, [0], 5000)) == 1024
-
-
-def test_prior():
-    prior = CorpusDrafter().prior
-    assert (prior.dtype, prior.shape) == (np.float32, (N_EVIDENCE,))
-    assert not prior.flags.writeable
 
 
 def test_kernels_come_with_the_first_open(file):

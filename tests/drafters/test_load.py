@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.contracts import Needs
+from draftwood.contracts import Drafter, Needs
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.drafter import CorpusDrafter
 from draftwood.drafters.draft_model.drafter import DraftModelDrafter
@@ -149,8 +149,8 @@ def test_known_describes_every_name():
 
 
 @dataclass(frozen=True)
-class Foreign:
-    """A drafter that shares nothing with ours."""
+class Foreign(Drafter):
+    """A drafter of the contract alone."""
 
     name: ClassVar[str] = "foreign"
     prior: ClassVar = np.zeros(1, dtype=np.float32)
@@ -171,9 +171,9 @@ def broken(**attributes):
 @pytest.mark.parametrize(
     ("thing", "sentence"),
     [
-        (3, "has no 'name'"),
-        (None, "has no 'name'"),
-        ([object()], "has no 'name'"),
+        (3, "is no drafter"),
+        (None, "is no drafter"),
+        ([object()], "is no drafter"),
         (SuffixDrafter, "is a class"),
         (broken(name=""), "'name' must be"),
         (broken(name=7), "'name' must be"),
@@ -278,12 +278,12 @@ def test_a_function_can_make_the_drafter(install):
             "argument 'n' must be a keyword of one type",
         ),
         ("def make(**n: int): ...", "echo = example_drafters:make", "argument 'n' must be a keyword of one type"),
-        ("def make(): return 5", "echo = example_drafters:make", "has no 'name'"),
+        ("def make(): return 5", "echo = example_drafters:make", "is no drafter"),
         ("def make(): return 1 / 0", "echo = example_drafters:make", "failed to make its drafter.*ZeroDivision"),
         ("", "other = example_drafters:Echo", "drafter's name is 'echo'"),
         ("Echo.prior = None", "echo = example_drafters:Echo", "'prior' must be"),
         ("Echo.needs = 4", "echo = example_drafters:Echo", "'needs' must be"),
-        ("del Echo.name", "echo = example_drafters:Echo", "has no 'name'"),
+        ("del Echo.name", "echo = example_drafters:Echo", "'name' must be"),
         ("Echo.open = lambda self: 1", "echo = example_drafters:Echo", "'open' must take"),
         ("class NoOpen(BaseDrafter): ...", "echo = example_drafters:NoOpen", "failed to make its drafter.*open"),
     ],

@@ -12,8 +12,7 @@ from draftwood.models import learned_place
 from draftwood.models.learned_place import files, folder, place_of, read, write
 from draftwood.models.profile_place import Setting
 from draftwood.planning.cost_curve import CostCurve
-from draftwood.planning.kept import FORMAT
-from draftwood.planning.learned import Learned
+from draftwood.planning.learned import FORMAT, Learned
 
 CURVE = CostCurve.parse("1=20,2=21,4=22,8=25,16=30")
 SETTING = Setting("owner/tiny", "float32", 2)

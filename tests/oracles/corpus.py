@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from draftwood.drafters.corpus.evidence import BRANCHES, COLUMNS, LENGTHS, PERCENTS, SAMPLES
+from draftwood.drafters.corpus.kernel import BRANCHES, COLUMNS, LENGTHS, PERCENTS, SAMPLES
 
 
 class NaiveCorpus:

@@ -1,4 +1,4 @@
-"""The naive twin of `NgramCounts` and `Levels`: dictionaries, and rules in their plainest words."""
+"""The naive twin of `NgramCounts` and `propose`: dictionaries, and rules in their plainest words."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ MOST = 2**31 - 1
 class NaiveNgramCounts:
     """n-gram -> {next token: count}."""
 
-    def __init__(self, sizes: tuple[int, int] = (1, 4)) -> None:
-        self.sizes = range(sizes[0], sizes[1] + 1)
+    def __init__(self) -> None:
         self.counts: dict[Gram, dict[int, int]] = defaultdict(dict)
         self.text: list[int] = []
 
@@ -28,7 +27,7 @@ class NaiveNgramCounts:
         if fresh:
             self.text = []
         for token in ids:
-            for size in self.sizes:
+            for size in range(1, 5):
                 if len(self.text) >= size:
                     self._count(tuple(self.text[-size:]), token, 1)
             self.text.append(token)
@@ -53,15 +52,12 @@ class NaiveNgramCounts:
         )
 
 
-def naive_propose(
-    levels: Sequence[NaiveNgramCounts], text: Sequence[int], n: int, *, faithful: bool = False
-) -> list[tuple[int, int, int]]:
+def naive_propose(levels: Sequence[NaiveNgramCounts], text: Sequence[int], n: int) -> list[tuple[int, int, int]]:
     """Return up to ``n`` of (token, evidence class, size), by the context, dynamic and static level."""
     text, found = list(text), []
     for _ in range(n):
         known = levels[2].counts.get(tuple(text[-2:]), {}) if len(text) > 1 else {}
-        chosen = _by_level(levels[0], text, known, 0, faithful) or _by_level(levels[1], text, known, 1, faithful)
-        chosen = chosen or _by_static(known, faithful)
+        chosen = _by_level(levels[0], text, known, 0) or _by_level(levels[1], text, known, 1) or _by_static(known)
         if chosen is None:
             break
         found.append(chosen)
@@ -70,7 +66,7 @@ def naive_propose(
 
 
 def _by_level(
-    counts: NaiveNgramCounts, text: Sequence[int], known: Successors, level: int, faithful: bool
+    counts: NaiveNgramCounts, text: Sequence[int], known: Successors, level: int
 ) -> tuple[int, int, int] | None:
     for size in (4, 3, 2, 1):
         after = counts.counts.get(tuple(text[-size:]), {}) if len(text) >= size else {}
@@ -79,49 +75,29 @@ def _by_level(
         least, percent = (LAX, STRICT)[level][size]
         total = sum(after.values())
         frequent = min(after, key=lambda t: (-after[t], t))
-        for token in [_heaviest(after, known, faithful)] + [frequent] * (not faithful):
-            if token is not None and _enough(after[token], total, least, percent, faithful):
+        for token in (_heaviest(after, known), frequent):
+            if _enough(after[token], total, least, percent):
                 return token, _class(level, size, after[token], total, token in known), size
     return None
 
 
-def _heaviest(after: Successors, known: Successors, faithful: bool) -> int | None:
-    """Token with the largest count x weight; on a tie the lowest, if faithful the one seen first most recently.
-
-    With wrapped products there may be none.
-    """
-
-    def product(token: int) -> int:
-        weight = 100 * known[token] if token in known else 1
-        return _wrapped(after[token] * weight) if faithful else after[token] * weight
-
-    newest = list(after)[::-1]
-    best = max(newest, key=product) if faithful else min(after, key=lambda t: (-product(t), t))
-    return best if product(best) > 0 else None
+def _heaviest(after: Successors, known: Successors) -> int:
+    """Token with the largest count x weight, which is 100 times its static count; on a tie the lowest."""
+    return min(after, key=lambda token: (-after[token] * (100 * known[token] if token in known else 1), token))
 
 
-def _by_static(known: Successors, faithful: bool) -> tuple[int, int, int] | None:
+def _by_static(known: Successors) -> tuple[int, int, int] | None:
     if not known:
         return None
-    token = _heaviest(known, {}, faithful)
-    if token is None:
-        return None
+    token = _heaviest(known, {})
     count, total = known[token], sum(known.values())
-    if not _enough(count, total, 2, 50, faithful):
+    if not _enough(count, total, 2, 50):
         return None
     return token, 28 + (10 * count >= 7 * total) + (10 * count >= 9 * total), 2
 
 
-def _enough(count: int, total: int, least: int, percent: int, faithful: bool) -> bool:
-    share, needed = 100 * count, percent * total
-    if faithful:
-        share, needed = _wrapped(share), _wrapped(needed)
-    return total >= least and share >= needed
-
-
-def _wrapped(number: int) -> int:
-    """As a product in 32 bits comes out."""
-    return (number + 2**31) % 2**32 - 2**31
+def _enough(count: int, total: int, least: int, percent: int) -> bool:
+    return total >= least and 100 * count >= percent * total
 
 
 def _class(level: int, size: int, count: int, total: int, confirmed: bool) -> int:

@@ -1,4 +1,4 @@
-"""`draftwood.drafters.parrot.kernel` in a few lines of Python."""
+"""What the drafter ``parrot`` suggests, counted in a few lines of Python."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.helpers import trees
 
 from draftwood.contracts import Capabilities, Drafter
-from draftwood.drafters.declaring import declared
+from draftwood.contracts.declaring import declared
 from draftwood.step import RunningSourceStep, RunningStep
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from draftwood.contracts import Feedback
+from draftwood.contracts.declaring import declared
 from draftwood.drafters.ngram.drafter import NgramDrafter
 from draftwood.planning.beliefs import Beliefs, Rates, labels
 from draftwood.tree import NO_CLAIM, TokenTree, merge
@@ -129,15 +130,15 @@ def test_accept_rates_stay_probabilities_whatever_comes():
 
 def test_greedy_and_sampled_requests_have_rates_of_their_own_and_equal_drafters_share_them():
     beliefs, one, twin, other = Beliefs(), NgramDrafter(), NgramDrafter(), NgramDrafter(length=8)
-    assert beliefs.rates(one, greedy=True) is beliefs.rates(twin, greedy=True)
-    assert beliefs.rates(one, greedy=True) is not beliefs.rates(one, greedy=False)
-    assert beliefs.rates(one, greedy=True) is not beliefs.rates(other, greedy=True)
-    assert (beliefs.accept_rates(one, greedy=False) == one.prior).all()
+    assert beliefs.rates(declared(one), greedy=True) is beliefs.rates(declared(twin), greedy=True)
+    assert beliefs.rates(declared(one), greedy=True) is not beliefs.rates(declared(one), greedy=False)
+    assert beliefs.rates(declared(one), greedy=True) is not beliefs.rates(declared(other), greedy=True)
+    assert (beliefs.accept_rates(declared(one), greedy=False) == one.prior).all()
 
 
 def test_beliefs_keep_no_drafter_alive_and_remember_what_it_taught():
     beliefs, drafter = Beliefs(), NgramDrafter(context=((1, 2, 3),))
-    rates, seen = beliefs.rates(drafter, greedy=True), weakref.ref(drafter)
+    rates, seen = beliefs.rates(declared(drafter), greedy=True), weakref.ref(drafter)
     del drafter
     assert seen() is None
-    assert beliefs.rates(NgramDrafter(context=((4, 5),)), greedy=True) is rates
+    assert beliefs.rates(declared(NgramDrafter(context=((4, 5),))), greedy=True) is rates

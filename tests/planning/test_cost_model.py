@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from draftwood.contracts import Prices
 from draftwood.planning.cost_curve import CostCurve
-from draftwood.planning.cost_model import GRANT, CostModel, octave
+from draftwood.planning.cost_model import GRANT, CostModel, Pace, SwitchCost, octave
 
 CURVE = CostCurve.parse("1=20,2=21,4=22,8=25,16=30,32=45,64=80")
 DEEP = CostCurve({0: {1: 0.02, 16: 0.03, 64: 0.08}, 4096: {1: 0.04, 16: 0.06, 64: 0.2}})
@@ -158,3 +160,119 @@ def test_a_guess_may_be_checked_more_than_a_measurement():
 @pytest.mark.parametrize(("n", "k"), [(1, 0), (2, 1), (3, 1), (4, 2), (1023, 9), (1024, 10), (9999, 10)])
 def test_octaves(n, k):
     assert octave(n) == k
+
+
+# --- a change of width -----------------------------------------------------------------------------------------
+
+
+PLAIN = 0.005
+
+
+def after(*excesses: float, plain: bool = True) -> SwitchCost:
+    cost = SwitchCost()
+    for excess in excesses:
+        cost.learn(plain=plain, excess=excess, expected=PLAIN)
+    return cost
+
+
+def test_it_is_what_plain_passes_behind_drafts_take_longer():
+    assert after(*[0.001] * 200).charge == pytest.approx(0.001, rel=0.01)
+
+
+def test_where_drafts_follow_drafts_nothing_is_added():
+    cost = after(*[0.001] * 200)
+    for _ in range(200):
+        cost.learn(plain=False, excess=0.001, expected=PLAIN)
+    assert cost.charge < 1e-6
+    assert cost.after == pytest.approx(0.001, rel=0.01)
+
+
+def test_it_is_never_a_gain():
+    assert after(*[-0.001] * 50).charge == 0
+
+
+@given(st.lists(st.floats(), max_size=20))
+def test_it_is_a_number_and_bounded_whatever_the_clock_says(excesses):
+    assert 0 <= after(*excesses).charge <= PLAIN / 2
+
+
+def test_it_is_kept():
+    cost = after(0.001, 0.002)
+    assert SwitchCost.restored(cost.state()).charge == pytest.approx(cost.charge, rel=1e-4)
+
+
+@pytest.mark.parametrize("damaged", [None, [], [1.0], [math.nan, 0.5], [0.1, 2.0], ["a", 0.5], 3])
+def test_what_is_damaged_is_refused(damaged):
+    with pytest.raises((TypeError, ValueError)):
+        SwitchCost.restored(damaged)
+
+
+# --- the worth of a token --------------------------------------------------------------------------------------
+
+
+def state(emitted=(1,), score_s=0.02, overhead_s=0.0, length=50):
+    return SimpleNamespace(
+        length=length, step=SimpleNamespace(emitted=emitted, score_s=score_s, overhead_s=overhead_s)
+    )
+
+
+def measured(*widths):
+    model = CostModel()
+    for _ in range(40):
+        for width in widths:
+            model.learn(width, 50, 0.02 + 0.001 * (width - 1))
+    return model
+
+
+def test_nothing_is_said_before_a_pass_was_measured():
+    assert Pace().prices(CostModel(), [state()]) == Prices()
+
+
+def test_a_token_is_worth_less_than_a_plain_pass_at_first_and_never_more():
+    model = measured(1)
+    prices = Pace().prices(model, [state()])
+    assert prices.pass_s == pytest.approx(0.02, rel=0.05)
+    assert prices.token == pytest.approx(0.6)
+    slow = Pace()
+    for _ in range(30):
+        slow.learn([state(overhead_s=0.1)])
+    assert slow.prices(model, [state()]).token == 1
+
+
+def test_fast_texts_make_tokens_cheap():
+    pace = Pace()
+    for _ in range(100):
+        pace.learn([state(emitted=(1, 2, 3, 4))])
+    assert pace.prices(measured(1), [state()]).token == pytest.approx(0.25, rel=0.1)
+
+
+def test_a_node_costs_nothing_until_a_draft_was_measured():
+    assert Pace().prices(measured(1), [state()]).node == 0
+    assert Pace().prices(measured(1, 2, 4, 9), [state()]).node == pytest.approx(0.05, rel=0.3)
+
+
+def test_texts_that_share_a_pass_share_its_worth():
+    prices = Pace().prices(measured(1, 2, 3, 4), [state(), state()])
+    assert prices.token == pytest.approx(0.3)
+
+
+# --- exploring -------------------------------------------------------------------------------------------------
+
+
+def test_costs_of_a_busy_hour_are_found_out():
+    model = CostModel(CostCurve.of({1: 0.06, 2: 0.07, 16: 0.1}))
+    for _ in range(200):
+        model.learn(2, 64, 3.0)
+        model.learn(1, 64, 0.06)
+    assert model.seconds(2, 64) > 20 * model.seconds(1, 64)
+    for passes in range(3000):  # noqa: B007 - read behind the loop
+        times = model.times(1, 3, 64)
+        best = max(range(3), key=lambda n: (1, 1.9, 2.7)[n] / times[n])
+        model.earn(1)
+        count = model.explored(1, [1.0, 1.9, 2.7], times, best, 0.0)
+        model.learn(1 + count, 64, (0.06, 0.07, 0.075)[count])
+        if count != best:
+            model.regretted((0.06, 0.07, 0.075)[count] / 0.06 - 1)
+        if model.seconds(3, 64) < 0.09:
+            break
+    assert passes < 1500

@@ -127,7 +127,7 @@ def test_more_is_asked_for_while_all_of_it_is_scored_and_less_when_little_is():
     for _ in range(200):
         made.ask([state])
         made.plan([state], [[TokenTree.build([1])]])
-    assert made.wish([state]) == 8
+    assert made.ask([state])[0][0].nodes == 8
 
 
 def test_where_nothing_pays_sources_are_asked_now_and_then():
@@ -145,12 +145,13 @@ def test_other_widths_are_tried_for_a_small_share_of_the_time():
     made, state = GoodputPlanner(learned=Learned(curve=DEAR)), FakeState(drafters=[None])
     spent, plain = 0.0, DEAR.seconds(1)
     for _ in range(1000):
-        made.wish([state])
+        made.ask([state])
         (plan,) = made.plan([state], [[TokenTree.build([1, 2, 3], belief=0.1)]])
         state.step.drafted = len(plan.tree)
         state.step.score_s = DEAR.seconds(1 + len(plan.tree))
+        state.step.emitted = (1,)
         spent += state.step.score_s - plain
-        made.learn([state], [[None]])
+        made.learn([state], [[]])
     assert 2 * plain < spent < 0.01 * 1000 * plain
 
 
@@ -163,6 +164,7 @@ def test_a_source_that_takes_longer_than_it_saves_rests_and_is_tried_again():
         asked.append(made.ask([state])[0][0].nodes > 0)
         own.calls, own.draft_s = (1, 0.01) if asked[-1] else (0, 0.0)
         made.plan([state], [[TokenTree.build([1], belief=0.05) if asked[-1] else TokenTree.empty()]])
+        made.learn([state], [[]])
     assert all(asked[:3])
     assert 8 < sum(asked) < 40
     assert any(asked[100:])
@@ -177,6 +179,7 @@ def test_one_slow_draft_does_not_silence_a_good_source():
         asked.append(made.ask([state])[0][0].nodes > 0)
         own.calls, own.draft_s = (1, 1.0 if number == 5 else 0.001) if asked[-1] else (0, 0.0)
         made.plan([state], [[TokenTree.build(range(3)) if asked[-1] else TokenTree.empty()]])
+        made.learn([state], [[]])
     assert all(asked)
 
 
@@ -188,6 +191,7 @@ def test_a_source_that_takes_long_and_saves_more_is_asked():
         assert made.ask([state])[0][0].nodes
         own.calls, own.draft_s = 1, 0.005
         made.plan([state], [[TokenTree.build(range(3))]])
+        made.learn([state], [[]])
 
 
 def test_who_rests_or_is_off_is_not_called_at_all():
@@ -241,7 +245,7 @@ def test_nothing_is_traced_unasked():
 
 def test_at_most_so_many():
     (plan,) = planned(FLAT, [TokenTree.build(range(40), belief=0.99)], most=12)
-    assert planner(FLAT, most=12).wish([FakeState(drafters=[None])]) == 12
+    assert planner(FLAT, most=12).ask([FakeState(drafters=[Sure()])])[0][0].nodes == 12
     assert len(plan.tree) == 12
     states = [FakeState(drafters=[None]) for _ in range(2)]
     plans = planned(FLAT, *[[TokenTree.build(range(40), belief=0.99)] for _ in states], states=states, most=12)

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from draftwood.contracts.declaring import declared
 from draftwood.drafters.load import load
 from draftwood.planning.cost_curve import CostCurve
-from draftwood.planning.kept import from_record, to_record
-from draftwood.planning.learned import Learned
+from draftwood.planning.learned import Learned, from_record, to_record
 
 CURVE = CostCurve.parse("1=20,2=21,4=22,8=25,16=30,32=45,64=80")
-(NGRAM,) = load("ngram")
-(OTHER,) = load("suffix")
+NGRAM, OTHER = (declared(one) for one in load("ngram+suffix"))
 
 
 def taught(curve=CURVE, factor=1.4):

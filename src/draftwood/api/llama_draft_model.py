@@ -17,7 +17,7 @@ from draftwood.api.setup import DrafterSpec
 from draftwood.api.text_input import Prediction, Text, read_texts, several
 from draftwood.api.user_texts import CorpusGiven, MemoryGiven, UserTexts, check_tokenizer, predicting, saving
 from draftwood.contracts import Capabilities, Drafter, Planner
-from draftwood.decoding.capability_check import refuse_mismatch
+from draftwood.contracts.declaring import refuse_mismatch
 from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.llama_cpp.plugin.caller import CallerTokenizer, calling, check, cuts, room
 from draftwood.engines.llama_cpp.plugin.followed import FollowedText, Tokens

@@ -21,7 +21,7 @@ from draftwood.api.target import target_of
 from draftwood.api.turn_end import turn_ends
 from draftwood.api.user_texts import UserTexts, check_tokenizer, predicting, saving
 from draftwood.contracts import Capabilities, Drafter, Planner, Processor, Rule, Sampling
-from draftwood.decoding.capability_check import lacking, refuse_mismatch
+from draftwood.contracts.declaring import lacking, refuse_mismatch
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.decoding.sequence import ActiveSequence
@@ -146,7 +146,7 @@ class Setup:
         names = [] if all(request.sampling.greedy for request in requests) else ["draftwood.verify.contenders"]
         drafters = [drafter for request in requests for drafter in request.drafters or ()]
         drafting = [name for drafter in (*self.drafters, *drafters) for name in getattr(drafter, "modules", ())]
-        return names + ([*drafting, "draftwood.planning.kernel"] if drafting else [])
+        return names + drafting
 
     def request(
         self, ids: Sequence[int], *, max_new_tokens: int | None = None, stop: str | Sequence[str] | None = None,

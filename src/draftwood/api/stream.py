@@ -14,7 +14,7 @@ from draftwood.api.text import Piece
 from draftwood.api.text_input import Prediction, Text, per_prompt
 from draftwood.api.user_texts import CorpusGiven, MemoryGiven, UserTexts
 from draftwood.contracts import Planner, Rule
-from draftwood.decoding.capability_check import refuse_mismatch
+from draftwood.contracts.declaring import refuse_mismatch
 from draftwood.decoding.request import Request
 from draftwood.errors import UsageError
 from draftwood.grammar.grammar import Grammar

@@ -13,8 +13,8 @@ from typing import Any
 
 from draftwood.api.text_input import Prediction, Text, read_prediction, read_texts, several
 from draftwood.contracts import Drafter, DraftTexts
+from draftwood.contracts.declaring import files_of, takes_of
 from draftwood.drafters.corpus.corpus import Corpus
-from draftwood.drafters.declaring import files_of, takes_of
 from draftwood.drafters.load import load as load_drafters
 from draftwood.drafters.memory.memory import Memory
 from draftwood.errors import DraftwoodError, UsageError

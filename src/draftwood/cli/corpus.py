@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from draftwood.cli import early, options, screen
-from draftwood.cli.prompt import read_prompt
 from draftwood.errors import UsageError
-from draftwood.models.fingerprint import tokenizer_fingerprint
 
 if TYPE_CHECKING:
     from draftwood.drafters.corpus.corpus import Corpus
@@ -34,8 +32,6 @@ Field = Annotated[
     Option(metavar="NAME", help="Fields of records that are texts. [default: text, else prompt and output]"),
 ]
 MaxFile = Annotated[float, Option("--max-file", min=0, metavar="MB", help="Leave out larger files of folders.")]
-Next = Annotated[int, Option("--next", min=1, metavar="N", help="Most continuations that are shown.")]
-Text = Annotated[str, Argument(metavar="TEXT|@FILE|-", help="The text that is looked up.")]
 
 app = options.group("corpus", "Text to draft from: build and inspect what the drafter corpus reads.")
 
@@ -95,34 +91,27 @@ def stats(file: File, as_json: options.Json = False) -> None:
     screen.finish(found, show, as_json=as_json)
 
 
-@app.command()
-def query(
-    file: File, text: Text, next_: Next = 10, tokenizer: KnownTokenizer = None, as_json: options.Json = False
-) -> None:
-    """Look up a text and what follows it; if it does not occur, its longest end that does."""
-    from draftwood.cli.corpus_query import answer, show
-    from draftwood.drafters.corpus.corpus import Corpus
-
-    given = read_prompt(text)
-    corpus = Corpus.open(file)
-    known = options.load_tokenizer(tokenizer or _model_of(corpus))
-    if corpus.header is not None:
-        corpus.header.check_tokenizer(tokenizer_fingerprint(known))
-    found = answer(corpus, known, given, next_)
-    screen.finish(found, lambda: show(found), as_json=as_json)
+@app.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def query() -> None:
+    """Say what to use instead of this verb of earlier versions."""
+    raise UsageError(
+        "draftwood corpus query is gone: draftwood.Corpus.open(FILE).match(ids) finds text in Python, and "
+        "draftwood corpus stats says what a file holds"
+    )
 
 
 def _make(
     paths: list[Path], output: Path, tokenizer: str, field: list[str] | None, max_file: float, as_json: bool,
     base: Corpus | None,
 ) -> None:  # fmt: skip
-    from draftwood.corpora.build import Choice
     from draftwood.corpora.build import build as make
 
     known = options.load_tokenizer(tokenizer)
-    choice = Choice(tuple(field or ()), int(max_file * 1e6))
     with screen.progress() as bar:
-        built = make(paths, output, known, model=tokenizer, choice=choice, base=base, progress=bar)
+        built = make(
+            paths, output, known, model=tokenizer, fields=field or (), max_bytes=int(max_file * 1e6),
+            base=base, progress=bar,
+        )  # fmt: skip
     facts = _facts(built.corpus)
 
     def show() -> None:

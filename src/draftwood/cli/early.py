@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -102,9 +102,9 @@ def check_writable(path: Path, flag: str = "-o", *, error: type[DraftwoodError] 
         raise error(f"{path} cannot be written ({said}): choose another place with {flag}") from reason
 
 
-def check_replaceable(path: Path, kind: Any, read: Callable[[Path], Any] | None = None) -> None:
+def check_replaceable(path: Path, kind: str) -> None:
     """Refuse a path that cannot be written or holds something else; see `files.format.refuse_to_replace`."""
-    refuse_to_replace(path, kind, read)
+    refuse_to_replace(path, kind)
     check_writable(path)
 
 

@@ -26,7 +26,7 @@ VERBS = (
     "export_custom_generate", "train_head", "train_exit", "distil", "fetch", "models", "info",
 )  # fmt: skip
 """Each is a function in a module of its name."""
-GROUPS = ("cache", "corpus")
+GROUPS = ("corpus",)
 """Verbs with verbs below them; each is ``app`` in a module of its name."""
 
 

@@ -159,8 +159,8 @@ def shower(tokenizer: Any, *, special: bool = False) -> Callable[[int], str]:
     return lambda token: decode([token]) or f"#{token}"
 
 
-def say_skipped(skipped: dict[str, int], most: int | None = None) -> None:
-    """Say on standard error how many files were left out, and why; ``most`` reasons, the most frequent first."""
+def say_skipped(skipped: dict[str, int]) -> None:
+    """Say on standard error how many files were left out, and why, the most frequent reason first."""
     if skipped:
-        reasons = sorted(skipped.items(), key=lambda item: -item[1])[:most]
+        reasons = sorted(skipped.items(), key=lambda item: -item[1])
         say("left out: " + ", ".join(f"{count:,} {reason}" for reason, count in reasons), file=sys.stderr)

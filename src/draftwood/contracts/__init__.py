@@ -1,28 +1,19 @@
-"""What a target, a rule, a drafter and a planner promise each other: Protocols, and the values they exchange.
+"""What a target, a rule, a drafter and a planner promise each other: base classes, and the values they exchange.
 
 A pass over a tree gives ``1 + len(tree)`` rows of scores: row 0 for the root (the last committed token), row
 ``1 + i`` for node ``i``. Positions count from 0 at the first token of the prompt.
 """
 
 from draftwood.contracts.drafter import (
-    BatchDrafter,
-    Brancher,
     Drafter,
     DraftSession,
     DraftTexts,
     Feedback,
-    Follower,
-    HiddenWatcher,
-    KernelDrafter,
-    ModelDrafter,
     Needs,
     Prices,
-    PromptWatcher,
-    ResumingSession,
     SavedReading,
     Share,
     Takes,
-    TextDrafter,
     TokenFile,
 )
 from draftwood.contracts.planner import Ask, Declaration, Plan, Planner, PlannerSession, State
@@ -43,8 +34,6 @@ from draftwood.contracts.target import (
 
 __all__ = [
     "Ask",
-    "BatchDrafter",
-    "Brancher",
     "Capabilities",
     "Declaration",
     "DraftSession",
@@ -53,12 +42,8 @@ __all__ = [
     "Ended",
     "Feedback",
     "Floats",
-    "Follower",
     "GrowingTarget",
-    "HiddenWatcher",
     "Ints",
-    "KernelDrafter",
-    "ModelDrafter",
     "Needs",
     "Noise",
     "Plan",
@@ -69,8 +54,6 @@ __all__ = [
     "PrefixTarget",
     "Prices",
     "Processor",
-    "PromptWatcher",
-    "ResumingSession",
     "Rule",
     "RuleSession",
     "Sampling",
@@ -81,7 +64,6 @@ __all__ = [
     "Takes",
     "Target",
     "TargetSession",
-    "TextDrafter",
     "TokenFile",
     "Verdict",
     "Watch",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
 
 from draftwood.contracts.rule import Noise
 from draftwood.contracts.target import Floats, Ints
@@ -23,9 +26,9 @@ class Needs:
         This many best tokens of every scored row, with their probabilities.
     hidden
         Hidden states of these layers (`Capabilities.hidden`), of all text that the target reads or scores:
-        `HiddenWatcher`, `Feedback.hidden`.
+        `DraftSession.observe_hidden`, `Feedback.hidden`.
     prompt
-        The ``top_k`` of the prompt's rows too, and of later turns that the target reads: `PromptWatcher`.
+        The ``top_k`` of the prompt's rows too, and of later turns that the target reads: `DraftSession.observe`.
     prompt_cost
         By how much that may lengthen the reading, as a share of it: then only the last row of each token is
         scored, of the latest tokens, as many as `Capabilities.row_cost` allows, and the others have probability 0.
@@ -35,13 +38,12 @@ class Needs:
     choice
         The target's choice at rows off the accepted path too, as far as the ``top_k`` tell: `Feedback.choice`.
     base_tree
-        The proposals of the set's other drafters in the same step, to append branches to: `Brancher`.
+        The proposals of the set's other drafters in the same step, to append branches to: `DraftSession.branch`.
     prices
-        What a token is worth: the drafter runs passes of its own, and ends where another one does not pay. Its
-        sessions have an attribute ``prices`` (`Prices`), set before each draft, and ``ends``, the ids of tokens
-        that end the text (a frozenset): nothing need be proposed behind them.
+        What a token is worth: the drafter runs passes of its own, and ends where another one does not pay.
+        `DraftSession.prices` and `DraftSession.ends` are set before each draft.
     target_session
-        The target's session of the text, whose cache the drafter's own passes share: `Follower`.
+        The target's session of the text, whose cache the drafter's own passes share: `DraftSession.follow`.
     """
 
     top_k: int = 0
@@ -177,76 +179,6 @@ class Feedback(NamedTuple):
     source: int = 0
 
 
-class DraftSession(Protocol):
-    """A drafter's side of one request. Sees committed tokens only, and feedback on what it proposed."""
-
-    @property
-    def match_length(self) -> int:
-        """How many committed tokens the last draft's match covered; 0 for drafters that do not match."""
-        ...
-
-    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
-        """Propose at most ``nodes`` draft nodes and ``lookahead_nodes`` lookahead nodes after the committed text.
-
-        ``accept_rates`` float32[n_evidence] is the current estimate of the acceptance rate of each evidence class;
-        the choice of what to propose must rest on nothing else.
-        """
-        ...
-
-    def learn(self, feedback: Feedback) -> None:
-        """Take in the result of a pass and the tokens that it emitted."""
-        ...
-
-    def extend(self, ids: Sequence[int]) -> None:
-        """Take in text that the target read and did not write: the next turn of a conversation."""
-        ...
-
-    def begin_answer(self, ids: Sequence[int]) -> None:
-        """Take in the first token of an answer: the prompt or the turn before it is complete.
-
-        What `learn` brings belongs to the same answer. Sessions without this method (of drafters written for
-        0.1.0) get the token through `extend`.
-        """
-        ...
-
-    def fork(self) -> DraftSession:
-        """Return an independent copy."""
-        ...
-
-    def truncate(self, length: int) -> None:
-        """Cut the committed text to its first ``length`` tokens (may rebuild)."""
-        ...
-
-    def close(self) -> None:
-        """Free everything; closing twice is harmless."""
-        ...
-
-
-class PromptWatcher(Protocol):
-    """What sessions of drafters with `Needs.prompt` have besides."""
-
-    def observe(self, first: int, ids: Ints, probabilities: Floats) -> None:
-        """Take in the best tokens after each of the committed tokens from position ``first`` on.
-
-        ``ids`` int32[n, k] and ``probabilities`` float32[n, k], as in `Feedback.top_k`; a row that was not scored
-        has probabilities 0. Called after `open` or `extend`, several times for a long text; tokens that were
-        cached already are left out.
-        """
-        ...
-
-
-class HiddenWatcher(Protocol):
-    """What sessions of drafters with `Needs.hidden` have besides."""
-
-    def observe_hidden(self, first: int, states: Mapping[int, Any]) -> None:
-        """Take in the hidden states of the committed tokens from position ``first`` on.
-
-        ``states`` has for each declared layer an array [n, width] of the target's own type. Called after `open` or
-        `extend`, several times for a long text; tokens that were cached already are left out.
-        """
-        ...
-
-
 class SavedReading(Protocol):
     """What a drafter's session has learnt of a text beyond its tokens."""
 
@@ -256,138 +188,186 @@ class SavedReading(Protocol):
         ...
 
 
-class ResumingSession(Protocol):
-    """What sessions have besides that learn more from reading a text than its tokens, and can hand it on.
+class DraftSession(ABC):
+    """A drafter's side of one request. Sees committed tokens only, and feedback on what it proposed.
 
-    A server keeps what was read of ended texts. A later text that begins alike is read from where they part, so
-    its drafters are shown nothing of the common beginning: they take it from here.
+    Only `draft`, `extend`, `fork` and `truncate` must be written; everything else has a default that does nothing.
     """
 
+    tokens_only: ClassVar[bool] = False
+    """Set where `learn` does nothing but `extend` by the emitted tokens: then several steps are told at once."""
+
+    match_length: int = 0
+    """How many committed tokens the last draft's match covered; 0 for drafters that do not match."""
+    stages: tuple[Any, ...] = ()
+    """What each stage of a cascade did in the last draft (`draftwood.step.StageStep`)."""
+    prices: Prices = Prices()
+    """Set before each draft, for drafters with `Needs.prices`."""
+    ends: frozenset[int] = frozenset()
+    """Tokens that end the text, set before each draft, for drafters with `Needs.prices`: nothing need be proposed
+    after them."""
+
+    @abstractmethod
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
+        """Propose at most ``nodes`` draft nodes and ``lookahead_nodes`` lookahead nodes after the committed text.
+
+        ``accept_rates`` float32[n_evidence] is the current estimate of the acceptance rate of each evidence class;
+        the choice of what to propose must rest on nothing else.
+        """
+
+    def branch(self, base_tree: TokenTree, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
+        """Like `draft`, for drafters with `Needs.base_tree`: ``base_tree`` holds the draft nodes of the others.
+
+        Branches may start at nodes of ``base_tree``, which are then part of the returned tree too.
+        """
+        raise NotImplementedError("a drafter with Needs.base_tree must write branch()")
+
+    def learn(self, feedback: Feedback) -> None:
+        """Take in the result of a pass and the tokens that it emitted."""
+        self.extend(feedback.emitted)
+
+    @abstractmethod
+    def extend(self, ids: Sequence[int]) -> None:
+        """Take in text that the target read and did not write: the next turn of a conversation."""
+
+    def begin_answer(self, ids: Sequence[int]) -> None:
+        """Take in the first token of an answer: the prompt or the turn before it is complete.
+
+        What `learn` brings belongs to the same answer.
+        """
+        self.extend(ids)
+
+    def observe(self, first: int, ids: Ints, probabilities: Floats) -> None:
+        """Take in the best tokens after each of the committed tokens from position ``first`` on (`Needs.prompt`).
+
+        ``ids`` int32[n, k] and ``probabilities`` float32[n, k], as in `Feedback.top_k`; a row that was not scored
+        has probabilities 0. Called after `Drafter.open` or `extend`, several times for a long text; tokens that
+        were cached already are left out.
+        """
+        raise NotImplementedError("a drafter with Needs.prompt must write observe()")
+
+    def observe_hidden(self, first: int, states: Mapping[int, Any]) -> None:
+        """Take in the hidden states of the committed tokens from position ``first`` on (`Needs.hidden`).
+
+        ``states`` has for each declared layer an array [n, width] of the target's own type. Called as `observe`.
+        """
+        raise NotImplementedError("a drafter with Needs.hidden must write observe_hidden()")
+
     def save(self) -> SavedReading | None:
-        """Copy what was learnt of the committed text; None if that is nothing. The session goes on unchanged."""
-        ...
+        """Copy what was learnt of the committed text beyond its tokens; None if that is nothing.
+
+        A server keeps what was read of ended texts. A later text that begins alike is read from where they part,
+        so its drafters are shown nothing of the common beginning: they take it from here.
+        """
+        return None
 
     def resume(self, saved: Any, length: int) -> None:
         """Take over what `save` of an equal drafter gave for a text with the same first ``length`` tokens.
 
-        Called right after `Drafter.open`, before `PromptWatcher.observe` and `HiddenWatcher.observe_hidden`, which
-        show the rest of the text. ``saved`` may be used by several sessions at once, and is not changed.
+        Called right after `Drafter.open`, before `observe` and `observe_hidden`, which show the rest of the text.
+        ``saved`` may be used by several sessions at once, and is not changed.
         """
-        ...
-
-
-class Brancher(Protocol):
-    """What sessions of drafters with `Needs.base_tree` have besides."""
-
-    def branch(self, base_tree: TokenTree, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
-        """Like `DraftSession.draft`, but ``base_tree`` holds the draft nodes of the set's other drafters.
-
-        Branches may start at nodes of ``base_tree``, which are then part of the returned tree too.
-        """
-        ...
-
-
-class Follower(Protocol):
-    """What sessions of drafters with `Needs.target_session` have besides."""
+        raise NotImplementedError("a session that writes save() must write resume()")
 
     def follow(self, session: Any) -> None:
-        """Take the target's session of this text, once, before the first draft.
+        """Take the target's session of this text, once, before the first draft (`Needs.target_session`).
 
-        Between the target's passes the drafter may run passes over it (`GrowingTarget.grow`), which the target's
-        next pass undoes.
+        Between the target's passes the drafter may run passes over it (`Target.grow`), which the target's next
+        pass undoes.
         """
-        ...
-
-
-class ModelDrafter(Protocol):
-    """What drafters that own a model have besides: the model is found when the target is known."""
-
-    def with_models(self, models: Any) -> Drafter | None:
-        """Return a drafter that is ready to be opened; ``models`` loads models and derives them from the target
-        (`draftwood.api.draft_models.DraftModels`). Called again with the same target, it returns an equal drafter.
-        None: there is no model, and the drafter is to be left out.
-
-        The drafter may tell what its models take: ``models`` lists them, each with ``target`` and ``weight_bytes``
-        (bytes of weights that are not the target's own, None: not known), and its sessions have ``cache_bytes``
-        (bytes that the cached tokens take in caches of its own).
-        """
-        ...
-
-
-class Drafter(Protocol):
-    """Proposes continuations. Requests may share it; it is frozen: options and shared memory only."""
+        raise NotImplementedError("a drafter with Needs.target_session must write follow()")
 
     @property
-    def name(self) -> str:
-        """Shown as the source of tokens."""
-        ...
+    def cache_bytes(self) -> int | None:
+        """Bytes that the cached tokens take in caches of its own; None: not known."""
+        return 0
 
-    @property
-    def prior(self) -> Floats:
-        """Acceptance rate of each evidence class that is assumed at first, float32[n_evidence]."""
-        ...
+    @abstractmethod
+    def fork(self) -> DraftSession:
+        """Return an independent copy."""
 
-    @property
-    def needs(self) -> Needs: ...
+    @abstractmethod
+    def truncate(self, length: int) -> None:
+        """Cut the committed text to its first ``length`` tokens (may rebuild)."""
 
-    def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession:
-        """Start a request. ``noise`` is the rule's (None when greedy); reading it does not change it."""
-        ...
-
-
-class BatchDrafter(Drafter, Protocol):
-    """What a drafter may have besides, to be asked once for all texts that share a pass."""
-
-    def draft_many(
-        self,
-        sessions: Sequence[Any],
-        nodes: Sequence[int],
-        lookahead_nodes: Sequence[int],
-        accept_rates: Floats,
-    ) -> Sequence[TokenTree]:
-        """Return one tree per session of this drafter: what its `DraftSession.draft` would return.
-
-        ``nodes`` and ``lookahead_nodes`` are given per session. Afterwards each session's ``match_length`` is that
-        of its tree. Where this raises, nothing may have changed: all sessions are asked one by one then, in this
-        step and later. Drafters with `Needs.base_tree` get one more argument: the base tree of each session.
-        """
-        ...
-
-
-class KernelDrafter(Drafter, Protocol):
-    """What a drafter may have besides, to be opened sooner in a new process."""
-
-    @property
-    def modules(self) -> Sequence[str]:
-        """Full names of modules that `open` needs and that take long to import: another thread begins to import
-        them while the target reads the prompt.
-        """
-        ...
+    def close(self) -> None:
+        """Free everything; closing twice is harmless."""
 
 
 Share = Callable[[Any], Any]
 """``share(thing)``: a copy of it (``thing.copy()``), the same copy for all drafters that share the thing."""
 
 
-class TextDrafter(Drafter, Protocol):
-    """What drafters of the user's texts and of files have besides; `BaseDrafter` has all of it, doing nothing."""
+class Drafter(ABC):
+    """Proposes continuations. Requests may share it; it is frozen: options and shared memory only.
+
+    Subclass as a frozen dataclass, whose fields are the options that users write after the name
+    (``name:key=value``). By default it needs nothing from the target and has one evidence class.
+    """
+
+    name: ClassVar[str]
+    """Shown as the source of tokens."""
+    modules: ClassVar[Sequence[str]] = ()
+    """Full names of modules that `open` needs and that take long to import: another thread begins to import them
+    while the target reads the prompt."""
+    batches: ClassVar[bool] = False
+    """Whether it has `draft_many`."""
 
     @property
-    def takes(self) -> Takes: ...
+    def needs(self) -> Needs:
+        return Needs()
+
+    @property
+    def prior(self) -> Floats:
+        """Acceptance rate of each evidence class that is assumed at first, float32[n_evidence]."""
+        return np.full(1, 0.5, dtype=np.float32)
+
+    @property
+    def takes(self) -> Takes:
+        return Takes()
 
     @property
     def files(self) -> Sequence[TokenFile]:
         """Token ids that it has opened, each with the tokenizer that they belong to."""
-        ...
+        return ()
+
+    @property
+    def models(self) -> Sequence[Any]:
+        """What its models take: each with ``target`` and ``weight_bytes`` (bytes of weights that are not the
+        target's own, None: not known).
+        """
+        return ()
+
+    @abstractmethod
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession:
+        """Start a request. ``noise`` is the rule's (None when greedy); reading it does not change it."""
+
+    def draft_many(
+        self, sessions: Sequence[Any], nodes: Sequence[int], lookahead_nodes: Sequence[int], accept_rates: Floats,
+        base_trees: Sequence[TokenTree] | None = None,
+    ) -> Sequence[TokenTree]:  # fmt: skip
+        """Return one tree per session of this drafter: what its `DraftSession.draft` would return.
+
+        ``nodes`` and ``lookahead_nodes`` are given per session. Afterwards each session's ``match_length`` is that
+        of its tree. Where this raises, nothing may have changed: all sessions are asked one by one then, in this
+        step and later. Drafters with `Needs.base_tree` get one more argument: the base tree of each session.
+        """
+        raise NotImplementedError("a drafter with batches = True must write draft_many()")
+
+    def with_models(self, models: Any) -> Drafter | None:
+        """Return a drafter that is ready to be opened; ``models`` loads models and derives them from the target
+        (`draftwood.api.draft_models.DraftModels`). Called again with the same target, it returns an equal drafter.
+        None: there is no model, and the drafter is to be left out.
+        """
+        return self
 
     def with_user_texts(self, texts: DraftTexts) -> Drafter:
         """Return a drafter that drafts from these texts, too."""
-        ...
+        return self
 
     def detached(self, share: Share) -> Drafter:
         """Return a drafter with the same knowledge at first, which writes no file and affects no other drafter."""
-        ...
+        return self
 
     def remember(self, ids: Sequence[int]) -> None:
         """Take in an answer that was written without this drafter."""
-        ...

@@ -14,7 +14,7 @@ from draftwood.tree import TokenTree
 
 @dataclass(frozen=True, eq=False)
 class Declaration:
-    """What a drafter declares, read once (`draftwood.drafters.declaring.declared`).
+    """What a drafter declares, read once (`draftwood.contracts.declaring.declared`).
 
     Attributes
     ----------

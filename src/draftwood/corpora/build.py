@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.corpora.suffix_array import MOST_BYTES, bytes_per_token, suffix_array, used_ids, width_of
-from draftwood.corpora.texts import documents
-from draftwood.corpora.walk import MAX_BYTES, Source, sources
+from draftwood.corpora.texts import MAX_BYTES, Skipped, Source, documents, sources
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.file import BORDER, Documents, Part, write_corpus
 from draftwood.errors import FileFormatError, UsageError
@@ -33,47 +31,41 @@ _MEMORY_SHARE = 0.8  # of the free memory; the rest is for the system and the di
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """Which contents of the given paths become documents."""
-
-    fields: tuple[str, ...] = ()  # of records; if some are named, ``.jsonl`` files of folders are records too
-    max_bytes: int = MAX_BYTES  # larger files of folders are left out
-
-
-@dataclass(frozen=True, slots=True)
 class Built:
     """Result of a build: the new corpus, opened, and how many documents were read and left out."""
 
     corpus: Corpus
     read: int  # by this run; the other documents come from ``base``
-    skipped: Counter[str] = field(default_factory=Counter)  # by reason
+    skipped: Skipped
 
 
 def build(
     paths: Sequence[Path], output: Path, tokenizer: Any, *, model: str | None = None,
-    choice: Choice | None = None, base: Corpus | None = None, progress: Progress = lambda *_: None,
+    fields: Sequence[str] = (), max_bytes: int = MAX_BYTES,
+    base: Corpus | None = None, progress: Progress = lambda *_: None,
 ) -> Built:  # fmt: skip
     """Build a corpus file from folders, files and records (``.jsonl``), whole or not at all.
 
     ``output`` is replaced if it exists; its folder also holds a temporary file of 4 bytes per token. ``tokenizer``
-    is one of transformers, ``model`` the name by which `draftwood.models.load_tokenizer` finds it again. Documents
-    of ``base`` are kept, except those that this run reads under the same name. ``progress`` is called with the
-    bytes done, all bytes, and what comes next. Raises `UsageError` for paths that cannot be read, hold no text, or
-    hold more than this machine can sort, and without the libraries of ``draftwood[corpus]``; `RecordError` for
-    broken records; `VocabularyError` if ``base`` was made with another tokenizer; `FileFormatError` if ``base`` is
-    damaged or the file cannot be written.
+    is one of transformers, ``model`` the name by which `draftwood.models.load_tokenizer` finds it again.
+    ``fields`` are those of records; if some are named, ``.jsonl`` files of folders are records too. Files of
+    folders that are larger than ``max_bytes`` are left out. Documents of ``base`` are kept, except those that this
+    run reads under the same name. ``progress`` is called with the bytes done, all bytes, and what comes next.
+
+    Raises `UsageError` for paths that cannot be read, hold no text, or hold more than this machine can sort, and
+    without the libraries of ``draftwood[corpus]``; `RecordError` for broken records; `VocabularyError` if ``base``
+    was made with another tokenizer; `FileFormatError` if ``base`` is damaged or the file cannot be written.
     """
     missing = [name for name in ("pathspec", "psutil", "pydivsufsort") if importlib.util.find_spec(name) is None]
     if missing:
         raise UsageError(f'building a corpus needs {", ".join(missing)}: run pip install "draftwood[corpus]"')
-    chosen, skipped = choice or Choice(), Counter[str]()
-    fingerprint = tokenizer_fingerprint(tokenizer)
+    fingerprint, skipped = tokenizer_fingerprint(tokenizer), Skipped()
     if base is not None:
         compare_tokenizers(str(base.path or "the corpus"), base.fingerprint or "unknown", fingerprint)
         if base.header is not None:
             base.header.verify()
     leave = [output, *([base.path] if base is not None and base.path is not None else [])]
-    found = sources(paths, chosen.max_bytes, skipped, records=bool(chosen.fields), leave=leave)
+    found = sources(paths, max_bytes, skipped, records=bool(fields), leave=leave)
     if not found:
         raise _nothing(paths, skipped)
     try:
@@ -83,7 +75,7 @@ def build(
             (Path(folder) / "tokens").open("w+b") as file,
         ):
             gathered = _Gathered(file)
-            _read(found, chosen.fields, skipped, tokenizer, gathered, progress)
+            _read(found, fields, skipped, tokenizer, gathered, progress)
             read = len(gathered.names)
             if not read:
                 raise _nothing(paths, skipped)
@@ -124,7 +116,7 @@ class _Gathered:
 
 
 def _read(
-    found: Sequence[Source], fields: Sequence[str], skipped: Counter[str], tokenizer: Any, gathered: _Gathered,
+    found: Sequence[Source], fields: Sequence[str], skipped: Skipped, tokenizer: Any, gathered: _Gathered,
     progress: Progress,
 ) -> None:  # fmt: skip
     total, done, characters = sum(source.size for source in found), 0, 0
@@ -192,6 +184,6 @@ def _cuts(ends: NDArray[np.int64], width: int, memory: int) -> list[int]:
     return cuts
 
 
-def _nothing(paths: Sequence[Path], skipped: Counter[str]) -> UsageError:
+def _nothing(paths: Sequence[Path], skipped: Skipped) -> UsageError:
     reasons = ", ".join(f"{count} {reason}" for reason, count in skipped.most_common()) or "no files"
     return UsageError(f"no text was found in {', '.join(map(str, paths))} ({reasons}): name files that hold some")

@@ -1,46 +1,156 @@
-"""Read the documents of a corpus: one per file, or one per record of a ``.jsonl`` file."""
+"""Find the files of a corpus, without what ``.gitignore`` names, and read their documents.
+
+A document is a file, or a record of a ``.jsonl`` file.
+"""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from draftwood.corpora.walk import BINARY, EMPTY, UNREADABLE, Source
 from draftwood.errors import RecordError, UsageError
 from draftwood.files.foreign import json_object
 
 FIELDS = ("text", "prompt", "output")
 """Fields of a record that are documents if none are named: ``text``, or else ``prompt`` and ``output``."""
 
+MAX_BYTES = 8 << 20  # larger files of folders are left out: they are data, seldom text that an answer copies
 
-def documents(source: Source, fields: Sequence[str], skipped: Counter[str]) -> Iterator[tuple[str, str]]:
+Skipped = Counter[str]  # how often something was left out, by reason; an ignored folder counts once
+Rules = tuple[tuple[Path, Any], ...]  # folder and what its .gitignore says, the deepest last
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file to be read."""
+
+    path: Path
+    name: str  # of its document: the path as the user wrote it
+    size: int  # in bytes
+    records: bool = False  # one JSON object per line, each with documents of its own
+
+
+def sources(
+    paths: Sequence[Path], max_bytes: int, skipped: Skipped, *, records: bool = False, leave: Iterable[Path] = ()
+) -> list[Source]:
+    """List the files of a corpus, sorted within each path, each file once and without those to ``leave`` out.
+
+    Folders are walked without ``.git``, links, files larger than ``max_bytes``, and what ``.gitignore`` files of
+    any level name; with ``records`` their ``.jsonl`` files are read as records. A file that is named itself is
+    taken even if it is ignored; one whose name ends in ``.jsonl`` is read as records. Raises `UsageError` for a
+    path that is missing, cannot be read, or is neither a file nor a folder.
+    """
+    taken = {path.resolve() for path in leave}
+    found = []
+    for path in paths:
+        for source in _below(path, max_bytes, skipped, records):
+            place = source.path.resolve()
+            if place not in taken:
+                taken.add(place)
+                found.append(source)
+    return found
+
+
+def _below(path: Path, max_bytes: int, skipped: Skipped, records: bool) -> Iterator[Source]:
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}): check its name") from error
+    if path.is_dir():
+        yield from _walk(path.resolve(), path, _rules_above(path.resolve()), max_bytes, skipped, records)
+    elif path.is_file():
+        yield Source(path, path.as_posix(), size, path.suffix == ".jsonl")
+    else:
+        raise UsageError(f"{path} is neither a file nor a folder: name what holds the text")
+
+
+def _walk(
+    folder: Path, shown: Path, rules: Rules, max_bytes: int, skipped: Skipped, records: bool
+) -> Iterator[Source]:
+    rules = (*rules, *_rules_of(folder))
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        skipped["unreadable"] += 1
+        return
+    for entry in entries:
+        path, name = folder / entry.name, shown / entry.name
+        if entry.name == ".git":
+            continue
+        if entry.is_symlink():
+            skipped["links"] += 1
+        elif _ignored(path, entry.is_dir(), rules):
+            skipped["ignored"] += 1
+        elif entry.is_dir():
+            yield from _walk(path, name, rules, max_bytes, skipped, records)
+        elif entry.is_file():
+            as_records, size = records and path.suffix == ".jsonl", 0
+            with suppress(OSError):  # gone since; reading it will count it
+                size = path.stat().st_size
+            if size > max_bytes and not as_records:  # records are read one by one
+                skipped["too large"] += 1
+            else:
+                yield Source(path, name.as_posix(), size, as_records)
+
+
+def _ignored(path: Path, folder: bool, rules: Rules) -> bool:
+    for base, spec in reversed(rules):  # the deepest .gitignore with a matching rule decides
+        said = spec.check_file(path.relative_to(base).as_posix() + "/" * folder).include
+        if said is not None:
+            return bool(said)
+    return False
+
+
+def _rules_above(folder: Path) -> Rules:
+    """Return the rules of the parent folders up to the root of the repository; none outside a repository."""
+    found: Rules = ()
+    for above in (folder, *folder.parents):
+        if above != folder:
+            found = (*_rules_of(above), *found)
+        if (above / ".git").exists():
+            return () if _ignored(folder, True, found) else found  # a user who names an ignored folder wants it
+    return ()
+
+
+def _rules_of(folder: Path) -> Rules:
+    try:
+        text = (folder / ".gitignore").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # most folders have none
+        return ()
+    from pathspec import GitIgnoreSpec
+
+    patterns: list[Any] = []
+    for line in text.splitlines():
+        with suppress(ValueError):  # git, too, leaves out patterns that cannot be read
+            patterns += GitIgnoreSpec.from_lines([line]).patterns
+    return ((folder, GitIgnoreSpec(patterns)),)
+
+
+def documents(source: Source, fields: Sequence[str], skipped: Skipped) -> Iterator[tuple[str, str]]:
     """Yield (name, text) of each document of a file; of records, each of ``fields`` (empty: `FIELDS`) is one.
-    ``skipped`` counts what is binary, unreadable or empty. `RecordError` for broken records, `UsageError` if none
-    has a field.
+
+    Raises `RecordError` for broken records, `UsageError` if none has a field.
     """
     if source.records:
         yield from _records(source, fields, skipped)
         return
     try:
-        data = source.path.read_bytes()
-    except OSError:
-        skipped[UNREADABLE] += 1
+        text = source.path.read_bytes().decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        skipped["unreadable" if isinstance(error, OSError) else "binary"] += 1
         return
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = "\0"
-    if "\0" in text:
-        skipped[BINARY] += 1
-    elif not text:
-        skipped[EMPTY] += 1
+    if not text or "\0" in text:
+        skipped["binary" if text else "empty"] += 1
     else:
         yield source.name, text
 
 
-def _records(source: Source, fields: Sequence[str], skipped: Counter[str]) -> Iterator[tuple[str, str]]:
+def _records(source: Source, fields: Sequence[str], skipped: Skipped) -> Iterator[tuple[str, str]]:
     held = False
     for number, record in _objects(source.path):
         named = fields or (FIELDS[:1] if FIELDS[0] in record else FIELDS[1:])
@@ -51,10 +161,9 @@ def _records(source: Source, fields: Sequence[str], skipped: Counter[str]) -> It
                 place = f"{source.path}, line {number}"
                 raise RecordError(f"{place}: {field!r} is no text: choose another field with --field")
             if text:
-                name = f"{source.name}:{number}" + f".{field}" * (len(named) > 1)
-                yield name, text
+                yield f"{source.name}:{number}" + f".{field}" * (len(named) > 1), text
         if not any(text for _, text in texts):
-            skipped[EMPTY] += 1
+            skipped["empty"] += 1
     if not held:
         wanted = ", ".join(fields or FIELDS)
         raise UsageError(f"{source.path}: no record has a field {wanted}: name one with --field")
@@ -65,10 +174,6 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
-                    yield number, _object(path, number, line)
+                    yield number, json_object(line, f"{path}, line {number}", RecordError)
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}): check its name") from error
-
-
-def _object(path: Path, number: int, line: bytes) -> dict[str, Any]:
-    return json_object(line, f"{path}, line {number}", RecordError)

@@ -171,5 +171,5 @@ def _fork(source: DraftSource, twin: DraftSource, target_session: object) -> Non
         return
     session = source.session.fork()
     if source.needs.target_session:
-        session.follow(target_session)  # type: ignore[attr-defined]
+        session.follow(target_session)
     twin.session = session

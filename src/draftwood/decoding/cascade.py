@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any, ClassVar, Self
 
 from draftwood.contracts import Drafter, Floats, Needs, Noise, Planner
-from draftwood.decoding.capability_check import refuse_mismatch
+from draftwood.contracts.declaring import refuse_mismatch
 from draftwood.decoding.cascade_session import CascadeSession
 from draftwood.decoding.loop import one_pass
 from draftwood.decoding.opening import read_whole

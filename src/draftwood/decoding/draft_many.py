@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from time import perf_counter
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 from draftwood.contracts import Ask
 from draftwood.decoding.draft_source import DraftSource
@@ -45,7 +45,7 @@ def draft_all(live: Sequence[ActiveSequence], asks: Sequence[Sequence[Ask]]) -> 
             if not source.is_asked(ask):
                 continue
             asked = _Asked(source, ask, vocab, trees, place)
-            if source.draft_many is None or source.needs.base_tree:
+            if not source.batches or source.needs.base_tree:
                 alone.append(asked)
             else:
                 together.setdefault((id(source.drafter), id(ask.accept_rates)), []).append(asked)
@@ -76,7 +76,7 @@ def _ask_one_by_one(asked: Sequence[_Asked]) -> None:
             one.trees[one.place] = one.source.draft(one.ask, one.vocab_size)
     bases = {id(one.trees): base_tree_of(one.trees) for group in last.values() for one in group}
     for group in last.values():
-        if len(group) > 1 and group[0].source.draft_many is not None:
+        if len(group) > 1 and group[0].source.batches:
             _ask_together(group, bases)
             continue
         for source, ask, vocab, trees, place in group:
@@ -99,9 +99,9 @@ def _ask_together(group: list[_Asked], bases: Mapping[int, TokenTree] | None = N
     try:
         if drafter.needs.prices:
             for one in group:
-                session = cast("Any", one.source.session)
-                session.prices, session.ends = one.ask.prices, one.source.ends
-        answers = drafter.draft_many(
+                if (session := one.source.session) is not None:
+                    session.prices, session.ends = one.ask.prices, one.source.ends
+        answers = drafter.drafter.draft_many(
             [one.source.session for one in group],
             [one.ask.nodes for one in group],
             [one.ask.lookahead_nodes for one in group],
@@ -114,7 +114,7 @@ def _ask_together(group: list[_Asked], bases: Mapping[int, TokenTree] | None = N
         text = "drafter %r failed in draft_many() and is asked one by one: %s: %s"
         log.warning(text, drafter.declared.name, type(error).__name__, error)
         for one in group:
-            one.source.draft_many = None
+            one.source.batches = False
         _ask_one_by_one(group)
         return
     share = (perf_counter() - started) / len(group)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from time import perf_counter
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,12 @@ from draftwood.contracts import (
     DraftSession,
     Feedback,
     Floats,
-    Follower,
     Ints,
     Needs,
     Noise,
     SavedReading,
 )
-from draftwood.drafters.base import BaseSession
-from draftwood.drafters.declaring import NOTHING, declared
+from draftwood.contracts.declaring import NOTHING, declared
 from draftwood.errors import IntegrityError
 from draftwood.step import RunningSourceStep
 from draftwood.tree import NO_CLAIM, TokenTree
@@ -73,7 +71,7 @@ class DraftSource:
         self.proposal, self.resting, self.is_off = _EMPTY, False, False
         self.ends = frozenset[int]()
         self.step = RunningSourceStep()
-        self.draft_many: Any = getattr(drafter, "draft_many", None)  # None once it has failed, too
+        self.batches = drafter.batches  # until `Drafter.draft_many` has failed
         self._own: NDArray[np.bool_] | None = None  # which of its nodes it vouches for; None: all
         self._untold: list[int | Feedback] = []  # what it has not learnt yet: tokens of plain steps, lessons
         self._guarded("what it declares", self._declare)
@@ -106,9 +104,9 @@ class DraftSource:
         def start() -> None:
             session = self.drafter.open(ids, noise)
             self._hold(session)
-            self._by_tokens = getattr(session.learn, "__func__", None) is BaseSession.learn
+            self._by_tokens = session.tokens_only
             if self.needs.target_session:
-                cast("Follower", session).follow(target_session)
+                session.follow(target_session)
 
         self._guarded("open()", start)
         self.step.open_s = perf_counter() - started
@@ -116,15 +114,14 @@ class DraftSource:
     def save(self) -> SavedReading | None:
         """Return what the drafter has learnt of the text beyond its tokens; None if that is nothing."""
         self.catch_up()
-        session: Any = self.session
-        found: list[SavedReading | None] = [None]
-        if hasattr(session, "save"):
+        session, found = self.session, list[SavedReading | None]()
+        if session is not None:
             self._guarded("save()", lambda: found.append(session.save()))
-        return found[-1]
+        return found[-1] if found else None
 
     def resume(self, saved: SavedReading, length: int) -> None:
         """Hand what `save` gave of a text with the same first tokens to a session that was just opened."""
-        session: Any = self.session
+        session = self.session
         if session is not None:
             self._guarded("resume()", lambda: session.resume(saved, length))
 
@@ -137,7 +134,7 @@ class DraftSource:
             return self.proposal
         started = perf_counter()
         self.catch_up()
-        session: Any = self.session
+        session = self.session
         if session is None:
             return self.proposal
         try:
@@ -180,15 +177,14 @@ class DraftSource:
         if len(tree):
             if least < 0 or not tree.vouched:
                 self._check_evidence(tree, least)
-            session: Any = self.session
-            self.step.match_length = int(session.match_length)
+            self.step.match_length = 0 if self.session is None else int(self.session.match_length)
         self.proposal = tree
 
     def _record_draft(self, ask: Ask, seconds: float) -> None:
         step, tree = self.step, self.proposal
         step.draft_s, step.calls, step.asked = seconds, 1, ask.nodes
         if self.needs.prices:
-            step.stages = getattr(self.session, "stages", ())
+            step.stages = self.session.stages if self.session is not None else ()
         through = 0 if self._own is None else len(self._own) - int(np.count_nonzero(self._own))
         step.proposed = len(tree) - tree.n_lookahead - through
 
@@ -262,7 +258,7 @@ class DraftSource:
 
     def observe(self, first: int, ids: Ints, probabilities: Floats) -> None:
         """Pass on what the target showed of text that it read, to a drafter that asked for it."""
-        session: Any = self.session
+        session = self.session
         if session is not None and self.needs.prompt:
             self.catch_up()
             started, k = perf_counter(), self.needs.top_k  # others may have asked for more
@@ -271,7 +267,7 @@ class DraftSource:
 
     def observe_hidden(self, first: int, states: Mapping[int, Any]) -> None:
         """Pass on hidden states of text that the target read, to a drafter that asked for them."""
-        session: Any = self.session
+        session = self.session
         if session is not None and (layers := self.needs.hidden):
             self.catch_up()
             started, own = perf_counter(), {layer: states[layer] for layer in layers}
@@ -286,18 +282,11 @@ class DraftSource:
             self._guarded("extend()", lambda: session.extend(ids))
 
     def begin_answer(self, ids: Sequence[int]) -> None:
-        """Pass on the first token of an answer; through ``extend`` to sessions that have no ``begin_answer``."""
+        """Pass on the first token of an answer."""
         self.catch_up()
-        session: Any = self.session
-
-        def begin() -> None:
-            if hasattr(session, "begin_answer"):
-                session.begin_answer(ids)
-            else:
-                session.extend(ids)
-
+        session = self.session
         if session is not None:
-            self._guarded("begin_answer()", begin)
+            self._guarded("begin_answer()", lambda: session.begin_answer(ids))
 
     def truncate(self, length: int) -> None:
         """Pass on that the committed text was cut."""

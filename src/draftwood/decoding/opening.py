@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from draftwood.contracts import Drafter, Rule, Target
-from draftwood.decoding.capability_check import refuse_mismatch
+from draftwood.contracts.declaring import refuse_mismatch
 from draftwood.decoding.prompt_scores import UNSEEN
 from draftwood.decoding.request import Request
 from draftwood.decoding.sequence import ActiveSequence

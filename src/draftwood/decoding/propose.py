@@ -8,8 +8,7 @@ import numpy as np
 
 from draftwood.contracts import Ask
 from draftwood.decoding.draft_source import DraftSource
-from draftwood.index.merging import merged
-from draftwood.tree import TokenTree
+from draftwood.tree import TokenTree, merge
 
 _EMPTY = TokenTree.empty()
 
@@ -35,4 +34,4 @@ def base_tree_of(trees: Sequence[TokenTree]) -> TokenTree:
     drafts = [
         tree.take(np.flatnonzero(~tree.lookahead)) if tree.n_lookahead else tree for tree in trees if len(tree)
     ]
-    return merged(drafts)[0] if drafts else _EMPTY
+    return merge(drafts)[0] if drafts else _EMPTY

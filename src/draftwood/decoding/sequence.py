@@ -26,9 +26,9 @@ from draftwood.contracts import (
     Verdict,
     Watch,
 )
+from draftwood.contracts.declaring import refuse_mismatch
 from draftwood.decoding import feedback as outcome
 from draftwood.decoding.broken_rows import BrokenRowError, CheckedScores, without_drafts
-from draftwood.decoding.capability_check import refuse_mismatch
 from draftwood.decoding.draft_source import DraftSource
 from draftwood.decoding.prompt_scores import Reading, hidden_layers, shown_too
 from draftwood.decoding.propose import propose
@@ -399,8 +399,8 @@ class ActiveSequence:
 
     def draft_caches(self) -> list[int | None]:
         """Return the bytes that each drafter with a model holds of this text in caches of its own, if known."""
-        sessions: list[Any] = [source.session for source in self.sources]
-        return [session.cache_bytes for session in sessions if hasattr(type(session), "cache_bytes")]
+        sessions = [source.session for source in self.sources if source.needs.prices]
+        return [session.cache_bytes for session in sessions if session is not None]
 
     def close(self) -> None:
         """Close every session."""

@@ -1,12 +1,11 @@
-"""Base classes: a frozen drafter with defaults, and sessions that follow the committed text."""
+"""What drafters are made of: sessions that hold the committed text, trees from arrays, rates from a file."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,54 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 from draftwood.contracts import (
     Drafter,
     DraftSession,
-    DraftTexts,
     Feedback,
     Floats,
-    Needs,
-    Noise,
-    Share,
-    Takes,
-    TokenFile,
 )
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree, constant, sealed
 
 
-class BaseDrafter(ABC):
-    """A drafter that needs nothing from the target and has one evidence class. Subclass as a frozen dataclass,
-    whose fields are the options that users write after the name (``name:key=value``).
-    """
-
-    name: ClassVar[str]
-    modules: ClassVar[Sequence[str]] = ()
-
-    @property
-    def needs(self) -> Needs:
-        return Needs()
-
-    @property
-    def prior(self) -> Floats:
-        return np.full(1, 0.5, dtype=np.float32)
-
-    @property
-    def takes(self) -> Takes:
-        return Takes()
-
-    @property
-    def files(self) -> Sequence[TokenFile]:
-        return ()
-
-    def with_user_texts(self, texts: DraftTexts) -> Drafter:
-        return self
-
-    def detached(self, share: Share) -> Drafter:
-        return self
-
-    def remember(self, ids: Sequence[int]) -> None:  # noqa: B027 - most drafters remember nothing
-        pass
-
-    @abstractmethod
-    def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession: ...
+class BaseDrafter(Drafter):
+    """A drafter whose options are checked."""
 
     def check_range(self, option: str, low: float, high: float) -> None:
         """Raise `UsageError` if the value of this option is neither None nor between ``low`` and ``high``."""
@@ -166,22 +126,7 @@ def checked_ids(ids: ArrayLike, what: str) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-class BaseSession(ABC):
-    """A session for which all tokens are alike, whether they were read or written."""
-
-    match_length = 0
-
-    @abstractmethod
-    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree: ...
-
-    def learn(self, feedback: Feedback) -> None:
-        self.extend(feedback.emitted)
-
-    @abstractmethod
-    def extend(self, ids: Sequence[int]) -> None: ...
-
-    def begin_answer(self, ids: Sequence[int]) -> None:
-        self.extend(ids)
+BaseSession = DraftSession
 
 
 class TextSession(BaseSession):

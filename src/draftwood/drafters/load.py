@@ -34,9 +34,9 @@ DRAFTERS: MutableMapping[str, Callable[..., Drafter]] = Imported(
         "corpus": "draftwood.drafters.corpus.drafter:CorpusDrafter",
         "memory": "draftwood.drafters.memory.drafter:MemoryDrafter",
         "ngram-cache": "draftwood.drafters.llama_cpp.ngram_cache:NgramCacheDrafter",
-        "ngram-simple": "draftwood.drafters.llama_cpp.copying:NgramSimpleDrafter",
-        "ngram-map-k": "draftwood.drafters.llama_cpp.copying:NgramMapKDrafter",
-        "ngram-map-k4v": "draftwood.drafters.llama_cpp.copying:NgramMapK4vDrafter",
+        "ngram-simple": "draftwood.drafters.llama_cpp.ngram_simple:NgramSimpleDrafter",
+        "ngram-map-k": "draftwood.drafters.llama_cpp.ngram_map:NgramMapKDrafter",
+        "ngram-map-k4v": "draftwood.drafters.llama_cpp.ngram_map:NgramMapK4vDrafter",
         "ngram-mod": "draftwood.drafters.llama_cpp.ngram_mod:NgramModDrafter",
         "prediction": "draftwood.drafters.prediction.drafter:PredictionDrafter",
         "parrot": "draftwood.drafters.parrot.drafter:ParrotDrafter",
@@ -60,6 +60,20 @@ SETS: Mapping[str, tuple[str, ...]] = {
 
 ALIASES = {"spine": "copy-and-recycle"}  # names of sets in 0.1.0
 
+_AS_LLAMA = "it always drafts as llama.cpp does now: leave this option out; 'lookup' and 'ngram' copy better"
+_IGNORED = "llama.cpp ignores it, and so does this drafter now: leave it out"
+GONE: Mapping[tuple[str, str], str] = {
+    **{(f"ngram-{name}", "faithful"): _AS_LLAMA for name in ("simple", "map-k", "map-k4v", "mod")},
+    ("ngram-simple", "min_n"): "llama.cpp tries no shorter n-grams: use 'lookup:min_ngram=2' instead",
+    ("ngram-simple", "min_hits"): _IGNORED,
+    ("ngram-map-k", "min_hits"): _IGNORED,
+    ("ngram-cache", "faithful"): (
+        "it always counts without llama.cpp's defects now: leave this option out; "
+        "'draftwood bench --peers llama.cpp:ngram-cache' runs the original"
+    ),
+}
+"""Options of earlier versions, and what to write instead."""
+
 GROUP = "draftwood.drafters"
 
 
@@ -68,7 +82,7 @@ def load(spec: str | Drafter | Iterable[str | Drafter]) -> tuple[Drafter, ...]:
     these.
 
     Raises `UnknownNameError` for a drafter or option that does not exist; `UsageError` for a value of the wrong
-    type or out of range, a quote that is not closed, a drafter named twice, and ``none`` beside others;
+    type or out of range, a quote that is not closed, a drafter named twice, and ``none`` together with others;
     `DrafterError` for a plug-in or object that is no drafter.
     """
     parts = [spec] if isinstance(spec, str) or not isinstance(spec, Iterable) else list(spec)
@@ -152,6 +166,9 @@ def _named(part: str) -> list[Drafter]:
 
 
 def _make(name: str, options: list[str]) -> Drafter:
+    for option in options:
+        if instead := GONE.get((name, key := option.partition("=")[0].strip())):
+            raise UsageError(f"drafter {name!r} has no option {key!r} any more: {instead}")
     if name in DRAFTERS:
         make = DRAFTERS[name]
         drafter = make(**arguments("drafter", name, make, options))
@@ -219,11 +236,11 @@ def _checked(drafter: Any, what: str) -> Drafter:
     """Check what a drafter declares, without opening it."""
     if isinstance(drafter, type):
         raise DrafterError(f"{what} is a class; give one of its instances: {drafter.__name__}()")
-    for attribute in ("name", "prior", "needs", "open"):
-        if not hasattr(drafter, attribute):
-            raise DrafterError(f"{what} has no {attribute!r}, which every drafter has")
-    if not isinstance(drafter.name, str) or not drafter.name:
-        raise DrafterError(f"{what}: 'name' must be a string that is not empty, not {drafter.name!r}")
+    if not isinstance(drafter, Drafter):
+        raise DrafterError(f"{what} is no drafter: let its class inherit from draftwood.contracts.Drafter")
+    name = getattr(drafter, "name", None)
+    if not isinstance(name, str) or not name:
+        raise DrafterError(f"{what}: 'name' must be a string that is not empty, not {name!r}")
     prior = drafter.prior
     if not isinstance(prior, np.ndarray) or prior.dtype != np.float32 or prior.ndim != 1 or not prior.size:
         raise DrafterError(f"{what}: 'prior' must be a float32 array, one number per evidence class")

@@ -19,7 +19,7 @@ import json
 import os
 import stat
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -144,12 +144,8 @@ def kind_of(path: Path) -> str | None:
         return _read(path, file, None).kind if ours else None
 
 
-def refuse_to_replace(path: Path, kind: str, check: Callable[[Path], object] | None = None) -> None:
-    """Raise `UsageError` if an output of this kind would replace a file of another kind, or a folder.
-
-    An empty file may be replaced. ``check`` is called for a file that is not in our format; it raises
-    `FileFormatError` if that file may not be replaced either. By default it may not.
-    """
+def refuse_to_replace(path: Path, kind: str) -> None:
+    """Raise `UsageError` if an output of this kind would replace a folder, or another file that is not empty."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -162,9 +158,6 @@ def refuse_to_replace(path: Path, kind: str, check: Callable[[Path], object] | N
         return
     try:
         other = kind_of(path)
-        if other is None and check is not None:
-            check(path)
-            return
     except FileFormatError as error:
         raise UsageError(f"{path} is there and is no whole file of {kind}: choose another -o") from error
     if other != kind:

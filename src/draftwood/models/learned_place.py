@@ -22,8 +22,7 @@ from draftwood.models.find import cache_folder, find
 from draftwood.models.machine import machine
 from draftwood.models.profile_place import Setting
 from draftwood.planning.cost_curve import CostCurve
-from draftwood.planning.kept import FORMAT, from_record, to_record
-from draftwood.planning.learned import Learned
+from draftwood.planning.learned import FORMAT, Learned, from_record, to_record
 
 _LOG = logging.getLogger("draftwood")
 _SWITCH = "DRAFTWOOD_LEARNED"

@@ -12,11 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from draftwood.contracts import Declaration, Drafter, Feedback, Floats
-from draftwood.drafters.declaring import declared
-from draftwood.index.loaded import are_loaded
+from draftwood.contracts import Declaration, Feedback, Floats
 from draftwood.tree import NO_CLAIM
 
 WEIGHT = 30.0  # A class's prior counts as much as this many labels
@@ -42,14 +39,13 @@ class Beliefs:
         self._passes = 0  # with labels
         self._kept: dict[str, Any] = {}  # of an earlier process, until a drafter's rates are asked for
 
-    def rates(self, drafter: Drafter | Declaration, *, greedy: bool) -> Rates:
+    def rates(self, drafter: Declaration, *, greedy: bool) -> Rates:
         """Return the rates of this drafter; drafters of the same name and options share them."""
-        known = declared(drafter)
-        key = (known.label, greedy)
+        key = (drafter.label, greedy)
         found = self._rates.get(key)
         if found is None:
             kept = self._kept.get(_name(*key))
-            found = Rates(known.prior) if kept is None else Rates.restored(known.prior, kept)
+            found = Rates(drafter.prior) if kept is None else Rates.restored(drafter.prior, kept)
             self._rates[key] = found
         return found
 
@@ -66,7 +62,7 @@ class Beliefs:
         beliefs._kept = dict(state)
         return beliefs
 
-    def accept_rates(self, drafter: Drafter | Declaration, *, greedy: bool) -> Floats:
+    def accept_rates(self, drafter: Declaration, *, greedy: bool) -> Floats:
         """Return the acceptance rate now believed for each evidence class, float32[n_evidence]."""
         return self.rates(drafter, greedy=greedy).accept_rates
 
@@ -75,7 +71,7 @@ class Beliefs:
         """Whether so much was learnt that a pass more hardly moves the rates."""
         return self._passes >= _SETTLED
 
-    def learn(self, drafter: Drafter | Declaration, lessons: Sequence[Feedback], *, greedy: bool) -> None:
+    def learn(self, drafter: Declaration, lessons: Sequence[Feedback], *, greedy: bool) -> None:
         """Learn from the feedback of one pass which of the drafter's nodes were right."""
         classes: list[int] = []
         right: list[bool] = []
@@ -136,7 +132,8 @@ class Rates:
     def accept_rates(self) -> Floats:
         """The rates believed now, float32[n_evidence], read-only."""
         if self._accept_rates is None:
-            self._accept_rates = _accept_rates(self._odds_array, math.exp(-self.drift))
+            odds = self._odds_array
+            self._accept_rates = (odds / (odds + math.exp(-self.drift))).astype(np.float32)
             self._accept_rates.flags.writeable = False  # drafters are handed this very array
         return self._accept_rates
 
@@ -180,16 +177,6 @@ def _name(label: str, greedy: bool) -> str:
 
 def _digest(priors: Sequence[float]) -> str:
     return hashlib.sha256(repr([round(p, 6) for p in priors]).encode()).hexdigest()[:16]
-
-
-def _accept_rates(odds: NDArray[np.float64], fade: float) -> Floats:
-    if not are_loaded():
-        return (odds / (odds + fade)).astype(np.float32)
-    import draftwood.planning.kernel as kernels
-
-    rates = np.empty(len(odds), dtype=np.float32)
-    kernels.accept_rates.unchecked(odds, fade, rates)
-    return rates
 
 
 def labels(lesson: Feedback) -> tuple[list[int], list[bool]]:

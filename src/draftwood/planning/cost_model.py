@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.index.loaded import are_loaded
+from draftwood.contracts import Prices, State
 from draftwood.planning.cost_curve import CostCurve
-from draftwood.planning.switch_cost import SwitchCost
 
 Doubles = NDArray[np.float64]
 
@@ -39,11 +38,20 @@ _UNNOTICED = 0.002  # the table of all widths is made anew where one may have ch
 _STALE = 32  # passes after which the cost of a width should be measured again
 GRANT = 1.25
 """First exploration budget of a guess, in plain passes: 2 % of an answer of 64 tokens. A measured curve has 0."""
+_SETTLED = 256  # passes after which a machine that has changed again is worth another such budget
 _SLACK = 1.5
 """How many times longer than its tokens one by one a pass may be believed to take."""
 _MOST_LOG = 100.0  # of what is restored, so that its exponential is a number
 _SHORTEST = 1e-9  # seconds: less shows a clock that stands still
 _LONGEST = 3600.0  # seconds of a pass; a longer time comes from a clock that jumped
+_EXPLORE = 0.003  # share of the decoding time that may be spent on passes of other widths, to measure their cost
+_MOST_SAVED = 2.0  # plain passes: the exploration budget grows up to this
+_KEEP_SWITCH = 0.95  # weight of earlier passes in the cost of a change of width
+_KEEP_PACE = 0.97  # weight of earlier steps: a passage that is copied must not make every other token look dear
+_FIRST_TOKENS, _FIRST_PASSES = 6, 3.6
+"""What a text is assumed to have taken before its first step: 6 tokens in 3.6 plain passes."""
+_AHEAD = 8  # draft nodes over which the cost of one more is averaged
+_MOST_SWITCH = 0.5  # plain passes: more comes from something else
 
 
 class CostModel:
@@ -65,6 +73,7 @@ class CostModel:
         self.passes = 0  # how many were recorded
         # How much time may be spent on passes of other widths to measure their cost, in plain passes.
         self.exploration_budget = 0.0 if self.measured else GRANT
+        self._granted = -_SETTLED if self.measured else 0  # number of the pass at which it was last raised
         self.switch = SwitchCost()
 
     def seconds(self, n: int, context: int) -> float:
@@ -86,7 +95,9 @@ class CostModel:
             self._base = self._curve.many(np.arange(max(128, 2 * widest)), context & ~31)
             self._table = None
         if self._table is None:
-            self._table, self._times = _seconds_by_width(self._base, self._log), None
+            hats = _hats(len(self._base) - 1)
+            self._table = np.minimum.accumulate((self._base * np.exp(hats @ self._log))[::-1])[::-1]
+            self._times = None
             self._moved = 0.0
         return self._table[: widest + 1]
 
@@ -134,6 +145,36 @@ class CostModel:
         if clipped != surprise:
             self._doubt(n, hat, surprise)
 
+    def explored(
+        self, base: int, tokens: Sequence[float], times: Sequence[float], best: int, charge: float
+    ) -> int:
+        """Return ``best`` or, if the exploration budget allows, a number of candidates whose cost was not measured
+        lately; `regretted` takes what that has really cost.
+
+        ``tokens`` and ``times`` are what passes bring and take by the number of candidates scored, with ``base``
+        other tokens; ``charge``: seconds outside of the pass that scoring any adds.
+        """
+        plain = times[0]
+        for width in self.stale(base + best, base, base + len(times) - 1):
+            count = width - base
+            sure = min(tokens[count], tokens[best])  # what more is promised may not come
+            # Where the cost was learnt while other programs ran, it may be far too high: no pass takes longer than
+            # its tokens would one by one.
+            seconds = min(times[count], plain * width / base + charge)
+            regret = (seconds - sure * times[best] / tokens[best]) / plain
+            if regret <= self.exploration_budget:
+                return count
+        return best
+
+    def regretted(self, plain_passes: float) -> None:
+        """Take from the exploration budget what a pass of another width took longer than the best choice."""
+        self.exploration_budget -= min(_MOST_SAVED, max(0.0, plain_passes))
+
+    def earn(self, plain_passes: float) -> None:
+        """Let the exploration budget grow by its share of the time of so many plain passes."""
+        budget = self.exploration_budget
+        self.exploration_budget = max(budget, min(_MOST_SAVED, budget + _EXPLORE * plain_passes))
+
     def _is_calm(self, passes: int) -> bool:
         """Whether the last of so many passes need not be learnt from, if it took about the expected time."""
         return self.passes > _STALE and self.passes % _CALM >= passes and not self._doubted
@@ -156,7 +197,9 @@ class CostModel:
         """Have all widths measured again: two passes in a row say that the machine has changed."""
         self._cov += _GUESSED_SHAPE**2 * _WALK
         self._seen = [self.passes - _STALE] * len(_SIZES)
-        self.exploration_budget = max(self.exploration_budget, GRANT)
+        if self.passes - self._granted >= _SETTLED:
+            self._granted = self.passes
+            self.exploration_budget = max(self.exploration_budget, GRANT)
 
     def stale(self, chosen: int, least: int, widest: int) -> list[int]:
         """Return widths not seen in the last 32 passes: half an octave beside the chosen one, or the least."""
@@ -209,6 +252,7 @@ class CostModel:
         model.switch = SwitchCost.restored(state["switch"])
         model._log, model._cov, model._noise = log, cov + _PACE**2, noise
         model.measured, model.passes, model.exploration_budget = True, passes, 0.0
+        model._granted = passes - _SETTLED
         model._seen = [passes] * len(_SIZES)
         return model
 
@@ -220,6 +264,77 @@ class CostModel:
         twin._log = self._log.copy()
         twin._cov = self._cov + _PACE**2 + _SHAPE**2 * _WALK
         return twin
+
+
+class SwitchCost:
+    """An average of the seconds by which plain passes after wide ones took longer than others.
+
+    llama.cpp plans its work anew when the width changes: 0.5 to 1 ms where a plain pass takes 5.5.
+    """
+
+    def __init__(self) -> None:
+        self.after = 0.0  # seconds
+        self._share = 0.5  # of the passes with a draft, how many are followed by a plain one
+
+    @property
+    def charge(self) -> float:
+        """Seconds that a pass with a draft is expected to add to the next one."""
+        return self._share * max(0.0, self.after)
+
+    def learn(self, *, plain: bool, excess: float, expected: float) -> None:
+        """Record the pass after one with a draft: whether it was plain, by how many seconds it took longer than
+        ``expected``.
+        """
+        self._share = _KEEP_SWITCH * self._share + (1 - _KEEP_SWITCH) * plain
+        if plain and math.isfinite(excess):
+            clipped = min(_MOST_SWITCH * expected, max(-_MOST_SWITCH * expected, excess))
+            self.after = _KEEP_SWITCH * self.after + (1 - _KEEP_SWITCH) * clipped
+
+    def state(self) -> list[float]:
+        """Return what was learnt, JSON-ready, for `restored`."""
+        return [float(f"{self.after:.6g}"), round(self._share, 6)]
+
+    @classmethod
+    def restored(cls, state: Any) -> Self:
+        """Return what an earlier process has learnt; `ValueError` if it is damaged."""
+        cost = cls()
+        after, share = map(float, state)
+        if not math.isfinite(after) or not 0 <= share <= 1:
+            raise ValueError("the learnt cost of a change of width is damaged")
+        cost.after, cost._share = after, share
+        return cost
+
+
+class Pace:
+    """Seconds per emitted token of the texts of one call, lately; so that drafters with passes of their own can
+    tell when another pass pays.
+    """
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+        self._tokens = 0.0
+
+    def learn(self, states: Sequence[State]) -> None:
+        """Learn from a finished step."""
+        tokens = sum([len(state.step.emitted) for state in states])
+        seconds = states[0].step.score_s + sum([state.step.overhead_s for state in states]) if states else 0.0
+        self._tokens = _KEEP_PACE * self._tokens + tokens
+        self._seconds = _KEEP_PACE * self._seconds + seconds
+
+    def prices(self, model: CostModel, states: Sequence[State]) -> Prices:
+        """Return the prices for the step that begins, whose passes take what ``model`` says.
+
+        A token is never worth more than a plain pass takes for it: that would be the faster way. While the cost of
+        a draft node is only guessed it counts as nothing, so that drafts are tried.
+        """
+        rows, context = len(states), max([state.length for state in states])
+        times = model.times(rows, rows + _AHEAD, context)
+        plain = times[0]
+        if not (model.passes or model.measured):
+            return Prices()
+        token = rows * (self._seconds / plain + _FIRST_PASSES) / (self._tokens + rows * _FIRST_TOKENS)
+        node = max(0.0, times[-1] - times[0]) / (_AHEAD * plain) if model.knows_drafts else 0.0
+        return Prices(plain, min(token, 1.0) / rows, node)
 
 
 def size(n: int) -> int:
@@ -245,17 +360,6 @@ def _hats(widest: int) -> Doubles:
         places = np.minimum(np.log2(np.maximum(np.arange(max(128, 2 * widest) + 1), 1)), _OCTAVES - 1)
         _HATS[:] = [np.maximum(0, 1 - np.abs(places[:, None] - np.arange(_OCTAVES)))]
     return _HATS[0][: widest + 1]
-
-
-def _seconds_by_width(curve: Doubles, log: Doubles) -> Doubles:
-    hats = _hats(len(curve) - 1)
-    if not are_loaded():
-        return np.minimum.accumulate((curve * np.exp(hats @ log))[::-1])[::-1]
-    import draftwood.planning.kernel as kernels
-
-    table = np.empty(len(curve))
-    kernels.seconds_by_width.unchecked(curve, hats, log, table)
-    return table
 
 
 _SIZES = [1, *(w << k for k in range(_OCTAVES) for w in (2, 3))]

@@ -5,10 +5,9 @@ are compared, because costs rise in jumps; LOG.md compares this rule with others
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import accumulate, chain, repeat
-from operator import add, truediv
+from itertools import chain
 from typing import Any, Self
 
 import numpy as np
@@ -16,18 +15,12 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Ask, Capabilities, Feedback, Plan, State
 from draftwood.errors import UsageError
-from draftwood.planning.ab_test import ABTest
+from draftwood.planning.accounts import ABTest, Asking, DrafterAccounts, Losses, Overhead
 from draftwood.planning.base import NOTHING, RESTING, Policy, TreePlanner
-from draftwood.planning.cooldown import Cooldown
-from draftwood.planning.cost_model import CostModel
-from draftwood.planning.drafter_budget import DrafterBudget
-from draftwood.planning.exploring import earn, explored
+from draftwood.planning.cost_model import CostModel, Pace
 from draftwood.planning.learned import Learned
-from draftwood.planning.losses import Losses
-from draftwood.planning.pace import Pace
-from draftwood.planning.ranking import Ranking, nothing_planned
+from draftwood.planning.ranking import Ranking, gain, nothing_planned
 from draftwood.planning.repeats import Repeats
-from draftwood.planning.watching import Watching
 from draftwood.tree import TokenTree
 
 MOST = 64  # most draft nodes of one request
@@ -36,9 +29,9 @@ _MOST_LOOKAHEAD = 256  # lookahead nodes of one drafter in one pass
 _FEW = 4  # requests whose texts are looked at for repeats
 _LEAST = 8  # a step asks drafters for at least this many draft nodes
 _SOON, _SELDOM = 16, 4
-"""After so many steps in which drafters were asked, only each fourth is judged: what they save, and which width to
-measure."""
-_IDLE = 4  # of the steps in which nobody is asked, only each fourth is learnt from
+"""After so many steps in which drafters were asked, only each fourth is judged: what drafts save and what it all
+takes."""
+_IDLE = 16  # of the steps in which nobody is asked, each sixteenth is judged: they are many, and tell little
 _SHRINK, _SPARE = 0.98, 1.5  # the number asked for shrinks by 2 % per step, to 1.5 times what was worth scoring
 
 
@@ -48,10 +41,11 @@ class _Choice:
 
     model: CostModel
     context: int
-    times: Sequence[float]
-    tokens: Sequence[float]
-    best: int  # number of candidates with the highest rate
-    count: int  # number that is scored: ``best``, or another one to measure its cost
+    times: Sequence[float] = ()  # of the step, what it takes outside of the pass included
+    tokens: Sequence[float] = (1.0,)
+    best: int = 0  # number of candidates with the highest rate
+    count: int = 0  # number that is scored: ``best``, or another one to measure its cost
+    saved: dict[str, float] = field(default_factory=dict)  # seconds that each drafter's nodes save, by label
 
 
 class GoodputPlanner(TreePlanner):
@@ -66,55 +60,59 @@ class GoodputPlanner(TreePlanner):
         if most < 0:
             raise UsageError(f"goodput: most is {most}: use 0 draft nodes or more")
         self.most = most
-        self._reach = self._first_reach()
-        self._cooldown = Cooldown()
-        self._asking = False  # whether drafters are asked in this session's step
-        self._asked = 0  # steps in which they were
-        self._judged = True  # whether this step says something about what drafters save
-        self._budget = DrafterBudget()
-        self._watching = Watching()
-        self._ab_tests: dict[str, ABTest] = {}  # of lookahead nodes, by the drafter's label
-        self._losses = Losses()
-        self._repeats: dict[int, Repeats] = {}  # by the identity of the request
-        self._choice: _Choice | None = None
-        self._drafted = False  # whether the last pass had a draft
-        self._pace, self._priced = Pace(), False  # whether a drafter goes by prices
-        self._is_idle = False  # nobody is asked in this step, nor shown why
-        self._unlearnt = 0  # idle steps that were not learnt from yet
+        self._begin_call()
 
     def open(self) -> Self:
         session = super().open()
-        session._losses, session._repeats, session._drafted = Losses(), {}, False
-        session._pace = Pace()
         with self.learned.lock:
-            session._reach = self._first_reach()
+            session._begin_call()
         return session
 
-    def _first_reach(self) -> float:
-        """Return the draft nodes to ask for in a first step: few while the cost of a pass is only guessed."""
+    def _begin_call(self) -> None:
+        """Forget all that belongs to one call."""
         model = self.learned.cost(1)
         known = model.measured or model.passes > _LEAST
-        return float(min(self.most, 2 * _LEAST if known else _LEAST // 2))
+        # Draft nodes to ask for: few in a first step while the cost of a pass is only guessed.
+        self._reach = float(min(self.most, 2 * _LEAST if known else _LEAST // 2))
+        self._asking_account: Asking | None = None
+        self._accounts = DrafterAccounts()
+        self._ab_tests: dict[str, ABTest] = {}  # of lookahead nodes, by the drafter's label
+        self._repeats: dict[int, Repeats] = {}  # by the identity of the request
+        self._losses = Losses()
+        self._pace, self._priced = Pace(), False  # the latter: whether a drafter goes by prices
+        self._asking = self._is_idle = False  # whether drafters are asked in this step; whether nobody looks at it
+        self._asked = self._unasked = 0  # steps of either kind, the latter since one was judged
+        self._judged = True
+        self._drafted = False  # whether the last pass had a draft
+        self._overhead = Overhead()
+        self._choice: _Choice | None = None
 
-    def wish(self, states: Sequence[State]) -> int:
+    def ask(self, states: Sequence[State]) -> list[list[Ask]]:
+        if self._judged:
+            self._overhead.learn(states, asked=self._asking)
+        one = states[0] if len(states) == 1 else None
+        drafters = one.drafters if one is not None else any([state.drafters for state in states])
+        self._asking = bool(drafters) and self._is_time(states)
+        if self._asking:
+            self._asked += 1
+            self._judged = self._asked <= _SOON or not self._asked % _SELDOM
+        else:
+            self._unasked += 1
+            self._judged = self._unasked >= _IDLE or self._drafted
         self._choice = None
-        self._asking = any([state.drafters for state in states]) and self._is_time(states)
-        nodes = min(self.most, int(self._reach)) if self._asking else 0
-        self._asked += self._asking
-        self._judged = self._asked <= _SOON or not self._asked % _SELDOM
-        self._is_idle = not (nodes or self.policies or any([state.traced for state in states]))
-        if nodes:
-            drafters = [drafter for state in states for drafter in state.drafters]
-            self._priced = any([drafter is not None and drafter.needs.prices for drafter in drafters])
-            if self._priced:
-                self.prices = self._pace.prices(self.learned.cost(len(states)), states)
-        return nodes
+        traced = one.traced if one is not None else any([state.traced for state in states])
+        self._is_idle = not (self._asking or self.policies or traced)
+        if self._is_idle:
+            return [[NOTHING] * len(state.drafters) for state in states]
+        return super().ask(states)
 
     def _is_time(self, states: Sequence[State]) -> bool:
         """Return whether drafters are asked in the step that begins."""
-        self._budget.begin()
-        self._watching.begin(states)
-        return self._cooldown.begin(states, asked=self._asking, repeating=self._is_repeating(states))
+        self._accounts.begin()
+        if self._asking_account is None:
+            with self.learned.lock:
+                self._asking_account = Asking(self.learned.asking(len(states), greedy=states[0].greedy))
+        return self._asking_account.begin(repeating=self._is_repeating(states))
 
     def _is_repeating(self, states: Sequence[State]) -> bool:
         """Whether one of the texts repeats itself at its end; of many texts one would nearly always."""
@@ -123,27 +121,27 @@ class GoodputPlanner(TreePlanner):
         known, found = self._repeats, False
         for state in states:
             repeats = known.get(id(state))
-            if repeats is None:  # somebody has come; who has left is forgotten
+            if repeats is None:  # a text has come; those that have left are forgotten
                 known = self._repeats = {id(one): known.get(id(one)) or Repeats() for one in states}
                 repeats = known[id(state)]
             found = repeats.at_end_of(state.ids) or found
         return found
 
-    def _ask(self, state: State, rows: int) -> list[Ask]:
-        asks = super()._ask(state, rows)
-        if resting := self._watching.resting:
-            for i, drafter in enumerate(state.drafters):
-                if drafter is not None and drafter.label in resting:
-                    asks[i] = RESTING
-        return asks
+    def wish(self, states: Sequence[State]) -> int:
+        nodes = min(self.most, int(self._reach)) if self._asking else 0
+        self._overhead = self.learned.overhead(len(states), greedy=states[0].greedy)
+        drafters = [drafter for state in states for drafter in state.drafters]
+        self._priced = any([drafter is not None and drafter.needs.prices for drafter in drafters])
+        if self._priced and nodes:
+            self.prices = self._pace.prices(self.learned.cost(len(states)), states)
+        return nodes
 
     def ask_one(self, drafter: Any, state: State, nodes: int, lookahead_nodes: int) -> Ask:
-        key = drafter.label
-        if not self._budget.allows(key) or key in self._watching.resting:
-            return NOTHING
+        if self._accounts.is_skipped(drafter):
+            return RESTING if drafter.needs.top_k else NOTHING
         if drafter.needs.prices and not self.prices.pass_s:  # no pass was measured yet
             return NOTHING
-        ab_test = self._ab_tests.get(key)
+        ab_test = self._ab_tests.get(drafter.label)
         if ab_test is not None and not ab_test.on:
             lookahead_nodes = 0
         return super().ask_one(drafter, state, nodes, min(lookahead_nodes, _MOST_LOOKAHEAD))
@@ -156,40 +154,51 @@ class GoodputPlanner(TreePlanner):
     def choose(self, states: Sequence[State], rankings: Sequence[Ranking]) -> list[int]:
         rows, context = len(states), max([state.length for state in states])
         model = self.learned.cost(rows)
-        base = rows + sum([state.step.replayed for state in states])
-        if not any([len(ranking.order) or ranking.n_lookahead for ranking in rankings]) and not states[0].traced:
-            self._choose_nothing(states, rankings, model, base, context)
-            return [0] * rows
         n_lookahead = sum([ranking.n_lookahead for ranking in rankings])
-        base += n_lookahead
+        base = rows + sum([state.step.replayed for state in states]) + n_lookahead
         worth, owner = _pooled(rankings, self.most)
-        tokens = list(accumulate(worth, initial=float(rows)))
         times = self._times(model, states[0].capabilities, base, len(worth), context)
+        tokens = [float(rows)]
+        for chance in worth:
+            tokens.append(tokens[-1] + chance)
         if states[0].capabilities.rollback == "snapshot":
             times = _replayed(tokens, rows, worth, times)
-        # Lists: a pass empties the processor's caches, and each of numpy's functions is read from memory anew.
-        rates = list(map(truediv, tokens, times))
+        rates = [given / seconds for given, seconds in zip(tokens, times, strict=True)]
         highest = max(rates)
         best = rates.index(highest) if highest >= self._losses.demand * rates[0] else 0
-        self._budget.learn(states, rankings, times, best, apart=self._in_ab_test())
-        self._watching.learn(states, rankings, times, best)
-        count = explored(model, base, tokens, times, best, self._every) if self._judged else best
+        choice = self._choice = _Choice(model, context, times, tokens, best, best)
+        if self._judged:
+            self._judge(choice, states, rankings, base, n_lookahead)
         if self._asking:
             self._adapt(best, rankings)
-            if self._judged:
-                gain = tokens[best] * times[0] / rows - times[best]
-                self._cooldown.learn(gain, times[0], keep_on=n_lookahead > 0)
-        self._choice = _Choice(model, context, times, tokens, best, count)
+        count = choice.count
         return [count] if owner is None else np.bincount(owner[:count], minlength=rows).tolist()
 
     @property
-    def _every(self) -> int:
+    def _stands_for(self) -> int:
         """How many steps one that is judged stands for."""
         return 1 if self._asked <= _SOON else _SELDOM
 
-    def _in_ab_test(self) -> Sequence[str]:
-        """Return the labels of drafters whose lookahead nodes are on trial: their budget is not judged."""
-        return [label for label, test in self._ab_tests.items() if test.on] if self._ab_tests else ()
+    def _judge(
+        self, choice: _Choice, states: Sequence[State], rankings: Sequence[Ranking], base: int, n_lookahead: int
+    ) -> None:
+        """Find out what drafts save in this step, and whether another width should be measured."""
+        model, times, tokens, best = choice.model, choice.times, choice.tokens, choice.best
+        plain = times[0]
+        model.earn(self._stands_for * times[best] / plain)
+        if len(times) > 1:
+            choice.count = model.explored(base, tokens, times, best, self._overhead.of_scoring)
+        if not self._asking or self._asking_account is None:
+            return
+        saved = tokens[best] * plain / len(states) - times[best]
+        self._asking_account.learn(saved, self._overhead.of_asking, plain, keep_on=n_lookahead > 0)
+        for state in states:
+            for drafter, own in zip(state.drafters, state.step.by_source, strict=True):
+                if drafter is None or drafter.label in choice.saved or not best:
+                    continue
+                if self._accounts.is_judged(drafter, own.draft_s, plain):
+                    mine = [[d is not None and d.label == drafter.label for d in one.drafters] for one in states]
+                    choice.saved[drafter.label] = gain(mine, rankings, times, best)
 
     def _times(
         self, model: CostModel, capabilities: Capabilities, base: int, most: int, context: int
@@ -201,24 +210,9 @@ class GoodputPlanner(TreePlanner):
             found = [table[width] for width in stairs]
         else:
             found = model.times(base, base + most, context)
-        overhead, charge = self._cooldown.overhead, model.switch.charge
-        times = list(map(add, found, repeat(overhead + charge)))
-        times[0] -= charge
-        return times
-
-    def _choose_nothing(
-        self, states: Sequence[State], rankings: Sequence[Ranking], model: CostModel, base: int, context: int
-    ) -> None:
-        """Do what `choose` does where nobody proposes anything, as in most steps of a chat, without its arrays."""
-        if self._judged:
-            earn(model, self._every)
-        if self._asking:
-            times = self._times(model, states[0].capabilities, base, 0, context)
-            self._budget.learn(states, rankings, times, 0, apart=self._in_ab_test())
-            self._adapt(0, rankings)
-            if self._judged:
-                self._cooldown.learn(0.0, times[0], keep_on=False)
-        self._choice = _Choice(model, context, (), (), 0, 0)
+        overhead = self._overhead.vain
+        more = overhead + self._overhead.of_scoring + model.switch.charge
+        return [found[0] + overhead, *[seconds + more for seconds in found[1:]]]
 
     def _adapt(self, best: int, rankings: Sequence[Ranking]) -> None:
         """Ask for twice as many nodes next time if nearly all were worth scoring, else for slightly fewer."""
@@ -230,7 +224,8 @@ class GoodputPlanner(TreePlanner):
 
     def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
         if self._is_idle:
-            self._learn_idle(states)
+            if self._judged and states:
+                self._learn_idle(states)
             return
         if self._priced:
             self._pace.learn(states)
@@ -240,37 +235,49 @@ class GoodputPlanner(TreePlanner):
             if choice is None or not states:
                 return
             tokens = sum([1 + s.step.replayed + s.step.drafted + s.step.lookahead_scored for s in states])
-            width = states[0].capabilities.filled(tokens)
+            seconds = states[0].step.score_s
             if choice.count:
-                given = sum([len(s.step.emitted) for s in states]) / len(states)
-                self._losses.learn(given, choice.times[choice.count] / choice.times[0])
-            self._learn_cost(choice, width, states[0].step.score_s)
+                self._learn_losses(states, choice, seconds)
+            self._learn_cost(choice.model, choice.context, states, tokens, plain=not choice.count)
+            if self._judged and self._asking:
+                apart = [label for label, test in self._ab_tests.items() if test.on]
+                self._accounts.learn(states, choice.times[0], choice.saved, apart, self._stands_for)
             if self._ab_tests or any([state.step.lookahead_scored for state in states]):
                 self._learn_lookahead(states)
 
     def _learn_idle(self, states: Sequence[State]) -> None:
         """Learn from a plain pass for which nobody was asked; most of these tell nothing new."""
-        self._unlearnt += 1
-        if not states or (self._unlearnt < _IDLE and not self._drafted):
-            return
         with self.learned.lock:
-            passes, self._unlearnt = self._unlearnt, 0
+            passes, self._unasked = max(1, self._unasked), 0
             model, context = self.learned.cost(len(states)), max([state.length for state in states])
-            earn(model, passes)
-            width = states[0].capabilities.filled(sum([1 + state.step.replayed for state in states]))
-            seconds = states[0].step.score_s
-            self._learn_cost(_Choice(model, context, (), (), 0, 0), width, seconds, passes)
+            self._overhead = self.learned.overhead(len(states), greedy=states[0].greedy)
+            model.earn(passes)
+            tokens = sum([1 + state.step.replayed for state in states])
+            self._learn_cost(model, context, states, tokens, plain=True, passes=passes)
+            if any([drafter is not None and drafter.needs.top_k for s in states for drafter in s.drafters]):
+                self._accounts.learn(states, states[0].step.score_s, {}, count=passes)
 
-    def _learn_cost(self, choice: _Choice, width: int, seconds: float, passes: int = 1) -> None:
-        """Learn what the pass took; of a plain one behind a draft without what is the draft's."""
-        model, plain = choice.model, not choice.count
+    def _learn_losses(self, states: Sequence[State], choice: _Choice, seconds: float) -> None:
+        """Count the plain passes that drafts have lost, and what exploring has really cost."""
+        plain, given = choice.times[0], sum([len(s.step.emitted) for s in states])
+        self._losses.learn(given / len(states), choice.times[choice.count] / plain)
+        if choice.count != choice.best:
+            took = seconds + self._overhead.vain + self._overhead.of_scoring
+            usual = given * choice.times[choice.best] / choice.tokens[choice.best]
+            choice.model.regretted((took - usual) / plain)
+
+    def _learn_cost(
+        self, model: CostModel, context: int, states: Sequence[State], tokens: int, *, plain: bool, passes: int = 1
+    ) -> None:
+        """Learn what the pass took; of a plain one after a draft without what is the draft's."""
+        width, seconds = states[0].capabilities.filled(tokens), states[0].step.score_s
         if self._drafted:
-            expected = model.seconds(width, choice.context)
+            expected = model.seconds(width, context)
             model.switch.learn(plain=plain, excess=seconds - expected, expected=expected)
             if plain:
-                seconds -= model.switch.behind
+                seconds -= model.switch.after
         self._drafted = not plain
-        model.learn(width, choice.context, seconds, passes)
+        model.learn(width, context, seconds, passes)
 
     def _learn_lookahead(self, states: Sequence[State]) -> None:
         """Update the A/B tests of lookahead nodes; a drafter's test begins when one of its nodes is scored."""
@@ -302,8 +309,8 @@ class GoodputPlanner(TreePlanner):
             "explored": choice.count != choice.best,
             "context": choice.context,
             "alternatives": [[n, round(tokens[n], 3), round(1000 * times[n], 3)] for n in shown],
-            "overhead_ms": round(1000 * self._cooldown.overhead, 3),
-            "sources": self._budget.why() + self._watching.why() + notes,
+            "overhead_ms": round(1000 * self._overhead.vain, 3),
+            "sources": self._accounts.why() + notes,
         }
 
 

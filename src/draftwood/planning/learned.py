@@ -1,16 +1,22 @@
-"""What planners have learnt about one target: acceptance rates and pass times, shared by all calls, no text."""
+"""What planners have learnt about one target: rates and seconds, shared by all calls and kept on disk; no text."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from threading import RLock
+from typing import Any
 from weakref import WeakSet
 
+from draftwood.planning.accounts import Account, Overhead, asking_accounts
 from draftwood.planning.beliefs import Beliefs
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.cost_model import CostModel
 from draftwood.planning.turns import Turns
+
+FORMAT = 2
+_MOST_RATES = 64  # drafters whose rates are kept, each for greedy and for sampled answers; the latest used
 
 _every: WeakSet[Learned] = WeakSet()
 
@@ -34,6 +40,8 @@ class Learned:
         self.lock = RLock()
         _every.add(self)
         self.costs = dict(costs or {})
+        self._overheads: dict[tuple[int, bool], Overhead] = {}
+        self._asking: dict[tuple[int, bool], tuple[Account, Account]] = {}
         self.turns: dict[tuple[str, ...], Turns] = {}  # by the labels of a set of drafters; not kept on disk
 
     @property
@@ -50,6 +58,45 @@ class Learned:
             nearest = min(self.costs, key=lambda known: abs(known - size), default=None)
             self.costs[size] = CostModel(self.curve) if nearest is None else self.costs[nearest].widened()
         return self.costs[size]
+
+    def overhead(self, rows: int, *, greedy: bool) -> Overhead:
+        """Return the seconds of a step outside of its pass; choosing a sampled token takes longer."""
+        return self._overheads.setdefault((rows.bit_length(), greedy), Overhead())
+
+    def asking(self, rows: int, *, greedy: bool) -> tuple[Account, Account]:
+        """Return the accounts of asking for drafts, for texts that do not repeat themselves, and that do."""
+        return self._asking.setdefault((rows.bit_length(), greedy), asking_accounts())
+
+
+def to_record(learned: Learned) -> dict[str, Any]:
+    """Return what `from_record` reads, as numbers that JSON can hold."""
+    with learned.lock:
+        return {
+            "format": FORMAT,
+            "curve": _digest(learned.curve),
+            "costs": {str(size): model.state() for size, model in learned.costs.items()},
+            "rates": learned.beliefs.state(_MOST_RATES),
+        }
+
+
+def from_record(record: Any, curve: CostCurve | None) -> Learned:
+    """Return what was learnt, on top of the ``curve`` that is known now; costs learnt on top of another, and costs
+    that are not plausible, are left out.
+
+    Raises `ValueError`, `TypeError`, `KeyError` or `AttributeError` for a record that `to_record` cannot have
+    written.
+    """
+    if record["format"] != FORMAT:
+        raise ValueError(f"format {record['format']!r} is not {FORMAT}")
+    costs = record["costs"] if record["curve"] == _digest(curve) else {}
+    known = {int(size): CostModel.restored(curve, state) for size, state in costs.items()}
+    plausible = {size: model for size, model in known.items() if model.is_plausible}
+    return Learned(Beliefs.restored(record["rates"]), curve, plausible)
+
+
+def _digest(curve: CostCurve | None) -> str:
+    """Return a short hash of a curve's points; empty for the guess."""
+    return "" if curve is None else hashlib.sha256(repr(list(curve.points())).encode()).hexdigest()[:16]
 
 
 def _renew_locks() -> None:

@@ -42,7 +42,7 @@ def load(spec: str | Planner = DEFAULT, learned: Learned | None = None, decode: 
     """Return the planner that ``spec`` names, starting from ``learned``; a `Planner` object is returned as it
     is.
 
-    ``decode`` turns token ids into text, for policies that look at it. `UnknownNameError` for unknown names and
+    `UnknownNameError` for unknown names and
     options; `UsageError` for a wrong value, a name that comes twice, and two planners.
     """
     if not isinstance(spec, str):
@@ -56,7 +56,7 @@ def load(spec: str | Planner = DEFAULT, learned: Learned | None = None, decode: 
             raise UsageError(f"planner {spec!r} names {name!r} twice: leave one out")
         seen.add(name)
         if name in POLICIES:
-            policies.append(_make("policy", name, POLICIES[name], options, decode=decode, learned=learned))
+            policies.append(_make("policy", name, POLICIES[name], options, learned=learned))
         elif name not in PLANNERS:
             raise UnknownNameError("planner", name, [*PLANNERS, *POLICIES])
         elif base is not None:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from draftwood.api.generation import Generation, recorded
 from draftwood.api.spelling import Spelling
 from draftwood.api.text import Piece, TextBuilder
+from draftwood.contracts.declaring import takes_of
 from draftwood.decoding.request import Emission, Request
-from draftwood.drafters.declaring import takes_of
 from draftwood.serve.job import Job
 from draftwood.serve.processors import LogprobRecorder, PromptLogprobs, TokenLogprobs
 from draftwood.serve.spelled_text import SpelledText, SpelledToken, spelled_prompt

@@ -45,7 +45,7 @@ def check_drafter(drafter: Drafter, *, vocab_size: int = 8, prompt: Sequence[int
     assert min(needs.top_k, needs.lookahead_nodes) >= 0, "needs are not negative"
     assert needs.top_k or not needs.prompt, "with needs.prompt, needs.top_k says how many tokens"
     _check_session(drafter, vocab_size, prompt)
-    if hasattr(drafter, "draft_many"):
+    if drafter.batches:
         _check_many(drafter, prompt)
     for sampling in (Sampling(), Sampling(temperature=1.0, seed=3)):
         target = ToyTarget(vocab_size=vocab_size, order=2)
@@ -109,7 +109,7 @@ def _check_saved(
     session: Any, drafter: Drafter, prompt: Sequence[int], draft: Callable[[DraftSession], object]
 ) -> None:
     """Check that other sessions of the drafter can go on from what one has learnt of its text."""
-    saved = session.save() if hasattr(session, "save") else None
+    saved = session.save()
     if saved is None:
         return
     assert saved.nbytes >= 0, "what save() returns knows its bytes"
@@ -129,7 +129,6 @@ def _draft(session: Any, drafter: Drafter, nodes: int, vocab_size: int) -> list[
     assert not len(tree) or tree.evidence.min() >= 0, "evidence indexes the prior"
     if not drafter.needs.base_tree:
         return [int(t) for t in tree.tokens]
-    assert hasattr(session, "branch"), "sessions of a drafter with needs.base_tree have branch()"
     base_tree = TokenTree.build([1, 0, 2, 1], [-1, 0, -1, 2], belief=[0.7, 0.6, 0.4, 0.4])
     joined = session.branch(base_tree, nodes, drafter.needs.lookahead_nodes, drafter.prior)
     _check_tree(joined, drafter, nodes, vocab_size)
@@ -151,7 +150,6 @@ def _check_tree(tree: TokenTree, drafter: Drafter, nodes: int, vocab_size: int) 
 
 def _observe(session: Any, drafter: Drafter, vocab_size: int, prompt: Sequence[int], *, shift: int = 0) -> None:
     """Show a session the best tokens after each of the prompt's tokens; ``shift`` makes them other tokens."""
-    assert hasattr(session, "observe"), "sessions of a drafter with needs.prompt have observe()"
     k = drafter.needs.top_k
 
     def show(positions: Positions, scores: Scores) -> None:

@@ -1,11 +1,12 @@
 """The kernel behind sampling: which tokens can have the largest score plus noise. Importing it loads kernels.
 
 Of 49,152 tokens a handful are left, so that the noise of all the others, two logarithms each, is never computed.
-Whoever calls it compares these few exactly: the token that is chosen is the one that comparing all would choose.
+The caller compares these few exactly: the token that is chosen is the one that comparing all would choose.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,71 +20,71 @@ if TYPE_CHECKING:
     from draftwood.verify.noise import KeyedNoise
 
 Ids = NDArray[np.int64]
+Words = NDArray[np.uint32]
 
 _LONGS = "Array(int64, 1, 'C', readonly=True)"
 _MOST = 4096  # contenders that are listed; there are about twenty
-_LOWEST, _HIGHEST = -3.25, 23.0  # no noise lies outside
-_STEPS = 32  # of the table, per unit of noise
+_BLOCKS = 128  # of four tokens, whose random words are made at once: a loop over vectors
 _SLACK = 1e-6  # far more than logarithms of two libraries differ by
+_PER_BIT = np.float32(math.log(2) / 2**23)
+_OF_ONE = np.float32(math.log(2) * (31 + 127))
+_ROUNDING = 1e-4, 4e-7  # more than what float32 loses below, absolute and relative
 
 
-def _least_words() -> NDArray[np.int64]:
-    """Return for each step of noise the smallest word, of 32 random bits, that may give as much, from below."""
-    noise = _LOWEST + np.arange(int((_HIGHEST - _LOWEST) * _STEPS) + 2) / _STEPS - _SLACK
-    return np.maximum(0, np.floor(np.exp(-np.exp(-noise)) * 2.0**32).astype(np.int64) - 4)
+@compiled(f"i8({FLOATS}, {_LONGS}, i8, i8, i8[::1], u4[::1])")
+def _contenders(scores: Floats, key: Ids, position: int, top: int, found: Ids, found_words: Words) -> int:
+    """List in ``found`` the tokens that may win, and their random words; returns how many, -1 if there is no room.
 
+    ``key``: both words of the seed, and the sequence. ``top``: the token with the largest score.
 
-_LEAST = _least_words()
-_LEAST.flags.writeable = False
-
-
-@compiled(f"i8({FLOATS}, {_LONGS}, {_LONGS}, i8, {_LONGS}, i8[::1])")
-def _contenders(
-    scores: Floats, ids: Ids, key: Ids, position: int, least: NDArray[np.int64], found: Ids
-) -> int:  # fmt: skip
-    """List in ``found`` where the scores lie that may win; returns how many, -1 if there is no room.
-
-    ``ids`` ascend; empty, they are the places. ``key``: both words of the seed, and the sequence.
+    The noise ``-log(-log(u))`` of a word u is at most ``-log(1 - u)``. A float's bits, read as a whole number,
+    give its logarithm to the base 2 from below: this bound costs one multiplication for each token.
     """
-    known, count, top = np.int64(-1), 0, 0
-    w0 = w1 = w2 = w3 = np.uint64(0)
-    for i in range(len(scores)):
-        if scores[i] > scores[top]:
-            top = i
-    leader = -np.inf
-    for turn in range(-1, len(scores)):
-        i = top if turn < 0 else turn  # the best score first: it rules out most others
-        lacks = leader - np.float64(scores[i])
-        if not lacks <= _HIGHEST or turn == top:
+    words, chance = np.empty(4 * _BLOCKS, np.uint32), np.empty(4 * _BLOCKS, np.float32)
+    bits = chance.view(np.int32)
+    count, size = 0, len(scores)
+    own = key[0], key[1], key[2]
+    mine = four_words(own, position, top >> 2)
+    lane = top & 3
+    word = mine[0] if lane == 0 else mine[1] if lane == 1 else mine[2] if lane == 2 else mine[3]
+    leader = np.float64(scores[top]) - np.log(-np.log((np.float64(word) + 0.5) / 4294967296.0)) - _SLACK
+    for start in range(0, size, 4 * _BLOCKS):
+        for block in range(_BLOCKS):
+            w0, w1, w2, w3 = four_words(own, position, (start >> 2) + block)
+            words[4 * block], words[4 * block + 1] = np.uint32(w0), np.uint32(w1)
+            words[4 * block + 2], words[4 * block + 3] = np.uint32(w2), np.uint32(w3)
+        for i in range(4 * _BLOCKS):
+            chance[i] = np.float32(np.int32((~words[i]) >> np.uint32(1)))
+        most = min(4 * _BLOCKS, size - start)
+        least = np.float32(leader - _ROUNDING[0] - _ROUNDING[1] * abs(leader))
+        near = 0
+        for i in range(most):
+            near += scores[start + i] + (_OF_ONE - np.float32(bits[i]) * _PER_BIT) >= least
+        if not near:
             continue
-        token = ids[i] if len(ids) else np.int64(i)
-        if token >> 2 != known:
-            known = token >> 2
-            w0, w1, w2, w3 = four_words(key, position, known)
-        lane = token & 3
-        word = np.int64(w0 if lane == 0 else w1 if lane == 1 else w2 if lane == 2 else w3)
-        if lacks > _LOWEST and word < least[int((lacks - _LOWEST) * _STEPS)]:
-            continue
-        if count == len(found):
-            return -1
-        found[count] = i
-        count += 1
-        noise = -np.log(-np.log((word + 0.5) / 4294967296.0)) - _SLACK
-        leader = max(leader, np.float64(scores[i]) + noise)
+        for i in range(most):
+            score = scores[start + i]
+            if not score + (_OF_ONE - np.float32(bits[i]) * _PER_BIT) >= least or score == -np.inf:
+                continue
+            total = np.float64(score) - np.log(-np.log((np.float64(words[i]) + 0.5) / 4294967296.0))
+            if total + _SLACK < leader:
+                continue
+            if count == len(found):
+                return -1
+            found[count], found_words[count] = start + i, words[i]
+            count += 1
+            leader = max(leader, total - _SLACK)
     return count
 
 
-def contenders(scores: Floats, ids: Ids | None, noise: KeyedNoise, position: int) -> Ids:
-    """Return where the tokens lie that may have the largest score plus noise, ascending.
+def contenders(scores: Floats, noise: KeyedNoise, position: int) -> tuple[Ids, Words] | None:
+    """Return the tokens that may have the largest score plus noise, int64[n] ascending, and the 32 random bits of
+    each, uint32[n]; None if there are too many to list.
 
-    ``scores`` float32[n], at least one of them finite, none NaN; ``ids`` int64[n] ascend, None: 0 to n - 1.
+    ``scores`` float32[vocab], at least one of them finite, none NaN; -inf cannot win.
     """
-    found = np.empty(_MOST, dtype=np.int64)
-    own = _NO_IDS if ids is None else np.ascontiguousarray(ids, dtype=np.int64)
+    found, words = np.empty(_MOST, dtype=np.int64), np.empty(_MOST, dtype=np.uint32)
     key = np.array(noise.key, dtype=np.int64)
     scores = np.ascontiguousarray(scores, dtype=np.float32)
-    count = _contenders(scores, own, key, position, _LEAST, found)
-    return np.arange(len(scores)) if count < 0 else np.sort(found[:count])
-
-
-_NO_IDS = np.empty(0, dtype=np.int64)
+    count = _contenders(scores, key, position, int(scores.argmax()), found, words)
+    return None if count < 0 else (found[:count], words[:count])

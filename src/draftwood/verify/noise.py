@@ -38,14 +38,14 @@ def philox4x32(counter: NDArray[np.uint32], key: NDArray[np.uint32]) -> NDArray[
     return out
 
 
-def _to_gumbel(words: NDArray[np.uint32]) -> NDArray[np.float64]:
+def to_gumbel(words: NDArray[np.uint32]) -> NDArray[np.float64]:
     """Map 32 random bits to Gumbel noise; the half keeps both logarithms finite."""
     uniform = (words + 0.5) / 2.0**32
     noise: NDArray[np.float64] = -np.log(-np.log(uniform))
     return noise
 
 
-MAX_GUMBEL = float(_to_gumbel(np.array([0xFFFFFFFF], dtype=np.uint32))[0])
+MAX_GUMBEL = float(to_gumbel(np.array([0xFFFFFFFF], dtype=np.uint32))[0])
 """The largest noise, 33 log 2 = 22.87."""
 
 
@@ -80,7 +80,7 @@ class KeyedNoise:
         noise = np.empty(len(ids))
         for start in range(0, len(ids), _CHUNK):
             chunk = slice(start, start + _CHUNK)
-            noise[chunk] = _to_gumbel(self._words(position, np.asarray(ids[chunk], dtype=np.int64)))
+            noise[chunk] = to_gumbel(self._words(position, np.asarray(ids[chunk], dtype=np.int64)))
         return noise
 
     def _words(self, position: int, ids: NDArray[np.int64]) -> NDArray[np.uint32]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Floats, Noise, Sampling
 from draftwood.errors import DraftwoodError, UsageError
-from draftwood.verify.noise import KeyedNoise
+from draftwood.verify.noise import KeyedNoise, to_gumbel
 
 Ids = NDArray[np.int64]
 
@@ -144,8 +144,17 @@ def _leader_of_many(scores: Floats, ids: Ids | None, noise: KeyedNoise, position
     """Return the same as `_leader`, without computing the noise of tokens that cannot win."""
     from draftwood.verify.contenders import contenders  # loads kernels, so not before it is used
 
-    where = contenders(scores, ids, noise, position)
-    return _leader(scores[where], _pick(ids, where), noise, position)
+    row = scores
+    if ids is not None:
+        row = np.full(int(ids[-1]) + 1, -np.inf, dtype=np.float32)
+        row[ids] = scores
+    found = contenders(row, noise, position)
+    if found is None:
+        return _leader(scores, np.arange(len(scores)) if ids is None else ids, noise, position)
+    tokens, words = found
+    totals = row[tokens] + to_gumbel(words)
+    best = int(totals.argmax())
+    return float(totals[best]), int(tokens[best])
 
 
 def _largest(scores: Floats, k: int) -> Ids:

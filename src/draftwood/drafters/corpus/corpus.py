@@ -117,7 +117,7 @@ class Corpus:
         return found[best], counts[best]
 
     def next_counts(self, context: Sequence[int] | NDArray[Any], limit: int) -> tuple[Ints, Longs]:
-        """Return the tokens that followed ``context`` and how often; fulfils `NextCounts`.
+        """Return the tokens that followed ``context`` and how often.
 
         Parameters
         ----------

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from draftwood.contracts import DraftTexts, Floats, Noise, Takes, TokenFile
 from draftwood.drafters.base import BaseDrafter, TextSession, best_nodes, fixed_rates
 from draftwood.drafters.corpus.corpus import Corpus
-from draftwood.drafters.corpus.evidence import N_EVIDENCE
 from draftwood.errors import UsageError
 from draftwood.files.paths import named
 from draftwood.index.accept_rates import for_kernel
@@ -25,7 +24,7 @@ PRIOR = fixed_rates((
     0.94, 0.99, 0.39, 0.11, 0.035, 0.013,
     0.20, 0.15, 0.11, 0.05, 0.026, 0.011,
 ))  # fmt: skip
-"""Acceptance rate per class, one row of `draftwood.drafters.corpus.evidence` per line. Measured on 22 modules of
+"""Acceptance rate per class, one row of `draftwood.drafters.corpus.kernel` per line. Measured on 22 modules of
 the standard library and 135 recorded answers (SmolLM2 tokens), each with a corpus of the others, as if a model
 had written them."""
 
@@ -87,6 +86,8 @@ class CorpusDrafter(BaseDrafter):
 class CorpusSession(TextSession):
     """One text, whose end is looked up at every draft."""
 
+    tokens_only: ClassVar[bool] = True
+
     def __init__(self, drafter: CorpusDrafter, prompt: Sequence[int]) -> None:
         from draftwood.drafters.corpus.kernel import grow  # loads kernels, so only when needed
 
@@ -113,7 +114,7 @@ class CorpusSession(TextSession):
         self.match_length = 0
         if nodes < 1 or not len(context) or not self._parts:
             return TokenTree.empty()
-        accept_rates = for_kernel(accept_rates, N_EVIDENCE)
+        accept_rates = for_kernel(accept_rates, len(PRIOR))
         trees = [self._grown(part, context, nodes, accept_rates) for part in self._parts]
         self._bound = self.match_length
         trees = [tree for tree in trees if len(tree)]
@@ -128,6 +129,3 @@ class CorpusSession(TextSession):
         self.match_length = max(self.match_length, match)
         tokens, parents, evidence = columns[:, :used]
         return TokenTree.build(tokens, parents, belief=accept_rates[evidence], evidence=evidence)
-
-
-assert len(PRIOR) == N_EVIDENCE

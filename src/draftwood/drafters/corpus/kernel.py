@@ -1,4 +1,4 @@
-"""The kernels behind `Corpus`. Importing this module loads kernels.
+"""The kernels of `Corpus`. Importing this module loads kernels.
 
 A corpus is read through a suffix array (Manber and Myers, "Suffix arrays: a new method for on-line string
 searches", 1993): all places of the text, sorted by what stands there. The occurrences of a pattern are an interval
@@ -6,6 +6,10 @@ of it, and inside the interval they are sorted by what follows, so that a few ev
 frequent successor whatever the size of the text. A negative token divides documents, and no pattern holds it.
 
 The file is not trusted, and may even change meanwhile: a place beyond the text reads as the end of a document.
+
+Evidence class ``row * COLUMNS + column``. Rows: how many tokens match before the node, drafted ones included;
+the last row is for tokens that only a shorter suffix offers. Columns: the first is for a context that occurs once
+(with a token after it), the others are for the share of this token among those that followed.
 """
 
 from __future__ import annotations
@@ -14,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Floats, Ints
-from draftwood.drafters.corpus.evidence import BRANCHES, COLUMNS, LENGTHS, PERCENTS, SAMPLES
 from draftwood.index.compiling import FLOATS, INTS, compiled, inner
 from draftwood.index.compiling import part as part_of
 from draftwood.index.frontier import CLASS, DEPTH, PARENT, TOKEN, empty, offer, take
@@ -23,7 +26,15 @@ Longs = NDArray[np.int64]
 Suffixes = tuple[Ints, Ints]  # the tokens of the text, and its suffix array
 Frontier = tuple[Longs, NDArray[np.float64], Longs]  # of `draftwood.index.frontier`: order, chance, entries
 
-LOW, HIGH, FIRST, LAST, SEEN = range(2, 7)  # of a candidate, behind TOKEN and CLASS
+LENGTHS = (1, 3, 6, 12)  # row ``r``: matches of at least ``LENGTHS[r]`` and fewer than ``LENGTHS[r + 1]`` tokens
+PERCENTS = (80, 40, 12, 4)  # column ``1 + c``: shares of at least ``PERCENTS[c]``; the last column: those below
+COLUMNS = 2 + len(PERCENTS)
+BRANCHES = 8  # most successors that one context offers
+SAMPLES = 32
+"""Most occurrences of one context that are looked at, evenly spaced if there are more. A successor whose share
+exceeds 1 / SAMPLES is always seen, since occurrences are sorted by what follows."""
+
+LOW, HIGH, FIRST, LAST, SEEN = range(2, 7)  # of a candidate, after TOKEN and CLASS
 
 
 @inner
@@ -113,7 +124,6 @@ def _edge(tokens: Ints, suffixes: Ints, inside: int, outside: int, depth: int, t
 
 @inner
 def _class(depth: int, added: bool, seen: int, samples: int, total: int) -> int:
-    """Evidence class; `draftwood.drafters.corpus.evidence` says it in words."""
     row, column = 0, 0
     while row + 1 < len(LENGTHS) and depth >= LENGTHS[row + 1]:
         row += 1

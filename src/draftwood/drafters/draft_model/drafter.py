@@ -72,6 +72,7 @@ class ModelBackedDrafter(BaseDrafter):
 
     prior: ClassVar[Floats] = PRIOR
     session_kind: ClassVar[type[ModelSession]] = ModelSession
+    batches: ClassVar[bool] = True
 
     length: int = 16
     p_min: float = 0.0

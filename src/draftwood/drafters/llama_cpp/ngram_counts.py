@@ -6,7 +6,6 @@ Source: the n-gram cache of llama.cpp. Importing this module loads kernels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -21,18 +20,16 @@ _ROWS = 256  # of the trie at first: 7 KiB
 
 
 class NgramCounts:
-    """n-gram of 1 to 4 tokens -> {next token: count}; `read` counts those of ``sizes``, smallest and largest.
+    """n-gram of 1 to 4 tokens -> {next token: count}; begins with ``records``, if some are given.
 
     Reading a token costs 0.25 to 0.7 microseconds, memory is 60 to 130 bytes per token of a long text. One thread
     may write while others read.
     """
 
-    def __init__(self, sizes: tuple[int, int] = (1, LONGEST)) -> None:
-        low, high = sizes
-        if not 1 <= low <= high <= LONGEST:
-            raise UsageError(f"n-grams have 1 to {LONGEST} tokens, not {low} to {high}")
-        self._sizes = low, high
+    def __init__(self, records: Ints | None = None) -> None:
         self.clear()
+        if records is not None:
+            self.add(records)
 
     def clear(self) -> None:
         """Forget everything."""
@@ -47,11 +44,6 @@ class NgramCounts:
         rows, _, head = self._state
         return int(np.count_nonzero(rows[: head[USED], COUNT]))
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes held, spare room included."""
-        return int(sum(array.nbytes for array in self._state))
-
     def read(self, ids: Sequence[int] | NDArray[Any], *, fresh: bool = False, counted: bool = True) -> None:
         """Count each n-gram of more text once; a negative token id is a `UsageError`, and nothing is counted.
 
@@ -65,19 +57,17 @@ class NgramCounts:
         # What a step brings is a short tuple, on which the interpreter is faster than a call into numpy.
         if (min(ids) if isinstance(ids, tuple) else np.min(ids)) < 0:
             raise UsageError("token ids must not be negative")
-        low, high = self._sizes
-        text = np.ascontiguousarray(ids, dtype=np.int32)
-        self._count(text.reshape(-1, 1), low if counted else high + 1, high)
+        self._count(np.ascontiguousarray(ids, dtype=np.int32).reshape(-1, 1), counted)
 
     def add(self, records: Ints) -> None:
         """Add counts, int32[n, 6] as `records` returns them."""
-        self._count(np.ascontiguousarray(records, dtype=np.int32), 0, 0)
+        self._count(np.ascontiguousarray(records, dtype=np.int32), True)
 
-    def _count(self, records: Ints, low: int, high: int) -> None:
+    def _count(self, records: Ints, counted: bool) -> None:
         self._state[2][trie.DONE] = 0
         while True:
             rows, index, head = self._state
-            trie.count(rows, index, head, records, low, high)
+            trie.count(rows, index, head, records, counted)
             if head[trie.DONE] == len(records):
                 return
             self._grow()
@@ -111,26 +101,18 @@ class NgramCounts:
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        twin = object.__new__(type(self))
+        twin = type(self)()
         rows, index, head = self._state
-        twin._sizes, twin._state = self._sizes, (rows.copy(), index.copy(), head.copy())
+        twin._state = rows.copy(), index.copy(), head.copy()
         return twin
 
 
-@dataclass
-class Levels:
-    """Three levels of counts that propose together."""
+def propose(levels: tuple[NgramCounts, NgramCounts, NgramCounts], tail: Ints, n: int) -> Ints:
+    """Return up to ``n`` tokens that should follow the last ones of the text, ``tail`` int32[1 to 4].
 
-    context: NgramCounts  # of this text
-    dynamic: NgramCounts = field(default_factory=NgramCounts)  # of texts before
-    static: NgramCounts = field(default_factory=NgramCounts)  # of a large corpus; only n-grams of two tokens
-
-    def propose(self, tail: Ints, n: int, *, faithful: bool = False) -> Ints:
-        """Return up to ``n`` tokens that should follow the last ones of the text, ``tail`` int32[1 to 4].
-
-        The result is int32[<= n, 3]: token, evidence class, size of the n-gram that decided. If ``faithful``, it
-        chooses as llama.cpp does, in 32 bits.
-        """
-        out = np.empty((n, 3), dtype=np.int32)
-        levels = (*self.context._state[:2], *self.dynamic._state[:2], *self.static._state[:2])
-        return out[: trie.propose(levels, tail, faithful, out)]
+    ``levels`` are counts of this text, of earlier ones, and of a large corpus, of which n-grams of two tokens are
+    used. The result is int32[<= n, 3]: token, evidence class, size of the n-gram that decided.
+    """
+    out = np.empty((n, 3), dtype=np.int32)
+    context, dynamic, static = (level._state[:2] for level in levels)
+    return out[: trie.propose((*context, *dynamic, *static), tail, out)]

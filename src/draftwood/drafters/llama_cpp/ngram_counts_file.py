@@ -35,10 +35,6 @@ class CountsFile:
     tokenizer: str | None  # fingerprint; None if unknown, as in all files of llama.cpp
     records: Ints
 
-    def check_tokenizer(self, fingerprint: str) -> None:
-        """Raise `VocabularyError` if the ids are known to be another tokenizer's."""
-        compare_tokenizers(str(self.path), self.tokenizer, fingerprint)
-
 
 def read_counts(path: Path) -> CountsFile:
     """Read a file of either format; only ours has a header.
@@ -58,14 +54,11 @@ def read_counts(path: Path) -> CountsFile:
     return CountsFile(path, "draftwood", header.tokenizer, _decode(path, content, "<"))
 
 
-def write_counts(
-    path: Path, records: Ints, *, format: Format = "draftwood", tokenizer: str | None = None
-) -> CountsFile:
-    """Write counts, sorted as `NgramCounts.records` returns them, and return what the file holds now.
+def write_counts(path: Path, records: Ints, *, format: Format = "draftwood", tokenizer: str | None = None) -> None:
+    """Write counts, sorted as `NgramCounts.records` returns them; replaces a file whole or not at all.
 
-    A file that exists is replaced, whole or not at all. llama.cpp's format has no place for the tokenizer's
-    fingerprint and no checksum. Raises `UsageError` without records, as llama.cpp refuses empty files, and
-    `FileFormatError` if the file cannot be written.
+    llama.cpp's format has no place for the tokenizer's fingerprint and no checksum. Raises `UsageError` without
+    records, as llama.cpp refuses empty files, and `FileFormatError` if the file cannot be written.
     """
     if not len(records):
         raise UsageError(f"nothing was counted, so there is nothing to write to {path}: give longer texts")
@@ -73,22 +66,20 @@ def write_counts(
     if format == "llama":
         with whole_file(path) as beside:
             beside.write_bytes(stream.tobytes())
-        return CountsFile(path, format, None, records)
+        return
     about = {"ngrams": int(len(stream) - 2 * len(records)) // (_LONGEST + 1), "continuations": len(records)}
     known = {} if tokenizer is None else {"tokenizer": tokenizer}
     write_file(path, KIND, about | known, [stream.astype("<i4")])
-    return CountsFile(path, format, tokenizer, records)
 
 
 def common_tokenizer(files: Iterable[CountsFile | Header]) -> str | None:
     """Return the tokenizer that the files name, or None; `VocabularyError` if they name different ones."""
-    known: CountsFile | Header | None = None
+    known: str | None = None
     for file in files:
-        if known is not None and known.tokenizer is not None:
-            file.check_tokenizer(known.tokenizer)
-        if file.tokenizer is not None:
-            known = file
-    return known.tokenizer if known is not None else None
+        if known is not None:
+            compare_tokenizers(str(file.path), file.tokenizer, known)
+        known = file.tokenizer or known
+    return known
 
 
 def _encode(records: Ints) -> Ints:
@@ -109,7 +100,7 @@ def _encode(records: Ints) -> Ints:
 def _decode(path: Path, content: bytes, order: str) -> Ints:
     """Check and unpack a stream; of an n-gram or token that occurs twice the first counts, as in llama.cpp."""
     if not content:
-        raise FileFormatError(f"{path} is empty: make it with draftwood cache create")
+        raise FileFormatError(f"{path} is empty: give one that holds counts")
     stream = np.frombuffer(content[: len(content) // 4 * 4], dtype=f"{order}i4").astype(np.int32)
     heads = _heads(path, stream, cut=len(content) % 4 > 0)
     sizes = stream[heads + _LONGEST]
@@ -123,7 +114,7 @@ def _decode(path: Path, content: bytes, order: str) -> Ints:
     records = np.column_stack((grams[owner], stream[at], stream[at + 1])).astype(np.int32)
     if (records[:, _LONGEST] < 0).any() or (records[:, _LONGEST + 1] <= 0).any():
         raise _foreign(path, "tokens must not be negative, and counts at least 1")
-    return records if _ascending(records) else _first_of_each(records, owner)
+    return _first_of_each(records, owner)
 
 
 def _heads(path: Path, stream: Ints, *, cut: bool) -> NDArray[np.int64]:
@@ -140,15 +131,6 @@ def _heads(path: Path, stream: Ints, *, cut: bool) -> NDArray[np.int64]:
             f"{path} was cut off, or is no file of n-gram counts: copy it again, or make it again"
         )
     return np.array(heads, dtype=np.int64)
-
-
-def _ascending(records: Ints) -> bool:
-    """Whether the records are in order and none occurs twice."""
-    ascends = np.zeros(max(len(records) - 1, 0), dtype=np.bool_)
-    for column in range(_LONGEST, -1, -1):
-        before, after = records[:-1, column], records[1:, column]
-        ascends = (before < after) | ((before == after) & ascends)
-    return bool(ascends.all())
 
 
 def _first_of_each(records: Ints, owner: NDArray[np.int64]) -> Ints:

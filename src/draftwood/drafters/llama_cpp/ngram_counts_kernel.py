@@ -1,4 +1,4 @@
-"""The kernels behind `NgramCounts`. Importing this module loads kernels.
+"""The kernels of `NgramCounts`. Importing this module loads kernels.
 
 Layout
 ------
@@ -40,7 +40,7 @@ MOST = 2**31 - 1
 # and the share of them, in percent, that the token must have.
 LEAST = (2, 2, 1, 1, 4, 3, 2, 2)
 PERCENT = (66, 50, 50, 50, 75, 66, 66, 66)
-STATIC_LEAST, STATIC_PERCENT, STATIC_WEIGHT = 2, 50, 100
+STATIC_LEAST, STATIC_PERCENT = 2, 50
 
 CONFIRMED, DYNAMIC, STATIC, CLASSES = 16, 20, 28, 31  # where groups of evidence classes begin, and their number
 
@@ -111,14 +111,14 @@ def _ready(rows: Ints, index: Ints, head: Head) -> bool:
 
 
 @part
-def _read(rows: Ints, index: Ints, head: Head, token: int, low: int, high: int) -> None:
-    for size in range(high, 0, -1):
+def _read(rows: Ints, index: Ints, head: Head, token: int, counted: bool) -> None:
+    for size in range(LONGEST, 0, -1):
         node = head[ACTIVE + size - 1]
         if node != 0:
             pair = _child(rows, index, head, node, token)
-            if size >= low:
+            if counted:
                 _count(rows, node, pair, 1)
-            if size < high:
+            if size < LONGEST:
                 head[ACTIVE + size] = pair
     head[ACTIVE] = _child(rows, index, head, 0, token)
 
@@ -132,16 +132,16 @@ def _add(rows: Ints, index: Ints, head: Head, record: Ints) -> None:
     _count(rows, node, _child(rows, index, head, node, record[LONGEST]), record[LONGEST + 1])
 
 
-@compiled(f"void(i4[:,::1], i4[::1], i8[::1], {TABLE}, i8, i8)")
-def count(rows: Ints, index: Ints, head: Head, records: Ints, low: int, high: int) -> None:
+@compiled(f"void(i4[:,::1], i4[::1], i8[::1], {TABLE}, b1)")
+def count(rows: Ints, index: Ints, head: Head, records: Ints, counted: bool) -> None:
     """Count, from where ``head`` says, while there is room: a text, or what was counted before.
 
-    A text is int32[n, 1]: what followed n-grams of ``low`` to ``high`` tokens counts. Else ``records`` are
-    int32[n, 6]: four tokens, -1 in unused places, the next token, its count.
+    A text is int32[n, 1]; if not ``counted``, it only stands before the text of the next call. Else ``records``
+    are int32[n, 6]: four tokens, -1 in unused places, the next token, its count.
     """
     while head[DONE] < len(records) and _ready(rows, index, head):
         if records.shape[1] == 1:
-            _read(rows, index, head, records[head[DONE], 0], low, high)
+            _read(rows, index, head, records[head[DONE], 0], counted)
         else:
             _add(rows, index, head, records[head[DONE]])
         head[DONE] += 1
@@ -156,33 +156,8 @@ def _advance(rows: Ints, index: Ints, ends: Ints, first: int, token: int) -> Non
 
 
 @inner
-def _wrapped(number: np.int64) -> np.int64:
-    return np.int64(np.int32(number))
-
-
-@inner
-def _enough(count: int, total: int, least: int, percent: int, faithful: bool) -> bool:
-    share, needed = 100 * np.int64(count), percent * np.int64(total)
-    if faithful:
-        share, needed = _wrapped(share), _wrapped(needed)
-    return bool(count > 0 and total >= least and share >= needed)
-
-
-@inner
-def _heaviest_faithful(rows: Ints, node: int, static: Ints, places: Ints, known: int) -> int:
-    """Continuation of largest count x weight in 32 bits; 0 if none is positive.
-
-    On a tie the newest: the two that can share an n-gram's samples stand in this order in a map of libstdc++.
-    """
-    chosen, most, pair = 0, np.int64(0), rows[node, CHILD]
-    while pair != 0:
-        often = static[_find(static, places, known, rows[pair, TOKEN]), COUNT] if known != 0 else 0
-        weight = _wrapped(STATIC_WEIGHT * np.int64(often)) if often > 0 else np.int64(1)
-        product = _wrapped(rows[pair, COUNT] * weight)
-        if product > most or (product == most and pair > chosen > 0):
-            chosen, most = pair, product
-        pair = rows[pair, SIBLING]
-    return chosen
+def _enough(count: int, total: int, least: int, percent: int) -> bool:
+    return bool(count > 0 and total >= least and 100 * np.int64(count) >= percent * np.int64(total))
 
 
 @inner
@@ -214,21 +189,16 @@ def _class(level: int, size: int, count: int, total: int, confirmed: bool) -> in
 
 
 @inner
-def _choose(
-    rows: Ints, ends: Ints, level: int, statics: tuple[Ints, Ints], known: int, faithful: bool, chosen: Ints
-) -> bool:
+def _choose(rows: Ints, ends: Ints, level: int, statics: tuple[Ints, Ints], known: int, chosen: Ints) -> bool:
     """Write token, evidence class and size of the n-gram by one level; whether it was sure enough of any."""
     static, places = statics
     for size in range(LONGEST, 0, -1):
         rule, node = LONGEST * level + size - 1, ends[LONGEST * level + size - 1]
         if node == 0 or rows[node, TOTAL] == 0:
             continue
-        if faithful:
-            pair = _heaviest_faithful(rows, node, static, places, known)
-        else:
-            pair = _preferred(rows, node, static, places, known)
+        pair = _preferred(rows, node, static, places, known)
         count, total, token = rows[pair, COUNT], rows[node, TOTAL], rows[pair, TOKEN]
-        if _enough(count, total, LEAST[rule], PERCENT[rule], faithful):
+        if _enough(count, total, LEAST[rule], PERCENT[rule]):
             confirmed = known != 0 and static[_find(static, places, known, token), COUNT] > 0
             chosen[0], chosen[1], chosen[2] = token, _class(level, size, count, total, confirmed), size
             return True
@@ -236,17 +206,16 @@ def _choose(
 
 
 @inner
-def _choose_static(statics: tuple[Ints, Ints], known: int, faithful: bool, chosen: Ints) -> bool:
-    static, places = statics
-    best = _heaviest_faithful(static, known, static, places, 0) if faithful else static[known, BEST]
+def _choose_static(static: Ints, known: int, chosen: Ints) -> bool:
+    best = static[known, BEST]
     count, total = np.int64(static[best, COUNT]), np.int64(static[known, TOTAL])
     chosen[0], chosen[2] = static[best, TOKEN], 2
     chosen[1] = STATIC + (0 if 10 * count < 7 * total else 1 if 10 * count < 9 * total else 2)
-    return _enough(count, total, STATIC_LEAST, STATIC_PERCENT, faithful)
+    return _enough(count, total, STATIC_LEAST, STATIC_PERCENT)
 
 
-@compiled("i8(Tuple((i4[:,::1], i4[::1], i4[:,::1], i4[::1], i4[:,::1], i4[::1])), i4[::1], b1, i4[:,::1])")
-def propose(levels: tuple[Ints, Ints, Ints, Ints, Ints, Ints], tail: Ints, faithful: bool, out: Ints) -> int:
+@compiled("i8(Tuple((i4[:,::1], i4[::1], i4[:,::1], i4[::1], i4[:,::1], i4[::1])), i4[::1], i4[:,::1])")
+def propose(levels: tuple[Ints, Ints, Ints, Ints, Ints, Ints], tail: Ints, out: Ints) -> int:
     """Fill ``out``, int32[n, 3] (token, evidence class, size of the n-gram); returns how many rows were filled.
 
     ``levels`` are rows and index of context, dynamic and static.
@@ -259,10 +228,10 @@ def propose(levels: tuple[Ints, Ints, Ints, Ints, Ints, Ints], tail: Ints, faith
         else:
             at = ends[2 * LONGEST + 1]
             known = at if static[0][at, TOTAL] > 0 else 0
-            found = _choose(context[0], ends, 0, static, known, faithful, out[i])
+            found = _choose(context[0], ends, 0, static, known, out[i])
             if not found:
-                found = _choose(dynamic[0], ends, 1, static, known, faithful, out[i])
-            if not found and (known == 0 or not _choose_static(static, known, faithful, out[i])):
+                found = _choose(dynamic[0], ends, 1, static, known, out[i])
+            if not found and (known == 0 or not _choose_static(static[0], known, out[i])):
                 return i
             token = out[i, 0]
         _advance(context[0], context[1], ends, 0, token)

@@ -34,6 +34,7 @@ class NgramDrafter(BaseDrafter):
     """
 
     name: ClassVar[str] = "ngram"
+    batches: ClassVar[bool] = True
     modules: ClassVar[Sequence[str]] = ("draftwood.drafters.ngram.index",)
     prior: ClassVar[Floats] = PRIOR
     takes: ClassVar[Takes] = Takes(context=True)
@@ -57,8 +58,9 @@ class NgramDrafter(BaseDrafter):
         return session
 
     def draft_many(
-        self, sessions: Sequence[Any], nodes: Sequence[int], lookahead_nodes: Sequence[int], accept_rates: Floats
-    ) -> Sequence[TokenTree]:
+        self, sessions: Sequence[Any], nodes: Sequence[int], lookahead_nodes: Sequence[int], accept_rates: Floats,
+        base_trees: Sequence[TokenTree] | None = None,
+    ) -> Sequence[TokenTree]:  # fmt: skip
         from draftwood.drafters.ngram.many import draft_many
 
         return draft_many(NgramSession, sessions, nodes, accept_rates)
@@ -77,6 +79,8 @@ class NgramDrafter(BaseDrafter):
 
 class NgramSession(BaseSession):
     """One text, indexed after the further texts of its drafter."""
+
+    tokens_only: ClassVar[bool] = True
 
     def __init__(self, drafter: NgramDrafter, index: NgramIndex, cursor: Cursor) -> None:
         self._drafter, self._index, self._cursor = drafter, index, cursor

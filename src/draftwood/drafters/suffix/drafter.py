@@ -48,6 +48,7 @@ class SuffixDrafter(BaseDrafter):
     """
 
     name: ClassVar[str] = "suffix"
+    batches: ClassVar[bool] = True
     modules: ClassVar[Sequence[str]] = ("draftwood.drafters.suffix.automaton",)
 
     length: int | None = None
@@ -76,6 +77,8 @@ class SuffixDrafter(BaseDrafter):
 
 class SuffixSession(BaseSession):
     """One text in a suffix automaton."""
+
+    tokens_only: ClassVar[bool] = True
 
     def __init__(self, drafter: SuffixDrafter, automaton: SuffixAutomaton) -> None:
         self._drafter, self._automaton = drafter, automaton

@@ -9,8 +9,7 @@ from typing import Any
 
 from draftwood.api.user_texts import UserTexts, check_tokenizer
 from draftwood.contracts import Capabilities, Drafter
-from draftwood.decoding.capability_check import refuse_mismatch
-from draftwood.drafters.declaring import declared
+from draftwood.contracts.declaring import declared, refuse_mismatch
 from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.vllm.drafting import Drafting
 from draftwood.engines.vllm.options import Options
@@ -105,7 +104,7 @@ def _refuse_models(drafters: tuple[Drafter, ...]) -> None:
     """Refuse drafters with models of their own, and those that go on behind others' drafts."""
     for drafter in drafters:
         needs = declared(drafter).needs
-        if needs.prices or needs.base_tree or needs.target_session or hasattr(drafter, "with_models"):
+        if needs.prices or needs.base_tree or needs.target_session or needs.hidden:
             raise CapabilityError(
                 f"drafter {drafter.name!r} is not offered inside vLLM: name drafters that copy text, as in ngram, "
                 "ngram+memory or suffix"

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Ask, Drafter, Floats
+from draftwood.contracts.declaring import declared
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.drafters.memory.memory import Memory
 from draftwood.drafters.ngram.chains_kernel import (
@@ -128,7 +129,7 @@ class Drafting:
 
     def _rates(self, speaker: int) -> Floats:
         drafter = self._drafter(speaker)
-        return self._no_rates if drafter is None else self._beliefs.accept_rates(drafter, greedy=False)
+        return self._no_rates if drafter is None else self._beliefs.accept_rates(declared(drafter), greedy=False)
 
     def _learn(self, labels: Ints, accepted: int, work: Longs) -> None:
         """Learn whether the tokens of the last chains were right; ``accepted`` were, and scored."""
@@ -152,7 +153,7 @@ class Drafting:
         stride = -(-len(labels) // _LABELS)
         some = labels[self._step % stride :: stride]
         right = some[:, LABEL_RIGHT] != 0
-        self._beliefs.rates(drafter, greedy=False).learn(some[:, LABEL_CLASS].tolist(), right.tolist())
+        self._beliefs.rates(declared(drafter), greedy=False).learn(some[:, LABEL_CLASS].tolist(), right.tolist())
 
     def _credit(self, labels: Ints, work: Longs) -> None:
         """Count tokens for the answers that they were copied from."""

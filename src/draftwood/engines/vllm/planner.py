@@ -7,24 +7,20 @@ pass, with all that vLLM does around it.
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import State
 from draftwood.engines.vllm.planner_kernel import best_count, likeliest_first
 from draftwood.errors import UsageError
+from draftwood.planning.accounts import Asking, Losses, Overhead, asking_accounts
 from draftwood.planning.base import TreePlanner
-from draftwood.planning.cooldown import Cooldown
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.cost_model import CostModel, octave
-from draftwood.planning.exploring import earn, explored
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.planning.load import load as load_planner
-from draftwood.planning.losses import Losses
-from draftwood.step import RunningStep
 
 Floats = NDArray[np.float32]
 Longs = NDArray[np.int64]
@@ -91,8 +87,7 @@ class GoodputChains:
             0,
             dict[tuple[int, int], int](),
         )  # number of choices; when to try a width again
-        self._cooldown = Cooldown()
-        self._own = _Own()
+        self._overhead, self._asking = Overhead(), Asking(asking_accounts())
         self._expected = 0.0  # of the last pass with a draft: plain passes that it takes
         self.floor = 0.0
 
@@ -111,8 +106,8 @@ class GoodputChains:
 
     def wants_drafts(self, own_s: float, *, asked: bool) -> bool:
         """Return whether drafters are asked now; the last step took ``own_s`` seconds here, ``asked`` or not."""
-        self._own.step.draft_s = own_s
-        return self._cooldown.begin([cast("State", self._own)], asked=asked)
+        self._overhead.count(own_s, asked=asked, drafted=False)
+        return self._asking.begin(repeating=False)
 
     def choose(self, reach: Floats, rows: int, context: int) -> Longs:
         """Return how much of each chain is drafted, int64[chains].
@@ -133,13 +128,14 @@ class GoodputChains:
         found = likeliest_first(reach, width, order, tokens)
         tokens = tokens[: 1 + found]
         tokens += rows
-        times = model.table(1 + max(chains * width, 8 * rows), context)[1:] + self._cooldown.overhead
+        times = model.table(1 + max(chains * width, 8 * rows), context)[1:] + self._overhead.vain
         best, needed = best_count(tokens, times, found, rows)
         plain = float(times[0])
         if tokens[best] * plain < losses.demand * tokens[0] * times[best]:
             best = 0
         count = self._explored(size, tokens, times[: 1 + found], best)
-        self._cooldown.learn(float(tokens[best]) * plain / rows - float(times[best]), plain, keep_on=count > best)
+        saved = float(tokens[best]) * plain / rows - float(times[best])
+        self._asking.learn(saved, self._overhead.of_asking, plain, keep_on=count > best)
         self._expected = float(times[count]) / plain
         self.floor = min(_MOST, max(_LEAST, _SAFE * needed))
         return np.bincount(order[:count], minlength=chains)
@@ -153,7 +149,7 @@ class GoodputChains:
         model, count = self._costs[size], len(tokens) - 1
         self._choices += 1
         if not count:
-            earn(model, 1.0)
+            model.earn(1.0)
             return best
         while count > best and count > 1:
             promised = float(tokens[count] / tokens[0]) - 1
@@ -166,7 +162,11 @@ class GoodputChains:
                 self._again[size, octave(1 + count)] = self._choices + _PATIENCE
                 return count
             count //= 4
-        return explored(model, 1, tokens, times, best)  # type: ignore[arg-type]
+        model.earn(float(times[best] / times[0]))
+        count = model.explored(1, tokens.tolist(), times.tolist(), best, 0.0)
+        if count != best:
+            model.regretted(float((times[count] - tokens[count] * times[best] / tokens[best]) / times[0]))
+        return count
 
     def learn(self, rows: int, drafted: int, given: int, context: int, seconds: float) -> None:
         """Learn from a pass over ``rows`` requests and ``drafted`` tokens, which has given so many tokens."""
@@ -181,13 +181,3 @@ class GoodputChains:
             times = model.times(0, 9, 0)
             said.append(f"{times[1] * 1e3:.1f}/{times[9] * 1e3:.1f}")
         return f"ms of passes with 0/8 drafted tokens, by size of the batch: {', '.join(said) or 'none measured'}"
-
-
-class _Own:
-    """What this side of a step has taken: as much of a `State` as `Cooldown` looks at."""
-
-    drafters = ()
-    traced = False
-
-    def __init__(self) -> None:
-        self.step = RunningStep(0, 0)

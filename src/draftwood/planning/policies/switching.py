@@ -1,63 +1,43 @@
-"""Policy ``switching``: asks only the drafter that is fastest on this kind of text, or all of them.
-
-Of drafters that own models at most one is asked at a time; `Exclusive` chooses among them.
-"""
+"""Policy ``switching``: asks only the drafter that has given most tokens per second, or all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from draftwood.contracts import State
-from draftwood.errors import UsageError
-from draftwood.planning.bandit import ALL, Bandit
+from draftwood.contracts import Declaration, State
 from draftwood.planning.base import Limit
-from draftwood.planning.kind import kind_of
 from draftwood.planning.learned import Learned
-from draftwood.planning.policies.exclusive import Exclusive
-from draftwood.step import SourceStep
+from draftwood.planning.turns import Turns
 
-_TAIL = 256  # last tokens of the text by which its kind is recognised
-_LONGEST = 3600.0  # seconds of a step; a longer time comes from a clock that jumped
+_SHORTEST, _LONGEST = 1e-6, 3600.0  # seconds of a step; other times come from a clock that jumped
 _MOST_SETS = 256  # sets of drafters that are known; the oldest is forgotten
-_UNKNOWN = "text"  # the kind of every text that cannot be decoded
 
 
 @dataclass(slots=True)
 class _Request:
-    bandit: Bandit
-    kind: str
-    looked: int  # length of the text when its kind was recognised
-    arm: int = ALL
-    why: str = ""
+    turns: Turns  # of its set of drafters when it was asked last
+    arm: int
+    why: str
+    asks: bool  # whether anybody is asked with this arm
+    is_first: bool = True  # whether the step under way is the first one with this arm
 
 
 class SwitchingPolicy:
-    """Asks one drafter of the set or all of them, whichever gives most tokens per second on this kind of text.
+    """Tries the drafters of a set in turns and keeps to what gives most tokens per second.
 
-    The kind (code, prose, chat, structured) is recognised when a request begins and after each ``every`` tokens,
-    by the text that ``decode`` makes of token ids; without it all text counts as one kind. What is learnt belongs
-    to one kind of text and one set of drafters with their options. `UsageError` if ``every`` is below 1.
-
-    In a set with drafters that own models (`Needs.prices`) the others are always asked, and of these the one that
-    has given most tokens per second so far, or none; ``learned`` keeps that for all calls with the target.
+    Of a set without models: all drafters, or one of them. Drafters that own models (`Needs.prices`) each take time
+    and spoil the others' prices, so at most one of these is asked; the others of such a set always are.
+    ``learned`` keeps what was found for all calls with the target; its lock is held by the planner. A model that
+    was not asked reads what it has missed when it is asked again: that step rates nobody.
     """
 
     name = "switching"
 
-    def __init__(
-        self, every: int = 64, *, decode: Callable[[Sequence[int]], str] | None = None,
-        learned: Learned | None = None,
-    ) -> None:  # fmt: skip
-        if every < 1:
-            raise UsageError(f"switching: every is {every}: look again after 1 token or more")
-        self.every = every
-        self._decode = decode
-        self._bandits: dict[tuple[str, ...], Bandit] = {}
+    def __init__(self, *, learned: Learned | None = None) -> None:
+        self._turns = (learned if learned is not None else Learned()).turns
         self._requests: WeakKeyDictionary[State, _Request] = WeakKeyDictionary()
-        self._node_cost = _NodeCost()
-        self._exclusive = Exclusive(learned if learned is not None else Learned())
         self._rows = 1  # requests that share the pass
 
     def limit(self, state: State, rows: int, nodes: int) -> Limit:
@@ -65,108 +45,47 @@ class SwitchingPolicy:
         if sum(drafter is not None for drafter in drafters) < 2:
             self._requests.pop(state, None)
             return Limit(why="one drafter: nothing to choose")
+        known = self._requests.get(state)
         if not nodes:  # no drafter will be asked, so there is nothing to choose
-            known = self._requests.get(state)
             return Limit(why="nothing decided yet" if known is None else known.why)
-        request = self._look(state)
-        if self._exclusive.concerns(drafters):
-            asked, who = self._exclusive.mask(state, request.kind)
-            request.why = self._said(request.kind, who)
-            return Limit(drafters=asked, why=request.why)
-        arm = request.bandit.arm(request.kind)
-        if arm != ALL and drafters[arm - 1] is None:  # disabled for this request
-            arm = ALL
-        chosen = drafters[arm - 1] if arm != ALL else None
-        who = chosen.name if chosen is not None else "all drafters"
-        request.arm, request.why = arm, self._said(request.kind, who)
-        mask = None if arm == ALL else [i == arm - 1 for i in range(len(drafters))]
-        return Limit(drafters=mask, why=request.why)
+        chosen = _arms(drafters)
+        turns = self._of(drafters, len(chosen))
+        arm = turns.arm()
+        mask, who = chosen[arm]
+        if known is None or known.turns is not turns or known.arm != arm:
+            self._requests[state] = _Request(turns, arm, who, any(mask))
+        return Limit(drafters=None if all(mask) else mask, why=who)
 
     def learn(self, state: State) -> None:
         request, step = self._requests.get(state), state.step
-        if request is None or not 0 < step.score_s <= step.seconds < _LONGEST:
+        if request is None or not _SHORTEST < step.score_s <= step.seconds < _LONGEST:
             return
-        if self._exclusive.concerns(state.drafters):
-            self._exclusive.learn(state, request.kind, self._rows)
+        asked = any(source.calls for source in step.by_source)
+        if request.is_first or asked != request.asks:  # the planner or another policy has asked nobody
+            request.is_first = False
+            request.turns.skip(request.arm)
             return
-        tokens, width = len(step.emitted), 1 + step.drafted + step.lookahead_scored
-        self._node_cost.learn(width, step.score_s)
-        seconds = step.score_s / self._rows + step.overhead_s
-        if not any(source.calls for source in step.by_source):  # the planner or another policy drafted nothing
-            request.bandit.idle(request.kind)
-        elif request.arm != ALL:
-            request.bandit.learn_one(request.kind, request.arm, tokens, seconds)
-        else:
-            drafting = sum(source.draft_s for source in step.by_source)
-            each: list[tuple[float, float] | None] = [
-                (min(tokens, 1 + source.accepted), self._with_one(source, seconds, width, drafting))
-                if source.calls
-                else None  # disabled, or left out by the planner
-                for source in step.by_source
-            ]
-            request.bandit.learn_all(request.kind, [(tokens, seconds), *each])
+        drafting = sum(source.draft_s for source in step.by_source)
+        seconds = step.score_s / self._rows + step.overhead_s - step.draft_s + drafting
+        request.turns.learn(request.arm, len(step.emitted), seconds)
 
-    def _with_one(self, source: SourceStep, seconds: float, width: int, drafting: float) -> float:
-        """Estimate the seconds of this step with this drafter alone: a narrower pass and less drafting."""
-        narrower = width - (1 + source.kept + source.lookahead_nodes)
-        least = 0.1 * seconds  # the cost of a node is an estimate, and no pass takes no time
-        return max(least, seconds - self._node_cost.seconds * narrower - (drafting - source.draft_s))
-
-    def _look(self, state: State) -> _Request:
-        """Return what is known of the request; its kind is recognised again if that is due."""
-        request, length = self._requests.get(state), state.length
-        if request is None or request.bandit.drafters != len(state.drafters):  # the next turn may have others
-            bandit = self._bandit(tuple(d.label if d is not None else "" for d in state.drafters))
-            request = self._requests[state] = _Request(bandit, self._kind(state), length)
-        elif not request.looked <= length < request.looked + self.every:
-            request.kind, request.looked = self._kind(state), length
-        return request
-
-    def _bandit(self, names: tuple[str, ...]) -> Bandit:
-        if names not in self._bandits and len(self._bandits) >= _MOST_SETS:
-            del self._bandits[next(iter(self._bandits))]
-        return self._bandits.setdefault(names, Bandit(len(names)))
-
-    def _kind(self, state: State) -> str:
-        if self._decode is None:
-            return _UNKNOWN
-        try:
-            return kind_of(self._decode(state.ids[-_TAIL:]))
-        except Exception:  # whatever the user's tokenizer raises must not end the text
-            return _UNKNOWN
-
-    def _said(self, kind: str, who: str) -> str:
-        note = ", without a tokenizer all text counts as one kind" if self._decode is None else ""
-        return f"{kind}: {who}{note}"
+    def _of(self, drafters: Sequence[Declaration | None], arms: int) -> Turns:
+        labels = tuple(drafter.label if drafter is not None else "" for drafter in drafters)
+        turns = self._turns.get(labels)
+        if turns is None:
+            if len(self._turns) >= _MOST_SETS:
+                del self._turns[next(iter(self._turns))]
+            turns = self._turns[labels] = Turns(arms)
+        return turns
 
 
-class _NodeCost:
-    """Estimates by linear regression how many seconds one more node adds to a pass.
-
-    The prior is 4 % of a pass over one token, on purpose a low value: with a high one a single drafter would be
-    credited with time that leaving the others out does not save. Two widths are enough to correct it.
-    """
-
-    _SHARE = 0.04
-    _KEEP = 0.99  # weight of earlier passes
-
-    def __init__(self) -> None:
-        self._n = self._w = self._y = self._ww = self._wy = 0.0
-
-    def learn(self, width: int, seconds: float) -> None:
-        """Record the seconds of a pass over ``width`` tokens, an outlier as about twice the average."""
-        if self._n:
-            seconds = min(seconds, 2 * self._y / self._n + self.seconds * width)
-        keep = self._KEEP
-        self._n, self._w, self._y = keep * self._n + 1, keep * self._w + width, keep * self._y + seconds
-        self._ww, self._wy = keep * self._ww + width * width, keep * self._wy + width * seconds
-
-    @property
-    def seconds(self) -> float:
-        """Seconds per node, at least 0."""
-        if not self._n:
-            return 0.0
-        width, seconds = self._w / self._n, self._y / self._n
-        spread, joint = self._ww / self._n - width * width, self._wy / self._n - width * seconds
-        guess = self._SHARE * seconds / (1 + self._SHARE * (width - 1))
-        return max(0.0, (joint + guess) / (spread + 1))
+def _arms(drafters: Sequence[Declaration | None]) -> list[tuple[list[bool], str]]:
+    """Return what there is to choose from: which drafters are asked, and who that is in a few words."""
+    here = [(i, drafter) for i, drafter in enumerate(drafters) if drafter is not None]
+    owners = [(i, drafter) for i, drafter in here if drafter.needs.prices]
+    if owners:
+        others = [not any(i == owner for owner, _ in owners) for i in range(len(drafters))]
+        alone = [([may or i == owner for i, may in enumerate(others)], drafter.name) for owner, drafter in owners]
+        return [(others, "no draft model"), *alone]
+    every = ([True] * len(drafters), "all drafters")
+    return [every, *[([i == one for i in range(len(drafters))], drafter.name) for one, drafter in here]]

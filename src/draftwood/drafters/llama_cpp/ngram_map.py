@@ -1,26 +1,27 @@
-"""Sessions of the faithful modes: called as llama.cpp calls its speculators; its ngram-simple and its maps.
+"""Drafters ``ngram-map-k`` and ``ngram-map-k4v`` as llama.cpp has them.
 
-Source: llama.cpp (ggml-org/llama.cpp), common/speculative.cpp and ``common_ngram_map`` of common/ngram-map.cpp.
-Apparent mistakes below are llama.cpp's; ``docs/drafters/ngram-simple.md`` and ``ngram-map-k.md`` list them.
+Both look up what followed the last n tokens in a table of positions. Source: ``common_ngram_map`` of llama.cpp
+(ggml-org/llama.cpp, common/ngram-map.cpp). Apparent mistakes below are llama.cpp's.
 """
 
 from __future__ import annotations
 
 import copy
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from draftwood.contracts import Feedback, Floats, Ints
-from draftwood.drafters.base import TextSession
-from draftwood.tree import TokenTree
-
-NOTHING = np.empty(0, dtype=np.int32)
+from draftwood.contracts import DraftSession, Ints, Noise
+from draftwood.drafters.llama_cpp.ngram_simple import (
+    NOTHING,
+    CopyDrafter,
+    ReferenceSession,
+    classes,
+    newest,
+    occurrences,
+)
 
 VALUES = 4
 MOST = 16380  # counts stop here
@@ -28,85 +29,48 @@ HASHES = 1 << 18
 _FACTOR = 2654435761
 
 
-class ReferenceSession(TextSession):
-    """A session that is called as llama.cpp calls its speculators, for the faithful modes.
+@dataclass(frozen=True)
+class NgramMapKDrafter(CopyDrafter):
+    """Copies what followed the last size_n tokens, as far as that was accepted before (llama.cpp's ngram-map-k).
 
-    ``begin`` is called when a prompt or a turn was read, ``accept`` when part of a proposal was scored.
-    llama.cpp's history is the text without its last token.
+    Parameters
+    ----------
+    size_n
+        Tokens of a key, 1 to 1024.
+    size_m
+        Most tokens it proposes, 1 to 1024.
     """
 
-    _evidence: NDArray[np.int32]  # class of each token of the longest proposal
+    name: ClassVar[str] = "ngram-map-k"
 
-    def begin(self) -> None:
-        """The text was read as a prompt."""
-
-    @abstractmethod
-    def propose(self) -> Ints:
-        """Return the whole proposal, before the caller's limit."""
-
-    def accept(self, accepted: int) -> None:
-        """So many tokens of the last proposal were accepted."""
-
-    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
-        if nodes < 1:  # the reference does not call a speculator then
-            return TokenTree.empty()
-        tokens = self.propose()[:nodes] if self._length > 1 else NOTHING
-        evidence = self._evidence[: len(tokens)]
-        return TokenTree.build(tokens.copy(), belief=accept_rates[evidence], evidence=evidence)
-
-    def learn(self, feedback: Feedback) -> None:
-        if (feedback.node_map >= 0).any():
-            path = set(feedback.path)
-            self.accept(len(list(takewhile(path.__contains__, feedback.node_map.tolist()))))
-        super().extend(feedback.emitted)
-
-    def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
-        super().extend(ids)
-        self.begin()
-
-    def begin_answer(self, ids: Sequence[int] | NDArray[Any]) -> None:
-        super().extend(ids)
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession:
+        return MapSession(prompt, self, None)
 
 
-def occurrences(text: Ints, pattern: Ints, first: int, last: int) -> NDArray[np.int64]:
-    """Return the starts from ``first`` to ``last``, both included, where the text has the pattern."""
-    starts = np.flatnonzero(text[first : last + 1] == pattern[0]) + first
-    for i in range(1, len(pattern)):
-        if not len(starts):
-            break
-        starts = starts[text[starts + i] == pattern[i]]
-    return starts
+@dataclass(frozen=True)
+class NgramMapK4vDrafter(CopyDrafter):
+    """Copies what followed the last size_n tokens if most of up to 4 values agree (llama.cpp's ngram-map-k4v).
 
+    Parameters
+    ----------
+    size_n
+        Tokens of a key, 1 to 1024.
+    size_m
+        Tokens of a value and most it proposes, 1 to 1024.
+    min_hits
+        Least number of times that the key was looked up, at least 1.
+    """
 
-def newest(text: Ints, pattern: Ints, first: int, last: int) -> int:
-    """Return the last start from ``first`` to ``last``, both included, where the text has the pattern; else 0."""
-    block = 4096
-    while last >= first:  # from the end, in ever larger blocks: most matches are near
-        begin = max(first, last + 1 - block)
-        if len(starts := occurrences(text, pattern, begin, last)):
-            return int(starts[-1])
-        last, block = begin - 1, 2 * block
-    return 0
+    name: ClassVar[str] = "ngram-map-k4v"
 
+    min_hits: int = 1
 
-class FaithfulSimple(ReferenceSession):
-    """``ngram-simple``: without state, searching the whole text at every draft."""
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_range("min_hits", 1, (1 << 31) - 1)
 
-    def __init__(self, prompt: Sequence[int], n: int, evidence: NDArray[np.int32]) -> None:
-        self._n, self._m, self._evidence = n, len(evidence), evidence
-        super().__init__(prompt)
-
-    def propose(self) -> Ints:
-        n, m, history = self._n, self._m, self._length - 1
-        self.match_length = 0
-        if history <= n + m + 1:
-            return NOTHING
-        start = newest(self.text, self.text[-n:], 1, history - n - 1)  # 0 means none, so it is never found
-        length = min(m, history - (start + n))
-        if not start or length < n:  # llama.cpp compares with the n-gram's size where the draft's is meant
-            return NOTHING
-        self.match_length = n
-        return self.text[start + n : start + n + length]
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession:
+        return MapSession(prompt, self, self.min_hits & 0xFFFF)  # llama.cpp stores it in 16 bits
 
 
 @dataclass(slots=True)
@@ -130,17 +94,16 @@ class Key:
             column[:] = [column[value] for value in kept] + [last] * (VALUES - len(kept))
 
 
-class FaithfulMap(ReferenceSession):
+class MapSession(ReferenceSession):
     """``ngram-map-k4v`` of one text; without ``min_hits`` it counts no values and is ``ngram-map-k``."""
 
-    def __init__(self, prompt: Sequence[int], n: int, evidence: NDArray[np.int32], min_hits: int | None) -> None:
-        self._n, self._m, self._evidence = n, len(evidence), evidence
-        self._min_hits = None if min_hits is None else min_hits & 0xFFFF  # llama.cpp stores it in 16 bits
+    def __init__(self, prompt: Sequence[int], drafter: CopyDrafter, min_hits: int | None) -> None:
+        self._n, self._m, self._min_hits = drafter.size_n, drafter.size_m, min_hits
         self._hashes = np.zeros(HASHES, dtype=np.int32)
         self._keys: list[Key] = []
         self._begun = self._checked = self._indexed = 0
         self._drafted: tuple[Key, int] | None = None
-        super().__init__(prompt)
+        super().__init__(prompt, classes(drafter))
 
     def begin(self) -> None:
         length, n, m = self._length, self._n, self._m
@@ -160,10 +123,8 @@ class FaithfulMap(ReferenceSession):
     def propose(self) -> Ints:
         self.match_length, self._drafted = 0, None
         n, m, history = self._n, self._m, self._length - 1
-        if history < 2 * n + m:
+        if history < 2 * n + m or max(self._checked, self._begun) > history:  # at the second, llama.cpp aborts
             return NOTHING
-        if self._checked > history or self._begun > history:
-            return NOTHING  # llama.cpp aborts here
         self._checked = history
         text = self.text[:history]
         pattern = self.text[-n:]
@@ -191,9 +152,9 @@ class FaithfulMap(ReferenceSession):
 
         The last ``n + m + 1`` starts of the prompt are in neither.
         """
-        behind = self._n + self._m + 1
-        prompt = (self._indexed + 1, self._begun - behind if self._begun > behind else 0)
-        return prompt, (max(self._begun, self._indexed) + 1, history - behind)
+        room = self._n + self._m + 1
+        prompt = (self._indexed + 1, self._begun - room if self._begun > room else 0)
+        return prompt, (max(self._begun, self._indexed) + 1, history - room)
 
     def _find(self, text: Ints, pattern: Ints) -> int:
         n, last = self._n, len(text) - self._n - self._m - 1
@@ -203,8 +164,8 @@ class FaithfulMap(ReferenceSession):
         start = int(self._hashes[slot % HASHES])
         if 0 < start < last and (text[start : start + n] == pattern).all():
             return start
-        prompt, behind = self._ranges(len(text))
-        return newest(text, pattern, *prompt) or newest(text, pattern, *behind)
+        prompt, answer = self._ranges(len(text))
+        return newest(text, pattern, *prompt) or newest(text, pattern, *answer)
 
     def _index(self, text: Ints) -> None:
         n = self._n
@@ -249,7 +210,7 @@ class FaithfulMap(ReferenceSession):
         others = sum(key.counts) - key.counts[winner]
         return -1 if others and key.counts[winner] < 2 * others else winner
 
-    def fork(self) -> FaithfulMap:
+    def fork(self) -> MapSession:
         twin = super().fork()
         twin._hashes = self._hashes.copy()
         twin._keys, twin._drafted = copy.deepcopy((self._keys, self._drafted))  # in one call: they share keys

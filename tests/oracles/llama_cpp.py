@@ -1,10 +1,11 @@
-"""``ngram-simple``, ``ngram-map-k``, ``ngram-map-k4v`` of llama.cpp, rule by rule."""
+"""``ngram-simple``, ``ngram-map-k``, ``ngram-map-k4v`` and ``ngram-mod`` of llama.cpp, rule by rule."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 HASHES = 1 << 18
+SLOTS = 4 * 1024 * 1024  # of ngram-mod
 
 
 def simple(history: Sequence[int], sampled: int, n: int, m: int) -> list[int]:
@@ -74,13 +75,13 @@ class NaiveMap:
         e = length - n - m - 1
 
         prompt = range(self.begun - n - m - 1, self.indexed, -1) if self.begun > n + m + 1 else range(0)
-        behind = range(e, max(self.begun, self.indexed), -1)
+        written = range(e, max(self.begun, self.indexed), -1)
         start = self.table.get(_slot(pattern), 0)
         match = start if start and start < e and history[start : start + n] == pattern else 0
-        for start in (*prompt, *behind):
+        for start in (*prompt, *written):
             if not match and history[start : start + n] == pattern:
                 match = start
-        for start in (*prompt, *behind):
+        for start in (*prompt, *written):
             self.table.setdefault(_slot(history[start : start + n]), start)
         self.indexed = max(e, self.indexed)
         if not match:
@@ -131,3 +132,81 @@ class NaiveMap:
         if self.last is not None:
             key, value = self.last
             key[f"accepted{value}"] = accepted
+
+
+class NaivePool:
+    """The map of ngram-mod, slot -> token; what is missing is empty."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.entries: dict[int, int] = {}
+
+    def slot(self, key: Sequence[int]) -> int:
+        """Where this n-gram's next token stands."""
+        r = 0
+        for token in key:
+            r = (r * 6364136223846793005 + token) % 2**64
+        return r % SLOTS
+
+    def insert(self, text: Sequence[int], start: int) -> None:
+        """Map the n-gram that starts there to the token after it."""
+        self.entries[self.slot(text[start : start + self.n])] = text[start + self.n]
+
+    def follow(self, text: Sequence[int], most: int) -> list[int]:
+        """Return the hits after the text, one found by the other."""
+        hits: list[int] = []
+        while len(hits) < most:
+            token = self.entries.get(self.slot([*text, *hits][-self.n :]))
+            if token is None:
+                break
+            hits.append(token)
+        return hits
+
+
+class NaiveMod:
+    """One sequence of llama.cpp's ngram-mod on a pool."""
+
+    def __init__(self, pool: NaivePool, n_min: int, n_max: int) -> None:
+        self.pool, self.n_min, self.n_max = pool, n_min, n_max
+        self.i_last = self.n_draft_last = self.n_low = 0
+
+    def begin(self, prompt: Sequence[int]) -> int:
+        """Read the prompt; returns how many insertions that were."""
+        self.i_last = self.n_draft_last = 0
+        n = self.pool.n
+        if len(prompt) < n:
+            return 0
+        for i in range(len(prompt) - n):
+            self.pool.insert(prompt, i)
+        self.i_last = len(prompt) - n
+        if len(self.pool.entries) > 0.25 * SLOTS:
+            self.pool.entries.clear()
+        return self.i_last
+
+    def draft(self, history: Sequence[int], sampled: int) -> list[int]:
+        """Return the draft after the history and the token sampled last."""
+        self.n_draft_last = 0
+        n, length = self.pool.n, len(history)
+        if length < n:
+            return []
+        if self.i_last + 32 < length:
+            for i in range(self.i_last, length - n):
+                self.pool.insert(history, i)
+            self.i_last = length - n
+        hits = self.pool.follow([*history, sampled], self.n_max)
+        if len(hits) < self.n_max and len(hits) < self.n_min:
+            return []
+        self.n_draft_last = len(hits)
+        return hits
+
+    def accept(self, accepted: int) -> None:
+        """Take in how many of the draft's tokens were right."""
+        if not self.n_draft_last:
+            return
+        if accepted / self.n_draft_last >= 0.25:
+            self.n_low = 0
+            return
+        self.n_low += 1
+        if self.n_low == 5:
+            self.pool.entries.clear()
+            self.n_low = self.i_last = 0

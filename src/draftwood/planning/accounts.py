@@ -1,0 +1,303 @@
+"""Accounts: what something takes and saves, and for how many steps it is skipped while it takes more.
+
+Two things are skipped by this rule: asking anybody for drafts (`Asking`), and one drafter (`DrafterAccounts`).
+What lookahead nodes save shows only some steps later, so they are switched on and off in blocks (`ABTest`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from draftwood.contracts import Declaration, State
+
+NOTICEABLE = 0.02  # a drafter that takes less than this share of a plain pass is always asked
+BLOCK = 24  # steps of one block of an A/B test
+
+_KEEP = 0.9  # weight of earlier steps in an account
+_KEEP_OVERHEAD = 0.95  # and in the seconds of a step outside of its pass
+_IN_VAIN = 0.0025  # share of the decoding time that asking may take while drafts save nothing
+_LONGEST_QUIET = 32  # steps in a row in which nobody is asked, at most
+_BURST = 16  # what one step saves counts as at most this many times the cost of asking
+_STALL, _STALL_PASSES = 1.0, 4.0
+"""One draft counts as at most so many plain passes; the second is for drafters that run passes of their own."""
+_WORTH = 1.05  # times the speed of plain decoding that a draft must promise to be scored
+_FREE_LOSS = 1.0  # plain passes that drafts may lose before more is asked
+_RAISE = 0.1  # how much more is asked per plain pass lost beyond that
+_KEEP_LOSS = 0.95  # weight of earlier losses, per pass with a draft
+_KEEP_BLOCK = 0.6  # weight of a variant's earlier blocks
+_FIRST_BLOCKS, _MOST_BLOCKS = 2, 32  # blocks before the slower variant is tried again
+
+
+@dataclass(slots=True)
+class Account:
+    """Average seconds per step that something costs and gains; where it gains less it is skipped for a while.
+
+    The first skip takes ``shortest`` steps, each further one twice as many, at most ``longest``. Nothing is
+    skipped before ``trial`` steps were counted. ``fresh``: after a skip there is a new trial.
+    """
+
+    trial: int = 1
+    shortest: int = 1
+    longest: int = 256
+    fresh: bool = False
+    cost: float = 0.0
+    gain: float = 0.0
+    steps: int = 0  # in the averages
+    pause: int = 0  # length of the last skip
+    left: int = 0  # steps of the skip under way
+
+    def count_down(self) -> None:
+        """Begin a step."""
+        if self.left:
+            self.left -= 1
+            if self.fresh:
+                self.steps = 0
+
+    def learn(self, cost: float, gain: float, longest: int | None = None, count: int = 1) -> None:
+        """Count a step in which it was used, or one that stands for ``count`` of them.
+
+        May begin a skip, of at most ``longest`` steps.
+        """
+        self.steps += count
+        keep = min(max(_KEEP, 1 - 1 / self.trial), 1 - count / self.steps)
+        self.cost = keep * self.cost + (1 - keep) * cost
+        self.gain = keep * self.gain + (1 - keep) * gain
+        if self.gain >= self.cost:
+            self.pause = 0
+        elif self.steps >= self.trial:
+            self.pause = min(max(self.shortest, 2 * self.pause), self.longest if longest is None else longest)
+            self.left = self.pause + 1 if self.pause else 0
+
+
+class Overhead:
+    """Average seconds of a step outside of its pass: nobody asked, asked and nothing scored, a draft scored."""
+
+    def __init__(self) -> None:
+        self.quiet = self.vain = self.drafted = 0.0
+
+    @property
+    def of_asking(self) -> float:
+        """Seconds that asking adds to a step; 0 while nothing was measured."""
+        return max(0.0, self.vain - self.quiet)
+
+    @property
+    def of_scoring(self) -> float:
+        """Seconds that a scored draft adds to a step besides those of its pass."""
+        return max(0.0, self.drafted - self.vain) if self.vain and self.drafted else 0.0
+
+    def learn(self, states: Sequence[State], *, asked: bool) -> None:
+        """Learn from the last step."""
+        if not states or states[0].traced:  # writing a trace takes time that other steps do not take
+            return
+        seconds = states[0].step.plan_s  # all share it
+        drafted = False
+        for state in states:
+            step = state.step
+            seconds += step.draft_s + step.verify_s + step.keep_s + step.learn_s
+            drafted = drafted or step.drafted > 0
+            for drafter, own in zip(state.drafters, step.by_source, strict=False):
+                if drafter is not None and drafter.needs.prices:
+                    seconds -= own.draft_s  # it runs passes and goes by prices: it must not stop others
+        self.count(seconds, asked=asked, drafted=drafted)
+
+    def count(self, seconds: float, *, asked: bool, drafted: bool) -> None:
+        """Add a step that took so many seconds outside of its pass."""
+        if not asked:
+            self.quiet = _averaged(self.quiet, seconds)
+        elif drafted:
+            self.drafted = _averaged(self.drafted, seconds)
+        else:
+            self.vain = _averaged(self.vain, seconds)
+
+
+def _averaged(known: float, seconds: float) -> float:
+    """Add a time to a running average; one that is not positive and finite is ignored, a long one capped."""
+    if not 0 < seconds < math.inf:
+        return known
+    weight = 1 - _KEEP_OVERHEAD if known else 1.0
+    return known + weight * (min(seconds, 4 * known + 1e-3) - known)
+
+
+class Losses:
+    """What the drafts of one text, or of a batch, have lost so far, in plain passes, older ones less.
+
+    A text whose drafts keep failing asks more of the next one, so that no text loses much: beliefs are right on
+    average over texts, not for each of them. In a replay of 150 answers under two cost curves of llama.cpp this
+    lifts the worst one from 0.89 to 0.94 times plain and costs 0.3 % on average (LOG.md).
+    """
+
+    def __init__(self) -> None:
+        self.passes = 0.0
+
+    @property
+    def demand(self) -> float:
+        """How many times as fast as plain decoding a draft must promise to be."""
+        return _WORTH + _RAISE * max(0.0, self.passes - _FREE_LOSS)
+
+    def learn(self, tokens: float, plain_passes: float) -> None:
+        """Record a pass with a draft: the tokens it gave each text, and how many plain passes long it was."""
+        self.passes = max(0.0, _KEEP_LOSS * self.passes + plain_passes - tokens)
+
+
+def asking_accounts() -> tuple[Account, Account]:
+    """Return the accounts of steps in which the text does not repeat itself, and of those in which it does."""
+    return Account(longest=_LONGEST_QUIET), Account(longest=_LONGEST_QUIET)
+
+
+class Asking:
+    """Decides in each step whether drafters are asked at all.
+
+    Steps in which the text repeats itself have an account of their own: where copies begin, drafters are asked at
+    once, and where nothing is to be copied, hardly ever. The accounts begin with what earlier calls on this target
+    have ``learned``; this call writes there what it learns.
+    """
+
+    def __init__(self, learned: tuple[Account, Account]) -> None:
+        self._learned = learned
+        self._accounts = [replace(one, pause=one.pause // 2, left=0) for one in learned]
+        self._now, self._shared = self._accounts[0], learned[0]
+
+    def begin(self, *, repeating: bool) -> bool:
+        """Begin a step; return whether to ask. ``repeating``: one of the texts repeats itself at this place."""
+        self._now, self._shared = self._accounts[repeating], self._learned[repeating]
+        now = self._now
+        now.count_down()
+        return not now.left
+
+    def learn(self, gain: float, cost: float, plain: float, *, keep_on: bool) -> None:
+        """Record that a draft saves ``gain`` seconds of a step; asking costs ``cost``, a plain pass ``plain``."""
+        if cost and keep_on:
+            self._now.pause = 0
+        elif cost:
+            longest = max(1, min(_LONGEST_QUIET, int(cost / (_IN_VAIN * plain))))
+            self._now.learn(cost, min(gain, _BURST * cost), longest if cost >= _IN_VAIN * plain else 0)
+        now, shared = self._now, self._shared
+        shared.cost, shared.gain, shared.steps, shared.pause = now.cost, now.gain, now.steps, now.pause
+
+
+class DrafterAccounts:
+    """Decides for each slow drafter whether to ask it, from the seconds it takes and saves over all requests.
+
+    A drafter that needs the target's best tokens takes time in every step, asked or not. While it is skipped it
+    rests: it is not shown any.
+    """
+
+    def __init__(self) -> None:
+        self._accounts: dict[str, Account] = {}
+
+    def begin(self) -> None:
+        """Begin a step."""
+        for account in self._accounts.values():
+            account.count_down()
+
+    def is_skipped(self, drafter: Declaration) -> bool:
+        account = self._accounts.get(drafter.label)
+        return account is not None and account.left > 0
+
+    def is_judged(self, drafter: Declaration, seconds: float, plain: float) -> bool:
+        """Whether what the drafter saves has to be known, if its drafts take so long."""
+        return drafter.needs.top_k > 0 or drafter.label in self._accounts or seconds >= NOTICEABLE * plain
+
+    def learn(
+        self, states: Sequence[State], plain: float, saved: Mapping[str, float], apart: Collection[str] = (),
+        count: int = 1,
+    ) -> None:  # fmt: skip
+        """Learn from a step that stands for ``count`` of them.
+
+        ``saved``: the seconds that each drafter's nodes save in it, by label; ``plain``: the seconds of a plain
+        pass; drafters whose labels are in ``apart`` are not judged.
+        """
+        for label, (drafter, seconds) in self._costs(states).items():
+            account, runs_passes = self._accounts.get(label), drafter.needs.prices
+            if label in apart or not self.is_judged(drafter, seconds, plain):
+                continue
+            if account is None:
+                account = self._accounts[label] = _account(drafter)
+                if runs_passes:  # its first draft has read the prompt, and warmed up
+                    continue
+            cost = min(seconds, (_STALL_PASSES if runs_passes else _STALL) * plain)
+            account.learn(cost if cost >= NOTICEABLE * plain else 0.0, saved.get(label, 0.0), count=count)
+
+    def _costs(self, states: Sequence[State]) -> dict[str, tuple[Declaration, float]]:
+        """Return what each drafter that worked in this step has taken, over all texts, by label."""
+        found: dict[str, tuple[Declaration, float]] = {}
+        for state in states:
+            step = state.step
+            worked = [
+                (drafter, own)
+                for drafter, own in zip(state.drafters, step.by_source, strict=False)
+                if drafter is not None and (own.calls or drafter.needs.top_k > 0) and not self.is_skipped(drafter)
+            ]
+            if state.traced:  # writing a trace takes time that other steps do not take
+                worked = [(drafter, own) for drafter, own in worked if not drafter.needs.top_k]
+            shown = sum([drafter.needs.top_k > 0 for drafter, _ in worked])
+            # What all have learnt is not yet everything: finding the best tokens is in the step's time alone.
+            shared = max(0.0, step.learn_s - sum([own.learn_s for own in step.by_source])) if shown else 0.0
+            for drafter, own in worked:
+                seconds = own.draft_s
+                if drafter.needs.top_k > 0:
+                    seconds += own.learn_s + shared / shown
+                before = found.get(drafter.label, (drafter, 0.0))[1]
+                found[drafter.label] = drafter, before + seconds
+        return found
+
+    def why(self) -> list[str]:
+        """Return which drafters are not asked at present, and why, as text for ``draftwood explain``."""
+        return [
+            f"{label.partition(' ')[0]} is not asked for {own.left} steps: "
+            f"it takes {1000 * own.cost:.1f} ms and saves {1000 * own.gain:.1f}"
+            for label, own in self._accounts.items()
+            if own.left
+        ]
+
+
+def _account(drafter: Declaration) -> Account:
+    if drafter.needs.top_k:
+        return Account(trial=16, shortest=32, longest=512, fresh=True)
+    return Account(trial=4, shortest=8, longest=256, fresh=True)
+
+
+@dataclass(slots=True)
+class ABTest:
+    """Compares the tokens per second of decoding with a feature (``on``) and without it, in blocks of steps."""
+
+    on: bool = True
+    _rates: dict[bool, float] = field(default_factory=dict)  # tokens per second of each variant
+    _tokens: int = 0
+    _seconds: float = 0.0
+    _steps: int = 0
+    _blocks: int = 0
+    _wait: int = _FIRST_BLOCKS
+
+    def learn(self, tokens: int, seconds: float) -> None:
+        """Record a step that used the variant ``on``; ignored if its time is not positive and finite."""
+        if not 0 < seconds < math.inf:
+            return
+        self._tokens += tokens
+        self._seconds += seconds
+        self._steps += 1
+        if self._steps >= BLOCK:
+            self._end_block()
+
+    def _end_block(self) -> None:
+        rate, before = self._tokens / self._seconds, self._rates.get(self.on)
+        self._rates[self.on] = rate if before is None else _KEEP_BLOCK * before + (1 - _KEEP_BLOCK) * rate
+        self._tokens, self._seconds, self._steps = 0, 0.0, 0
+        self._blocks += 1
+        if len(self._rates) < 2:
+            self.on = not self.on
+            return
+        better = self._rates[True] >= self._rates[False]
+        if self.on != better:  # the slower variant was being retried, or the one in use has become the slower
+            self.on, self._blocks = better, 0
+            self._wait = min(_MOST_BLOCKS, 2 * self._wait)
+        elif self._blocks >= self._wait:
+            self.on, self._blocks = not better, 0
+
+    def why(self) -> str:
+        """Return the result so far as text, for ``draftwood explain``."""
+        if len(self._rates) < 2:
+            return "being tried"
+        return f"{self._rates[True]:.1f} tokens/s with, {self._rates[False]:.1f} without"

@@ -1,0 +1,266 @@
+"""What costs more than it gains is skipped for a while, and tried again."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from tests.planning.states import FakeState
+
+from draftwood.contracts import Needs
+from draftwood.drafters.base import BaseDrafter
+from draftwood.planning.accounts import BLOCK, ABTest, Asking, DrafterAccounts, Losses, Overhead, asking_accounts
+
+PLAIN, UNASKED, ASKED = 0.010, 0.0001, 0.0004
+
+
+# --- asking anybody --------------------------------------------------------------------------------------------
+
+
+class Rest:
+    """Asking, with the seconds that steps take outside of their pass."""
+
+    def __init__(self, learned=None):
+        self.overhead, self.asking = Overhead(), Asking(learned or asking_accounts())
+
+    def steps(self, count, gain, plain=PLAIN, *, keep_on=False):
+        """Take steps whose drafts save so many seconds; returns in which of them drafters were asked."""
+        state, found = FakeState(), []
+        for _ in range(count):
+            found.append(self.asking.begin(repeating=False))
+            if found[-1]:
+                self.asking.learn(gain, self.overhead.of_asking, plain, keep_on=keep_on)
+            state.step.draft_s = ASKED if found[-1] else UNASKED
+            self.overhead.learn([state], asked=found[-1])
+        return found
+
+
+def test_what_saves_more_than_it_takes_is_asked_in_every_step():
+    assert all(Rest().steps(100, 0.0005))
+
+
+def test_what_saves_nothing_is_asked_ever_more_rarely():
+    rest = Rest()
+    rest.steps(100, 0.0)
+    assert 0.0002 < rest.overhead.of_asking < 0.0004
+    assert 5 <= sum(rest.steps(100, 0.0)) <= 9, "a quarter of a percent of the time: one step in 13"
+
+
+def test_one_step_that_saves_much_ends_the_quiet():
+    rest = Rest()
+    rest.steps(100, 0.0)
+    rest.steps(20, 0.02)
+    assert all(rest.steps(10, 0.0)), "and some more are asked"
+
+
+def test_where_a_pass_takes_long_drafters_are_always_asked():
+    assert all(Rest().steps(100, 0.0, 100 * PLAIN))
+
+
+def test_what_has_to_go_on_is_asked():
+    assert all(Rest().steps(100, 0.0, keep_on=True))
+
+
+def test_the_next_call_begins_with_what_this_one_has_learnt():
+    learned = asking_accounts()
+    Rest(learned).steps(100, 0.0)
+    again = Rest(learned)
+    again.overhead.vain, again.overhead.quiet = ASKED, UNASKED
+    assert again.steps(6, 0.0) == [True, False, False, False, False, False]
+    assert again.asking._accounts[0] is not learned[0]
+
+
+@pytest.mark.parametrize("seconds", [math.nan, math.inf, -1.0, 0.0])
+def test_odd_seconds_change_nothing(seconds):
+    rest, state = Rest(), FakeState()
+    rest.steps(10, 0.0005)
+    before = rest.overhead.vain
+    state.step.draft_s = seconds
+    rest.overhead.learn([state], asked=True)
+    assert rest.overhead.vain == before
+
+
+def test_seconds_of_a_traced_step_are_not_believed():
+    overhead, state = Overhead(), FakeState(traced=True)
+    state.step.draft_s = 1.0
+    overhead.learn([state], asked=True)
+    assert overhead.vain == 0.0
+
+
+def test_scoring_a_draft_takes_time_outside_of_the_pass_too():
+    overhead, state = Overhead(), FakeState()
+    for drafted in (0, 4):
+        state.step.drafted, state.step.draft_s = drafted, ASKED * (1 + drafted / 4)
+        overhead.learn([state], asked=True)
+    assert overhead.of_scoring == pytest.approx(ASKED)
+
+
+def test_steps_in_which_the_text_repeats_itself_are_counted_apart():
+    """Copies pay and nothing else does: drafters are asked where the text repeats itself, hardly elsewhere."""
+    rest, state, asked = Rest(), FakeState(), {True: [], False: []}
+    for step in range(600):
+        repeating = step % 5 == 0
+        asked[repeating].append(was := rest.asking.begin(repeating=repeating))
+        if was:
+            rest.asking.learn(0.002 if repeating else 0.0, rest.overhead.of_asking, PLAIN, keep_on=False)
+        state.step.draft_s = ASKED if was else UNASKED
+        rest.overhead.learn([state], asked=was)
+    assert all(asked[True])
+    assert sum(asked[False][100:]) < 0.1 * len(asked[False][100:])
+
+
+# --- one drafter -----------------------------------------------------------------------------------------------
+
+TAKES = 0.0004
+
+
+class Recycler(BaseDrafter):
+    name = "recycler"
+
+    @property
+    def needs(self):
+        return Needs(top_k=4)
+
+    def open(self, prompt, noise):
+        raise NotImplementedError
+
+
+class Copier(Recycler):
+    name = "copier"
+
+    @property
+    def needs(self):
+        return Needs()
+
+
+def skips(accounts: DrafterAccounts, count: int, state: FakeState, saves: float = 0.0) -> list[bool]:
+    """Take steps; returns in which of them the recycler was skipped."""
+    found = []
+    copier, recycler = state.drafters
+    for _ in range(count):
+        accounts.begin()
+        found.append(recycler is not None and accounts.is_skipped(recycler))
+        state.step.emitted = (1,)
+        state.step.learn_s = 0.0 if found[-1] else TAKES
+        accounts.learn([state], PLAIN, {one.label: saves for one in (copier, recycler) if one})
+    return found
+
+
+def made() -> FakeState:
+    return FakeState(drafters=[Copier(), Recycler()])
+
+
+def test_one_that_saves_nothing_is_skipped_ever_longer():
+    found = skips(DrafterAccounts(), 2000, made())
+    assert not any(found[:16]), "it is tried first"
+    assert sum(found) > 0.9 * len(found)
+    assert not all(found[-600:]), "and is tried again"
+
+
+def test_one_that_saves_more_than_it_takes_is_never_skipped():
+    assert not any(skips(DrafterAccounts(), 1000, made(), 2 * TAKES))
+
+
+def test_one_that_has_become_useful_is_asked_again():
+    accounts, state = DrafterAccounts(), made()
+    assert any(skips(accounts, 200, state))
+    skips(accounts, 600, state, 5 * TAKES)
+    assert not any(skips(accounts, 200, state, 5 * TAKES))
+
+
+def test_one_that_is_quick_and_needs_no_scores_has_no_account():
+    accounts, state = DrafterAccounts(), FakeState(drafters=[Copier(), None])
+    skips(accounts, 500, state)
+    assert not accounts.why()
+
+
+def test_it_says_who_is_skipped_and_names_no_options():
+    accounts = DrafterAccounts()
+    assert skips(accounts, 18, made())[-1]
+    assert accounts.why() == ["recycler is not asked for 31 steps: it takes 0.4 ms and saves 0.0"]
+
+
+def test_steps_that_are_traced_take_longer_and_do_not_count():
+    state = made()
+    state.traced = True
+    assert not any(skips(DrafterAccounts(), 200, state))
+
+
+# --- losses of one text ----------------------------------------------------------------------------------------
+
+
+def test_at_first_a_draft_must_promise_a_little_more_than_plain_decoding():
+    assert 1 < Losses().demand < 1.1
+
+
+def test_every_lost_pass_beyond_the_first_asks_for_more():
+    losses, demands = Losses(), []
+    for _ in range(6):
+        losses.learn(tokens=1, plain_passes=2.5)
+        demands.append(losses.demand)
+    assert demands == sorted(demands)
+    assert demands[-1] > 1.4
+
+
+def test_what_drafts_lose_in_a_text_is_bounded():
+    """Drafts that promise 1.5 times plain decoding and are never right are scored a few times only."""
+    losses, lost = Losses(), 0.0
+    for _ in range(1000):
+        if losses.demand <= 1.5:
+            losses.learn(tokens=1, plain_passes=2.5)
+            lost += 1.5
+    assert lost < 10
+
+
+def test_drafts_that_save_time_pay_it_back():
+    losses = Losses()
+    for _ in range(6):
+        losses.learn(tokens=1, plain_passes=2.5)
+    for _ in range(6):
+        losses.learn(tokens=4, plain_passes=2.5)
+    assert losses.demand == Losses().demand
+    losses.learn(tokens=9, plain_passes=3)
+    losses.learn(tokens=1, plain_passes=2)
+    assert losses.passes == 1, "gains are not saved up"
+
+
+# --- two ways in turns -----------------------------------------------------------------------------------------
+
+
+def run(ab_test, blocks, rate_on, rate_off):
+    """Take blocks of steps; returns how many of them were on."""
+    on = 0
+    for _ in range(blocks):
+        on += ab_test.on
+        for _ in range(BLOCK):
+            ab_test.learn(10, 10 / (rate_on if ab_test.on else rate_off))
+    return on
+
+
+@pytest.mark.parametrize(("on", "off"), [(2.0, 1.0), (1.0, 2.0)])
+def test_the_better_way_is_kept_and_the_other_seldom_tried(on, off):
+    ab_test = ABTest()
+    run(ab_test, 20, on, off)
+    assert run(ab_test, 100, on, off) in (range(95, 99) if on > off else range(2, 6))
+
+
+def test_a_way_that_becomes_the_better_one_is_found():
+    ab_test = ABTest()
+    run(ab_test, 20, 2.0, 1.0)
+    run(ab_test, 100, 1.0, 2.0)
+    assert run(ab_test, 50, 1.0, 2.0) <= 3
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
+def test_a_step_without_a_time_tells_nothing(seconds):
+    ab_test = ABTest()
+    for _ in range(10 * BLOCK):
+        ab_test.learn(1, seconds)
+    assert ab_test.on
+    assert ab_test.why() == "being tried"
+
+
+def test_it_says_what_it_found():
+    ab_test = ABTest()
+    run(ab_test, 2, 2.0, 1.0)
+    assert ab_test.why() == "2.0 tokens/s with, 1.0 without"
