@@ -48,7 +48,6 @@ class SuffixDrafter(BaseDrafter):
     """
 
     name: ClassVar[str] = "suffix"
-    batches: ClassVar[bool] = True
     modules: ClassVar[Sequence[str]] = ("draftwood.drafters.suffix.automaton",)
 
     length: int | None = None
