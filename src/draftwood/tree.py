@@ -317,7 +317,9 @@ class TokenTree:
     def lock(self) -> Self:
         """Make the arrays read-only, as everything is that reaches a drafter; returns the tree itself."""
         for name in _COLUMNS:
-            getattr(self, name).flags.writeable = False
+            column = getattr(self, name)
+            column.flags.writeable = False
+            vars(self)[name] = column.view()  # a view of a locked array cannot be unlocked
         vars(self)["_locked"] = True
         return self
 
