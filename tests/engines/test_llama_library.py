@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from draftwood.engines.llama_cpp import library as module
-from draftwood.engines.llama_cpp import sources
 from draftwood.engines.llama_cpp.library import (
     CONTEXT_DEFAULTS,
     CONTEXTS,
@@ -81,7 +80,7 @@ def test_without_the_wheel_it_says_what_to_install(monkeypatch, tiny_gguf):
     path = tiny_gguf()
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     library.cache_clear()
-    assert not sources.is_installed()
+    assert not module.is_installed()
     with pytest.raises(
         CapabilityError, match=r"GGUF files need llama.cpp: run pip install \"draftwood\[llama\]\""
     ):
@@ -113,7 +112,7 @@ def test_a_function_that_is_missing_is_named(monkeypatch):
 @pytest.fixture
 def wheels(monkeypatch, tmp_path):
     """``wheels(xllamacpp=FILES, llama_cpp=FILES)``: only these are installed, with the library as these files."""
-    real, versions = sources.SOURCES[0].place(), {source.package: source.good[-1] for source in sources.SOURCES}
+    real, versions = module.SOURCES[0].place(), {source.package: source.good[-1] for source in module.SOURCES}
 
     def install(**files):
         specs = {}
@@ -153,7 +152,7 @@ def test_the_first_wheel_serves_where_both_are_here(wheels):
 @pytest.mark.parametrize("file", ["lib/libllama.so", "lib/libllama.dylib", "lib/llama.dll"])
 def test_the_other_wheel_serves_where_the_first_exports_nothing(wheels, monkeypatch, first, file):
     wheels(**first, llama_cpp=[file])
-    assert sources.is_installed()
+    assert module.is_installed()
     monkeypatch.setitem(CONTEXTS, "llama_cpp_python", ContextParams)  # the file has the first wheel's library
     assert library().release == "llama_cpp_python 0.3.36"
 
@@ -205,11 +204,11 @@ def test_where_neither_can_be_used_the_first_says_why(wheels):
 OTHER = """
 import sys
 import numpy as np
-from draftwood.engines.llama_cpp import library as module, sources
+from draftwood.engines.llama_cpp import library as module
 from draftwood.engines.llama_cpp.target import LlamaTarget
 from draftwood.testing import check_target
 
-module.SOURCES = sources.SOURCES[1:]
+module.SOURCES = module.SOURCES[1:]
 assert module.library().release == "llama_cpp_python 0.3.36"
 for path in sys.argv[1:]:
     target = LlamaTarget(path, threads=1)
@@ -218,7 +217,7 @@ for path in sys.argv[1:]:
 """
 
 
-@pytest.mark.skipif(not sources.SOURCES[1].is_installed, reason="llama-cpp-python is not installed")
+@pytest.mark.skipif(not module.SOURCES[1].is_installed, reason="llama-cpp-python is not installed")
 def test_models_run_with_the_other_wheel_itself(tiny_gguf):
     files = [tiny_gguf(family, kind) for family in ("llama", "gemma3") for kind in ("Q8_0", "Q4_0", "F32")]
     done = subprocess.run(

@@ -9,7 +9,7 @@ import draftwood
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.engines.llama_cpp import mode, selftest
 from draftwood.engines.llama_cpp.context import RECURRENT, Context, Row, Settings
-from draftwood.engines.llama_cpp.snapshots import MOST_WAITING
+from draftwood.engines.llama_cpp.session import MOST_WAITING
 from draftwood.engines.llama_cpp.target import LlamaTarget
 from draftwood.errors import CapabilityError, DraftwoodError
 from draftwood.testing import check_target

@@ -20,7 +20,7 @@ from draftwood.models.fingerprint import tokenizer_fingerprint
 
 pytest.importorskip("xllamacpp")
 
-from draftwood.engines.llama_cpp import deep_stack, peers
+from draftwood.engines.llama_cpp import peers, tokenizer
 from draftwood.engines.llama_cpp.tokenizer import LlamaTokenizer
 from draftwood.engines.llama_cpp.weights import Weights
 from tests.engines.tiny_vocabulary import SENTENCEPIECE, write_vocabulary
@@ -392,23 +392,23 @@ def test_a_run_of_characters_that_overflows_a_usual_stack_is_tokenized(tmp_path)
 
 
 def test_a_text_for_which_no_stack_is_deep_enough_is_refused(monkeypatch):
-    monkeypatch.setattr(deep_stack, "_MOST", 5_000)
-    assert deep_stack.run_deep("abc " * 5_000, lambda: 7) == 7
+    monkeypatch.setattr(tokenizer, "_MOST", 5_000)
+    assert tokenizer.run_deep("abc " * 5_000, lambda: 7) == 7
     with pytest.raises(PromptError, match="5,001 characters without a space"):
-        deep_stack.run_deep("abc " * 5_000 + "a" * 5_001, lambda: 7)
+        tokenizer.run_deep("abc " * 5_000 + "a" * 5_001, lambda: 7)
 
 
 def test_a_system_that_gives_no_stack_is_told_of(monkeypatch):
     def refuse(*_):
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(deep_stack.ThreadPoolExecutor, "submit", refuse)
-    usual = deep_stack.threading.stack_size()
+    monkeypatch.setattr(tokenizer.ThreadPoolExecutor, "submit", refuse)
+    usual = tokenizer.threading.stack_size()
     with pytest.raises(PromptError, match="a text of 3,000 characters needs 3 MiB of stack"):
-        deep_stack.run_deep("a" * 3_000, lambda: 7)
-    assert deep_stack.threading.stack_size() == usual
+        tokenizer.run_deep("a" * 3_000, lambda: 7)
+    assert tokenizer.threading.stack_size() == usual
 
 
 def test_an_error_in_the_thread_comes_through():
     with pytest.raises(ZeroDivisionError):
-        deep_stack.run_deep("a" * 3_000, lambda: 1 // 0)
+        tokenizer.run_deep("a" * 3_000, lambda: 1 // 0)
