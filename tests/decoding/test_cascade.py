@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.helpers import GREEDY, PROMPT, SAMPLED, greedy_truth, sampled_truth, write, write_batch
 
 from draftwood.contracts import Prices
-from draftwood.decoding.cascade import CascadeDrafter
 from draftwood.decoding.request import Request
+from draftwood.drafters.cascade.drafter import CascadeDrafter
 from draftwood.drafters.draft_model.drafter import DraftModelDrafter
 from draftwood.drafters.load import load
 from draftwood.errors import CapabilityError, UsageError
