@@ -188,7 +188,7 @@ class Fails:
 
 
 def test_an_error_costs_drafts_and_never_the_text(monkeypatch, caplog):
-    from draftwood.drafters.ngram.chains import Chains
+    from draftwood.engines.vllm.chains import Chains
 
     fails = Fails(seldom=5)
     fails.real = Chains.grow
@@ -205,7 +205,7 @@ def test_an_error_costs_drafts_and_never_the_text(monkeypatch, caplog):
 
 
 def test_after_many_errors_it_is_silent(monkeypatch, caplog):
-    from draftwood.drafters.ngram.chains import Chains
+    from draftwood.engines.vllm.chains import Chains
 
     fails = Fails()
     monkeypatch.setattr(Chains, "grow", fails)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from draftwood.drafters.ngram.chains_kernel import BEGIN, COLUMNS, END, ROOM, ROW, SEAT
+from draftwood.engines.vllm.chains_kernel import BEGIN, COLUMNS, END, ROOM, ROW, SEAT
 from draftwood.engines.vllm.seats import LATER, NOBODY, Seats
 
 
