@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from draftwood.drafters.draft_model.copies import Copies
-from draftwood.drafters.draft_model.evidence import PRIOR
+from draftwood.drafters.draft_model.experience import PRIOR
 from draftwood.drafters.draft_model.growth import ROOT, Growth
+from draftwood.drafters.draft_model.session import Copies
 from draftwood.tree import TokenTree
 
 PROPOSAL = TokenTree.build([3, 4, 6], [-1, 0, -1], belief=[0.6, 0.5, 0.3])

@@ -8,8 +8,14 @@ import pytest
 from draftwood.contracts import Prices
 from draftwood.drafters.draft_model.candidates import Candidate, candidates
 from draftwood.drafters.draft_model.drafter import DraftModelDrafter
-from draftwood.drafters.draft_model.evidence import CLASSES, PRIOR, evidence_class
-from draftwood.drafters.draft_model.experience import WIDEST, Experience, experience_with
+from draftwood.drafters.draft_model.experience import (
+    CLASSES,
+    PRIOR,
+    WIDEST,
+    Experience,
+    evidence_class,
+    experience_with,
+)
 from draftwood.drafters.draft_model.growth import ROOT, Growth, chosen
 from draftwood.drafters.draft_model.noise_kernel import FewNoise
 from draftwood.testing import ToyTarget

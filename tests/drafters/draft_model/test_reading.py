@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.helpers import GREEDY, PROMPT, SAMPLED
 
 from draftwood.api.draft_models import DraftModels
-from draftwood.decoding.cascade import CascadeDrafter
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
+from draftwood.drafters.cascade.drafter import CascadeDrafter
 from draftwood.drafters.draft_model.drafter import DraftModelDrafter, DraftTarget
 from draftwood.drafters.load import load
 from draftwood.errors import CapabilityError

@@ -8,7 +8,7 @@ import numpy as np
 
 from draftwood.contracts import Floats, Prices
 from draftwood.drafters.draft_model.candidates import Candidate
-from draftwood.drafters.draft_model.evidence import evidence_class
+from draftwood.drafters.draft_model.experience import evidence_class
 from draftwood.tree import NO_CLAIM, TokenTree
 
 ROOT = -1

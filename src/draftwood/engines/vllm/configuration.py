@@ -14,7 +14,8 @@ from typing import Any
 from draftwood.api.user_texts import UserTexts, check_tokenizer
 from draftwood.contracts import Capabilities, Drafter
 from draftwood.decoding.capability_check import refuse_mismatch
-from draftwood.drafters.declaring import declared
+from draftwood.drafters.declaring import declared, files_of
+from draftwood.drafters.draft_model.drafter import ModelBackedDrafter
 from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.vllm.drafting import Drafting
 from draftwood.engines.vllm.planner import planner_of
@@ -157,7 +158,7 @@ class Configuration:
             Capabilities(vocab_size, max_length, trees=False, top_k=False, max_pass=1 + longest), drafters
         )
         _refuse_models(drafters)
-        if options.memory or options.corpus or any(getattr(drafter, "file", None) for drafter in drafters):
+        if options.memory or options.corpus or any(files_of(drafter) for drafter in drafters):
             check_tokenizer(drafters, _tokenizer(model.tokenizer))
         planner_of(options.planner)  # a wrong name raises at once
         rows = int(vllm_config.scheduler_config.max_num_seqs)
@@ -201,7 +202,7 @@ def _refuse_models(drafters: tuple[Drafter, ...]) -> None:
     """Refuse drafters with models of their own, and those that go on behind others' drafts."""
     for drafter in drafters:
         needs = declared(drafter).needs
-        if needs.prices or needs.base_tree or needs.target_session or hasattr(drafter, "with_models"):
+        if needs.prices or needs.base_tree or needs.target_session or isinstance(drafter, ModelBackedDrafter):
             raise CapabilityError(
                 f"drafter {drafter.name!r} is not offered inside vLLM: name drafters that copy text, as in ngram, "
                 "ngram+memory or suffix"

@@ -1,4 +1,4 @@
-"""Counts of one worker, for a line in the log; vLLM's own metrics do not know where a draft is from."""
+"""Drafts for all requests of a batch: reads what is new, learns from it, grows chains, cuts them to what pays."""
 
 from __future__ import annotations
 

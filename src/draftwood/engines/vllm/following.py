@@ -1,4 +1,4 @@
-"""One request that vLLM writes: its text, where its answer begins, the sessions of its drafters."""
+"""The requests that are followed: which they are, what of their texts was read, what is remembered of them."""
 
 from __future__ import annotations
 

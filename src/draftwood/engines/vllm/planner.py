@@ -1,6 +1,7 @@
-"""Which tokens of many chains to draft: sorted by how likely they are. Importing this loads kernels.
+"""How much of each request's chain is drafted, decided for a whole batch at once.
 
-Behind a pass numpy's calls take several times as long, since their code has left the processor's caches.
+vLLM tells neither what a pass costs nor which drafts it took. The time between two calls stands for the cost of a
+pass, with all that vLLM does around it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import State
 from draftwood.errors import UsageError
-from draftwood.index.compiling import compiled, inner
 from draftwood.planning.base import TreePlanner
 from draftwood.planning.cooldown import Cooldown
 from draftwood.planning.cost_curve import CostCurve
@@ -28,92 +28,6 @@ from draftwood.step import RunningStep
 Floats = NDArray[np.float32]
 Longs = NDArray[np.int64]
 Doubles = NDArray[np.float64]
-
-_REACH = "Array(float32, 2, 'C', readonly=True)"
-_TIMES = "Array(float64, 1, 'C', readonly=True)"
-
-
-@inner
-def _sift(reach: Floats, taken: Longs, heap: Longs, size: int, at: int) -> None:
-    """Move the chain at this place of the heap down to where it belongs: the likeliest next token is on top.
-
-    Of equals the chain with the lower number goes first.
-    """
-    moved = heap[at]
-    value = reach[moved, taken[moved]]
-    while 2 * at + 1 < size:
-        child = 2 * at + 1
-        lower = heap[child]
-        likely = reach[lower, taken[lower]]
-        if child + 1 < size:
-            other = heap[child + 1]
-            rival = reach[other, taken[other]]
-            if rival > likely or (rival == likely and other < lower):
-                child, lower, likely = child + 1, other, rival
-        if value > likely or (value == likely and moved < lower):
-            break
-        heap[at] = lower
-        at = child
-    heap[at] = moved
-
-
-@compiled(f"i8({_REACH}, i8, i8[::1], f8[::1])")
-def likeliest_first(reach: Floats, width: int, order: Longs, tokens: Doubles) -> int:
-    """Sort the tokens of all chains by how likely each is reached and right; returns how many there are.
-
-    Parameters
-    ----------
-    reach : float32[chains, longest]
-        How likely each token is reached and right: never rising along a chain, 0 behind its end.
-    width
-        Tokens of each chain that count.
-    order : int64[chains * width]
-        Written: the chain of each token. Tokens of a chain come in the chain's order.
-    tokens : float64[1 + chains * width]
-        Written: how many tokens the first so many of them are expected to bring, beginning with none.
-    """
-    chains = len(reach)
-    taken, heap, size = np.zeros(chains, np.int64), np.empty(chains, np.int64), 0
-    for chain in range(chains):
-        if width > 0 and reach[chain, 0] > 0:
-            heap[size] = chain
-            size += 1
-    for at in range(size // 2 - 1, -1, -1):
-        _sift(reach, taken, heap, size, at)
-    count, total = 0, 0.0
-    tokens[0] = 0.0
-    while size > 0:
-        chain = heap[0]
-        total += reach[chain, taken[chain]]
-        order[count], tokens[count + 1] = chain, total
-        count += 1
-        taken[chain] += 1
-        if taken[chain] == width or reach[chain, taken[chain]] <= 0:
-            size -= 1
-            heap[0] = heap[size]
-        if size > 0:
-            _sift(reach, taken, heap, size, 0)
-    return count
-
-
-@compiled(f"Tuple((i8, f8))(f8[::1], {_TIMES}, i8, i8)")
-def best_count(tokens: Doubles, times: Doubles, count: int, rows: int) -> tuple[int, float]:
-    """Return which of 0 to ``count`` drafted tokens gives most tokens per second, and what a drafted token costs.
-
-    ``tokens`` float64[1 + count] are those expected of each number, the rows' own included; ``times`` float64[n]
-    the seconds of each pass. The cost is in tokens of ``rows`` requests that plain passes would bring meanwhile:
-    the least average over all numbers whose seconds are given.
-    """
-    best, most = 0, tokens[0] / times[0]
-    for number in range(1, count + 1):
-        rate = tokens[number] / times[number]
-        if rate > most:
-            best, most = number, rate
-    least = np.inf
-    for number in range(1, len(times)):
-        least = min(least, rows * (times[number] / times[0] - 1) / number)
-    return best, least
-
 
 _WORTH = 0.05  # of plain decoding's tokens that a wide pass must promise beyond these to be tried
 _OFTEN = 1024  # passes after which it may be tried again
@@ -172,10 +86,8 @@ class GoodputChains:
         self._most = most
         self._costs: dict[int, CostModel] = {}  # by the size of the batch: of passes over 1 + drafted tokens
         self._losses: dict[int, Losses] = {}
-        self._choices, self._again = (
-            0,
-            dict[tuple[int, int], int](),
-        )  # number of choices; when to try a width again
+        self._choices = 0
+        self._again: dict[tuple[int, int], int] = {}  # by batch and width, the choice from which to try it again
         self._cooldown = Cooldown()
         self._own = _Own()
         self._expected = 0.0  # of the last pass with a draft: plain passes that it takes
@@ -214,20 +126,21 @@ class GoodputChains:
         chains, width = reach.shape[0], min(self._most, reach.shape[1])
         size = self._size(rows)
         model, losses = self._cost(rows), self._losses.setdefault(size, Losses())
-        order, tokens = np.empty(chains * width, dtype=np.int64), np.empty(1 + chains * width)
-        found = likeliest_first(reach, width, order, tokens)
-        tokens = tokens[: 1 + found]
-        tokens += rows
+        likely = reach[:, :width].ravel()
+        order = (-likely).argsort(kind="stable")[: np.count_nonzero(likely)]  # stable: tokens stay in their chains
+        tokens = np.concatenate(((0.0,), likely[order].cumsum(dtype=np.float64))) + rows
         times = model.table(1 + max(chains * width, 8 * rows), context)[1:] + self._cooldown.overhead
-        best, needed = best_count(tokens, times, found, rows)
         plain = float(times[0])
+        best = int((tokens / times[: len(tokens)]).argmax())
+        # What a drafted token must bring on average, in tokens that plain passes would bring meanwhile.
+        needed = float((rows * (times[1:] / plain - 1) / np.arange(1, len(times))).min())
         if tokens[best] * plain < losses.demand * tokens[0] * times[best]:
             best = 0
-        count = self._explored(size, tokens, times[: 1 + found], best)
+        count = self._explored(size, tokens, times[: len(tokens)], best)
         self._cooldown.learn(float(tokens[best]) * plain / rows - float(times[best]), plain, keep_on=count > best)
         self._expected = float(times[count]) / plain
         self.floor = min(_MOST, max(_LEAST, _SAFE * needed))
-        return np.bincount(order[:count], minlength=chains)
+        return np.bincount(order[:count] // max(1, width), minlength=chains)
 
     def _explored(self, size: int, tokens: Doubles, times: Doubles, best: int) -> int:
         """Return ``best`` or, if the budget allows, a number whose cost is not known: far larger ones, too.

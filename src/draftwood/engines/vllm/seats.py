@@ -1,4 +1,10 @@
-"""Finds what each row of a batch goes on with, and records what was read. Importing this loads kernels."""
+"""Which request each row of vLLM's batch belongs to. vLLM does not say: requests are told apart by tokens.
+
+Each request that we follow has a *seat*: a place in the arrays here and in those of its chains. Rows move between
+two steps, requests leave and come back, and steps may pass without our being asked. A row continues the request of
+a seat if the seat's text is shorter, and stands in the row with its last tokens at the same place. A wrong match
+would cost acceptance, never the text: vLLM checks each draft. Importing this loads kernels.
+"""
 
 from __future__ import annotations
 
