@@ -4,29 +4,51 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines import self_draft
 from draftwood.errors import CapabilityError, ModelError
+from draftwood.index.child_safe import ChildSafeLock
 
 log = logging.getLogger("draftwood")
 
 Made = TypeVar("Made")
 
+_made: WeakKeyDictionary[Any, dict[tuple[str, int, int], Any]] = WeakKeyDictionary()
+"""Per target, what was read, by file, its size and the time when it was written."""
+if hasattr(os, "register_at_fork"):  # some share their target's lock, which is another one in a child
+    os.register_at_fork(after_in_child=_made.clear)
+_MOST = 4  # of them per target; then the oldest is dropped
+_lock = ChildSafeLock()
+
 
 def once(target: Any, path: Path, make: Callable[[], Made]) -> Made:
     """Return what ``make`` gives for this file, which is called once per target and state of the file."""
+    key = _key(path)
+    with _lock:
+        known = _made.setdefault(target, {})
+        made: Made | None = known.pop(key, None) if key is not None else None
+        if made is None:
+            made = make()
+        if key is not None:
+            if len(known) >= _MOST:
+                del known[next(iter(known))]
+            known[key] = made
+        return made
+
+
+def _key(path: Path) -> tuple[str, int, int] | None:
     try:
         found = path.stat()
     except OSError:
-        return make()
-    state = found.st_size, found.st_mtime_ns
-    return self_draft.once(target, str(path.resolve()), state, make)
+        return None
+    return str(path.resolve()), found.st_size, found.st_mtime_ns
 
 
 def check_file(path: Path, what: str, command: str) -> None:
