@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
 from time import perf_counter
 
 import numpy as np
@@ -66,19 +67,38 @@ _WIDTHS = (2, 3, 4, 6, 8, 12, 16, 24)
 
 
 def exact_width(weights: Weights, settings: Settings, behind: int = 0) -> int:
-    """Return the most tokens of an exact pass, 1 if there is none; remembered from one start to the next.
+    """Return the most tokens of an exact pass, 1 if there is none.
 
-    What is remembered is not tried again: it is named after all that it depends on (`trial_key`). ``behind``: it
-    is tried behind a text of so many tokens too, a multiple of `BLOCK`.
+    ``behind``: it is tried after a text of so many tokens too, a multiple of `BLOCK`.
     """
-    key = trial_key("width", weights, settings, _WIDTHS, behind)
+
+    def tried() -> int:
+        width = tried_width(weights, settings)
+        return min(width, tried_width(weights, settings, behind)) if behind and width > 1 else width
+
+    return _once(("width", _WIDTHS, behind), weights, settings, tried)
+
+
+def _once(what: tuple[object, ...], weights: Weights, settings: Settings, tried: Callable[[], int]) -> int:
+    """Return what a trial found, which is remembered from one start to the next."""
+    key = trial_key(what, weights, settings)
     known = trials.remembered(key)
     if known is None:
-        known = tried_width(weights, settings)
-        if behind and known > 1:
-            known = min(known, tried_width(weights, settings, behind))
+        known = tried()
         trials.remember(key, known)
     return known
+
+
+def _passes(what: str, weights: Weights, settings: Settings, tried: Callable[[Weights, Settings], bool]) -> bool:
+    """Whether a trial was passed, now or at an earlier start; it is not where the library refuses."""
+
+    def attempt() -> int:
+        try:
+            return int(tried(weights, settings))
+        except DraftwoodError:
+            return 0
+
+    return bool(_once((what,), weights, settings, attempt))
 
 
 def tried_width(weights: Weights, settings: Settings, behind: int = 0) -> int:
@@ -107,16 +127,8 @@ def refuse_unusable(weights: Weights, settings: Settings) -> None:
 
 
 def rolls_back(weights: Weights, settings: Settings) -> bool:
-    """Whether tokens of a pass can be taken back though layers keep a state; remembered between starts."""
-    key = trial_key("rollback", weights, settings)
-    known = trials.remembered(key)
-    if known is None:
-        try:
-            known = int(_tried_rollback(weights, settings))
-        except DraftwoodError:  # the library refused what follows a cut
-            known = 0
-        trials.remember(key, known)
-    return bool(known)
+    """Whether tokens of a pass can be taken back though layers keep a state."""
+    return _passes("rollback", weights, settings, _tried_rollback)
 
 
 def _tried_rollback(weights: Weights, settings: Settings) -> bool:
@@ -150,16 +162,8 @@ def _tried_rollback(weights: Weights, settings: Settings) -> bool:
 
 
 def restores(weights: Weights, settings: Settings) -> bool:
-    """Whether drafts can be tried behind a snapshot of what layers keep; remembered between starts."""
-    key = trial_key("snapshot", weights, settings)
-    known = trials.remembered(key)
-    if known is None:
-        try:
-            known = int(_tried_snapshot(weights, settings))
-        except DraftwoodError:  # the library refused
-            known = 0
-        trials.remember(key, known)
-    return bool(known)
+    """Whether drafts can be tried after a snapshot of what layers keep."""
+    return _passes("snapshot", weights, settings, _tried_snapshot)
 
 
 def _tried_snapshot(weights: Weights, settings: Settings) -> bool:
@@ -197,17 +201,10 @@ def _is_nearest(scores: Floats, rows: Floats, place: int) -> bool:
     return bool(np.isfinite(gaps).all() and 2 * gaps[place] <= np.delete(gaps, place).min())
 
 
-def trial_key(kind: str, weights: Weights, *settings: object) -> str:
+def trial_key(what: tuple[object, ...], weights: Weights, settings: Settings) -> str:
     """Name all that the result of a trial depends on; the file by its size and time of change."""
-    facts = (
-        kind,
-        weights.stamp,
-        str(weights.path.resolve()),
-        library().release,
-        weights.gpu_layers,
-        settings,
-        machine(),
-    )
+    path = str(weights.path.resolve())
+    facts = what, weights.stamp, path, library().release, weights.gpu_layers, settings, machine()
     return "llama.cpp " + hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
@@ -218,7 +215,7 @@ _LONG = 0.5  # seconds after which no other round begins, and a first one ends
 
 def pass_times(weights: Weights, settings: Settings, widest: int) -> dict[int, float]:
     """Return the seconds of passes over 1 to ``widest`` tokens at most; remembered from one start to the next."""
-    key = trial_key("pass times", weights, settings, _TIMED, widest)
+    key = trial_key(("pass times", _TIMED, widest), weights, settings)
     known = trials.remembered_list(key)
     if not known:
         known = [max(1, round(1e6 * seconds)) for seconds in _measured(weights, settings, widest)]

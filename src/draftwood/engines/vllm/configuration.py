@@ -158,7 +158,7 @@ class Configuration:
             Capabilities(vocab_size, max_length, trees=False, top_k=False, max_pass=1 + longest), drafters
         )
         _refuse_models(drafters)
-        if options.memory or options.corpus or any(files_of(drafter) for drafter in drafters):
+        if any(file.path is not None for drafter in drafters for file in files_of(drafter)):
             check_tokenizer(drafters, _tokenizer(model.tokenizer))
         planner_of(options.planner)  # a wrong name raises at once
         rows = int(vllm_config.scheduler_config.max_num_seqs)
