@@ -243,7 +243,7 @@ def real(name):
 def real_text():
     from draftwood import tasks
 
-    return "\n\n".join(p.text or p.messages[-1]["content"] for p in tasks.all_prompts()[::9])[:3000]
+    return "\n\n".join(p.text or p.messages[-1]["content"] for p in tasks.all_prompts()[::9])[:1500]
 
 
 def check_real(target, draft, share=0.9):
