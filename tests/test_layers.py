@@ -49,7 +49,7 @@ PACKAGES = {
     "huggingface_hub": ("models",),
     "safetensors": ("models", "engines.transformers.trained_files", "training"),
     "tokenizers": ("models", "engines.cpu"),
-    "jinja2": ("measure.report.render", "engines.chat_template"),
+    "jinja2": ("measure.report.render", "engines.file_tokenizer"),
     "markupsafe": ("measure.report.render",),  # comes with jinja2
     "matplotlib": ("measure.profile.plot",),
     "plotext": ("measure.profile.plot",),

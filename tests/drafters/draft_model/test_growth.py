@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from draftwood.contracts import Prices
-from draftwood.drafters.draft_model.candidates import Candidate, candidates
 from draftwood.drafters.draft_model.drafter import DraftModelDrafter
 from draftwood.drafters.draft_model.experience import (
     CLASSES,
@@ -16,7 +15,7 @@ from draftwood.drafters.draft_model.experience import (
     evidence_class,
     experience_with,
 )
-from draftwood.drafters.draft_model.growth import ROOT, Growth, chosen
+from draftwood.drafters.draft_model.growth import ROOT, Candidate, Growth, candidates, chosen
 from draftwood.drafters.draft_model.noise_kernel import FewNoise
 from draftwood.testing import ToyTarget
 from draftwood.tree import NO_CLAIM, TokenTree

@@ -27,8 +27,8 @@ from draftwood.decoding.broken_rows import BrokenRowError
 from draftwood.decoding.request import Request
 from draftwood.decoding.sequence import ActiveSequence
 from draftwood.decoding.stopping import Stopping
-from draftwood.drafters.draft_model.candidates import SAMPLED, Candidate, candidates
 from draftwood.drafters.draft_model.experience import evidence_class
+from draftwood.drafters.draft_model.growth import SAMPLED, Candidate, candidates
 from draftwood.drafters.draft_model.session import ReadableText
 from draftwood.step import RunningStep, StageStep, stages_of
 from draftwood.tree import TokenTree

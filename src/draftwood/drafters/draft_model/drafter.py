@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Self
 
 from draftwood.contracts import Floats, Needs, Noise, Target
 from draftwood.drafters.base import BaseDrafter
-from draftwood.drafters.draft_model.candidates import LOOKED_AT, SAMPLED
 from draftwood.drafters.draft_model.experience import PRIOR, QUANTIZED_PRIOR, experience_with
+from draftwood.drafters.draft_model.growth import LOOKED_AT, SAMPLED
 from draftwood.drafters.draft_model.reading import ChainReader, OwnReader, Reader, SharedReader
 from draftwood.drafters.draft_model.session import ModelSession, draft_together
 from draftwood.drafters.draft_model.translated import TranslatedSession, draft_translated

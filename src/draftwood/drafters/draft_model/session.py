@@ -12,9 +12,8 @@ import numpy as np
 
 from draftwood.contracts import Floats, Ints, Noise, Prices, SavedReading
 from draftwood.drafters.base import TextSession
-from draftwood.drafters.draft_model.candidates import Candidate, candidates
 from draftwood.drafters.draft_model.experience import Experience
-from draftwood.drafters.draft_model.growth import ROOT, Growth, chosen
+from draftwood.drafters.draft_model.growth import ROOT, Candidate, Growth, candidates, chosen
 from draftwood.drafters.draft_model.reading import Reader, Row, SharedReader, read_together
 from draftwood.tree import TokenTree
 from draftwood.verify.noise import KeyedNoise

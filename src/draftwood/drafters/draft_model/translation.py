@@ -37,7 +37,7 @@ UNFINISHED = 0.4
 are; LOG.md, 2026-11-23."""
 
 
-class Reading(NamedTuple):
+class Change(NamedTuple):
     """A text in the draft's tokens, as a change: ``kept`` of the earlier tokens stand, ``added`` follow them."""
 
     kept: int
@@ -117,7 +117,7 @@ class TranslationSession:
         self._fixed, self._offset, self._is_fresh = len(self.ids), 0, True
         self._low = len(self.ids)  # draft tokens that this call has not changed
 
-    def grow(self, ids: Sequence[int] | Ints) -> Reading:
+    def grow(self, ids: Sequence[int] | Ints) -> Change:
         """Return the draft's tokens of the text when these tokens of the target are appended."""
         before, self._low = list(self.ids), len(self.ids)
         new, at = [*self._held, *map(int, ids)], 0
@@ -136,7 +136,7 @@ class TranslationSession:
         low = self._low
         same = takewhile(lambda pair: pair[0] == pair[1], zip(before[low:], self.ids[low:], strict=False))
         kept = low + sum(1 for _ in same)
-        return Reading(kept, self.ids[kept:])
+        return Change(kept, self.ids[kept:])
 
     def _unit(self, ids: Sequence[int], at: int) -> Unit | None:
         """Return the longest sequence that is replaced, of those that begin here, or may when the text goes on."""
