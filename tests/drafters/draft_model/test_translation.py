@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import cache
 from random import Random
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +14,6 @@ from tests.drafters.draft_model.translation_story import tell
 from draftwood.drafters.draft_model.tokenizer_view import tokens_of
 from draftwood.drafters.draft_model.translation import UNFINISHED, Translation
 from draftwood.drafters.draft_model.vocabulary import Tokens
-from draftwood.drafters.draft_model.writing import NOWHERE, meet, place
 from draftwood.errors import UsageError, VocabularyError
 
 
@@ -148,13 +146,6 @@ def test_ids_that_a_model_has_no_row_for_are_not_used():
     assert all(token < 257 for token in session.write([*b"xabcd"]).ids)
 
 
-def test_arrays_will_do():
-    session = open_session(PAIRS, WORDS)
-    assert session.grow(np.array([*b"ab"], dtype=np.int32)).added == [*b"ab"]
-    assert session.grow(np.array([*b"c"], dtype=np.int32)) == (0, ids(WORDS, "abc"))
-    assert session.write(np.array([*b"d"]), np.array([0.5], dtype=np.float32)) == ([*b"d"], [0.5])
-
-
 def test_a_tokenizer_that_raises_costs_the_draft_alone():
     def encode(text):
         if "!" in text:
@@ -201,22 +192,6 @@ def test_a_dummy_prefix_belongs_to_no_text(tmp_path):
     assert session.grow([*b"ab"]).added == ids(spaced, " ab")
     assert session.grow([*b"ababababababab ab"]).added[-3:] == ids(spaced, "ab", "ab", " ab")
     assert session.write(ids(spaced, " a", "b")).ids == [*b" ab"]
-
-
-def test_places():
-    assert place([b"ab", b"c"], b"abc", b"") == [2, 3]
-    assert place([b" ab", b"c"], b"abc", b" ") == [2, 3]
-    assert place([b" ", b"ab"], b"ab", b" ") == [0, 2]
-    assert place([b"a", b"?", b"!", b"b"], b"axyb", b"") == [1, NOWHERE, 3, 4]
-    assert place([b"a", b""], b"axy", b"") == [1, 3]
-    assert place([], b"axy", b"") == []
-
-
-def test_meeting():
-    assert meet([1, 2, 3], [1, 2, 3], [7, 3, 4], [2, 3, 4]) == (3, 2)
-    assert meet([1, 2], [1, 2], [1, 5], [1, 3]) == (1, 1)
-    assert meet([1], [1], [2], [1]) is None
-    assert meet([1, 2], [NOWHERE, 2], [1, 2], [NOWHERE, 2]) is None
 
 
 @settings(max_examples=40)

@@ -23,6 +23,8 @@ def test_rows_without_a_token_do_not_count():
     assert found.same
     assert (found.shared, found.only_target) == (2, 0)
     assert str(found) == "both models share 2 tokens; 0 only the target has"
+    assert not compare(tokens("a"), tokens(None, "b")).same
+    assert not compare(tokens(), tokens()).same
 
 
 def test_differences_are_found_and_the_first_are_named():
@@ -31,16 +33,6 @@ def test_differences_are_found_and_the_first_are_named():
     assert [token for token, _, _ in found.differences] == [1, 2, 3, 4]
     assert str(found).startswith("4 of 6 ids differ: 1 is 'b' for the target and 'x' for the draft model; 2 is")
     assert str(found).endswith("; ...")
-
-
-def test_nothing_shared_is_not_the_same():
-    assert not compare(tokens("a"), tokens(None, "b")).same
-    assert not compare(tokens(), tokens()).same
-
-
-def test_bytes_that_are_no_character_are_shown():
-    found = compare(Tokens([b"\xf0\x9f"], lambda _: []), Tokens([b"\xf0\x9e"], lambda _: []))
-    assert "0 is '\\\\xf0\\\\x9f' for the target" in str(found)
 
 
 @pytest.mark.parametrize("kind", rest_is_slow(KINDS, "bytes", "gemma", "metaspace-always", "wordpiece"))

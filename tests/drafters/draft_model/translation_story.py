@@ -1,13 +1,8 @@
-"""A random text in two random vocabularies, and what must hold at every step of it.
-
-``python -m tests.drafters.draft_model.translation_story 2000`` tells so many stories, from the seed given behind.
-"""
+"""A random text in two random vocabularies, and what must hold at every step of it."""
 
 from __future__ import annotations
 
 import math
-import sys
-from collections import Counter
 from random import Random
 
 from tests.drafters.draft_model.random_tokenizers import KINDS, SPECIAL, random_text, random_tokenizer
@@ -156,26 +151,3 @@ def check_written(random, session, translation, is_whole):
             and not whole[-1:].isspace()
         ):
             assert math.isclose(math.prod(written.probabilities), math.prod(beliefs))
-
-
-def main(count, first):
-    """Tell stories and say what was found."""
-    found = Counter()
-    for seed in range(first, first + count):
-        try:
-            story = tell(seed)
-        except Exception as error:
-            error.add_note(f"seed {seed}")
-            raise
-        found["refused"] += story["refused"]
-        if not story["refused"]:
-            found["equal", story["kinds"][1]] += story["equal"]
-            found["read", story["kinds"][1]] += story["read"]
-    print(count, "stories,", found["refused"], "refused; tokens that a fresh reading begins and ends with, too:")
-    for kind in KINDS:
-        if read := found["read", kind]:
-            print(f"{kind:20} {found['equal', kind] / read:.4f} of {read}")
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0)
