@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import count
 
@@ -20,6 +21,7 @@ def target(tiny_gguf, tmp_path, monkeypatch):
 
 
 def test_it_is_measured_once(target, monkeypatch):
+    monkeypatch.setattr(selftest, "_LONG", math.inf)  # however busy the machine is
     found = target.pass_times()
     assert list(found) == [1, 2, 3, 4, 5, 6, 8, 12, 16]
     assert all(0 < seconds < 10 for seconds in found.values())
