@@ -35,7 +35,7 @@ from draftwood.tree import TokenTree
 
 _HOPE, _MOST_HOPE = 0.7, 0.999  # belief in the next token: at first, and the most that is counted on
 _KEEP = 0.95  # weight of earlier tokens and passes in the averages
-_RESERVE = 256  # tokens that the cache of a new text has room for besides
+_RESERVE = 256  # tokens that the cache of a new text has room for as well
 
 
 class CascadeSession(ReadableText):

@@ -13,7 +13,7 @@ from draftwood.drafters.draft_model.experience import evidence_class
 from draftwood.tree import NO_CLAIM, TokenTree
 
 LOOKED_AT, SAMPLED = 4, 24
-"""Best tokens of a row that are looked at, greedy and sampled: noise may lift a token from far behind."""
+"""Best tokens of a row that are looked at, greedy and sampled: noise may lift a token from far down."""
 
 LEAST = 0.01  # confidence below which a token is not proposed
 
@@ -76,7 +76,7 @@ class Growth:
         Whether the draft model has read the node, so that its children are known.
 
     With ``is_chain`` only a child of the node that was read last is read. Tokens in ``ends`` end the text, so
-    nothing is read behind them.
+    nothing is read after them.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Growth:
     def add_base(self, tree: TokenTree, vocab_size: int, trust: float = 1.0) -> None:
         """Begin with what other drafters propose, as far as a model with so many tokens can read it.
 
-        Nothing behind the end of the text is taken in. Their beliefs count ``trust`` times.
+        Nothing after the end of the text is taken in. Their beliefs count ``trust`` times.
         """
         place = {ROOT: ROOT}  # node of ``tree`` -> node here
         columns = zip(tree.tokens.tolist(), tree.parents.tolist(), tree.belief.tolist(), strict=True)
@@ -193,7 +193,7 @@ class Growth:
         return max([self._belief[child] for child in self._children[node].values()], default=0.0)
 
     def depth_of(self, node: int) -> int:
-        """Return how many tokens a node lies behind the root."""
+        """Return how many tokens a node lies after the root."""
         return self._depth[node] if node >= 0 else 0
 
     def tree(self) -> TokenTree:

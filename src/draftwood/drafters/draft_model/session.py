@@ -43,7 +43,7 @@ _KEEP = 0.97  # the weight of earlier steps
 _CAUTION = 3.0  # promised tokens that count as kept before anything is known
 
 _Promise = tuple[int, frozenset[int], float]
-"""Length of the text behind which it was made, the proposed tokens, and the belief in them, at most 1."""
+"""Length of the text after which it was made, the proposed tokens, and the belief in them, at most 1."""
 
 _NOTHING: _Promise = (-1, frozenset(), 0.0)
 
@@ -66,7 +66,7 @@ class Copies:
         return min(1.0, (_CAUTION + self._kept) / (_CAUTION + self._promised))
 
     def promise(self, length: int, tree: TokenTree) -> None:
-        """Note what is proposed behind a text of this length."""
+        """Note what is proposed after a text of this length."""
         first = tree.parents < 0
         beliefs: dict[int, float] = {}
         for token, belief in zip(tree.tokens[first].tolist(), tree.belief[first].tolist(), strict=True):
@@ -74,7 +74,7 @@ class Copies:
         self._latest = length, frozenset(beliefs), min(1.0, sum(beliefs.values()))
 
     def learn(self, text: Ints) -> None:
-        """Learn from a text, int32[n], whether the promise was kept, if it goes on behind it."""
+        """Learn from a text, int32[n], whether the promise was kept, if it goes on after it."""
         at, tokens, promised = self._latest
         if 0 <= at < len(text):
             self._promised = _KEEP * self._promised + promised
@@ -82,7 +82,7 @@ class Copies:
             self._latest = _NOTHING
 
     def truncate(self, length: int) -> None:
-        """Forget what was promised behind more tokens than these."""
+        """Forget what was promised after more tokens than these."""
         if length <= self._latest[0]:
             self._latest = _NOTHING
 
@@ -160,7 +160,7 @@ class ModelSession(ReadableText):
         return True
 
     def take(self, growth: Growth, nodes: Sequence[int], rows: Sequence[Row]) -> None:
-        """Put what the model says behind these nodes into the tree."""
+        """Put what the model says after these nodes into the tree."""
         for node, row in zip(nodes, rows, strict=True):
             position = self._length + growth.depth_of(node)
             some = self._candidates(row.ids, row.probabilities, position)

@@ -29,7 +29,7 @@ FEW = 64  # new tokens that the kernel reads; more are read before
 
 
 class ChainText:
-    """One text: its index, behind ``documents`` that it may copy from, and where it stands in a shared index."""
+    """One text: its index, after ``documents`` that it may copy from, and where it stands in a shared index."""
 
     def __init__(self, documents: Sequence[Ints] = (), room: int = 0) -> None:
         self.index = NgramIndex(room=room + sum(len(document) + 1 for document in documents))
@@ -87,7 +87,7 @@ class Chains:
     tokens : int32[4, seats, longest]
         Token, evidence class, index (0: the text's own, 1: the shared one) and place in it.
     reach : float32[seats, longest]
-        How likely each token is reached and right; 0 behind the end of a chain.
+        How likely each token is reached and right; 0 after the end of a chain.
     counts : int64[3, seats]
         How long each chain is, how much of it is scored, and how many tokens its match covered.
     addresses : int64[seats]

@@ -199,7 +199,7 @@ def _drafters(options: Options) -> tuple[Drafter, ...]:
 
 
 def _refuse_models(drafters: tuple[Drafter, ...]) -> None:
-    """Refuse drafters with models of their own, and those that go on behind others' drafts."""
+    """Refuse drafters with models of their own, and those that go on from others' drafts."""
     for drafter in drafters:
         needs = declared(drafter).needs
         if needs.prices or needs.base_tree or needs.target_session or isinstance(drafter, ModelBackedDrafter):

@@ -117,7 +117,7 @@ class GoodputChains:
         Parameters
         ----------
         reach : float32[chains, longest]
-            How likely each token is reached and right, 0 behind the end of a chain.
+            How likely each token is reached and right, 0 after the end of a chain.
         rows
             Requests of the batch, those without a chain included.
         context

@@ -84,7 +84,7 @@ class Proposer:
         num_tokens_no_spec : int32[.., ]
             Length of each text, these tokens included.
         token_ids_cpu : int32[.., ..]
-            The texts by row; behind their ends lies what is left of earlier drafts.
+            The texts by row; after their ends lies what is left of earlier drafts.
         """
         nothing: list[list[int]] = [[] for _ in sampled_token_ids]
         told, self._told = self._told, None
