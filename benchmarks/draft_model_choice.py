@@ -19,7 +19,7 @@ from typing import Any
 
 import draftwood
 from draftwood import tasks
-from draftwood.decoding.cascade import CascadeDrafter
+from draftwood.drafters.cascade.drafter import CascadeDrafter
 from draftwood.drafters.draft_model.drafter import DraftModelDrafter
 from draftwood.drafters.load import load
 

@@ -37,9 +37,9 @@ def cost(translation: Translation, ids: list[int]) -> None:
     """Print microseconds of processor time a step, of one new token each."""
     for length in LENGTHS:
         session, grown, written, drafts = translation.open(), [], [], Random(0)
-        session.read(ids[:length])
+        session.grow(ids[:length])
         whole = translation.open()
-        whole.read(ids[: length + STEPS + 100])
+        whole.grow(ids[: length + STEPS + 100])
         for at in range(length, length + STEPS):
             start = process_time()
             session.grow([ids[at]])
@@ -61,7 +61,7 @@ def agreement(translation: Translation, texts: list[str], ahead: int) -> None:
     for text in texts:
         ids = list(translation.target.encode(text))
         whole = translation.open()
-        whole.read(ids)
+        whole.grow(ids)
         session = translation.open()
         at = 0
         while at + 40 < len(ids):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from draftwood.contracts import Drafter, Sampling
-from draftwood.decoding.cascade import CascadeDrafter
+from draftwood.drafters.cascade.drafter import CascadeDrafter
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.drafter import CorpusDrafter
 from draftwood.drafters.draft_model.drafter import DraftModelDrafter, EarlyExitDrafter, QuantizedSelfDrafter

@@ -14,7 +14,7 @@ import draftwood
 from draftwood.api import draft_models
 from draftwood.api.draft_models import DraftModels, with_models
 from draftwood.api.loaded_models import LoadedModels
-from draftwood.decoding.cascade import CascadeDrafter
+from draftwood.drafters.cascade.drafter import CascadeDrafter
 from draftwood.drafters.draft_model.drafter import DraftModelDrafter, DraftTarget
 from draftwood.drafters.draft_model.growth import Growth
 from draftwood.drafters.draft_model.translation import Translation
@@ -78,7 +78,7 @@ def test_a_drafter_that_was_limited_is_limited_no_more():
         assert once != (given,)
         assert with_models(once, models)[0] is once[0]
         if isinstance(given, CascadeDrafter):
-            assert once[0]._stage_time is given._stage_time
+            assert once[0].stage_time is given.stage_time
     fits = with_models((DraftModelDrafter(target=ToyTarget(8)), CascadeDrafter(target=ToyTarget(8))), models)
     assert all(one is same for one, same in zip(fits, with_models(fits, models), strict=True))
 

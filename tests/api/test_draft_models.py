@@ -10,7 +10,7 @@ import pytest
 import draftwood
 from draftwood.api import draft_models, loaded_models
 from draftwood.api.loaded_models import LoadedModels, allowed, size_of
-from draftwood.decoding.cascade import CascadeDrafter
+from draftwood.drafters.cascade.drafter import CascadeDrafter
 from draftwood.drafters.load import load, load_inner
 from draftwood.errors import ModelError, UnknownNameError, UsageError
 from draftwood.testing import ToyTarget

@@ -8,7 +8,7 @@ import pytest
 
 from draftwood.api.fitting import fitted
 from draftwood.api.prompts import plain_messages
-from draftwood.engines.chat_template import render
+from draftwood.engines.file_tokenizer import render
 from draftwood.errors import PromptError
 
 ANY = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"

@@ -18,7 +18,7 @@ from tests.api.fake_llama import N_VOCAB, NAMES, Llama
 
 from draftwood import Corpus, LlamaDraftModel
 from draftwood.drafters.base import BaseDrafter, TextSession
-from draftwood.engines.llama_cpp.plugin import followed
+from draftwood.engines.llama_cpp import plugin
 from draftwood.errors import CapabilityError, DraftwoodError, UnknownNameError, UsageError, VocabularyError
 from draftwood.models.fingerprint import tokenizer_fingerprint
 from draftwood.testing import RaisingDrafter
@@ -47,7 +47,7 @@ class Clock:
 def clock(monkeypatch):
     """Passes of one second and a tenth more per token behind the first."""
     made = Clock(lambda n: 1 + 0.1 * (n - 1))
-    monkeypatch.setattr(followed, "perf_counter", made)
+    monkeypatch.setattr(plugin, "perf_counter", made)
     return made
 
 
@@ -487,7 +487,7 @@ REAL = """
 import sys
 from pathlib import Path
 import llama_cpp, draftwood
-from draftwood.engines.llama_cpp.plugin.caller import CallerTokenizer
+from draftwood.engines.llama_cpp.plugin import CallerTokenizer
 from draftwood.models.load_gguf import load_gguf_tokenizer
 
 def texts(draft_model, **settings):

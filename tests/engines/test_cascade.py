@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from draftwood.decoding.cascade import CascadeDrafter
 from draftwood.decoding.loop import decode
 from draftwood.decoding.request import Request
+from draftwood.drafters.cascade.drafter import CascadeDrafter
 from draftwood.drafters.draft_model.drafter import DraftModelDrafter, EarlyExitDrafter
 from draftwood.drafters.load import load
 from draftwood.engines.transformers.self_draft import early_exit

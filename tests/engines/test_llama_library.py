@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from draftwood.engines.llama_cpp import library as module
-from draftwood.engines.llama_cpp import sources
 from draftwood.engines.llama_cpp.library import (
     CONTEXT_DEFAULTS,
     CONTEXTS,
@@ -68,20 +67,11 @@ def test_a_struct_moved_by_one_field_is_refused(kind, function, defaults, extra)
             check_layout(wider.from_buffer(memory), defaults)
 
 
-def test_another_version_of_the_wheel_is_refused(monkeypatch):
-    monkeypatch.setattr(importlib.metadata, "version", lambda _: "2026.12.1")
-    library.cache_clear()
-    with pytest.raises(
-        CapabilityError, match=r"xllamacpp 2026.12.1 is not known here.*pip install \"xllamacpp==20"
-    ):
-        library()
-
-
 def test_without_the_wheel_it_says_what_to_install(monkeypatch, tiny_gguf):
     path = tiny_gguf()
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     library.cache_clear()
-    assert not sources.is_installed()
+    assert not module.is_installed()
     with pytest.raises(
         CapabilityError, match=r"GGUF files need llama.cpp: run pip install \"draftwood\[llama\]\""
     ):
@@ -113,7 +103,12 @@ def test_a_function_that_is_missing_is_named(monkeypatch):
 @pytest.fixture
 def wheels(monkeypatch, tmp_path):
     """``wheels(xllamacpp=FILES, llama_cpp=FILES)``: only these are installed, with the library as these files."""
-    real, versions = sources.SOURCES[0].place(), {source.package: source.good[-1] for source in sources.SOURCES}
+    real, versions = module.SOURCES[0].place(), {source.package: source.good[-1] for source in module.SOURCES}
+
+    def version(package):
+        if versions[package] is None:
+            raise importlib.metadata.PackageNotFoundError(package)
+        return versions[package]
 
     def install(**files):
         specs = {}
@@ -125,7 +120,7 @@ def wheels(monkeypatch, tmp_path):
                 place.symlink_to(real)
             specs[name] = SimpleNamespace(origin=str(tmp_path / name / "__init__.py"))
         monkeypatch.setattr(importlib.util, "find_spec", specs.get)
-        monkeypatch.setattr(importlib.metadata, "version", versions.__getitem__)
+        monkeypatch.setattr(importlib.metadata, "version", version)
         library.cache_clear()
         return versions
 
@@ -144,72 +139,63 @@ def test_the_two_wheels_have_two_layouts():
         check_layout(wrong.from_buffer(memory), CONTEXT_DEFAULTS)
 
 
-def test_the_first_wheel_serves_where_both_are_here(wheels):
-    wheels(xllamacpp=["xllamacpp.abi3.so"], llama_cpp=["lib/libllama.so"])
-    assert library().release == "xllamacpp 2026.10.11549"
+FIRST, SECOND = ["xllamacpp.abi3.so"], ["lib/libllama.so"]
 
 
-@pytest.mark.parametrize("first", [{}, {"xllamacpp": []}, {"xllamacpp": ["xllamacpp.pyd"]}])
-@pytest.mark.parametrize("file", ["lib/libllama.so", "lib/libllama.dylib", "lib/llama.dll"])
-def test_the_other_wheel_serves_where_the_first_exports_nothing(wheels, monkeypatch, first, file):
-    wheels(**first, llama_cpp=[file])
-    assert sources.is_installed()
+@pytest.mark.parametrize(
+    ("files", "versions", "release"),
+    [
+        ({"xllamacpp": FIRST, "llama_cpp": SECOND}, {}, "xllamacpp 2026.10.11549"),
+        *(
+            ({"llama_cpp": [file]}, {}, "llama_cpp_python 0.3.36")
+            for file in (*SECOND, "lib/libllama.dylib", "lib/llama.dll")
+        ),
+        ({"xllamacpp": [], "llama_cpp": SECOND}, {}, "llama_cpp_python 0.3.36"),
+        ({"xllamacpp": ["xllamacpp.pyd"], "llama_cpp": SECOND}, {}, "llama_cpp_python 0.3.36"),
+        ({"xllamacpp": FIRST, "llama_cpp": SECOND}, {"xllamacpp": "2027.1.1"}, "llama_cpp_python 0.3.36"),
+        ({"llama_cpp": SECOND}, {"llama_cpp_python": "0.3.36+cu124"}, "llama_cpp_python 0.3.36"),
+    ],
+)
+def test_which_wheel_serves(wheels, monkeypatch, files, versions, release):
+    """The first that is here, exports functions and is of a known release."""
+    wheels(**files).update(versions)
     monkeypatch.setitem(CONTEXTS, "llama_cpp_python", ContextParams)  # the file has the first wheel's library
-    assert library().release == "llama_cpp_python 0.3.36"
+    assert module.is_installed()
+    assert library().release == release
 
 
-def test_the_other_wheel_serves_where_the_first_is_another_release(wheels, monkeypatch):
-    versions = wheels(xllamacpp=["xllamacpp.abi3.so"], llama_cpp=["lib/libllama.so"])
-    versions["xllamacpp"] = "2027.1.1"
-    monkeypatch.setitem(CONTEXTS, "llama_cpp_python", ContextParams)
-    assert library().release == "llama_cpp_python 0.3.36"
-
-
-def test_a_build_for_a_graphics_card_is_the_same_release(wheels, monkeypatch):
-    versions = wheels(llama_cpp=["lib/libllama.so"])
-    versions["llama_cpp_python"] = "0.3.36+cu124"
-    monkeypatch.setitem(CONTEXTS, "llama_cpp_python", ContextParams)
-    assert library().release == "llama_cpp_python 0.3.36"
-
-
-def test_a_library_of_another_layout_in_the_other_wheel_is_refused(wheels):
-    wheels(llama_cpp=["lib/libllama.so"])
-    with pytest.raises(CapabilityError, match=r"cannot be used safely.*ContextParams has another layout"):
-        library()
-
-
-def test_another_release_of_the_other_wheel_is_refused(wheels):
-    versions = wheels(llama_cpp=["lib/libllama.so"])
-    versions["llama_cpp_python"] = "0.3.35"
-    with pytest.raises(CapabilityError, match=r"llama_cpp_python 0.3.35 is not known.*install \"xllamacpp=="):
-        library()
-
-
-def test_a_module_of_that_name_from_elsewhere_is_refused(wheels, monkeypatch):
-    wheels(llama_cpp=["lib/libllama.so"])
-
-    def version(package):
-        raise importlib.metadata.PackageNotFoundError(package)
-
-    monkeypatch.setattr(importlib.metadata, "version", version)
-    with pytest.raises(CapabilityError, match="llama_cpp_python of an unknown release is not known here"):
-        library()
-
-
-def test_where_neither_can_be_used_the_first_says_why(wheels):
-    wheels(xllamacpp=[], llama_cpp=[])
-    with pytest.raises(CapabilityError, match=r"xllamacpp has no library .* run pip install .llama_cpp_python=="):
+@pytest.mark.parametrize(
+    ("files", "versions", "said"),
+    [
+        (
+            {"xllamacpp": FIRST},
+            {"xllamacpp": "2026.12.1"},
+            r'xllamacpp 2026.12.1 is not known.*install "xllamacpp==20',
+        ),
+        ({"llama_cpp": SECOND}, {}, r"cannot be used safely.*ContextParams has another layout"),
+        (
+            {"llama_cpp": SECOND},
+            {"llama_cpp_python": "0.3.35"},
+            r'python 0.3.35 is not known.*install "xllamacpp==',
+        ),
+        ({"llama_cpp": SECOND}, {"llama_cpp_python": None}, "llama_cpp_python of an unknown release is not known"),
+        ({"xllamacpp": [], "llama_cpp": []}, {}, r"xllamacpp has no library .* pip install .llama_cpp_python=="),
+    ],
+)
+def test_wheels_that_are_refused(wheels, files, versions, said):
+    wheels(**files).update(versions)
+    with pytest.raises(CapabilityError, match=said):
         library()
 
 
 OTHER = """
 import sys
 import numpy as np
-from draftwood.engines.llama_cpp import library as module, sources
+from draftwood.engines.llama_cpp import library as module
 from draftwood.engines.llama_cpp.target import LlamaTarget
 from draftwood.testing import check_target
 
-module.SOURCES = sources.SOURCES[1:]
+module.SOURCES = module.SOURCES[1:]
 assert module.library().release == "llama_cpp_python 0.3.36"
 for path in sys.argv[1:]:
     target = LlamaTarget(path, threads=1)
@@ -218,7 +204,7 @@ for path in sys.argv[1:]:
 """
 
 
-@pytest.mark.skipif(not sources.SOURCES[1].is_installed, reason="llama-cpp-python is not installed")
+@pytest.mark.skipif(not module.SOURCES[1].is_installed, reason="llama-cpp-python is not installed")
 def test_models_run_with_the_other_wheel_itself(tiny_gguf):
     files = [tiny_gguf(family, kind) for family in ("llama", "gemma3") for kind in ("Q8_0", "Q4_0", "F32")]
     done = subprocess.run(
@@ -255,12 +241,6 @@ def test_models_that_do_not_write_text(tiny_gguf):
         LlamaTarget(tiny_gguf(pooling=True), threads=1)
     with pytest.raises(UnsupportedModelError, match="has no vocabulary: take a file with"):
         LlamaTarget(tiny_gguf(vocabulary=False), threads=1)
-
-
-def test_a_name_with_signs_of_any_language(tiny_gguf, tmp_path):
-    path = tmp_path / "modèle 木.gguf"
-    path.write_bytes(tiny_gguf().read_bytes())
-    assert LlamaTarget(path, threads=1).capabilities.vocab_size
 
 
 OPEN = """

@@ -132,10 +132,10 @@ def test_a_cut_file_is_said(path, tmp_path, engine, size, sentence):
 
 
 def test_without_the_wheel_it_says_what_to_install(path, monkeypatch):
-    from draftwood.engines.llama_cpp import library, sources
+    from draftwood.engines.llama_cpp import library
 
     library.library.cache_clear()
-    monkeypatch.setattr(sources.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(library.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(CapabilityError, match=r'GGUF files need llama.cpp: run pip install "draftwood\[llama\]"'):
         draftwood.load(path, engine="llama.cpp")
 

@@ -14,7 +14,7 @@ from draftwood.api.learned import learned, planner_of
 from draftwood.api.loaded_models import LoadedModels, allowed, size_of
 from draftwood.api.target import target_of
 from draftwood.contracts import Drafter, Target
-from draftwood.drafters.draft_model.drafter import DraftTarget
+from draftwood.drafters.draft_model.drafter import DraftTarget, ModelBackedDrafter
 from draftwood.drafters.draft_model.translation import Translation
 from draftwood.drafters.load import load_inner
 from draftwood.errors import CapabilityError, ModelError, UsageError, VocabularyError
@@ -24,7 +24,7 @@ from draftwood.models.hub import first_line
 from draftwood.planning.load import DEFAULT
 
 if TYPE_CHECKING:
-    from draftwood.decoding.cascade import CascadeDrafter
+    from draftwood.drafters.cascade.drafter import CascadeDrafter
 
 log = logging.getLogger("draftwood")
 
@@ -153,7 +153,7 @@ class DraftModels:
         What the model's planner learns is kept with the model. Raises what `draftwood.load` and the inner
         drafters raise, and `VocabularyError` for a model of another vocabulary.
         """
-        from draftwood.decoding.cascade import CascadeDrafter
+        from draftwood.drafters.cascade.drafter import CascadeDrafter
 
         inner = load_inner(drafters)
         found = self.named(name)
@@ -254,7 +254,7 @@ class DraftModels:
         return None
 
     def quantized_self(self, bits: int) -> DraftTarget:
-        """Return the target's own weights in so many bits, on our own engine; of llama.cpp a smaller file.
+        """Return the target's own weights in so many bits, on our own engine.
 
         Raises `CapabilityError` where that brings nothing, or is not known how.
         """
@@ -264,10 +264,10 @@ class DraftModels:
             found = few_bits.quantized_self(self.target, bits)  # type: ignore[arg-type]
             return DraftTarget(found, False, weight_bytes=found.weight_bytes, verifier=self.target)
         if self._engine == "llama_cpp":
-            from draftwood.engines.llama_cpp.quantised_file import quantised_copy
-
-            smaller = quantised_copy(Path(self.target.weights.path), bits)  # type: ignore[union-attr]
-            return replace(self.named(str(smaller)), translation=None)
+            raise CapabilityError(
+                "quantized-self makes no smaller copy of a GGUF file for llama.cpp: write draft-model:model=FILE "
+                "with a Q4_0 file of the same model, or run it on the engine cpu"
+            )
         self._only_transformers("quantized-self")
         if self.model is None:
             raise CapabilityError("quantized-self needs the model itself: use generate or bench")
@@ -292,6 +292,5 @@ def with_models(drafters: Sequence[Drafter], models: DraftModels) -> tuple[Draft
 
     Drafters that are optional and find no model are left out.
     """
-    every: Sequence[Any] = drafters
-    bound = (d.with_models(models) if hasattr(d, "with_models") else d for d in every)
+    bound = (d.with_models(models) if isinstance(d, ModelBackedDrafter) else d for d in drafters)
     return tuple(d for d in bound if d is not None)

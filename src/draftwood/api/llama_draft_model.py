@@ -19,8 +19,7 @@ from draftwood.api.user_texts import CorpusGiven, MemoryGiven, UserTexts, check_
 from draftwood.contracts import Capabilities, Drafter, Planner
 from draftwood.contracts.declaring import refuse_mismatch
 from draftwood.drafters.load import load as load_drafters
-from draftwood.engines.llama_cpp.plugin.caller import CallerTokenizer, calling, check, cuts, room
-from draftwood.engines.llama_cpp.plugin.followed import FollowedText, Tokens
+from draftwood.engines.llama_cpp.plugin import CallerTokenizer, FollowedText, Tokens, calling, check, cuts, room
 from draftwood.engines.replay import MAX_ID
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
 from draftwood.planning.load import load as load_planner

@@ -30,7 +30,6 @@ def info(as_json: options.Json = False) -> None:
         **{f"{device} computes in": ", ".join(names) for device, names in found["devices"].items()},
         "cache folder": found["cache_folder"],
         "learnt": _said_learnt(found["learned"]),
-        "copies in fewer bits": _said_copies(found["quantised"]),
         **{f"model {m['name']}": m["state"] for m in found["models"]},
         "drafters": ", ".join(found["drafters"]),
     }
@@ -56,7 +55,6 @@ def collect() -> dict[str, Any]:
         **(_torch() if versions["torch"] else machine),
         "cache_folder": str(cache_folder()),
         "learned": _learned(),
-        "quantised": _copies(),
         "models": [as_dict(model) for model in installed()],
         "drafters": known(),
     }
@@ -76,21 +74,6 @@ def _said_learnt(found: dict[str, Any]) -> str:
         return "nothing is read or kept (DRAFTWOOD_LEARNED)"
     held = f"speed and acceptance under {found['files']} settings, {found['bytes'] / 1000:.0f} kB"
     return f"{held}, in {found['folder']}; remove it and it is learnt anew"
-
-
-def _copies() -> dict[str, Any]:
-    """Say which smaller copies of GGUF files were made."""
-    from draftwood.engines.llama_cpp import quantised_file
-
-    files = quantised_file.files()
-    kept = {"files": len(files), "bytes": sum(path.stat().st_size for path in files)}
-    return {"folder": str(quantised_file.folder()), **kept}
-
-
-def _said_copies(found: dict[str, Any]) -> str:
-    if not found["files"]:
-        return "none"
-    return f"{found['files']} of GGUF files, {found['bytes'] / 1e6:,.0f} MB, in {found['folder']}; may be removed"
 
 
 def _engines() -> dict[str, str | None]:

@@ -6,7 +6,7 @@ import importlib.util
 import os
 from pathlib import Path
 
-from draftwood.engines.llama_cpp import sources
+from draftwood.engines.llama_cpp import library
 from draftwood.errors import UnknownNameError, UsageError
 from draftwood.models.find import find, gguf_file, gguf_files, hub_file, is_fetched
 from draftwood.models.hub import downloaded
@@ -71,7 +71,7 @@ def implied_engine(
 def is_installed(engine: str) -> bool:
     """Return whether the packages of an engine are here; they are not imported."""
     if engine == LLAMA_CPP:
-        return sources.is_installed()
+        return library.is_installed()
     if engine == CPU:
         return True
     return all(importlib.util.find_spec(package) is not None for package in ("torch", "transformers"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from draftwood.drafters.draft_model.copies import Copies
-from draftwood.drafters.draft_model.evidence import PRIOR
+from draftwood.drafters.draft_model.experience import PRIOR
 from draftwood.drafters.draft_model.growth import ROOT, Growth
+from draftwood.drafters.draft_model.session import Copies
 from draftwood.tree import TokenTree
 
 PROPOSAL = TokenTree.build([3, 4, 6], [-1, 0, -1], belief=[0.6, 0.5, 0.3])
@@ -49,27 +49,11 @@ def test_a_promise_is_looked_at_once_and_only_if_the_text_goes_on():
     once = copies.trust
     copies.learn(np.array([9, 9, 9, 9], dtype=np.int32))
     assert copies.trust == once < 1
-
-
-def test_a_cut_of_the_text_forgets_the_promise():
-    copies = Copies()
-    copies.promise(3, PROPOSAL)
-    copies.truncate(3)
-    copies.learn(np.array([9, 9, 9, 9], dtype=np.int32))
-    assert copies.trust == 1
-
-
-def test_equal_proposals_count_once():
-    twice = TokenTree.build([3, 3], [-1, -1], belief=[0.5, 0.4])
-    once = TokenTree.build([3], [-1], belief=[0.5])
-    assert after(Copies(), [9] * 30, twice).trust == after(Copies(), [9] * 30, once).trust
-
-
-def test_a_copy_is_independent():
-    one = after(Copies(), [9] * 5)
-    twin = one.copy()
-    after(one, [9] * 5)
-    assert twin.trust > one.trust
+    twin = copies.copy()
+    copies.promise(4, PROPOSAL)
+    copies.truncate(4)
+    copies.learn(np.array([9, 9, 9, 9, 9], dtype=np.int32))
+    assert copies.trust == once == twin.trust, "a cut forgets the promise"
 
 
 def test_less_trust_makes_a_reading_of_the_root_bring_more():

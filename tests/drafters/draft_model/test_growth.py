@@ -6,11 +6,16 @@ import numpy as np
 import pytest
 
 from draftwood.contracts import Prices
-from draftwood.drafters.draft_model.candidates import Candidate, candidates
 from draftwood.drafters.draft_model.drafter import DraftModelDrafter
-from draftwood.drafters.draft_model.evidence import CLASSES, PRIOR, evidence_class
-from draftwood.drafters.draft_model.experience import WIDEST, Experience, experience_with
-from draftwood.drafters.draft_model.growth import ROOT, Growth, chosen
+from draftwood.drafters.draft_model.experience import (
+    CLASSES,
+    PRIOR,
+    WIDEST,
+    Experience,
+    evidence_class,
+    experience_with,
+)
+from draftwood.drafters.draft_model.growth import ROOT, Candidate, Growth, candidates, chosen
 from draftwood.drafters.draft_model.noise_kernel import FewNoise
 from draftwood.testing import ToyTarget
 from draftwood.tree import NO_CLAIM, TokenTree
@@ -47,6 +52,7 @@ def test_a_tree_has_the_likeliest_nodes_and_their_ancestors():
     assert tree.parents.tolist() == [-1, -1, 0]
     np.testing.assert_allclose(tree.draft_prob, [0.8, 0.1, 0.9], rtol=1e-6)
     tree.check_integrity(16)
+    assert grown(p_min=0.5).tree().tokens.tolist() == [3]
 
 
 def test_copies_are_kept_where_the_model_goes_on_behind_them():
@@ -59,10 +65,6 @@ def test_copies_are_kept_where_the_model_goes_on_behind_them():
     assert tree.evidence[1] == NO_CLAIM
     assert tree.evidence[0] == evidence_class(0.9, 1, copied=True)
     assert tree.belief[0] > 0.9, "both propose it"
-
-
-def test_unsure_tokens_are_left_out():
-    assert grown(p_min=0.5).tree().tokens.tolist() == [3]
 
 
 def test_a_pass_that_does_not_pay_is_not_made():
@@ -153,11 +155,6 @@ def test_a_long_unread_text_is_waited_for_longer():
     assert known.costs()[1] == 0
 
 
-def test_nothing_is_read_behind_the_end_of_the_text():
-    growth = grown(ends=frozenset({3}))
-    assert [node for _, _, node in growth.worth_reading(1.0, 8)] == [1]
-
-
 def test_a_draft_ends_with_the_text():
     target = ToyTarget(order=1)
     drafter = DraftModelDrafter(target=target)
@@ -165,6 +162,9 @@ def test_a_draft_ends_with_the_text():
     assert session.draft(8, 0, drafter.prior).depth.max() > 1
     session.ends = frozenset(range(8))
     assert session.draft(8, 0, drafter.prior).depth.max() == 1
+    session.ends = frozenset({4})
+    tree = session.branch(TokenTree.build([3, 4, 5, 6], belief=[0.99] * 4), 8, 0, drafter.prior)
+    assert not np.isin(tree.parents, np.flatnonzero(tree.tokens == 4)).any(), "nor are copies read"
     session.close()
 
 
@@ -193,13 +193,3 @@ def test_a_dear_model_is_left_alone_and_tried_once_in_a_while():
     assert [len(tree) > 0 for tree in trees].count(True) == 1
     session.close()
     assert target.open_sessions == 0
-
-
-def test_copies_behind_the_end_of_a_text_are_not_read():
-    drafter = DraftModelDrafter(target=ToyTarget())
-    session = drafter.open([1, 2, 3], None)
-    session.ends = frozenset({4})
-    base = TokenTree.build([3, 4, 5, 6], belief=[0.99] * 4)
-    tree = session.branch(base, 8, 0, drafter.prior)
-    assert not np.isin(tree.parents, np.flatnonzero(tree.tokens == 4)).any()
-    session.close()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from draftwood.engines.vllm.options import Options
-from draftwood.engines.vllm.version import check_version, is_tested
+from draftwood.engines.vllm.configuration import Options
+from draftwood.engines.vllm.requests import check_version, is_tested
 from draftwood.errors import CapabilityError, UnknownNameError, UsageError
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from draftwood.engines.vllm import sampler_0_32
+from draftwood.engines.vllm.requests import mend_sampler
 
 
 def broken(x, cu_num_tokens, num_tokens, replace_from=0, replace_to=0):
@@ -41,22 +41,22 @@ def vllm(monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int32])
 def test_the_defect_is_mended(vllm, dtype):
     module = vllm(broken)
-    assert sampler_0_32.mend()
+    assert mend_sampler()
     for values, ends in (([3, 0, 5], [1, 4, 4]), ([0], [3]), ([2, 0], [0, 2])):
         given, to = torch.tensor(values, dtype=dtype), torch.tensor(ends, dtype=torch.int32)
         for replaced in ((), (0, 1)):
             found = module.expand_batch_to_tokens(given, to, ends[-1], *replaced)
             assert found.tolist() == right(given, to, ends[-1], *replaced).tolist()
             assert found.dtype == dtype
-    assert not sampler_0_32.mend()  # it has no defect any more
+    assert not mend_sampler()  # it has no defect any more
 
 
 def test_what_works_is_left_as_it_is(vllm, monkeypatch):
     module = vllm(right)
-    assert not sampler_0_32.mend()
+    assert not mend_sampler()
     assert module.expand_batch_to_tokens is right
     module = vllm(broken, cpu=False)
-    assert not sampler_0_32.mend()
+    assert not mend_sampler()
     assert module.expand_batch_to_tokens is broken
     monkeypatch.delitem(sys.modules, "vllm.v1.sample.rejection_sampler")
-    assert not sampler_0_32.mend()
+    assert not mend_sampler()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from draftwood.drafters.ngram.chains_kernel import BEGIN, COLUMNS, END, ROOM, ROW, SEAT
+from draftwood.engines.vllm.chains_kernel import BEGIN, COLUMNS, END, ROOM, ROW, SEAT
 from draftwood.engines.vllm.seats import LATER, NOBODY, Seats
 
 
@@ -71,11 +71,6 @@ def three():
     return seats, ids, seated(seats, ids, [5, 20, 30])
 
 
-def test_rows_go_on(three):
-    seats, ids, own = three
-    assert find(seats, ids, np.array([6, 21, 35]), np.ones(3, bool)).tolist() == own.tolist()
-
-
 def test_rows_may_change_places(three):
     seats, ids, own = three
     order = [2, 0, 1]
@@ -108,13 +103,6 @@ def test_the_longest_fitting_text_is_chosen_and_nobody_shares_a_seat():
     assert sorted(found) == sorted(own.tolist())
     seats.check_integrity()
     assert find(seats, ids[:1], np.array([25]), np.ones(1, bool)).tolist() in ([own[1]], [own[0]])
-
-
-def test_equal_texts_each_get_a_seat():
-    ids = texts(range(40), range(40))
-    seats = Seats(4, 2)
-    own = seated(seats, ids, [20, 20])
-    assert sorted(find(seats, ids, np.array([21, 22]), np.ones(2, bool)).tolist()) == sorted(own.tolist())
 
 
 def test_of_many_lost_rows_some_are_looked_for_later():

@@ -14,9 +14,8 @@ from typing import Any, ClassVar, Self
 
 from draftwood.contracts import Floats, Needs, Noise, Target
 from draftwood.drafters.base import BaseDrafter
-from draftwood.drafters.draft_model.candidates import LOOKED_AT, SAMPLED
-from draftwood.drafters.draft_model.evidence import PRIOR, QUANTIZED_PRIOR
-from draftwood.drafters.draft_model.experience import experience_with
+from draftwood.drafters.draft_model.experience import PRIOR, QUANTIZED_PRIOR, experience_with
+from draftwood.drafters.draft_model.growth import LOOKED_AT, SAMPLED
 from draftwood.drafters.draft_model.reading import ChainReader, OwnReader, Reader, SharedReader
 from draftwood.drafters.draft_model.session import ModelSession, draft_together
 from draftwood.drafters.draft_model.translated import TranslatedSession, draft_translated
@@ -58,7 +57,7 @@ class DraftTarget:
 
 @dataclass(frozen=True)
 class ModelBackedDrafter(BaseDrafter):
-    """What drafters with a model have in common; ``with_models`` of a subclass finds the model.
+    """What drafters with a model have in common.
 
     Parameters
     ----------
@@ -85,6 +84,13 @@ class ModelBackedDrafter(BaseDrafter):
     @property
     def needs(self) -> Needs:
         return Needs(prices=True, base_tree=True)
+
+    def with_models(self, models: Any) -> ModelBackedDrafter | None:
+        """Return the drafter with its model, which ``models`` finds (`draftwood.api.draft_models.DraftModels`).
+
+        None where it is optional and there is none.
+        """
+        return self if self.found is None else self.bound(models.given(self.found))
 
     def bound(self, found: DraftTarget) -> Self:
         """Return a drafter that drafts by this model."""
@@ -178,7 +184,7 @@ class DraftModelDrafter(ModelBackedDrafter):
     replacements: tuple[tuple[str, str], ...] = ()
 
     def with_models(self, models: Any) -> ModelBackedDrafter:
-        """Return the drafter with its model loaded, a cascade if that has drafters (`draftwood.decoding.cascade`).
+        """Return the drafter with its model loaded, a cascade if that has drafters (`draftwood.drafters.cascade`).
 
         Raises what loading raises, `UsageError` without a name.
         """

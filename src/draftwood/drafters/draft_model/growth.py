@@ -1,15 +1,65 @@
-"""A tree that a draft model grows for one text: which nodes are worth reading, and what they lead to."""
+"""A tree that a draft model grows for one text: candidates, which nodes are worth reading, what they lead to."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from math import exp
+from typing import NamedTuple
 
 import numpy as np
 
-from draftwood.contracts import Floats, Prices
-from draftwood.drafters.draft_model.candidates import Candidate
-from draftwood.drafters.draft_model.evidence import evidence_class
+from draftwood.contracts import Floats, Ints, Noise, Prices
+from draftwood.drafters.draft_model.experience import evidence_class
 from draftwood.tree import NO_CLAIM, TokenTree
+
+LOOKED_AT, SAMPLED = 4, 24
+"""Best tokens of a row that are looked at, greedy and sampled: noise may lift a token from far down."""
+
+LEAST = 0.01  # confidence below which a token is not proposed
+
+
+class Candidate(NamedTuple):
+    """A token that a draft model proposes: its probability, and how sure the model is that the target agrees."""
+
+    token: int
+    probability: float
+    confidence: float
+
+
+def candidates(
+    ids: Ints, probabilities: Floats, position: int, noise: Noise | None, most: int = LOOKED_AT
+) -> list[Candidate]:
+    """Return at most ``most`` candidates, the surest first.
+
+    ``ids`` int32[k] and ``probabilities`` float32[k] are a row of `Scores.top_k`; ``position`` is that of the
+    candidates in the text. A sampled text's noise is known, and the target adds the same to its scores. So the
+    best token of ``log p + temperature * noise`` is the one that a target with these probabilities would take, and
+    the softmax of these sums says by how much it leads.
+    """
+    if noise is None:
+        found = zip(ids.tolist(), probabilities.tolist(), strict=True)
+        return [Candidate(token, p, p) for token, p in list(found)[:most] if p >= LEAST]
+    with np.errstate(divide="ignore"):
+        sums = np.log(probabilities.astype(np.float64)) + noise.temperature * noise.gumbel(position, ids)
+    if not (best := sums.max()) > -np.inf:
+        return []
+    lead: list[float] = np.exp(sums - best).tolist()
+    whole = sum(lead)
+    own = _tempered(probabilities.tolist(), noise.temperature)
+    order = sorted(range(len(lead)), key=lead.__getitem__, reverse=True)[:most]
+    tokens: list[int] = ids.tolist()
+    return [Candidate(tokens[i], own[i], lead[i] / whole) for i in order if lead[i] >= LEAST * whole]
+
+
+def _tempered(probabilities: Sequence[float], temperature: float) -> list[float]:
+    """Return the probabilities at this temperature, of these tokens alone."""
+    if not probabilities or temperature == 1:
+        return list(probabilities)
+    highest = max(probabilities)
+    powers = [(p / highest) ** (1 / temperature) if p > 0 else 0.0 for p in probabilities]
+    whole = sum(powers)
+    return [power / whole if whole > exp(-700) else 0.0 for power in powers]
+
 
 ROOT = -1
 MOST_NODES, MOST_READ = 256, 56  # of one tree, however many are asked for; caches keep room for 64 nodes
@@ -26,7 +76,7 @@ class Growth:
         Whether the draft model has read the node, so that its children are known.
 
     With ``is_chain`` only a child of the node that was read last is read. Tokens in ``ends`` end the text, so
-    nothing is read behind them.
+    nothing is read after them.
     """
 
     def __init__(
@@ -53,7 +103,7 @@ class Growth:
     def add_base(self, tree: TokenTree, vocab_size: int, trust: float = 1.0) -> None:
         """Begin with what other drafters propose, as far as a model with so many tokens can read it.
 
-        Nothing behind the end of the text is taken in. Their beliefs count ``trust`` times.
+        Nothing after the end of the text is taken in. Their beliefs count ``trust`` times.
         """
         place = {ROOT: ROOT}  # node of ``tree`` -> node here
         columns = zip(tree.tokens.tolist(), tree.parents.tolist(), tree.belief.tolist(), strict=True)
@@ -143,7 +193,7 @@ class Growth:
         return max([self._belief[child] for child in self._children[node].values()], default=0.0)
 
     def depth_of(self, node: int) -> int:
-        """Return how many tokens a node lies behind the root."""
+        """Return how many tokens a node lies after the root."""
         return self._depth[node] if node >= 0 else 0
 
     def tree(self) -> TokenTree:

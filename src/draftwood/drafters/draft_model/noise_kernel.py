@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Floats, Ints
-from draftwood.drafters.draft_model.candidates import LEAST, LOOKED_AT, Candidate
+from draftwood.drafters.draft_model.growth import LEAST, LOOKED_AT, Candidate
 from draftwood.index.compiling import FLOATS, INTS, compiled, inner
 from draftwood.index.philox import four_words
 from draftwood.verify.noise import KeyedNoise
@@ -77,7 +77,7 @@ class FewNoise:
     def candidates(
         self, ids: Ints, probabilities: Floats, position: int, most: int = LOOKED_AT
     ) -> list[Candidate]:
-        """Return what `draftwood.drafters.draft_model.candidates.candidates` returns with this noise."""
+        """Return what `draftwood.drafters.draft_model.growth.candidates` returns with this noise."""
         found = np.empty((most + 2, max(3, len(ids))), dtype=np.float64)
         ids, probabilities = np.ascontiguousarray(ids), np.ascontiguousarray(probabilities)
         count = _surest(self._key, position, ids, probabilities, self._temperature, found)

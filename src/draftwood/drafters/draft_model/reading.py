@@ -14,7 +14,7 @@ _FEW = 8
 
 
 class Row(NamedTuple):
-    """The best tokens behind one token: ids int32[k] and probabilities float32[k]."""
+    """The best tokens after one token: ids int32[k] and probabilities float32[k]."""
 
     ids: Ints
     probabilities: Floats
@@ -23,7 +23,7 @@ class Row(NamedTuple):
 class Reader(ABC):
     """One text in the cache that a draft model reads. ``k`` best tokens of each row are looked at.
 
-    Nodes of a tree come to lie behind the committed text in the order in which they are read. First come those
+    Nodes of a tree come to lie after the committed text in the order in which they are read. First come those
     last tokens of the text that the model has not read yet, as a chain.
     """
 
@@ -77,7 +77,7 @@ class Reader(ABC):
         return None
 
     def resume(self, saved: Any, length: int) -> None:  # noqa: B027  (nothing to take over where nothing is saved)
-        """Begin behind the first ``length`` tokens, at most, of what `save` returned."""
+        """Begin after the first ``length`` tokens, at most, of what `save` returned."""
 
     @abstractmethod
     def close(self) -> None:
@@ -163,7 +163,7 @@ class OwnReader(Reader):
         super().__init__(target, k)
         self._ids: list[int] = []  # cached
         self._last: Row | None = None  # of the last cached token
-        self._tokens: list[int] = []  # read behind them
+        self._tokens: list[int] = []  # read after them
         self._parents: list[int] = []
         self._rows: list[Row] = []
 

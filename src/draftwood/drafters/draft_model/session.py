@@ -3,19 +3,92 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any, Self
 
+import numpy as np
+
 from draftwood.contracts import Floats, Ints, Noise, Prices, SavedReading
-from draftwood.drafters.draft_model.candidates import Candidate, candidates
-from draftwood.drafters.draft_model.copies import Copies
+from draftwood.drafters.base import TextSession
 from draftwood.drafters.draft_model.experience import Experience
-from draftwood.drafters.draft_model.growth import ROOT, Growth, chosen
-from draftwood.drafters.draft_model.readable import ReadableText
+from draftwood.drafters.draft_model.growth import ROOT, Candidate, Growth, candidates, chosen
 from draftwood.drafters.draft_model.reading import Reader, Row, SharedReader, read_together
 from draftwood.tree import TokenTree
 from draftwood.verify.noise import KeyedNoise
+
+
+class ReadableText(TextSession):
+    """A session that knows whether its model has all tokens of the text. Each token is looked at once."""
+
+    _readable = 0  # length of the beginning of the text that the model can read, as far as it was looked at
+
+    def can_read(self, target: Any) -> bool:
+        """Return whether every token of the text lies in the vocabulary of this model (a `Target`)."""
+        beyond = np.flatnonzero(self.text[self._readable :] >= target.capabilities.vocab_size)
+        self._readable = self._readable + int(beyond[0]) if len(beyond) else self._length
+        return self._readable == self._length
+
+    def truncate(self, length: int) -> None:
+        super().truncate(length)
+        self._readable = min(self._readable, self._length)
+
+    def close(self) -> None:
+        super().close()
+        self._readable = 0
+
+
+_KEEP = 0.97  # the weight of earlier steps
+_CAUTION = 3.0  # promised tokens that count as kept before anything is known
+
+_Promise = tuple[int, frozenset[int], float]
+"""Length of the text after which it was made, the proposed tokens, and the belief in them, at most 1."""
+
+_NOTHING: _Promise = (-1, frozenset(), 0.0)
+
+
+@dataclass(slots=True)
+class Copies:
+    """Other drafters' beliefs in the next token, added up, and how many of these tokens came.
+
+    Their acceptance rates are those of many texts, and follow one text slowly. A draft model must know sooner,
+    since it does not read where it believes what others promise.
+    """
+
+    _promised: float = 0.0
+    _kept: float = 0.0
+    _latest: _Promise = _NOTHING
+
+    @property
+    def trust(self) -> float:
+        """By what beliefs in these tokens are multiplied, at most 1."""
+        return min(1.0, (_CAUTION + self._kept) / (_CAUTION + self._promised))
+
+    def promise(self, length: int, tree: TokenTree) -> None:
+        """Note what is proposed after a text of this length."""
+        first = tree.parents < 0
+        beliefs: dict[int, float] = {}
+        for token, belief in zip(tree.tokens[first].tolist(), tree.belief[first].tolist(), strict=True):
+            beliefs.setdefault(token, belief)  # equal siblings: the first one stands for both
+        self._latest = length, frozenset(beliefs), min(1.0, sum(beliefs.values()))
+
+    def learn(self, text: Ints) -> None:
+        """Learn from a text, int32[n], whether the promise was kept, if it goes on after it."""
+        at, tokens, promised = self._latest
+        if 0 <= at < len(text):
+            self._promised = _KEEP * self._promised + promised
+            self._kept = _KEEP * self._kept + (int(text[at]) in tokens)
+            self._latest = _NOTHING
+
+    def truncate(self, length: int) -> None:
+        """Forget what was promised after more tokens than these."""
+        if length <= self._latest[0]:
+            self._latest = _NOTHING
+
+    def copy(self) -> Copies:
+        """Return an independent copy."""
+        return Copies(self._promised, self._kept, self._latest)
 
 
 class ModelSession(ReadableText):
@@ -87,7 +160,7 @@ class ModelSession(ReadableText):
         return True
 
     def take(self, growth: Growth, nodes: Sequence[int], rows: Sequence[Row]) -> None:
-        """Put what the model says behind these nodes into the tree."""
+        """Put what the model says after these nodes into the tree."""
         for node, row in zip(nodes, rows, strict=True):
             position = self._length + growth.depth_of(node)
             some = self._candidates(row.ids, row.probabilities, position)

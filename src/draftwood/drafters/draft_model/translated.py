@@ -6,29 +6,21 @@ from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from draftwood.contracts import Floats, Prices
 from draftwood.drafters.base import TextSession
-from draftwood.drafters.draft_model.evidence import evidence_class
+from draftwood.drafters.draft_model.experience import evidence_class
 from draftwood.drafters.draft_model.session import ModelSession, draft_together
-from draftwood.drafters.draft_model.translation import Translation, TranslationSession
+from draftwood.drafters.draft_model.translation import Translation
 from draftwood.tree import TokenTree
 
 _PATHS = 4  # likeliest branches of the draft model's tree that are translated
 
 
 class TranslatedSession(TextSession):
-    """One text in the target's tokens, and the same text in the draft model's.
+    """One text in the target's tokens (``prompt``), and the same text in the draft model's.
 
-    Parameters
-    ----------
-    prompt
-        In the target's tokens.
-    own
-        The draft model's side, whose text is empty.
-    translation
-        Of the two vocabularies.
+    ``own`` is the draft model's side, whose text is empty.
     """
 
     def __init__(self, prompt: Sequence[int], own: ModelSession, translation: Translation) -> None:
@@ -59,28 +51,23 @@ class TranslatedSession(TextSession):
     def written(self, drafted: TokenTree, nodes: int, accept_rates: Floats) -> TokenTree:
         """Return the likeliest branches of a tree in the draft model's tokens as a tree in the target's."""
         known: dict[tuple[int, int], int] = {}  # (parent, token) -> node
-        tokens: list[int] = []
-        parents: list[int] = []
-        evidence: list[int] = []
-        probability: list[float] = []
-        reach = drafted.path_belief
-        leaves = sorted(drafted.leaves.tolist(), key=reach.__getitem__, reverse=True)
+        evidence, probability = list[int](), list[float]()
+        leaves = sorted(drafted.leaves.tolist(), key=drafted.path_belief.__getitem__, reverse=True)
         for leaf in leaves[:_PATHS]:
             path = drafted.path(leaf)
             written = self._words.write(drafted.tokens[path].tolist(), drafted.draft_prob[path].tolist())
             node = -1
             for depth, (token, chance) in enumerate(zip(*written, strict=True), 1):
                 if (node, token) not in known:
-                    if len(tokens) == nodes:
+                    if len(known) == nodes:
                         break
-                    known[node, token] = len(tokens)
-                    tokens.append(token)
-                    parents.append(node)
+                    known[node, token] = len(known)
                     evidence.append(evidence_class(chance, depth, copied=False))
                     probability.append(chance)
                 node = known[node, token]
-        if not tokens:
+        if not known:
             return TokenTree.empty()
+        parents, tokens = zip(*known, strict=True)
         belief = accept_rates[evidence]
         return TokenTree.build(tokens, parents, belief=belief, evidence=evidence, draft_prob=probability)
 
@@ -92,16 +79,24 @@ class TranslatedSession(TextSession):
     def truncate(self, length: int) -> None:
         super().truncate(length)
         if self._known > self._length:
-            self._words.grow([], keep=self._length)
-            self._known = self._length
-            common = _common(self._own.text, self._words.ids)
+            self._translate_again()
+            mine, theirs = self._own.text, np.asarray(self._words.ids, dtype=np.int32)
+            n = min(len(mine), len(theirs))
+            differs = np.flatnonzero(mine[:n] != theirs[:n])
+            common = int(differs[0]) if len(differs) else n
             self._own.truncate(common)
-            self._own.extend(self._words.ids[common:])
+            self._own.extend(theirs[common:])
+
+    def _translate_again(self) -> None:
+        """Translate the text from its beginning, which takes some milliseconds."""
+        self._known = min(self._known, self._length)
+        self._words = self._translation.open()
+        self._words.grow(self.text[: self._known])
 
     def fork(self) -> Self:
         twin = super().fork()
         twin._own = self._own.fork()
-        twin._words = _read(self._translation, self.text[: self._known])
+        twin._translate_again()
         return twin
 
     def close(self) -> None:
@@ -113,21 +108,8 @@ def draft_translated(
     sessions: Sequence[TranslatedSession], nodes: Sequence[int], accept_rates: Floats
 ) -> list[TokenTree]:
     """Return a tree per session of one drafter, grown in passes that they share."""
-    own = [session.catch_up() for session in sessions]
-    drafted = draft_together(own, nodes, accept_rates)
+    drafted = draft_together([session.catch_up() for session in sessions], nodes, accept_rates)
     return [
         session.written(tree, some, accept_rates)
         for session, tree, some in zip(sessions, drafted, nodes, strict=True)
     ]
-
-
-def _read(translation: Translation, ids: NDArray[np.int32]) -> TranslationSession:
-    words = translation.open()
-    words.grow(ids)
-    return words
-
-
-def _common(one: NDArray[np.int32], other: Sequence[int]) -> int:
-    n = min(len(one), len(other))
-    differs = np.flatnonzero(one[:n] != np.asarray(other[:n], dtype=np.int64))
-    return int(differs[0]) if len(differs) else n

@@ -1,14 +1,83 @@
-"""Characters behind a text, in the tokens in which a model would write them."""
+"""Where tokens lie in a text: aligning two readings of it, and continuing it in the tokens of a model."""
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Sequence
+from itertools import accumulate
 
-from draftwood.drafters.draft_model.alignment import NOWHERE, place
-from draftwood.drafters.draft_model.vocabulary import Tokens
+from draftwood.drafters.draft_model.vocabulary import Tokens, encoded
+
+NOWHERE = -1
+"""The end of a token whose bytes are not those of the text, so that it is not known where it ends."""
 
 _LONGEST = 64
 """Bytes of the longest token that is looked for where a text's tokens end within one of the tokenizer's."""
+
+
+def place(pieces: Sequence[bytes], text: bytes, prefix: bytes) -> list[int]:
+    """Return where each token ends in a text that was encoded to them, in bytes.
+
+    ``prefix`` is what the tokenizer may have put before the text. Tokens that are not the text's own characters (a
+    normaliser changed or dropped some) end `NOWHERE`, but for the last of them; those before and after keep their
+    places. The last token of all ends where the text does.
+    """
+    whole = b"".join(pieces)
+    if whole == text or (prefix and whole == prefix + text):
+        before = len(whole) - len(text)
+        return [max(0, end - before) for end in accumulate(map(len, pieces))]
+    ends, at = list[int](), 0
+    for piece in pieces:
+        if not text.startswith(piece, at):
+            piece = piece.removeprefix(prefix)  # some put it after special tokens, too
+            if not text.startswith(piece, at):
+                break
+        at += len(piece)
+        ends.append(at)
+    last, stop = list[int](), len(text)
+    for piece in reversed(pieces[len(ends) :]):
+        last.append(stop)
+        if not text.endswith(piece, at, stop) or not piece:
+            break
+        stop -= len(piece)
+    ends += [NOWHERE] * (len(pieces) - len(ends) - len(last)) + last[::-1]
+    if ends:
+        ends[-1] = len(text)
+    return ends
+
+
+def meet(
+    old: Sequence[int], old_ends: Sequence[int], new: Sequence[int], new_ends: Sequence[int]
+) -> tuple[int, int] | None:
+    """Return how many tokens of two readings lie before the place from which they agree.
+
+    The first token that both have at the same place counts as read; both begin where the text does. None: they
+    have no token in common.
+    """
+    places = {both: number for number, both in enumerate(zip([0, *new_ends[:-1]], new_ends, new, strict=True), 1)}
+    for number, (before, end, token) in enumerate(zip([0, *old_ends[:-1]], old_ends, old, strict=True), 1):
+        if NOWHERE not in (before, end) and (before, end, token) in places:
+            return number, places[before, end, token]
+    return None
+
+
+def complete(data: bytes) -> tuple[bytes, bytes]:
+    """Return the characters in ``data``, bytes that are none as U+FFFD, and the beginning of one at its end."""
+    text, used = codecs.utf_8_decode(data, "replace", False)
+    return text.encode(), data[used:]
+
+
+def valid(data: bytes) -> int:
+    """Return how many bytes from the start are whole characters."""
+    try:
+        return codecs.utf_8_decode(data, "strict", False)[1]
+    except UnicodeDecodeError as error:
+        return error.start
+
+
+def is_inside(data: bytes | bytearray, at: int) -> bool:
+    """Return whether a character began before this place and goes on."""
+    return at < len(data) and data[at] & 0xC0 == 0x80
 
 
 class Writer:
@@ -19,10 +88,10 @@ class Writer:
         self._by_bytes = _by_bytes(tokens)
 
     def tokens_behind(self, before: bytes, text: bytes) -> tuple[list[int], list[int]]:
-        """Return the tokens of ``text`` behind a text that ends with ``before``, and where they end in it.
+        """Return the tokens of ``text`` after a text that ends with ``before``, and where they end in it.
 
         Both are tokenized together. Where a token then lies across the place between them, the model has chosen to
-        end one there: what lies behind the place is spelled in the longest tokens. Ends before the first character
+        end one there: what follows the place is spelled in the longest tokens. Ends before the first character
         that the tokenizer cannot give back, so the bytes of the tokens are a beginning of ``text``.
         """
         data, committed = before + text, len(before)
@@ -55,17 +124,6 @@ class Writer:
             ids.append(self._by_bytes[data[at:end]])
             at = end
         return ids
-
-
-def encoded(tokens: Tokens, data: bytes) -> list[int]:
-    """Return the ids of a text, given as UTF-8, those that the model knows.
-
-    None where the tokenizer raises at the text, as some do.
-    """
-    try:
-        return [token for token in tokens.encode(data.decode()) if token < len(tokens.pieces)]
-    except Exception:  # of many kinds
-        return []
 
 
 def pieces_of(tokens: Tokens, ids: Sequence[int]) -> list[bytes]:

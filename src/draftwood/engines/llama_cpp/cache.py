@@ -122,8 +122,7 @@ class Cache:
                 self._lose(text)  # else a window would be saved as it stands at the last token
         states = [(text, text.length, before.state(text.home)) for text in self._texts if text.length]
         for text in self._texts:
-            text.snapshot, text.pending = None, text.length > 0  # until it is written
-            text.length, text.cells, text.leaves = 0, text.length, {}
+            text.take_out()
         if after is before:
             before.clear()
         else:
@@ -133,7 +132,7 @@ class Cache:
         self._free = [sequence for sequence in range(after.trash) if sequence not in homes]
         for text, length, state in states:
             after.restore(text.home, state)
-            text.length, text.pending = length, False
+            text.put_back(length)
         self._trash, self._has_holes = 0, False
 
     def start_over(self) -> None:
@@ -146,16 +145,16 @@ class Cache:
         if missing > len(self._free) and not self._take_back_leaves(missing, beside=text):
             return None
         for _ in range(missing):
-            text.leaves[self._free.pop()] = 0
+            text.give(self._free.pop())
         used = list(text.leaves)[: count - 1]
         for leaf in used:
             if self._weights.window and self._context.first(leaf) != self._context.first(text.home):
                 # The library wants sequences that share a token to begin together.
                 self._context.remove(leaf)
-                text.leaves[leaf] = 0
+                text.give(leaf)
             if text.leaves[leaf] < text.length:
                 self._context.copy(text.home, leaf, text.leaves[leaf], text.length)
-                text.leaves[leaf] = text.length
+                text.give(leaf, text.length)
         return [text.home, *used]
 
     def _take_back_leaves(self, count: int, beside: Branches | None = None) -> bool:
@@ -164,8 +163,7 @@ class Cache:
             if other is not beside and not other.pending:
                 for leaf in other.leaves:
                     self._context.remove(leaf)
-                self._free += other.leaves
-                other.leaves = {}
+                self._free += other.release()
         return len(self._free) >= count
 
     @contextmanager
@@ -182,10 +180,9 @@ class Cache:
 
     def _read(self, text: Branches, ids: Sequence[int], wanted: Positions) -> tuple[RowScores, RowScores]:
         rows = [Row(int(token), text.length + i, (text.home,)) for i, token in enumerate(ids)]
-        text.pending = True
+        text.begin(len(rows))
         found = self._run(rows, 1, [row for row in wanted.tolist() if row < len(rows) - 1])
-        text.snapshot = None
-        text.length, text.cells, text.pending = text.length + len(rows), text.cells + len(rows), False
+        text.keep(text.length + len(rows))
         shown, last = self._lent.add([found[: len(wanted)], found[-1:]], self._context)
         return shown, last
 
@@ -209,9 +206,9 @@ class Cache:
 
     def _lose(self, text: Branches) -> None:
         """Give up a pass that was not kept yet."""
-        text.lost = True
+        text.lose()
         self._shorten(text, text.length)
-        text.pending = False  # last: an interrupt before it is seen and mended
+        text.give_up()
 
     def settle(self, sequence: int, first: int, *, occupied: bool) -> None:
         """Take a sequence off the positions from ``first`` on.
@@ -233,7 +230,7 @@ class Cache:
         """
         self._has_holes |= len(self._texts) > 1 and not (ends_cache and text.snapshot is not None)
         self._shorten(text, length)
-        text.cells, text.pending, text.lost = text.length, False, False
+        text.end()
 
     def _shorten(self, text: Branches, length: int) -> None:
         """Take all sequences of a text off the positions from a length on, or off all where that cannot be."""
@@ -242,9 +239,7 @@ class Cache:
         length = min(text.length, length)
         if self._weights.is_recurrent or self.lacks(text, length):
             length = 0
-        text.snapshot, text.pending = None, True  # first: an interrupt after it is seen and mended
-        text.length = length
-        text.leaves = {leaf: min(seen, length) for leaf, seen in text.leaves.items()}
+        text.shorten(length)
         for sequence in (text.home, *text.leaves):
             self._context.remove(sequence, length or -1)
 
@@ -272,9 +267,9 @@ class Cache:
         """Give an empty text what `copied` gave of another one, of so many tokens."""
         self.make_room(length)
         self._lent.keep()
-        text.pending = True  # until it is written: an interrupt is seen and mended
+        text.begin(length)
         self._context.restore(text.home, cells)
-        text.length, text.cells, text.pending = length, length, False
+        text.put_back(length)
 
     def fork(self, text: Branches) -> Branches:
         """Return another text that begins with the same cells; empty where its session must read it again."""
@@ -284,7 +279,7 @@ class Cache:
                 self._copy_state(text, twin)
             else:
                 self._context.copy(text.home, twin.home, 0, text.length)
-                twin.length = twin.cells = text.length
+                twin.put_back(text.length)
         except BaseException:
             self.close(twin)
             raise
@@ -295,4 +290,4 @@ class Cache:
         self.make_room(text.length)
         if text.length and not (text.pending or text.lost):
             self._context.restore(twin.home, self._context.state(text.home))
-            twin.length = twin.cells = text.length
+            twin.put_back(text.length)

@@ -78,7 +78,7 @@ class _Server:
         self._key = secrets.token_hex()
         told = {"path": path, "method": method, "context": context, "threads": threads, "key": self._key}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "draftwood.engines.llama_cpp.serve"],
+            [sys.executable, "-m", "draftwood.engines.llama_cpp.peers"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
             start_new_session=True,  # a Ctrl-C is ours to answer
         )  # fmt: skip
@@ -164,3 +164,29 @@ def _cut(answer: PeerAnswer, end_ids: frozenset[int]) -> PeerAnswer:
     arrivals.append((kept, next(time for count, time in answer.arrivals if count >= kept)))
     decode_s = arrivals[-1][1] - arrivals[0][1]
     return PeerAnswer(answer.ids[:kept], arrivals, answer.prefill_s, decode_s)
+
+
+def main() -> None:
+    """Start the server that standard input describes."""
+    import xllamacpp  # type: ignore[import-untyped]  # ships no types
+
+    told = json.loads(sys.stdin.readline())
+    params = xllamacpp.CommonParams()
+    params.model.path = told["path"]
+    params.n_ctx, params.n_parallel = told["context"], told.get("parallel", 1)
+    params.verbosity = 0  # silent
+    params.fit_params = False  # would try sizes of its own
+    params.cache_ram_mib = params.n_ctx_checkpoints = 0  # nothing of former prompts is kept
+    if told["threads"] is not None:
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = told["threads"]
+    kind = told["method"].replace("-", "_").upper() or "NONE"
+    kinds = xllamacpp.common_speculative_type
+    params.speculative.types = [getattr(kinds, f"COMMON_SPECULATIVE_TYPE_{kind}")]
+    params.api_keys = [told["key"]]
+    server = xllamacpp.Server(params)
+    print(server.listening_address, flush=True)
+    sys.stdin.read()  # until whoever asked is gone
+
+
+if __name__ == "__main__":
+    main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from draftwood.contracts import Capabilities
@@ -11,6 +12,7 @@ from draftwood.engines.llama_cpp.branches import Branches
 from draftwood.engines.llama_cpp.cache import NONE
 from draftwood.engines.llama_cpp.context import Row
 from draftwood.engines.llama_cpp.mode import Mode
+from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.tree import TokenTree
 
 
@@ -78,8 +80,7 @@ class LlamaSession(CommittedText):
         below[0] = sequences
         length, self._last_in = self.text.length, self._cache.passes + 1 if is_last else 0
         self._scored = (root, tree)
-        self.text.pending, self.text.lost = True, False
-        self.text.cells += len(below)
+        self.text.begin(len(below))
         ids = [root, *tree.tokens.tolist()]
         depths = range(len(ids)) if tree.is_chain else [0, *tree.depth.tolist()]
         return [Row(*row) for row in zip(ids, (length + depth for depth in depths), below, strict=True)]
@@ -87,8 +88,7 @@ class LlamaSession(CommittedText):
     def _root_alone(self, root: int, tree: TokenTree) -> Row:
         text = self.text
         self._ways, self._scored = [(text.home, [])], (root, tree)
-        text.pending, text.lost = True, False
-        text.cells += 1
+        text.begin(1)
         return Row(root, text.length, (text.home,))
 
     @locked
@@ -107,8 +107,7 @@ class LlamaSession(CommittedText):
         """Take every sequence off what was not accepted; one that sees all of the path becomes the home."""
         text, cache, first = self.text, self._cache, self.text.length + 1
         if len(self._ways) == 1 and not self._ways[0][1]:  # the root alone: nothing to take off
-            text.length = text.cells = first
-            text.pending = False
+            text.keep(first)
             return
         last, occupied = path[-1] if path else -1, 0
         is_last = self._last_in == cache.passes  # no cell of a later pass, nor of another text, lies behind
@@ -123,7 +122,7 @@ class LlamaSession(CommittedText):
         leaves = {leaf: seen for leaf, seen in {**text.leaves, **agreed}.items() if leaf != home}
         length = first + len(path)
         cache.add_trash(occupied)
-        text.home, text.leaves, text.length, text.cells, text.pending = home, leaves, length, length, False
+        text.keep(length, home, leaves)
         if cache.lacks(text, length):
             cache.cut(text, 0)  # `undo` reads it again
 
@@ -170,3 +169,102 @@ def _common(way: Sequence[int], path: Sequence[int]) -> int:
             break
         shared += 1
     return shared
+
+
+MOST_WAITING = 16
+"""Most tokens that are read again in front of a root; the engine for transformers tells why (`SETTLE`)."""
+
+
+class SnapshotSession(LlamaSession):
+    """A text whose state is saved before a pass with a draft, and restored if not all of the draft is accepted.
+
+    The accepted tokens wait then (`replay`): the next pass begins with them. A pass without a draft saves nothing.
+    If it is undone and nothing was saved before, the text is read again, as after an interrupt.
+    """
+
+    @property
+    def replay(self) -> int:
+        return max(0, self.length - self.text.length)
+
+    def prepare(self, tree: TokenTree) -> None:
+        self._drop_pass()
+        if (waiting := self.replay) > MOST_WAITING or waiting + 1 + len(tree) > self.mode.widest:
+            self._read_rest()
+
+    def rows(self, root: int, tree: TokenTree, *, is_last: bool) -> list[Row]:
+        text, self._last_in = self.text, self._cache.passes + 1 if is_last else 0
+        if len(tree) and text.snapshot is None:
+            self._cache.save(text)
+        ids = [*self._ids[text.length :], root, *tree.tokens.tolist()]
+        self._scored = (root, tree)
+        text.begin(len(ids))
+        return [Row(token, text.length + i, (text.home,)) for i, token in enumerate(ids)]
+
+    @locked
+    def keep(self, path: Sequence[int]) -> None:
+        root, tree = self._take_scored()
+        text, kept = self.text, [root, *(int(tree.tokens[node]) for node in path)]
+        if text.lost or len(path) < len(tree):
+            self._drop_pass()
+        else:
+            text.keep(self.length + len(kept))
+        self._ids += kept
+
+    def undo(self) -> None:
+        self._drop_pass()
+        self._read_rest()
+
+    @locked
+    def truncate(self, length: int) -> None:
+        self._drop_pass()
+        if length < self.text.length:
+            self._cache.cut(self.text, length)
+            length = self.text.length
+        del self._ids[length:]
+
+    def _drop_pass(self) -> None:
+        """Go back to what the cache held before the last pass, if it was not kept."""
+        self._scored, text = None, self.text
+        if text.pending or text.length > self.length:
+            self._cache.cut(text, self.length, ends_cache=self._last_in == self._cache.passes)
+        text.found_lost()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SavedState:
+    """The cells of a text.
+
+    Attributes
+    ----------
+    ids
+        The text.
+    cells
+        Keys and values, as llama.cpp writes them.
+    """
+
+    ids: tuple[int, ...]
+    cells: bytearray
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all keys and values."""
+        return len(self.cells)
+
+
+def save(weights: Weights, session: LlamaSession) -> SavedState | None:
+    """Copy what a session has committed; None if that is nothing, or not of use to another text.
+
+    That is where layers have a window, whose older cells are gone, or a state, which belongs to one length alone.
+    """
+    if weights.window or weights.is_recurrent:
+        return None
+    session.undo()
+    ids, cells = tuple(session.ids), session.mode.cache.copied(session.text)
+    return SavedState(ids, cells) if ids else None
+
+
+def fill(session: LlamaSession, saved: SavedState, length: int) -> None:
+    """Make the first ``length`` tokens of what was saved the committed text of a new session."""
+    session.mode.cache.paste(session.text, saved.cells, len(saved.ids))
+    session.commit(saved.ids)
+    session.truncate(length)

@@ -18,10 +18,8 @@ from draftwood.engines.llama_cpp.cache import NONE
 from draftwood.engines.llama_cpp.context import Row, threads_here
 from draftwood.engines.llama_cpp.library import takes_layers
 from draftwood.engines.llama_cpp.mode import Mode, chosen_settings, mode_of
-from draftwood.engines.llama_cpp.pass_times import pass_times
-from draftwood.engines.llama_cpp.prefix import SavedState, fill, save
-from draftwood.engines.llama_cpp.session import LlamaSession
-from draftwood.engines.llama_cpp.snapshots import SnapshotSession
+from draftwood.engines.llama_cpp.selftest import pass_times
+from draftwood.engines.llama_cpp.session import LlamaSession, SavedState, SnapshotSession, fill, save
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.engines.rounding import EXACT, FAST
 from draftwood.errors import CapabilityError

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ctypes as c
+import re
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from draftwood.engines.file_tokenizer import FileTokenizer, utf8
-from draftwood.engines.llama_cpp.deep_stack import run_deep
 from draftwood.engines.llama_cpp.library import library
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import PromptError, UnsupportedModelError
@@ -102,3 +104,41 @@ def _piece(library: Any, vocabulary: Any, special: bool, token: int) -> bytes:
         if length >= 0:
             return room.raw[:length]
         size = -length
+
+
+_Result = TypeVar("_Result")
+
+_SHORT = 2_000  # characters that fit every stack
+_FRAME = 1 << 10  # bytes per character: the worst expression takes a third of it
+_MOST = 4_000_000  # characters of one match; a stack for more may not be given
+
+_SETTING = threading.Lock()
+
+
+def run_deep(text: str, function: Callable[[], _Result]) -> _Result:
+    """Call a function that tokenizes ``text``, in a thread of its own if the text is long.
+
+    Memory for a stack is reserved, and taken only as far as it is filled. Raises `PromptError` where no stack is
+    deep enough.
+    """
+    if len(text) <= _SHORT:
+        return function()
+    longest = max(map(len, re.findall(r"\S+|\s+", text))) if len(text) > _MOST else 0
+    if longest > _MOST:
+        raise PromptError(
+            f"a text has {longest:,} characters without a space between, too many to tokenize: cut it"
+        )
+    size = ((_FRAME * min(len(text), _MOST) >> 20) + 1) << 20  # some systems take whole pages only
+    with ThreadPoolExecutor(1) as pool:
+        with _SETTING:
+            usual = threading.stack_size(size)
+            try:
+                future = pool.submit(function)  # starts the thread
+            except RuntimeError as error:
+                raise PromptError(
+                    f"a text of {len(text):,} characters needs {size >> 20:,} MiB of stack to be tokenized, which "
+                    "the system refuses: allow more virtual memory (ulimit -v), or cut the text"
+                ) from error
+            finally:
+                threading.stack_size(usual)
+        return future.result()

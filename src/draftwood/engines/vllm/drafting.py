@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ from draftwood.contracts import Ask, Drafter, Floats
 from draftwood.contracts.declaring import declared
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.drafters.memory.memory import Memory
-from draftwood.drafters.ngram.chains_kernel import (
+from draftwood.drafters.ngram.drafter import NgramDrafter
+from draftwood.drafters.ngram.index import NgramIndex
+from draftwood.engines.vllm.chains_kernel import (
     END,
     EVIDENCE,
     LABEL_CLASS,
@@ -28,13 +31,56 @@ from draftwood.drafters.ngram.chains_kernel import (
     SPEAKER,
     TOKENS,
 )
-from draftwood.drafters.ngram.drafter import NgramDrafter
-from draftwood.drafters.ngram.index import NgramIndex
-from draftwood.engines.vllm.counts import Counts
 from draftwood.engines.vllm.following import Following
 from draftwood.engines.vllm.planner import FixedChains, GoodputChains
 from draftwood.engines.vllm.requests import Request
 from draftwood.planning.beliefs import Beliefs
+
+
+class Counts:
+    """Tokens drafted and accepted by source, steps and errors.
+
+    Attributes
+    ----------
+    drafted, accepted : int64[sources]
+        Tokens handed to vLLM, and those of them that it accepted.
+    steps, drafting
+        Steps in all, and those in which something was drafted.
+    own_s
+        Seconds that all of it took.
+    errors
+        Steps that failed here and were answered by no drafts.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = list(names)
+        self.drafted = np.zeros(len(names), dtype=np.int64)
+        self.accepted = np.zeros(len(names), dtype=np.int64)
+        self.steps = self.drafting = self.errors = 0
+        self.own_s = 0.0
+        self._said_at, self._said_steps = monotonic(), 0
+
+    def due(self, every: float) -> bool:
+        """Return whether a line is due: so many seconds have passed, and something was done; it counts as said."""
+        if not every or self.steps == self._said_steps or monotonic() - self._said_at < every:
+            return False
+        self._said_at, self._said_steps = monotonic(), self.steps
+        return True
+
+    def line(self) -> str:
+        """Return all counts since the start."""
+        sources = [
+            f"{name} {accepted} of {drafted}"
+            for name, drafted, accepted in zip(
+                self._names, self.drafted.tolist(), self.accepted.tolist(), strict=True
+            )
+            if drafted
+        ]
+        each = 1e3 * self.own_s / max(1, self.steps)
+        said = f"{self.steps} steps, {self.drafting} with drafts, {each:.2f} ms each; "
+        said += f"accepted: {', '.join(sources) or 'nothing drafted'}"
+        return said + (f"; {self.errors} steps failed" if self.errors else "")
+
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]

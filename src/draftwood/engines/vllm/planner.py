@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.vllm.planner_kernel import best_count, likeliest_first
 from draftwood.errors import UsageError
 from draftwood.planning.accounts import Asking, Losses, Overhead, asking_accounts
 from draftwood.planning.base import TreePlanner
@@ -83,10 +82,8 @@ class GoodputChains:
         self._most = most
         self._costs: dict[int, CostModel] = {}  # by the size of the batch: of passes over 1 + drafted tokens
         self._losses: dict[int, Losses] = {}
-        self._choices, self._again = (
-            0,
-            dict[tuple[int, int], int](),
-        )  # number of choices; when to try a width again
+        self._choices = 0
+        self._again: dict[tuple[int, int], int] = {}  # by batch and width, the choice from which to try it again
         self._overhead, self._asking = Overhead(), Asking(asking_accounts())
         self._expected = 0.0  # of the last pass with a draft: plain passes that it takes
         self.floor = 0.0
@@ -115,7 +112,7 @@ class GoodputChains:
         Parameters
         ----------
         reach : float32[chains, longest]
-            How likely each token is reached and right, 0 behind the end of a chain.
+            How likely each token is reached and right, 0 after the end of a chain.
         rows
             Requests of the batch, those without a chain included.
         context
@@ -124,21 +121,22 @@ class GoodputChains:
         chains, width = reach.shape[0], min(self._most, reach.shape[1])
         size = self._size(rows)
         model, losses = self._cost(rows), self._losses.setdefault(size, Losses())
-        order, tokens = np.empty(chains * width, dtype=np.int64), np.empty(1 + chains * width)
-        found = likeliest_first(reach, width, order, tokens)
-        tokens = tokens[: 1 + found]
-        tokens += rows
+        likely = reach[:, :width].ravel()
+        order = (-likely).argsort(kind="stable")[: np.count_nonzero(likely)]  # stable: tokens stay in their chains
+        tokens = np.concatenate(((0.0,), likely[order].cumsum(dtype=np.float64))) + rows
         times = model.table(1 + max(chains * width, 8 * rows), context)[1:] + self._overhead.vain
-        best, needed = best_count(tokens, times, found, rows)
         plain = float(times[0])
+        best = int((tokens / times[: len(tokens)]).argmax())
+        # What a drafted token must bring on average, in tokens that plain passes would bring meanwhile.
+        needed = float((rows * (times[1:] / plain - 1) / np.arange(1, len(times))).min())
         if tokens[best] * plain < losses.demand * tokens[0] * times[best]:
             best = 0
-        count = self._explored(size, tokens, times[: 1 + found], best)
+        count = self._explored(size, tokens, times[: len(tokens)], best)
         saved = float(tokens[best]) * plain / rows - float(times[best])
         self._asking.learn(saved, self._overhead.of_asking, plain, keep_on=count > best)
         self._expected = float(times[count]) / plain
         self.floor = min(_MOST, max(_LEAST, _SAFE * needed))
-        return np.bincount(order[:count], minlength=chains)
+        return np.bincount(order[:count] // max(1, width), minlength=chains)
 
     def _explored(self, size: int, tokens: Doubles, times: Doubles, best: int) -> int:
         """Return ``best`` or, if the budget allows, a number whose cost is not known: far larger ones, too.

@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 
 from draftwood.engines.vllm.configuration import Configuration
 from draftwood.engines.vllm.drafting import Drafting
-from draftwood.engines.vllm.requests import Requests, watch_runner
-from draftwood.engines.vllm.sampler_0_32 import mend
-from draftwood.engines.vllm.version import check_version, installed
+from draftwood.engines.vllm.requests import Requests, check_version, installed, mend_sampler, watch_runner
 
 log = logging.getLogger("vllm.draftwood")  # below vLLM's own logger, whose level and handlers it shares
 
@@ -41,7 +39,7 @@ class Proposer:
     def __init__(self, vllm_config: Any) -> None:
         version = installed()
         check_version(version)
-        if mend():
+        if mend_sampler():
             log.warning("draftwood has mended vLLM's sampler, which draws noise on CPUs (issue 55005)")
         known = Configuration.of(vllm_config)
         self._longest, self._most_length = known.longest, known.max_length
@@ -86,7 +84,7 @@ class Proposer:
         num_tokens_no_spec : int32[.., ]
             Length of each text, these tokens included.
         token_ids_cpu : int32[.., ..]
-            The texts by row; behind their ends lies what is left of earlier drafts.
+            The texts by row; after their ends lies what is left of earlier drafts.
         """
         nothing: list[list[int]] = [[] for _ in sampled_token_ids]
         told, self._told = self._told, None

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from draftwood.drafters.draft_model.candidates import LOOKED_AT
+from draftwood.drafters.draft_model.growth import LOOKED_AT
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.tree import TokenTree
 

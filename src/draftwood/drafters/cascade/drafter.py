@@ -13,18 +13,46 @@ from typing import Any, ClassVar, Self
 
 from draftwood.contracts import Drafter, Floats, Needs, Noise, Planner
 from draftwood.contracts.declaring import refuse_mismatch
-from draftwood.decoding.cascade_session import CascadeSession
 from draftwood.decoding.loop import one_pass
 from draftwood.decoding.opening import read_whole
 from draftwood.decoding.prompt_scores import UNSEEN
-from draftwood.decoding.stage_time import StageTime
+from draftwood.drafters.cascade.session import CascadeSession
 from draftwood.drafters.draft_model.drafter import DraftTarget, ModelBackedDrafter
 from draftwood.errors import CapabilityError, UsageError
+from draftwood.index.child_safe import ChildSafeLock
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.tree import TokenTree
 
 _FEW = 16
 """With more unread tokens, read them without asking whether it pays, and leave that time out of the average."""
+
+_KEEP = 0.9  # weight of earlier steps in the average time of one
+_CAP = 3.0  # a step counts as at most this many times what it usually takes
+_FIRST = 4  # the fastest of the first steps counts: the very first ones prepare what later ones use
+_DOUBT = 0.9
+"""Factor on the estimate after each draft that it prevented: a too high one would never be measured again."""
+
+
+class StageTime:
+    """Average ``seconds`` of a step of the model, 0 at first; sessions in any thread share it."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._count, self._lock = 0, ChildSafeLock()
+
+    def learn(self, seconds: float) -> None:
+        """Learn from a step."""
+        with self._lock:
+            self._count += 1
+            if self._count <= _FIRST:
+                self.seconds = min(self.seconds or seconds, seconds)
+            else:
+                self.seconds = _KEEP * self.seconds + (1 - _KEEP) * min(seconds, _CAP * self.seconds)
+
+    def doubt(self) -> None:
+        """Expect steps to take less."""
+        with self._lock:
+            self.seconds *= _DOUBT
 
 
 @dataclass(frozen=True)
@@ -38,7 +66,7 @@ class CascadeDrafter(ModelBackedDrafter):
     model
         What records call it.
     drafters
-        Who drafts for it.
+        The drafters that draft for it.
     planner
         Decides how much of what they propose it scores; it goes on learning here.
     vocab_size
@@ -56,7 +84,7 @@ class CascadeDrafter(ModelBackedDrafter):
     planner: Planner = field(default_factory=GoodputPlanner, repr=False)
     vocab_size: int | None = field(default=None, repr=False)
     known: DraftTarget | None = field(default=None, repr=False)
-    _stage_time: StageTime = field(default_factory=StageTime, init=False, repr=False, compare=False)
+    stage_time: StageTime = field(default_factory=StageTime, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,7 +103,7 @@ class CascadeDrafter(ModelBackedDrafter):
     @property
     def models(self) -> tuple[DraftTarget, ...]:
         """Its model, and those by which its drafters draft."""
-        inner = [model for drafter in self.drafters for model in getattr(drafter, "models", ())]
+        inner = [model for d in self.drafters if isinstance(d, ModelBackedDrafter) for model in d.models]
         return (self.known or DraftTarget(self.target, shares=False), *inner)
 
     def with_models(self, models: Any) -> CascadeDrafter:
@@ -84,27 +112,21 @@ class CascadeDrafter(ModelBackedDrafter):
 
     def limited(self, vocab_size: int) -> Self:
         known = self.target.capabilities.vocab_size if self.vocab_size is None else self.vocab_size
-        if known <= vocab_size:
-            return self
-        twin = replace(self, vocab_size=vocab_size)
-        object.__setattr__(twin, "_stage_time", self._stage_time)
-        return twin
+        return self if known <= vocab_size else replace(self, vocab_size=vocab_size)
 
-    def open(self, prompt: Sequence[int], noise: Noise | None) -> Any:
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> CascadeSession:  # type: ignore[override]
         room = self.target.capabilities.max_positions
         if len(prompt) >= room:
             raise CapabilityError(
                 f"the prompt has {len(prompt)} tokens and the draft model {self.model!r} takes at most {room}: it "
                 "drafts nothing here"
             )
-        return CascadeSession(
-            prompt, noise, self, depth=self.length, p_min=self.p_min, room=room, vocab_size=self.vocab_size
-        )
+        return CascadeSession(prompt, noise, self)
 
     def draft_many(
         self, sessions: Sequence[Any], nodes: Sequence[int],
-        lookahead_nodes: Sequence[int], accept_rates: Floats,  # noqa: ARG002 - it proposes draft nodes only
-        base_trees: Sequence[TokenTree] | None = None,  # noqa: ARG002 - and does not look at others
+        lookahead_nodes: Sequence[int], accept_rates: Floats,
+        base_trees: Sequence[TokenTree] | None = None,
     ) -> Sequence[TokenTree]:  # fmt: skip
         """Return a chain per session, each written as long as another pass of the model pays, in shared passes.
 
@@ -120,52 +142,57 @@ class CascadeDrafter(ModelBackedDrafter):
             raise
         trees = [session.tree(accept_rates) for session in sessions]
         if any(session.is_short for session in going) and not any(session.stages for session in going):
-            self._stage_time.doubt()
+            self.stage_time.doubt()
         return trees
 
     def _read(self, sessions: Sequence[CascadeSession], accept_rates: Floats) -> list[CascadeSession]:
         """Bring the model's cache in step with the committed texts; returns the texts that it can go on with.
 
-        Few tokens are left unread where writing behind them would not pay.
+        Few tokens are left unread where writing after them would not pay.
         """
-        new = [session for session in sessions if session.is_new]
-        seconds = self._stage_time.seconds / len(sessions)
-        found: list[CascadeSession] = []
-        known: list[tuple[CascadeSession, list[int]]] = []
+        seconds = self.stage_time.seconds / len(sessions)
+        new, ready = [session for session in sessions if session.is_new], list[CascadeSession]()
+        behind: list[tuple[CascadeSession, list[int]]] = []
         for session in sessions:
-            ids = session.unread()
-            if session not in new and ids and (len(ids) > _FEW or session.pays(accept_rates, seconds)):
-                known.append((session, ids))
-            elif not ids:
-                found.append(session)
-        for session in (*new, *[session for session, _ in known]):
+            is_new, ids = session.is_new, session.unread()
+            if not ids:
+                ready.append(session)
+            elif not is_new and (len(ids) > _FEW or session.pays(accept_rates, seconds)):
+                behind.append((session, ids))
+        known = [session for session, _ in behind]
+        for session in (*new, *known):
             session.wants_more()
         if new:
             read_whole(self.target, [session.ahead for session in new])
             for session in new:
                 session.ahead.open_sources()
                 session.ahead.begin()
-        if known:
-            self._read_more(known, accept_rates)
-        return [*found, *new, *[session for session, _ in known]]
+        if behind:
+            self._read_on(behind, accept_rates)
+        return [*ready, *new, *known]
 
-    def _read_more(self, known: Sequence[tuple[CascadeSession, list[int]]], accept_rates: Floats) -> None:
+    def _read_on(self, behind: Sequence[tuple[CascadeSession, list[int]]], accept_rates: Floats) -> None:
+        """Read the rest of texts that are known but for their ends, in one pass."""
         started = perf_counter()
-        watches = [session.ahead.watch_rest() for session, _ in known]
+        watches = [session.ahead.watch_rest() for session, _ in behind]
         asked = {"watch": [watch or UNSEEN for watch in watches]} if any(watches) else {}
-        every = self.target.extend([(session.ahead.session, ids) for session, ids in known], **asked)
-        for (session, _), scores in zip(known, every, strict=True):
+        every = self.target.extend([(session.ahead.session, ids) for session, ids in behind], **asked)
+        for (session, _), scores in zip(behind, every, strict=True):
             session.ahead.read_on(scores)
         seconds = perf_counter() - started
-        if all(len(ids) <= _FEW for _, ids in known):
-            self._stage_time.learn(seconds)
-        for session, _ in known:
-            session.count(accept_rates, 1, seconds / len(known))
+        if all(len(ids) <= _FEW for _, ids in behind):
+            self.stage_time.learn(seconds)
+        for session, _ in behind:
+            session.count(accept_rates, 1, seconds / len(behind))
 
     def _write(self, ready: Sequence[CascadeSession], accept_rates: Floats) -> None:
-        """Write on, in passes that all texts share, until no further pass pays."""
+        """Write on, in passes that all texts share, until no further pass pays.
+
+        How much of the inner drafts a shared pass scores is one decision for all its texts, so one planner session
+        makes it: that of the first text.
+        """
         while ready:
-            seconds = self._stage_time.seconds / len(ready)
+            seconds = self.stage_time.seconds / len(ready)
             ready = [session for session in ready if session.pays(accept_rates, seconds)]
             if not ready:
                 return
@@ -174,7 +201,7 @@ class CascadeDrafter(ModelBackedDrafter):
             started = perf_counter()
             one_pass(self.target, ready[0].planner, [session.ahead for session in ready], perf_counter)
             seconds = perf_counter() - started
-            self._stage_time.learn(seconds)
+            self.stage_time.learn(seconds)
             for session in ready:
                 step = session.ahead.step
                 session.count(accept_rates, len(step.emitted), seconds / len(ready), step)

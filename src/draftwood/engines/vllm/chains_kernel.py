@@ -1,4 +1,4 @@
-"""Reads new text of many requests and grows a chain behind each, in one call. Loads kernels.
+"""Reads new text of many requests and grows a chain after each, in one call. Loads kernels.
 
 A chain is the best one of a tree of any size: at each place the candidate with the best accept rate. Candidates
 come from the request's own index and, where there is one, from an index that requests share (a memory of answers).
@@ -61,7 +61,7 @@ LABEL = 6
 """Columns of ``labels``, one line per token of a last chain whose predecessors were right: which index it is from,
 its evidence class, whether it was right, whether it was scored, which of ``rows``, and its place in the index."""
 
-_ENOUGH = 8  # tokens of a match beside which shorter ones are not looked for
+_ENOUGH = 8  # tokens of a match from which on shorter ones are not looked for
 _KEPT = 3  # tokens of a match from which on its occurrences are followed instead of looked for again; see LOG.md
 _UNLIKELY = 0.15  # accept rate of the best match below which merely frequent tokens are candidates, too
 _ROW, _CURSOR = 15, 4  # numbers of an `ArrayRow`, and of a cursor
@@ -115,7 +115,7 @@ def _best(
 
 @inner
 def _past(state: tuple[int, int, int], token: int, k: int, work: Longs) -> tuple[int, int, int]:
-    """Where a cursor goes with this token: with the candidate that equals it, or on beside it."""
+    """Where a cursor goes with this token: with the candidate that equals it, or past it."""
     for c in range(k):
         if work[TOKEN, c] == token:
             return work[GOES, c], work[AGED, c], work[RAN, c]
@@ -142,7 +142,7 @@ def _grow(
     limits: tuple[int, float],
     rates: tuple[Floats, Floats], works: tuple[Longs, Longs], chains: Chains, seat: int,
 ) -> int:  # fmt: skip
-    """Grow a chain behind ``path[:m]``, until it is less likely than the second limit; returns how long it is."""
+    """Grow a chain after ``path[:m]``, until it is less likely than the second limit; returns how long it is."""
     tokens, reach, counts = chains
     own, shared = cursors
     one = own[PLACE], own[AGE], own[RUN]
@@ -223,7 +223,7 @@ def grow_chains(
         Accept rates of the own index's candidates, and of the shared one's.
     chains
         int32[4, requests, longest], float32[requests, longest] (how likely each token is reached and right; 0
-        behind the end), int64[3, requests]: the last chains, replaced by the next ones.
+        after the end), int64[3, requests]: the last chains, replaced by the next ones.
     labels : int32[n * longest, 6]
         Written: whether the tokens of the last chains were right, see `LABEL`.
 

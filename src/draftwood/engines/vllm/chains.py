@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Floats, Ints
-from draftwood.drafters.ngram.chains_kernel import (
+from draftwood.drafters.ngram.index import Cursor, NgramIndex
+from draftwood.drafters.ngram.kernel import CLASSES, REACH
+from draftwood.engines.vllm.chains_kernel import (
     BEGIN,
     END,
     LABEL,
@@ -20,8 +22,6 @@ from draftwood.drafters.ngram.chains_kernel import (
     SHARED,
     grow_chains,
 )
-from draftwood.drafters.ngram.index import Cursor, NgramIndex
-from draftwood.drafters.ngram.kernel import CLASSES, REACH
 from draftwood.index.accept_rates import for_kernel
 from draftwood.index.addresses import ArrayRow
 
@@ -29,7 +29,7 @@ FEW = 64  # new tokens that the kernel reads; more are read before
 
 
 class ChainText:
-    """One text: its index, behind ``documents`` that it may copy from, and where it stands in a shared index."""
+    """One text: its index, after ``documents`` that it may copy from, and where it stands in a shared index."""
 
     def __init__(self, documents: Sequence[Ints] = (), room: int = 0) -> None:
         self.index = NgramIndex(room=room + sum(len(document) + 1 for document in documents))
@@ -87,7 +87,7 @@ class Chains:
     tokens : int32[4, seats, longest]
         Token, evidence class, index (0: the text's own, 1: the shared one) and place in it.
     reach : float32[seats, longest]
-        How likely each token is reached and right; 0 behind the end of a chain.
+        How likely each token is reached and right; 0 after the end of a chain.
     counts : int64[3, seats]
         How long each chain is, how much of it is scored, and how many tokens its match covered.
     addresses : int64[seats]
@@ -131,7 +131,7 @@ class Chains:
         ----------
         work : int64[texts, 7]
             What to do: read ``ids[ROW, BEGIN:END]``, at least one token, and grow at most ``ROOM`` tokens (see
-            `draftwood.drafters.ngram.chains_kernel.OWN` and the others). It is changed.
+            `draftwood.engines.vllm.chains_kernel.OWN` and the others). It is changed.
         ids : int32[.., ..]
             The texts by row.
         floor
@@ -145,7 +145,7 @@ class Chains:
         -------
         int32[n, 6], int
             Labels of the last chains, which the next call overwrites, see
-            `draftwood.drafters.ngram.chains_kernel.LABEL`; and how many tokens of those were scored and right.
+            `draftwood.engines.vllm.chains_kernel.LABEL`; and how many tokens of those were scored and right.
         """
         known = for_kernel(rates[0], CLASSES), for_kernel(rates[1], CLASSES)
         if len(self._labels) < len(work) * self.reach.shape[1]:

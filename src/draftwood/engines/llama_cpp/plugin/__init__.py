@@ -1,1 +1,0 @@
-"""Drafts inside llama-cpp-python, which reads the text and checks the drafts itself."""
