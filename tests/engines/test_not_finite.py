@@ -8,7 +8,6 @@ import torch
 import draftwood
 from draftwood.engines.transformers.native.target import NativeTarget
 from draftwood.engines.transformers.shared import shared_target
-from draftwood.engines.transformers.static import StaticPasses
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.testing import RandomDrafter
 from draftwood.tree import TokenTree
@@ -194,20 +193,6 @@ def test_other_kinds_of_models(name):
             return session
 
     assert texts(model, prompts, [OfThisSize(vocab)], batch_size=5) == plain
-
-
-@pytest.mark.parametrize("spoil", [nan, infinite])
-def test_passes_of_fixed_shapes(spoil):
-    """As on a GPU, where a pass attends over the whole slot."""
-    model = build("mistral-window")
-    spoil(model)
-    never_choose(model)
-    target = TransformersTarget(model)
-    plain = one_by_one(target, CLEAN)
-    target._static = StaticPasses(target._lean, target.arena, capture=False)
-    for _ in range(2):
-        assert one_by_one(target, CLEAN, drafters=[Proposing(64)]) == plain
-        one_by_one(target, BROKEN, drafters=[Proposing(64)])
 
 
 def test_what_no_text_has_committed_is_finite():

@@ -19,7 +19,6 @@ class Arena:
         self.windows, self.chunk = tuple(windows), chunk
         self.capacity = 0
         self.slots = 0
-        self.generation = 0  # how often the buffers have been reallocated
         self._free: list[int] = []
         self._written: list[int] = []  # of each slot, how many rows may differ from zero
         self.keys: list[Tensor | None] = [None] * len(self.windows)
@@ -127,7 +126,7 @@ class Arena:
                 held[index] = None
         self._free.extend(range(self.slots, slots))
         self._written.extend([0] * (slots - self.slots))
-        self.slots, self.capacity, self.generation = slots, capacity, self.generation + 1
+        self.slots, self.capacity = slots, capacity
         self.keys, self.values = fresh[: len(self.windows)], fresh[len(self.windows) :]
 
     def move_rows(self, slot: int, window: int | None, start: int, source: Sequence[int]) -> None:
