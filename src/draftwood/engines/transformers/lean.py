@@ -29,9 +29,6 @@ Operation = Callable[[Tensor], Tensor]
 States = dict[int, Tensor | None]
 """Hidden states by layer, numbered as in `draftwood.contracts.Capabilities.hidden`; None: not computed yet."""
 
-Turning = tuple[Tensor, Tensor]
-"""Cosines and signed sines by which rows turn their heads, [n, 1, dim] each."""
-
 
 class LeanDecoder:
     """A model's forward pass over rows that carry their own positions; made by `lean`."""
@@ -62,25 +59,6 @@ class LeanDecoder:
         part._blocks = [(index, block) for index, block in self._blocks if index in set(layers)]
         return part
 
-    def leaving(self, layers: int, scored: Operation) -> LeanDecoder:
-        """Return a pass over the first so many layers, whose states [n, width] are ``scored`` [n, any number]."""
-        part = self.subset(range(layers))
-        part._norm, part._head = _as_it_is, scored
-        return part
-
-    def begin(self, ids: Tensor, positions: Tensor) -> tuple[Tensor, Turning]:
-        """Return what the first layer reads of ``ids`` int64[n], [n, width], and how ``positions`` turn heads."""
-        x = embedding(ids, self._embedding)
-        cos, sin = self._rotary(x[None], positions[None])
-        half = cos.shape[-1] // 2
-        turn = torch.cat((-sin[0, :, None, :half], sin[0, :, None, half:]), -1)
-        return x, (cos[0, :, None], turn)
-
-    def layer(self, number: int, x: Tensor, turning: Turning, attend: Attend) -> Tensor:
-        """Return what the layer of this number, from 0, makes of ``x`` [n, width]; ``attend`` as in a pass."""
-        index, block = self._blocks[number]
-        return block(x, *turning, attend, index)
-
     def logits(self, x: Tensor) -> Tensor:
         """Return the logits [n, vocab] of what the last layer gave, [n, width]."""
         return self._head(self._norm(x))
@@ -97,7 +75,11 @@ class LeanDecoder:
         if self.fills and (width := filled(n)) != n:
             ids, positions = fill(ids, width), fill(positions, width)
             attend = _of_first(n, width, attend)
-        x, turning = self.begin(ids, positions)
+        x = embedding(ids, self._embedding)
+        cos, sin = self._rotary(x[None], positions[None])
+        half = cos.shape[-1] // 2
+        # By which rows turn their heads: cosines and signed sines, [n, 1, dim] each.
+        turning = cos[0, :, None], torch.cat((-sin[0, :, None, :half], sin[0, :, None, half:]), -1)
         hidden = {} if hidden is None else hidden
         for index, block in self._blocks:
             if index in hidden:
@@ -111,10 +93,6 @@ class LeanDecoder:
         if self.fills:
             wanted = fill(wanted, filled(len(rows)))
         return self.logits(wanted)[: len(rows)]
-
-
-def _as_it_is(x: Tensor) -> Tensor:
-    return x
 
 
 def _of_first(n: int, width: int, attend: Attend) -> Attend:

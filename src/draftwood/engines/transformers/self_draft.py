@@ -6,9 +6,15 @@ arXiv 2309.08168 (any subset of them).
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from draftwood.engines.self_draft import once, read_layers
+import numpy as np
+import torch
+
+from draftwood.contracts import Watch
+from draftwood.engines.per_model import once
+from draftwood.engines.self_draft import read_layers
 from draftwood.engines.transformers.lean import LeanDecoder
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError
@@ -40,3 +46,21 @@ def decoder_of(target: Any) -> LeanDecoder:
             "another drafter"
         )
     return decoder
+
+
+@torch.inference_mode()
+def right_by_depth(target: TransformersTarget, prompt: Sequence[int], answer: Sequence[int]) -> list[int]:
+    """Return how many tokens of a model's answer its first 1, 2, ... layers (but not all) would have said.
+
+    Raises as `decoder_of`.
+    """
+    decoder, parts = decoder_of(target), list[Mapping[int, torch.Tensor]]()
+    depths = tuple(range(1, decoder.n_layers))
+    watch = Watch(lambda *_: None, np.empty(0, dtype=np.int64), depths, lambda _, states: parts.append(states))
+    ((session, _),) = target.open([[*prompt, *answer[:-1]]], watch=[watch])
+    session.close()
+    wanted, found = torch.tensor(answer, device=target.device), []
+    for depth in depths:
+        states = torch.cat([part[depth] for part in parts])[len(prompt) - 1 :]
+        found.append(int((decoder.logits(states).argmax(-1) == wanted).sum()))
+    return found
