@@ -21,7 +21,6 @@ from transformers import (
 from draftwood.engines.transformers.families import layer_windows
 from draftwood.engines.transformers.lean import LeanDecoder, lean
 from draftwood.engines.transformers.lean_parts import read_parts
-from draftwood.engines.transformers.pack import _whole_pages as whole_pages
 from draftwood.engines.transformers.pack import can_pack, collapse, pack
 from draftwood.engines.transformers.shadow import shadow
 from tests.engines.rounding import ATTENTION
@@ -284,14 +283,6 @@ def test_the_model_is_left_as_it_was_found(packed):
         assert (p.data_ptr(), p._version) == (place, version)
         assert torch.equal(p, value)
         assert p.requires_grad
-
-
-def test_large_pages_are_asked_for_where_blocks_touch_them():
-    huge = 2 << 20
-    assert whole_pages([]) == []
-    assert whole_pages([(huge + 5, 10)]) == [(huge, 2 * huge)]
-    assert whole_pages([(5 * huge, 1), (10, huge), (2 * huge + 1, 1)]) == [(0, 3 * huge), (5 * huge, 6 * huge)]
-    assert whole_pages([(0, 3 * huge), (1, 2)]) == [(0, 3 * huge)]
 
 
 def test_memory_on_large_pages_holds_what_it_held():

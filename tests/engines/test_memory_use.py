@@ -10,9 +10,8 @@ import pytest
 import torch
 
 import draftwood
-from draftwood.engines.transformers.pack import Packing, ReplacedLinear
+from draftwood.engines.transformers.pack import WIDTHS, Packing, ReplacedLinear, fill, filled, filling
 from draftwood.engines.transformers.shared import shared_target
-from draftwood.engines.transformers.widths import WIDTHS, fill, filled, filling
 from tests.engines.tiny import build
 
 WORK = """

@@ -237,7 +237,7 @@ class DraftModels:
         self._only_transformers("quantized-self")
         if self.model is None:
             raise CapabilityError("quantized-self needs the model itself: use generate or bench")
-        from draftwood.engines.transformers.few_bits import quantized_self
+        from draftwood.engines.transformers.self_draft import quantized_self
 
         found = quantized_self(self.target, self.model, bits)  # type: ignore[arg-type]
         return DraftTarget(found, False, weight_bytes=found.weight_bytes, verifier=self.target)

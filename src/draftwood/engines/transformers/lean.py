@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, linear
 
 from draftwood.engines.transformers.lean_parts import Layer, Norm, Parts, read_parts
-from draftwood.engines.transformers.pack import Content, Packing, can_pack
-from draftwood.engines.transformers.widths import fill, filled
+from draftwood.engines.transformers.pack import Content, Packing, can_pack, fill, filled
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q [n, heads, dim], k [n, key-value heads, dim], v like k) -> [n, heads * dim]; stores k and v itself."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from threading import RLock
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ from torch import Tensor
 from draftwood.contracts import Capabilities, Positions, Watch
 from draftwood.engines.committed import check_room, locked
 from draftwood.engines.transformers.attention import UNDER_WAY, Pass, PassCache
-from draftwood.engines.transformers.cache import Arena
+from draftwood.engines.transformers.cache import Arena, SavedRows
 from draftwood.engines.transformers.families import (
     forward_parameters,
     layer_windows,
@@ -28,14 +27,12 @@ from draftwood.engines.transformers.families import (
 )
 from draftwood.engines.transformers.lean import LeanDecoder, States
 from draftwood.engines.transformers.lean import lean as lean_pass
-from draftwood.engines.transformers.pack import Content, Packing, pack
-from draftwood.engines.transformers.pass_rows import PassRows
-from draftwood.engines.transformers.prefix import SavedRows, fill, save
+from draftwood.engines.transformers.pack import WIDTHS, Content, Packing, pack
 from draftwood.engines.transformers.scores import WATCHED, TorchScores
-from draftwood.engines.transformers.session import SPARE, TransformersSession
+from draftwood.engines.transformers.session import SPARE, PassRows, TransformersSession
 from draftwood.engines.transformers.shadow import shadow
-from draftwood.engines.transformers.widths import WIDTHS
 from draftwood.errors import UnsupportedModelError
+from draftwood.index.child_safe import ChildSafeLock
 from draftwood.tree import TokenTree
 
 Begin = Callable[[int, TransformersSession], None]
@@ -86,7 +83,7 @@ class TransformersTarget:
         embedding = model.get_input_embeddings().weight
         self.device: torch.device = embedding.device
         self._takes = forward_parameters(self._model)
-        self.lock = RLock()
+        self.lock = ChildSafeLock()
         self.tokens_read = 0  # of all prompts so far, for progress displays
         self.arena = Arena(windows, chunk=chunk)
         self.capabilities = Capabilities(
@@ -147,7 +144,7 @@ class TransformersTarget:
     @locked
     def save(self, session: TransformersSession) -> SavedRows | None:
         """As in `draftwood.contracts.PrefixTarget`."""
-        return save(self.arena, session)
+        return self.arena.save(session.slot, session.ids)
 
     @locked
     def resume(self, prefix: SavedRows, length: int, *, reserve: int = 0) -> TransformersSession:
@@ -155,7 +152,8 @@ class TransformersTarget:
         rows = length + min(reserve, _RESERVE)
         self.arena.prepare(1, rows + SPARE)
         session = TransformersSession(self.arena, self.lock, rows)
-        fill(self.arena, session, prefix, length)
+        self.arena.fill(session.slot, prefix, length)
+        session.commit(prefix.ids[:length])
         return session
 
     @locked
