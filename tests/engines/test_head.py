@@ -178,9 +178,10 @@ class TestBadFiles:
         with pytest.raises(ModelError, match="no head at"):
             read_head(tmp_path / "none.safetensors")
 
-    def test_cut(self, tmp_path, target):
+    @pytest.mark.parametrize("left", [-100, 200, 4, 0])
+    def test_cut(self, tmp_path, target, left):
         file = saved(tmp_path / "head.safetensors", random_head(target)[1])
-        file.write_bytes(file.read_bytes()[:-100])
+        file.write_bytes(file.read_bytes()[:left])
         with pytest.raises(ModelError, match="cut"):
             read_head(file)
 

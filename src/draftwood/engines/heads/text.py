@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from draftwood.contracts import Floats, Ints
 
 State = TypeVar("State")
 """What a head made of a pair, [width], in an engine's own kind of array."""
@@ -102,3 +106,21 @@ def _ready(request: Request, first: int) -> int:
     """Return the first node of a request, from this one on, whose parent the head has not read yet."""
     text, _, parents = request
     return next((i for i in range(first, len(parents)) if parents[i] >= text.nodes), len(parents))
+
+
+class Ranked(Protocol):
+    """Scores that know their best."""
+
+    def top_k(self, k: int) -> tuple[Ints, Floats]: ...
+
+
+class ReducedScores:
+    """Scores of a vocabulary of some of the target's tokens: ``ids`` int32[v] has the token of each place."""
+
+    def __init__(self, scores: Ranked, ids: Ints) -> None:
+        self._scores, self._ids = scores, ids
+
+    def top_k(self, k: int) -> tuple[Ints, Floats]:
+        """Ids int32[rows, k] and probabilities float32[rows, k], among these tokens, as `Scores.top_k`."""
+        places, probabilities = self._scores.top_k(k)
+        return np.asarray(self._ids[places], dtype=np.int32), probabilities

@@ -13,20 +13,19 @@ from torch import Tensor
 
 from draftwood.contracts import Capabilities
 from draftwood.engines.committed import locked
-from draftwood.engines.heads.text import HeadText, grown
-from draftwood.engines.reduced_scores import ReducedScores
+from draftwood.engines.heads.text import HeadText, ReducedScores, grown
 from draftwood.engines.transformers.head.network import HeadNetwork, attention
 from draftwood.engines.transformers.scores import TorchScores
 from draftwood.index.child_safe import ChildSafeLock
 
-Request = tuple["HeadSession", Sequence[int], Sequence[int]]
+Request = tuple["HeadCache", Sequence[int], Sequence[int]]
 """A text, and tokens and parents of new nodes."""
 
 _CHUNK = 512  # pairs of a text that one pass reads
 _ROOM = 256  # pairs for which there is room at first, and by which the room grows at least
 
 
-class HeadSession(HeadText[Tensor]):
+class HeadCache(HeadText[Tensor]):
     """A head's keys and values of one text."""
 
     def __init__(self, network: HeadNetwork) -> None:
@@ -46,9 +45,9 @@ class HeadSession(HeadText[Tensor]):
         each = self._network.kv_heads * self._network.dim * self._network.dtype.itemsize
         return 2 * each * self.length
 
-    def fork(self) -> HeadSession:
+    def fork(self) -> HeadCache:
         """Return an independent copy."""
-        twin = HeadSession(self._network)
+        twin = HeadCache(self._network)
         twin._keys, twin._values, twin._capacity = self._keys.clone(), self._values.clone(), self._capacity
         twin.take(self)
         return twin
@@ -119,13 +118,13 @@ class HeadTarget:
         )
         self.weight_bytes = network.nbytes
 
-    def open(self) -> HeadSession:
+    def open(self) -> HeadCache:
         """Begin a text."""
-        return HeadSession(self.network)
+        return HeadCache(self.network)
 
     @locked
     def read(
-        self, session: HeadSession, positions: Sequence[int], parts: Sequence[Sequence[Any]], tokens: Sequence[int]
+        self, session: HeadCache, positions: Sequence[int], parts: Sequence[Sequence[Any]], tokens: Sequence[int]
     ) -> ReducedScores:
         """Read pairs into a text: the states at these positions, and the tokens behind them.
 
