@@ -134,7 +134,7 @@ class SelfWriter:
     def _generate(
         self, prompts: Sequence[list[int]], temperatures: Sequence[float], tokens: int, part: int
     ) -> list[list[int]]:
-        """Write behind all prompts, each with noise of its own."""
+        """Write after all prompts, each with noise of its own."""
         seed = self._seed * 1_000_003 + part
         requests = [
             Request(prompt, tokens, Sampling(temperature, seed=seed), sequence=number, end_ids=self._ends)
@@ -165,7 +165,7 @@ def of_files(paths: Sequence[Path], tokenizer: Any, longest: int = 512) -> list[
 
 
 def append(path: Path, texts: Sequence[Text]) -> None:
-    """Write texts behind those that a file holds, a line each: all of them, or none and OSError."""
+    """Write texts after those that a file holds, a line each: all of them, or none and OSError."""
     lines = "".join(json.dumps({"ids": one.ids, "start": one.start}) + "\n" for one in texts)
     with path.open("ab", buffering=0) as file:
         end = file.tell()

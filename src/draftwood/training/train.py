@@ -211,7 +211,7 @@ class Training:
 
 
 def _batched(windows: Iterator[Window], length: int, size: int, device: torch.device) -> Iterator[Batch]:
-    """Put texts one behind the other and cut them into windows of equal length: few tokens are lost.
+    """Put texts one after another and cut them into windows of equal length: few tokens are lost.
 
     Texts that are shorter than one window all together are one of their own length.
     """

@@ -17,7 +17,7 @@ Rows = TypeVar("Rows")
 
 
 class HeadText(Generic[State]):
-    """Pairs of a text, each a hidden state and the token behind it, and grown nodes.
+    """Pairs of a text, each a hidden state and the token after it, and grown nodes.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class HeadText(Generic[State]):
         self._made, self.lines = [], []
 
     def truncate(self, position: int) -> None:
-        """Drop pairs whose state lies at this position or behind it."""
+        """Drop pairs whose state lies at this position or after it."""
         self.forget_grown()
         while self.positions and self.positions[-1] >= position:
             self.positions.pop()

@@ -95,7 +95,7 @@ class LeanDecoder:
 
 
 def _of_first(n: int, width: int, attend: Attend) -> Attend:
-    """Attend for the first ``n`` rows; the padding behind them stores nothing and sees nothing."""
+    """Attend for the first ``n`` rows; the padding after them stores nothing and sees nothing."""
 
     def first(layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         return fill(attend(layer, queries[:n], keys[:n], values[:n]), width)
@@ -121,7 +121,7 @@ def lean(
 
 
 class _Block:
-    """One layer: attention and feed-forward, each behind its norm and added to what came in."""
+    """One layer: attention and feed-forward, each after its norm and added to what came in."""
 
     def __init__(self, layer: Layer, parts: Parts, packing: Packing | None) -> None:
         self._heads, self._kv_heads, self._dim = parts.heads, parts.kv_heads, parts.dim
@@ -171,7 +171,7 @@ def _head_norms(query: Norm, key: Norm, heads: int, kv_heads: int, packing: Pack
 def _factor(
     weights: Sequence[Tensor], laid_out: Callable[[Sequence[Tensor]], Tensor], packing: Packing | None
 ) -> Callable[[], Tensor]:
-    """Weight of a norm times the root of its width: computed once beside packed weights, else at every pass."""
+    """Weight of a norm times the root of its width: computed once for packed weights, else at every pass."""
     root = math.sqrt(weights[0].shape[-1])
     if packing is None:
         return lambda: laid_out(weights).float() * root

@@ -250,7 +250,7 @@ def filled(rows: int) -> int:
 
 
 def fill(x: Tensor, width: int) -> Tensor:
-    """Return x [rows, ...] with rows of zeros behind it, [width, ...]; x itself where it is that wide."""
+    """Return x [rows, ...] with rows of zeros after it, [width, ...]; x itself where it is that wide."""
     short = width - len(x)
     return pad(x, (0, 0) * (x.dim() - 1) + (0, short)) if short else x
 

@@ -63,7 +63,7 @@ class Assistant:
         The model that drafts, and its tokenizer.
     tokens
         Longest draft (transformers' ``num_assistant_tokens``). All other settings of drafting are transformers'
-        defaults, whatever the assistant's files say: a constant length, and a draft ends behind a token of which
+        defaults, whatever the assistant's files say: a constant length, and a draft ends after a token of which
         the assistant is less than 0.4 sure (where scikit-learn is installed, this bound adapts to each text).
 
     Raises `UsageError` for an assistant that cannot take tokens back, and for another vocabulary of the same size:

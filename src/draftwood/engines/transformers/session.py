@@ -88,7 +88,7 @@ def padding_mask(rows: int, keys: int) -> NDArray[np.float32]:
 
 
 class Grown:
-    """Nodes that a draft model has read behind the cached text, not committed.
+    """Nodes that a draft model has read after the cached text, not committed.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class Grown:
     def add(
         self, tokens: Sequence[int], parents: Sequence[int], length: int
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
-        """Add nodes behind ``length`` tokens; returns the positions of all nodes, int64[all], and which of them
+        """Add nodes after ``length`` tokens; returns the positions of all nodes, int64[all], and which of them
         each new one sees, bool[new, all], None while all of them are one chain."""
         before = len(self.tokens)
         for token, parent in zip(tokens, parents, strict=True):
@@ -127,7 +127,7 @@ class Grown:
 
 
 class TransformersSession(CommittedText):
-    """A slot of ``arena`` for ``rows`` tokens or more: ``length`` rows are committed, what a pass wrote behind
+    """A slot of ``arena`` for ``rows`` tokens or more: ``length`` rows are committed, what a pass wrote after
     them is provisional. ``first`` has, per window width, the position in the text of row 0 of those buffers."""
 
     replay = 0
@@ -165,7 +165,7 @@ class TransformersSession(CommittedText):
         return PassRows(self.slot, positions, among, offsets)
 
     def grown_rows(self, tokens: Sequence[int], parents: Sequence[int]) -> PassRows:
-        """Return the rows of a pass over nodes that grow on behind the cached text and the nodes before them."""
+        """Return the rows of a pass over nodes that grow on after the cached text and the nodes before them."""
         if not self._grown.tokens:
             self._take_back()
         grown, rows, before = self._grown, len(tokens), len(self._grown.tokens)
@@ -215,7 +215,7 @@ class TransformersSession(CommittedText):
             self._ids += tree.tokens[list(path)].tolist()
 
     def _move(self, path: Sequence[int], before: int) -> None:
-        """Move the rows of these nodes, the first of which lies ``before`` rows behind the text, together."""
+        """Move the rows of these nodes, the first of which lies ``before`` rows after the text, together."""
         start = next((i for i, node in enumerate(path) if node != i), len(path))
         if start < len(path):  # rows before the first one that must move are in place already
             for window, first in self.first.items():
@@ -254,7 +254,7 @@ class TransformersSession(CommittedText):
             self._clear_behind()
 
     def _clear_behind(self) -> None:
-        """Clear the rows behind the committed ones."""
+        """Clear the rows after the committed ones."""
         for window, first in self.first.items():
             self._arena.clear(self.slot, window, self.length - first)
 

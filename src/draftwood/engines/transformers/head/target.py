@@ -36,7 +36,7 @@ class HeadCache(HeadText[Tensor]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes, with the room behind its pairs."""
+        """Bytes that it takes, with the room after its pairs."""
         return self._keys.nbytes + self._values.nbytes
 
     @property
@@ -81,7 +81,7 @@ class HeadCache(HeadText[Tensor]):
         return attention(queries, self._keys[:, :end], self._values[:, :end], sees)
 
     def _store(self, keys: Tensor, values: Tensor, at: int) -> None:
-        """Write rows [n, key-value heads, dim] behind ``at`` rows."""
+        """Write rows [n, key-value heads, dim] after ``at`` rows."""
         end = at + len(keys)
         if end > self._capacity:
             self._capacity = max(end, self._capacity + max(_ROOM, self._capacity // 2))
@@ -126,7 +126,7 @@ class HeadTarget:
     def read(
         self, session: HeadCache, positions: Sequence[int], parts: Sequence[Sequence[Any]], tokens: Sequence[int]
     ) -> ReducedScores:
-        """Read pairs into a text: the states at these positions, and the tokens behind them.
+        """Read pairs into a text: the states at these positions, and the tokens after them.
 
         ``parts`` are the states of consecutive positions, [some, width] per layer. Returns the scores of the last
         pair. Grown nodes are dropped.
