@@ -56,7 +56,7 @@ def target_row(scores, row):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(tree=trees(vocab_size=8, max_size=8, lookahead_nodes=False))
 def test_a_tree_grown_by_levels_has_the_scores_of_one_pass(kind, tree):
     for target in _targets(kind):
