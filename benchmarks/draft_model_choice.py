@@ -37,7 +37,7 @@ def choices() -> dict[str, Arm]:
 
 def cascades(model: Any) -> dict[str, Arm]:
     """Return the arms that compare a draft model with the same one that has drafters of its own."""
-    from draftwood.engines.transformers.few_bits import quantized_self
+    from draftwood.engines.transformers.self_draft import quantized_self
     from draftwood.engines.transformers.shared import shared_target
 
     small = quantized_self(shared_target(model), model, 4)

@@ -137,3 +137,13 @@ def test_a_profile_that_was_not_kept_is_not_looked_for_in_vain(draftwood, tiny, 
     assert ran.code == 2
     assert "none was kept of a model of this name" in ran.err
     assert "without --sizes" in ran.err
+
+
+def test_how_often_the_first_layers_are_right(draftwood, tiny):
+    ran = draftwood("profile", "--early-exit", "--model", tiny)
+    assert ran.code == 0, ran.err
+    assert "agreement" in ran.out
+    assert "early-exit:layers=N" in ran.out
+    refused = draftwood("profile", "--early-exit", "--sizes", "1,2")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--sizes is for the cost of passes" in refused.err

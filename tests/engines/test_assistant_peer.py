@@ -137,32 +137,20 @@ def test_sampling_leaves_another_vocabulary_s_assistant_whole_and_nothing_behind
     assert len(AssistantVocabTranslatorCache._cache) == before
 
 
-def test_another_vocabulary_of_the_same_size_is_refused(models, folders):
-    with pytest.raises(UsageError, match="another vocabulary of the same size"):
-        peers("transformers:assistant={}/shuffled", models, folders)
-
-
-def test_another_vocabulary_needs_the_model_s_tokenizer(models, folders):
-    with pytest.raises(UsageError, match="give the model's tokenizer"):
-        peers("transformers:assistant={}/other", models, folders, tokenizer=False)
-
-
 @pytest.mark.parametrize(
-    ("name", "error", "sentence"),
+    ("name", "tokenizer", "error", "sentence"),
     [
-        ("smolm2", UnknownNameError, "did you mean 'smollm2'"),
-        ("./nothing/here", ModelNotFoundError, "nothing/here"),
+        ("{}/shuffled", True, UsageError, "another vocabulary of the same size"),
+        ("{}/other", False, UsageError, "give the model's tokenizer"),
+        ("{}/small.gguf", True, UsageError, "is a GGUF file: name another model"),
+        ("smolm2", True, UnknownNameError, "did you mean 'smollm2'"),
+        ("./nothing/here", True, ModelNotFoundError, "nothing/here"),
     ],
 )
-def test_unknown_assistants_are_refused(models, folders, name, error, sentence):
-    with pytest.raises(error, match=sentence):
-        peers(f"transformers:assistant={name}", models, folders)
-
-
-def test_a_gguf_file_is_no_assistant(models, folders):
+def test_unfit_assistants_are_refused(models, folders, name, tokenizer, error, sentence):
     (folders / "small.gguf").write_bytes(b"GGUF")
-    with pytest.raises(UsageError, match="is a GGUF file: name another model"):
-        peers("transformers:assistant={}/small.gguf", models, folders)
+    with pytest.raises(error, match=sentence):
+        peers(f"transformers:assistant={name}", models, folders, tokenizer=tokenizer)
 
 
 def test_a_model_that_cannot_take_tokens_back_is_refused(models, folders, monkeypatch):

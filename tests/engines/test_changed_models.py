@@ -25,21 +25,16 @@ PROMPT = [5, 6, 7, 5, 6, 7, 5, 9, 30, 31]
 N = 24
 
 
-def theirs(model, prompt=PROMPT):
+def theirs(model, prompt=PROMPT, **more):
     ids = torch.tensor([prompt])
     out = model.generate(
-        ids, attention_mask=torch.ones_like(ids), max_new_tokens=N, do_sample=False, pad_token_id=0
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=N, do_sample=False, pad_token_id=0, **more
     )
     return out[0, len(prompt) :].tolist()
 
 
 def ours(model, prompt=PROMPT):
     return draftwood.generate(model, prompt, max_new_tokens=N).ids
-
-
-def scaled(module):
-    """Another activation of the same shape."""
-    return lambda x: module(x) * 3
 
 
 class Steep(nn.Module):
@@ -49,60 +44,6 @@ class Steep(nn.Module):
 
     def forward(self, x):
         return torch.tanh(self.steepness * x)
-
-
-def one_number(model):
-    model.model.layers[1].mlp.down_proj.weight.data[3, 5] = 40.0
-
-
-def through_numpy(model):
-    model.model.layers[0].self_attn.q_proj.weight.detach().numpy()[:] *= -1.5
-
-
-def one_number_through_numpy(model):
-    model.lm_head.weight.detach().numpy()[7] += 3.0
-
-
-def times_two(model):
-    model.model.layers[0].mlp.gate_proj.weight.data.mul_(2.0)
-
-
-def swapped_rows(model):
-    weight = model.model.layers[2].mlp.up_proj.weight.data
-    weight.copy_(weight.flip(0))
-
-
-def signs(model):
-    model.model.layers[2].mlp.up_proj.weight.data.neg_()
-
-
-def norm_weight(model):
-    model.model.norm.weight.data[:16] *= 5
-
-
-def norm_epsilon(model):
-    model.model.layers[0].input_layernorm.variance_epsilon = 3.0
-
-
-def embedding_row(model):
-    model.model.embed_tokens.weight.data[PROMPT[-1]] = torch.linspace(-2, 2, 32)
-
-
-def exchanged_data(model):
-    model.model.layers[0].mlp.up_proj.weight.data = model.model.layers[0].mlp.up_proj.weight.data.flip(1).clone()
-
-
-def exchanged_parameter(model):
-    layer = model.model.layers[0].self_attn.v_proj
-    layer.weight = nn.Parameter(layer.weight.detach() * -1)
-
-
-def exchanged_layer(model):
-    model.model.layers[1].mlp.up_proj = nn.Linear(32, 64, bias=True)
-
-
-def new_bias(model):
-    model.lm_head.bias = nn.Parameter(torch.linspace(-9, 9, 64))
 
 
 def fewer_layers(model):
@@ -117,32 +58,10 @@ def swapped_layers(model):
         layer.self_attn.layer_idx = index
 
 
-def activation(model):
-    model.model.layers[0].mlp.act_fn = nn.ReLU()
-
-
-def steep_activation(model):
-    for layer in model.model.layers:
-        layer.mlp.act_fn = Steep()
-
-
 def activation_by_a_function(model):
     mlp = model.model.layers[0].mlp
     del mlp.act_fn
     mlp.act_fn = lambda x: torch.relu(x) * 2
-
-
-def scaling(model):
-    for layer in model.model.layers:
-        layer.self_attn.scaling *= 4
-
-
-def scaling_of_one_layer(model):
-    model.model.layers[1].self_attn.scaling *= 4
-
-
-def theta(model):
-    model.model.rotary_emb.inv_freq.data *= 3
 
 
 def forward_of_a_module(model):
@@ -166,54 +85,65 @@ def forward_of_the_whole(model):
     model.forward = forward
 
 
-def hook(model):
-    model.model.layers[1].register_forward_hook(lambda _module, _args, out: out * 0.3)
+def running(statement):
+    """A change made by a statement about ``whole`` (the model) and its ``layers``."""
+    names = {"nn": nn, "torch": torch, "Steep": Steep, "PROMPT": PROMPT}
+    return lambda model: exec(statement, names | {"whole": model, "layers": model.model.layers})
 
 
-def hook_before(model):
-    model.model.layers[1].mlp.register_forward_pre_hook(lambda _module, args: (args[0] * 7,))
-
-
-CHANGES = [
-    one_number, through_numpy, one_number_through_numpy, times_two, swapped_rows, signs, norm_weight, norm_epsilon,
-    embedding_row, exchanged_data, exchanged_parameter, exchanged_layer, new_bias, fewer_layers, swapped_layers,
-    activation, steep_activation, activation_by_a_function, scaling, scaling_of_one_layer, theta,
-    forward_of_a_module, forward_by_a_closure, forward_of_the_whole, hook, hook_before,
-]  # fmt: skip
+CHANGES = {
+    "one number": running("layers[1].mlp.down_proj.weight.data[3, 5] = 40.0"),
+    "through numpy": running("layers[0].self_attn.q_proj.weight.detach().numpy()[:] *= -1.5"),
+    "one number through numpy": running("whole.lm_head.weight.detach().numpy()[7] += 3.0"),
+    "times two": running("layers[0].mlp.gate_proj.weight.data.mul_(2.0)"),
+    "swapped rows": running("w = layers[2].mlp.up_proj.weight.data; w.copy_(w.flip(0))"),
+    "signs": running("layers[2].mlp.up_proj.weight.data.neg_()"),
+    "norm weight": running("whole.model.norm.weight.data[:16] *= 5"),
+    "norm epsilon": running("layers[0].input_layernorm.variance_epsilon = 3.0"),
+    "embedding row": running("whole.model.embed_tokens.weight.data[PROMPT[-1]] = torch.linspace(-2, 2, 32)"),
+    "exchanged data": running("p = layers[0].mlp.up_proj.weight; p.data = p.data.flip(1).clone()"),
+    "exchanged parameter": running("l = layers[0].self_attn.v_proj; l.weight = nn.Parameter(-l.weight.detach())"),
+    "exchanged layer": running("layers[1].mlp.up_proj = nn.Linear(32, 64, bias=True)"),
+    "new bias": running("whole.lm_head.bias = nn.Parameter(torch.linspace(-9, 9, 64))"),
+    "fewer layers": fewer_layers,
+    "swapped layers": swapped_layers,
+    "activation": running("layers[0].mlp.act_fn = nn.ReLU()"),
+    "steep activation": running("for layer in layers: layer.mlp.act_fn = Steep()"),
+    "activation by a function": activation_by_a_function,
+    "scaling": running("for layer in layers: layer.self_attn.scaling *= 4"),
+    "scaling of one layer": running("layers[1].self_attn.scaling *= 4"),
+    "theta": running("whole.model.rotary_emb.inv_freq.data *= 3"),
+    "forward of a module": forward_of_a_module,
+    "forward by a closure": forward_by_a_closure,
+    "forward of the whole": forward_of_the_whole,
+    "hook": running("layers[1].register_forward_hook(lambda _module, _args, out: out * 0.3)"),
+    "hook before": running("layers[1].mlp.register_forward_pre_hook(lambda _module, args: (args[0] * 7,))"),
+}
 HOW = {"packed": {"pack": True}, "not packed": {"pack": False}}
 
 
 @pytest.mark.parametrize("how", rest_is_slow(HOW, "packed"))
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_change_is_seen(change, how):
-    model = build("llama")
+    model, decoding = build("llama"), draftwood.decode_with("ngram+recycling")
     prepare(model, **HOW[how])
     before = ours(model)
-    assert before == theirs(model)
-    change(model)
-    assert theirs(model) != before, "the change changes the text"
-    assert ours(model) == theirs(model)
-    assert ours(model) == theirs(model)
-
-
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_a_change_is_seen_by_decode_with(change):
-    model, decoding = build("llama", seed=1), draftwood.decode_with("ngram+recycling")
-    ids = torch.tensor([PROMPT])
-    settings = {"attention_mask": torch.ones_like(ids), "max_new_tokens": N, "do_sample": False, "pad_token_id": 0}
-    model.generate(ids, custom_generate=decoding, **settings)
-    change(model)
-    assert model.generate(ids, custom_generate=decoding, **settings)[0, len(PROMPT) :].tolist() == theirs(model)
+    assert before == theirs(model) == theirs(model, custom_generate=decoding)
+    CHANGES[change](model)
+    now = theirs(model)
+    assert now != before, "the change changes the text"
+    assert ours(model) == ours(model) == theirs(model, custom_generate=decoding) == now
 
 
 @pytest.mark.parametrize("family", ["mistral-window", "gemma3", "qwen3"])
-@pytest.mark.parametrize("change", [one_number, norm_weight, activation, norm_epsilon], ids=lambda c: c.__name__)
+@pytest.mark.parametrize("change", ["one number", "norm weight", "activation", "norm epsilon"])
 def test_a_change_is_seen_in_other_families(change, family):
     model = build(family)
-    if change is norm_epsilon and family == "gemma3":
-        change = lambda model: setattr(model.model.layers[0].input_layernorm, "eps", 3.0)  # noqa: E731
     ours(model)
-    change(model)
+    if change == "norm epsilon" and family == "gemma3":
+        model.model.layers[0].input_layernorm.eps = 3.0
+    else:
+        CHANGES[change](model)
     assert ours(model) == theirs(model)
 
 
@@ -234,19 +164,20 @@ def test_a_configuration_that_is_edited_is_seen():
     assert ours(model, PROMPT * 3) == theirs(model, PROMPT * 3) != before
 
 
-def test_a_class_that_is_patched_is_seen(monkeypatch):
-    model = build("llama")
-    before = ours(model)
-    monkeypatch.setattr(LlamaMLP, "forward", lambda self, x: self.down_proj(torch.relu(self.up_proj(x))))
-    assert ours(model) == theirs(model) != before
-    monkeypatch.undo()
-    assert ours(model) == before
+_rotated = modeling_llama.apply_rotary_pos_emb
+PATCHES = {
+    "class": (LlamaMLP, "forward", lambda self, x: self.down_proj(torch.relu(self.up_proj(x)))),
+    "class of torch": (nn.Linear, "forward", lambda self, x: torch.sin(x @ self.weight.T)),
+    "code": (LlamaMLP.forward, "__code__", (lambda self, x: -4 * self.down_proj(self.up_proj(x))).__code__),
+    "function": (modeling_llama, "apply_rotary_pos_emb", lambda q, k, cos, sin, **_: _rotated(q, k, -cos, sin)),
+}
 
 
-def test_a_class_of_torch_that_is_patched_is_seen(monkeypatch):
+@pytest.mark.parametrize("patch", PATCHES)
+def test_code_that_is_patched_is_seen(monkeypatch, patch):
     model = build("llama")
     before = ours(model)
-    monkeypatch.setattr(nn.Linear, "forward", lambda self, x: torch.sin(x @ self.weight.T))
+    monkeypatch.setattr(*PATCHES[patch])
     assert ours(model) == theirs(model) != before
     monkeypatch.undo()
     assert ours(model) == before
@@ -299,14 +230,6 @@ def test_values_that_only_the_users_own_code_reads_are_seen(where):
     assert ours(model) == theirs(model) != before
 
 
-def test_code_that_is_exchanged_within_a_function_is_seen(monkeypatch):
-    model = build("llama")
-    before = ours(model)
-    other = (lambda self, x: -4 * self.down_proj(self.up_proj(x))).__code__
-    monkeypatch.setattr(LlamaMLP.forward, "__code__", other)
-    assert ours(model) == theirs(model) != before
-
-
 def test_a_hook_on_every_module_is_seen():
     model = build("llama")
     before = ours(model)
@@ -335,14 +258,6 @@ def test_what_was_compiled_or_hooked_keeps_the_forward_that_it_was_given():
         assert ours(model) == theirs(model) != before
 
 
-def test_a_function_of_the_models_file_that_is_patched_is_seen(monkeypatch):
-    model = build("llama")
-    before = ours(model)
-    own = modeling_llama.apply_rotary_pos_emb
-    monkeypatch.setattr(modeling_llama, "apply_rotary_pos_emb", lambda q, k, cos, sin, **_: own(q, k, -cos, sin))
-    assert ours(model) == theirs(model) != before
-
-
 def test_what_does_not_change_costs_no_new_target():
     model = build("llama")
     target = shared_target(model)
@@ -362,7 +277,7 @@ def test_a_changed_model_keeps_what_was_packed_of_the_rest():
     if before is None:
         pytest.skip("this machine packs no weights")
     old = dict(before.copies)
-    one_number(model)
+    CHANGES["one number"](model)
     copies = shared_target(model).packing.copies
     assert len(copies) == len(old)
     assert sum(copies[content] is old.get(content) for content in copies) == len(old) - 1
@@ -384,15 +299,20 @@ def test_a_released_model_that_is_changed_is_refused():
         ours(model)
 
 
-def test_a_conversation_goes_on_with_the_model_as_it_is():
-    """Each turn is what a fresh conversation with the same history gives."""
+def talking():
+    """A model with the vocabulary of `TOKENIZER`."""
     config = LlamaConfig(**build("llama").config.to_dict() | {"vocab_size": len(TOKENIZER)})
     torch.manual_seed(3)
-    model = modeling_llama.LlamaForCausalLM(config).eval()
+    return modeling_llama.LlamaForCausalLM(config).eval()
+
+
+def test_a_conversation_goes_on_with_the_model_as_it_is():
+    """Each turn is what a fresh conversation with the same history gives."""
+    model = talking()
     settings = {"tokenizer": TOKENIZER, "max_new_tokens": 12, "temperature": 0, "seed": 1}
     with Conversation(model, **settings) as chat:
         list(chat.say("ab a"))
-        times_two(model)
+        CHANGES["times two"](model)
         history = copy.deepcopy(chat.messages)
         list(chat.say("b"))
         with Conversation(model, **settings) as other:
@@ -408,9 +328,7 @@ def test_a_conversation_goes_on_with_the_model_as_it_is():
 @pytest.mark.parametrize("change", ["embedding", "rotary", "linear"])
 def test_a_conversation_reads_again_what_other_weights_have_read(change, pack):
     """Written in place: passes share the tensor, but the rows that the last turn left in the cache do not."""
-    config = LlamaConfig(**build("llama").config.to_dict() | {"vocab_size": len(TOKENIZER)})
-    torch.manual_seed(3)
-    model = modeling_llama.LlamaForCausalLM(config).eval()
+    model = talking()
     prepare(model, pack=pack)
     tensor = {
         "embedding": model.model.embed_tokens.weight.data,
@@ -460,7 +378,7 @@ def test_adapters_that_are_switched_are_seen(adapted):
     for name in ("one", "two", "one", "two"):
         adapted.set_adapter(name)
         text = ours(base)
-        assert text == theirs(base)
+        assert text == theirs(base) == ours(adapted), "the wrapper itself is taken, too"
         assert texts.setdefault(name, text) == text
     with adapted.disable_adapter():
         plain = ours(base)
@@ -479,16 +397,6 @@ def test_adapters_that_are_merged_are_seen(adapted):
     adapted.set_adapter("two")
     merged = adapted.merge_and_unload()
     assert ours(merged) == theirs(merged) != before
-
-
-def test_an_adapted_model_is_taken_whole(adapted):
-    """The wrapper itself, not the model in it."""
-    texts = []
-    for name in ("one", "two"):
-        adapted.set_adapter(name)
-        texts.append(ours(adapted))
-        assert texts[-1] == theirs(adapted)
-    assert texts[0] != texts[1]
 
 
 def test_transformers_own_adapters_are_seen():

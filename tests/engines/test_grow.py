@@ -56,7 +56,7 @@ def target_row(scores, row):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(tree=trees(vocab_size=8, max_size=8, lookahead_nodes=False))
 def test_a_tree_grown_by_levels_has_the_scores_of_one_pass(kind, tree):
     for target in _targets(kind):
@@ -102,19 +102,6 @@ def test_chains_of_two_texts_share_passes(kind):
         for text, scores in zip((TEXT, TEXT[:4]), together, strict=True):
             ((_, alone),) = target.open([[*text, 7, 1, 2]])
             np.testing.assert_allclose(target_row(scores, 0), target_row(alone, 0), atol=TOLERANCE)
-
-
-def test_texts_share_a_pass():
-    (target, _) = _targets("llama")
-    opened = target.open([TEXT, TEXT[:4]])
-    sessions = [session for session, _ in opened]
-    together = target.grow([(sessions[0], [7, 1], [-1, -1]), (sessions[1], [2], [-1])])
-    together = target.grow([(sessions[0], [3], [1]), (sessions[1], [4, 5], [0, 0])])
-    for session, text, rows in zip(sessions, ([*TEXT, 1, 3], [*TEXT[:4], 2, 5]), (0, 1), strict=True):
-        ((_, alone),) = target.open([text])
-        np.testing.assert_allclose(
-            target_row(together[sessions.index(session)], rows), target_row(alone, 0), atol=TOLERANCE
-        )
 
 
 def test_a_pass_forgets_what_was_grown():
@@ -168,6 +155,7 @@ def test_all_layers_but_none_are_the_model_itself():
     part = early_exit(target, str(layers - 1))
     assert part.arena is target.arena
     assert part.lock is target.lock
+    assert part.decoder._embedding is target.decoder._embedding, "it has no weights of its own"
     drafted = target_row(part.grow([(session, [7], [-1])])[0], 0)
     assert np.abs(whole - drafted).max() > 0
     assert early_exit(target, str(layers - 1)) is part, "made once"

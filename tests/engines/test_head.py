@@ -17,20 +17,14 @@ from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.draft_model.drafter import DraftTarget
 from draftwood.drafters.head.drafter import HeadDrafter
-from draftwood.engines.heads.weights import HeadShape, HeadWeights
-from draftwood.engines.heads.weights import read_head as read_head_by
-from draftwood.engines.transformers.head.load import fitted, head_of, usual_layers
+from draftwood.engines.heads.weights import HeadShape, HeadWeights, read_head
+from draftwood.engines.transformers.head.load import embedding_fingerprint, fitted, head_of, usual_layers
 from draftwood.engines.transformers.head.module import HeadModule
 from draftwood.engines.transformers.target import TransformersTarget
-from draftwood.engines.transformers.trained_files import check_finite, embedding_fingerprint, read_tensors
 from draftwood.errors import CapabilityError, ModelError, UsageError
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.verify.exact import SampleAndMatch
 from tests.engines.tiny import SHAPE, build
-
-
-def read_head(path):
-    return read_head_by(path, read_tensors, check_finite)
 
 
 def random_head(target, *, vocabulary=40, layers=None, seed=0):
@@ -184,9 +178,10 @@ class TestBadFiles:
         with pytest.raises(ModelError, match="no head at"):
             read_head(tmp_path / "none.safetensors")
 
-    def test_cut(self, tmp_path, target):
+    @pytest.mark.parametrize("left", [-100, 200, 4, 0])
+    def test_cut(self, tmp_path, target, left):
         file = saved(tmp_path / "head.safetensors", random_head(target)[1])
-        file.write_bytes(file.read_bytes()[:-100])
+        file.write_bytes(file.read_bytes()[:left])
         with pytest.raises(ModelError, match="cut"):
             read_head(file)
 

@@ -10,110 +10,43 @@ import torch
 import transformers as hf
 
 import draftwood
-from draftwood.engines.transformers.native.cache import Keeping, NativeCache, keeping
+from draftwood.engines.transformers.native.cache import keeping
 from draftwood.engines.transformers.native.session import SETTLE
 from draftwood.engines.transformers.native.target import NativeTarget
 from draftwood.engines.transformers.pack import ReplacedLinear
 from draftwood.errors import CapabilityError, PromptError, UnsupportedModelError
 from draftwood.testing import HugeDrafter, RandomDrafter, check_target
 from draftwood.tree import TokenTree
+from tests.engines.registered import VOCAB, tiny
 from tests.engines.rounding import RECURRENT
+from tests.engines.tiny import SHAPE
 from tests.tiers import rest_is_slow
 
-VOCAB = 64
-COMMON = {
-    "vocab_size": VOCAB,
-    "initializer_range": 0.3,
-    "eos_token_id": None,
-    "bos_token_id": None,
-    "pad_token_id": None,
-    "tie_word_embeddings": False,
-}
-WIDE = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4}
-GROUPED = COMMON | WIDE | {"num_key_value_heads": 2, "max_position_embeddings": 2048}
-EXPERTS = {"num_experts": 2, "num_experts_per_tok": 1}
-MAMBA2 = {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_state": 8, "mamba_n_groups": 1, "mamba_chunk_size": 8}
-DELTA = {
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 4,
-    "linear_key_head_dim": 8,
-    "linear_value_head_dim": 8,
-}
-MIXED = ["linear_attention", "full_attention"] * 2
-
-STATEFUL = {
-    "qwen3_next": lambda: hf.Qwen3NextConfig(
-        **GROUPED, **DELTA, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, head_dim=8,
-        shared_expert_intermediate_size=16, layer_types=MIXED,
-    ),
-    "qwen3_5": lambda: hf.Qwen3_5TextConfig(**GROUPED, **DELTA, head_dim=8, layer_types=MIXED),
-    "bamba": lambda: hf.BambaConfig(**GROUPED, **MAMBA2, attn_layer_indices=[1]),
-    "falcon_h1": lambda: hf.FalconH1Config(**GROUPED, **MAMBA2, mamba_d_ssm=64, head_dim=8),
-    "mamba2": lambda: hf.Mamba2Config(
-        **COMMON, hidden_size=32, num_hidden_layers=2, num_heads=8, head_dim=8, state_size=8, n_groups=2,
-        chunk_size=8,
-    ),
-    "lfm2": lambda: hf.Lfm2Config(**GROUPED, layer_types=["conv", "full_attention"] * 2),
-    "minimax": lambda: hf.MiniMaxConfig(
-        **GROUPED, head_dim=8, num_local_experts=2, num_experts_per_tok=1, block_size=8, layer_types=MIXED[::-1],
-    ),
-    "rwkv": lambda: hf.RwkvConfig(
-        vocab_size=VOCAB, hidden_size=32, num_hidden_layers=4, attention_hidden_size=32, rescale_every=2,
-        bos_token_id=None, eos_token_id=None,
-    ),
-}  # fmt: skip
+LONG = {"max_position_embeddings": 2048}
+STATEFUL = ("qwen3_next", "qwen3_5_text", "bamba", "falcon_h1", "mamba2", "lfm2", "minimax", "rwkv")
 """Chains, taken back by putting back a copy of the states."""
-
-STEPWISE = {
-    "jamba": lambda: hf.JambaConfig(
-        **GROUPED, **EXPERTS, mamba_d_state=8, mamba_dt_rank=4, attn_layer_period=2, attn_layer_offset=1,
-        expert_layer_period=2, use_mamba_kernels=False,
-    ),
-    "recurrent_gemma": lambda: hf.RecurrentGemmaConfig(
-        **COMMON, **WIDE, num_key_value_heads=1, lru_width=32, attention_window_size=8, head_dim=8,
-        block_types=["recurrent", "attention"],
-    ),
-}  # fmt: skip
+STEPWISE = ("jamba", "recurrent_gemma")
 """Transformers reads several tokens right from an empty cache only."""
-
-BRANCHING = {
-    "falcon": lambda: hf.FalconConfig(
-        **COMMON,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        alibi=False,
-        new_decoder_architecture=False,
-    ),
-    "gptj": lambda: hf.GPTJConfig(**COMMON, n_embd=32, n_layer=2, n_head=4, rotary_dim=4, n_positions=2048),
-}
+BRANCHING = ("falcon", "gptj")
 """Trees, by a mask and positions."""
-
-ROWS = {
-    **BRANCHING,
-    "falcon_alibi": lambda: hf.FalconConfig(
-        **COMMON, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, alibi=True,
-        new_decoder_architecture=False,
-    ),
-    "bloom": lambda: hf.BloomConfig(**COMMON, hidden_size=32, n_layer=2, n_head=4),
-    "gpt_neo": lambda: hf.GPTNeoConfig(
-        **COMMON, hidden_size=32, num_layers=2, num_heads=4, intermediate_size=32, window_size=8,
-        attention_types=[[["global", "local"], 1]], max_position_embeddings=2048,
-    ),
-    "gemma2": lambda: hf.Gemma2Config(**GROUPED, head_dim=8, sliding_window=8, query_pre_attn_scalar=8),
-}  # fmt: skip
+ROWS = (*BRANCHING, "falcon_alibi", "bloom", "gpt_neo", "gemma2")
 """Keys and values only, cut back row by row."""
-
-ALL = STATEFUL | STEPWISE | ROWS
-CHAINS = STATEFUL | ROWS
+ALL = (*STATEFUL, *STEPWISE, *ROWS)
+CHAINS = (*STATEFUL, *ROWS)
+SETTINGS = {
+    **dict.fromkeys(("qwen3_next", "qwen3_5_text", "bamba", "falcon_h1", "lfm2", "minimax"), LONG),
+    **dict.fromkeys(("jamba", "gpt_neo", "gemma2"), LONG),
+    "gptj": {"n_positions": 2048},
+    "falcon": LONG,
+    "falcon_alibi": {"alibi": True, **LONG},
+}
 TOLERANCE = 15 * RECURRENT
 """Scores reach 15."""
 
 
 def build(name, seed=0, *, scaled=True):
     """``scaled``: RWKV divides its weights in place when it first runs in eval mode."""
-    torch.manual_seed(seed)
-    model = hf.AutoModelForCausalLM.from_config(ALL[name]()).eval()
+    model = tiny(name.removesuffix("_alibi"), seed, **SETTINGS.get(name, {}))
     if name == "rwkv":
         with torch.no_grad():
             for parameter in model.parameters():  # made alike in all layers and channels
@@ -150,7 +83,7 @@ def greedy(model, prompt, limit):
 
 
 @pytest.mark.parametrize("chunk", [1024, 12])
-@pytest.mark.parametrize("name", rest_is_slow(CHAINS, "qwen3_5", "lfm2", "falcon", "gpt_neo"))
+@pytest.mark.parametrize("name", rest_is_slow(CHAINS, "qwen3_5_text", "lfm2", "falcon", "gpt_neo"))
 def test_scores_of_a_chain_are_the_models_own_after_any_history(name, chunk):
     model, rng = build(name), np.random.default_rng(0)
     target = target_of(name, model, chunk=chunk)
@@ -268,18 +201,6 @@ def test_waiting_tokens_are_bounded_and_ride_in_front_of_the_next_root():
     assert session.replay == 0
 
 
-def test_a_copy_is_made_for_drafts_only_and_one_is_held():
-    ((session, _),) = NativeTarget(build("falcon_h1")).open([some(10)])
-    session.score(1, TokenTree.empty())
-    assert session._copy is None
-    session.keep([])
-    session.score(1, TokenTree.build([2, 3]))
-    assert session._copy is not None
-    session.keep([0, 1])
-    assert session._copy is None
-    assert session.replay == 0
-
-
 @pytest.mark.parametrize("name", ["qwen3_next", "minimax", "recurrent_gemma", "bloom"])
 def test_a_pass_that_was_not_kept_or_broke_off_leaves_no_trace(name, monkeypatch):
     model = build(name)
@@ -307,48 +228,6 @@ def test_a_pass_that_was_not_kept_or_broke_off_leaves_no_trace(name, monkeypatch
         target.extend([(session, [1])])
 
 
-@pytest.mark.parametrize("name", ["qwen3_5", "recurrent_gemma", "rwkv", "gptj"])
-def test_sessions_do_not_disturb_each_other(name):
-    model = build(name)
-    target = target_of(name, model)
-    texts = [some(9, 1), some(14, 2), some(5, 3)]
-    opened = [session for session, _ in target.open(texts)]
-    twin = opened[1].fork()
-    target.extend([(opened[1], [1])])
-    opened[0].truncate(4)
-    for session, text in (
-        (opened[0], texts[0][:4]),
-        (opened[1], [*texts[1], 1]),
-        (opened[2], texts[2]),
-        (twin, texts[1]),
-    ):
-        assert session.ids == text
-        assert gap(model, [*text, 11], target.extend([(session, [11])])[0]) < TOLERANCE
-
-
-@pytest.mark.parametrize("name", ["qwen3_next", "lfm2", "gptj"])
-def test_a_fork_behind_a_draft_that_was_not_kept_goes_on_by_itself(name):
-    model, text = build(name), some(12)
-    target = target_of(name, model)
-    ((session, _),) = target.open([text])
-    target.score([(session, 3, TokenTree.build([4, 5]))])
-    twin = session.fork()
-    assert gap(model, [*text, 7], target.extend([(twin, [7])])[0]) < TOLERANCE
-    assert gap(model, [*text, 8], target.extend([(session, [8])])[0]) < TOLERANCE
-    assert gap(model, [*text, 7, 9], target.extend([(twin, [9])])[0]) < TOLERANCE
-
-
-def test_copies_of_a_cache_share_no_state():
-    model = torch.nn.Module()
-    kept = Keeping("state", None, ((model, "inner"),), stateful=True)
-    cache = NativeCache(kept, [torch.zeros(2)], [torch.zeros(2)], 5)
-    twin = cache.copied()
-    twin.held[0].add_(1)
-    twin.inside[0].add_(1)
-    assert not cache.held[0].any()
-    assert not cache.inside[0].any()
-
-
 def test_a_state_in_the_model_itself_is_found():
     class Remembering(hf.LlamaForCausalLM):
         def forward(self, *args, **settings):
@@ -356,7 +235,7 @@ def test_a_state_in_the_model_itself_is_found():
             self.remembered = out.logits.sum()
             return out
 
-    model = Remembering(hf.LlamaConfig(**GROUPED)).eval()
+    model = Remembering(hf.LlamaConfig(**SHAPE)).eval()
     kept = keeping(model, {"input_ids": torch.tensor([[1, 2]]), "use_cache": True})
     assert kept.places == ((model, "remembered"),)
     assert kept.stateful, "it cannot be cut back"
@@ -373,34 +252,11 @@ def test_a_model_that_always_gives_all_scores():
             )
 
     torch.manual_seed(0)
-    model, text = Plain(hf.LlamaConfig(**GROUPED)).eval(), some(12)
+    model, text = Plain(hf.LlamaConfig(**SHAPE)).eval(), some(12)
     target = NativeTarget(model)
     ((session, first),) = target.open([text])
     assert gap(model, text, first) < TOLERANCE
     assert gap(model, [*text, 4, 5], target.extend([(session, [4, 5])])[0]) < TOLERANCE
-
-
-def test_a_cut_that_cuts_nothing_reads_nothing_again():
-    ((session, _),) = NativeTarget(build("lfm2")).open([some(10)])
-    session.truncate(10)
-    assert session.replay == 0
-
-
-@pytest.mark.parametrize("name", STEPWISE)
-def test_step_by_step_more_text_is_read_a_token_at_a_time(name):
-    model, text = build(name), some(12)
-    target = target_of(name, model)
-    ((session, _),) = target.open([text])
-    run, passes = target._passes.run, []
-    target._passes.run = lambda cache, ids, *rest: passes.append(len(ids)) or run(cache, ids, *rest)
-    assert gap(model, [*text, 4, 5, 6], target.extend([(session, [4, 5, 6])])[0]) < TOLERANCE
-    assert passes == [1, 1, 1]
-
-
-@pytest.mark.parametrize(("name", "rollback"), [("lfm2", "snapshot"), ("gptj", "truncate"), ("jamba", "none")])
-def test_what_a_target_declares(name, rollback):
-    can = target_of(name, chunk=100).capabilities
-    assert (can.rollback, can.max_pass, can.trees) == (rollback, 1 if rollback == "none" else 100, False)
 
 
 @pytest.mark.parametrize("name", rest_is_slow(ALL, "lfm2", "falcon"))

@@ -110,25 +110,6 @@ def test_cutting_back_beyond_a_window_leaves_nothing():
     assert np.abs(scores.numpy(scores.raw(0)) - truth(model, [*text[:20], 7])).max() < TOLERANCE
 
 
-def test_sessions_do_not_disturb_each_other_and_slots_are_used_again():
-    model = build("llama")
-    target = TransformersTarget(model)
-    texts = [[1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    opened = target.open(texts)
-    twin = opened[1][0].fork()
-    for session, _ in opened[::2]:
-        session.close()
-        session.close()
-    held = target.arena.nbytes
-    for _ in range(5):
-        ((again, _),) = target.open([[9, 9, 9]])
-        again.close()
-    assert target.arena.nbytes == held
-    for session in (opened[1][0], twin):
-        (scores,) = target.extend([(session, [11])])
-        assert np.abs(scores.numpy(scores.raw(0)) - truth(model, [*texts[1], 11])).max() < TOLERANCE
-
-
 @pytest.mark.parametrize("family", ["llama", "gemma3"])
 def test_more_text_of_several_sessions_is_read_in_shared_passes(family, monkeypatch):
     model, rng = build(family), np.random.default_rng(5)
@@ -146,15 +127,6 @@ def test_more_text_of_several_sessions_is_read_in_shared_passes(family, monkeypa
         assert not any(held is target for held in vars(session).values()), "sessions do not know their target"
 
 
-def test_the_cache_grows_while_a_text_is_under_way():
-    model = build("llama")
-    target = TransformersTarget(model)
-    ((session, _),) = target.open([[1, 2, 3]], reserve=0)
-    text = [1, 2, 3, *np.random.default_rng(3).integers(0, 64, 300).tolist()]
-    (scores,) = target.extend([(session, text[3:])])
-    assert np.abs(scores.numpy(scores.raw(0)) - truth(model, text)).max() < TOLERANCE
-
-
 def test_the_model_is_left_exactly_as_found():
     model = build("gemma3").train()
     before = {k: v.clone() for k, v in model.state_dict().items()}
@@ -168,41 +140,6 @@ def test_the_model_is_left_exactly_as_found():
     assert model.config._attn_implementation == kind
     assert list(model.modules()) == modules
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_packed_weights_give_the_scores_of_plain_ones(dtype):
-    model = build("llama").to(dtype)
-    rows = []
-    for packed in (True, False):
-        target = TransformersTarget(model, packed=packed)
-        ((session, _),) = target.open([[1, 2, 3, 4]])
-        (scores,) = target.score([(session, 5, TokenTree.build([6, 7, 8]))])
-        rows.append(np.stack([scores.numpy(scores.raw(i)) for i in range(4)]))
-    rounding = TOLERANCE if dtype == torch.float32 else 0.5  # 8 bits of mantissa on scores up to 12
-    assert np.abs(rows[0] - rows[1]).max() < rounding
-
-
-def test_a_target_is_shared_until_the_weights_change():
-    model = build("llama")
-    target = shared_target(model)
-    assert shared_target(model) is target
-    with torch.no_grad():
-        model.lm_head.weight.mul_(2)
-    assert shared_target(model) is not target
-
-
-def test_top_k_of_all_rows():
-    target = TransformersTarget(build("llama"))
-    ((session, _),) = target.open([[1, 2, 3]])
-    (scores,) = target.score([(session, 4, TokenTree.build([5, 6]))])
-    ids, probabilities = scores.top_k(3)
-    assert ids.shape == probabilities.shape == (3, 3)
-    for row in range(3):
-        raw = torch.softmax(scores.raw(row), -1)
-        assert ids[row].tolist() == raw.topk(3).indices.tolist()
-        assert np.allclose(probabilities[row], raw.topk(3).values.numpy(), atol=1e-6)
-        assert scores.argmax(row) == ids[row, 0]
 
 
 def test_texts_longer_than_the_model_are_refused():
@@ -335,17 +272,6 @@ def test_a_model_that_takes_no_positions_is_batched_text_by_text():
     for row, prompt in enumerate(prompts):
         alone = draftwood.generate(model, prompt, drafters="none", max_new_tokens=12).ids
         assert out[row, 9:].tolist()[: len(alone)] == alone
-
-
-def test_hooks_run_and_a_new_one_makes_a_new_target():
-    model = build("llama")
-    before = draftwood.generate(model, [1, 2, 3], max_new_tokens=20).ids
-    hook = model.model.layers[1].self_attn.o_proj.register_forward_hook(lambda _module, _args, out: out * 0.1)
-    ids = torch.tensor([[1, 2, 3]])
-    theirs = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=20, do_sample=False)
-    assert draftwood.generate(model, [1, 2, 3], max_new_tokens=20).ids == theirs[0, 3:].tolist() != before
-    hook.remove()
-    assert draftwood.generate(model, [1, 2, 3], max_new_tokens=20).ids == before
 
 
 def test_a_replaced_forward_is_followed():

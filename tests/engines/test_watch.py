@@ -91,15 +91,17 @@ def some(n, seed=0):
     return np.random.default_rng(seed).integers(0, 64, n).tolist()
 
 
+@pytest.mark.parametrize("wanted", [None, ([0, 11, 12, 13, 28], [], [16])], ids=["all", "some"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_rows_of_every_prompt_are_shown(kind):
+def test_wanted_rows_of_every_prompt_are_shown(kind, wanted):
     target, own = KINDS[kind]()
     prompts = [some(30), some(1, 1), some(17, 2)]
-    watches = [Seen() for _ in prompts]
+    watches = [Seen(rows) for rows in wanted or [None] * 3]
     opened = target.open(prompts, watch=[seen.watch for seen in watches])
-    for (session, scores), prompt, seen in zip(opened, prompts, watches, strict=True):
-        seen.check(own, prompt, range(len(prompt)))
-        assert np.abs(scores.numpy(scores.raw(0)) - seen.rows[len(prompt) - 1]).max() == 0
+    shown = wanted or [range(len(prompt)) for prompt in prompts]
+    for (session, scores), prompt, seen, rows in zip(opened, prompts, watches, shown, strict=True):
+        seen.check(own, prompt, rows)
+        assert np.abs(scores.numpy(scores.raw(0)) - own(prompt)[-1]).max() < TOLERANCE
         session.close()
 
 
@@ -129,18 +131,6 @@ def test_what_is_read_later_is_shown_and_nothing_else(kind):
     session.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_only_wanted_rows_are_shown(kind):
-    target, own = KINDS[kind]()
-    prompts, wanted = [some(30), some(1, 1), some(17, 2)], ([0, 11, 12, 13, 28], [], [16])
-    watches = [Seen(rows) for rows in wanted]
-    opened = target.open(prompts, watch=[seen.watch for seen in watches])
-    for (session, scores), prompt, seen, rows in zip(opened, prompts, watches, wanted, strict=True):
-        seen.check(own, prompt, rows)
-        assert np.abs(scores.numpy(scores.raw(0)) - own(prompt)[-1]).max() < TOLERANCE
-        session.close()
-
-
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "native step by step"])
 def test_of_text_read_later_wanted_rows_are_shown(kind):
     target, own = KINDS[kind]()
@@ -156,7 +146,7 @@ def test_of_text_read_later_wanted_rows_are_shown(kind):
 def test_a_long_text_of_which_little_is_wanted_comes_at_once(kind):
     target, own = KINDS[kind]()
     wanted = [*range(100), *range(200, 355), 398, 399]  # one more than fit a pass
-    for rows, calls in ((wanted[:-1], 1), (wanted, 2), ([399], 1)):
+    for rows, calls in ((wanted[:-1], 1), (wanted, 2), ([399], 1), (range(300), 2)):
         text, seen = some(400), Seen(rows)
         ((session, _),) = target.open([text], watch=[seen.watch])
         assert seen.calls == calls
@@ -173,16 +163,6 @@ def test_pieces_that_are_only_read_again_are_not_shown():
     target.extend([(session, [4, 4])], [seen.watch])
     seen.check(own, [*text[:28], 4, 4], range(28, 30))
     assert seen.calls == 1
-
-
-@pytest.mark.parametrize("kind", ["arena", "native with states"])
-def test_long_texts_come_in_pieces(kind):
-    target, own = KINDS[kind]()
-    text, seen = some(300), Seen()
-    ((session, _),) = target.open([text], watch=[seen.watch])
-    assert seen.calls == 2
-    seen.check(own, text, range(300))
-    session.close()
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "native step by step"])

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from draftwood.engines.transformers.cache import Arena
-from draftwood.engines.transformers.zeros import zeros
+from draftwood.engines.transformers.cache import Arena, zeros
 
 
 def resident():

@@ -13,11 +13,9 @@ from draftwood.engines.transformers.head.load import usual_layers
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError
 from draftwood.training.gather import frequent
-from draftwood.training.head.begin import begun
-from draftwood.training.head.job import HeadJob, write_head
-from draftwood.training.head.loss import loss_of
+from draftwood.training.head import HeadJob, begun, loss_of, write_head
+from draftwood.training.job import Plan
 from draftwood.training.loss import Teacher
-from draftwood.training.plan import Plan
 from draftwood.training.states import StateFiles, read_states, scores_by_rows
 from draftwood.training.texts import Text
 from draftwood.training.train import Schedule, Training

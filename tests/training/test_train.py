@@ -14,11 +14,11 @@ from draftwood.engines.transformers.head.load import fitted, usual_layers
 from draftwood.engines.transformers.head.module import HeadModule
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import ModelError
-from draftwood.training.head.loss import loss_of
-from draftwood.training.loss import Teacher, cross_entropy, expected_tokens
+from draftwood.training.head import loss_of
+from draftwood.training.loss import Teacher, cross_entropy
 from draftwood.training.states import StateFiles, read_states
 from draftwood.training.texts import Text, append, read
-from draftwood.training.train import Schedule, Training
+from draftwood.training.train import Progress, Schedule, Training
 from tests.engines.tiny import SHAPE
 
 
@@ -116,5 +116,5 @@ def test_a_cut_line_of_texts_is_left_out(tmp_path):
 
 
 def test_expected_tokens():
-    assert expected_tokens([]) == 1
-    assert expected_tokens([0.5, 0.5]) == pytest.approx(1.75)
+    assert Progress().expected_tokens == 1
+    assert Progress(agreement=(0.5, 0.5)).expected_tokens == pytest.approx(1.75)

@@ -144,8 +144,8 @@ class CustomGenerate:
         if hasattr(model, "capabilities"):
             raise _no_generate(model)
         from draftwood.engines.transformers.plugin.call import GenerateCall
-        from draftwood.engines.transformers.plugin.frame import kept_back
-        from draftwood.engines.transformers.plugin.streamer import Feed
+        from draftwood.engines.transformers.plugin.refusals import kept_back
+        from draftwood.engines.transformers.plugin.text import Feed
 
         self._last.generations = []
         kept = kept_back(input_ids)._replace(stop_strings=self._stop, tokenizer=self._tokenizer, seed=self._seed)

@@ -68,7 +68,6 @@ _translations: OrderedDict[Any, Translation | None] = (
     OrderedDict()
 )  # by tokenizers, numbers of rows and replacements
 _warned: set[str] = set()  # names of draft models that are larger than their targets
-_unpaid: set[str] = set()  # names of models of which it was said that none of their layers pay as a draft
 _lock = ChildSafeLock()
 
 
@@ -168,18 +167,8 @@ class DraftModels:
             planner=planner_of(DEFAULT, learned(model), tokenizer), vocab_size=found.vocab_size, known=found,
         )  # fmt: skip
 
-    def early_exit(self, layers: str, file: str = "") -> DraftTarget:
-        """Return some of the target's own layers, on its cache, with the trained exit in ``file`` if there is one.
-
-        Without either, the layers that ``draftwood profile --early-exit`` found best (of models of transformers),
-        else the first half. Raises what `early_exit` of the engine and `exit.load.exit_of` raise.
-        """
-        if file:
-            self._only_transformers("a trained exit")
-            from draftwood.engines.transformers.exit.load import exit_of
-
-            found = exit_of(self.target, Path(file).expanduser())
-            return DraftTarget(found, weight_bytes=found.weight_bytes)
+    def early_exit(self, layers: str) -> DraftTarget:
+        """Return some of the target's own layers, on its cache. Raises what `early_exit` of the engine raises."""
         part: Any
         if self._engine == "cpu":
             from draftwood.engines.cpu.growing import early_exit as cpu
@@ -189,31 +178,8 @@ class DraftModels:
             self._only_transformers("early-exit")
             from draftwood.engines.transformers.self_draft import early_exit
 
-            part = early_exit(self.target, layers.strip() or self._best_layers())
+            part = early_exit(self.target, layers)
         return DraftTarget(part, weight_bytes=0)
-
-    def _best_layers(self) -> str:
-        """Return the layers that were found best for this model here; nothing where that is not known.
-
-        Says once where none paid when it was measured: the planner will drop the drafter then.
-        """
-        from draftwood.engines.self_draft import write_layers
-        from draftwood.engines.transformers.self_draft import decoder_of
-        from draftwood.models.early_exit_place import choice_of
-        from draftwood.models.profile_place import setting_of
-
-        setting = None if self.model is None else setting_of(self.model)
-        kept = None if setting is None else choice_of(setting, decoder_of(self.target).n_layers)
-        if setting is None or kept is None:
-            return ""
-        if not kept.pays and setting.model not in _unpaid:
-            _unpaid.add(setting.model)
-            log.warning(
-                "no choice of layers pays on %s: draftwood profile --early-exit expected %.2f times plain "
-                "decoding of the best one; leave early-exit out, or try other drafters",
-                setting.model, kept.speedup,
-            )  # fmt: skip
-        return write_layers(kept.layers)
 
     def head(self, file: str, *, optional: bool = False) -> DraftTarget | None:
         """Return a head that was trained for the target; without ``file``, the one that comes with draftwood.
@@ -235,7 +201,7 @@ class DraftModels:
             if optional:
                 return None
             raise UsageError(
-                "no head comes with draftwood for this model: make one with draftwood train-head, and write "
+                "no head comes with draftwood for this model: make one with draftwood train head, and write "
                 "head:file=FILE"
             )
         found = head_of(self.target, place)
@@ -271,7 +237,7 @@ class DraftModels:
         self._only_transformers("quantized-self")
         if self.model is None:
             raise CapabilityError("quantized-self needs the model itself: use generate or bench")
-        from draftwood.engines.transformers.few_bits import quantized_self
+        from draftwood.engines.transformers.self_draft import quantized_self
 
         found = quantized_self(self.target, self.model, bits)  # type: ignore[arg-type]
         return DraftTarget(found, False, weight_bytes=found.weight_bytes, verifier=self.target)

@@ -23,11 +23,13 @@ from draftwood.errors import DraftwoodError
 
 VERBS = (
     "generate", "chat", "serve", "demo", "probe", "simulate", "profile", "bench", "drift", "report", "explain",
-    "export_custom_generate", "train_head", "train_exit", "distil", "fetch", "models", "info",
+    "export_custom_generate", "fetch", "models", "info",
 )  # fmt: skip
 """Each is a function in a module of its name."""
-GROUPS = ("corpus",)
+GROUPS = ("corpus", "train")
 """Verbs with verbs below them; each is ``app`` in a module of its name."""
+OLD = {"train-head": "train head", "train-exit": "train head, which drafts better", "distil": "train sibling"}
+"""Verbs of earlier versions, and what to use now."""
 
 
 def command_line(verb: str | None = None) -> typer.Typer:
@@ -88,6 +90,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit code. Errors are one line, with a traceback only after ``--debug``."""
     debug, arguments = _take_debug(arguments)
     _prepare(debug)
+    if arguments and arguments[0] in OLD:
+        return _complain(f"error: draftwood {arguments[0]} is now draftwood {OLD[arguments[0]]}", 2)
     with warnings.catch_warnings():
         if not debug and not sys.warnoptions:
             warnings.simplefilter("ignore")  # warnings of other libraries tell the user nothing

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from draftwood.cli import early, options, profile_early_exit, screen
+from draftwood.cli import early, options, screen
 from draftwood.errors import UsageError
 from draftwood.measure.records.provenance import provenance
 
@@ -26,15 +26,11 @@ Contexts = Annotated[
     str | None, Option(metavar="N,N,...", help="Tokens in the cache before the pass. [default: 128,512,2048]")
 ]
 Rounds = Annotated[int | None, Option(min=1, help="Passes of each kind. [default: as many as --seconds allow]")]
-Seconds = Annotated[float, Option(min=1, help="Time for all rounds together, or for the search.")]
+Seconds = Annotated[float, Option(min=1, help="Time for all rounds together.")]
 Output = Annotated[Path | None, Option("--output", "-o", metavar="FILE.jsonl", help="Write the profile here.")]
 Plot = Annotated[Path | None, Option(metavar="FILE.png", help="Draw the curves into a picture.")]
 EarlyExit = Annotated[
-    bool, Option("--early-exit", help="Instead, search the layers of the model that draft best (early-exit).")
-]
-Layers = Annotated[
-    list[str] | None,
-    Option(metavar="LAYERS", help="With --early-exit, try this choice, too: 20 or 0-9.20-29. May be repeated."),
+    bool, Option("--early-exit", help="Instead, show how often the model's first layers are right (early-exit).")
 ]
 
 _WIDE = 100
@@ -51,22 +47,20 @@ def profile(
     output: Output = None,
     plot: Plot = None,
     early_exit: EarlyExit = False,
-    layers: Layers = None,
     force: early.Force = False,
     as_json: options.Json = False,
 ) -> None:
     """Measure what a pass over n tokens costs here.
 
     Planners read the file; without --sizes, --contexts, --rounds, --no-pack it is also kept in the cache folder.
-    With --early-exit, search instead the layers of the model that draft best, which early-exit then runs.
+    With --early-exit, show instead how often the model's first layers say the model's own next token.
     """
     if early_exit:
-        given = {"--sizes": sizes, "--contexts": contexts, "--rounds": rounds, "--plot": plot}
-        profile_early_exit.refuse(given)
-        profile_early_exit.profile(loading, layers or [], seconds, output, force=force, as_json=as_json)
+        given = {"--sizes": sizes, "--contexts": contexts, "--rounds": rounds, "--plot": plot, "-o": output}
+        if named := [flag for flag, value in given.items() if value is not None]:
+            raise UsageError(f"--early-exit tries layers, and {named[0]} is for the cost of passes: leave one out")
+        _early_exit(loading, as_json)
         return
-    if layers:
-        raise UsageError("--layers says which layers --early-exit tries: give that, too")
     asked = {"sizes": _numbers("--sizes", sizes), "contexts": _numbers("--contexts", contexts)}
     _check_packages(picture=plot is not None, characters=not as_json)
     _check_places(output, plot, force)
@@ -147,6 +141,29 @@ class _Run:
             files.append(plot)
         for place in files:
             screen.say(f"written: {place}", file=sys.stderr)
+
+
+def _early_exit(loading: options.Loading, as_json: bool) -> None:
+    """Show how often the first layers of a model agree with the whole."""
+    from draftwood.api.setup import Setup
+    from draftwood.measure.profile.early_exit import agreement_by_depth
+
+    loading = loading.for_transformers()
+    model, tokenizer = loading.load_model()
+    with screen.progress(f"trying the layers of {loading.model}") as bar:
+        shares, tokens = agreement_by_depth(
+            Setup(model, tokenizer, "none", "fixed:0"), on_token=lambda done, whole: bar(done, whole, "writing")
+        )
+    table = screen.table("layers", "agreement")
+    for layers, share in enumerate(shares, 1):
+        table.add_row(str(layers), screen.percent(share))
+
+    def show() -> None:
+        screen.console().print(table, soft_wrap=False)
+        screen.say(f"on {tokens} tokens that the model wrote; use so many with --drafters early-exit:layers=N")
+
+    found = {**loading.setting_of(model)._asdict(), "agreement": shares, "tokens": tokens}
+    screen.finish({**found, "provenance": provenance()}, show, as_json=as_json)
 
 
 def _table(measured: Profile, *, ratios: bool) -> Table:

@@ -75,7 +75,7 @@ def load_peers(
 
             assistant = None
             if name.method == "assistant":
-                from draftwood.engines.transformers.assistant import Assistant
+                from draftwood.engines.transformers.peers import Assistant
 
                 check_assistants([name])
                 drafting = load(name.options["assistant"])

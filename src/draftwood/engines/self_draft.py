@@ -1,42 +1,10 @@
-"""What engines share that draft by the target's own weights: which layers are meant, and one copy per choice."""
+"""Which layers the drafter ``early-exit`` means, in every engine."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
 from draftwood.errors import UsageError
-from draftwood.index.child_safe import ChildSafeLock
-
-Made = TypeVar("Made")
-
-_made: WeakKeyDictionary[Any, dict[Any, tuple[Any, Any]]] = WeakKeyDictionary()
-"""Per target or model, what was made of it to draft by, with what it was made from: by its layers or its bits."""
-if hasattr(os, "register_at_fork"):  # twins share their target's lock, which is another one in a child
-    os.register_at_fork(after_in_child=_made.clear)
-_MOST = 8  # of them per target; then the oldest is dropped
-_lock = ChildSafeLock()
-
-
-def once(target: Any, key: Any, origin: Any, make: Callable[[], Made]) -> Made:
-    """Return what was made for this key from an equal ``origin``, or make it.
-
-    It lives as long as ``target``, and must not hold it.
-    """
-    with _lock:
-        known = _made.setdefault(target, {})
-        made = known.pop(key, None)
-        if made is None or made[0] != origin:
-            made = None  # frees what was made of another origin before its successor is made
-            made = origin, make()
-        if len(known) >= _MOST:
-            del known[next(iter(known))]
-        known[key] = made
-        found: Made = made[1]
-        return found
 
 
 def read_layers(text: str, layers: int) -> tuple[int, ...]:
@@ -64,18 +32,3 @@ def read_layers(text: str, layers: int) -> tuple[int, ...]:
 def _number(digits: str, layers: int) -> int:
     """Return a number, or one that is too large where it has more digits than a number of layers has."""
     return int(digits) if len(digits) < 10 else layers + 1
-
-
-def write_layers(layers: Sequence[int]) -> str:
-    """Return layers, ascending, as `read_layers` reads them: ``20`` for the first twenty, else ``0-9.20-29``."""
-    chosen = list(layers)
-    if chosen == list(range(len(chosen))):
-        return str(len(chosen))
-    parts: list[list[int]] = []
-    for layer in chosen:
-        if parts and parts[-1][-1] == layer - 1:
-            parts[-1].append(layer)
-        else:
-            parts.append([layer])
-    text = ".".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
-    return text if len(chosen) > 1 else f"{text}-{text}"  # a single number would be the first so many

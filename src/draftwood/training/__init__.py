@@ -1,1 +1,1 @@
-"""Makes heads: text from the model itself, its hidden states, and the training of a head on them."""
+"""Makes drafters for a model: text by the model itself, its hidden states, and what is trained on them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -16,12 +16,14 @@ from draftwood.api.target import target_of
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError, ModelError, UsageError
 from draftwood.training.loss import Teacher
-from draftwood.training.plan import OnProgress, Plan
 from draftwood.training.states import StateFiles, Window, read_states, scores_by_rows
 from draftwood.training.texts import SelfWriter, Text, append, of_earlier_run, of_files, read
 
 _HELD_OUT = slice(0, 256, 8)  # of the written texts: what is trained is judged by these and not trained on them
 _LEAST = 32  # texts
+
+OnProgress = Callable[[str, float], bool]
+"""``on_progress(what, share)``: what is done, and how much of it, 0 to 1; False to stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,25 +49,18 @@ class Gathered:
 
 
 class Gatherer:
-    """Writes and reads texts of a model in a folder, which the caller removes when it needs it no more.
+    """Writes and reads texts of a model in a folder.
 
     Making the object writes nothing, and raises `CapabilityError`, `ModelError` or `UsageError` for a model or
-    texts of which nothing can be trained.
-
-    Parameters
-    ----------
-    model, tokenizer
-        Of transformers.
-    folder
-        Where text and states lie.
-    plan
-        How much of it, and of which files.
-    command
-        The verb that asks, for errors.
+    texts of which nothing can be trained. The parameters are those of `draftwood.training.job.Plan` and `Job`.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, folder: Path, plan: Plan, command: str) -> None:
-        self._model, self._tokenizer, self._folder, self._plan = model, tokenizer, folder, plan
+    def __init__(
+        self, model: Any, tokenizer: Any, folder: Path, command: str, *,
+        seconds: float, vocabulary: int, seed: int, files: Sequence[Path], written: Path | None,
+    ) -> None:  # fmt: skip
+        self._model, self._tokenizer, self._folder = model, tokenizer, folder
+        self._seconds, self._vocabulary, self._seed = seconds, vocabulary, seed
         target = target_of(model)
         if not isinstance(target, TransformersTarget) or not target.capabilities.hidden:
             raise CapabilityError(f"{command} needs a model of transformers that shows its hidden states")
@@ -76,9 +71,8 @@ class Gatherer:
                 f"{command} needs a model that scores tokens by one product with its states: this one does more"
             )
         self.target = target
-        self._given = of_files(plan.files, tokenizer)
-        vocab = target.capabilities.vocab_size
-        self._written = None if plan.written is None else of_earlier_run(plan.written, vocab)
+        self._given = of_files(files, tokenizer)
+        self._written = None if written is None else of_earlier_run(written, target.capabilities.vocab_size)
 
     def gather(self, layers: Sequence[int], on_progress: OnProgress) -> Gathered | None:
         """Do all that is left to do, with the states of these layers; None where it was stopped.
@@ -107,7 +101,7 @@ class Gatherer:
             files[name] = found
         embedding, rows = self.target.token_tables()
         assert rows is not None
-        ids = frequent(self._given + written, min(self._plan.vocabulary, len(embedding)), len(embedding))
+        ids = frequent(self._given + written, min(self._vocabulary, len(embedding)), len(embedding))
         teacher = Teacher(embedding, rows, torch.tensor(ids, device=embedding.device))
         windows = [window for path in files["held-out"] for window in StateFiles.windows(path)]
         return Gathered(ids, teacher, files["train"], windows)
@@ -117,12 +111,12 @@ class Gatherer:
         self._folder.mkdir(parents=True, exist_ok=True)
         place, note = self._folder / "texts.jsonl", self._folder / "written.json"
         done = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {}
-        whole, before, first = self._plan.text_seconds, float(done.get("seconds", 0)), int(done.get("batches", 0))
+        whole, before, first = self._seconds, float(done.get("seconds", 0)), int(done.get("batches", 0))
         if before >= whole:
             return True
         tokens = sum(len(text.ids) - text.start for text in read(place))
         started = monotonic()
-        writer = SelfWriter(self._model, self._tokenizer, seed=self._plan.seed)
+        writer = SelfWriter(self._model, self._tokenizer, seed=self._seed)
         for number, some in enumerate(writer.texts(first), first + 1):
             append(place, some)
             tokens += sum(len(text.ids) - text.start for text in some)

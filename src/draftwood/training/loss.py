@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -31,7 +31,7 @@ class Result(NamedTuple):
     first
         Cross-entropy that stands for all, to be shown.
     agreement
-        The shares of tokens on which what is trained and the target agree: of each step of a head, of each exit.
+        The shares of tokens on which what is trained and the target agree: of each step of a head.
     tokens
         Of the batch.
     """
@@ -106,12 +106,3 @@ def cross_entropy(states: Tensor, rows: Tensor, wanted: Tensor) -> tuple[Tensor,
     """
     found: tuple[Tensor, Tensor] = _CrossEntropy.apply(states, rows, wanted)  # type: ignore[no-untyped-call]
     return found
-
-
-def expected_tokens(agreement: Sequence[float]) -> float:
-    """Return the tokens that a pass emits with chains of so many steps, if each agreement were independent."""
-    reached, tokens = 1.0, 1.0
-    for share in agreement:
-        reached *= share
-        tokens += reached
-    return tokens

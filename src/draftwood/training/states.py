@@ -32,7 +32,7 @@ class Window(NamedTuple):
     states
         The target's at each token, of all layers that the head reads side by side, bfloat16[n, layers * width].
     last
-        What it scores tokens by, behind the final norm, bfloat16[n, width].
+        What it scores tokens by, after the final norm, bfloat16[n, width].
     """
 
     ids: Tensor

@@ -10,7 +10,7 @@ import errno
 import json
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,27 +59,22 @@ class Text:
     start: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """Token ids around a request, up to where the answer begins."""
+def frame_of(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """Return the token ids that a chat template puts before a request and after it, up to the answer.
 
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-
-
-def frame_of(tokenizer: Any) -> Frame:
-    """Return a tokenizer's chat template around a request; without a template, the token that begins a text."""
+    Without a template: the token that begins a text, and none.
+    """
     if not getattr(tokenizer, "chat_template", None):
         begin = getattr(tokenizer, "bos_token_id", None)
         begin = begin if begin is not None else getattr(tokenizer, "eos_token_id", None)
         if begin is None:
             raise ModelError("the tokenizer has no chat template and no token that begins a text: name text files")
-        return Frame((begin,), ())
+        return [begin], []
     message = [{"role": "user", "content": _MARK}]
     whole = tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
     before, _, after = whole.partition(_MARK)
-    ids = [tokenizer(part, add_special_tokens=False)["input_ids"] for part in (before, after)]
-    return Frame(tuple(ids[0]), tuple(ids[1]))
+    first, last = (list(tokenizer(part, add_special_tokens=False)["input_ids"]) for part in (before, after))
+    return first, last
 
 
 class SelfWriter:
@@ -97,7 +92,10 @@ class SelfWriter:
 
     def __init__(self, model: Any, tokenizer: Any, *, seed: int = 0, batch: int = BATCH) -> None:
         self._target, self._tokenizer, self._seed, self._batch = target_of(model), tokenizer, seed, batch
-        self._frame, self._ends = frame_of(tokenizer), end_ids(getattr(model, "generation_config", None))
+        (self._before, self._after), self._ends = (
+            frame_of(tokenizer),
+            end_ids(getattr(model, "generation_config", None)),
+        )
         self._drafters, self._planner = load_drafters("ngram"), load_planner("goodput")
 
     def texts(self, first: int = 0) -> Iterator[list[Text]]:
@@ -108,15 +106,14 @@ class SelfWriter:
             number += 1
 
     def _write(self, number: int) -> list[Text]:
-        frame = self._frame
-        openings = self._openings(number) if frame.after else [[] for _ in range(self._batch)]
-        begun = [[*frame.before, *opening] for opening in openings]
+        openings = self._openings(number) if self._after else [[] for _ in range(self._batch)]
+        begun = [[*self._before, *opening] for opening in openings]
         warm = [_WARM if opening else 1.0 for opening in openings]
         found = self._generate(begun, warm, _REQUEST, 2 * number)
-        if not frame.after:
+        if not self._after:
             return [Text([*prompt, *ids]) for prompt, ids in zip(begun, found, strict=True)]
         asked = [[*opening, *self._cut(ids)] for opening, ids in zip(openings, found, strict=True)]
-        prompts = [[*frame.before, *ids, *frame.after] for ids in asked if len(ids) >= _LEAST]
+        prompts = [[*self._before, *ids, *self._after] for ids in asked if len(ids) >= _LEAST]
         if not prompts:
             return []
         temperature = TEMPERATURES[number % len(TEMPERATURES)]
@@ -137,7 +134,7 @@ class SelfWriter:
     def _generate(
         self, prompts: Sequence[list[int]], temperatures: Sequence[float], tokens: int, part: int
     ) -> list[list[int]]:
-        """Write behind all prompts, each with noise of its own."""
+        """Write after all prompts, each with noise of its own."""
         seed = self._seed * 1_000_003 + part
         requests = [
             Request(prompt, tokens, Sampling(temperature, seed=seed), sequence=number, end_ids=self._ends)
@@ -168,7 +165,7 @@ def of_files(paths: Sequence[Path], tokenizer: Any, longest: int = 512) -> list[
 
 
 def append(path: Path, texts: Sequence[Text]) -> None:
-    """Write texts behind those that a file holds, a line each: all of them, or none and OSError."""
+    """Write texts after those that a file holds, a line each: all of them, or none and OSError."""
     lines = "".join(json.dumps({"ids": one.ids, "start": one.start}) + "\n" for one in texts)
     with path.open("ab", buffering=0) as file:
         end = file.tell()
@@ -184,11 +181,8 @@ def of_earlier_run(path: Path, vocab: int) -> list[Text]:
     Raises `RecordError` or `UsageError` for a file that cannot be read, and `ModelError` for one without texts.
     """
     rows = [row for _, row in read_lines(path)]
-    try:
-        found = [Text([int(i) for i in row["ids"]], int(row["start"])) for row in rows]
-    except (KeyError, TypeError, ValueError):
-        found = []
-    if not found or not all(0 <= token < vocab for text in found for token in text.ids):
+    found = _texts(rows)
+    if not found or len(found) < len(rows) or not all(0 <= token < vocab for text in found for token in text.ids):
         raise ModelError(
             f"{path} holds no texts that this model has written: --written takes the texts.jsonl of a folder that "
             "--keep has kept"
@@ -198,12 +192,15 @@ def of_earlier_run(path: Path, vocab: int) -> list[Text]:
 
 def read(path: Path) -> list[Text]:
     """Return the texts of a file; a line that was cut when the disk was full, or by Ctrl-C, is left out."""
-    if not path.exists():
-        return []
+    return _texts(path.read_text(encoding="utf-8").splitlines()) if path.exists() else []
+
+
+def _texts(rows: Iterable[Any]) -> list[Text]:
+    """Return the texts of those rows, or lines of JSON, that hold one."""
     found = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for row in rows:
         try:
-            known = json.loads(line)
+            known = json.loads(row) if isinstance(row, str) else row
             found.append(Text([int(i) for i in known["ids"]], int(known["start"])))
         except (ValueError, KeyError, TypeError):
             continue

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from io import BytesIO
+from itertools import accumulate
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -17,7 +19,7 @@ from torch.nn import Module
 
 from draftwood.errors import ModelError
 from draftwood.files.paths import whole_file
-from draftwood.training.loss import Batch, Loss, expected_tokens
+from draftwood.training.loss import Batch, Loss
 from draftwood.training.states import StateFiles, Window
 
 _CHECK = 60.0  # seconds between two checkpoints
@@ -78,8 +80,16 @@ class Progress:
 
     @property
     def expected_tokens(self) -> float:
-        """Tokens per pass with chains as long as the unrolled steps."""
-        return expected_tokens(self.agreement)
+        """Tokens per pass with chains as long as the unrolled steps, if each agreement were independent."""
+        return 1.0 + sum(accumulate(self.agreement, operator.mul))
+
+    def __str__(self) -> str:
+        said = f"training: loss {self.loss:.3f}"
+        if self.agreement:
+            said += f", agreement {' '.join(f'{100 * share:.0f}' for share in self.agreement)} %"
+        if len(self.agreement) > 1:
+            said += f", {self.expected_tokens:.2f} tokens per pass"
+        return said
 
 
 class Training:
@@ -201,7 +211,7 @@ class Training:
 
 
 def _batched(windows: Iterator[Window], length: int, size: int, device: torch.device) -> Iterator[Batch]:
-    """Put texts one behind the other and cut them into windows of equal length: few tokens are lost.
+    """Put texts one after another and cut them into windows of equal length: few tokens are lost.
 
     Texts that are shorter than one window all together are one of their own length.
     """

@@ -18,7 +18,7 @@ from draftwood.engines.cpu.gguf_types import codes_of, dequantised
 from draftwood.engines.cpu.hub_tokenizer import HubTokenizer
 from draftwood.engines.cpu.quantising import quantised
 from draftwood.engines.cpu.target import CpuTarget
-from draftwood.engines.transformers.few_bits import quantized_self
+from draftwood.engines.transformers.self_draft import quantized_self
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.errors import CapabilityError, ModelError, ModelNotFoundError, UnsupportedModelError, UsageError
 from draftwood.testing import check_target
@@ -61,7 +61,7 @@ def test_a_model_in_memory_is_its_folder(name, folders):
 
 
 def memory(model):
-    from draftwood.engines.transformers.few_bits import _in_memory
+    from draftwood.engines.transformers.self_draft import _in_memory
 
     return _in_memory(model)
 

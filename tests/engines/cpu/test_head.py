@@ -17,13 +17,12 @@ from draftwood.drafters.head.drafter import HeadDrafter
 from draftwood.engines.cpu.gguf_types import read_floats
 from draftwood.engines.cpu.head.load import fingerprint, fitted, head_of, shipped_head
 from draftwood.engines.cpu.target import CpuTarget
-from draftwood.engines.heads.file import check_finite, read_arrays
-from draftwood.engines.heads.weights import HeadShape, HeadWeights, read_head
+from draftwood.engines.heads.weights import HeadShape, HeadWeights, read_arrays
+from draftwood.engines.transformers.head.load import embedding_fingerprint
 from draftwood.engines.transformers.head.module import HeadModule
 from draftwood.engines.transformers.head.network import HeadNetwork
 from draftwood.engines.transformers.head.target import HeadTarget as TorchHead
-from draftwood.engines.transformers.trained_files import embedding_fingerprint
-from draftwood.errors import CapabilityError, ModelError, UsageError
+from draftwood.errors import CapabilityError, UsageError
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.verify.exact import SampleAndMatch
 from tests.engines.tiny_gguf import LAYERS, VOCAB, WIDTH
@@ -214,7 +213,7 @@ def test_the_fingerprint_is_that_of_the_model_of_transformers(tiny_gguf, kind):
 def test_a_file_is_read_as_safetensors_reads_it(tmp_path, dtype):
     tensors = {name: one if name == "d2t" else one.to(dtype) for name, one in random_head().tensors.items()}
     save_file(tensors, tmp_path / "head.safetensors", metadata={"a": "b"})
-    header, found = read_arrays(tmp_path / "head.safetensors", "head", "train-head")
+    header, found = read_arrays(tmp_path / "head.safetensors")
     assert header == {"a": "b"}
     assert found.keys() == load_file(tmp_path / "head.safetensors").keys()
     for name, one in tensors.items():
@@ -222,26 +221,6 @@ def test_a_file_is_read_as_safetensors_reads_it(tmp_path, dtype):
 
 
 class TestRefusals:
-    def read(self, path):
-        return read_head(path, read_arrays, check_finite)
-
-    def test_missing(self, tmp_path):
-        with pytest.raises(ModelError, match="no head at"):
-            self.read(tmp_path / "none.safetensors")
-
-    @pytest.mark.parametrize("left", [-100, 200, 4, 0])
-    def test_cut(self, tmp_path, left):
-        path = saved(tmp_path / "head.safetensors", random_head())
-        path.write_bytes(path.read_bytes()[:left])
-        with pytest.raises(ModelError, match="cut"):
-            self.read(path)
-
-    def test_damaged(self, tmp_path):
-        weights = random_head()
-        weights.tensors["fc.weight"][0, 0] = torch.nan
-        with pytest.raises(ModelError, match="not finite"):
-            self.read(saved(tmp_path / "head.safetensors", weights))
-
     def test_of_another_model(self, tmp_path, target):
         path = saved(tmp_path / "head.safetensors", random_head(width=32))
         with pytest.raises(CapabilityError, match="another model"):
@@ -274,5 +253,5 @@ class TestRefusals:
             head.grow([(session, [1] * 257, [-1] * 257)])
 
     def test_drafters_that_this_engine_does_not_run(self, target):
-        with pytest.raises(CapabilityError, match="transformers only"):
+        with pytest.raises(UsageError, match="trained exits are no longer read"):
             draftwood.generate(target, [1, 2, 3], drafters="early-exit:file=x")

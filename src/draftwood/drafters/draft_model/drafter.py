@@ -205,10 +205,9 @@ class EarlyExitDrafter(ModelBackedDrafter):
     Parameters
     ----------
     layers
-        The layers that it runs: a number (the first so many) or ranges like ``0-9.20-29``; empty: those
-        that ``draftwood profile --early-exit`` found best, or the first half.
+        The layers that it runs: a number (the first so many) or ranges like ``0-9.20-29``; empty: the first half.
     file
-        An exit that was trained for the target (``draftwood train-exit``); it says behind which layers it lies.
+        Refused: what ``draftwood train-exit`` made is no longer read.
     """
 
     name: ClassVar[str] = "early-exit"
@@ -218,8 +217,11 @@ class EarlyExitDrafter(ModelBackedDrafter):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.layers and self.file:
-            raise UsageError("early-exit: a trained exit says itself which layers it needs: leave layers out")
+        if self.file:
+            raise UsageError(
+                "early-exit: trained exits are no longer read, since heads draft better: make one with draftwood "
+                "train head, and write head:file=FILE"
+            )
 
     @property
     def needs(self) -> Needs:
@@ -227,7 +229,7 @@ class EarlyExitDrafter(ModelBackedDrafter):
 
     def with_models(self, models: Any) -> EarlyExitDrafter:
         """Return the drafter with those layers of the target; raises `CapabilityError` where it cannot be had."""
-        return self.bound(models.early_exit(self.layers, self.file))
+        return self.bound(models.early_exit(self.layers))
 
 
 @dataclass(frozen=True)

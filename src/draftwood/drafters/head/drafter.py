@@ -17,7 +17,7 @@ from draftwood.drafters.head.session import HeadSession
 
 @dataclass(frozen=True)
 class HeadDrafter(ModelBackedDrafter):
-    """Proposes what a head foretells that was trained for the target (``draftwood train-head``).
+    """Proposes what a head foretells that was trained for the target (``draftwood train head``).
 
     Parameters
     ----------

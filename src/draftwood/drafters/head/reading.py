@@ -23,14 +23,14 @@ class HeadReader(Reader):
         super().__init__(target, k)
         self._session = target.open()
         self._waiting: list[tuple[int, list[Any]]] = []  # first position, states [n, width] per layer; ascending
-        self._row: Row | None = None  # behind the last pair
+        self._row: Row | None = None  # after the last pair
 
     def see(self, first: int, states: Mapping[int, Any]) -> None:
         """Take the target's states at the tokens from position ``first`` on."""
         self._waiting.append((first, [states[layer] for layer in self.target.layers]))
 
     def covers(self, length: int) -> bool:
-        """Whether all that a draft behind so many tokens needs has been seen: the state before the last one."""
+        """Whether all that a draft after so many tokens needs has been seen: the state before the last one."""
         if self._waiting:
             first, states = self._waiting[-1]
             return bool(first + len(states[0]) > length - 2)
@@ -93,7 +93,7 @@ class HeadReader(Reader):
 
     def resume(self, saved: Any, length: int) -> None:
         self._session = saved.fork()
-        self._session.truncate(max(0, length - 1))  # a pair needs the token behind its state, too
+        self._session.truncate(max(0, length - 1))  # a pair needs the token after its state, too
 
     @property
     def cache_bytes(self) -> int | None:

@@ -9,7 +9,7 @@ from draftwood.engines.cpu.formats import FORMATS
 from draftwood.engines.cpu.gguf_file import GgufFile
 from draftwood.engines.cpu.hub_model import HubModel
 from draftwood.engines.cpu.target import CpuTarget
-from draftwood.engines.self_draft import once
+from draftwood.engines.per_model import once
 from draftwood.errors import CapabilityError
 
 

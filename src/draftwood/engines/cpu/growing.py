@@ -12,7 +12,8 @@ from draftwood.engines.cpu.model import CpuModel
 from draftwood.engines.cpu.phases import Without
 from draftwood.engines.cpu.session import CpuSession
 from draftwood.engines.lent_scores import RowScores
-from draftwood.engines.self_draft import once, read_layers
+from draftwood.engines.per_model import once
+from draftwood.engines.self_draft import read_layers
 
 Grown = tuple[CpuSession, Sequence[int], Sequence[int]]
 """A text, and tokens and parents of new nodes."""

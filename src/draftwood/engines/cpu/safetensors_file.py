@@ -69,15 +69,26 @@ def _parts(folder: Path) -> dict[str, str]:
 
 def tensors_of(file: MappedFile) -> dict[str, Tensor]:
     """Return the tensors of one file; raises `ModelError` where it contradicts itself."""
+    start, header = _header(file)
+    return {name: _tensor(file, start, name, said) for name, said in header.items() if name != "__metadata__"}
+
+
+def metadata_of(file: MappedFile) -> dict[str, str]:
+    """Return what the header of a file says besides its tensors; raises as `tensors_of`."""
+    said = _header(file)[1].get("__metadata__", {})
+    return {str(name): str(value) for name, value in said.items()} if isinstance(said, dict) else {}
+
+
+def _header(file: MappedFile) -> tuple[int, dict[str, Any]]:
+    """Return where the tensors begin, and the header."""
     size = int.from_bytes(file.buffer[:8], "little")
     start = 8 + size
     if size > _LONGEST or start > len(file.buffer):
         raise damaged(file.path, "its header does not fit into it")
     try:
-        header = json_object(file.buffer[8:start], "its header", ValueError)
+        return start, json_object(file.buffer[8:start], "its header", ValueError)
     except ValueError as error:
         raise damaged(file.path, str(error)) from error
-    return {name: _tensor(file, start, name, said) for name, said in header.items() if name != "__metadata__"}
 
 
 def _tensor(file: MappedFile, start: int, name: str, said: Any) -> Tensor:

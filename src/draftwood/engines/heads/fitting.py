@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import logging
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
-from draftwood.engines.heads.weights import HeadShape, HeadWeights
-from draftwood.engines.trained import refuse_other_model
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.engines.heads.weights import HeadWeights, read_head
+from draftwood.engines.per_model import once
 from draftwood.errors import CapabilityError
 
+log = logging.getLogger("draftwood")
+
+Head = TypeVar("Head")
+
 _SHIPPED = Path(__file__).with_name("shipped")
+
+
+def head_in(path: Path, target: Any, fit: Callable[[HeadWeights, str], Head]) -> Head:
+    """Return what ``fit(weights, name)`` makes of the head in a file, once per target and state of the file."""
+    place = path / "model.safetensors" if path.is_dir() else path
+    try:
+        state = place.stat()
+    except OSError:
+        return fit(read_head(place), str(path))  # which says that there is none
+    origin = (state.st_size, state.st_mtime_ns)
+    return once(target, ("head", place.resolve()), origin, lambda: fit(read_head(place), str(path)))
 
 
 def shipped(fingerprint: str) -> Path | None:
@@ -22,22 +43,48 @@ def usual(layers: int) -> tuple[int, ...]:
     return tuple(sorted({min(2, layers - 1), layers // 2, max(0, layers - 3)}))
 
 
-def check_model(name: str, shape: HeadShape, sizes: tuple[int, int, int]) -> None:
-    """Raise `CapabilityError` where a head is for a model of another width, vocabulary, or number of layers."""
-    width, vocabulary, layers = sizes
-    facts = (
+def check_fit(
+    name: str, weights: HeadWeights, sizes: tuple[int, int, int], shown: Sequence[int], own: str
+) -> tuple[int, ...]:
+    """Return the layers whose states a head reads of a model.
+
+    ``sizes`` are the model's width, vocabulary and number of layers, ``shown`` the layers whose states it shows,
+    ``own`` is its fingerprint. Raises `CapabilityError` where the head was made for another model; where it was
+    trained for other weights of the same shape, the log says so.
+    """
+    shape, (width, vocabulary, count) = weights.shape, sizes
+    for what, its, ours in (
         ("hidden states of width", shape.width, width),
         ("a vocabulary of", shape.target_vocab, vocabulary),
-        ("layers, in number", shape.target_layers or layers, layers),
-    )
-    refuse_other_model(name, "train-head", facts)
-
-
-def check_layers(name: str, weights: HeadWeights, layers: Sequence[int], shown: Sequence[int]) -> None:
-    """Raise `CapabilityError` where a head reads layers that the model does not show, or too many or few."""
+        ("layers, in number", shape.target_layers or count, count),
+    ):
+        if its != ours:
+            raise CapabilityError(
+                f"{name} was made for another model ({what} {its}, this one {ours}): train one for this model "
+                "with draftwood train head"
+            )
+    layers = shape.layers or usual(count)
     if missing := set(layers) - set(shown):
         raise CapabilityError(f"{name} reads layers {sorted(missing)}, which this model does not show")
-    if weights.tensors["fc.weight"].shape[1] != len(layers) * weights.shape.width:
+    if weights.tensors["fc.weight"].shape[1] != len(layers) * width:
         raise CapabilityError(
             f"{name} reads another number of layers than {list(layers)}: its config.json names them"
         )
+    if weights.target and weights.target != own:
+        log.warning("%s was trained for other weights of this shape: fewer of its drafts will be right", name)
+    return layers
+
+
+def fingerprint_rows(count: int) -> NDArray[np.int64]:
+    """Return which rows of an embedding of so many its fingerprint is made of: 64, evenly spaced."""
+    places, last = np.arange(64, dtype=np.float32), np.float32(count - 1)
+    step = last / np.float32(63)
+    return np.where(places < 32, step * places, last - step * (np.float32(63) - places)).astype(np.int64)
+
+
+def fingerprint_of(rows: NDArray[np.int16] | NDArray[np.uint16]) -> str:
+    """Return 16 hexadecimal digits that tell models of one shape apart, the same in every number format.
+
+    ``rows`` are the bits of `fingerprint_rows` of the embedding in bfloat16, of which this is the SHA-256.
+    """
+    return hashlib.sha256(rows.tobytes()).hexdigest()[:16]

@@ -1,16 +1,23 @@
-"""What a head knows of one text, whatever engine computes it: its pairs, and the nodes grown behind them."""
+"""What a head knows of one text, whatever engine computes it: its pairs, and the nodes that grow after them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from draftwood.contracts import Floats, Ints
 
 State = TypeVar("State")
 """What a head made of a pair, [width], in an engine's own kind of array."""
+Request = tuple[Any, Sequence[int], Sequence[int]]
+"""A `HeadText`, and tokens and parents of new nodes."""
+Rows = TypeVar("Rows")
 
 
 class HeadText(Generic[State]):
-    """Pairs of a text, each a hidden state and the token behind it, and grown nodes.
+    """Pairs of a text, each a hidden state and the token after it, and grown nodes.
 
     Attributes
     ----------
@@ -46,7 +53,7 @@ class HeadText(Generic[State]):
         self._made, self.lines = [], []
 
     def truncate(self, position: int) -> None:
-        """Drop pairs whose state lies at this position or behind it."""
+        """Drop pairs whose state lies at this position or after it."""
         self.forget_grown()
         while self.positions and self.positions[-1] >= position:
             self.positions.pop()
@@ -71,3 +78,49 @@ class HeadText(Generic[State]):
     def take(self, other: HeadText[State]) -> None:
         """Begin with the pairs of another text."""
         self.positions, self._last = list(other.positions), other._last
+
+
+def grown(
+    requests: Sequence[Request], one_pass: Callable[[Sequence[Request]], Sequence[Rows]]
+) -> list[list[Rows]]:
+    """Run passes over new nodes; returns for each request what the passes gave for it, in order.
+
+    A node whose parent is new as well waits for what the head makes of the parent.
+    """
+    found: list[list[Rows]] = [[] for _ in requests]
+    left, at = list(range(len(requests))), [0] * len(requests)
+    while left:
+        ends = [_ready(requests[i], at[i]) for i in left]
+        some = []
+        for i, end in zip(left, ends, strict=True):
+            text, tokens, parents = requests[i]
+            some.append((text, tokens[at[i] : end], parents[at[i] : end]))
+        for i, end, rows in zip(left, ends, one_pass(some), strict=True):
+            found[i].append(rows)
+            at[i] = end
+        left = [i for i in left if at[i] < len(requests[i][1])]
+    return found
+
+
+def _ready(request: Request, first: int) -> int:
+    """Return the first node of a request, from this one on, whose parent the head has not read yet."""
+    text, _, parents = request
+    return next((i for i in range(first, len(parents)) if parents[i] >= text.nodes), len(parents))
+
+
+class Ranked(Protocol):
+    """Scores that know their best."""
+
+    def top_k(self, k: int) -> tuple[Ints, Floats]: ...
+
+
+class ReducedScores:
+    """Scores of a vocabulary of some of the target's tokens: ``ids`` int32[v] has the token of each place."""
+
+    def __init__(self, scores: Ranked, ids: Ints) -> None:
+        self._scores, self._ids = scores, ids
+
+    def top_k(self, k: int) -> tuple[Ints, Floats]:
+        """Ids int32[rows, k] and probabilities float32[rows, k], among these tokens, as `Scores.top_k`."""
+        places, probabilities = self._scores.top_k(k)
+        return np.asarray(self._ids[places], dtype=np.int32), probabilities

@@ -13,7 +13,7 @@ a ``config.json``. Source: Li and others, "EAGLE-3", arXiv 2503.01840, and how v
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,19 +21,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.trained import check_ids, check_shapes
-from draftwood.errors import ModelError
+from draftwood.engines.cpu.gguf_types import read_floats
+from draftwood.engines.cpu.mapped_file import MappedFile
+from draftwood.engines.cpu.safetensors_file import metadata_of, tensors_of
+from draftwood.errors import DraftwoodError, ModelError
 from draftwood.files.foreign import json_object
-
-Read = Callable[[Path, str, str], tuple[Mapping[str, str], Mapping[str, Any]]]
-"""Reads a file of safetensors, given what it is and which command makes one: its header, and its tensors by name
-in an engine's own kind of array. Raises `ModelError` for files that are missing or cut."""
-CheckFinite = Callable[[Path, Mapping[str, Any]], None]
-"""Raises `ModelError` for arrays with numbers that are not finite."""
 
 FORMAT = "draftwood-head-1"
 """Value of ``format`` in the header of our own files."""
 
+_KINDS = {"F64": np.float64, "I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8, "U8": np.uint8,
+          "BOOL": np.bool_}  # fmt: skip
 _LAYER = "midlayer."
 _PRODUCTS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj")
 _NAMES = (
@@ -83,7 +81,7 @@ class HeadWeights:
     shape
         What its tensors do not tell.
     tensors
-        By name, in the kind of array that the engine reads.
+        By name: arrays of numpy, float32 where a file had fewer bits; of a head that was just trained, of torch.
     target
         `embedding_fingerprint` of the model that it was trained for; empty for public files.
     """
@@ -104,26 +102,46 @@ class HeadWeights:
         return {"format": FORMAT, "shape": json.dumps(asdict(self.shape)), "target": self.target}
 
 
-def read_head(path: Path, read: Read, check_finite: CheckFinite) -> HeadWeights:
-    """Read a head's file: ours, or a public one with its ``config.json`` beside it.
+def read_head(path: Path) -> HeadWeights:
+    """Read a head's file: ours, or a public one with its ``config.json`` in the same folder.
 
     Raises `ModelError` for a file that is missing, cut, or no head.
     """
     if path.is_dir():
         path = path / "model.safetensors"
-    header, found = read(path, "head", "train-head")
+    header, found = read_arrays(path)
     tensors = {name.removeprefix("model."): tensor for name, tensor in found.items()}
     tensors = {name.replace("layers.0.", _LAYER): tensor for name, tensor in tensors.items()}
     if missing := [name for name in _NAMES if name not in tensors]:
         raise ModelError(f"{path} is no head of draftwood or EAGLE-3: it lacks {missing[0]}")
     shape = _own_shape(path, header) if header.get("format") == FORMAT else _public_shape(path)
-    weights = HeadWeights(
-        shape, {name: tensors[name] for name in (*_NAMES, "d2t", "lm_head.weight") if name in tensors},
-        header.get("target", ""),
-    )  # fmt: skip
+    tensors = {name: tensors[name] for name in (*_NAMES, "d2t", "lm_head.weight") if name in tensors}
+    weights = HeadWeights(shape, tensors, header.get("target", ""))
     _check(path, weights)
-    check_finite(path, weights.tensors)
+    if not all(bool(np.isfinite(one).all()) for one in tensors.values() if one.dtype.kind == "f"):
+        raise ModelError(f"{path} holds numbers that are not finite: it is damaged")
     return weights
+
+
+def read_arrays(path: Path) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
+    """Return the header and the tensors of a file of safetensors; floats become float32.
+
+    Raises `ModelError` where it is missing or cut.
+    """
+    if not path.is_file():
+        raise ModelError(f"there is no head at {path}: make one with draftwood train head MODEL -o {path.name}")
+    try:
+        file = MappedFile(path)
+        found = {name: _array(one.kind, one.data, one.shape) for name, one in tensors_of(file).items()}
+        return metadata_of(file), found
+    except (DraftwoodError, KeyError) as error:
+        raise ModelError(f"{path} cannot be read as head ({error}): is it cut, or of another kind?") from error
+
+
+def _array(kind: str, raw: NDArray[np.uint8], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return the numbers of a tensor as a copy."""
+    found = raw.view(_KINDS[kind]).copy() if kind in _KINDS else read_floats(kind, raw)
+    return found.reshape(shape)
 
 
 def _own_shape(path: Path, header: Mapping[str, str]) -> HeadShape:
@@ -177,7 +195,11 @@ def _check(path: Path, weights: HeadWeights) -> None:
     }
     if "lm_head.weight" in tensors:
         expected["lm_head.weight"] = (len(weights.ids()), width)
-    check_shapes(path, tensors, expected)
+    for name, shape in expected.items():
+        if tuple(tensors[name].shape) != shape:
+            raise ModelError(f"{path}: {name} is {list(tensors[name].shape)}, not {list(shape)}: it is damaged")
     if dim % 2 or queries % dim or keys % dim or (queries // dim) % (keys // dim):
         raise ModelError(f"{path}: {queries} and {keys} numbers are no whole heads of {dim}: it is damaged")
-    check_ids(path, weights.ids(), weights.shape.target_vocab)
+    ids = weights.ids()
+    if not len(ids) or int(ids.min()) < 0 or int(ids.max()) >= weights.shape.target_vocab:
+        raise ModelError(f"{path}: its tokens are outside the target's vocabulary: it is damaged")

@@ -17,7 +17,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
 from draftwood.engines.transformers.cache import Arena
-from draftwood.engines.transformers.pass_rows import PassRows, padding_mask
+from draftwood.engines.transformers.session import PassRows, padding_mask
 from draftwood.errors import UnsupportedModelError
 
 _WASTE = 2.0

@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import prod
 
 import torch
 from torch import Tensor
 
-from draftwood.engines.transformers.zeros import zeros
+_LEAST = 1 << 20  # bytes of a buffer; smaller ones are not worth a mapping of their own
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRows:
+    """Rows of a text's beginning in all layers, outside of the arena, for texts that begin alike.
+
+    Attributes
+    ----------
+    ids
+        The text.
+    layers
+        Keys and values of each layer, [key-value heads, len(ids), dim]; None of a layer that has none of its own.
+    """
+
+    ids: tuple[int, ...]
+    layers: tuple[tuple[Tensor, Tensor] | None, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all keys and values."""
+        return sum(keys.nbytes + values.nbytes for keys, values in filter(None, self.layers))
 
 
 class Arena:
@@ -19,7 +44,6 @@ class Arena:
         self.windows, self.chunk = tuple(windows), chunk
         self.capacity = 0
         self.slots = 0
-        self.generation = 0  # how often the buffers have been reallocated
         self._free: list[int] = []
         self._written: list[int] = []  # of each slot, how many rows may differ from zero
         self.keys: list[Tensor | None] = [None] * len(self.windows)
@@ -127,7 +151,7 @@ class Arena:
                 held[index] = None
         self._free.extend(range(self.slots, slots))
         self._written.extend([0] * (slots - self.slots))
-        self.slots, self.capacity, self.generation = slots, capacity, self.generation + 1
+        self.slots, self.capacity = slots, capacity
         self.keys, self.values = fresh[: len(self.windows)], fresh[len(self.windows) :]
 
     def move_rows(self, slot: int, window: int | None, start: int, source: Sequence[int]) -> None:
@@ -148,3 +172,45 @@ class Arena:
         for tensor in (*self.keys, *self.values):
             if tensor is not None:
                 tensor[target, :, :rows] = tensor[source, :, :rows]
+
+    def save(self, slot: int, ids: Sequence[int]) -> SavedRows | None:
+        """Copy the rows of these ids; None if there are none, or if rows are gone (layers with windows)."""
+        if not ids or any(window is not None for window in self.windows):
+            return None
+
+        def copied(buffer: Tensor) -> Tensor:
+            return buffer[slot, :, : len(ids)].clone()
+
+        layers = [
+            None if keys is None or values is None else (copied(keys), copied(values))
+            for keys, values in zip(self.keys, self.values, strict=True)
+        ]
+        return SavedRows(tuple(ids), tuple(layers))
+
+    def fill(self, slot: int, saved: SavedRows, length: int) -> None:
+        """Write the first rows of what was saved into a fresh slot."""
+        self.wrote(slot, length)
+        with torch.inference_mode():
+            for number, layer in enumerate(saved.layers):
+                for buffers, rows in zip((self.keys, self.values), layer or (), strict=False):
+                    buffer = buffers[number]
+                    assert buffer is not None, "an arena that rows were saved from has buffers"
+                    buffer[slot, :, :length] = rows[:, :length]
+
+
+def zeros(shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """Return zeros of this shape, and of the type and device of ``like``; a pass may write to them.
+
+    On a CPU the system hands out pages at the first write: in a cache with one length for all texts, short ones
+    take only what they fill. They must be zeros, since masked keys are multiplied by zero, and memory that was
+    used before may hold infinity.
+    """
+    with torch.inference_mode(False):  # a tensor made by a pass could not be written to outside of one
+        size = prod(shape) * like.element_size()
+        if like.device.type != "cpu" or size < _LEAST or not hasattr(mmap, "MAP_ANONYMOUS"):
+            return torch.zeros(shape, dtype=like.dtype, device=like.device)
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if hasattr(mmap, "MADV_NOHUGEPAGE"):  # one of 2 MiB would hold rows of many heads
+            with suppress(OSError):  # a system without huge pages
+                memory.madvise(mmap.MADV_NOHUGEPAGE)
+        return torch.frombuffer(memory, dtype=like.dtype).view(shape)  # the tensor keeps the mapping

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, linear
 
 from draftwood.engines.transformers.lean_parts import Layer, Norm, Parts, read_parts
-from draftwood.engines.transformers.pack import Content, Packing, can_pack
-from draftwood.engines.transformers.widths import fill, filled
+from draftwood.engines.transformers.pack import Content, Packing, can_pack, fill, filled
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q [n, heads, dim], k [n, key-value heads, dim], v like k) -> [n, heads * dim]; stores k and v itself."""
@@ -28,9 +27,6 @@ Operation = Callable[[Tensor], Tensor]
 
 States = dict[int, Tensor | None]
 """Hidden states by layer, numbered as in `draftwood.contracts.Capabilities.hidden`; None: not computed yet."""
-
-Turning = tuple[Tensor, Tensor]
-"""Cosines and signed sines by which rows turn their heads, [n, 1, dim] each."""
 
 
 class LeanDecoder:
@@ -62,25 +58,6 @@ class LeanDecoder:
         part._blocks = [(index, block) for index, block in self._blocks if index in set(layers)]
         return part
 
-    def leaving(self, layers: int, scored: Operation) -> LeanDecoder:
-        """Return a pass over the first so many layers, whose states [n, width] are ``scored`` [n, any number]."""
-        part = self.subset(range(layers))
-        part._norm, part._head = _as_it_is, scored
-        return part
-
-    def begin(self, ids: Tensor, positions: Tensor) -> tuple[Tensor, Turning]:
-        """Return what the first layer reads of ``ids`` int64[n], [n, width], and how ``positions`` turn heads."""
-        x = embedding(ids, self._embedding)
-        cos, sin = self._rotary(x[None], positions[None])
-        half = cos.shape[-1] // 2
-        turn = torch.cat((-sin[0, :, None, :half], sin[0, :, None, half:]), -1)
-        return x, (cos[0, :, None], turn)
-
-    def layer(self, number: int, x: Tensor, turning: Turning, attend: Attend) -> Tensor:
-        """Return what the layer of this number, from 0, makes of ``x`` [n, width]; ``attend`` as in a pass."""
-        index, block = self._blocks[number]
-        return block(x, *turning, attend, index)
-
     def logits(self, x: Tensor) -> Tensor:
         """Return the logits [n, vocab] of what the last layer gave, [n, width]."""
         return self._head(self._norm(x))
@@ -97,7 +74,11 @@ class LeanDecoder:
         if self.fills and (width := filled(n)) != n:
             ids, positions = fill(ids, width), fill(positions, width)
             attend = _of_first(n, width, attend)
-        x, turning = self.begin(ids, positions)
+        x = embedding(ids, self._embedding)
+        cos, sin = self._rotary(x[None], positions[None])
+        half = cos.shape[-1] // 2
+        # By which rows turn their heads: cosines and signed sines, [n, 1, dim] each.
+        turning = cos[0, :, None], torch.cat((-sin[0, :, None, :half], sin[0, :, None, half:]), -1)
         hidden = {} if hidden is None else hidden
         for index, block in self._blocks:
             if index in hidden:
@@ -113,12 +94,8 @@ class LeanDecoder:
         return self.logits(wanted)[: len(rows)]
 
 
-def _as_it_is(x: Tensor) -> Tensor:
-    return x
-
-
 def _of_first(n: int, width: int, attend: Attend) -> Attend:
-    """Attend for the first ``n`` rows; the padding behind them stores nothing and sees nothing."""
+    """Attend for the first ``n`` rows; the padding after them stores nothing and sees nothing."""
 
     def first(layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         return fill(attend(layer, queries[:n], keys[:n], values[:n]), width)
@@ -144,7 +121,7 @@ def lean(
 
 
 class _Block:
-    """One layer: attention and feed-forward, each behind its norm and added to what came in."""
+    """One layer: attention and feed-forward, each after its norm and added to what came in."""
 
     def __init__(self, layer: Layer, parts: Parts, packing: Packing | None) -> None:
         self._heads, self._kv_heads, self._dim = parts.heads, parts.kv_heads, parts.dim
@@ -194,7 +171,7 @@ def _head_norms(query: Norm, key: Norm, heads: int, kv_heads: int, packing: Pack
 def _factor(
     weights: Sequence[Tensor], laid_out: Callable[[Sequence[Tensor]], Tensor], packing: Packing | None
 ) -> Callable[[], Tensor]:
-    """Weight of a norm times the root of its width: computed once beside packed weights, else at every pass."""
+    """Weight of a norm times the root of its width: computed once for packed weights, else at every pass."""
     root = math.sqrt(weights[0].shape[-1])
     if packing is None:
         return lambda: laid_out(weights).float() * root

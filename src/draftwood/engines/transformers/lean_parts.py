@@ -139,7 +139,7 @@ def _need(holds: bool) -> None:
 
 
 def _children(module: Any, names: set[str]) -> None:
-    """Require exactly these child modules, no weights beside them, and no number that could be a multiplier."""
+    """Require exactly these child modules, no other weights, and no number that could be a multiplier."""
     _need(isinstance(module, nn.Module) and set(module._modules) == names)
     _need(not module._parameters and not module._buffers)
     numbers = {name: value for name, value in vars(module).items() if type(value) is float}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
 from types import MappingProxyType
@@ -17,9 +18,9 @@ from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 from xxhash import xxh3_64_intdigest
 
-from draftwood.engines.transformers.widths import filling
 from draftwood.models.machine import free_memory
 
 _HUGE = 2 << 20
@@ -31,6 +32,16 @@ _YOUNG = 60.0
 """Seconds in which copies stay on small pages: moving them takes as long as it saves in 2,000 narrow passes."""
 
 _BATCH = 16  # width for which oneDNN is asked to lay the weights out; other widths run on the same layout
+
+Product = Callable[[Tensor], Tensor]  # x [..., in] -> [..., out]
+
+# Matrix products on a CPU are padded to one of these widths: oneDNN compiles and keeps a product for each number
+# of rows, half a megabyte or more per shape of weights, so that a thousand prompt lengths would take gigabytes.
+_NARROW = (1, 2, 3, 5, 7, 9, 12, 15, 18, 21, 24, 28, 33, 40, 48, 56, 65)
+"""Widths after which a further row costs more in float32 (AVX-512), and those of a root and 8, 32 or 64 drafts."""
+
+WIDTHS = (*_NARROW, *(step * n for step in (16, 32, 64, 128) for n in range(5, 9)))
+"""Above 65 four widths per doubling, up to 1024, the widest pass; padding adds a twelfth to an average prompt."""
 
 Content = tuple[int, ...]
 """Key of a packed copy: a digest per weight in it, then its input width and a hash of its dtype."""
@@ -228,16 +239,30 @@ def collapse(blocks: Iterable[tuple[int, int]]) -> None:
     except (AttributeError, OSError):
         return
     madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    for start, end in _whole_pages(blocks):
+    for address, size in blocks:
+        start, end = address // _HUGE * _HUGE, -(-(address + size) // _HUGE) * _HUGE
         madvise(start, end - start, _MADV_COLLAPSE)  # parts with holes fail and stay as they are
 
 
-def _whole_pages(blocks: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ranges of large pages that these blocks touch, as (start, end); adjacent ones are merged."""
-    found: list[tuple[int, int]] = []
-    for address, size in sorted(blocks):
-        start, end = address // _HUGE * _HUGE, -(-(address + size) // _HUGE) * _HUGE
-        if found and start <= found[-1][1]:
-            start, end = found[-1][0], max(end, found.pop()[1])
-        found.append((start, end))
-    return found
+def filled(rows: int) -> int:
+    """Return the smallest of `WIDTHS` that holds ``rows``; above the largest, ``rows`` itself."""
+    return WIDTHS[bisect_left(WIDTHS, rows)] if rows <= WIDTHS[-1] else rows
+
+
+def fill(x: Tensor, width: int) -> Tensor:
+    """Return x [rows, ...] with rows of zeros after it, [width, ...]; x itself where it is that wide."""
+    short = width - len(x)
+    return pad(x, (0, 0) * (x.dim() - 1) + (0, short)) if short else x
+
+
+def filling(product: Product) -> Product:
+    """Return the product run at one of `WIDTHS`: its input is padded with zero rows, its output cut back."""
+
+    def run(x: Tensor) -> Tensor:
+        rows = x.shape[:-1].numel()
+        width = filled(rows)
+        if rows == width:
+            return product(x)
+        return product(fill(x.reshape(rows, -1), width))[:rows].view(*x.shape[:-1], -1)
+
+    return run

@@ -1,4 +1,4 @@
-"""Drafting by a part of the target, on the target's own cache.
+"""Drafting by a part of the target: by some of its layers, on its own cache, or by its weights in few bits.
 
 Sources: Elhoushi and others, "LayerSkip", arXiv 2404.16710 (the first layers); Zhang and others, "Draft & Verify",
 arXiv 2309.08168 (any subset of them).
@@ -6,12 +6,27 @@ arXiv 2309.08168 (any subset of them).
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from draftwood.engines.self_draft import once, read_layers
+import numpy as np
+import torch
+from torch import Tensor
+
+from draftwood.contracts import Watch
+from draftwood.engines.cpu import gguf_file
+from draftwood.engines.cpu.few_bits import in_few_bits
+from draftwood.engines.cpu.hub_model import HubModel
+from draftwood.engines.cpu.target import CpuTarget
+from draftwood.engines.per_model import once
+from draftwood.engines.self_draft import read_layers
 from draftwood.engines.transformers.lean import LeanDecoder
+from draftwood.engines.transformers.shared import OurTarget, contents, is_released
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError
+
+_KINDS = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 
 
 def early_exit(target: Any, layers: str = "") -> TransformersTarget:
@@ -40,3 +55,57 @@ def decoder_of(target: Any) -> LeanDecoder:
             "another drafter"
         )
     return decoder
+
+
+@torch.inference_mode()
+def right_by_depth(target: TransformersTarget, prompt: Sequence[int], answer: Sequence[int]) -> list[int]:
+    """Return how many tokens of a model's answer its first 1, 2, ... layers (but not all) would have said.
+
+    Raises as `decoder_of`.
+    """
+    decoder, parts = decoder_of(target), list[Mapping[int, torch.Tensor]]()
+    depths = tuple(range(1, decoder.n_layers))
+    watch = Watch(lambda *_: None, np.empty(0, dtype=np.int64), depths, lambda _, states: parts.append(states))
+    ((session, _),) = target.open([[*prompt, *answer[:-1]]], watch=[watch])
+    session.close()
+    wanted, found = torch.tensor(answer, device=target.device), []
+    for depth in depths:
+        states = torch.cat([part[depth] for part in parts])[len(prompt) - 1 :]
+        found.append(int((decoder.logits(states).argmax(-1) == wanted).sum()))
+    return found
+
+
+def quantized_self(target: OurTarget, model: Any, bits: int) -> CpuTarget:
+    """Return a target of a model's weights in so many bits, made anew when they have changed.
+
+    The check reads what is not packed, at memory speed; packed weights were compared when the call began.
+
+    Raises
+    ------
+    CapabilityError
+        The model is not on a CPU in floats, or its own weights were released.
+    UnsupportedModelError
+        It is of no family of the CPU engine.
+    """
+    if is_released(model):
+        raise CapabilityError("quantized-self needs the weights, which were released: load the model again")
+    state = target.packing.digests() if target.packing is not None else [], contents(model, target)
+    return in_few_bits(model, bits, state, lambda: _in_memory(model), torch.get_num_threads())
+
+
+def _in_memory(model: Any) -> HubModel:
+    name = Path(str(getattr(model.config, "_name_or_path", "") or type(model).__name__))
+    tensors = {key: _tensor(key, value.detach()) for key, value in model.state_dict().items()}
+    return HubModel(name, model.config.to_dict(), tensors)
+
+
+def _tensor(name: str, value: Tensor) -> gguf_file.Tensor:
+    if value.device.type != "cpu" or value.dtype not in _KINDS:
+        raise CapabilityError(
+            "weights in few bits are for models in float32, float16 or bfloat16 on a CPU, and this model has "
+            f"{str(value.dtype)[6:]} on {value.device.type}: use other drafters"
+        )
+    data = (
+        value.contiguous().view(torch.uint8).numpy() if value.dim() else value.reshape(1).view(torch.uint8).numpy()
+    )
+    return gguf_file.Tensor(name, _KINDS[value.dtype], tuple(value.shape), data)

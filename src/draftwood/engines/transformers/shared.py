@@ -9,13 +9,13 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache, partial
-from threading import Lock, RLock
-from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary, WeakSet
+from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
 
+from draftwood.engines.per_model import PerModel
 from draftwood.engines.transformers.families import layer_windows, refuse_unsupported, text_config
 from draftwood.engines.transformers.native.target import NativeTarget
 from draftwood.engines.transformers.pack import Content, digest
@@ -23,6 +23,7 @@ from draftwood.engines.transformers.seen import Seen, trial_key
 from draftwood.engines.transformers.selftest import agreeing
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import UnsupportedModelError, UsageError
+from draftwood.index.child_safe import ChildSafeLock
 from draftwood.models import trials
 from draftwood.models.busy import is_crowded, waits_passively
 
@@ -34,62 +35,59 @@ Way = Callable[[], OurTarget]
 _MOST_PASSED = 1024  # kinds of models whose way is remembered; then the oldest is dropped
 
 
-class _Made(NamedTuple):
-    """A target, and what its model was when it was made."""
+class _Model:
+    """What is known of a model: how its passes are to run, its target, and what the model was when it was made.
 
-    target: OurTarget
-    seen: Seen
+    ``lock`` is held while the target is looked up or made, so that concurrent first calls make only one.
+    """
+
+    def __init__(self) -> None:
+        self.lock = ChildSafeLock()
+        self.packs, self.is_released = True, False
+        self.seen: Seen | None = None
+        self._target: OurTarget | None = None
+        self._process = 0
+
+    @property
+    def target(self) -> OurTarget | None:
+        """The target; None also in a child of fork, where another thread may have been in the middle of it.
+
+        That of a released model is kept: the model has no other weights.
+        """
+        if self._process != os.getpid() and not self.is_released:
+            self.forget()
+        return self._target
+
+    def forget(self) -> None:
+        self._target = self.seen = None
+
+    def keep(self, target: OurTarget, seen: Seen) -> None:
+        self._target, self.seen, self._process = target, seen, os.getpid()
 
 
-_registry = Lock()  # guards `_locks`
-_locks: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-"""Per model, held while its target is looked up or made, so that concurrent first calls make only one."""
-_made: WeakKeyDictionary[Any, _Made] = WeakKeyDictionary()
-_unpacked: WeakSet[Any] = WeakSet()
-_released: WeakSet[Any] = WeakSet()
+_models = PerModel(_Model)
 _targets: WeakSet[Any] = WeakSet()  # all that may still be in use, also those of models that have changed since
 _passed: dict[str, int] = {}  # per `trial_key` of a model: which way passed the self-test in this process
 
 
-def _renew_in_child() -> None:
-    """Forget locks and targets in a child of fork, where locks held by another thread, perhaps in the middle of a
-    target, are never freed. Targets of released models are kept: those models have no other weights."""
-    global _registry
-    _registry = Lock()
-    _locks.clear()
-    for model, made in list(_made.items()):
-        if model in _released:
-            made.target.lock = RLock()
-        else:
-            del _made[model]
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_in_child)
-
-
-def _lock_of(model: Any) -> Any:
-    with _registry:
-        return _locks.setdefault(model, RLock())
-
-
 def prepare(model: Any, *, pack: bool, release: bool = False) -> OurTarget:
     """Choose how passes over this model run from now on, and make its target; see `draftwood.prepare`."""
-    with _lock_of(model):
-        if model in _released:
+    known = _models.of(model)
+    with known.lock:
+        if known.is_released:
             if not pack:
                 raise UsageError("the weights of this model were released: load it again")
             return shared_target(model)
-        if pack == (model in _unpacked):
-            _made.pop(model, None)
-            (_unpacked.discard if pack else _unpacked.add)(model)
+        if pack != known.packs:
+            known.forget()
+            known.packs = pack
         target = shared_target(model)
         if release:
-            _release(model, target)
+            _release(model, known, target)
         return target
 
 
-def _release(model: Any, target: OurTarget) -> None:
+def _release(model: Any, known: _Model, target: OurTarget) -> None:
     """Free the weights that passes read from packed copies only."""
     if not (isinstance(target, TransformersTarget) and target.owns_weights) or target.packing is None:
         raise UsageError(
@@ -97,7 +95,7 @@ def _release(model: Any, target: OurTarget) -> None:
             "models that run on the lean pass, packed, on a CPU can do without)"
         )
     embedding = model.get_input_embeddings().weight.data_ptr()
-    _released.add(model)  # first: what an interrupt leaves must not pass for a whole model
+    known.is_released = True  # first: what an interrupt leaves must not pass for a whole model
     try:
         for module in model.modules():
             if type(module) is nn.Linear and module.weight.data_ptr() != embedding:  # a tied head is the embedding
@@ -107,7 +105,7 @@ def _release(model: Any, target: OurTarget) -> None:
     finally:
         target.packing.let_go()
         model.register_state_dict_pre_hook(_refuse_saving)
-        _made[model] = _Made(target, Seen(model))
+        known.keep(target, Seen(model))
 
 
 def _refuse_saving(*_: object) -> None:
@@ -116,26 +114,27 @@ def _refuse_saving(*_: object) -> None:
 
 def is_released(model: Any) -> bool:
     """Return whether the model's own weights were freed."""
-    return model in _released
+    return _models.of(model).is_released
 
 
 def released_bytes(model: Any) -> int:
     """Return the bytes of the copies that a model runs on whose own weights were freed; 0 for others."""
-    if not is_released(model) or (packing := _made[model].target.packing) is None:
+    known = _models.of(model)
+    if not known.is_released or known.target is None or (packing := known.target.packing) is None:
         return 0
     return sum(copy.numel() * copy.element_size() for copy in packing.made)
 
 
 def packs(model: Any) -> bool:
     """Return whether passes over this model run on packed weights where the machine can."""
-    return model not in _unpacked
+    return _models.of(model).packs
 
 
 def known_target(model: Any) -> OurTarget:
     """Return the target of this model, made if there is none, without checking the model for changes."""
-    with _lock_of(model):
-        made = _made.get(model)
-        return shared_target(model) if made is None else made.target
+    known = _models.of(model)
+    with known.lock:
+        return known.target or shared_target(model)
 
 
 def shared_target(model: Any) -> OurTarget:
@@ -143,22 +142,25 @@ def shared_target(model: Any) -> OurTarget:
     last call. The check takes a millisecond or two, with packed weights on a CPU a plain pass. Raises
     `UnsupportedModelError` if no way to run the model gives its own scores, `UsageError` if it was changed after
     its weights were released."""
-    with _lock_of(model):
-        made = _made.get(model)
-        packing = None if made is None else made.target.packing
-        if made is not None and made.seen.is_unchanged() and (packing is None or packing.is_current()):
-            if packing is not None:
+    known = _models.of(model)
+    with known.lock:
+        target = known.target
+        packing = None if target is None else target.packing
+        if target is not None and known.seen is not None and known.seen.is_unchanged():
+            if packing is None:
+                return target
+            if packing.is_current():
                 packing.settle()
-            return made.target
-        if model in _released:
+                return target
+        if known.is_released:
             raise UsageError("this model was changed after its weights were released: load it again")
         kept = {} if packing is None else packing.current()
-        made = packing = None  # frees outdated packed copies before new ones are made
-        _made.pop(model, None)
+        target = packing = None  # frees outdated packed copies before new ones are made
+        known.forget()
         seen = Seen(model)
         target = open_target(model, kept)
         _targets.add(target)
-        _made[model] = _Made(target, seen)
+        known.keep(target, seen)
         return target
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from threading import RLock
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ from torch import Tensor
 from draftwood.contracts import Capabilities, Positions, Watch
 from draftwood.engines.committed import check_room, locked
 from draftwood.engines.transformers.attention import UNDER_WAY, Pass, PassCache
-from draftwood.engines.transformers.cache import Arena
+from draftwood.engines.transformers.cache import Arena, SavedRows
 from draftwood.engines.transformers.families import (
     forward_parameters,
     layer_windows,
@@ -28,15 +27,12 @@ from draftwood.engines.transformers.families import (
 )
 from draftwood.engines.transformers.lean import LeanDecoder, States
 from draftwood.engines.transformers.lean import lean as lean_pass
-from draftwood.engines.transformers.pack import Content, Packing, pack
-from draftwood.engines.transformers.pass_rows import PassRows
-from draftwood.engines.transformers.prefix import SavedRows, fill, save
+from draftwood.engines.transformers.pack import WIDTHS, Content, Packing, pack
 from draftwood.engines.transformers.scores import WATCHED, TorchScores
-from draftwood.engines.transformers.session import SPARE, TransformersSession
+from draftwood.engines.transformers.session import SPARE, PassRows, TransformersSession
 from draftwood.engines.transformers.shadow import shadow
-from draftwood.engines.transformers.static import StaticPasses
-from draftwood.engines.transformers.widths import WIDTHS
 from draftwood.errors import UnsupportedModelError
+from draftwood.index.child_safe import ChildSafeLock
 from draftwood.tree import TokenTree
 
 Begin = Callable[[int, TransformersSession], None]
@@ -84,15 +80,12 @@ class TransformersTarget:
         self.is_lean = self._lean is not None
         # Whether passes read linear layers from copies only, never from the model's own weights.
         self.owns_weights = self._lean is not None and self.packing is not None
-        self._static: StaticPasses | None = None
         embedding = model.get_input_embeddings().weight
         self.device: torch.device = embedding.device
         self._takes = forward_parameters(self._model)
-        self.lock = RLock()
+        self.lock = ChildSafeLock()
         self.tokens_read = 0  # of all prompts so far, for progress displays
         self.arena = Arena(windows, chunk=chunk)
-        if self._lean is not None and self.device.type == "cuda":
-            self._static = StaticPasses(self._lean, self.arena)
         self.capabilities = Capabilities(
             vocab_size=embedding.shape[0],
             max_positions=max_positions(config),
@@ -124,7 +117,7 @@ class TransformersTarget:
     def with_decoder(self, decoder: LeanDecoder) -> TransformersTarget:
         """Return a target on the same cache, under the same lock, whose passes run ``decoder``."""
         twin = copy.copy(self)
-        twin._lean, twin._static = decoder, None
+        twin._lean = decoder
         return twin
 
     @locked
@@ -151,7 +144,7 @@ class TransformersTarget:
     @locked
     def save(self, session: TransformersSession) -> SavedRows | None:
         """As in `draftwood.contracts.PrefixTarget`."""
-        return save(self.arena, session)
+        return self.arena.save(session.slot, session.ids)
 
     @locked
     def resume(self, prefix: SavedRows, length: int, *, reserve: int = 0) -> TransformersSession:
@@ -159,7 +152,8 @@ class TransformersTarget:
         rows = length + min(reserve, _RESERVE)
         self.arena.prepare(1, rows + SPARE)
         session = TransformersSession(self.arena, self.lock, rows)
-        fill(self.arena, session, prefix, length)
+        self.arena.fill(session.slot, prefix, length)
+        session.commit(prefix.ids[:length])
         return session
 
     @locked
@@ -235,7 +229,7 @@ class TransformersTarget:
             return [self.grow([request])[0] for request in requests]
         all_rows = [session.grown_rows(tokens, parents) for session, tokens, parents in requests]
         ids = [np.asarray(tokens, dtype=np.int64) for _, tokens, _ in requests]
-        logits = self._run(all_rows, ids, None, {}, static=False)
+        logits = self._run(all_rows, ids, None, {})
         if bool(logits[:, 0].isnan().any()):
             for session, _, _ in requests:
                 session.spoil()
@@ -247,10 +241,7 @@ class TransformersTarget:
         session.settle(path)
 
     @torch.inference_mode()
-    def _run(
-        self, all_rows: Sequence[PassRows], ids: Sequence[NDArray[Any]], rows: Any, hidden: States,
-        *, static: bool = True,
-    ) -> Tensor:  # fmt: skip
+    def _run(self, all_rows: Sequence[PassRows], ids: Sequence[NDArray[Any]], rows: Any, hidden: States) -> Tensor:
         """Run one pass; returns the logits [rows, vocab] of these rows of it (None: of all).
 
         The states of all its rows at the layers that are keys of ``hidden`` are put there.
@@ -259,10 +250,6 @@ class TransformersTarget:
         tokens = torch.from_numpy(np.concatenate(ids).astype(np.int64)).to(self.device)
         where = torch.from_numpy(geometry.positions).to(self.device)
         wanted = None if rows is None else torch.from_numpy(rows).to(self.device)
-        if static and self._static is not None and rows is None and len(all_rows) == 1:
-            logits = self._static.run(all_rows[0], tokens, hidden)
-            if logits is not None:
-                return logits
         if self._lean is not None:
             return self._lean(tokens, where, partial(geometry.through, self._lean.scaling), wanted, hidden)
         return self._forward(geometry, tokens, where, wanted, hidden)

@@ -14,10 +14,8 @@ from draftwood.engines.cpu.head.target import HeadTarget
 from draftwood.engines.cpu.head.weights import PackedHead
 from draftwood.engines.cpu.quantising import bfloat16_bits
 from draftwood.engines.cpu.target import CpuTarget
-from draftwood.engines.heads.file import check_finite, read_arrays
-from draftwood.engines.heads.fitting import check_layers, check_model, shipped, usual
-from draftwood.engines.heads.weights import HeadWeights, read_head
-from draftwood.engines.trained import fingerprint_of, fingerprint_rows, once, warn_of_other_weights
+from draftwood.engines.heads.fitting import check_fit, fingerprint_of, fingerprint_rows, head_in, shipped
+from draftwood.engines.heads.weights import HeadWeights
 
 
 def head_of(target: CpuTarget, path: Path) -> HeadTarget:
@@ -25,8 +23,7 @@ def head_of(target: CpuTarget, path: Path) -> HeadTarget:
 
     Raises `CapabilityError` for a head that was made for another model, `ModelError` for a file that is no head.
     """
-    place = path / "model.safetensors" if path.is_dir() else path
-    return once(target, place, lambda: fitted(target, read_head(place, read_arrays, check_finite), str(path)))
+    return head_in(path, target, lambda weights, name: fitted(target, weights, name))
 
 
 def shipped_head(target: CpuTarget) -> Path | None:
@@ -38,10 +35,8 @@ def fitted(target: CpuTarget, weights: HeadWeights, name: str = "this head") -> 
     """Return a head for a target; raises `CapabilityError` where it was made for another model."""
     model = target.model
     shape = model.weights.shape
-    layers = weights.shape.layers or usual(shape.layers)
-    check_model(name, weights.shape, (shape.width, shape.vocabulary, shape.layers))
-    check_layers(name, weights, layers, target.capabilities.hidden)
-    warn_of_other_weights(name, weights.target, fingerprint(target))
+    sizes = (shape.width, shape.vocabulary, shape.layers)
+    layers = check_fit(name, weights, sizes, target.capabilities.hidden, fingerprint(target))
     packed = PackedHead(weights, model.weights, model.kernels)
     ids = weights.ids().astype(np.int32)
     return HeadTarget(packed, model.kernels, model.threads, ids, layers, target.capabilities)

@@ -16,9 +16,8 @@ from draftwood.engines.cpu.head.session import HeadSession
 from draftwood.engines.cpu.head.weights import PackedHead
 from draftwood.engines.cpu.kernels import Kernels, pool
 from draftwood.engines.cpu.passes import PassRecord, Rows
-from draftwood.engines.heads.growing import Request, grown
+from draftwood.engines.heads.text import ReducedScores, Request, grown
 from draftwood.engines.lent_scores import LentScores, RowScores
-from draftwood.engines.reduced_scores import ReducedScores
 from draftwood.errors import CapabilityError
 from draftwood.index.child_safe import ChildSafeLock
 

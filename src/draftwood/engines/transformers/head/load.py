@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from draftwood.engines.heads.fitting import check_layers, check_model, shipped, usual
-from draftwood.engines.heads.weights import HeadWeights, read_head
-from draftwood.engines.trained import once, warn_of_other_weights
+from draftwood.engines.heads.fitting import check_fit, fingerprint_of, fingerprint_rows, head_in, shipped, usual
+from draftwood.engines.heads.weights import HeadWeights
 from draftwood.engines.transformers.head.network import HeadNetwork
 from draftwood.engines.transformers.head.target import HeadTarget
 from draftwood.engines.transformers.target import TransformersTarget
-from draftwood.engines.transformers.trained_files import check_finite, embedding_fingerprint, read_tensors
 from draftwood.errors import CapabilityError
 
 
@@ -32,8 +32,7 @@ def head_of(target: Any, path: Path) -> HeadTarget:
         raise CapabilityError(
             "head needs a model of transformers that shows its hidden states: use other drafters"
         )
-    place = path / "model.safetensors" if path.is_dir() else path
-    return once(target, place, lambda: fitted(target, read_head(place, read_tensors, check_finite), str(path)))
+    return head_in(path, target, lambda weights, name: fitted(target, weights, name))
 
 
 def shipped_head(target: Any) -> Path | None:
@@ -47,12 +46,10 @@ def shipped_head(target: Any) -> Path | None:
 def fitted(target: TransformersTarget, weights: HeadWeights, name: str = "this head") -> HeadTarget:
     """Return a head for a target; raises `CapabilityError` where it was made for another model."""
     embedding, rows = target.token_tables()
-    layers = weights.shape.layers or usual_layers(target)
-    check_model(name, weights.shape, (embedding.shape[1], embedding.shape[0], target.n_layers))
-    check_layers(name, weights, layers, target.capabilities.hidden)
+    sizes, own = (embedding.shape[1], embedding.shape[0], target.n_layers), embedding_fingerprint(embedding)
+    layers = check_fit(name, weights, sizes, target.capabilities.hidden, own)
     if "lm_head.weight" not in weights.tensors and rows is None:
         raise CapabilityError(f"{name} scores tokens by the model's own weights, which were released: keep them")
-    warn_of_other_weights(name, weights.target, embedding_fingerprint(embedding))
     network = HeadNetwork(HeadWeights(replace(weights.shape, layers=layers), weights.tensors), embedding, rows)
     ids = weights.ids().astype(np.int32)
     return HeadTarget(network, ids, layers, target.capabilities)
@@ -61,3 +58,10 @@ def fitted(target: TransformersTarget, weights: HeadWeights, name: str = "this h
 def usual_layers(target: TransformersTarget) -> tuple[int, ...]:
     """Return the layers whose input EAGLE-3 reads: the third, one in the middle, the third from the end."""
     return usual(target.n_layers)
+
+
+def embedding_fingerprint(embedding: Tensor) -> str:
+    """Return the fingerprint of a model with this embedding [vocab, width], in whatever number format."""
+    rows = torch.from_numpy(fingerprint_rows(len(embedding))).to(embedding.device)
+    values = embedding.detach()[rows].to("cpu", torch.bfloat16).contiguous()
+    return fingerprint_of(values.view(torch.int16).numpy())

@@ -11,10 +11,39 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import silu
 
 from draftwood.engines.heads.weights import HeadShape
-from draftwood.engines.transformers.trained_files import reduced
-from draftwood.engines.transformers.trained_parts import FeedForward, RMSNorm, matrix
+
+
+class RMSNorm(nn.Module):
+    """Root mean square norm of ``width`` numbers, computed in float32."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.ones(width)), eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x.float()
+        return (y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
+
+
+def matrix(inputs: int, outputs: int) -> nn.Linear:
+    """Return a product without a bias."""
+    return nn.Linear(inputs, outputs, bias=False)
+
+
+class FeedForward(nn.Module):
+    """Gated feed-forward part (SwiGLU) of this width and inner width."""
+
+    def __init__(self, width: int, inner: int) -> None:
+        super().__init__()
+        self.gate_proj, self.up_proj = matrix(width, inner), matrix(width, inner)
+        self.down_proj = matrix(inner, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.down_proj(silu(self.gate_proj(x)) * self.up_proj(x))
+        return out
 
 
 class _Attention(nn.Module):
@@ -128,5 +157,6 @@ class HeadModule(nn.Module):
     def tensors(self, ids: Sequence[int], dtype: torch.dtype) -> dict[str, Tensor]:
         """Return what the head's file holds, for a vocabulary of these tokens (ascending ids)."""
         found = {name: value.detach().to("cpu", dtype).contiguous() for name, value in self.state_dict().items()}
-        found["d2t"] = reduced(ids)
+        # What is added to each place in the head's vocabulary to get the token there.
+        found["d2t"] = torch.tensor(ids, dtype=torch.int64) - torch.arange(len(ids))
         return found

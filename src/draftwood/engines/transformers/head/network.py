@@ -7,14 +7,36 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention, silu
+from torch import Tensor, nn
+from torch.nn.functional import linear, scaled_dot_product_attention, silu
 
 from draftwood.engines.heads.weights import HeadWeights
-from draftwood.engines.transformers.small_products import fast_format, products
+from draftwood.engines.transformers.pack import Packing, can_pack
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(queries [n, heads, dim], keys [n, key-value heads, dim], values like keys) -> [n, heads * dim]; stores both."""
+
+
+Product = Callable[[Tensor], Tensor]
+
+
+def fast_format(device: torch.device) -> torch.dtype:
+    """Return bfloat16 where products in it are fast: half the bytes of float32."""
+    fast = device.type != "cpu" or torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return torch.bfloat16 if fast else torch.float32
+
+
+def products(matrices: Sequence[Tensor]) -> list[Product]:
+    """Return products with these matrices [out, in], over packed copies where the processor allows it."""
+    with torch.device("meta"):
+        linears = [nn.Linear(1, 1, bias=False) for _ in matrices]
+    for one, matrix in zip(linears, matrices, strict=True):
+        one.weight = nn.Parameter(matrix, requires_grad=False)
+        one.out_features, one.in_features = matrix.shape
+    if matrices[0].device.type == "cpu" and can_pack(linears):
+        packing = Packing()
+        return [packing.product([one.weight], [None]) for one in linears]
+    return [lambda x, matrix=matrix: linear(x, matrix) for matrix in matrices]  # type: ignore[misc]
 
 
 class Made(NamedTuple):
@@ -45,14 +67,13 @@ class HeadNetwork:
         self._embedding = embedding.detach()
 
         def taken(name: str) -> Tensor:
-            return tensors[name].to(device, self.dtype)
+            return torch.as_tensor(tensors[name]).to(device, self.dtype)
 
-        ids = torch.from_numpy(weights.ids()).to(device)
         if "lm_head.weight" in tensors:
-            head = tensors["lm_head.weight"]
+            head = taken("lm_head.weight")
         else:
             assert rows is not None
-            head = rows.detach()[ids]
+            head = rows.detach()[torch.from_numpy(weights.ids()).to(device)]
         layer = "midlayer."
         qkv = torch.cat([taken(f"{layer}self_attn.{name}_proj.weight") for name in "qkv"])
         gate_up = torch.cat([taken(f"{layer}mlp.{name}_proj.weight") for name in ("gate", "up")])

@@ -4,7 +4,6 @@ models, and those that bypass transformers' attention interface, which `Transfor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from threading import RLock
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -14,10 +13,10 @@ from draftwood.contracts import Capabilities, Watch
 from draftwood.engines.transformers.families import max_positions, refuse_unsupported, row_cost, text_config
 from draftwood.engines.transformers.native.passes import NativePasses
 from draftwood.engines.transformers.native.session import NativeSession
-from draftwood.engines.transformers.pack import Content
+from draftwood.engines.transformers.pack import WIDTHS, Content
 from draftwood.engines.transformers.scores import TorchScores
-from draftwood.engines.transformers.widths import WIDTHS
 from draftwood.errors import UnsupportedModelError
+from draftwood.index.child_safe import ChildSafeLock
 from draftwood.tree import TokenTree
 
 
@@ -40,7 +39,7 @@ class NativeTarget:
         refuse_unsupported(model)
         self._passes = passes = NativePasses(model, trees=trees, packed=packed, kept=kept)
         self.packing, self.device = passes.packing, passes.device
-        self.lock = RLock()
+        self.lock = ChildSafeLock()
         self._piece = None if step_by_step else chunk
         if trees and passes.kept.stateful:
             raise UnsupportedModelError(f"{type(model).__name__} carries states that cannot branch: score chains")

@@ -104,7 +104,7 @@ def export(
     target: TransformersTarget, sessions: Sequence[TargetSession], padding: Sequence[int], cache: DynamicCache
 ) -> None:
     """Write what the sessions hold into a cache of transformers, with the padding in front of each row and zeros
-    behind shorter ones. After an error the cache is as it was."""
+    after shorter ones. After an error the cache is as it was."""
     texts = list(zip(sessions, padding, strict=True))
     total = max(pad + session.length for session, pad in texts)
     filled: list[tuple[Any, Tensor, Tensor]] = []

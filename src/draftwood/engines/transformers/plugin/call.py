@@ -15,10 +15,8 @@ from draftwood.contracts import Processor, Sampling, Target
 from draftwood.decoding.request import Request
 from draftwood.decoding.sequence import ActiveSequence
 from draftwood.engines.transformers.plugin import cache as caches
-from draftwood.engines.transformers.plugin.criteria import Ends, Together, stop_strings
-from draftwood.engines.transformers.plugin.frame import KeptBack
-from draftwood.engines.transformers.plugin.refusals import CACHES, refuse_positions, refuse_settings
-from draftwood.engines.transformers.plugin.text import PaddedText, left_padding
+from draftwood.engines.transformers.plugin.refusals import CACHES, KeptBack, refuse_positions, refuse_settings
+from draftwood.engines.transformers.plugin.text import Ends, PaddedText, Together, left_padding, stop_strings
 from draftwood.engines.transformers.processors import adapt, for_row
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import UsageError

@@ -1,20 +1,76 @@
-"""How a head begins: its shape and its first weights."""
+"""Trains a head: a small layer that drafts from a model's hidden states (``draftwood train head``)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save
 from torch import Tensor
 
-from draftwood.engines.heads.weights import HeadShape
+from draftwood.engines.heads.weights import HeadShape, HeadWeights
+from draftwood.engines.transformers.head.load import embedding_fingerprint, usual_layers
 from draftwood.engines.transformers.head.module import HeadModule
 from draftwood.engines.transformers.lean_parts import Parts, read_parts
 from draftwood.engines.transformers.target import TransformersTarget
+from draftwood.errors import ModelError, UsageError
+from draftwood.files.paths import whole_file
+from draftwood.training.job import Job
+from draftwood.training.loss import Batch, Loss, Result, Teacher, cross_entropy
 
+DECAY = 0.8  # weight of each further step, as in EAGLE
 _SPREAD = 0.02  # standard deviation of the first weights, as in the models that heads are made for
 _SMALL = 0.005  # and of what is added to the residual stream: at first the layer changes little
+
+
+class HeadJob(Job):
+    """Makes a head."""
+
+    command = "train head"
+
+    def chosen_layers(self) -> tuple[int, ...]:
+        layers, shown = self.plan.layers or usual_layers(self.target), self.target.capabilities.hidden
+        if outside := set(layers) - set(shown):
+            raise UsageError(f"--states {sorted(outside)}: this model shows 0 to {max(shown)}")
+        return layers
+
+    def begin(self, teacher: Teacher) -> tuple[HeadModule, Loss, int]:
+        module = begun(self.target, self.model, self.layers).to(teacher.embedding.device)
+        return module, partial(loss_of, module, teacher), self.plan.steps
+
+
+def loss_of(module: HeadModule, teacher: Teacher, batch: Batch, steps: int) -> Result:
+    """Return the mean cross-entropy of all steps, weighted by `DECAY`.
+
+    The head at token ``j`` reads the target's state there and the next token, and foretells what the target says
+    after that one.
+    """
+    states, following = batch.states[:, :-1], batch.ids[:, 1:]
+    wanted = teacher.distribution(batch.last[:, 1:])
+    best = wanted.argmax(-1)
+    losses, agreement = [], []
+    for step, normed in enumerate(module(states, teacher.embedding[following].to(states.dtype), steps)):
+        normed = normed[:, step:].flatten(0, 1).to(teacher.rows.dtype)
+        entropy, found = cross_entropy(normed, teacher.rows, wanted[:, step:].flatten(0, 1))
+        losses.append(DECAY**step * entropy / len(normed))
+        agreement.append((found == best[:, step:].flatten()).double().mean())
+    first, tokens = float(losses[0].detach()), batch.ids.numel()
+    return Result(torch.stack(losses).sum(), first, torch.stack(agreement).detach(), tokens)
+
+
+def write_head(
+    path: Path, module: HeadModule, ids: Sequence[int], embedding: Tensor, about: Mapping[str, str]
+) -> None:
+    """Write a head's file, completely or not at all.
+
+    ``embedding`` is the model's, [vocab, width], and ``about`` joins the header.
+    """
+    weights = HeadWeights(module.shape, module.tensors(ids, torch.bfloat16), embedding_fingerprint(embedding))
+    with whole_file(path, error=ModelError) as beside:
+        beside.write_bytes(save(dict(weights.tensors), {**weights.header(), **about}))
 
 
 def begun(target: TransformersTarget, model: Any, layers: tuple[int, ...]) -> HeadModule:

@@ -1,1 +1,0 @@
-"""A trained exit: what scores tokens by the hidden states of a model's first layers."""

@@ -1,1 +1,0 @@
-"""Training of an exit: what scores tokens by the states of a model's first layers."""

@@ -1,1 +1,0 @@
-"""Training of a head: a small layer that drafts from a model's hidden states."""

@@ -1,0 +1,160 @@
+"""``draftwood train head`` and ``draftwood train sibling`` on a tiny random model of two layers."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+
+import pytest
+from safetensors import safe_open
+
+import draftwood as library
+from draftwood.training.train import Training
+
+pytestmark = pytest.mark.usefixtures("short_texts")
+
+
+def head(model, output, *more):
+    small = ("--minutes", "0.1", "--vocabulary", "60", "--steps", "2")
+    return ["train", "head", model, "-o", str(output), *small, *more]
+
+
+def sibling(model, output, *more):
+    return ["train", "sibling", model, "-o", str(output), "--minutes", "0.1", "--layers", "1", *more]
+
+
+def same_texts(place, spec):
+    model, tokenizer = library.load(place)
+    settings = {"tokenizer": tokenizer, "max_new_tokens": 24}
+    plain = library.generate(model, "hello", drafters="none", **settings)
+    ours = library.generate(model, "hello", drafters=spec, planner="fixed:6", **settings)
+    return ours.ids == plain.ids and ours.stats.drafted > 0
+
+
+def test_a_head_is_made_and_drafts(draftwood, tiny, tmp_path):
+    output = tmp_path / "head.safetensors"
+    ran = draftwood(*head(tiny, output))
+    assert ran.code == 0, ran.err
+    assert f"written: {output}" in ran.out
+    assert "the model's own in" in ran.out
+    assert [path.name for path in tmp_path.iterdir()] == [output.name], "the folder of texts is gone"
+    with safe_open(output, "pt") as file:
+        header = file.metadata()
+    assert header["format"] == "draftwood-head-1"
+    assert json.loads(header["made"])["model"] == tiny
+    *_, (seconds, updates, tokens, _, first, second) = json.loads(header["log"])
+    assert seconds > 0 < updates
+    assert tokens > 0
+    assert 0 <= first <= 1 >= second >= 0
+    assert same_texts(tiny, f"head:file={output}")
+
+
+def test_a_sibling_is_made_and_drafts(draftwood, tiny, tmp_path):
+    output = tmp_path / "sibling"
+    ran = draftwood(*sibling(tiny, output))
+    assert ran.code == 0, ran.err
+    assert f"written: {output}" in ran.out
+    assert [path.name for path in tmp_path.iterdir()] == ["sibling"]
+    assert json.loads((output / "config.json").read_text())["num_hidden_layers"] == 1
+    assert json.loads((output / "made.json").read_text())["made"]["layers"] == [1]
+    assert same_texts(tiny, f"draft-model:model={output}")
+    again = draftwood(*sibling(tiny, output))
+    assert again.code == 2
+    assert "--force" in again.err
+
+
+def test_ctrl_c_keeps_all_and_the_same_command_goes_on(draftwood, tiny, tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    output = tmp_path / "head.safetensors"
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "run", interrupted)
+        ran = draftwood(*head(tiny, output))
+    folder = tmp_path / "head.safetensors.training"
+    assert ran.code == 130
+    assert f"goes on with what is in {folder}" in ran.err
+    texts = (folder / "texts.jsonl").read_text()
+    again = draftwood(*head(tiny, output, "--keep"))
+    assert again.code == 0, again.err
+    assert (folder / "texts.jsonl").read_text() == texts, "no text was written again"
+    other = draftwood(*sibling(tiny, tmp_path / "second", "--written", str(folder / "texts.jsonl"), "--keep"))
+    assert other.code == 0, other.err
+    assert not (tmp_path / "second.training" / "texts.jsonl").exists(), "what another run wrote serves again"
+
+
+@pytest.mark.parametrize("stage", ["draftwood.training.gather.append", "pathlib.Path.write_bytes"])
+def test_a_full_disk_loses_nothing(draftwood, tiny, tmp_path, monkeypatch, stage):
+    output = tmp_path / "head.safetensors"
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stage, full)
+        ran = draftwood(*head(tiny, output))
+    assert ran.code == 1
+    assert "No space left on device" in ran.err
+    assert "Traceback" not in ran.err
+    assert not output.exists()
+    assert not [*tmp_path.rglob("*.part"), *tmp_path.rglob(".*")], "nothing half written"
+
+
+def test_other_settings_in_a_folder_that_was_begun(draftwood, tiny, tmp_path):
+    (tmp_path / "head.safetensors.training").mkdir()
+    (tmp_path / "head.safetensors.training" / "plan.json").write_text("{}")
+    ran = draftwood(*head(tiny, tmp_path / "head.safetensors"))
+    assert ran.code == 2
+    assert "was begun with other settings" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "said"),
+    [
+        (head, ["--states", "0,9"], "this model shows 0 to 2"),
+        (head, ["--states", "one"], "must be numbers"),
+        (head, ["--text", "nothing.txt"], "cannot be read as text"),
+        (head, ["--written", "nothing.jsonl"], "cannot be read"),
+        (sibling, ["--layers", "0,1"], "fewer than 2 layers"),
+        (sibling, ["-o", "some.gguf"], "is written as a folder"),
+    ],
+)
+def test_wrong_settings(draftwood, tiny, tmp_path, monkeypatch, command, more, said):
+    monkeypatch.chdir(tmp_path)
+    ran = draftwood(*command(tiny, tmp_path / "result", *more))
+    assert ran.code != 0
+    assert said in ran.err
+    assert not list(tmp_path.iterdir()), "so that the mended command is not refused"
+
+
+@pytest.mark.parametrize(
+    ("flag", "held", "said"),
+    [
+        ("--text", "hi", "too few to train on"),
+        ("--written", '{"row": "header"}\n', "holds no texts that this model has written"),
+    ],
+)
+def test_files_that_hold_nothing_to_train_on(draftwood, tiny, tmp_path, flag, held, said):
+    (tmp_path / "some.jsonl").write_text(held)
+    ran = draftwood(*head(tiny, tmp_path / "head.safetensors", flag, str(tmp_path / "some.jsonl")))
+    assert ran.code != 0
+    assert said in ran.err
+
+
+@pytest.mark.parametrize(("command", "said"), [(head, "--force"), (sibling, "is a file")])
+def test_a_file_that_is_there_already(draftwood, tiny, tmp_path, command, said):
+    (tmp_path / "mine").write_text("mine")
+    ran = draftwood(*command(tiny, tmp_path / "mine"))
+    assert ran.code == 2
+    assert said in ran.err
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("train-head", "train head"), ("train-exit", "train head"), ("distil", "train sibling")]
+)
+def test_old_verbs_say_what_to_use_now(draftwood, old, new):
+    ran = draftwood(old, "some-model", "-o", "place")
+    assert (ran.code, ran.out) == (2, "")
+    assert f"draftwood {old} is now draftwood {new}" in ran.err
