@@ -13,7 +13,7 @@ from draftwood.measure.profile.draft_costs import DraftCosts
 from draftwood.measure.profile.early_exit import Findings, Judged, write_findings
 from draftwood.models import early_exit_place
 from draftwood.models.early_exit_place import early_exit_path
-from draftwood.models.profile_place import setting_of
+from draftwood.models.findings import setting_of
 
 COSTS = DraftCosts(0.1, 0.3, ((1, 1.0),))
 PROMPT = [3, 1, 4, 1, 5]

@@ -16,8 +16,8 @@ from draftwood.api.learned import _keep_all, fresh, learned
 from draftwood.api.setup import Setup
 from draftwood.drafters.load import load
 from draftwood.engines.transformers.shared import shared_target
-from draftwood.models import learned_place, profile_place
-from draftwood.models.profile_place import profile_path, setting_of
+from draftwood.models import findings
+from draftwood.models.findings import profile_path, setting_of
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.testing import ToyTarget
@@ -29,8 +29,8 @@ CURVE = {1: 0.02, 8: 0.03, 32: 0.06}
 def model(tmp_path, monkeypatch):
     """A model that says where it comes from, on a machine without profiles."""
     monkeypatch.setenv("DRAFTWOOD_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(profile_place, "_SAID", set())
-    monkeypatch.setattr(learned_place, "_SAID", set())
+    monkeypatch.setattr(findings, "folder", lambda: tmp_path / "found")
+    monkeypatch.setattr(findings, "_said", set())
     made = build("llama")
     made.config._name_or_path = "owner/tiny"
     return made
@@ -130,7 +130,7 @@ def test_profiles_of_other_settings_are_not_used(model):
 
 @pytest.mark.parametrize(
     ("text", "changes"),
-    [("", {}), ("none", {}), ('{"row": "header"}', {}), (None, {"model": "another"}), (None, {"threads": 7})],
+    [("", {}), ("none", {}), ('{"row": "header"}', {}), (None, {"threads": 7})],
 )  # fmt: skip
 def test_a_profile_that_is_broken_or_foreign_is_left_alone_with_one_warning(model, caplog, text, changes):
     path = profile(model, text, **changes)
@@ -179,17 +179,17 @@ def test_a_model_that_is_loaded_again_knows_what_the_last_one_learnt(keeping):
 
 def test_it_is_written_when_the_process_ends_and_now_and_then_before(model, keeping, monkeypatch):
     write_some(model)
-    assert learned_place.files() == []
+    assert findings.files("learned") == []
     monkeypatch.setattr("draftwood.api.learned._PATIENCE", -1.0)
     learned(model)
-    (path,) = learned_place.files()
+    (path,) = findings.files("learned")
     before = path.stat().st_mtime_ns
     learned(model)
     assert path.stat().st_mtime_ns == before, "nothing was learnt since"
     path.unlink()
     write_some(model)
     _keep_all()
-    assert learned_place.files() == [path]
+    assert findings.files("learned") == [path]
 
 
 def test_nothing_is_kept_where_it_is_switched_off_or_the_model_says_no_name(model, keeping, monkeypatch):
@@ -198,4 +198,4 @@ def test_nothing_is_kept_where_it_is_switched_off_or_the_model_says_no_name(mode
     target = ToyTarget()
     draftwood.generate(target, [1, 2, 3], drafters="ngram", max_new_tokens=30)
     _keep_all()
-    assert learned_place.files() == []
+    assert findings.files("learned") == []

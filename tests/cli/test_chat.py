@@ -267,19 +267,19 @@ def test_on_a_real_terminal_pasted_lines_are_one_question_and_history_is_kept(ti
 
 def test_the_history_is_bounded_and_holds_no_answer(tmp_path):
     readline = pytest.importorskip("readline")
-    from draftwood.cli import typed
+    from draftwood.cli import prompt
 
     path = tmp_path / "folder" / "chat-history"
-    with typed.history(path):
-        for number in range(typed.HISTORY + 50):
+    with prompt.history(path):
+        for number in range(prompt.HISTORY + 50):
             readline.add_history(f"question {number}")
     lines = path.read_text().splitlines()
-    assert len([line for line in lines if line.startswith("question")]) == typed.HISTORY
-    assert lines[-1] == f"question {typed.HISTORY + 49}"
+    assert len([line for line in lines if line.startswith("question")]) == prompt.HISTORY
+    assert lines[-1] == f"question {prompt.HISTORY + 49}"
     path.write_bytes(b"\xff\xfe")
-    with typed.history(path):
+    with prompt.history(path):
         pass
-    with typed.history(tmp_path):  # a folder
+    with prompt.history(tmp_path):  # a folder
         pass
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from draftwood.engines.transformers.partial_passes import PartialPasses
 from draftwood.models.early_exit_place import choice_of
-from draftwood.models.profile_place import Setting
+from draftwood.models.findings import Setting
 
 
 @pytest.fixture(autouse=True)

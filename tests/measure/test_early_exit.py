@@ -27,7 +27,7 @@ from draftwood.measure.profile.early_exit import (
 )
 from draftwood.models import early_exit_place
 from draftwood.models.early_exit_place import choice_of, early_exit_path
-from draftwood.models.profile_place import Setting, newest_profile, profile_path
+from draftwood.models.findings import Setting, newest_profile, profile_path
 from draftwood.testing import ToyTarget
 
 LAYERS, IDLE = 6, (1, 3, 4)

@@ -14,7 +14,7 @@ import draftwood
 from draftwood.api.learned import fresh
 from draftwood.errors import CapabilityError, ModelError, UsageError
 from draftwood.models import gguf_file, load_tokenizer
-from draftwood.models.profile_place import profile_path, setting_of
+from draftwood.models.findings import profile_path, setting_of
 
 pytest.importorskip("xllamacpp")
 pytestmark = pytest.mark.smollm2

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from draftwood.models import CATALOGUE, find, load
-from draftwood.models.manifest import fault
-from draftwood.models.quiet import quiet_transformers
+from draftwood.models.catalogue import fault
+from draftwood.models.importing import quiet_transformers
 
 pytestmark = [pytest.mark.smollm2, pytest.mark.slow]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from numbers import Integral
 from threading import Lock, local
 from typing import Any
@@ -240,10 +239,3 @@ def _nested(prediction: Any) -> bool:
         return False
     entries = [one for one in prediction if isinstance(one, list | tuple) and one]
     return any(one is None for one in prediction) or any(not isinstance(one[0], Integral) for one in entries)
-
-
-def generate_with(model: Any, *inputs: Any, drafters: DrafterSpec, planner: str | Planner, **settings: Any) -> Any:
-    """Call ``model.generate(*inputs, **settings)`` with drafting, for what ``export-custom-generate`` writes."""
-    from draftwood.engines.transformers.plugin.folder import call_generate
-
-    return call_generate(model, inputs, settings, partial(decode_with, drafters, planner))

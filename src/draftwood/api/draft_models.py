@@ -19,8 +19,8 @@ from draftwood.drafters.draft_model.translation import Translation
 from draftwood.drafters.load import load_inner
 from draftwood.errors import CapabilityError, ModelError, UsageError, VocabularyError
 from draftwood.index.child_safe import ChildSafeLock
+from draftwood.models.engine import first_line
 from draftwood.models.fingerprint import tokenizer_fingerprint
-from draftwood.models.hub import first_line
 from draftwood.planning.load import DEFAULT
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ class DraftModels:
         from draftwood.engines.self_draft import write_layers
         from draftwood.engines.transformers.self_draft import decoder_of
         from draftwood.models.early_exit_place import choice_of
-        from draftwood.models.profile_place import setting_of
+        from draftwood.models.findings import setting_of
 
         setting = None if self.model is None else setting_of(self.model)
         kept = None if setting is None else choice_of(setting, decoder_of(self.target).n_layers)

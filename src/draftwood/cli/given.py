@@ -3,22 +3,56 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from draftwood.cli import early
-from draftwood.cli.options import (
-    DraftingFlags,
-    GrammarFlags,
-    Loading,
-    ModelFlag,
-    SourceFlags,
-    WritingFlags,
-    check_sources,
-)
+from draftwood.cli import early, options
+from draftwood.cli.options import DraftingFlags, Loading, ModelFlag, SourceFlags, check_sources
+from draftwood.cli.prompt import read_given
 from draftwood.decoding.stopping import StopStrings
+from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
     from draftwood.decoding.request import Request
+
+
+@dataclass(frozen=True)
+class WritingFlags:
+    """How the tokens of an answer are chosen, and where it ends."""
+
+    max_new_tokens: options.MaxNewTokens = None
+    temperature: options.Temperature = 0.0
+    top_k: options.TopK = None
+    top_p: options.TopP = None
+    min_p: options.MinP = None
+    repetition_penalty: options.RepetitionPenalty = None
+    seed: options.Seed = None
+    stop: options.Stop = None
+
+
+@dataclass(frozen=True)
+class GrammarFlags:
+    """What the answer must look like."""
+
+    json_schema: options.JsonSchema = None
+    regex: options.Regex = None
+    grammar: options.Lark = None
+
+    @cached_property
+    def asked(self) -> Any:
+        """The `Grammar` that was given, read and checked; None without one."""
+        from draftwood.grammar.grammar import Grammar
+
+        made = {"json_schema": Grammar.json_schema, "regex": Grammar.regex, "grammar": Grammar.lark}
+        given = {name: text for name in made if (text := getattr(self, name)) is not None}
+        if len(given) > 1:
+            said = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+            raise UsageError(f"{said} were given: an answer can follow one of them")
+        for name, text in given.items():
+            found = made[name](text if name == "regex" else read_given(text, name))
+            found.compiled()
+            return found
+        return None
 
 
 @dataclass(frozen=True)
@@ -44,9 +78,9 @@ class Given(Loading, GrammarFlags, WritingFlags, SourceFlags, DraftingFlags, Mod
         from draftwood.verify.load import load as load_rule
 
         if not self.learned:
-            from draftwood.models import learned_place
+            from draftwood.models import findings
 
-            learned_place.switch(keep=False)
+            findings.keep_no_learning()
         names = check_sources(self.drafters, self.sources)
         load_planner(self.planner)
         load_rule(self.rule)

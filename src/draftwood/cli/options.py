@@ -20,7 +20,7 @@ from draftwood.cli.prompt import read_given
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
-    from draftwood.models.profile_place import Setting
+    from draftwood.models.findings import Setting
 
 # Repeated here, since the modules that define them import numpy; a test compares both.
 MODEL_DEFAULT = "smollm2"
@@ -31,7 +31,7 @@ RULE_DEFAULT = "exact"
 Model = Annotated[
     str,
     Option(
-        "--model", "-m", help="A name of `draftwood models`, a folder, a GGUF file, a hub name, or ollama:NAME."
+        "--model", "-m", help="A model of `draftwood info`, a folder, a GGUF file, a hub name, or ollama:NAME."
     ),
 ]
 Drafters = Annotated[
@@ -205,7 +205,7 @@ class Loading(_MachineFlags, ModelFlag):
 
     def setting_of(self, model: Any) -> Setting:
         """Return what the cost of the loaded model's passes depends on, under the name that the user gave."""
-        from draftwood.models.profile_place import setting_of
+        from draftwood.models.findings import setting_of
 
         found = setting_of(model)
         assert found is not None, "every model that was loaded says its name"
@@ -237,45 +237,6 @@ class DraftingFlags:
     planner: PlannerName = PLANNER_DEFAULT
     rule: RuleName = RULE_DEFAULT
     learned: KeepLearned = True
-
-
-@dataclass(frozen=True)
-class WritingFlags:
-    """How the tokens of an answer are chosen, and where it ends."""
-
-    max_new_tokens: MaxNewTokens = None
-    temperature: Temperature = 0.0
-    top_k: TopK = None
-    top_p: TopP = None
-    min_p: MinP = None
-    repetition_penalty: RepetitionPenalty = None
-    seed: Seed = None
-    stop: Stop = None
-
-
-@dataclass(frozen=True)
-class GrammarFlags:
-    """What the answer must look like."""
-
-    json_schema: JsonSchema = None
-    regex: Regex = None
-    grammar: Lark = None
-
-    @cached_property
-    def asked(self) -> Any:
-        """The `Grammar` that was given, read and checked; None without one."""
-        from draftwood.grammar.grammar import Grammar
-
-        made = {"json_schema": Grammar.json_schema, "regex": Grammar.regex, "grammar": Grammar.lark}
-        given = {name: text for name in made if (text := getattr(self, name)) is not None}
-        if len(given) > 1:
-            said = " and ".join(f"--{name.replace('_', '-')}" for name in given)
-            raise UsageError(f"{said} were given: an answer can follow one of them")
-        for name, text in given.items():
-            found = made[name](text if name == "regex" else read_given(text, name))
-            found.compiled()
-            return found
-        return None
 
 
 def shared(verb: Callable[..., None]) -> Callable[..., None]:

@@ -15,7 +15,7 @@ from draftwood.measure.records.provenance import provenance
 
 if TYPE_CHECKING:
     from draftwood.measure.profile.early_exit import Findings
-    from draftwood.models.profile_place import Setting
+    from draftwood.models.findings import Setting
 
 
 def refuse(given: Mapping[str, Any]) -> None:
@@ -32,7 +32,7 @@ def profile(
     from draftwood.api.setup import Setup
     from draftwood.measure.profile.early_exit import search_layers, write_findings
     from draftwood.models.early_exit_place import early_exit_path
-    from draftwood.models.profile_place import setting_of
+    from draftwood.models.findings import setting_of
 
     early.check_readable(output)
     if output is not None:

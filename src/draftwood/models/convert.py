@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.models.catalogue import CatalogueModel
-from draftwood.models.quiet import quiet_transformers
+from draftwood.models.importing import quiet_transformers
 
 STEPS = 3  # number of steps that :func:`convert` reports
 

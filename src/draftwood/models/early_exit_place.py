@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from draftwood.errors import RecordError
 from draftwood.files.foreign import json_object
-from draftwood.models.learned_place import stamp
-from draftwood.models.profile_place import Setting, profile_path, refuse_other
+from draftwood.models.findings import Setting, profile_path, stamp
 
 VERB, FORMAT = "early-exit", 1  # in the header of the file
 _MOST_BYTES = 1 << 20
@@ -66,7 +65,6 @@ def _read(path: Path, setting: Setting, n_layers: int) -> KeptChoice:
     if (header.get("row"), header.get("verb"), header.get("format")) != ("header", VERB, FORMAT):
         raise RecordError(f"it is no choice of layers of format {FORMAT}")
     settings = header["settings"]
-    refuse_other(settings, setting)
     if settings.get("layers") != n_layers or settings.get("stamp") != weights_stamp(setting):
         raise RecordError("the model has changed since")
     best = next((row for row in rows if row.get("row") == "best"), None)

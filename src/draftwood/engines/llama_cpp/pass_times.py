@@ -13,7 +13,7 @@ from draftwood.engines.llama_cpp.context import Context, Row, Settings
 from draftwood.engines.llama_cpp.filling import READ, token_at
 from draftwood.engines.llama_cpp.selftest import trial_key
 from draftwood.engines.llama_cpp.weights import Weights
-from draftwood.models import trials
+from draftwood.models import findings
 
 _WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
 _ROUNDS = 3
@@ -23,10 +23,10 @@ _LONG = 0.5  # seconds after which no other round begins, and a first one ends
 def pass_times(weights: Weights, settings: Settings, widest: int) -> dict[int, float]:
     """Return the seconds of passes over 1 to ``widest`` tokens at most; remembered from one start to the next."""
     key = trial_key("pass times", weights, settings, _WIDTHS, widest)
-    known = trials.remembered_list(key)
+    known = findings.remembered_list(key)
     if not known:
         known = [max(1, round(1e6 * seconds)) for seconds in _measured(weights, settings, widest)]
-        trials.remember(key, known)
+        findings.remember(key, known)
     return {width: microseconds / 1e6 for width, microseconds in zip(_WIDTHS, known, strict=False)}
 
 

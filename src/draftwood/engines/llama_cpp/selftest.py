@@ -16,7 +16,7 @@ from draftwood.engines.llama_cpp.filling import READ, filled, token_at
 from draftwood.engines.llama_cpp.library import library
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import DraftwoodError
-from draftwood.models import trials
+from draftwood.models import findings
 from draftwood.models.machine import machine
 
 _WIDTHS = (2, 3, 4, 6, 8, 12, 16, 24)
@@ -29,12 +29,12 @@ def exact_width(weights: Weights, settings: Settings, behind: int = 0) -> int:
     is tried behind a text of so many tokens too, a multiple of `BLOCK`.
     """
     key = trial_key("width", weights, settings, _WIDTHS, behind)
-    known = trials.remembered(key)
+    known = findings.remembered(key)
     if known is None:
         known = tried_width(weights, settings)
         if behind and known > 1:
             known = min(known, tried_width(weights, settings, behind))
-        trials.remember(key, known)
+        findings.remember(key, known)
     return known
 
 
@@ -66,13 +66,13 @@ def refuse_unusable(weights: Weights, settings: Settings) -> None:
 def rolls_back(weights: Weights, settings: Settings) -> bool:
     """Whether tokens of a pass can be taken back though layers keep a state; remembered between starts."""
     key = trial_key("rollback", weights, settings)
-    known = trials.remembered(key)
+    known = findings.remembered(key)
     if known is None:
         try:
             known = int(_tried_rollback(weights, settings))
         except DraftwoodError:  # the library refused what follows a cut
             known = 0
-        trials.remember(key, known)
+        findings.remember(key, known)
     return bool(known)
 
 
@@ -109,13 +109,13 @@ def _tried_rollback(weights: Weights, settings: Settings) -> bool:
 def restores(weights: Weights, settings: Settings) -> bool:
     """Whether drafts can be tried behind a snapshot of what layers keep; remembered between starts."""
     key = trial_key("snapshot", weights, settings)
-    known = trials.remembered(key)
+    known = findings.remembered(key)
     if known is None:
         try:
             known = int(_tried_snapshot(weights, settings))
         except DraftwoodError:  # the library refused
             known = 0
-        trials.remember(key, known)
+        findings.remember(key, known)
     return bool(known)
 
 

@@ -25,7 +25,7 @@ from draftwood.engines.llama_cpp.snapshots import SnapshotSession
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.engines.rounding import EXACT, FAST
 from draftwood.errors import CapabilityError
-from draftwood.models.profile_place import Setting
+from draftwood.models.findings import Setting
 from draftwood.tree import TokenTree
 
 

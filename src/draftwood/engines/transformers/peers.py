@@ -15,7 +15,7 @@ from draftwood.contracts import Sampling
 from draftwood.engines.peer import PeerAnswer, PeerName
 from draftwood.engines.transformers.assistant import Assistant
 from draftwood.errors import UsageError
-from draftwood.models.quiet import quiet_transformers
+from draftwood.models.importing import quiet_transformers
 
 
 class Clock(BaseStreamer):

@@ -27,7 +27,7 @@ from draftwood.measure.profile.own_texts import TOKENS, own_texts
 from draftwood.measure.records.lines import write_whole
 from draftwood.measure.records.provenance import provenance
 from draftwood.models.early_exit_place import FORMAT, VERB, weights_stamp
-from draftwood.models.profile_place import Setting
+from draftwood.models.findings import Setting
 
 SECONDS = 90.0  # that reading the model's answers and searching may take before the best choices are compared
 PAYS = 1.02  # an expected speed-up above this counts as one: smaller ones cannot be told from 1
