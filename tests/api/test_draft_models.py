@@ -8,8 +8,8 @@ from weakref import ref
 import pytest
 
 import draftwood
-from draftwood.api import draft_models, loaded_models
-from draftwood.api.loaded_models import LoadedModels, allowed, size_of
+from draftwood.api import draft_models
+from draftwood.api.loaded_models import SWITCH, LoadedModels, allowed, needing_room, size_of
 from draftwood.decoding.cascade import CascadeDrafter
 from draftwood.drafters.load import load, load_inner
 from draftwood.errors import ModelError, UnknownNameError, UsageError
@@ -79,11 +79,11 @@ def test_one_model_larger_than_the_bound_stays():
 
 
 def test_the_bound_comes_from_the_environment(monkeypatch):
-    monkeypatch.delenv(loaded_models.SWITCH, raising=False)
+    monkeypatch.delenv(SWITCH, raising=False)
     assert allowed() > 1 << 26
-    monkeypatch.setenv(loaded_models.SWITCH, "1.5")
+    monkeypatch.setenv(SWITCH, "1.5")
     assert allowed() == 3 << 29
-    monkeypatch.setenv(loaded_models.SWITCH, "plenty")
+    monkeypatch.setenv(SWITCH, "plenty")
     with pytest.raises(UsageError, match="must be a number of gigabytes, not 'plenty'"):
         allowed()
 
@@ -101,12 +101,12 @@ def test_a_wrong_bound_is_said_before_a_model_is_loaded():
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
 def test_want_of_memory_names_the_draft_model(error):
-    with pytest.raises(ModelError, match="no room for the draft model small"), draft_models._needing_room("small"):
+    with pytest.raises(ModelError, match="no room for the draft model small"), needing_room("small"):
         raise error
 
 
 def test_other_errors_of_loading_stay_what_they_are():
-    with pytest.raises(RuntimeError, match="size mismatch"), draft_models._needing_room("small"):
+    with pytest.raises(RuntimeError, match="size mismatch"), needing_room("small"):
         raise RuntimeError("size mismatch for lm_head.weight")
 
 

@@ -19,7 +19,6 @@ from draftwood.engines.transformers.shared import shared_target
 from draftwood.models import findings
 from draftwood.models.findings import profile_path, setting_of
 from draftwood.planning.cost_curve import CostCurve
-from draftwood.planning.goodput import GoodputPlanner
 from draftwood.testing import ToyTarget
 
 CURVE = {1: 0.02, 8: 0.03, 32: 0.06}
@@ -66,17 +65,11 @@ def test_a_planner_that_is_given_keeps_its_own():
     assert Setup(target, None, "ngram", planner).planner is planner
 
 
-def test_model_generate_shares_it_with_the_other_doors_and_keeps_its_planner(model):
-    decoding = draftwood.decode_with()
-    for _ in range(2):
-        model.generate(**ONE, **GREEDY, custom_generate=decoding)
-    ((_, planner),) = decoding._planners.values()
-    assert isinstance(planner, GoodputPlanner)
-    assert planner.learned is learned(model)
-    assert planner.learned is Setup(model, None, "ngram", "goodput").planner.learned
-    other = build("llama")
-    other.generate(**ONE, **GREEDY, custom_generate=decoding)
-    assert len(decoding._planners) == 2
+def test_model_generate_learns_into_what_the_other_doors_know(model):
+    model.generate(**ONE, **GREEDY, custom_generate=draftwood.decode_with())
+    assert learned(model).passes > 0
+    assert learned(model) is Setup(model, None, "ngram", "goodput").planner.learned
+    assert learned(build("llama")).passes == 0
 
 
 def test_it_outlasts_an_edit_of_the_model_and_not_another_number_format(model):
@@ -86,23 +79,6 @@ def test_it_outlasts_an_edit_of_the_model_and_not_another_number_format(model):
     assert shared_target(model) is not target
     assert learned(model) is before
     assert learned(model.to(torch.bfloat16)) is not before
-
-
-def test_model_generate_learns_anew_for_another_number_format(model):
-    decoding = draftwood.decode_with()
-    for dtype in (torch.float32, torch.bfloat16):
-        model.to(dtype).generate(**ONE, **GREEDY, custom_generate=decoding)
-        ((_, planner),) = decoding._planners.values()
-        assert planner.learned is learned(model)
-
-
-def test_it_is_forgotten_with_its_model():
-    decoding, model = draftwood.decode_with(), build("llama")
-    model.generate(**ONE, **GREEDY, custom_generate=decoding)
-    assert len(decoding._planners) == 1
-    del model
-    gc.collect()
-    assert len(decoding._planners) == 0
 
 
 def test_it_begins_with_the_profile_of_this_machine(model):

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tests.api.fake import TOKENS, text_of
 from tests.fuzz.interrupt import interrupted
 
-from draftwood.api.spelling import Spelling
-from draftwood.api.text import Piece, TextBuilder
+from draftwood.api.text import Piece, Spelling, TextBuilder
 from draftwood.decoding.stopping import StopStrings
 
 IDS = st.lists(st.integers(0, len(TOKENS) - 1), max_size=40)

@@ -16,8 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from draftwood import Conversation, Corpus, Memory, decode_with, generate, stream
 from draftwood.api.setup import Setup
-from draftwood.api.text_input import per_prompt
-from draftwood.api.user_texts import UserTexts, detached
+from draftwood.api.user_texts import UserTexts, detached, per_prompt
 from draftwood.drafters.corpus.drafter import CorpusDrafter
 from draftwood.drafters.corpus.file import write_corpus
 from draftwood.drafters.llama_cpp.ngram_cache import NgramCacheDrafter

@@ -207,13 +207,13 @@ def test_ctrl_c_with_json(draftwood, tiny, interrupt):
 
 def test_control_characters_of_a_model_do_not_reach_the_terminal(monkeypatch):
     from draftwood.api.text import Piece
-    from draftwood.cli.render import Writer
+    from draftwood.cli.render import AnswerWriter
     from tests.cli.conftest import Terminal
 
     out = Terminal()
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setenv("NO_COLOR", "1")
-    writer = Writer(["suffix"])
+    writer = AnswerWriter(["suffix"])
     writer.piece(Piece("a\x1b[2Jb\tc\r\x7f\x9b", "suffix"))
     writer.end("a\x1b[2Jb\tc\r\x7f\x9b")
     assert out.getvalue() == "a␛[2Jb\tc␍␡\ufffd\n"

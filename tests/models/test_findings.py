@@ -1,4 +1,4 @@
-"""What was found on this machine: small files, bounded, whole or not there, worth nothing where they are broken."""
+"""What was found on this machine: small files, bounded, whole or not there, worth nothing where broken."""
 
 from __future__ import annotations
 

@@ -8,23 +8,31 @@ from dataclasses import replace
 from numbers import Integral
 from threading import Lock, local
 from typing import Any
-from weakref import WeakKeyDictionary
 
-from draftwood.api.defaults import stop_strings as check_stop
+from draftwood.api.checks import check_tokenizer_kind
+from draftwood.api.checks import stop_strings as check_stop
 from draftwood.api.draft_models import DraftModels, with_models
 from draftwood.api.generation import Generation, recorded
-from draftwood.api.given import check_tokenizer_kind
 from draftwood.api.learned import fresh, learned, planner_of
 from draftwood.api.setup import DrafterSpec, affordable
-from draftwood.api.text_input import Prediction, Text, per_prompt, read_texts
-from draftwood.api.user_texts import CorpusGiven, MemoryGiven, UserTexts, check_tokenizer, predicting, saving
+from draftwood.api.user_texts import (
+    CorpusGiven,
+    MemoryGiven,
+    Prediction,
+    Text,
+    UserTexts,
+    check_tokenizer,
+    per_prompt,
+    predicting,
+    read_texts,
+    saving,
+)
 from draftwood.contracts import Drafter, Planner, Rule
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.load import load as load_drafters
 from draftwood.errors import UsageError
-from draftwood.planning.learned import Learned
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
 from draftwood.planning.load import load as load_planner
 from draftwood.verify.load import DEFAULT as DEFAULT_RULE
@@ -117,8 +125,6 @@ class CustomGenerate:
         if stop_strings is not None:
             stop_strings = check_stop(None, stop_strings)
         self._spec, self._planner, self._texts = drafters, planner, texts
-        self._planners: WeakKeyDictionary[Any, tuple[Learned, Planner]] = WeakKeyDictionary()
-        self._lock = Lock()  # held while a planner is looked up or made
         chosen = texts.complete(load_drafters(drafters))
         opened = texts.opened(chosen)
         self._memory = texts.to_save(opened)
@@ -174,7 +180,10 @@ class CustomGenerate:
 
         target = shared_target(model)
         models = DraftModels(target, model, self._tokenizer)
-        drafters, planner = with_models(self._drafters, models), self._planner_of(model)
+        drafters = with_models(self._drafters, models)
+        # What is accepted by a lossy rule says nothing about exact decoding: others do not learn from it.
+        known = fresh(model) if is_lossy(self._rule) else learned(model)
+        planner = planner_of(self._planner, known, self._tokenizer)
         self._check_context(target.capabilities.vocab_size)
         drafters = affordable(self._spec, drafters, target.capabilities, given=bool(self._texts.given))
         names = [drafter.name for drafter in drafters]
@@ -196,17 +205,6 @@ class CustomGenerate:
                     raise emission.error
             call.hand_back(target, sequences)
         return call.answer([generation.ids for generation in written])
-
-    def _planner_of(self, model: Any) -> Planner:
-        """Return the planner of this model, as pass times and acceptance rates differ between models."""
-        known = learned(model)
-        with self._lock:
-            made = self._planners.get(model)
-            if made is None or made[0] is not known:
-                # What is accepted by a lossy rule says nothing about exact decoding: others do not learn from it.
-                own = fresh(model) if is_lossy(self._rule) else known
-                made = self._planners[model] = known, planner_of(self._planner, own, self._tokenizer)
-            return made[1]
 
     def _expecting(self, requests: Sequence[Request], sequences: int, vocab_size: int) -> Sequence[Request]:
         """Return the requests, each with drafters that copy from the prediction of its prompt."""

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from draftwood.api.learned import learned, planner_of
-from draftwood.api.loaded_models import LoadedModels, allowed, size_of
+from draftwood.api.loaded_models import LOADED, needing_room, size_of
 from draftwood.api.target import target_of
 from draftwood.contracts import Drafter, Target
 from draftwood.drafters.draft_model.drafter import DraftTarget
 from draftwood.drafters.draft_model.translation import Translation
 from draftwood.drafters.load import load_inner
-from draftwood.errors import CapabilityError, ModelError, UsageError, VocabularyError
+from draftwood.errors import CapabilityError, UsageError, VocabularyError
 from draftwood.index.child_safe import ChildSafeLock
-from draftwood.models.engine import first_line
+from draftwood.models.engine import CPU, LLAMA_CPP, TRANSFORMERS
 from draftwood.models.fingerprint import tokenizer_fingerprint
 from draftwood.planning.load import DEFAULT
 
@@ -28,47 +27,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("draftwood")
 
-
-def _load(name: str) -> tuple[Any, Any]:
-    """Load a model to draft by: nobody needs its passes to be exact to the last bit."""
-    from draftwood.models import load
-    from draftwood.models.engine import LLAMA_CPP, choose
-
-    with _needing_room(name):
-        return load(name, exact=False) if choose(name, None)[0] == LLAMA_CPP else load(name)
-
-
-@contextmanager
-def _needing_room(name: str) -> Iterator[None]:
-    """Let an error for want of memory say which model it is about."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not (isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in _NO_MEMORY)):
-            raise
-        raise ModelError(
-            f"no room for the draft model {name} beside its target ({first_line(error)}): choose a smaller one"
-        ) from error
-
-
-LOADED = LoadedModels(_load, allowed)
-"""What `DraftModels.named` has loaded in this process."""
-
-_NO_MEMORY = (
-    "out of memory",
-    "alloc_failed",
-    "not enough memory",
-    "can't allocate",
-    "cannot allocate",
-    "failed to allocate",
-)
 _LARGER = 1.1  # times the target's bytes: from here on a draft model is warned of
 _MOST = 16  # pairs of vocabularies whose translation is kept
-_translations: OrderedDict[Any, Translation | None] = (
-    OrderedDict()
-)  # by tokenizers, numbers of rows and replacements
+# By tokenizers, numbers of rows and replacements.
+_translations: OrderedDict[Any, Translation | None] = OrderedDict()
 _warned: set[str] = set()  # names of draft models that are larger than their targets
-_unpaid: set[str] = set()  # names of models of which it was said that none of their layers pay as a draft
 _lock = ChildSafeLock()
 
 
@@ -92,7 +55,7 @@ class DraftModels:
         Raises what `draftwood.load` raises, and `VocabularyError` for a vocabulary that cannot be translated.
         """
         model, tokenizer = LOADED.get(name)
-        with _needing_room(name):
+        with needing_room(name):
             draft = target_of(model)
         weights = size_of(model)
         self._warn_of_size(name, weights)
@@ -168,20 +131,10 @@ class DraftModels:
             planner=planner_of(DEFAULT, learned(model), tokenizer), vocab_size=found.vocab_size, known=found,
         )  # fmt: skip
 
-    def early_exit(self, layers: str, file: str = "") -> DraftTarget:
-        """Return some of the target's own layers, on its cache, with the trained exit in ``file`` if there is one.
-
-        Without either, the layers that ``draftwood profile --early-exit`` found best (of models of transformers),
-        else the first half. Raises what `early_exit` of the engine and `exit.load.exit_of` raise.
-        """
-        if file:
-            self._only_transformers("a trained exit")
-            from draftwood.engines.transformers.exit.load import exit_of
-
-            found = exit_of(self.target, Path(file).expanduser())
-            return DraftTarget(found, weight_bytes=found.weight_bytes)
+    def early_exit(self, layers: str) -> DraftTarget:
+        """Return some of the target's own layers, on its cache. Raises what `early_exit` of the engine raises."""
         part: Any
-        if self._engine == "cpu":
+        if self._engine == CPU:
             from draftwood.engines.cpu.growing import early_exit as cpu
 
             part = cpu(self.target, layers)
@@ -189,31 +142,8 @@ class DraftModels:
             self._only_transformers("early-exit")
             from draftwood.engines.transformers.self_draft import early_exit
 
-            part = early_exit(self.target, layers.strip() or self._best_layers())
+            part = early_exit(self.target, layers)
         return DraftTarget(part, weight_bytes=0)
-
-    def _best_layers(self) -> str:
-        """Return the layers that were found best for this model here; nothing where that is not known.
-
-        Says once where none paid when it was measured: the planner will drop the drafter then.
-        """
-        from draftwood.engines.self_draft import write_layers
-        from draftwood.engines.transformers.self_draft import decoder_of
-        from draftwood.models.early_exit_place import choice_of
-        from draftwood.models.findings import setting_of
-
-        setting = None if self.model is None else setting_of(self.model)
-        kept = None if setting is None else choice_of(setting, decoder_of(self.target).n_layers)
-        if setting is None or kept is None:
-            return ""
-        if not kept.pays and setting.model not in _unpaid:
-            _unpaid.add(setting.model)
-            log.warning(
-                "no choice of layers pays on %s: draftwood profile --early-exit expected %.2f times plain "
-                "decoding of the best one; leave early-exit out, or try other drafters",
-                setting.model, kept.speedup,
-            )  # fmt: skip
-        return write_layers(kept.layers)
 
     def head(self, file: str, *, optional: bool = False) -> DraftTarget | None:
         """Return a head that was trained for the target; without ``file``, the one that comes with draftwood.
@@ -224,7 +154,7 @@ class DraftModels:
         `ModelError` for a file that is no head, and `CapabilityError` for one that was made for another model, or
         where the target shows no hidden states.
         """
-        if optional and not file and self._engine != "transformers":
+        if optional and not file and self._engine != TRANSFORMERS:
             return None
         heads = self._heads()
         if heads is None:
@@ -235,7 +165,7 @@ class DraftModels:
             if optional:
                 return None
             raise UsageError(
-                "no head comes with draftwood for this model: make one with draftwood train-head, and write "
+                "no head comes with draftwood for this model: make one with draftwood train head, and write "
                 "head:file=FILE"
             )
         found = head_of(self.target, place)
@@ -243,47 +173,47 @@ class DraftModels:
 
     def _heads(self) -> tuple[Any, Any] | None:
         """Return what reads a head's file for the target, and what finds the one that comes with draftwood."""
-        if self._engine == "cpu":
+        if self._engine == CPU:
             from draftwood.engines.cpu.head import load as cpu
 
             return cpu.head_of, cpu.shipped_head
-        if self._engine == "transformers":
+        if self._engine == TRANSFORMERS:
             from draftwood.engines.transformers.head import load as transformers
 
             return transformers.head_of, transformers.shipped_head
         return None
 
     def quantized_self(self, bits: int) -> DraftTarget:
-        """Return the target's own weights in so many bits, on our own engine; of llama.cpp a smaller file.
+        """Return the target's own weights in so many bits, on our own engine.
 
         Raises `CapabilityError` where that brings nothing, or is not known how.
         """
-        if self._engine == "cpu":
+        found: Any
+        if self._engine == CPU:
             from draftwood.engines.cpu import few_bits
 
             found = few_bits.quantized_self(self.target, bits)  # type: ignore[arg-type]
-            return DraftTarget(found, False, weight_bytes=found.weight_bytes, verifier=self.target)
-        if self._engine == "llama_cpp":
-            from draftwood.engines.llama_cpp.quantised_file import quantised_copy
+        elif self._engine == LLAMA_CPP:
+            raise CapabilityError(
+                "quantized-self makes no smaller copy of a GGUF file for llama.cpp: write draft-model:model=FILE "
+                "with a Q4_0 file of the same model, or run it on the engine cpu"
+            )
+        else:
+            self._only_transformers("quantized-self")
+            if self.model is None:
+                raise CapabilityError("quantized-self needs the model itself: use generate or bench")
+            from draftwood.engines.transformers.few_bits import quantized_self
 
-            smaller = quantised_copy(Path(self.target.weights.path), bits)  # type: ignore[union-attr]
-            return replace(self.named(str(smaller)), translation=None)
-        self._only_transformers("quantized-self")
-        if self.model is None:
-            raise CapabilityError("quantized-self needs the model itself: use generate or bench")
-        from draftwood.engines.transformers.few_bits import quantized_self
-
-        found = quantized_self(self.target, self.model, bits)  # type: ignore[arg-type]
+            found = quantized_self(self.target, self.model, bits)  # type: ignore[arg-type]
         return DraftTarget(found, False, weight_bytes=found.weight_bytes, verifier=self.target)
 
     @property
     def _engine(self) -> str:
-        """The room of the target's engine: ``cpu``, ``llama_cpp``, ``transformers``; another word for others."""
-        module = type(self.target).__module__
-        return module.removeprefix("draftwood.engines.").split(".")[0]
+        """The name of the target's engine, as it declares it; nothing for targets of other makers."""
+        return str(getattr(self.target, "engine", ""))
 
     def _only_transformers(self, name: str) -> None:
-        if self._engine != "transformers":
+        if self._engine != TRANSFORMERS:
             raise CapabilityError(f"{name} works on models of transformers only: name a draft model instead")
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import gc
 import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from weakref import ref
 
-from draftwood.errors import UsageError
+from draftwood.errors import ModelError, UsageError
 from draftwood.index.child_safe import ChildSafeLock
+from draftwood.models.engine import LLAMA_CPP, choose, first_line
 from draftwood.models.machine import total_memory
 
 SWITCH = "DRAFTWOOD_DRAFT_MEMORY"
@@ -19,11 +21,14 @@ SWITCH = "DRAFTWOOD_DRAFT_MEMORY"
 
 _SHARE = 4  # by default they may take one of so many parts of the machine's memory
 _UNKNOWN = 4 << 30  # where the machine does not say how much it has
+_NO_MEMORY = (
+    "out of memory", "alloc_failed", "not enough memory", "can't allocate", "cannot allocate", "failed to allocate"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """A model that is in memory, whoever keeps it there."""
+    """A model that is in memory."""
 
     weights: ref[Any]
     tokenizer: Any
@@ -61,14 +66,11 @@ class LoadedModels:
                 known = self._known[name] = _Model(ref(model), tokenizer, size_of(model))
             self._kept[name] = model
             self._kept.move_to_end(name)
-            self._make_room(most)
+            while len(self._kept) > 1 and self._size() > most:
+                self._kept.popitem(last=False)
+                if self._size() > most:
+                    gc.collect()  # models refer to themselves in circles
             return model, known.tokenizer
-
-    def _make_room(self, most: int) -> None:
-        while len(self._kept) > 1 and self._size() > most:
-            del self._kept[next(iter(self._kept))]
-            if self._size() > most:
-                gc.collect()  # models refer to themselves in circles
 
     def _size(self) -> int:
         self._known = {name: one for name, one in self._known.items() if one.weights() is not None}
@@ -95,3 +97,28 @@ def allowed() -> int:
             raise UsageError(f"{SWITCH} must be a number of gigabytes, not {said!r}") from None
     total = total_memory()
     return _UNKNOWN if total is None else total // _SHARE
+
+
+def _load(name: str) -> tuple[Any, Any]:
+    """Load a model to draft by: nobody needs its passes to be exact to the last bit."""
+    from draftwood.models import load
+
+    with needing_room(name):
+        return load(name, exact=False) if choose(name, None)[0] == LLAMA_CPP else load(name)
+
+
+@contextmanager
+def needing_room(name: str) -> Iterator[None]:
+    """Let an error for want of memory say which model it is about."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not (isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in _NO_MEMORY)):
+            raise
+        raise ModelError(
+            f"no room for the draft model {name} beside its target ({first_line(error)}): choose a smaller one"
+        ) from error
+
+
+LOADED = LoadedModels(_load, allowed)
+"""The draft models of this process."""

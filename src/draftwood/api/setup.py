@@ -12,13 +12,20 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields, replace
 from typing import Any
 
-from draftwood.api.defaults import end_ids, fill_sampling, new_tokens, refuse_settings, stop_strings
+from draftwood.api.chat_template import turn_ends
+from draftwood.api.checks import (
+    check_model,
+    check_tokenizer_kind,
+    end_ids,
+    fill_sampling,
+    new_tokens,
+    refuse_settings,
+    stop_strings,
+)
 from draftwood.api.draft_models import DraftModels, with_models
-from draftwood.api.given import check_model, check_tokenizer_kind
 from draftwood.api.learned import fresh, learned, planner_of
 from draftwood.api.prompts import decoder
 from draftwood.api.target import target_of
-from draftwood.api.turn_end import turn_ends
 from draftwood.api.user_texts import UserTexts, check_tokenizer, predicting, saving
 from draftwood.contracts import Capabilities, Drafter, Planner, Processor, Rule, Sampling
 from draftwood.decoding.capability_check import lacking, refuse_mismatch
@@ -247,5 +254,5 @@ def refuse_unknown(settings: Iterable[str], call: Callable[..., Any]) -> None:
     """Raise `UnknownNameError` for settings that are neither in `SETTINGS` nor keywords of ``call``."""
     own = {name for name, p in inspect.signature(call).parameters.items() if p.kind is p.KEYWORD_ONLY}
     for name in settings:
-        if name not in SETTINGS:
+        if name not in SETTINGS | own:
             raise UnknownNameError("setting", name, SETTINGS | own)

@@ -45,12 +45,12 @@ class Answering:
     """An answer under way; what was produced survives an interrupt. ``quiet`` shows nothing."""
 
     def __init__(self, loaded: Loaded, content: Any, *, quiet: bool = False) -> None:
-        from draftwood.cli.render import Writer
+        from draftwood.cli.render import AnswerWriter
 
         self.generation: Generation | None = None
         self.comparison: Comparison | None = None
         self._loaded, self._content = loaded, content
-        self._writer = None if quiet else Writer(loaded.names)
+        self._writer = None if quiet else AnswerWriter(loaded.names)
 
     def write(self, *, trace: bool = False) -> bool:
         """Write the answer; returns whether it was interrupted. ``trace`` keeps the tree of each step."""

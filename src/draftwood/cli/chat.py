@@ -145,13 +145,13 @@ class Talk:
         self._commands[word][1]()
 
     def _answer(self, question: str) -> None:
-        from draftwood.cli.render import Writer, lossy_note, people, print_summary
+        from draftwood.cli.render import AnswerWriter, lossy_note, people, print_summary
 
         conversation = self._conversation
         if dropped := self._room.make(conversation.messages, question):
             turns = "turn was" if dropped == 1 else f"{dropped} turns were"
             self._note(f"(the conversation was full: the oldest {turns} forgotten)")
-        writer, before = Writer(self._loaded.names), len(conversation.messages)
+        writer, before = AnswerWriter(self._loaded.names), len(conversation.messages)
         with (
             screen.CtrlC() as stop,
             closing(conversation.say(question)) as pieces,

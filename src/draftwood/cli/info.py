@@ -32,7 +32,7 @@ def info(as_json: options.Json = False) -> None:
         "cache folder": found["cache_folder"],
         "learnt": _said_learnt(found["learned"]),
         **{f"model {model['name']}": _said_model(model) for model in found["models"]},
-        "other models": "any GGUF file, any folder of transformers, ollama:NAME, a hub name where there is a network",
+        "other models": "any GGUF file, any folder of transformers, ollama:NAME, a hub name (with a network)",
         "drafters": ", ".join(found["drafters"]),
     }
     width = max(map(len, lines))

@@ -29,7 +29,7 @@ VERBS = (
 GROUPS = ("cache", "corpus")
 """Verbs with verbs below them; each is ``app`` in a module of its name."""
 OLD = {
-    "cache": "draftwood corpus build",
+    "cache": "--drafters ngram-cache:dynamic=FILE:save=true, which keeps its counts itself",
     "distil": "draftwood train sibling",
     "export-custom-generate": "model.generate(..., custom_generate=draftwood.decode_with())",
     "models": "draftwood info",

@@ -51,7 +51,7 @@ RuleName = Annotated[
         "--rule",
         metavar="RULE",
         help="Which draft tokens are accepted: exact leaves the text as it is. Lossy, which may change it: "
-        "threshold:tau=0.15, typical, top-k:k=2, ensemble:weight=0.3.",
+        "threshold:tau=0.15, top-k:k=2.",
     ),
 ]
 MaxNewTokens = Annotated[
@@ -180,7 +180,7 @@ class Loading(_MachineFlags, ModelFlag):
 
     def load_model(self, *, release: bool = False) -> tuple[Any, Any]:
         """Return model, ready, and tokenizer; ``release`` frees weights of which packed copies are enough."""
-        from draftwood.api.prepare import prepare
+        from draftwood.api.target import prepare
 
         # --no-pack is not for whatever loads the model, and only transformers has it
         how = {flag.name: getattr(self, flag.name) for flag in fields(_MachineFlags) if flag.name != "pack"}

@@ -220,7 +220,7 @@ class EarlyExitDrafter(ModelBackedDrafter):
 
     def with_models(self, models: Any) -> EarlyExitDrafter:
         """Return the drafter with those layers of the target; raises `CapabilityError` where it cannot be had."""
-        return self.bound(models.early_exit(self.layers, self.file))
+        return self.bound(models.early_exit(self.layers))
 
 
 @dataclass(frozen=True)

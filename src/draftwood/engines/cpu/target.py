@@ -58,6 +58,8 @@ class CpuTarget:
         The model, or a type of its weights, is not one that this engine runs.
     """
 
+    engine = "cpu"
+
     exact = True
 
     def __init__(

@@ -60,6 +60,8 @@ class LlamaTarget:
         The file is missing or damaged, or its model does not write text.
     """
 
+    engine = "llama.cpp"
+
     def __init__(
         self,
         path: str | os.PathLike[str],

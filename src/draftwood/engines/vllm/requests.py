@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from draftwood.api.text_input import read_prediction
+from draftwood.api.user_texts import read_prediction
 from draftwood.engines.vllm import runner_0_32
 from draftwood.errors import CapabilityError, DraftwoodError
 
