@@ -88,17 +88,6 @@ def test_the_bound_comes_from_the_environment(monkeypatch):
         allowed()
 
 
-def test_a_wrong_bound_is_said_before_a_model_is_loaded():
-    loads = []
-
-    def wrong():
-        raise UsageError("no number")
-
-    with pytest.raises(UsageError, match="no number"):
-        LoadedModels(loads.append, wrong).get("a")
-    assert not loads
-
-
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
 def test_want_of_memory_names_the_draft_model(error):
     with pytest.raises(ModelError, match="no room for the draft model small"), needing_room("small"):
@@ -113,17 +102,6 @@ def test_other_errors_of_loading_stay_what_they_are():
 def test_a_loaded_model_stays_as_long_as_its_drafter(small):
     (drafter,) = draft_models.with_models(load("draft-model:model=small"), draft_models.DraftModels(ToyTarget()))
     assert drafter.target.owner is small["small"]
-
-
-def test_a_model_whose_weights_were_freed_is_no_smaller_for_that():
-    transformers = pytest.importorskip("transformers")
-    config = transformers.LlamaConfig(
-        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2
-    )
-    model = transformers.LlamaForCausalLM(config).eval()
-    before = size_of(model)
-    draftwood.prepare(model, release=True)
-    assert size_of(model) >= before
 
 
 def test_tied_weights_count_once():

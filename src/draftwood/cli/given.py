@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Option
 
 from draftwood.cli import early, options
 from draftwood.cli.options import DraftingFlags, Loading, ModelFlag, SourceFlags, check_sources
@@ -15,28 +17,49 @@ from draftwood.errors import UsageError
 if TYPE_CHECKING:
     from draftwood.decoding.request import Request
 
+MaxNewTokens = Annotated[
+    int | None, Option(min=1, help="Most tokens to write. [default: the model's own setting, else 256]")
+]
+Temperature = Annotated[float, Option(help="0 is greedy.")]
+TopK = Annotated[int | None, Option(help="Sample from the K best tokens.")]
+TopP = Annotated[float | None, Option(help="Sample from the best tokens that hold this probability.")]
+MinP = Annotated[float | None, Option(help="Leave out tokens below this share of the best one's probability.")]
+RepetitionPenalty = Annotated[
+    float | None, Option(help="Above 1 makes tokens that are in the text already less likely.")
+]
+Stop = Annotated[
+    list[str] | None, Option(metavar="TEXT", help="End the answer before this text; may be given again.")
+]
+JsonSchema = Annotated[
+    str | None, Option(metavar="JSON|@FILE", help="Answer with JSON that this JSON Schema allows.")
+]
+Regex = Annotated[str | None, Option(metavar="PATTERN", help="Answer with a text that this expression matches.")]
+Lark = Annotated[
+    str | None, Option("--grammar", metavar="TEXT|@FILE", help="Answer with a text of this grammar (as for Lark).")
+]
+
 
 @dataclass(frozen=True)
 class WritingFlags:
     """How the tokens of an answer are chosen, and where it ends."""
 
-    max_new_tokens: options.MaxNewTokens = None
-    temperature: options.Temperature = 0.0
-    top_k: options.TopK = None
-    top_p: options.TopP = None
-    min_p: options.MinP = None
-    repetition_penalty: options.RepetitionPenalty = None
+    max_new_tokens: MaxNewTokens = None
+    temperature: Temperature = 0.0
+    top_k: TopK = None
+    top_p: TopP = None
+    min_p: MinP = None
+    repetition_penalty: RepetitionPenalty = None
     seed: options.Seed = None
-    stop: options.Stop = None
+    stop: Stop = None
 
 
 @dataclass(frozen=True)
 class GrammarFlags:
     """What the answer must look like."""
 
-    json_schema: options.JsonSchema = None
-    regex: options.Regex = None
-    grammar: options.Lark = None
+    json_schema: JsonSchema = None
+    regex: Regex = None
+    grammar: Lark = None
 
     @cached_property
     def asked(self) -> Any:

@@ -54,20 +54,7 @@ RuleName = Annotated[
         "threshold:tau=0.15, top-k:k=2.",
     ),
 ]
-MaxNewTokens = Annotated[
-    int | None, Option(min=1, help="Most tokens to write. [default: the model's own setting, else 256]")
-]
-Temperature = Annotated[float, Option(help="0 is greedy.")]
-TopK = Annotated[int | None, Option(help="Sample from the K best tokens.")]
-TopP = Annotated[float | None, Option(help="Sample from the best tokens that hold this probability.")]
-MinP = Annotated[float | None, Option(help="Leave out tokens below this share of the best one's probability.")]
-RepetitionPenalty = Annotated[
-    float | None, Option(help="Above 1 makes tokens that are in the text already less likely.")
-]
 Seed = Annotated[int | None, Option(help="The same seed gives the same text. [default: a new one]")]
-Stop = Annotated[
-    list[str] | None, Option(metavar="TEXT", help="End the answer before this text; may be given again.")
-]
 Chat = Annotated[
     bool | None,
     Option(
@@ -132,13 +119,6 @@ KeepLearned = Annotated[
         help="Begin with what earlier runs learnt of this model's speed and of how often drafts are right, and "
         "keep what this one learns: numbers, never text.",
     ),
-]
-JsonSchema = Annotated[
-    str | None, Option(metavar="JSON|@FILE", help="Answer with JSON that this JSON Schema allows.")
-]
-Regex = Annotated[str | None, Option(metavar="PATTERN", help="Answer with a text that this expression matches.")]
-Lark = Annotated[
-    str | None, Option("--grammar", metavar="TEXT|@FILE", help="Answer with a text of this grammar (as for Lark).")
 ]
 Json = Annotated[bool, Option("--json", help="Print one JSON document and nothing else.")]
 
