@@ -490,24 +490,6 @@ def test_a_comparison_copies_nothing_from_an_earlier_run():
     assert mine.answers() == []
 
 
-def test_decode_with_reads_a_prediction_once(llama, monkeypatch):
-    asked = []
-
-    class Counting:
-        def __call__(self, text, **settings):
-            asked.append(text)
-            return speller()(text, **settings)
-
-        def __getattr__(self, name):
-            return getattr(speller(), name)
-
-    decoding = decode_with("lookup:length=1", prediction=["abc", "abd"], tokenizer=Counting())
-    model = llama
-    for _ in range(3):
-        model.generate(**ONE, **LONG, custom_generate=decoding)
-    assert len(asked) == len(set(asked))
-
-
 @pytest.mark.parametrize("listed", [lambda new: [[new, [5, 6]]], lambda new: [[new]]])
 def test_decode_with_reads_a_list_of_lists_per_row_even_of_one(llama, listed):
     theirs = llama.generate(**ONE, **LONG)

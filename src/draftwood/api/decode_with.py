@@ -9,7 +9,7 @@ from numbers import Integral
 from threading import Lock, local
 from typing import Any
 
-from draftwood.api.checks import check_tokenizer_kind
+from draftwood.api.checks import check_tokenizer_kind, is_target
 from draftwood.api.checks import stop_strings as check_stop
 from draftwood.api.draft_models import DraftModels, with_models
 from draftwood.api.generation import Generation, recorded
@@ -27,7 +27,7 @@ from draftwood.api.user_texts import (
     read_texts,
     saving,
 )
-from draftwood.contracts import Drafter, Planner, Rule
+from draftwood.contracts import Planner, Rule
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
@@ -73,8 +73,7 @@ def decode_with(
         Of sampled texts; by default drawn from torch's generator, so that ``torch.manual_seed`` decides.
     prediction, memory, corpus, context
         As in `generate`; a memory file is saved after every call. A list of predictions has an entry per prompt of
-        a batch, for all its returned sequences; for a batch of one, only if it contains None or a list of texts. A
-        text is tokenized once, in the first call.
+        a batch, for all its returned sequences; for a batch of one, only if it contains None or a list of texts.
 
     Returns
     -------
@@ -102,10 +101,6 @@ def _no_generate(target: Any) -> UsageError:
     )
 
 
-# By identity of a prediction and vocabulary size: the prediction (kept alive) and the drafters with its text.
-Bound = dict[tuple[int, int], tuple[Any, tuple[Drafter, ...]]]
-
-
 class CustomGenerate:
     """A callable for the argument ``custom_generate`` of ``model.generate``; threads may share it."""
 
@@ -113,7 +108,7 @@ class CustomGenerate:
         self, drafters: DrafterSpec, planner: str | Planner, texts: UserTexts, *, streamer: Any, tokenizer: Any,
         stop_strings: str | Sequence[str] | None, seed: int | None, rule: str | Rule,
     ) -> None:  # fmt: skip
-        if hasattr(drafters, "capabilities"):
+        if is_target(drafters):
             raise _no_generate(drafters)
         load_planner(planner)  # a wrong name raises at once
         self._rule = load_rule(rule)
@@ -124,6 +119,8 @@ class CustomGenerate:
             raise UsageError(f"seed must be a whole number, got {seed!r:.80}")
         if stop_strings is not None:
             stop_strings = check_stop(None, stop_strings)
+        if texts.context is not None:
+            texts = replace(texts, context=read_texts(texts.context, "context", tokenizer, None))
         self._spec, self._planner, self._texts = drafters, planner, texts
         chosen = texts.complete(load_drafters(drafters))
         opened = texts.opened(chosen)
@@ -131,8 +128,6 @@ class CustomGenerate:
         self._drafters = opened.bind(chosen, tokenizer, None)
         check_tokenizer(self._drafters, tokenizer)
         self._streamer, self._tokenizer, self._stop, self._seed = streamer, tokenizer, stop_strings, seed
-        self._bound: Bound = {}  # of the last call; replaced as a whole, since threads read it
-        self._fits: set[int] = set()  # vocabulary sizes for which the ids of the context were checked
         self._feeding = Lock()  # held while a call uses the streamer that was given here
         self._last = local()
 
@@ -146,7 +141,7 @@ class CustomGenerate:
         generation_config: Any = None, **model_kwargs: Any,
     ) -> Any:  # fmt: skip
         """Write the texts of one call of ``model.generate``; `DraftwoodError` for what draftwood cannot do."""
-        if hasattr(model, "capabilities"):
+        if is_target(model):
             raise _no_generate(model)
         from draftwood.engines.transformers.plugin.call import GenerateCall
         from draftwood.engines.transformers.plugin.frame import kept_back
@@ -184,10 +179,12 @@ class CustomGenerate:
         # What is accepted by a lossy rule says nothing about exact decoding: others do not learn from it.
         known = fresh(model) if is_lossy(self._rule) else learned(model)
         planner = planner_of(self._planner, known, self._tokenizer)
-        self._check_context(target.capabilities.vocab_size)
+        size = target.capabilities.vocab_size
+        if self._texts.context is not None:  # ids outside this model's vocabulary are refused
+            read_texts(self._texts.context, "context", self._tokenizer, size)
         drafters = affordable(self._spec, drafters, target.capabilities, given=bool(self._texts.given))
         names = [drafter.name for drafter in drafters]
-        requests = self._expecting(call.requests, call.sequences, target.capabilities.vocab_size)
+        requests = self._expecting(call.requests, call.sequences, size)
         requests = [
             r if r.drafters is None else replace(r, drafters=with_models(r.drafters, models)) for r in requests
         ]
@@ -211,24 +208,14 @@ class CustomGenerate:
         if self._texts.prediction is None:
             return requests
         prompts, prediction = len(requests) // sequences, self._texts.prediction
-        known, bound = self._bound, Bound()
-        found: list[Request] = []
         listed = prompts > 1 or _nested(prediction)
-        for number, one in enumerate(per_prompt(prediction, prompts if listed else None)):
-            key = id(one), vocab_size
-            if key not in bound:
-                read = known.get(key)
-                bound[key] = read or (one, predicting(self._drafters, one, self._tokenizer, vocab_size))
-            of_prompt = requests[number * sequences : (number + 1) * sequences]
-            found += [replace(request, drafters=bound[key][1]) for request in of_prompt]
-        self._bound = bound
-        return found
-
-    def _check_context(self, vocab_size: int) -> None:
-        """Raise `UsageError` for token ids of the context that are outside this model's vocabulary."""
-        if self._texts.context is not None and vocab_size not in self._fits:
-            read_texts(self._texts.context, "context", self._tokenizer, vocab_size)
-            self._fits.add(vocab_size)
+        expected = per_prompt(prediction, prompts if listed else None)
+        # A prediction for all prompts is indexed once.
+        bound = {id(one): predicting(self._drafters, one, self._tokenizer, vocab_size) for one in expected}
+        return [
+            replace(request, drafters=bound[id(expected[number // sequences])])
+            for number, request in enumerate(requests)
+        ]
 
 
 def _nested(prediction: Any) -> bool:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from draftwood.api.learned import learned, planner_of
-from draftwood.api.loaded_models import LOADED, needing_room, size_of
 from draftwood.api.target import target_of
 from draftwood.contracts import Drafter, Target
 from draftwood.drafters.draft_model.drafter import DraftTarget
 from draftwood.drafters.draft_model.translation import Translation
 from draftwood.drafters.load import load_inner
-from draftwood.errors import CapabilityError, UsageError, VocabularyError
+from draftwood.errors import CapabilityError, ModelError, UsageError, VocabularyError
 from draftwood.index.child_safe import ChildSafeLock
-from draftwood.models.engine import CPU, LLAMA_CPP, TRANSFORMERS
+from draftwood.models.engine import CPU, LLAMA_CPP, TRANSFORMERS, choose, first_line
 from draftwood.models.fingerprint import tokenizer_fingerprint
 from draftwood.planning.load import DEFAULT
 
@@ -27,12 +29,79 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("draftwood")
 
+_KEPT = 2  # draft models that stay loaded though no text is written with them
+_NO_MEMORY = (
+    "out of memory", "alloc_failed", "not enough memory", "can't allocate", "cannot allocate", "failed to allocate"
+)  # fmt: skip
 _LARGER = 1.1  # times the target's bytes: from here on a draft model is warned of
 _MOST = 16  # pairs of vocabularies whose translation is kept
 # By tokenizers, numbers of rows and replacements.
 _translations: OrderedDict[Any, Translation | None] = OrderedDict()
 _warned: set[str] = set()  # names of draft models that are larger than their targets
 _lock = ChildSafeLock()
+
+
+class LoadedModels:
+    """Draft models by name. The two used last stay, and those that a text is being written with.
+
+    Those are found again without being loaded twice: a drafter refers to its model (`DraftTarget.owner`).
+    ``load`` makes a model and its tokenizer of a name.
+    """
+
+    def __init__(self, load: Callable[[str], tuple[Any, Any]]) -> None:
+        self._load, self._lock = load, ChildSafeLock()
+        self._kept: OrderedDict[str, Any] = OrderedDict()  # models, the one used longest ago first
+        self._known: dict[str, tuple[ref[Any], Any]] = {}  # every model that was loaded, and its tokenizer
+
+    def get(self, name: str) -> tuple[Any, Any]:
+        """Return a model and its tokenizer; raises what loading raises."""
+        with self._lock:
+            known, tokenizer = self._known.get(name, (None, None))
+            model = None if known is None else known()
+            if model is None:
+                model, tokenizer = self._load(name)
+                self._known[name] = ref(model), tokenizer
+            self._kept[name] = model
+            self._kept.move_to_end(name)
+            if len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+                gc.collect()  # models refer to themselves in circles
+            return model, tokenizer
+
+
+def size_of(model: Any) -> int:
+    """Return the bytes of a model's weights: of its file where an engine runs it from there."""
+    if hasattr(model, "parameters"):
+        from draftwood.engines.transformers.shared import released_bytes
+
+        every = [*model.parameters(), *model.buffers()]
+        return sum({one.data_ptr(): one.nbytes for one in every}.values()) + released_bytes(model)
+    return int(getattr(model, "weight_bytes", 0))
+
+
+def _load(name: str) -> tuple[Any, Any]:
+    """Load a model to draft by: nobody needs its passes to be exact to the last bit."""
+    from draftwood.models import load
+
+    with needing_room(name):
+        return load(name, exact=False) if choose(name, None)[0] == LLAMA_CPP else load(name)
+
+
+@contextmanager
+def needing_room(name: str) -> Iterator[None]:
+    """Let an error for want of memory say which model it is about."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not (isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in _NO_MEMORY)):
+            raise
+        raise ModelError(
+            f"no room for the draft model {name} beside its target ({first_line(error)}): choose a smaller one"
+        ) from error
+
+
+LOADED = LoadedModels(_load)
+"""The draft models of this process."""
 
 
 class DraftModels:

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any
 from weakref import ref
 
+from draftwood.api.checks import is_target
 from draftwood.api.prompts import decoder
 from draftwood.contracts import Planner
 from draftwood.errors import RecordError
@@ -62,7 +63,7 @@ def learned(model: Any) -> Learned:
     The first time it begins with what earlier processes have learnt, if this model says its name.
     """
     key: tuple[Any, ...] = (id(model),)
-    if not hasattr(model, "capabilities"):
+    if not is_target(model):
         key += (str(getattr(model, "dtype", "")), str(getattr(model, "device", "")), _packs(model))
     known = _KNOWN.get(key)
     if known is None or known.model() is not model:
@@ -88,7 +89,7 @@ def _begin(model: Any) -> tuple[Learned, Path | None]:
     setting = setting_of(model) if findings.learning_is_kept() else None
     if setting is None:
         return first, None
-    packed = hasattr(model, "capabilities") or _packs(model)
+    packed = is_target(model) or _packs(model)
     here = machine(setting.device.partition(":")[0])
     stamp = findings.stamp(setting.model)
     facts = version("draftwood"), FORMAT, tuple(setting), packed, here, stamp
@@ -107,7 +108,7 @@ def fresh(model: Any) -> Learned:
 
     Else the times of passes that the target itself has measured, where its engine does that.
     """
-    if not hasattr(model, "capabilities") and not _packs(model):  # profiles are of packed weights
+    if not is_target(model) and not _packs(model):  # profiles are of packed weights
         return Learned()
     setting = setting_of(model)
     curve = curve_of(setting) if setting is not None else None

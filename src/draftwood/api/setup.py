@@ -18,6 +18,7 @@ from draftwood.api.checks import (
     check_tokenizer_kind,
     end_ids,
     fill_sampling,
+    is_target,
     new_tokens,
     refuse_settings,
     stop_strings,
@@ -126,7 +127,7 @@ class Setup:
 
     def contents(self) -> Any:
         """Return a value that changes with the model's weights and code, which makes its cache invalid."""
-        if hasattr(self.model, "capabilities"):
+        if is_target(self.model):
             return None
         from draftwood.engines.transformers.shared import contents
 

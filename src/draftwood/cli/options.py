@@ -160,6 +160,7 @@ class Loading(_MachineFlags, ModelFlag):
 
     def load_model(self, *, release: bool = False) -> tuple[Any, Any]:
         """Return model, ready, and tokenizer; ``release`` frees weights of which packed copies are enough."""
+        from draftwood.api.checks import is_target
         from draftwood.api.target import prepare
 
         # --no-pack is not for whatever loads the model, and only transformers has it
@@ -169,7 +170,7 @@ class Loading(_MachineFlags, ModelFlag):
         with screen.busy(f"loading {self.model}") as report:
             loaded = models.load(self.model, **how, report=report)
         gc.freeze()  # what was imported stays: it need not be looked at when garbage is collected
-        if hasattr(loaded[0], "capabilities"):  # a target, which needs no preparing
+        if is_target(loaded[0]):  # a target, which needs no preparing
             if not self.pack:
                 raise UsageError(f"--no-pack is for transformers, which does not run {self.model}: leave it out")
             if self.weights is not None:
