@@ -49,7 +49,7 @@ def ollama(tmp_path, monkeypatch):
 
 
 def test_the_file_of_a_model_is_found(ollama, blob, tmp_path):
-    ollama(MODELFILE.format(file=blob))
+    ollama(MODELFILE.format(file=blob) + 'LICENSE """\nFROM now on\nADAPTER plugs\n"""\n')
     assert find("ollama:llama3.2:1b") == blob
     assert (tmp_path / "asked").read_text() == "show --modelfile llama3.2:1b\n"
     assert choose("ollama:hf.co/owner/name:Q4_K_M") == (CPU, blob)
@@ -80,13 +80,6 @@ def test_a_file_of_another_machine_is_said(ollama, blob):
         find("ollama:llama3.2")
 
 
-def test_a_file_that_is_no_gguf_is_said(ollama, blob):
-    ollama(MODELFILE.format(file=blob))
-    blob.write_bytes(b"safetensors")
-    with pytest.raises(ModelError, match="is no GGUF file"):
-        find("ollama:llama3.2")
-
-
 def test_without_ollama_it_says_so(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ModelNotFoundError, match="which is not here: install it, or name the GGUF file"):
@@ -108,8 +101,3 @@ def test_a_model_of_more_than_one_file_is_refused(ollama, blob, more, said):
     ollama((MODELFILE + more).format(file=blob))
     with pytest.raises(ModelError, match=f"{said}.*merge them, and name that"):
         find("ollama:llama3.2:1b")
-
-
-def test_lines_of_a_template_are_no_instructions(ollama, blob):
-    ollama(MODELFILE.format(file=blob) + 'LICENSE """\nFROM now on\nADAPTER plugs\n"""\n')
-    assert find("ollama:llama3.2:1b") == blob
