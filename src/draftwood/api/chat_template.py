@@ -126,7 +126,7 @@ class Guarded:
         first, *others = text.split(self._guard)
         found = _ids(tokenizer, first)
         mark = _ids(tokenizer, "\n")
-        for piece in others:  # behind a line end, lest the tokenizer puts a blank before it
+        for piece in others:  # after a line end: else the tokenizer may put a blank before it
             ids = _ids(tokenizer, f"\n{piece}")
             found += ids[len(mark) :] if ids[: len(mark)] == mark else _ids(tokenizer, piece)
         return found
@@ -182,7 +182,7 @@ def _ids(tokenizer: Any, text: str) -> list[int]:
 
 
 class _Ending(NamedTuple):
-    """How a template begins an answer, and the token that it puts behind one."""
+    """How a template begins an answer, and the token that it puts after one."""
 
     opening: tuple[int, ...]
     end: int
@@ -206,12 +206,12 @@ def _turn(tokenizer: Any) -> _Ending | None:
         open_, closed = (_rendered(tokenizer, asked, add_generation_prompt=opens) for opens in (True, False))
         both = [*asked, {"role": "assistant", "content": _ANSWER}]
         text = tokenizer.apply_chat_template(both, add_generation_prompt=False, tokenize=False)
-        behind = tokenizer(text.rpartition(_ANSWER)[2].lstrip(), add_special_tokens=False)["input_ids"]
+        after = tokenizer(text.rpartition(_ANSWER)[2].lstrip(), add_special_tokens=False)["input_ids"]
     except Exception:  # whatever a template raises, which is a program of the model's authors
         return None
-    if not behind or open_[: len(closed)] != closed or len(open_) == len(closed):
+    if not after or open_[: len(closed)] != closed or len(open_) == len(closed):
         return None
-    end, shown = int(behind[0]), {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
+    end, shown = int(after[0]), {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
     return None if tokenizer.decode([end], **shown) else _Ending(tuple(open_[len(closed) :]), end)
 
 

@@ -110,7 +110,7 @@ class DraftModels:
     Parameters
     ----------
     target, model
-        What is drafted for, and the model of transformers behind it. Without them models are found by name only.
+        What is drafted for, and its model of transformers. Without them models are found by name only.
     tokenizer
         Its tokenizer; None: vocabularies are not compared.
     """

@@ -115,7 +115,7 @@ class LlamaDraftModel:
 
     @prediction.setter
     def prediction(self, given: Prediction | None) -> None:
-        UserTexts(given).complete(self._chosen)  # refuses it beside 'none'
+        UserTexts(given).complete(self._chosen)  # refuses it together with 'none'
         _check_ids(given, "prediction")
         with self._lock:
             self._end()

@@ -150,7 +150,7 @@ class Setup:
         return request if drafters == tuple(request.drafters) else replace(request, drafters=drafters)
 
     def _modules(self, requests: Sequence[Request]) -> list[str]:
-        """Return the names of modules that take long to import and are needed behind the prompts."""
+        """Return the names of modules that take long to import and are needed once the prompts are read."""
         names = [] if all(request.sampling.greedy for request in requests) else ["draftwood.verify.contenders"]
         drafters = [drafter for request in requests for drafter in request.drafters or ()]
         drafting = [name for drafter in (*self.drafters, *drafters) for name in getattr(drafter, "modules", ())]
@@ -230,7 +230,7 @@ class Setup:
 
 def _for_numpy(processor: Any) -> Processor:
     """Return a copy of a processor for a target whose scores are NumPy's; those of transformers get tensors."""
-    known = sys.modules.get("transformers.generation.logits_process")  # imported by whoever made such a processor
+    known = sys.modules.get("transformers.generation.logits_process")  # who made such a processor has imported it
     if known is None or not isinstance(processor, known.LogitsProcessor):
         return copy.deepcopy(processor)
     from draftwood.engines.transformers.processors import adapt_numpy

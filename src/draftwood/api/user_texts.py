@@ -1,4 +1,4 @@
-"""The user's texts that drafters copy from besides the prompt: predictions, a memory, corpora, context."""
+"""The user's texts that drafters copy from: predictions, a memory, corpora, context; and how they are read."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def _complain(line: str, code: int) -> int:
 
 
 def _open_closed() -> None:
-    """Open a stream that was closed before we began (``>&-``) on the null device, lest a file take its place."""
+    """Open a stream that was closed before we began (``>&-``) on the null device: else a file takes its place."""
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is not None:
             continue

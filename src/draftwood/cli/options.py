@@ -195,7 +195,7 @@ class Loading(_MachineFlags, ModelFlag):
 
 @dataclass(frozen=True)
 class SourceFlags:
-    """Texts to draft from beside the prompt."""
+    """Further texts to draft from."""
 
     prediction: Prediction = None
     memory: Memory = None

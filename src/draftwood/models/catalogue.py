@@ -164,7 +164,7 @@ def fault(folder: Path, model: CatalogueModel, *, checksums: bool = False) -> st
 
 
 def is_converted(folder: Path) -> bool:
-    """Return whether a fetched folder without fault holds the files of transformers beside the GGUF file."""
+    """Return whether a fetched folder without fault holds the files of transformers as well."""
     document = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     return document.get("converted") is True
 

@@ -128,7 +128,7 @@ def _alone(folder: Path, report: Progress) -> Iterator[bool]:
 
 
 def _fetch_alone(model: CatalogueModel, folder: Path, report: Progress, *, converts: bool, anew: bool) -> None:
-    """Fetch into a folder beside the final one, which gets its name last. The caller holds the lock."""
+    """Fetch into a new folder, which gets its name last. The caller holds the lock."""
     prefix = f".{model.name}.partial-"
     for leftover in folder.parent.glob(f"{prefix}*"):  # of a run that was killed, since we hold the lock
         shutil.rmtree(leftover, ignore_errors=True)

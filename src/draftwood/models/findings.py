@@ -78,8 +78,8 @@ def write(path: Path, value: Any) -> None:
     """Write a small file, if the folder can be written to; of several processes the last one counts."""
     kind = path.name.partition("-")[0]
     try:
-        with whole_file(path) as beside:
-            beside.write_text(json.dumps(value, allow_nan=False), encoding="ascii")
+        with whole_file(path) as new:
+            new.write_text(json.dumps(value, allow_nan=False), encoding="ascii")
         others = [old for old in files(kind) if old != path]  # after a jump of the clock the new one may seem old
         for old in others[: 1 - _MOST_FILES]:
             old.unlink(missing_ok=True)
@@ -119,7 +119,7 @@ def keep_no_learning() -> None:
 
 
 class Setting(NamedTuple):
-    """What the cost of a pass depends on, besides the machine."""
+    """What the cost of a pass depends on, apart from the machine."""
 
     model: str  # a catalogue name, folder, GGUF file or hub name
     dtype: str  # "float32"; on our own engine the type of its matrices: "Q4_1"
