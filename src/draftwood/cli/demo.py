@@ -181,12 +181,12 @@ def _show_table(results: dict[str, Comparison], others: dict[str, float], given:
             f"\n{geometric_mean(ratio for ratio, _ in ratios):.2f} times as fast (geometric mean), worst "
             f"{worst:.2f} ({kind}); reading the prompt is in no figure"
         )
-    over_it = [
+    its = [
         len(result.drafted[0].ids) / result.drafted_seconds / others[kind]
         for kind, result in ranked
         if kind in others and result.drafted_seconds
     ]
-    if over_it:
+    if its:
         to.print(
-            f"{geometric_mean(over_it):.2f} times as fast as llama.cpp without drafts, on the same file and machine"
+            f"{geometric_mean(its):.2f} times as fast as llama.cpp without drafts, on the same file and machine"
         )

@@ -17,7 +17,7 @@ STEPS = 3  # number of steps that :func:`convert` reports
 
 
 def convert(model: CatalogueModel, folder: Path, tick: Callable[[int], None]) -> None:
-    """Write config, float32 weights and tokenizer into the GGUF file's folder; ``tick`` receives each of `STEPS`."""
+    """Add config, float32 weights and tokenizer to a GGUF file's folder; ``tick`` receives each of `STEPS`."""
     with quiet_transformers():
         _write_tokenizer(model, folder)
         tick(1)
