@@ -64,8 +64,10 @@ class LoadedModels:
             self._kept[name] = model
             self._kept.move_to_end(name)
             if len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-                gc.collect()  # models refer to themselves in circles
+                dropped = next(iter(self._kept))
+                del self._kept[dropped]
+                if self._known[dropped][0]() is not None:
+                    gc.collect()  # models refer to themselves in circles
             return model, tokenizer
 
 
