@@ -29,7 +29,7 @@ from draftwood.decoding.request import Request
 from draftwood.measure.bench.table import geometric_mean
 from draftwood.measure.prompt_files import task_jobs
 from draftwood.measure.records.provenance import provenance
-from draftwood.models.quiet import quiet_transformers
+from draftwood.models.importing import quiet_transformers
 
 TASKS = ("code-edit", "grammar", "summary", "web-qa", "chat")
 THEIRS, PLAIN = "transformers", "none"

@@ -45,15 +45,17 @@ def folder(base: Path, name: str) -> Path:
     made.mkdir(parents=True, exist_ok=True)
     if not (made / "models").exists():
         (made / "models").symlink_to(own / "models")
-    if (own / "trials.json").exists():
-        shutil.copy(own / "trials.json", made)
+    (made / "found").mkdir(exist_ok=True)
+    for trial in own.glob("found/trial-*"):
+        shutil.copy(trial, made / "found")
     return made
 
 
 def answer(args: argparse.Namespace, text: str, arm: str, cache: Path) -> dict[str, Any]:
     """Write one answer in a process of its own."""
     if arm != "known":
-        shutil.rmtree(cache / "learned", ignore_errors=True)
+        for path in cache.glob("found/learned-*"):
+            path.unlink()
     command = [sys.executable, "-m", "draftwood", "generate", "-", "--json", "--model", str(args.model)]
     command += ["--max-new-tokens", str(args.tokens), "--temperature", str(args.temperature), "--seed", "1"]
     command += ["--dtype", args.dtype] if args.dtype else []

@@ -17,11 +17,11 @@ settings.load_profile("draftwood")
 @pytest.fixture(autouse=True, scope="session")
 def _trials_of_this_run(tmp_path_factory):
     """Trials of models are not taken over from what this machine did before the tests."""
-    from draftwood.models import trials
+    from draftwood.models import findings
 
-    place = tmp_path_factory.mktemp("trials") / "trials.json"
+    place = tmp_path_factory.mktemp("found")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trials, "place", lambda: place)
+        patch.setattr(findings, "folder", lambda: place)
         yield
 
 

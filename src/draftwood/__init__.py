@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from draftwood.api.decode_with import decode_with as decode_with
     from draftwood.api.generation import Generation as Generation
     from draftwood.api.llama_draft_model import LlamaDraftModel as LlamaDraftModel
-    from draftwood.api.prepare import prepare as prepare
     from draftwood.api.stream import Stream as Stream
     from draftwood.api.stream import generate as generate
     from draftwood.api.stream import stream as stream
+    from draftwood.api.target import prepare as prepare
     from draftwood.api.text import Piece as Piece
     from draftwood.drafters.corpus.corpus import Corpus as Corpus
     from draftwood.drafters.memory.memory import Memory as Memory
@@ -47,7 +47,7 @@ _HOME = {
     "fetch": "draftwood.models",
     "generate": "draftwood.api.stream",
     "load": "draftwood.models",
-    "prepare": "draftwood.api.prepare",
+    "prepare": "draftwood.api.target",
     "stream": "draftwood.api.stream",
 }
 

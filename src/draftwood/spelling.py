@@ -1,4 +1,4 @@
-"""What names stand for, and options as users type them behind a name (``name:key=value``)."""
+"""What names stand for, and options as users type them after a name (``name:key=value``)."""
 
 from __future__ import annotations
 

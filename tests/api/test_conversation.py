@@ -6,8 +6,7 @@ import pytest
 from tests.api.fake import END, TOKENIZER, proper, toy
 
 from draftwood import Conversation, generate
-from draftwood.contracts import Sampling
-from draftwood.errors import PromptError, UnknownNameError, UsageError
+from draftwood.errors import PromptError, UnknownNameError
 from draftwood.testing import ModelDrafter, RandomDrafter, SameDrafter
 
 DRAFTERS = {
@@ -198,40 +197,33 @@ def test_what_cannot_be_said_is_not_in_the_history():
     assert model.open_sessions == 0
 
 
-class WithoutTemplate(type(TOKENIZER)):
-    chat_template = None
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "sentence"),
-    [
-        ({"tokenizer": None}, UsageError, "need a tokenizer"),
-        ({"tokenizer": WithoutTemplate()}, UsageError, "no chat template"),
-        ({"max_new_tokens": 0}, UsageError, "max_new_tokens is 0"),
-        ({"temperature": -1.0}, UsageError, "temperature must"),
-    ],
-)
-def test_mistakes(options, error, sentence):
-    model = toy()
-    with pytest.raises(error, match=sentence):
-        list(talk(model, **options).say("a"))
-    assert model.open_sessions == 0
-
-
-def test_unknown_names_are_refused_at_once():
-    with pytest.raises(UnknownNameError, match="unknown drafter"):
-        talk(toy(), drafters="sufix")
-    with pytest.raises(UnknownNameError, match="unknown planner"):
-        talk(toy(), planner="fixt")
-
-
-def test_the_fixed_seed_is_that_of_sampling():
-    model = toy()
-    with talk(model, temperature=1.0, seed=3) as conversation:
-        say(conversation, "a")
-        assert conversation.generation.seed == Sampling(1.0, seed=3).seed == 3
-
-
 def test_a_misspelt_setting_is_told_before_anything_is_said():
     with pytest.raises(UnknownNameError, match="unknown setting 'sytem': did you mean 'system'"):
         Conversation(toy(), sytem="Be brief.")
+
+
+def test_an_interrupt_while_reading_leaves_no_trace_in_later_answers(monkeypatch):
+    """The cache may hold a part of the question that was interrupted; later turns must not believe in it."""
+    from draftwood.decoding.loop import decode_sequences
+    from draftwood.decoding.opening import open_sequences
+    from draftwood.decoding.request import Request
+    from draftwood.planning.load import load
+    from draftwood.testing import ToyTarget
+    from draftwood.verify.exact import SampleAndMatch
+
+    target = ToyTarget()
+    first, edited = [1, 2, 3, 4, 5, 6, 7], [1, 2, 7, 7, 7, 7, 7]
+    with open_sequences(target, [], [Request(first, 4)], SampleAndMatch()) as (row,):
+        plain = [t for e in decode_sequences(target, load("fixed:0"), [row]) for t in e.tokens]
+
+        def half(texts, watch=None):
+            ((session, ids),) = texts
+            ToyTarget.extend(target, [(session, ids[:4])], watch)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(target, "extend", half)
+            with pytest.raises(KeyboardInterrupt):
+                row.turn(Request(edited, 4))
+        row.turn(Request(first, 4))
+        assert [t for e in decode_sequences(target, load("fixed:0"), [row]) for t in e.tokens] == plain

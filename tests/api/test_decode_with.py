@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
-import numpy as np
 import pytest
 import torch
 from tests.api.generating import GREEDY, ONE, PROMPT, ROWS, SETTINGS, Every, batch, same, speller
@@ -15,12 +12,10 @@ from transformers import (
     LogitsProcessorList,
     StoppingCriteria,
     StoppingCriteriaList,
-    TextIteratorStreamer,
 )
 from transformers.generation.stopping_criteria import MaxLengthCriteria
 
 import draftwood
-from draftwood.engines.transformers.plugin.text import PaddedText
 from draftwood.errors import UnknownNameError, UsageError
 
 
@@ -32,13 +27,6 @@ def llama():
 @pytest.mark.parametrize("family", ["llama", "qwen2-window", "gemma3", "mistral-window"])
 def test_greedy_text(family):
     same(build(family))
-
-
-def test_ids_without_a_mask_and_a_generation_config(llama):
-    config = GenerationConfig(do_sample=False, max_new_tokens=20)
-    theirs = llama.generate(ONE["input_ids"], generation_config=config)
-    ours = llama.generate(ONE["input_ids"], generation_config=config, custom_generate=draftwood.decode_with())
-    assert torch.equal(ours, theirs)
 
 
 def test_it_drafts_and_tells_how(llama):
@@ -176,22 +164,6 @@ def test_a_streamer_gets_the_prompt_then_each_token_then_the_end(llama, given_to
     assert [v.shape for v in ours.puts] == [v.shape for v in theirs.puts]
 
 
-@pytest.mark.parametrize("given_to", ["generate", "decode_with"])
-def test_text_comes_out_of_a_thread(llama, given_to):
-    tokenizer = speller()
-    streamer = TextIteratorStreamer(tokenizer, skip_prompt=True, timeout=60)
-    mine = {"streamer": streamer} if given_to == "decode_with" else {}
-    given = {} if mine else {"streamer": streamer}
-    decoding = draftwood.decode_with(**mine)
-    thread = threading.Thread(
-        target=llama.generate, kwargs={**ONE, **GREEDY, **given, "custom_generate": decoding}
-    )
-    thread.start()
-    text = "".join(streamer)
-    thread.join()
-    assert text == tokenizer.decode(llama.generate(**ONE, **GREEDY)[0, len(PROMPT) :])
-
-
 def test_a_streamer_takes_one_text(llama):
     streamer = Notes()
     decoding = draftwood.decode_with(streamer=streamer)
@@ -216,33 +188,6 @@ def test_a_text_within_a_call_of_transformers_does_not_reach_its_streamer(llama)
     llama.generate(**ONE, **GREEDY | {"max_new_tokens": 1}, streamer=streamer, logits_processor=[asks])
     assert asks.text.shape == (1, 12)
     assert [len(put) for put in streamer.puts] == [1, 1]  # the prompt, and one token
-
-
-def test_a_setting_that_changes_nothing_is_not_refused(llama):
-    same(llama, guidance_scale=1)
-
-
-def test_a_prompt_and_its_text_as_a_tensor_that_grows():
-    text, written = PaddedText(torch.tensor([0, 0, 5]), 2), list(range(600))
-    for count in [*range(300), 599]:
-        assert text.after(written[:count])[0].tolist() == [0, 0, 5, *written[:count]]
-    text = PaddedText(torch.tensor([0, 0, 5]), 2)
-    for count in [*range(300), 599]:
-        assert text.committed(np.array([5, *written[:count]]))[0].tolist() == [0, 0, 5, *written[:count]]
-
-
-def test_a_streamer_ends_when_the_call_is_refused(llama):
-    streamer = Notes()
-    with pytest.raises(UsageError, match="num_beams"):
-        llama.generate(**ONE, **GREEDY, num_beams=2, custom_generate=draftwood.decode_with(streamer=streamer))
-    assert (streamer.puts, streamer.ends) == ([], 1)
-
-
-def test_names_are_checked_when_the_callable_is_made():
-    with pytest.raises(UnknownNameError, match="sufix"):
-        draftwood.decode_with("sufix")
-    with pytest.raises(UnknownNameError, match="planner"):
-        draftwood.decode_with(planner="fix")
 
 
 def test_a_lossy_rule_is_said(llama):

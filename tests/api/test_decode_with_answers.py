@@ -69,13 +69,6 @@ def test_what_was_recorded_does_not_change_when_a_processor_writes_into_the_scor
     assert recorder.logits[0].tolist() == [[0] * 4]
 
 
-def test_without_scores_the_answer_has_none(llama):
-    settings = {"return_dict_in_generate": True}
-    ours = llama.generate(**ONE, **GREEDY, **settings, custom_generate=draftwood.decode_with())
-    theirs = llama.generate(**ONE, **GREEDY, **settings)
-    assert ours.keys() == theirs.keys()
-
-
 def layers(cache):
     return [(layer.keys, layer.values, layer.get_seq_length()) for layer in cache.layers]
 

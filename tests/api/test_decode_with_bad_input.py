@@ -13,7 +13,6 @@ from tests.engines.tiny import build
 from transformers import (
     DynamicCache,
     LogitsProcessor,
-    QuantizedCache,
     StaticCache,
     StoppingCriteria,
     T5Config,
@@ -124,15 +123,6 @@ def test_inputs_that_the_model_would_take_and_our_passes_would_not(llama):
         decoding(llama, IDS, [], [], llama.generation_config, output_attentions=True)
 
 
-def test_a_call_that_is_refused_tells_of_no_text(llama):
-    decoding = draftwood.decode_with()
-    llama.generate(IDS, **GREEDY, custom_generate=decoding)
-    assert len(decoding.generations) == 1
-    with pytest.raises(UsageError, match="num_beams"):
-        llama.generate(IDS, **GREEDY, num_beams=2, custom_generate=decoding)
-    assert decoding.generations == []
-
-
 def test_an_encoder_decoder_is_refused():
     config = T5Config(
         vocab_size=64, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2, decoder_start_token_id=0
@@ -174,25 +164,6 @@ def test_caches_that_are_not_the_models(llama):
     refused(llama, UsageError, "does not fit", ids=IDS.repeat(2, 1), past_key_values=filled(5))
     static = StaticCache(config=llama.config, max_cache_len=100)
     refused(llama, UsageError, "StaticCache", past_key_values=static)
-
-
-def test_a_quantized_cache(llama):
-    config = copy.deepcopy(llama.generation_config)
-    config.cache_implementation = "quantized"  # generate itself wants a back end before it calls us
-    with pytest.raises(UsageError, match="cache_implementation='quantized'"):
-        draftwood.decode_with()(llama, IDS, [], [], config)
-    cache = QuantizedCache.__new__(QuantizedCache)  # its back ends are packages of their own
-    cache.layers = []
-    refused(llama, UsageError, "QuantizedCache", past_key_values=cache)
-
-
-def test_a_model_in_training_mode_answers_as_in_eval_mode_and_stays_as_it_is(llama):
-    expected = llama.generate(IDS, **GREEDY)
-    llama.train()
-    ours = llama.generate(IDS, **GREEDY, custom_generate=draftwood.decode_with())
-    assert all(m.training for m in llama.modules())
-    llama.eval()
-    assert torch.equal(ours, expected)
 
 
 class Breaks(LogitsProcessor):

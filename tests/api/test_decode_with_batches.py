@@ -83,43 +83,11 @@ def test_several_samples_of_each_prompt(llama):
     assert torch.equal(alone, drafted[:3])  # whatever stands beside it
 
 
-def test_what_remembers_prompts_tells_samples_of_them_apart(llama):
-    rows = [PROMPT[:24], PROMPT[1:25][::-1][:12] * 2]
-    settings = SAMPLED | {"num_return_sequences": 2, "encoder_no_repeat_ngram_size": 1}  # no token of the prompt
-    texts = llama.generate(**batch(rows), **settings, custom_generate=draftwood.decode_with(seed=1))
-    for number, text in enumerate(texts[:, 24:].tolist()):
-        assert not set(text) & set(rows[number // 2]), f"row {number}"
-    assert any(set(text) & set(rows[0]) for text in texts[2:, 24:].tolist()), "the prompts differ"
-
-
 def test_a_seed_of_its_own_takes_nothing_from_torch(llama):
     before = torch.get_rng_state()
     texts = [llama.generate(**ONE, **SAMPLED, custom_generate=draftwood.decode_with(seed=5)) for _ in range(2)]
     assert torch.equal(*texts)
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_a_greedy_text_takes_nothing_from_torch(llama):
-    before = torch.get_rng_state()
-    llama.generate(**ONE, **GREEDY, custom_generate=draftwood.decode_with())
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_samples_have_the_models_distribution(llama):
-    settings = {
-        "do_sample": True,
-        "temperature": 2.0,
-        "top_k": 0,
-        "max_new_tokens": 1,
-        "num_return_sequences": 100,
-    }
-    expected = torch.softmax(llama(**ONE).logits[0, -1].detach() / 2.0, -1)
-    torch.manual_seed(0)
-    counts = torch.zeros(64)
-    for _ in range(4):
-        texts = llama.generate(**ONE, **settings, custom_generate=draftwood.decode_with("none"))
-        counts += torch.bincount(texts[:, -1], minlength=64)
-    assert (counts / 400 - expected).abs().max() < 0.1
 
 
 class Often(StoppingCriteria):
@@ -184,23 +152,6 @@ def test_a_row_that_was_ahead_of_the_last_one_is_cut_to_its_length(llama):
     assert ours.past_key_values.get_seq_length() == theirs.past_key_values.get_seq_length()
     for layer, other in zip(ours.past_key_values.layers, theirs.past_key_values.layers, strict=True):
         torch.testing.assert_close(layer.keys, other.keys, atol=1e-4, rtol=1e-4)
-
-
-class Tenth(StoppingCriteria):
-    """Ends all rows when it is asked for the tenth time."""
-
-    def __init__(self):
-        self.asked = 0
-
-    def __call__(self, input_ids, scores, **kwargs):
-        self.asked += 1
-        return torch.full((len(input_ids),), self.asked >= 10)
-
-
-@pytest.mark.parametrize("rows", [1, 2, 3])
-def test_each_row_asks_a_criterion_of_its_own(llama, rows):
-    theirs = same(llama, batch([PROMPT] * rows), fresh=lambda: {"stopping_criteria": [Tenth()]})
-    assert theirs.shape[1] == len(PROMPT) + 10
 
 
 @pytest.mark.parametrize("pad", [5, None])  # None: the end token takes its place

@@ -12,8 +12,7 @@ from tests.helpers import PROMPT
 
 import draftwood
 from draftwood.api import draft_models
-from draftwood.api.draft_models import DraftModels, with_models
-from draftwood.api.loaded_models import LoadedModels
+from draftwood.api.draft_models import DraftModels, LoadedModels, with_models
 from draftwood.drafters.cascade.drafter import CascadeDrafter
 from draftwood.drafters.draft_model.drafter import DraftModelDrafter, DraftTarget
 from draftwood.drafters.draft_model.growth import Growth
@@ -38,7 +37,7 @@ def drafted(make, limit=60, **settings):
 
 
 def named(monkeypatch, model):
-    monkeypatch.setattr(draft_models, "LOADED", LoadedModels(lambda _: (model, None), lambda: 1 << 30))
+    monkeypatch.setattr(draft_models, "LOADED", LoadedModels(lambda _: (model, None)))
 
 
 @pytest.mark.parametrize("temperature", [0, 1.5])

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from draftwood.api.fitting import fitted
+from draftwood.api.chat_template import fitted
 from draftwood.api.prompts import plain_messages
 from draftwood.engines.file_tokenizer import render
 from draftwood.errors import PromptError

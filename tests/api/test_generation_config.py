@@ -13,7 +13,7 @@ from tests.engines.tiny import build
 from transformers import GenerationConfig
 
 import draftwood
-from draftwood.api import defaults
+from draftwood.api import checks
 from draftwood.engines.transformers.plugin import refusals
 from draftwood.errors import UsageError
 
@@ -45,7 +45,7 @@ WITHOUT_EFFECT = frozenset(
 )  # fmt: skip
 """Settings that change no text of ours; `draftwood.decode_with` returns what they ask for."""
 
-REFUSED = {**defaults.REFUSED, **defaults.REFUSED_SAMPLED, **defaults.REFUSED_VALUES}
+REFUSED = {**checks.REFUSED, **checks.REFUSED_SAMPLED, **checks.REFUSED_VALUES}
 
 CHANGING = {
     "bad_words_ids": [[5]],
@@ -111,22 +111,22 @@ def test_every_setting_has_its_place():
 @pytest.mark.parametrize("name", sorted(CHANGING))
 def test_what_would_change_the_text_is_refused_by_name(llama, name):
     setattr(llama.generation_config, name, CHANGING[name])
-    temperature = 0.7 if name in defaults.REFUSED_SAMPLED else 0
+    temperature = 0.7 if name in checks.REFUSED_SAMPLED else 0
     with pytest.raises(UsageError, match=f"generation config sets {name}="):
         draftwood.generate(llama, PROMPT, max_new_tokens=4, temperature=temperature)
     with pytest.raises(UsageError, match=f"generation config sets {name}="):
         draftwood.stream(llama, PROMPT, max_new_tokens=4, temperature=temperature)
 
 
-@pytest.mark.parametrize("name", sorted(defaults.REFUSED | defaults.REFUSED_SAMPLED))
+@pytest.mark.parametrize("name", sorted(checks.REFUSED | checks.REFUSED_SAMPLED))
 def test_values_that_change_nothing_are_not_refused(llama, name):
-    for value in (None, [], *(defaults.REFUSED | defaults.REFUSED_SAMPLED)[name]):
+    for value in (None, [], *(checks.REFUSED | checks.REFUSED_SAMPLED)[name]):
         setattr(llama.generation_config, name, value)
         for temperature in (0, 0.7):
             draftwood.generate(llama, PROMPT, max_new_tokens=1, temperature=temperature)
 
 
-@pytest.mark.parametrize("name", sorted(defaults.REFUSED_SAMPLED))
+@pytest.mark.parametrize("name", sorted(checks.REFUSED_SAMPLED))
 def test_what_shapes_sampling_says_nothing_of_greedy_text(llama, name):
     setattr(llama.generation_config, name, CHANGING[name])
     assert draftwood.generate(llama, PROMPT, max_new_tokens=9).ids == theirs(llama, max_new_tokens=9)

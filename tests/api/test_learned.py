@@ -17,10 +17,9 @@ from draftwood.api.setup import Setup
 from draftwood.contracts.declaring import declared
 from draftwood.drafters.load import load
 from draftwood.engines.transformers.shared import shared_target
-from draftwood.models import learned_place, profile_place
-from draftwood.models.profile_place import profile_path, setting_of
+from draftwood.models import findings
+from draftwood.models.findings import profile_path, setting_of
 from draftwood.planning.cost_curve import CostCurve
-from draftwood.planning.goodput import GoodputPlanner
 from draftwood.testing import ToyTarget
 
 CURVE = {1: 0.02, 8: 0.03, 32: 0.06}
@@ -30,8 +29,8 @@ CURVE = {1: 0.02, 8: 0.03, 32: 0.06}
 def model(tmp_path, monkeypatch):
     """A model that says where it comes from, on a machine without profiles."""
     monkeypatch.setenv("DRAFTWOOD_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(profile_place, "_SAID", set())
-    monkeypatch.setattr(learned_place, "_SAID", set())
+    monkeypatch.setattr(findings, "folder", lambda: tmp_path / "found")
+    monkeypatch.setattr(findings, "_said", set())
     made = build("llama")
     made.config._name_or_path = "owner/tiny"
     return made
@@ -67,17 +66,11 @@ def test_a_planner_that_is_given_keeps_its_own():
     assert Setup(target, None, "ngram", planner).planner is planner
 
 
-def test_model_generate_shares_it_with_the_other_doors_and_keeps_its_planner(model):
-    decoding = draftwood.decode_with()
-    for _ in range(2):
-        model.generate(**ONE, **GREEDY, custom_generate=decoding)
-    ((_, planner),) = decoding._planners.values()
-    assert isinstance(planner, GoodputPlanner)
-    assert planner.learned is learned(model)
-    assert planner.learned is Setup(model, None, "ngram", "goodput").planner.learned
-    other = build("llama")
-    other.generate(**ONE, **GREEDY, custom_generate=decoding)
-    assert len(decoding._planners) == 2
+def test_model_generate_learns_into_what_the_other_doors_know(model):
+    model.generate(**ONE, **GREEDY, custom_generate=draftwood.decode_with())
+    assert learned(model).passes > 0
+    assert learned(model) is Setup(model, None, "ngram", "goodput").planner.learned
+    assert learned(build("llama")).passes == 0
 
 
 def test_it_outlasts_an_edit_of_the_model_and_not_another_number_format(model):
@@ -87,23 +80,6 @@ def test_it_outlasts_an_edit_of_the_model_and_not_another_number_format(model):
     assert shared_target(model) is not target
     assert learned(model) is before
     assert learned(model.to(torch.bfloat16)) is not before
-
-
-def test_model_generate_learns_anew_for_another_number_format(model):
-    decoding = draftwood.decode_with()
-    for dtype in (torch.float32, torch.bfloat16):
-        model.to(dtype).generate(**ONE, **GREEDY, custom_generate=decoding)
-        ((_, planner),) = decoding._planners.values()
-        assert planner.learned is learned(model)
-
-
-def test_it_is_forgotten_with_its_model():
-    decoding, model = draftwood.decode_with(), build("llama")
-    model.generate(**ONE, **GREEDY, custom_generate=decoding)
-    assert len(decoding._planners) == 1
-    del model
-    gc.collect()
-    assert len(decoding._planners) == 0
 
 
 def test_it_begins_with_the_profile_of_this_machine(model):
@@ -131,7 +107,7 @@ def test_profiles_of_other_settings_are_not_used(model):
 
 @pytest.mark.parametrize(
     ("text", "changes"),
-    [("", {}), ("none", {}), ('{"row": "header"}', {}), (None, {"model": "another"}), (None, {"threads": 7})],
+    [("", {}), ("none", {}), ('{"row": "header"}', {}), (None, {"threads": 7})],
 )  # fmt: skip
 def test_a_profile_that_is_broken_or_foreign_is_left_alone_with_one_warning(model, caplog, text, changes):
     path = profile(model, text, **changes)
@@ -180,17 +156,17 @@ def test_a_model_that_is_loaded_again_knows_what_the_last_one_learnt(keeping):
 
 def test_it_is_written_when_the_process_ends_and_now_and_then_before(model, keeping, monkeypatch):
     write_some(model)
-    assert learned_place.files() == []
+    assert findings.files("learned") == []
     monkeypatch.setattr("draftwood.api.learned._PATIENCE", -1.0)
     learned(model)
-    (path,) = learned_place.files()
+    (path,) = findings.files("learned")
     before = path.stat().st_mtime_ns
     learned(model)
     assert path.stat().st_mtime_ns == before, "nothing was learnt since"
     path.unlink()
     write_some(model)
     _keep_all()
-    assert learned_place.files() == [path]
+    assert findings.files("learned") == [path]
 
 
 def test_nothing_is_kept_where_it_is_switched_off_or_the_model_says_no_name(model, keeping, monkeypatch):
@@ -199,4 +175,4 @@ def test_nothing_is_kept_where_it_is_switched_off_or_the_model_says_no_name(mode
     target = ToyTarget()
     draftwood.generate(target, [1, 2, 3], drafters="ngram", max_new_tokens=30)
     _keep_all()
-    assert learned_place.files() == []
+    assert findings.files("learned") == []

@@ -116,13 +116,6 @@ def test_the_text_stays(script, planner, drafters):
         assert llama.write(prompt, 100) == plain(script, prompt)
 
 
-def test_drafts_save_passes():
-    llama = Llama(repeat, LlamaDraftModel(planner=FIXED), logits_all=True)
-    llama.write(PROMPT, 100)
-    assert llama.passes < 20
-    assert llama.draft_model.stats.mean_acceptance_length > 7
-
-
 def test_drafts_are_arrays_of_ids_and_not_too_long():
     model = LlamaDraftModel(planner="fixed:30", max_tokens=5)
     llama = Llama(repeat, model, logits_all=True)
@@ -151,12 +144,6 @@ def test_tokens_that_are_sent_in_are_part_of_the_text():
     assert all(next(written) < N_VOCAB for _ in range(20))
     assert held[:42] == text
     assert token < N_VOCAB
-
-
-def test_whoever_calls_gets_drafts():
-    model, text = LlamaDraftModel(planner=FIXED), PROMPT * 2
-    assert model(np.array(text, dtype=np.intc)).tolist() == PROMPT[:8]
-    assert model(np.array(text + PROMPT[:9], dtype=np.intc)).tolist() == [*PROMPT[9:], *PROMPT[:5]]
 
 
 # --- requests ------------------------------------------------------------------------------------------------
@@ -227,20 +214,6 @@ def test_nothing_of_a_request_is_drafted_in_another(drafters):
         assert {token for _, draft in llama.drafts for token in draft.tolist()} <= set(own)
 
 
-def test_one_request_is_kept():
-    llama = Llama(repeat, LlamaDraftModel(planner=FIXED), logits_all=True)
-    kept = []
-    for number in range(20):
-        llama.write([number + 1, *PROMPT], 20)
-        kept.append(weakref.ref(llama.draft_model._text))
-    gc.collect()
-    assert [text() is not None for text in kept] == [False] * 19 + [True]
-    llama.draft_model.close()
-    gc.collect()
-    assert kept[-1]() is None
-    assert llama.write(PROMPT, 20) == plain(repeat, count=20)
-
-
 def test_a_llama_is_freed_when_its_program_lets_go_of_it():
     """Without waiting for the garbage collector: its weights may take all memory."""
     llama = Llama(repeat, LlamaDraftModel(planner=FIXED, prediction="text", corpus=corpus(NAMES)), logits_all=True)
@@ -272,14 +245,6 @@ def test_another_llama_has_another_vocabulary():
         llamas[1].write(PROMPT, 10)
 
 
-def test_another_llama_learns_for_itself(clock):
-    model = LlamaDraftModel()
-    llamas = [Llama(script, model, logits_all=True, clock=clock) for script in (chaos, repeat)]
-    llamas[0].write(PROMPT, 300)
-    llamas[1].write(PROMPT, 100)
-    assert llamas[1].passes < 40
-
-
 # --- what pays -----------------------------------------------------------------------------------------------
 
 
@@ -294,26 +259,6 @@ def test_drafts_that_fail_end(clock):
     first = drafted(llama)
     llama.write([0], 400)
     assert drafted(llama) - first < 40, "passes of other widths are measured now and then"
-
-
-def test_drafts_come_again_where_they_are_right(clock):
-    llama = Llama(
-        lambda text: chaos(text) if len(text) < 300 else 1, LlamaDraftModel(Watched((1,) * 8)), logits_all=True,
-        clock=clock,
-    )  # fmt: skip
-    llama.write([0], 299)
-    before = llama.passes
-    llama.write([0, *plain(llama._script, [0], 299)], 200)
-    assert llama.passes - before < 120
-
-
-def test_no_drafts_where_wider_passes_cost_too_much(clock):
-    clock.cost = lambda n: n
-    llama = Llama(mixed, LlamaDraftModel(), logits_all=True, clock=clock)
-    llama.write(PROMPT, 100)
-    passes, tokens = llama.passes, llama.evaluated
-    llama.write(PROMPT, 400)
-    assert llama.evaluated - tokens < 1.05 * (llama.passes - passes) + 20
 
 
 # --- the user's texts ----------------------------------------------------------------------------------------
@@ -418,13 +363,6 @@ def test_mistakes_are_refused_when_it_is_made(given, error, says):
         LlamaDraftModel(**given)
 
 
-def test_a_wrong_prediction_is_refused_when_it_is_set():
-    model = LlamaDraftModel()
-    with pytest.raises(UsageError, match="prediction is text"):
-        model.prediction = {"a": 1}
-    assert model.prediction is None
-
-
 def test_token_ids_that_the_vocabulary_does_not_have():
     """llama.cpp would fail in the pass."""
     llama = Llama(repeat, LlamaDraftModel(prediction=[5, N_VOCAB]), logits_all=True)
@@ -444,13 +382,6 @@ def test_a_llama_without_room_for_the_scores_is_refused():
         llama.draft_model = LlamaDraftModel()
         with pytest.raises(CapabilityError, match=r"does not keep the scores of all tokens.*logits_all=True"):
             llama.write(PROMPT, 3)
-
-
-def test_a_llama_that_got_its_draft_model_later_must_have_the_scores():
-    llama = Llama(repeat)
-    llama.draft_model = LlamaDraftModel()
-    with pytest.raises(CapabilityError, match="logits_all=True"):
-        llama.write(PROMPT, 3)
 
 
 @pytest.mark.parametrize("kind", ["_is_recurrent", "_is_hybrid"])

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from tests.engines.tiny_gguf import END, SPECIAL
 
-from draftwood.api.plain_text import control_names
+from draftwood.api.chat_template import control_names
 from draftwood.api.prompts import render
 from draftwood.engines.cpu.gguf_file import GgufFile
 from draftwood.engines.cpu.tokenizer import GgufTokenizer

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from draftwood.api.text_input import read_prediction, variants
+from draftwood.api.user_texts import read_prediction, variants
 from draftwood.contracts import Feedback
 from draftwood.drafters.prediction.drafter import PredictionDrafter
 from draftwood.errors import UsageError

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from draftwood.api.remembering import Known, remembered
+from draftwood.api import chat_template
+from draftwood.api.chat_template import remembered
 
 
 class Tokenizer:
@@ -14,17 +15,19 @@ class Unhashable(Tokenizer):
 
 
 def test_it_is_found_once_and_anew_in_another_state():
-    known, asked, one = Known(), [], Tokenizer()
+    asked, one = [], Tokenizer()
     for state in ("a", "a", "b"):
-        assert remembered(known, one, state, lambda tokenizer: asked.append(tokenizer) or len(asked)) == len(asked)
+        found = remembered(one, "it", state, lambda tokenizer: asked.append(tokenizer) or len(asked))
+        assert found == len(asked)
     assert asked == [one, one]
+    assert remembered(one, "another", "b", lambda _: 7) == 7
 
 
 def test_it_is_let_go_with_the_tokenizer():
-    known = Known()
-    remembered(known, Tokenizer(), "a", lambda _: 1)
-    assert len(known) == 0
+    before = len(chat_template._known)
+    remembered(Tokenizer(), "it", "a", lambda _: 1)
+    assert len(chat_template._known) == before
 
 
 def test_tokenizers_that_cannot_be_keys_are_asked_each_time():
-    assert [remembered(Known(), Unhashable(), "a", lambda _: 1) for _ in range(2)] == [1, 1]
+    assert [remembered(Unhashable(), "it", "a", lambda _: 1) for _ in range(2)] == [1, 1]

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tests.api.fake import TOKENS, text_of
 from tests.fuzz.interrupt import interrupted
 
-from draftwood.api.spelling import Spelling
-from draftwood.api.text import Piece, TextBuilder
+from draftwood.api.text import Piece, Spelling, TextBuilder
 from draftwood.decoding.stopping import StopStrings
 
 IDS = st.lists(st.integers(0, len(TOKENS) - 1), max_size=40)
@@ -94,13 +93,6 @@ def test_what_may_begin_a_stop_string_is_held_back_with_its_sources():
     ]
 
 
-def test_a_stop_string_is_never_shown():
-    builder, pieces = build(spell("bab b"), ["ab b"])
-    assert joined(pieces) == builder.text == "b"
-    builder, pieces = build([TOKENS.index(b"ab")] * 2, ["ba"])  # within the tokens
-    assert joined(pieces) == builder.text == "a"
-
-
 @pytest.mark.parametrize("ids", [[], [0], [0, 1, 2]])
 def test_no_text_gives_no_piece(ids):
     builder, pieces = build(ids)
@@ -168,20 +160,6 @@ def test_a_stop_string_may_hold_the_name_of_a_special_token(stop, ids, expected)
         assert expected.startswith(shown)
     assert stops.found(ids) is (expected != "ac")
     assert shown + joined([builder.finish("model")]) == builder.text == expected
-
-
-def test_each_token_is_decoded_in_a_short_context():
-    longest = 0
-
-    def decode(ids):
-        nonlocal longest
-        longest = max(longest, len(ids))
-        return text_of(ids)
-
-    builder = TextBuilder(decode)
-    for token in spell("ab\u6728" * 200):
-        builder.push(token, "model")
-    assert longest < 10
 
 
 @pytest.mark.parametrize("stop", [None, "b b"])

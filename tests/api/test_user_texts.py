@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,8 +15,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from draftwood import Conversation, Corpus, Memory, decode_with, generate, stream
 from draftwood.api.setup import Setup
-from draftwood.api.text_input import per_prompt
-from draftwood.api.user_texts import UserTexts, detached
+from draftwood.api.user_texts import UserTexts, detached, per_prompt
 from draftwood.drafters.corpus.drafter import CorpusDrafter
 from draftwood.drafters.corpus.file import write_corpus
 from draftwood.drafters.llama_cpp.ngram_cache import NgramCacheDrafter
@@ -27,7 +25,7 @@ from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.drafters.ngram.drafter import NgramDrafter
 from draftwood.drafters.parrot.drafter import ParrotDrafter
 from draftwood.drafters.prediction.drafter import PredictionDrafter
-from draftwood.errors import CapabilityError, FileFormatError, UsageError, VocabularyError
+from draftwood.errors import CapabilityError, UsageError, VocabularyError
 from draftwood.measure.compare import compare
 from draftwood.models.fingerprint import tokenizer_fingerprint
 from draftwood.testing import ToyTarget
@@ -102,20 +100,6 @@ def test_the_text_is_the_same_and_comes_in_fewer_passes(made, sampling):
     assert len(written.steps) <= len(plain.steps) / 3
 
 
-@pytest.mark.parametrize("made", MADE)
-def test_a_source_that_says_something_else_costs_no_text(made):
-    plain = answer()
-    other = answer(PROMPTS[1], **SAMPLED)
-    assert generate(toy(), IDS, **SETTINGS, **MADE[made](other)).ids == plain.ids
-
-
-@pytest.mark.parametrize("nothing", ["", [], [""], [[]], np.array([], dtype=np.int64)])
-def test_an_empty_prediction_drafts_nothing(nothing):
-    written = generate(toy(), IDS, **SETTINGS, prediction=nothing)
-    assert written.ids == answer().ids
-    assert "prediction" not in written.sources
-
-
 # --- which drafters draft from it ----------------------------------------------------------------------------
 
 
@@ -149,23 +133,6 @@ def test_drafters_that_are_named_keep_their_options_and_their_place():
     assert (indexed.levels, len(indexed.corpora)) == (1, 2)
 
 
-def test_texts_that_a_drafter_brings_stay():
-    own = PredictionDrafter(texts=((3, 4),))
-    (found,) = drafters([own], prediction=IDS)
-    assert found.texts == ((3, 4), tuple(IDS))
-    assert own.texts == ((3, 4),)
-
-
-def test_context_goes_to_the_parrot_alone_where_it_is_the_only_reader():
-    (found,) = drafters("parrot", context="ab a")
-    assert found.context == tuple(KNOWN("ab a")["input_ids"])
-
-
-def test_a_memory_of_a_file_has_the_size_that_its_drafter_says(tmp_path):
-    (found,) = drafters("memory:tokens=5000", memory=tmp_path / "m.dwm")
-    assert found.memory.size == 5000
-
-
 # --- predictions of several prompts --------------------------------------------------------------------------
 
 
@@ -195,13 +162,6 @@ def test_one_prediction_is_for_every_prompt_and_indexed_once(one):
     assert per_prompt(one, 3) == [one] * 3 if not isinstance(one, np.ndarray) else len(per_prompt(one, 3)) == 3
     written = generate(toy(), PROMPTS, **SETTINGS, prediction=one)
     assert [w.ids for w in written] == [answer(ids).ids for ids in PROMPTS]
-
-
-def test_a_list_for_one_prompt_has_alternatives():
-    plain = answer()
-    written = generate(toy(), IDS, drafters="lookup", **SETTINGS, prediction=["b b b", plain.text, [3, 3]])
-    assert written.ids == plain.ids
-    assert "prediction" in written.sources
 
 
 @pytest.mark.parametrize("wrong", [["ab"], [IDS, IDS], []])
@@ -243,19 +203,6 @@ def test_it_is_saved_when_a_stream_is_closed_early(tmp_path):
         written = list(pieces.generation.ids)
     (only,) = Memory.open(tmp_path / "m.dwm").answers()
     assert only.ids[: len(written)].tolist() == written
-
-
-def test_it_is_saved_after_an_interrupt(tmp_path):
-    def interrupted(prefix, row):
-        if len(prefix) == len(IDS) + 12:
-            raise KeyboardInterrupt
-        return row
-
-    settings = SETTINGS | {"logits_processor": interrupted}
-    with pytest.raises(KeyboardInterrupt):
-        generate(toy(), IDS, drafters="lookup", **settings, memory=tmp_path / "m.dwm")
-    (only,) = Memory.open(tmp_path / "m.dwm").answers()
-    assert 2 <= len(only.ids) <= 12
 
 
 def test_answers_that_nobody_began_write_no_file(tmp_path):
@@ -327,30 +274,6 @@ def test_a_conversation_has_sources_of_its_own(tmp_path):
     with Conversation(toy(), **SETTINGS, drafters="lookup:length=1", memory=path) as later:
         assert said(later, "a b") == expected[0]
         assert "memory" in later.generation.sources
-
-
-def test_a_conversation_that_drafts_nothing_takes_no_prediction():
-    with Conversation(toy(), drafters="none", **SETTINGS) as conversation:
-        with pytest.raises(UsageError, match="leave prediction out"):
-            said(conversation, "a", prediction="b")
-        assert conversation.messages == []
-
-
-def test_a_turn_opens_only_the_drafter_that_is_new():
-    setup = Setup(toy(), KNOWN, "suffix", "fixed:8", UserTexts(prediction=""))
-    first = setup.request(IDS, max_new_tokens=4, drafters=setup.predicting([3, 4]), seed=1)
-    with setup.open([first]) as (row,):
-        row.begin()
-        assert all(source.session is None for source in row.sources), "they are opened when the first token is out"
-        row.open_late()
-        sessions = [source.session for source in row.sources]
-        second = setup.request([*row.ids, 5], max_new_tokens=4, drafters=setup.predicting([4, 5]), seed=1)
-        row.turn(second)
-        assert row.sources[0].session is sessions[0]
-        assert row.sources[1].session not in (None, sessions[1])
-        row.begin()
-        row.turn(replace(second, prompt=[*row.ids, 6], drafters=None))
-        assert row.sources[1].drafter.texts == ((4, 5),)
 
 
 # --- model.generate ------------------------------------------------------------------------------------------
@@ -463,15 +386,6 @@ def test_text_needs_a_tokenizer(door, name):
         door(**{name: "ab"})
 
 
-@pytest.mark.parametrize("name", ["memory", "corpus"])
-def test_files_that_are_something_else(name, tmp_path):
-    with pytest.raises(UsageError):
-        generate(toy(), IDS, **{name: tmp_path})
-    (tmp_path / "file").write_bytes(b"\0\1" * 100)
-    with pytest.raises(FileFormatError):
-        generate(toy(), IDS, **{name: tmp_path / "file"})
-
-
 def test_files_are_opened_before_a_model_is_loaded():
     with pytest.raises(UsageError, match=r"nothing\.dwc"):
         generate("no such model anywhere", IDS, corpus="nothing.dwc")
@@ -573,29 +487,6 @@ def test_a_comparison_copies_nothing_from_an_earlier_run():
     assert mine.answers() == []
 
 
-def test_a_comparison_of_two_memories_of_files(tmp_path):
-    spec = f"memory:file={tmp_path / 'a.dwm'}+memory:file={tmp_path / 'b.dwm'}"
-    assert compare(toy(), IDS, **SETTINGS, drafters=spec, rounds=1).identical
-
-
-def test_decode_with_reads_a_prediction_once(llama, monkeypatch):
-    asked = []
-
-    class Counting:
-        def __call__(self, text, **settings):
-            asked.append(text)
-            return speller()(text, **settings)
-
-        def __getattr__(self, name):
-            return getattr(speller(), name)
-
-    decoding = decode_with("lookup:length=1", prediction=["abc", "abd"], tokenizer=Counting())
-    model = llama
-    for _ in range(3):
-        model.generate(**ONE, **LONG, custom_generate=decoding)
-    assert len(asked) == len(set(asked))
-
-
 @pytest.mark.parametrize("listed", [lambda new: [[new, [5, 6]]], lambda new: [[new]]])
 def test_decode_with_reads_a_list_of_lists_per_row_even_of_one(llama, listed):
     theirs = llama.generate(**ONE, **LONG)
@@ -616,9 +507,3 @@ def test_decode_with_reads_a_prediction_anew_for_a_model_of_fewer_tokens(llama):
     small = LlamaForCausalLM(LlamaConfig(**SHAPE | {"vocab_size": 40})).eval()
     with pytest.raises(UsageError, match="prediction has token ids outside the vocabulary"):
         small.generate(torch.tensor([[1, 2, 3]]), max_new_tokens=3, pad_token_id=0, custom_generate=decoding)
-
-
-def test_decode_with_refuses_context_outside_the_vocabulary(llama):
-    decoding = decode_with(context=[1 << 20])
-    with pytest.raises(UsageError, match="context has token ids outside the vocabulary"):
-        llama.generate(**ONE, **LONG, custom_generate=decoding)

@@ -50,19 +50,6 @@ def test_undo_and_reset_take_the_text_back(draftwood, tiny):
     assert answers("/undo", "/stats") == "there is nothing to take back\nnothing was said yet\n"
 
 
-def test_system_survives_a_reset_and_undo(draftwood, tiny):
-    flags = ("chat", "--model", tiny, *FLAGS, "--system", "be nice")
-    once = draftwood(*flags, stdin=script("hello")).out
-    assert draftwood(*flags, stdin=script("hello", "/reset", "hello")).out.endswith(once)
-    assert draftwood(*flags, stdin=script("hello", "/undo", "/undo", "hello")).out.endswith(once)
-    assert once != draftwood("chat", "--model", tiny, *FLAGS, stdin=script("hello")).out
-
-
-def test_help_lists_the_commands(draftwood, tiny):
-    out = draftwood("chat", "--model", tiny, stdin=script("/help")).out
-    assert all(name in out for name in ("/help", "/stats", "/undo", "/reset", "/exit"))
-
-
 def test_an_unknown_command_ends_a_script(draftwood, tiny):
     ran = draftwood("chat", "--model", tiny, *FLAGS, stdin=script("/rest", "hello"))
     assert (ran.code, ran.out) == (2, "")
@@ -209,12 +196,6 @@ def test_an_answer_that_is_cut_is_not_cut_in_silence(draftwood, tiny):
     assert "cut the answer" not in whole.err
 
 
-def test_forget_never_drops_a_conversation_for_a_question_that_is_too_long_itself(talk):
-    ran = talk("hello", "x" * 3000, "again", "/stats")
-    assert "the question has 3,003 tokens" in ran.err
-    assert "turn 2: read 10 of 29" in ran.out
-
-
 # --- what is typed -----------------------------------------------------------------------------------------------
 
 
@@ -267,47 +248,20 @@ def test_on_a_real_terminal_pasted_lines_are_one_question_and_history_is_kept(ti
 
 def test_the_history_is_bounded_and_holds_no_answer(tmp_path):
     readline = pytest.importorskip("readline")
-    from draftwood.cli import typed
+    from draftwood.cli import prompt
 
     path = tmp_path / "folder" / "chat-history"
-    with typed.history(path):
-        for number in range(typed.HISTORY + 50):
+    with prompt.history(path):
+        for number in range(prompt.HISTORY + 50):
             readline.add_history(f"question {number}")
     lines = path.read_text().splitlines()
-    assert len([line for line in lines if line.startswith("question")]) == typed.HISTORY
-    assert lines[-1] == f"question {typed.HISTORY + 49}"
+    assert len([line for line in lines if line.startswith("question")]) == prompt.HISTORY
+    assert lines[-1] == f"question {prompt.HISTORY + 49}"
     path.write_bytes(b"\xff\xfe")
-    with typed.history(path):
+    with prompt.history(path):
         pass
-    with typed.history(tmp_path):  # a folder
+    with prompt.history(tmp_path):  # a folder
         pass
-
-
-def test_an_interrupt_while_reading_leaves_no_trace_in_later_answers(monkeypatch):
-    """The cache may hold a part of the question that was interrupted; later turns must not believe in it."""
-    from draftwood.decoding.loop import decode_sequences
-    from draftwood.decoding.opening import open_sequences
-    from draftwood.decoding.request import Request
-    from draftwood.planning.load import load
-    from draftwood.testing import ToyTarget
-    from draftwood.verify.exact import SampleAndMatch
-
-    target = ToyTarget()
-    first, edited = [1, 2, 3, 4, 5, 6, 7], [1, 2, 7, 7, 7, 7, 7]
-    with open_sequences(target, [], [Request(first, 4)], SampleAndMatch()) as (row,):
-        plain = [t for e in decode_sequences(target, load("fixed:0"), [row]) for t in e.tokens]
-
-        def half(texts, watch=None):
-            ((session, ids),) = texts
-            ToyTarget.extend(target, [(session, ids[:4])], watch)
-            raise KeyboardInterrupt
-
-        with monkeypatch.context() as patched:
-            patched.setattr(target, "extend", half)
-            with pytest.raises(KeyboardInterrupt):
-                row.turn(Request(edited, 4))
-        row.turn(Request(first, 4))
-        assert [t for e in decode_sequences(target, load("fixed:0"), [row]) for t in e.tokens] == plain
 
 
 def test_a_lossy_rule_is_said_of_every_answer(draftwood, tiny):

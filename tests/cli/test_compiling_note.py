@@ -37,7 +37,7 @@ def test_on_a_terminal_the_note_comes_behind_the_first_word_and_goes(draftwood, 
 
 
 def test_a_warning_is_not_wiped_with_the_note(monkeypatch):
-    from draftwood.cli.compiling_note import CompilingNote
+    from draftwood.cli.answering import CompilingNote
     from tests.cli.conftest import Terminal
 
     monkeypatch.setenv("TERM", "xterm-256color")

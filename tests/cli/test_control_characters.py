@@ -15,7 +15,7 @@ from draftwood.cli.main import run
 
 EVIL = "\x1b[31mred\x07\x9b2J\r\x08"
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-OTHERS = {"compiling_note.py", "main.py", "profile.py", "docs.py", "screen.py", "options.py"}
+OTHERS = {"answering.py", "main.py", "profile.py", "docs.py", "screen.py", "options.py"}
 """Modules that print what is theirs alone: codes for the terminal, help."""
 
 

@@ -119,7 +119,7 @@ def test_logs_of_llama_cpp_s_server_say_which_of_its_types_would_pay(draftwood, 
 
 
 def test_the_profile_of_a_file_is_found_under_its_name(draftwood, gguf, tmp_path, monkeypatch):
-    from draftwood.models.profile_place import profile_path
+    from draftwood.models.findings import profile_path
 
     log = tmp_path / "log.jsonl"
     log.write_text('{"prompt_ids": [1, 2, 1, 2], "output_ids": [1, 2, 1, 2, 1, 2]}')

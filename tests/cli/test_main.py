@@ -11,9 +11,9 @@ import pytest
 
 import draftwood as package
 from draftwood.cli import docs, options
-from draftwood.cli.main import _take_debug
+from draftwood.cli.main import OLD, _take_debug
 
-VERBS = ("generate", "chat", "demo", "fetch", "models", "info")
+VERBS = ("generate", "chat", "demo", "fetch", "info")
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 
 
@@ -51,6 +51,12 @@ def test_wrong_use_is_named_with_what_is_nearest(draftwood, arguments, hint):
     assert ran.err.startswith("error: ")
     assert hint in ran.err
     assert "see draftwood" in ran.err
+
+
+@pytest.mark.parametrize("verb", ["models", "export-custom-generate"])
+def test_a_verb_of_earlier_versions_says_what_does_its_work_now(draftwood, verb):
+    ran = draftwood(verb, "whatever", "--flag")
+    assert (ran.code, ran.out, ran.err) == (2, "", f"error: draftwood {verb} is gone: use {OLD[verb]}\n")
 
 
 def test_an_unexpected_error_is_one_line_without_debug(draftwood, monkeypatch):
@@ -105,7 +111,7 @@ def test_python_m_draftwood():
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes of POSIX")
 def test_a_reader_that_leaves_is_no_error():
     with subprocess.Popen(
-        [sys.executable, "-u", "-m", "draftwood", "models"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-u", "-m", "draftwood", "info"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as child:
         child.stdout.close()
         assert child.stderr.read() == b""

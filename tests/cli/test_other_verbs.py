@@ -1,4 +1,4 @@
-"""fetch, models, info."""
+"""fetch, info."""
 
 from __future__ import annotations
 
@@ -62,31 +62,23 @@ def test_a_fetch_that_fails(draftwood, monkeypatch):
     assert (ran.code, ran.out, ran.err) == (1, "", "error: no pip here: install it\n")
 
 
-def test_models(draftwood, cache):
-    ran = draftwood("models")
-    assert ran.code == 0
-    assert "missing" in ran.out
-    assert "draftwood fetch smollm2 brings smollm2" in ran.out
-    (cache / "models" / "smollm2").mkdir(parents=True)
-    assert "draftwood fetch smollm2 --force mends smollm2" in draftwood("models").out
-
-
-def test_models_as_json(draftwood, cache):
-    found = json.loads(draftwood("models", "--json").out)
-    assert [m["name"] for m in found] == list(CATALOGUE)
-    assert {m["state"] for m in found} == {"missing"}
-
-
 def test_info(draftwood, cache):
     ran = draftwood("info")
     assert ran.code == 0
     for word in ("draftwood", "python", "torch", "threads", "cpu computes in", str(cache), "smollm2", "suffix"):
         assert word in ran.out
+    assert "missing" in ran.out
+    assert "(draftwood fetch smollm2 brings it)" in ran.out
+    (cache / "models" / "smollm2").mkdir(parents=True)
+    assert "(draftwood fetch smollm2 --force brings it)" in draftwood("info").out
 
 
 def test_info_as_json_also_without_torch(draftwood, cache, monkeypatch):
     found = json.loads(draftwood("info", "--json").out)
     assert "float32" in found["devices"]["cpu"]
+    assert [(model["name"], model["state"]) for model in found["models"]] == [
+        (name, "missing") for name in CATALOGUE
+    ]
     monkeypatch.setattr("draftwood.cli.info.package_version", lambda _name: None)
     assert json.loads(draftwood("info", "--json").out)["threads"] is None
     assert "not installed" in draftwood("info").out

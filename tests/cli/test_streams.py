@@ -43,16 +43,14 @@ def test_closed_standard_input_is_an_empty_prompt():
     assert err.startswith("error: standard input is empty")
 
 
-@pytest.mark.parametrize(
-    "line", ["draftwood models | true", "draftwood nosuch 2>&1 | true", "draftwood models | head -1"]
-)
+@pytest.mark.parametrize("line", ["draftwood --help | true", "draftwood nosuch 2>&1 | true"])
 def test_readers_that_leave(line):
     assert shell(line)[2] == ""
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/dev/full")
 def test_a_full_disk_is_one_line():
-    code, _, err = shell("draftwood models > /dev/full")
+    code, _, err = shell("draftwood --version > /dev/full")
     assert code == 1
     assert err == "error: the output cannot be written (No space left on device): choose another place for it\n"
 

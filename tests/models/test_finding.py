@@ -66,7 +66,7 @@ def test_installed_tells_every_state(shop):
     (whole,) = installed()
     assert (whole.state, whole.path, whole.licence) == ("installed", folder, "Toy Terms")
     assert whole.size == sum(p.stat().st_size for p in folder.iterdir())
-    (folder / "LICENSE").unlink()
+    (folder / "LICENSE.html").unlink()
     assert installed()[0].state == "broken"
 
 

@@ -66,11 +66,6 @@ def test_a_local_folder_loads_silently_in_eval_mode(saved, capfd):
     assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == (verbosity, bars)
 
 
-def test_a_local_folder_never_asks_the_hub(saved, monkeypatch):
-    monkeypatch.setattr(load_module, "hub_answers", lambda _: pytest.fail("asked the hub"))
-    load(str(saved), device="cpu")
-
-
 @pytest.mark.parametrize(
     ("dtype", "expected"),
     [("bfloat16", torch.bfloat16), ("float16", torch.float16), ("auto", torch.float32)],
@@ -169,7 +164,6 @@ def test_a_folder_without_tokenizer_is_said(folder):
         ("{", ModelError, "the configuration in .* cannot be read"),
         ("{}", UnsupportedModelError, "is no causal language model"),
         ('{"model_type": "nobody-knows"}', UnsupportedModelError, "does not recognize this architecture"),
-        ('{"model_type": "vit"}', UnsupportedModelError, "is no causal language model"),
         (
             json.dumps({"model_type": "own", "auto_map": {"AutoConfig": "own.Config"}}),
             UnsupportedModelError,

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
-import torch
 
 from draftwood.models import CATALOGUE, find, load
-from draftwood.models.manifest import fault
-from draftwood.models.quiet import quiet_transformers
+from draftwood.models.catalogue import fault
 
 pytestmark = [pytest.mark.smollm2, pytest.mark.slow]
 
@@ -33,26 +29,6 @@ def test_the_files_have_the_checksums_of_the_manifest():
     assert fault(find("smollm2"), CATALOGUE["smollm2"], checksums=True) is None
 
 
-def test_loading_takes_under_three_seconds(loaded):
-    start = time.process_time()  # other tests may run beside this one
-    load("smollm2", engine="transformers", device="cpu")
-    assert time.process_time() - start < 3
-
-
-def test_the_chat_template_is_chatml_with_a_default_system_line(loaded):
-    text = loaded[1].apply_chat_template(QUESTION, tokenize=False, add_generation_prompt=True)
-    assert text.startswith("<|im_start|>system\nYou are a helpful AI assistant named SmolLM")
-    assert text.endswith("What is the capital of France?<|im_end|>\n<|im_start|>assistant\n")
-
-
-def test_the_end_token_is_known_to_both(loaded):
-    model, tokenizer = loaded
-    assert tokenizer.eos_token_id == model.generation_config.eos_token_id == 2
-    assert tokenizer.eos_token == "<|im_end|>"
-    assert model.generation_config.pad_token_id == 2
-    assert len(tokenizer) == model.config.vocab_size == 49_152
-
-
 @pytest.mark.parametrize("text", TEXTS)
 def test_text_survives_the_tokenizer(loaded, text):
     tokenizer = loaded[1]
@@ -70,16 +46,3 @@ def test_the_greedy_answer_is_sensible(loaded):
     answer = model.generate(**prompt, max_new_tokens=24, do_sample=False)[0, prompt["input_ids"].shape[1] :]
     assert "Paris" in tokenizer.decode(answer)
     assert answer[-1] == 2
-
-
-def test_the_weights_compute_what_the_gguf_file_computes(loaded):
-    from transformers import AutoModelForCausalLM
-
-    with quiet_transformers():
-        direct = AutoModelForCausalLM.from_pretrained(
-            find("smollm2"), gguf_file=CATALOGUE["smollm2"].gguf, dtype=torch.float32, local_files_only=True
-        ).eval()
-    model, tokenizer = loaded
-    ids = tokenizer(TEXTS[0], return_tensors="pt")["input_ids"]
-    with torch.inference_mode():
-        assert torch.equal(model(ids).logits, direct(ids).logits)

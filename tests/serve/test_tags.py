@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from gguf import TokenType
 
-from draftwood.api.spelling import Spelling
+from draftwood.api.text import Spelling
 from draftwood.grammar.grammar import library
 from draftwood.grammar.vocabulary import vocabulary_of
 from draftwood.serve.calls import TAGS, CallReader

@@ -14,8 +14,7 @@ from draftwood.api.generation import Generation, pieces
 from draftwood.api.prompts import render
 from draftwood.api.setup import DrafterSpec, Setup, refuse_unknown
 from draftwood.api.text import Piece
-from draftwood.api.text_input import Prediction, Text
-from draftwood.api.user_texts import CorpusGiven, MemoryGiven, UserTexts
+from draftwood.api.user_texts import CorpusGiven, MemoryGiven, Prediction, Text, UserTexts
 from draftwood.contracts import Planner, Rule
 from draftwood.decoding.sequence import ActiveSequence
 from draftwood.errors import UsageError

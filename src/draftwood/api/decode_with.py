@@ -5,27 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from numbers import Integral
 from threading import Lock, local
 from typing import Any
-from weakref import WeakKeyDictionary
 
-from draftwood.api.defaults import stop_strings as check_stop
+from draftwood.api.checks import check_tokenizer_kind, is_target
+from draftwood.api.checks import stop_strings as check_stop
 from draftwood.api.draft_models import DraftModels, with_models
 from draftwood.api.generation import Generation, recorded
-from draftwood.api.given import check_tokenizer_kind
 from draftwood.api.learned import fresh, learned, planner_of
 from draftwood.api.setup import DrafterSpec, affordable
-from draftwood.api.text_input import Prediction, Text, per_prompt, read_texts
-from draftwood.api.user_texts import CorpusGiven, MemoryGiven, UserTexts, check_tokenizer, predicting, saving
-from draftwood.contracts import Drafter, Planner, Rule
+from draftwood.api.user_texts import (
+    CorpusGiven,
+    MemoryGiven,
+    Prediction,
+    Text,
+    UserTexts,
+    check_tokenizer,
+    per_prompt,
+    predicting,
+    read_texts,
+    saving,
+)
+from draftwood.contracts import Planner, Rule
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.load import load as load_drafters
 from draftwood.errors import UsageError
-from draftwood.planning.learned import Learned
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
 from draftwood.planning.load import load as load_planner
 from draftwood.verify.load import DEFAULT as DEFAULT_RULE
@@ -66,8 +73,7 @@ def decode_with(
         Of sampled texts; by default drawn from torch's generator, so that ``torch.manual_seed`` decides.
     prediction, memory, corpus, context
         As in `generate`; a memory file is saved after every call. A list of predictions has an entry per prompt of
-        a batch, for all its returned sequences; for a batch of one, only if it contains None or a list of texts. A
-        text is tokenized once, in the first call.
+        a batch, for all its returned sequences; for a batch of one, only if it contains None or a list of texts.
 
     Returns
     -------
@@ -95,10 +101,6 @@ def _no_generate(target: Any) -> UsageError:
     )
 
 
-# By identity of a prediction and vocabulary size: the prediction (kept alive) and the drafters with its text.
-Bound = dict[tuple[int, int], tuple[Any, tuple[Drafter, ...]]]
-
-
 class CustomGenerate:
     """A callable for the argument ``custom_generate`` of ``model.generate``; threads may share it."""
 
@@ -106,7 +108,7 @@ class CustomGenerate:
         self, drafters: DrafterSpec, planner: str | Planner, texts: UserTexts, *, streamer: Any, tokenizer: Any,
         stop_strings: str | Sequence[str] | None, seed: int | None, rule: str | Rule,
     ) -> None:  # fmt: skip
-        if hasattr(drafters, "capabilities"):
+        if is_target(drafters):
             raise _no_generate(drafters)
         load_planner(planner)  # a wrong name raises at once
         self._rule = load_rule(rule)
@@ -117,17 +119,15 @@ class CustomGenerate:
             raise UsageError(f"seed must be a whole number, got {seed!r:.80}")
         if stop_strings is not None:
             stop_strings = check_stop(None, stop_strings)
+        if texts.context is not None:
+            texts = replace(texts, context=read_texts(texts.context, "context", tokenizer, None))
         self._spec, self._planner, self._texts = drafters, planner, texts
-        self._planners: WeakKeyDictionary[Any, tuple[Learned, Planner]] = WeakKeyDictionary()
-        self._lock = Lock()  # held while a planner is looked up or made
         chosen = texts.complete(load_drafters(drafters))
         opened = texts.opened(chosen)
         self._memory = texts.to_save(opened)
         self._drafters = opened.bind(chosen, tokenizer, None)
         check_tokenizer(self._drafters, tokenizer)
         self._streamer, self._tokenizer, self._stop, self._seed = streamer, tokenizer, stop_strings, seed
-        self._bound: Bound = {}  # of the last call; replaced as a whole, since threads read it
-        self._fits: set[int] = set()  # vocabulary sizes for which the ids of the context were checked
         self._feeding = Lock()  # held while a call uses the streamer that was given here
         self._last = local()
 
@@ -141,7 +141,7 @@ class CustomGenerate:
         generation_config: Any = None, **model_kwargs: Any,
     ) -> Any:  # fmt: skip
         """Write the texts of one call of ``model.generate``; `DraftwoodError` for what draftwood cannot do."""
-        if hasattr(model, "capabilities"):
+        if is_target(model):
             raise _no_generate(model)
         from draftwood.engines.transformers.plugin.call import GenerateCall
         from draftwood.engines.transformers.plugin.refusals import kept_back
@@ -175,11 +175,16 @@ class CustomGenerate:
 
         target = shared_target(model)
         models = DraftModels(target, model, self._tokenizer)
-        drafters, planner = with_models(self._drafters, models), self._planner_of(model)
-        self._check_context(target.capabilities.vocab_size)
+        drafters = with_models(self._drafters, models)
+        # What is accepted by a lossy rule says nothing about exact decoding: others do not learn from it.
+        known = fresh(model) if is_lossy(self._rule) else learned(model)
+        planner = planner_of(self._planner, known)
+        size = target.capabilities.vocab_size
+        if self._texts.context is not None:  # ids outside this model's vocabulary are refused
+            read_texts(self._texts.context, "context", self._tokenizer, size)
         drafters = affordable(self._spec, drafters, target.capabilities, given=bool(self._texts.given))
         names = [drafter.name for drafter in drafters]
-        requests = self._expecting(call.requests, call.sequences, target.capabilities.vocab_size)
+        requests = self._expecting(call.requests, call.sequences, size)
         requests = [
             r if r.drafters is None else replace(r, drafters=with_models(r.drafters, models)) for r in requests
         ]
@@ -198,40 +203,19 @@ class CustomGenerate:
             call.hand_back(target, sequences)
         return call.answer([generation.ids for generation in written])
 
-    def _planner_of(self, model: Any) -> Planner:
-        """Return the planner of this model, as pass times and acceptance rates differ between models."""
-        known = learned(model)
-        with self._lock:
-            made = self._planners.get(model)
-            if made is None or made[0] is not known:
-                # What is accepted by a lossy rule says nothing about exact decoding: others do not learn from it.
-                own = fresh(model) if is_lossy(self._rule) else known
-                made = self._planners[model] = known, planner_of(self._planner, own, self._tokenizer)
-            return made[1]
-
     def _expecting(self, requests: Sequence[Request], sequences: int, vocab_size: int) -> Sequence[Request]:
         """Return the requests, each with drafters that copy from the prediction of its prompt."""
         if self._texts.prediction is None:
             return requests
         prompts, prediction = len(requests) // sequences, self._texts.prediction
-        known, bound = self._bound, Bound()
-        found: list[Request] = []
         listed = prompts > 1 or _nested(prediction)
-        for number, one in enumerate(per_prompt(prediction, prompts if listed else None)):
-            key = id(one), vocab_size
-            if key not in bound:
-                read = known.get(key)
-                bound[key] = read or (one, predicting(self._drafters, one, self._tokenizer, vocab_size))
-            of_prompt = requests[number * sequences : (number + 1) * sequences]
-            found += [replace(request, drafters=bound[key][1]) for request in of_prompt]
-        self._bound = bound
-        return found
-
-    def _check_context(self, vocab_size: int) -> None:
-        """Raise `UsageError` for token ids of the context that are outside this model's vocabulary."""
-        if self._texts.context is not None and vocab_size not in self._fits:
-            read_texts(self._texts.context, "context", self._tokenizer, vocab_size)
-            self._fits.add(vocab_size)
+        expected = per_prompt(prediction, prompts if listed else None)
+        # A prediction for all prompts is indexed once.
+        bound = {id(one): predicting(self._drafters, one, self._tokenizer, vocab_size) for one in expected}
+        return [
+            replace(request, drafters=bound[id(expected[number // sequences])])
+            for number, request in enumerate(requests)
+        ]
 
 
 def _nested(prediction: Any) -> bool:
@@ -240,10 +224,3 @@ def _nested(prediction: Any) -> bool:
         return False
     entries = [one for one in prediction if isinstance(one, list | tuple) and one]
     return any(one is None for one in prediction) or any(not isinstance(one[0], Integral) for one in entries)
-
-
-def generate_with(model: Any, *inputs: Any, drafters: DrafterSpec, planner: str | Planner, **settings: Any) -> Any:
-    """Call ``model.generate(*inputs, **settings)`` with drafting, for what ``export-custom-generate`` writes."""
-    from draftwood.engines.transformers.plugin.folder import call_generate
-
-    return call_generate(model, inputs, settings, partial(decode_with, drafters, planner))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from draftwood.api.learned import learned, planner_of
-from draftwood.api.loaded_models import LoadedModels, allowed, size_of
 from draftwood.api.target import target_of
 from draftwood.contracts import Drafter, Target
 from draftwood.drafters.draft_model.drafter import DraftTarget, ModelBackedDrafter
@@ -19,8 +20,8 @@ from draftwood.drafters.draft_model.translation import Translation
 from draftwood.drafters.load import load_inner
 from draftwood.errors import CapabilityError, ModelError, UsageError, VocabularyError
 from draftwood.index.child_safe import ChildSafeLock
+from draftwood.models.engine import CPU, LLAMA_CPP, TRANSFORMERS, choose, first_line
 from draftwood.models.fingerprint import tokenizer_fingerprint
-from draftwood.models.hub import first_line
 from draftwood.planning.load import DEFAULT
 
 if TYPE_CHECKING:
@@ -28,18 +29,68 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("draftwood")
 
+_KEPT = 2  # draft models that stay loaded though no text is written with them
+_NO_MEMORY = (
+    "out of memory", "alloc_failed", "not enough memory", "can't allocate", "cannot allocate", "failed to allocate"
+)  # fmt: skip
+_LARGER = 1.1  # times the target's bytes: from here on a draft model is warned of
+_MOST = 16  # pairs of vocabularies whose translation is kept
+# By tokenizers, numbers of rows and replacements.
+_translations: OrderedDict[Any, Translation | None] = OrderedDict()
+_warned: set[str] = set()  # names of draft models that are larger than their targets
+_lock = ChildSafeLock()
+
+
+class LoadedModels:
+    """Draft models by name. The two used last stay, and those that a text is being written with.
+
+    Those are found again without being loaded twice: a drafter refers to its model (`DraftTarget.owner`).
+    ``load`` makes a model and its tokenizer of a name.
+    """
+
+    def __init__(self, load: Callable[[str], tuple[Any, Any]]) -> None:
+        self._load, self._lock = load, ChildSafeLock()
+        self._kept: OrderedDict[str, Any] = OrderedDict()  # models, the one used longest ago first
+        self._known: dict[str, tuple[ref[Any], Any]] = {}  # every model that was loaded, and its tokenizer
+
+    def get(self, name: str) -> tuple[Any, Any]:
+        """Return a model and its tokenizer; raises what loading raises."""
+        with self._lock:
+            known, tokenizer = self._known.get(name, (None, None))
+            model = None if known is None else known()
+            if model is None:
+                model, tokenizer = self._load(name)
+                self._known[name] = ref(model), tokenizer
+            self._kept[name] = model
+            self._kept.move_to_end(name)
+            if len(self._kept) > _KEPT:
+                dropped = next(iter(self._kept))
+                del self._kept[dropped]
+                if self._known[dropped][0]() is not None:
+                    gc.collect()  # models refer to themselves in circles
+            return model, tokenizer
+
+
+def size_of(model: Any) -> int:
+    """Return the bytes of a model's weights: of its file where an engine runs it from there."""
+    if hasattr(model, "parameters"):
+        from draftwood.engines.transformers.shared import released_bytes
+
+        every = [*model.parameters(), *model.buffers()]
+        return sum({one.data_ptr(): one.nbytes for one in every}.values()) + released_bytes(model)
+    return int(getattr(model, "weight_bytes", 0))
+
 
 def _load(name: str) -> tuple[Any, Any]:
     """Load a model to draft by: nobody needs its passes to be exact to the last bit."""
     from draftwood.models import load
-    from draftwood.models.engine import LLAMA_CPP, choose
 
-    with _needing_room(name):
+    with needing_room(name):
         return load(name, exact=False) if choose(name, None)[0] == LLAMA_CPP else load(name)
 
 
 @contextmanager
-def _needing_room(name: str) -> Iterator[None]:
+def needing_room(name: str) -> Iterator[None]:
     """Let an error for want of memory say which model it is about."""
     try:
         yield
@@ -51,24 +102,8 @@ def _needing_room(name: str) -> Iterator[None]:
         ) from error
 
 
-LOADED = LoadedModels(_load, allowed)
-"""What `DraftModels.named` has loaded in this process."""
-
-_NO_MEMORY = (
-    "out of memory",
-    "alloc_failed",
-    "not enough memory",
-    "can't allocate",
-    "cannot allocate",
-    "failed to allocate",
-)
-_LARGER = 1.1  # times the target's bytes: from here on a draft model is warned of
-_MOST = 16  # pairs of vocabularies whose translation is kept
-_translations: OrderedDict[Any, Translation | None] = (
-    OrderedDict()
-)  # by tokenizers, numbers of rows and replacements
-_warned: set[str] = set()  # names of draft models that are larger than their targets
-_lock = ChildSafeLock()
+LOADED = LoadedModels(_load)
+"""The draft models of this process."""
 
 
 class DraftModels:
@@ -77,7 +112,7 @@ class DraftModels:
     Parameters
     ----------
     target, model
-        What is drafted for, and the model of transformers behind it. Without them models are found by name only.
+        What is drafted for, and its model of transformers. Without them models are found by name only.
     tokenizer
         Its tokenizer; None: vocabularies are not compared.
     """
@@ -91,7 +126,7 @@ class DraftModels:
         Raises what `draftwood.load` raises, and `VocabularyError` for a vocabulary that cannot be translated.
         """
         model, tokenizer = LOADED.get(name)
-        with _needing_room(name):
+        with needing_room(name):
             draft = target_of(model)
         weights = size_of(model)
         self._warn_of_size(name, weights)
@@ -164,13 +199,13 @@ class DraftModels:
         return CascadeDrafter(
             drafters=with_models(inner, DraftModels(found.target, model, tokenizer)), target=found.target,
             length=length, p_min=p_min, model=name,
-            planner=planner_of(DEFAULT, learned(model), tokenizer), vocab_size=found.vocab_size, known=found,
+            planner=planner_of(DEFAULT, learned(model)), vocab_size=found.vocab_size, known=found,
         )  # fmt: skip
 
     def early_exit(self, layers: str) -> DraftTarget:
         """Return some of the target's own layers, on its cache. Raises what `early_exit` of the engine raises."""
         part: Any
-        if self._engine == "cpu":
+        if self._engine == CPU:
             from draftwood.engines.cpu.growing import early_exit as cpu
 
             part = cpu(self.target, layers)
@@ -190,7 +225,7 @@ class DraftModels:
         `ModelError` for a file that is no head, and `CapabilityError` for one that was made for another model, or
         where the target shows no hidden states.
         """
-        if optional and not file and self._engine != "transformers":
+        if optional and not file and self._engine != TRANSFORMERS:
             return None
         heads = self._heads()
         if heads is None:
@@ -209,11 +244,11 @@ class DraftModels:
 
     def _heads(self) -> tuple[Any, Any] | None:
         """Return what reads a head's file for the target, and what finds the one that comes with draftwood."""
-        if self._engine == "cpu":
+        if self._engine == CPU:
             from draftwood.engines.cpu.head import load as cpu
 
             return cpu.head_of, cpu.shipped_head
-        if self._engine == "transformers":
+        if self._engine == TRANSFORMERS:
             from draftwood.engines.transformers.head import load as transformers
 
             return transformers.head_of, transformers.shipped_head
@@ -224,32 +259,32 @@ class DraftModels:
 
         Raises `CapabilityError` where that brings nothing, or is not known how.
         """
-        if self._engine == "cpu":
+        found: Any
+        if self._engine == CPU:
             from draftwood.engines.cpu import few_bits
 
             found = few_bits.quantized_self(self.target, bits)  # type: ignore[arg-type]
-            return DraftTarget(found, False, weight_bytes=found.weight_bytes, verifier=self.target)
-        if self._engine == "llama_cpp":
+        elif self._engine == LLAMA_CPP:
             raise CapabilityError(
                 "quantized-self makes no smaller copy of a GGUF file for llama.cpp: write draft-model:model=FILE "
                 "with a Q4_0 file of the same model, or run it on the engine cpu"
             )
-        self._only_transformers("quantized-self")
-        if self.model is None:
-            raise CapabilityError("quantized-self needs the model itself: use generate or bench")
-        from draftwood.engines.transformers.self_draft import quantized_self
+        else:
+            self._only_transformers("quantized-self")
+            if self.model is None:
+                raise CapabilityError("quantized-self needs the model itself: use generate or bench")
+            from draftwood.engines.transformers.self_draft import quantized_self
 
-        found = quantized_self(self.target, self.model, bits)  # type: ignore[arg-type]
+            found = quantized_self(self.target, self.model, bits)  # type: ignore[arg-type]
         return DraftTarget(found, False, weight_bytes=found.weight_bytes, verifier=self.target)
 
     @property
     def _engine(self) -> str:
-        """The room of the target's engine: ``cpu``, ``llama_cpp``, ``transformers``; another word for others."""
-        module = type(self.target).__module__
-        return module.removeprefix("draftwood.engines.").split(".")[0]
+        """The name of the target's engine, as it declares it; nothing for targets of other makers."""
+        return str(getattr(self.target, "engine", ""))
 
     def _only_transformers(self, name: str) -> None:
-        if self._engine != "transformers":
+        if self._engine != TRANSFORMERS:
             raise CapabilityError(f"{name} works on models of transformers only: name a draft model instead")
 
 

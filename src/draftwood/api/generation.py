@@ -6,8 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from draftwood.api.setup import Setup
-from draftwood.api.spelling import Spelling
-from draftwood.api.text import Piece, TextBuilder
+from draftwood.api.text import Piece, Spelling, TextBuilder
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Emission
 from draftwood.decoding.sequence import ActiveSequence

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import atexit
+from importlib.metadata import version
 from pathlib import Path
 from time import monotonic
 from typing import Any
 from weakref import ref
 
-from draftwood.api.prompts import decoder
+from draftwood.api.checks import is_target
 from draftwood.contracts import Planner
-from draftwood.models import learned_place
-from draftwood.planning.cost_curve import CostCurve
-from draftwood.planning.learned import Learned
+from draftwood.errors import RecordError
+from draftwood.models import findings
+from draftwood.models.findings import Setting, profile_path, setting_of
+from draftwood.models.machine import machine
+from draftwood.planning.cost_curve import CostCurve, read_profile
+from draftwood.planning.learned import FORMAT, Learned, from_record, to_record
 from draftwood.planning.load import load
 
 _PATIENCE = 60.0  # seconds between two writings
@@ -29,11 +33,11 @@ class _Known:
 
     def keep(self, *, now: bool) -> None:
         """Write what was learnt since the last time."""
-        if self._place is None or not learned_place.is_kept():
+        if self._place is None or not findings.learning_is_kept():
             return
         if self.learned.passes - self._passes >= _FEW and (now or monotonic() - self._written > _PATIENCE):
             self._passes, self._written = self.learned.passes, monotonic()
-            learned_place.write(self._place, self.learned)
+            findings.write(self._place, to_record(self.learned))
 
 
 _KNOWN: dict[tuple[Any, ...], _Known] = {}
@@ -57,7 +61,7 @@ def learned(model: Any) -> Learned:
     The first time it begins with what earlier processes have learnt, if this model says its name.
     """
     key: tuple[Any, ...] = (id(model),)
-    if not hasattr(model, "capabilities"):
+    if not is_target(model):
         key += (str(getattr(model, "dtype", "")), str(getattr(model, "device", "")), _packs(model))
     known = _KNOWN.get(key)
     if known is None or known.model() is not model:
@@ -78,14 +82,23 @@ def _packs(model: Any) -> bool:
 
 
 def _begin(model: Any) -> tuple[Learned, Path | None]:
-    from draftwood.models.profile_place import setting_of
-
+    """Return what earlier processes have learnt of a model, and the file of it."""
     first = fresh(model)
-    setting = setting_of(model) if learned_place.is_kept() else None
+    setting = setting_of(model) if findings.learning_is_kept() else None
     if setting is None:
         return first, None
-    place = learned_place.place_of(setting, packed=hasattr(model, "capabilities") or _packs(model))
-    return learned_place.read(place, first.curve) or first, place
+    packed = is_target(model) or _packs(model)
+    here = machine(setting.device.partition(":")[0])
+    stamp = findings.stamp(setting.model)
+    facts = version("draftwood"), FORMAT, tuple(setting), packed, here, stamp
+    place = findings.place_of(findings.LEARNED, facts)
+    record = findings.read(place)
+    if record is not None:
+        try:
+            return from_record(record, first.curve), place
+        except Exception as error:  # whatever it holds, it must not stop a call
+            findings.say_unused(place, error, "it will be written anew")
+    return first, place
 
 
 def fresh(model: Any) -> Learned:
@@ -93,9 +106,7 @@ def fresh(model: Any) -> Learned:
 
     Else the times of passes that the target itself has measured, where its engine does that.
     """
-    from draftwood.models.profile_place import curve_of, setting_of
-
-    if not hasattr(model, "capabilities") and not _packs(model):  # profiles are of packed weights
+    if not is_target(model) and not _packs(model):  # profiles are of packed weights
         return Learned()
     setting = setting_of(model)
     curve = curve_of(setting) if setting is not None else None
@@ -105,6 +116,23 @@ def fresh(model: Any) -> Learned:
     return Learned(curve=curve)
 
 
-def planner_of(planner: str | Planner, known: Learned, tokenizer: Any) -> Planner:
+def curve_of(setting: Setting) -> CostCurve | None:
+    """Return what `draftwood profile` measured with this setting here, or None; of a wrong file the log warns."""
+    path = None
+    try:
+        if not (place := profile_path(*setting)).is_file():
+            return None
+        path = place
+        header = next((row for _, row in read_profile(path)), {}).get("settings", {})
+        if [header.get(name) for name in Setting._fields[1:]] != list(setting[1:]):
+            raise RecordError("it was measured with another model or other settings")
+        return CostCurve.load(path)
+    except Exception as error:  # a broken profile must not stop a call: costs are then learnt from passes
+        if path is not None:
+            findings.say_unused(path, error, "draftwood profile writes a new one")
+        return None
+
+
+def planner_of(planner: str | Planner, known: Learned) -> Planner:
     """Return the named planner, starting from what is known; a `Planner` object keeps its own knowledge."""
-    return load(planner, known, decoder(tokenizer) if tokenizer is not None else None)
+    return load(planner, known)

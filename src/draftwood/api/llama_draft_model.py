@@ -11,11 +11,21 @@ from typing import Any
 
 import numpy as np
 
+from draftwood.api.checks import check_tokenizer_kind, check_whole
 from draftwood.api.draft_models import DraftModels, with_models
-from draftwood.api.given import check_tokenizer_kind, check_whole
 from draftwood.api.setup import DrafterSpec
-from draftwood.api.text_input import Prediction, Text, read_texts, several
-from draftwood.api.user_texts import CorpusGiven, MemoryGiven, UserTexts, check_tokenizer, predicting, saving
+from draftwood.api.user_texts import (
+    CorpusGiven,
+    MemoryGiven,
+    Prediction,
+    Text,
+    UserTexts,
+    check_tokenizer,
+    predicting,
+    read_texts,
+    saving,
+    several,
+)
 from draftwood.contracts import Capabilities, Drafter, Planner
 from draftwood.contracts.declaring import refuse_mismatch
 from draftwood.drafters.load import load as load_drafters
@@ -104,7 +114,7 @@ class LlamaDraftModel:
 
     @prediction.setter
     def prediction(self, given: Prediction | None) -> None:
-        UserTexts(given).complete(self._chosen)  # refuses it beside 'none'
+        UserTexts(given).complete(self._chosen)  # refuses it together with 'none'
         _check_ids(given, "prediction")
         with self._lock:
             self._end()

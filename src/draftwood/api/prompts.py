@@ -7,8 +7,7 @@ from functools import partial
 from numbers import Integral
 from typing import Any
 
-from draftwood.api.fitting import CALLS, fitted
-from draftwood.api.plain_text import guarded
+from draftwood.api.chat_template import CALLS, fitted, guarded
 from draftwood.errors import DraftwoodError, PromptError, UsageError
 from draftwood.files.foreign import whole
 

@@ -12,13 +12,21 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields, replace
 from typing import Any
 
-from draftwood.api.defaults import end_ids, fill_sampling, new_tokens, refuse_settings, stop_strings
+from draftwood.api.chat_template import turn_ends
+from draftwood.api.checks import (
+    check_model,
+    check_tokenizer_kind,
+    end_ids,
+    fill_sampling,
+    is_target,
+    new_tokens,
+    refuse_settings,
+    stop_strings,
+)
 from draftwood.api.draft_models import DraftModels, with_models
-from draftwood.api.given import check_model, check_tokenizer_kind
 from draftwood.api.learned import fresh, learned, planner_of
 from draftwood.api.prompts import decoder
 from draftwood.api.target import target_of
-from draftwood.api.turn_end import turn_ends
 from draftwood.api.user_texts import UserTexts, check_tokenizer, predicting, saving
 from draftwood.contracts import Capabilities, Drafter, Planner, Processor, Rule, Sampling
 from draftwood.contracts.declaring import lacking, refuse_mismatch
@@ -78,7 +86,7 @@ class Setup:
         self.drafters = with_models(self.drafters, DraftModels(self.target, model, tokenizer))
         # What is accepted by a lossy rule says nothing about exact decoding, so others do not learn from it.
         known = fresh(self.model) if is_lossy(self.rule) else learned(self.model)
-        self.planner = planner_of(planner, known, tokenizer)
+        self.planner = planner_of(planner, known)
         self.drafters = affordable(drafters, self.drafters, self.target.capabilities, given=bool(texts.given))
         vocab_size = self.target.capabilities.vocab_size
         if tokenizer is not None and len(tokenizer) > vocab_size:
@@ -119,7 +127,7 @@ class Setup:
 
     def contents(self) -> Any:
         """Return a value that changes with the model's weights and code, which makes its cache invalid."""
-        if hasattr(self.model, "capabilities"):
+        if is_target(self.model):
             return None
         from draftwood.engines.transformers.shared import contents
 
@@ -142,7 +150,7 @@ class Setup:
         return request if drafters == tuple(request.drafters) else replace(request, drafters=drafters)
 
     def _modules(self, requests: Sequence[Request]) -> list[str]:
-        """Return the names of modules that take long to import and are needed behind the prompts."""
+        """Return the names of modules that take long to import and are needed once the prompts are read."""
         names = [] if all(request.sampling.greedy for request in requests) else ["draftwood.verify.contenders"]
         drafters = [drafter for request in requests for drafter in request.drafters or ()]
         drafting = [name for drafter in (*self.drafters, *drafters) for name in getattr(drafter, "modules", ())]
@@ -222,7 +230,7 @@ class Setup:
 
 def _for_numpy(processor: Any) -> Processor:
     """Return a copy of a processor for a target whose scores are NumPy's; those of transformers get tensors."""
-    known = sys.modules.get("transformers.generation.logits_process")  # imported by whoever made such a processor
+    known = sys.modules.get("transformers.generation.logits_process")  # who made such a processor has imported it
     if known is None or not isinstance(processor, known.LogitsProcessor):
         return copy.deepcopy(processor)
     from draftwood.engines.transformers.processors import adapt_numpy
@@ -247,5 +255,5 @@ def refuse_unknown(settings: Iterable[str], call: Callable[..., Any]) -> None:
     """Raise `UnknownNameError` for settings that are neither in `SETTINGS` nor keywords of ``call``."""
     own = {name for name, p in inspect.signature(call).parameters.items() if p.kind is p.KEYWORD_ONLY}
     for name in settings:
-        if name not in SETTINGS:
+        if name not in SETTINGS | own:
             raise UnknownNameError("setting", name, SETTINGS | own)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import fields
 from inspect import GEN_RUNNING, getgeneratorstate
 from typing import Any, Self
 
+from draftwood.api.checks import check_whole
 from draftwood.api.generation import Generation, pieces
-from draftwood.api.given import check_whole
 from draftwood.api.prompts import Prompt, as_prompts
 from draftwood.api.setup import DrafterSpec, Setup, refuse_unknown
 from draftwood.api.text import Piece
-from draftwood.api.text_input import Prediction, Text, per_prompt
-from draftwood.api.user_texts import CorpusGiven, MemoryGiven, UserTexts
+from draftwood.api.user_texts import CorpusGiven, MemoryGiven, Prediction, Text, UserTexts, per_prompt
 from draftwood.contracts import Planner, Rule
 from draftwood.contracts.declaring import refuse_mismatch
 from draftwood.decoding.request import Request
@@ -67,7 +67,7 @@ def generate(
         Planner. Policies follow the name: ``"goodput+thermal"``.
     rule
         Which draft tokens are accepted. ``"exact"`` leaves the text as plain decoding writes it. All others are
-        lossy: ``"threshold:tau=0.15"``, ``"typical"``, ``"top-k:k=2"``, ``"ensemble:weight=0.3"``, a Rule.
+        lossy: ``"threshold:tau=0.15"``, ``"top-k:k=2"``, a Rule.
     max_new_tokens
         Most tokens to write; by default what the model's generation config says, else 256.
     temperature, top_k, top_p, min_p, repetition_penalty
@@ -107,14 +107,8 @@ def generate(
         prompts neither is raised: that answer ends with ``finish_reason="error"`` and the reason in ``error``, and
         the others are written to their end.
     """
-    streamed = Stream(
-        model, prompts, tokenizer=tokenizer, drafters=drafters, planner=planner, rule=rule,
-        max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
-        repetition_penalty=repetition_penalty, seed=seed, stop=stop, logits_processor=logits_processor,
-        grammar=grammar, batch_size=batch_size, prediction=prediction, memory=memory, corpus=corpus,
-        context=context,
-    )  # fmt: skip
-    with streamed:
+    given = dict(locals())
+    with Stream(**given) as streamed:
         for _ in streamed:
             pass
     return streamed.generations if streamed.many else streamed.generations[0]
@@ -133,32 +127,21 @@ def stream(model: Any, prompt: Prompt, **settings: Any) -> Stream:
 
 
 class Stream(Iterator[Piece]):
-    """Answers that are being written: an iterator over their pieces, and a context manager that ends them."""
+    """Answers that are being written: an iterator over their pieces, and a context manager that ends them.
 
-    def __init__(
-        self,
-        model: Any,
-        prompts: Prompt | Sequence[Prompt],
-        *,
-        tokenizer: Any = None,
-        drafters: DrafterSpec = "default",
-        planner: str | Planner = DEFAULT_PLANNER,
-        rule: str | Rule = DEFAULT_RULE,
-        stop: str | Sequence[str] | None = None,
-        logits_processor: Any = None,
-        batch_size: int = BATCH_SIZE,
-        prediction: Prediction | None = None,
-        memory: MemoryGiven | None = None,
-        corpus: CorpusGiven | Sequence[CorpusGiven] | None = None,
-        context: Text | Sequence[Text] | None = None,
-        **settings: Any,
-    ) -> None:
-        refuse_unknown(settings, Stream)
-        batch_size = check_whole("batch_size", batch_size)
-        setup = Setup(model, tokenizer, drafters, planner, UserTexts(prediction, memory, corpus, context), rule)
+    Settings are those of `generate`.
+    """
+
+    def __init__(self, model: Any, prompts: Prompt | Sequence[Prompt], **settings: Any) -> None:
+        refuse_unknown(settings, generate)
+        batch_size = check_whole("batch_size", settings.pop("batch_size", BATCH_SIZE))
+        texts = UserTexts(**{field.name: settings.pop(field.name, None) for field in fields(UserTexts)})
+        setup = Setup(
+            model, settings.pop("tokenizer", None), settings.pop("drafters", "default"),
+            settings.pop("planner", DEFAULT_PLANNER), texts, settings.pop("rule", DEFAULT_RULE),
+        )  # fmt: skip
         self.many, read = as_prompts(prompts, setup.tokenizer)
-        settings |= {"stop": stop, "logits_processor": logits_processor}
-        expected = per_prompt(prediction, len(read) if self.many else None)
+        expected = per_prompt(texts.prediction, len(read) if self.many else None)
         bound = {id(one): setup.predicting(one) for one in expected}  # a shared prediction is indexed once
         requests = [
             setup.request(ids, drafters=bound[id(one)], **settings)

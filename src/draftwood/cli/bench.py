@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from draftwood.measure.bench.arms import Arm
     from draftwood.measure.bench.run import BenchSettings
     from draftwood.measure.records.writer import RecordsWriter
-    from draftwood.models.profile_place import Setting
+    from draftwood.models.findings import Setting
 
 Tasks = Annotated[
     str | None,

@@ -12,7 +12,7 @@ import typer
 from typer import Option
 
 from draftwood.api.prompts import render
-from draftwood.cli import options, screen, typed
+from draftwood.cli import options, prompt, screen
 from draftwood.cli.answering import Waiting
 from draftwood.cli.given import Given, Loaded
 from draftwood.errors import DraftwoodError, PromptError, UnknownNameError
@@ -102,8 +102,8 @@ class Talk:
         with ExitStack() as stack:
             if self._interactive:
                 screen.say("Ask away; /help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves.")
-                stack.enter_context(typed.history(cache_folder() / "chat-history"))
-            for line in self._typed() if self._interactive else typed.piped():
+                stack.enter_context(prompt.history(cache_folder() / "chat-history"))
+            for line in self._typed() if self._interactive else prompt.piped():
                 try:
                     self._take(line)
                 except DraftwoodError as error:
@@ -116,7 +116,7 @@ class Talk:
         warned = False
         while True:
             try:
-                line = typed.ask("> ")
+                line = prompt.ask("> ")
             except EOFError:
                 screen.say()
                 return
@@ -145,13 +145,13 @@ class Talk:
         self._commands[word][1]()
 
     def _answer(self, question: str) -> None:
-        from draftwood.cli.render import Writer, lossy_note, people, print_summary
+        from draftwood.cli.render import AnswerWriter, lossy_note, people, print_summary
 
         conversation = self._conversation
         if dropped := self._room.make(conversation.messages, question):
             turns = "turn was" if dropped == 1 else f"{dropped} turns were"
             self._note(f"(the conversation was full: the oldest {turns} forgotten)")
-        writer, before = Writer(self._loaded.names), len(conversation.messages)
+        writer, before = AnswerWriter(self._loaded.names), len(conversation.messages)
         with (
             screen.CtrlC() as stop,
             closing(conversation.say(question)) as pieces,

@@ -34,7 +34,7 @@ _MOST_NODES = 24  # of a tree that fits a screen
 def demo(engines: options.Engines, max_new_tokens: measuring.MaxNewTokens = 96) -> None:
     """Show three answers plainly and drafted, one step's token tree, and the table of speedups.
 
-    Where llama.cpp is installed, its speed without drafts on the same file stands beside.
+    Where llama.cpp is installed, the table has its speed without drafts on the same file.
     """
     planner, limit = options.PLANNER_DEFAULT, max_new_tokens
     loaded = Given(model=_MODEL, planner=planner, max_new_tokens=limit, **asdict(engines)).load()
@@ -181,12 +181,12 @@ def _show_table(results: dict[str, Comparison], others: dict[str, float], given:
             f"\n{geometric_mean(ratio for ratio, _ in ratios):.2f} times as fast (geometric mean), worst "
             f"{worst:.2f} ({kind}); reading the prompt is in no figure"
         )
-    beside = [
+    its = [
         len(result.drafted[0].ids) / result.drafted_seconds / others[kind]
         for kind, result in ranked
         if kind in others and result.drafted_seconds
     ]
-    if beside:
+    if its:
         to.print(
-            f"{geometric_mean(beside):.2f} times as fast as llama.cpp without drafts, on the same file and machine"
+            f"{geometric_mean(its):.2f} times as fast as llama.cpp without drafts, on the same file and machine"
         )

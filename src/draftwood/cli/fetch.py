@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from draftwood.cli import options, screen
 
-Name = Annotated[str, Argument(help="A name of `draftwood models`.")]
+Name = Annotated[str, Argument(help="A model of `draftwood info`.")]
 Force = Annotated[bool, Option("--force", help="Fetch again even though it is there and whole.")]
 
 

@@ -3,22 +3,79 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any
 
-from draftwood.cli import early
-from draftwood.cli.options import (
-    DraftingFlags,
-    GrammarFlags,
-    Loading,
-    ModelFlag,
-    SourceFlags,
-    WritingFlags,
-    check_sources,
-)
+from typer import Option
+
+from draftwood.cli import early, options
+from draftwood.cli.options import DraftingFlags, Loading, ModelFlag, SourceFlags, check_sources
+from draftwood.cli.prompt import read_given
 from draftwood.decoding.stopping import StopStrings
+from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
     from draftwood.decoding.request import Request
+
+MaxNewTokens = Annotated[
+    int | None, Option(min=1, help="Most tokens to write. [default: the model's own setting, else 256]")
+]
+Temperature = Annotated[float, Option(help="0 is greedy.")]
+TopK = Annotated[int | None, Option(help="Sample from the K best tokens.")]
+TopP = Annotated[float | None, Option(help="Sample from the best tokens that hold this probability.")]
+MinP = Annotated[float | None, Option(help="Leave out tokens below this share of the best one's probability.")]
+RepetitionPenalty = Annotated[
+    float | None, Option(help="Above 1 makes tokens that are in the text already less likely.")
+]
+Stop = Annotated[
+    list[str] | None, Option(metavar="TEXT", help="End the answer before this text; may be given again.")
+]
+JsonSchema = Annotated[
+    str | None, Option(metavar="JSON|@FILE", help="Answer with JSON that this JSON Schema allows.")
+]
+Regex = Annotated[str | None, Option(metavar="PATTERN", help="Answer with a text that this expression matches.")]
+Lark = Annotated[
+    str | None, Option("--grammar", metavar="TEXT|@FILE", help="Answer with a text of this grammar (as for Lark).")
+]
+
+
+@dataclass(frozen=True)
+class WritingFlags:
+    """How the tokens of an answer are chosen, and where it ends."""
+
+    max_new_tokens: MaxNewTokens = None
+    temperature: Temperature = 0.0
+    top_k: TopK = None
+    top_p: TopP = None
+    min_p: MinP = None
+    repetition_penalty: RepetitionPenalty = None
+    seed: options.Seed = None
+    stop: Stop = None
+
+
+@dataclass(frozen=True)
+class GrammarFlags:
+    """What the answer must look like."""
+
+    json_schema: JsonSchema = None
+    regex: Regex = None
+    grammar: Lark = None
+
+    @cached_property
+    def asked(self) -> Any:
+        """The `Grammar` that was given, read and checked; None without one."""
+        from draftwood.grammar.grammar import Grammar
+
+        made = {"json_schema": Grammar.json_schema, "regex": Grammar.regex, "grammar": Grammar.lark}
+        given = {name: text for name in made if (text := getattr(self, name)) is not None}
+        if len(given) > 1:
+            said = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+            raise UsageError(f"{said} were given: an answer can follow one of them")
+        for name, text in given.items():
+            found = made[name](text if name == "regex" else read_given(text, name))
+            found.compiled()
+            return found
+        return None
 
 
 @dataclass(frozen=True)
@@ -44,9 +101,9 @@ class Given(Loading, GrammarFlags, WritingFlags, SourceFlags, DraftingFlags, Mod
         from draftwood.verify.load import load as load_rule
 
         if not self.learned:
-            from draftwood.models import learned_place
+            from draftwood.models import findings
 
-            learned_place.switch(keep=False)
+            findings.keep_no_learning()
         names = check_sources(self.drafters, self.sources)
         load_planner(self.planner)
         load_rule(self.rule)

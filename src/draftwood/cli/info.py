@@ -1,10 +1,11 @@
-"""``draftwood info``: what a bug report should contain about this machine."""
+"""``draftwood info``: the models there are, and what a bug report should contain about this machine."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+from dataclasses import asdict
 from typing import Any
 
 from draftwood.cli import options, screen
@@ -16,7 +17,7 @@ _DTYPES = ("float32", "bfloat16", "float16")
 
 
 def info(as_json: options.Json = False) -> None:
-    """Show versions, engines, threads, devices and the cache folder."""
+    """Show the models there are, versions, engines, threads, devices and the cache folder."""
     found = collect()
     if as_json:
         screen.say(json.dumps(found, indent=2))
@@ -30,7 +31,8 @@ def info(as_json: options.Json = False) -> None:
         **{f"{device} computes in": ", ".join(names) for device, names in found["devices"].items()},
         "cache folder": found["cache_folder"],
         "learnt": _said_learnt(found["learned"]),
-        **{f"model {m['name']}": m["state"] for m in found["models"]},
+        **{f"model {model['name']}": _said_model(model) for model in found["models"]},
+        "other models": "any GGUF file, any folder of transformers, ollama:NAME, a hub name (with a network)",
         "drafters": ", ".join(found["drafters"]),
     }
     width = max(map(len, lines))
@@ -41,7 +43,6 @@ def info(as_json: options.Json = False) -> None:
 def collect() -> dict[str, Any]:
     """Return everything that `info` shows, JSON-ready."""
     from draftwood import __version__
-    from draftwood.cli.models import as_dict
     from draftwood.drafters.load import known
     from draftwood.models import cache_folder, installed
 
@@ -55,18 +56,31 @@ def collect() -> dict[str, Any]:
         **(_torch() if versions["torch"] else machine),
         "cache_folder": str(cache_folder()),
         "learned": _learned(),
-        "models": [as_dict(model) for model in installed()],
+        "models": [_model(model) for model in installed()],
         "drafters": known(),
     }
 
 
+def _model(model: Any) -> dict[str, Any]:
+    found = asdict(model)
+    return found | {"folder": str(found.pop("path"))}
+
+
+def _said_model(model: dict[str, Any]) -> str:
+    here = model["state"] != "missing"
+    size = f"{model['size'] / 1e6:.0f} MB" if here else f"{model['download_size'] / 1e6:.0f} MB to download"
+    said = f"{model['state']}, {size}, {model['licence']}; {model['description']}"
+    force = {"missing": "", "broken": " --force"}.get(model["state"])
+    return said if force is None else f"{said} (draftwood fetch {model['name']}{force} brings it)"
+
+
 def _learned() -> dict[str, Any]:
     """Say what is kept of earlier runs."""
-    from draftwood.models import learned_place
+    from draftwood.models import findings
 
-    files = learned_place.files()
+    files = findings.files(findings.LEARNED)
     kept = {"files": len(files), "bytes": sum(path.stat().st_size for path in files)}
-    return {"folder": str(learned_place.folder()), "is_kept": learned_place.is_kept(), **kept}
+    return {"folder": str(findings.folder()), "is_kept": findings.learning_is_kept(), **kept}
 
 
 def _said_learnt(found: dict[str, Any]) -> str:

@@ -22,14 +22,22 @@ from draftwood import __version__
 from draftwood.errors import DraftwoodError
 
 VERBS = (
-    "generate", "chat", "serve", "demo", "probe", "simulate", "profile", "bench", "drift", "report", "explain",
-    "export_custom_generate", "fetch", "models", "info",
+    "generate", "chat", "serve", "demo", "bench", "simulate", "probe", "profile", "drift", "explain", "report",
+    "train_head", "train_exit", "distil", "fetch", "info",
 )  # fmt: skip
 """Each is a function in a module of its name."""
 GROUPS = ("corpus", "train")
 """Verbs with verbs below them; each is ``app`` in a module of its name."""
-OLD = {"train-head": "train head", "train-exit": "train head, which drafts better", "distil": "train sibling"}
-"""Verbs of earlier versions, and what to use now."""
+OLD = {
+    "cache": "--drafters ngram-cache:dynamic=FILE:save=true, which keeps its counts itself",
+    "distil": "draftwood train sibling",
+    "export-custom-generate": "model.generate(..., custom_generate=draftwood.decode_with())",
+    "models": "draftwood info",
+    "probe": "draftwood simulate --live",
+    "train-exit": "draftwood train head, which drafts better",
+    "train-head": "draftwood train head",
+}
+"""Verbs of earlier versions, and what does their work now."""
 
 
 def command_line(verb: str | None = None) -> typer.Typer:
@@ -90,15 +98,14 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit code. Errors are one line, with a traceback only after ``--debug``."""
     debug, arguments = _take_debug(arguments)
     _prepare(debug)
-    if arguments and arguments[0] in OLD:
-        return _complain(f"error: draftwood {arguments[0]} is now draftwood {OLD[arguments[0]]}", 2)
+    verb = _verb(arguments)
+    if verb is None and arguments and arguments[0] in OLD:
+        return _complain(f"error: draftwood {arguments[0]} is gone: use {OLD[arguments[0]]}", 2)
     with warnings.catch_warnings():
         if not debug and not sys.warnoptions:
             warnings.simplefilter("ignore")  # warnings of other libraries tell the user nothing
         try:
-            code = command_line(_verb(arguments))(
-                args=list(arguments), prog_name="draftwood", standalone_mode=False
-            )
+            code = command_line(verb)(args=list(arguments), prog_name="draftwood", standalone_mode=False)
             sys.stdout.flush()
         except BrokenPipeError:  # the reader of our output has gone (``| head``)
             _abandon()
@@ -159,7 +166,7 @@ def _complain(line: str, code: int) -> int:
 
 
 def _open_closed() -> None:
-    """Open a stream that was closed before we began (``>&-``) on the null device, lest a file take its place."""
+    """Open a stream that was closed before we began (``>&-``) on the null device: else a file takes its place."""
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is not None:
             continue

@@ -20,7 +20,7 @@ from draftwood.cli.prompt import read_given
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
-    from draftwood.models.profile_place import Setting
+    from draftwood.models.findings import Setting
 
 # Repeated here, since the modules that define them import numpy; a test compares both.
 MODEL_DEFAULT = "smollm2"
@@ -31,7 +31,7 @@ RULE_DEFAULT = "exact"
 Model = Annotated[
     str,
     Option(
-        "--model", "-m", help="A name of `draftwood models`, a folder, a GGUF file, a hub name, or ollama:NAME."
+        "--model", "-m", help="A model of `draftwood info`, a folder, a GGUF file, a hub name, or ollama:NAME."
     ),
 ]
 Drafters = Annotated[
@@ -51,23 +51,10 @@ RuleName = Annotated[
         "--rule",
         metavar="RULE",
         help="Which draft tokens are accepted: exact leaves the text as it is. Lossy, which may change it: "
-        "threshold:tau=0.15, typical, top-k:k=2, ensemble:weight=0.3.",
+        "threshold:tau=0.15, top-k:k=2.",
     ),
 ]
-MaxNewTokens = Annotated[
-    int | None, Option(min=1, help="Most tokens to write. [default: the model's own setting, else 256]")
-]
-Temperature = Annotated[float, Option(help="0 is greedy.")]
-TopK = Annotated[int | None, Option(help="Sample from the K best tokens.")]
-TopP = Annotated[float | None, Option(help="Sample from the best tokens that hold this probability.")]
-MinP = Annotated[float | None, Option(help="Leave out tokens below this share of the best one's probability.")]
-RepetitionPenalty = Annotated[
-    float | None, Option(help="Above 1 makes tokens that are in the text already less likely.")
-]
 Seed = Annotated[int | None, Option(help="The same seed gives the same text. [default: a new one]")]
-Stop = Annotated[
-    list[str] | None, Option(metavar="TEXT", help="End the answer before this text; may be given again.")
-]
 Chat = Annotated[
     bool | None,
     Option(
@@ -133,13 +120,6 @@ KeepLearned = Annotated[
         "keep what this one learns: numbers, never text.",
     ),
 ]
-JsonSchema = Annotated[
-    str | None, Option(metavar="JSON|@FILE", help="Answer with JSON that this JSON Schema allows.")
-]
-Regex = Annotated[str | None, Option(metavar="PATTERN", help="Answer with a text that this expression matches.")]
-Lark = Annotated[
-    str | None, Option("--grammar", metavar="TEXT|@FILE", help="Answer with a text of this grammar (as for Lark).")
-]
 Json = Annotated[bool, Option("--json", help="Print one JSON document and nothing else.")]
 
 
@@ -180,7 +160,8 @@ class Loading(_MachineFlags, ModelFlag):
 
     def load_model(self, *, release: bool = False) -> tuple[Any, Any]:
         """Return model, ready, and tokenizer; ``release`` frees weights of which packed copies are enough."""
-        from draftwood.api.prepare import prepare
+        from draftwood.api.checks import is_target
+        from draftwood.api.target import prepare
 
         # --no-pack is not for whatever loads the model, and only transformers has it
         how = {flag.name: getattr(self, flag.name) for flag in fields(_MachineFlags) if flag.name != "pack"}
@@ -189,7 +170,7 @@ class Loading(_MachineFlags, ModelFlag):
         with screen.busy(f"loading {self.model}") as report:
             loaded = models.load(self.model, **how, report=report)
         gc.freeze()  # what was imported stays: it need not be looked at when garbage is collected
-        if hasattr(loaded[0], "capabilities"):  # a target, which needs no preparing
+        if is_target(loaded[0]):  # a target, which needs no preparing
             if not self.pack:
                 raise UsageError(f"--no-pack is for transformers, which does not run {self.model}: leave it out")
             if self.weights is not None:
@@ -205,7 +186,7 @@ class Loading(_MachineFlags, ModelFlag):
 
     def setting_of(self, model: Any) -> Setting:
         """Return what the cost of the loaded model's passes depends on, under the name that the user gave."""
-        from draftwood.models.profile_place import setting_of
+        from draftwood.models.findings import setting_of
 
         found = setting_of(model)
         assert found is not None, "every model that was loaded says its name"
@@ -214,7 +195,7 @@ class Loading(_MachineFlags, ModelFlag):
 
 @dataclass(frozen=True)
 class SourceFlags:
-    """Texts to draft from beside the prompt."""
+    """Further texts to draft from."""
 
     prediction: Prediction = None
     memory: Memory = None
@@ -237,45 +218,6 @@ class DraftingFlags:
     planner: PlannerName = PLANNER_DEFAULT
     rule: RuleName = RULE_DEFAULT
     learned: KeepLearned = True
-
-
-@dataclass(frozen=True)
-class WritingFlags:
-    """How the tokens of an answer are chosen, and where it ends."""
-
-    max_new_tokens: MaxNewTokens = None
-    temperature: Temperature = 0.0
-    top_k: TopK = None
-    top_p: TopP = None
-    min_p: MinP = None
-    repetition_penalty: RepetitionPenalty = None
-    seed: Seed = None
-    stop: Stop = None
-
-
-@dataclass(frozen=True)
-class GrammarFlags:
-    """What the answer must look like."""
-
-    json_schema: JsonSchema = None
-    regex: Regex = None
-    grammar: Lark = None
-
-    @cached_property
-    def asked(self) -> Any:
-        """The `Grammar` that was given, read and checked; None without one."""
-        from draftwood.grammar.grammar import Grammar
-
-        made = {"json_schema": Grammar.json_schema, "regex": Grammar.regex, "grammar": Grammar.lark}
-        given = {name: text for name in made if (text := getattr(self, name)) is not None}
-        if len(given) > 1:
-            said = " and ".join(f"--{name.replace('_', '-')}" for name in given)
-            raise UsageError(f"{said} were given: an answer can follow one of them")
-        for name, text in given.items():
-            found = made[name](text if name == "regex" else read_given(text, name))
-            found.compiled()
-            return found
-        return None
 
 
 def shared(verb: Callable[..., None]) -> Callable[..., None]:

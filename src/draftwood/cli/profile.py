@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from draftwood.measure.profile.rows import Profile
-    from draftwood.models.profile_place import Setting
+    from draftwood.models.findings import Setting
 
 Numbers = Annotated[str | None, Option(metavar="N,N,...", help="Tokens per pass. [default: 1 to 128]")]
 Contexts = Annotated[
@@ -126,7 +126,7 @@ class _Run:
         """Write the files, and say where they are."""
         from draftwood.measure.profile.plot import save_picture
         from draftwood.measure.profile.rows import write_profile
-        from draftwood.models.profile_place import profile_path, setting_of
+        from draftwood.models.findings import profile_path, setting_of
 
         files = [] if output is None else [output]
         if into_cache:

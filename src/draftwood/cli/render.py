@@ -33,7 +33,7 @@ def styles(drafters: Sequence[str]) -> dict[str, Style]:
     return {"model": Style()} | coloured
 
 
-class Writer:
+class AnswerWriter:
     """Writes pieces to standard output as they come; the names of the drafters decide the colours."""
 
     def __init__(self, drafters: Sequence[str]) -> None:
@@ -70,7 +70,7 @@ class Writer:
 class Rounds:
     """Shows which run of a comparison is under way, and by ``writer``, if any, the first drafted text."""
 
-    def __init__(self, rounds: int, writer: Writer | None) -> None:
+    def __init__(self, rounds: int, writer: AnswerWriter | None) -> None:
         self._rounds, self._writer = rounds, writer
         self._status = screen.console(sys.stderr).status("") if sys.stderr.isatty() else None
 

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
@@ -55,14 +56,26 @@ def finish(document: Any, show: Callable[[], None], *, as_json: bool, interrupte
 
 def console(stream: TextIO | None = None) -> Console:
     """Return a console, by default on standard output; it styles only on a terminal without NO_COLOR."""
-    from draftwood.cli.clean_console import CleanConsole
-
     stream = stream or sys.stdout
     plain = bool(os.environ.get("NO_COLOR")) or not stream.isatty()
-    return CleanConsole(
+    return _clean_console()(
         file=stream, color_system=None if plain else "auto", width=None if stream.isatty() else _PIPE_WIDTH,
         highlight=False, markup=False, emoji=False, soft_wrap=True,
     )  # fmt: skip
+
+
+@cache
+def _clean_console() -> type[Console]:
+    """Return a console that cleans what tables and texts are made of; its own colours and movements stay."""
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class CleanConsole(Console):
+        def render(self, *given: Any, **options: Any) -> Iterable[Segment]:
+            for text, style, control in super().render(*given, **options):
+                yield Segment(text if control else clean(text), style, control)
+
+    return CleanConsole
 
 
 @contextmanager

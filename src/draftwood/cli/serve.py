@@ -141,9 +141,9 @@ def _check(given: _Serving) -> None:
     from draftwood.verify.load import load as load_rule
 
     if not given.learned:
-        from draftwood.models import learned_place
+        from draftwood.models import findings
 
-        learned_place.switch(keep=False)
+        findings.keep_no_learning()
     load_planner(given.planner)
     load_rule(given.rule)
 

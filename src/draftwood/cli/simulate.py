@@ -113,7 +113,7 @@ def _nodes(planner: str) -> int | None:
 
 def _curve(profile: Path | None, cost: str | None) -> CostCurve | None:
     from draftwood.models.find import begins_like_gguf
-    from draftwood.models.profile_place import newest_profile
+    from draftwood.models.findings import newest_profile
     from draftwood.planning.cost_curve import CostCurve
 
     if profile is not None and cost is not None:

@@ -88,7 +88,7 @@ def write_file(
     bytes or contiguous arrays, which are written one by one and need not fit into memory together.
     """
     digest, length = hashlib.blake2b(digest_size=_DIGEST), 0
-    with whole_file(path) as beside, beside.open("wb") as file:
+    with whole_file(path) as new, new.open("wb") as file:
         file.write(header_bytes(kind, about, 0, bytes(_DIGEST), version=version))
         for piece in payload:
             data = memoryview(piece)

@@ -25,29 +25,29 @@ def whole_file(path: Path, *, error: type[DraftwoodError] = FileFormatError) -> 
     """
     to = Path(os.path.realpath(path))
     # The suffix stays the same, since some writers choose their format by it.
-    beside = to.with_name(f".{os.getpid()}-{threading.get_ident()}.{to.name}")
+    new = to.with_name(f".{os.getpid()}-{threading.get_ident()}.{to.name}")
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
         mode = to.stat().st_mode & 0o777 if to.exists() else None
         if mode is not None:  # nobody else can read it while it is written
-            os.close(os.open(beside, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600))
-        yield beside
+            os.close(os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600))
+        yield new
         if mode is not None:
             with suppress(OSError):  # not every disk knows permissions
-                beside.chmod(mode)
-        beside.replace(to)
+                new.chmod(mode)
+        new.replace(to)
     except OSError as reason:
         raise error(f"{path} cannot be written ({reason.strerror}): choose another place") from reason
     finally:
         with suppress(OSError):  # gone already, or never made
-            beside.unlink()
+            new.unlink()
 
 
 @contextmanager
 def alone(path: Path, wait: float, *, error: type[DraftwoodError] = FileFormatError) -> Iterator[None]:
     """Lock ``path``, links followed, against other processes and threads that write to it.
 
-    The lock is on a file beside it, which is removed afterwards; the system frees the lock of a killed process.
+    The lock is on a file in the same folder, removed afterwards; the system frees the lock of a killed process.
     Raises ``error`` if the lock is not free within ``wait`` seconds, or the folder cannot be written to.
     """
     from filelock import FileLock, Timeout

@@ -146,7 +146,7 @@ def drift(
     drafters = settings.pop("drafters", "default") if other is None else "none"
     planner = settings.pop("planner", DEFAULT_PLANNER)
     setup = Setup(model, settings.pop("tokenizer", None), drafters, planner)
-    alone = planner_of(planner, fresh(setup.model), setup.tokenizer)  # what others learnt would change the trees
+    alone = planner_of(planner, fresh(setup.model))  # what others learnt would change the trees
     request = setup.request(as_ids(prompt, setup.tokenizer), **settings)
     request.check(setup.target.capabilities)
     recording = _RecordingRule(rule if rule is not None and other is None else SampleAndMatch())

@@ -138,7 +138,7 @@ def rule_drift(
     request.check(setup.target.capabilities)
 
     def written(rule: Rule, by: Sequence[Drafter], how: str | Planner, request: Request = request) -> Side:
-        alone = planner_of(how, fresh(setup.model), setup.tokenizer)
+        alone = planner_of(how, fresh(setup.model))
         side = Side()
         for emission in decode(setup.target, by, alone, rule, [request]):
             side.ids += emission.tokens

@@ -23,7 +23,6 @@ from draftwood.measure.records.timing import acceptance_length, rates
 from draftwood.measure.records.traces import Trace, grouped
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.learned import Learned
-from draftwood.planning.load import Decode
 from draftwood.planning.load import load as load_planner
 from draftwood.verify.exact import SampleAndMatch
 
@@ -36,7 +35,6 @@ class ReplaySettings:
     cost: Cost | None = None  # seconds of a pass over n tokens at a context length; None: passes take no time
     curve: CostCurve | None = None  # that the planner knows from the start; None: it learns from its first passes
     batch: int = 1  # answers of a task that share each pass, which costs as much as the sum of their tokens
-    decode: Decode | None = None  # token ids to text, for policies that read it
 
 
 def simulate(
@@ -53,7 +51,7 @@ def simulate(
     label, number = drafters if isinstance(drafters, str) else "drafters", 0
     for task, members in grouped(traces):
         shared = detached(with_models(load_drafters(drafters), DraftModels()))
-        chosen = load_planner(planner, Learned(curve=how.curve), how.decode)
+        chosen = load_planner(planner, Learned(curve=how.curve))
         for first in range(0, len(members), batch):
             some = members[first : first + batch]
             clock = ReplayClock()

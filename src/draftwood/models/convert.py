@@ -11,15 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.models.catalogue import CatalogueModel
-from draftwood.models.quiet import quiet_transformers
+from draftwood.models.importing import quiet_transformers
 
 STEPS = 3  # number of steps that :func:`convert` reports
 
 
 def convert(model: CatalogueModel, folder: Path, tick: Callable[[int], None]) -> None:
-    """Write config, float32 weights and tokenizer beside the GGUF file; ``tick`` receives the steps, out of
-    `STEPS`.
-    """
+    """Add config, float32 weights and tokenizer to a GGUF file's folder; ``tick`` receives each of `STEPS`."""
     with quiet_transformers():
         _write_tokenizer(model, folder)
         tick(1)

@@ -19,13 +19,10 @@ from draftwood.errors import (
     UsageError,
     VocabularyError,
 )
-from draftwood.models import container
-from draftwood.models.busy import importing_torch
 from draftwood.models.catalogue import DEFAULT_MODEL
-from draftwood.models.engine import CPU, TRANSFORMERS, choose, implied_engine
-from draftwood.models.hub import first_line, hub_answers
-from draftwood.models.machine import cores
-from draftwood.models.quiet import quiet_transformers, uncollected
+from draftwood.models.engine import CPU, TRANSFORMERS, choose, first_line, hub_answers, implied_engine
+from draftwood.models.importing import importing_torch, quiet_transformers, uncollected
+from draftwood.models.machine import cores, processor_limit
 
 if TYPE_CHECKING:
     import torch
@@ -139,7 +136,7 @@ def load(
     with uncollected():
         with importing_torch(threads):
             import torch
-        if threads is None and container.processors() is not None:  # which torch knows nothing of
+        if threads is None and processor_limit() is not None:  # which torch knows nothing of
             threads = min(cores(), torch.get_num_threads())
         if threads is not None:
             torch.set_num_threads(threads)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from draftwood.api.generation import Generation, recorded
-from draftwood.api.spelling import Spelling
-from draftwood.api.text import Piece, TextBuilder
+from draftwood.api.text import Piece, Spelling, TextBuilder
 from draftwood.contracts.declaring import takes_of
 from draftwood.decoding.request import Emission, Request
 from draftwood.serve.job import Job

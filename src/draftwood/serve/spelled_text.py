@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from draftwood.api.spelling import Spelling, as_text
-from draftwood.api.text import Piece, TextBuilder
+from draftwood.api.text import Piece, Spelling, TextBuilder, as_text
 from draftwood.decoding.stopping import StopStrings
 
 

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from draftwood.api.prompts import decoder, render
-from draftwood.api.spelling import Spelling
+from draftwood.api.text import Spelling
 from draftwood.serve.openai.errors import BAD_REQUEST, ApiError
 from draftwood.serve.openai.fields import ChatRequest, Messages
 from draftwood.serve.tools import without_calls

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from draftwood.api.defaults import end_ids
+from draftwood.api.checks import end_ids
 from draftwood.api.target import target_of
 from draftwood.contracts import Sampling
 from draftwood.decoding.loop import decode_sequences

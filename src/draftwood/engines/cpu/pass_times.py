@@ -12,7 +12,7 @@ import numpy as np
 from draftwood.engines.cpu.model import CpuModel
 from draftwood.engines.cpu.pages import Pages
 from draftwood.engines.cpu.passes import Rows
-from draftwood.models import trials
+from draftwood.models import findings
 from draftwood.models.machine import machine
 
 _WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -29,12 +29,12 @@ def pass_times(model: CpuModel) -> dict[int, float]:
     facts = repr((model.weights.shape, kinds, model.weights.embedding.kind, model.weights.output.kind))
     how = f"{machine()}|{model.instructions.name}|{model.threads}"
     key = f"pass times of cpu|{how}|{sha256(facts.encode()).hexdigest()[:16]}"
-    known = trials.remembered_list(key)
+    known = findings.remembered_list(key)
     if not known:
         begun, used = perf_counter(), thread_time()
         known = [max(1, round(1e6 * seconds)) for seconds in _measured(model)]
         if thread_time() - used > _OWN * (perf_counter() - begun):  # else another program had the core: try again
-            trials.remember(key, known)
+            findings.remember(key, known)
     return {width: microseconds / 1e6 for width, microseconds in zip(_WIDTHS, known, strict=False)}
 
 

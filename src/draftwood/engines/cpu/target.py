@@ -25,7 +25,7 @@ from draftwood.engines.cpu.weights import Report
 from draftwood.engines.lent_scores import RowScores
 from draftwood.engines.rounding import EXACT
 from draftwood.errors import CapabilityError
-from draftwood.models.profile_place import Setting
+from draftwood.models.findings import Setting
 from draftwood.tree import TokenTree
 
 Request = tuple[CpuSession, int, TokenTree]
@@ -57,6 +57,8 @@ class CpuTarget:
     UnsupportedModelError
         The model, or a type of its weights, is not one that this engine runs.
     """
+
+    engine = "cpu"
 
     exact = True
 

@@ -15,7 +15,7 @@ from draftwood.contracts import Floats
 from draftwood.engines.llama_cpp.library import BF16, CACHE_TYPES, F16, Batch, last_error, library
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import DraftwoodError, ModelError
-from draftwood.models.busy import is_crowded
+from draftwood.models.importing import is_crowded
 from draftwood.models.machine import cores, total_memory
 
 _LOG = logging.getLogger("draftwood")

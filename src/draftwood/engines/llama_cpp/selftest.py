@@ -19,7 +19,7 @@ from draftwood.engines.llama_cpp.context import RECURRENT, Context, Row, Setting
 from draftwood.engines.llama_cpp.library import library
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.errors import DraftwoodError
-from draftwood.models import trials
+from draftwood.models import findings
 from draftwood.models.machine import machine
 
 READ = 16  # tokens that are read; what follows in the cache are copies of them, at the same positions
@@ -82,10 +82,10 @@ def exact_width(weights: Weights, settings: Settings, behind: int = 0) -> int:
 def _once(what: tuple[object, ...], weights: Weights, settings: Settings, tried: Callable[[], int]) -> int:
     """Return what a trial found, which is remembered from one start to the next."""
     key = trial_key(what, weights, settings)
-    known = trials.remembered(key)
+    known = findings.remembered(key)
     if known is None:
         known = tried()
-        trials.remember(key, known)
+        findings.remember(key, known)
     return known
 
 
@@ -216,10 +216,10 @@ _LONG = 0.5  # seconds after which no other round begins, and a first one ends
 def pass_times(weights: Weights, settings: Settings, widest: int) -> dict[int, float]:
     """Return the seconds of passes over 1 to ``widest`` tokens at most; remembered from one start to the next."""
     key = trial_key(("pass times", _TIMED, widest), weights, settings)
-    known = trials.remembered_list(key)
+    known = findings.remembered_list(key)
     if not known:
         known = [max(1, round(1e6 * seconds)) for seconds in _measured(weights, settings, widest)]
-        trials.remember(key, known)
+        findings.remember(key, known)
     return {width: microseconds / 1e6 for width, microseconds in zip(_TIMED, known, strict=False)}
 
 

@@ -23,7 +23,7 @@ from draftwood.engines.llama_cpp.session import LlamaSession, SavedState, Snapsh
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.engines.rounding import EXACT, FAST
 from draftwood.errors import CapabilityError
-from draftwood.models.profile_place import Setting
+from draftwood.models.findings import Setting
 from draftwood.tree import TokenTree
 
 
@@ -57,6 +57,8 @@ class LlamaTarget:
     ModelNotFoundError, ModelError, UnsupportedModelError
         The file is missing or damaged, or its model does not write text.
     """
+
+    engine = "llama.cpp"
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ from draftwood.contracts import Sampling
 from draftwood.engines.peer import PeerAnswer, PeerName
 from draftwood.engines.transformers.shadow import shadow
 from draftwood.errors import UsageError
-from draftwood.models.quiet import quiet_transformers
+from draftwood.models.importing import quiet_transformers
 
 _PANGRAM = "The quick brown fox jumps over the lazy dog."  # tokenizers of one vocabulary split it alike
 

@@ -24,8 +24,8 @@ from draftwood.engines.transformers.selftest import agreeing
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import UnsupportedModelError, UsageError
 from draftwood.index.child_safe import ChildSafeLock
-from draftwood.models import trials
-from draftwood.models.busy import is_crowded, waits_passively
+from draftwood.models import findings
+from draftwood.models.importing import is_crowded, waits_passively
 
 log = logging.getLogger("draftwood")
 
@@ -199,7 +199,7 @@ def open_target(
             return found[_passed[key]]()
     one_thread = cache(_one_thread_is_better)  # asked once, and only if something is tried
     order = [(index, False) for index in range(len(found))]
-    before = None if key is None else trials.remembered(key)
+    before = None if key is None else findings.remembered(key)
     if before is not None and before < len(found):
         order.insert(0, (before, True))
     reason = ""
@@ -233,19 +233,19 @@ def _remember(key: str, way: int, *, in_file: bool) -> None:
         del _passed[next(iter(_passed))]
     _passed[key] = way
     if in_file:
-        trials.remember(key, way)
+        findings.remember(key, way)
 
 
 def _was_tried(model: Any, key: str | None, way: int, target: OurTarget) -> bool:
     """Whether an earlier process tried this target with these very weights, and it gave the model's scores."""
     place = None if key is None else _weights_key(model, key, target)
-    return place is not None and trials.remembered(place) == way
+    return place is not None and findings.remembered(place) == way
 
 
 def _remember_weights(model: Any, key: str, way: int, target: OurTarget) -> None:
     place = _weights_key(model, key, target)
-    if place is not None and trials.remembered(place) != way:
-        trials.remember(place, way)
+    if place is not None and findings.remembered(place) != way:
+        findings.remember(place, way)
 
 
 def _weights_key(model: Any, key: str, target: OurTarget) -> str | None:

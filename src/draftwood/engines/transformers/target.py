@@ -61,6 +61,8 @@ class TransformersTarget:
     without transformers' modules where the model's are understood. ``packing``, if given, makes all products.
     """
 
+    engine = "transformers"
+
     def __init__(
         self, model: Any, *, trees: bool = True, chunk: int = 1024, packed: bool = True, lean: bool = True,
         kept: Mapping[Content, Any] = MappingProxyType({}), packing: Packing | None = None,

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
-from draftwood.api.text_input import read_prediction
+from draftwood.api.user_texts import read_prediction
 from draftwood.errors import CapabilityError, DraftwoodError
 
 log = logging.getLogger("vllm.draftwood")

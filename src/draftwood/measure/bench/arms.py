@@ -60,7 +60,7 @@ class OurArm(Arm):
         plain = (self.drafters or self.label) == "none" and not self.sources.given
         self._spec = "off" if plain else self.planner
         self._rule = load_rule("exact" if plain else self.rule)
-        self._chosen = planner_of(self._spec, fresh(self.setup.model), self.setup.tokenizer)
+        self._chosen = planner_of(self._spec, fresh(self.setup.model))
         self.begin_round()
 
     def begin_round(self) -> None:

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from draftwood.api.spelling import Spelling
-from draftwood.api.text import TextBuilder
+from draftwood.api.text import Spelling, TextBuilder
 from draftwood.contracts import Sampling
 from draftwood.decoding.request import Emission
 from draftwood.errors import RecordError, UsageError

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from draftwood.api.spelling import Spelling
+from draftwood.api.text import Spelling
 from draftwood.serve.answer import Answer, ToldToken
 from draftwood.serve.processors import TokenLogprobs
 from draftwood.serve.spelled_text import SpelledToken

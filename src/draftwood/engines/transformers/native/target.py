@@ -32,6 +32,8 @@ class NativeTarget:
     layers see.
     """
 
+    engine = "transformers"
+
     def __init__(
         self, model: Any, *, trees: bool = False, step_by_step: bool = False, chunk: int = 1024,
         packed: bool = True, kept: Mapping[Content, Tensor] = MappingProxyType({}),

@@ -1,9 +1,12 @@
-"""Keep passes fast while other programs use the processor: OpenMP lets threads spin while they wait for each
-other, and if one has lost its core, a pass takes a hundred times as long. Threads that sleep avoid this.
+"""How torch and transformers are imported and load a model: quietly, and with threads that suit a busy machine.
+
+OpenMP lets threads spin while they wait for each other, and if one has lost its core, a pass takes a hundred times
+as long. Threads that sleep avoid this.
 """
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -64,3 +67,34 @@ def importing_torch(threads: int | None = None) -> Iterator[None]:
 def waits_passively() -> bool:
     """Return whether torch's threads sleep while they wait for each other, as far as draftwood knows."""
     return _waiting["passive"]
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Turn off transformers' progress bars and log lines below errors, and restore both at the end."""
+    from transformers.utils import logging
+
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Do not look for unreachable cycles: importing makes a million objects that stay, and takes a fifth longer
+    if all of them are looked at again and again.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

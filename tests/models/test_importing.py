@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from types import SimpleNamespace
@@ -10,7 +11,8 @@ from typing import NamedTuple
 import psutil
 import pytest
 
-from draftwood.models import busy
+from draftwood.models import importing
+from draftwood.models.importing import uncollected
 
 
 @pytest.fixture
@@ -19,8 +21,8 @@ def fresh(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(busy, "is_crowded", lambda _: True)
-    monkeypatch.setattr(busy, "_waiting", {"passive": False})
+    monkeypatch.setattr(importing, "is_crowded", lambda _: True)
+    monkeypatch.setattr(importing, "_waiting", {"passive": False})
 
 
 class CpuTimes(NamedTuple):
@@ -47,14 +49,14 @@ def test_idle_cores_are_counted(monkeypatch, idle, nice, threads, own, crowded):
     monkeypatch.setattr(psutil, "cpu_times", lambda: next(times))
     monkeypatch.setattr(psutil, "cpu_count", lambda: 4)
     monkeypatch.setattr(os, "nice", lambda _: own)
-    assert busy.is_crowded(threads) is crowded
+    assert importing.is_crowded(threads) is crowded
 
 
 def test_threads_wait_asleep_and_children_choose_for_themselves(fresh, caplog):
-    with busy.importing_torch(2):
+    with importing.importing_torch(2):
         assert os.environ["OMP_WAIT_POLICY"] == "passive"
     assert "OMP_WAIT_POLICY" not in os.environ
-    assert busy.waits_passively()
+    assert importing.waits_passively()
     assert len(caplog.records) == 1
 
 
@@ -65,9 +67,32 @@ def test_else_nothing_is_done(fresh, monkeypatch, caplog, case):
     if case == "chosen":
         monkeypatch.setenv("OMP_WAIT_POLICY", "active")
     if case == "idle":
-        monkeypatch.setattr(busy, "is_crowded", lambda _: False)
+        monkeypatch.setattr(importing, "is_crowded", lambda _: False)
     before = dict(os.environ)
-    with busy.importing_torch(1 if case == "one thread" else 2):
+    with importing.importing_torch(1 if case == "one thread" else 2):
         assert dict(os.environ) == before
-    assert not busy.waits_passively()
+    assert not importing.waits_passively()
     assert not caplog.records
+
+
+def test_garbage_is_looked_for_again_afterwards_whatever_happens():
+    assert gc.isenabled()
+    with uncollected():
+        assert not gc.isenabled()
+        with uncollected():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(ValueError, match="x"), uncollected():
+        raise ValueError("x")
+    assert gc.isenabled()
+
+
+def test_who_switched_it_off_finds_it_off():
+    gc.disable()
+    try:
+        with uncollected():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -1,15 +1,15 @@
-"""Reads a model's generation config: settings that become defaults, and settings that must be refused."""
+"""Checks what the user gave, and reads a model's generation config: defaults, and settings that are refused."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from numbers import Integral
 from operator import index
 from typing import Any
 
 import numpy as np
 
-from draftwood.api.given import check_whole
-from draftwood.errors import UsageError
+from draftwood.errors import UnsupportedModelError, UsageError
 
 NEW_TOKENS = 256  # most tokens to write if neither the caller nor the generation config sets a limit
 
@@ -29,6 +29,53 @@ REFUSED_SAMPLED: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 # Settings with the values that change the text; all others change nothing.
 REFUSED_VALUES: dict[str, tuple[Any, ...]] = {"cache_implementation": ("quantized",)}
+
+
+def is_target(model: Any) -> bool:
+    """Return whether this computes passes itself, as a `Target` does, and is no model of transformers."""
+    return hasattr(model, "capabilities")
+
+
+def check_model(model: Any) -> None:
+    """Raise an error for what is plainly no model; whether it is one that draftwood can run is checked later."""
+    if isinstance(model, type):
+        raise UsageError(f"model is the class {model.__name__}: give an object of it, or a model's name")
+    if is_target(model):
+        return
+    if model is None or isinstance(model, list | tuple):
+        raise UsageError(
+            f"model is {'None' if model is None else f'a {type(model).__name__}'}: give one model, as in "
+            "model, tokenizer = draftwood.load(...)"
+        )
+    if callable(getattr(model, "decode", None)) and not hasattr(model, "forward"):
+        raise UsageError(
+            f"a tokenizer ({type(model).__name__}) was given as the model: give the model first, and tokenizer="
+        )
+    if not hasattr(getattr(model, "config", None), "get_text_config"):
+        raise UnsupportedModelError(
+            f"{type(model).__name__} is no model of transformers and no Target: give one, or a model's name"
+        )
+
+
+def check_tokenizer_kind(tokenizer: Any) -> None:
+    """Raise `UsageError` for what cannot turn text into ids and back; None (no tokenizer) is allowed."""
+    if tokenizer is None:
+        return
+    is_class = isinstance(tokenizer, type)
+    if is_class or not (callable(tokenizer) and hasattr(tokenizer, "decode") and hasattr(tokenizer, "__len__")):
+        name = f"the class {tokenizer.__name__}" if is_class else f"a {type(tokenizer).__name__}"
+        raise UsageError(
+            f"tokenizer is {name}: give a tokenizer of transformers, as in model, tokenizer = draftwood.load(...)"
+        )
+
+
+def check_whole(name: str, value: Any) -> int:
+    """Return the value as int; `UsageError` if it is not a whole number above 0."""
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise UsageError(f"{name} is {value!r:.80}: it must be a whole number")
+    if value < 1:
+        raise UsageError(f"{name} is {value}: it must be at least 1")
+    return int(value)
 
 
 def end_ids(config: Any) -> frozenset[int]:

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from draftwood.models import container, machine
+from draftwood.models import machine
 
 GB = 1 << 30
 NONE = str((1 << 63) - 4096)  # how version 1 writes that there is no limit
@@ -31,11 +31,11 @@ def groups(folder, **files):
 
 
 def test_without_groups_there_is_no_limit(tmp_path, root):
-    assert (container.processors(tmp_path), container.memory(tmp_path), container.memory_left(tmp_path)) == (
+    assert (machine.processor_limit(tmp_path), machine.memory_limit(tmp_path), machine.memory_left(tmp_path)) == (
         None,
     ) * 3
     free = root("0::/", groups("", cpu__max="max 100000", memory__max="max", memory__current="5"))
-    assert (container.processors(free), container.memory(free), container.memory_left(free)) == (None,) * 3
+    assert (machine.processor_limit(free), machine.memory_limit(free), machine.memory_left(free)) == (None,) * 3
 
 
 def test_version_2_within_a_container(root):
@@ -44,17 +44,17 @@ def test_version_2_within_a_container(root):
         memory__stat=f"anon 5\ninactive_file {GB // 2}\nslab 7",
     )  # fmt: skip
     here = root("0::/", seen)
-    assert container.processors(here) == 1.5
-    assert container.memory(here) == 2 * GB
-    assert container.memory_left(here) == 2 * GB - GB // 2
+    assert machine.processor_limit(here) == 1.5
+    assert machine.memory_limit(here) == 2 * GB
+    assert machine.memory_left(here) == 2 * GB - GB // 2
 
 
 def test_the_narrowest_of_nested_groups_counts(root):
     seen = groups("a", cpu__max="400000 100000", memory__max=str(GB), memory__current=str(GB // 4))
     seen |= groups("a/b", cpu__max="max 100000", memory__max=str(4 * GB), memory__current="0")
     here = root("0::/a/b", seen)
-    assert container.processors(here) == 4
-    assert container.memory_left(here) == GB - GB // 4
+    assert machine.processor_limit(here) == 4
+    assert machine.memory_left(here) == GB - GB // 4
 
 
 @pytest.mark.parametrize("path", ["/docker/0123", "/"])
@@ -66,26 +66,26 @@ def test_version_1_whether_its_path_is_seen_or_not(root, path):
         memory__stat=f"cache 1\ntotal_inactive_file {GB // 4}",
     )  # fmt: skip
     here = root(f"4:memory:{path}\n2:cpu,cpuacct:{path}\n0::{path}", seen)
-    assert container.processors(here) == 2
-    assert container.memory_left(here) == GB - GB // 4
+    assert machine.processor_limit(here) == 2
+    assert machine.memory_left(here) == GB - GB // 4
 
 
 def test_version_1_without_limits(root):
     seen = groups("cpu", cpu__cfs_quota_us="-1", cpu__cfs_period_us="100000")
     seen |= groups("memory", memory__limit_in_bytes=NONE, memory__usage_in_bytes="7")
     here = root("4:memory:/\n1:cpu:/", seen)
-    assert (container.processors(here), container.memory(here)) == (None, None)
+    assert (machine.processor_limit(here), machine.memory_limit(here)) == (None, None)
 
 
 def test_a_share_of_the_processor_is_whole_cores_and_at_least_one(monkeypatch):
     every = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     for share, cores in ((0.5, 1), (1.9, 1), (None, every), (1000.0, every)):
-        monkeypatch.setattr(container, "processors", lambda share=share: share)
+        monkeypatch.setattr(machine, "processor_limit", lambda share=share: share)
         assert machine.cores() == cores
 
 
 def test_memory_is_that_of_the_container(monkeypatch):
-    monkeypatch.setattr(container, "memory", lambda: GB // 2)
-    monkeypatch.setattr(container, "memory_left", lambda: 1000)
+    monkeypatch.setattr(machine, "memory_limit", lambda: GB // 2)
+    monkeypatch.setattr(machine, "memory_left", lambda: 1000)
     assert machine.total_memory() == GB // 2
     assert machine.free_memory() == 1000

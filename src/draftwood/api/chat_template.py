@@ -1,0 +1,220 @@
+"""What chat templates, which are programs of models' authors, can say, and how they end an answer.
+
+Some refuse a system message, or two turns of one role in a row; some know no results of tools, and leave them out
+without a word. `fitted` tries these forms in turn, and takes the first in which the template says every message:
+
+1. the messages as they are;
+2. system messages at the beginning joined to one, later ones as words of the user, and neighbours of one role
+   joined with an empty line between them;
+3. the same with the system message at the beginning of the first user message;
+4. and 5. as 2. and 3., with results of tools as words of the user, between ``<tool_response>`` tags.
+
+A message, or a page that an agent reads, may hold ``<|im_end|>``, which must not end the message. Templates write
+the names of control tokens as text, too, so `Guarded` cuts those in messages by characters that nobody can guess,
+and the rendered text is tokenized in the pieces between.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
+
+Message = Mapping[str, Any]
+CALLS = frozenset({"tool_calls", "function_call"})
+"""Fields of a message that calls tools, for templates that know them."""
+
+_RESULTS = ("tool", "function")
+_PRIVATE = 0xF0000  # the first of the characters for private use
+_ROLES = ("assistant", "system", "developer")
+_OWN = re.compile("think|reason|tool|call|func")  # in names of what a model itself writes: thoughts and calls
+_ANSWER = "answer"
+_known: WeakKeyDictionary[Any, dict[str, tuple[Any, Any]]] = WeakKeyDictionary()
+
+Found = TypeVar("Found")
+
+
+def remembered(tokenizer: Any, what: str, state: Any, find: Callable[[Any], Found]) -> Found:
+    """Return what ``find`` finds out about a tokenizer in this ``state``; it is kept while the tokenizer lives.
+
+    A tokenizer that cannot be a key, of a program's own, is asked each time.
+    """
+    try:
+        kept = _known.setdefault(tokenizer, {})
+    except TypeError:
+        return find(tokenizer)
+    if what not in kept or kept[what][0] != state:
+        kept[what] = state, find(tokenizer)
+    found: Found = kept[what][1]
+    return found
+
+
+def fitted(messages: Sequence[Message], say: Callable[[Sequence[Message]], str]) -> Sequence[Message]:
+    """Return messages in the first form that a chat template says as a whole.
+
+    Parameters
+    ----------
+    messages
+        Each with a role and, as one string, a content.
+    say
+        Renders a conversation as text; may raise anything for what the template refuses.
+
+    Returns
+    -------
+    The first form in which no message is lost; if there is none, the first that is not refused, else the messages.
+    """
+    accepted: Sequence[Message] | None = None
+    for form in _forms(messages):
+        marked = {place: f"message{place}end" for place, one in enumerate(form) if one.get("content") is not None}
+        shorter = [{**one, "content": marked[place]} if place in marked else one for place, one in enumerate(form)]
+        try:
+            text = say(shorter)
+        except Exception:  # whatever a template raises
+            continue
+        if all(mark in text for mark in marked.values()):  # which templates keep that strip or quote contents
+            return form
+        accepted = form if accepted is None else accepted
+    return messages if accepted is None else accepted
+
+
+def _forms(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    yield messages
+    for given in (messages, [_as_user(one) if one["role"] in _RESULTS else one for one in messages]):
+        merged = _merged(given)
+        yield merged
+        if merged[0]["role"] == "system":
+            yield _merged([{**merged[0], "role": "user"}, *merged[1:]])
+
+
+def _as_user(message: Message) -> Message:
+    return {"role": "user", "content": f"<tool_response>\n{message['content']}\n</tool_response>"}
+
+
+def _merged(messages: Sequence[Message]) -> list[Message]:
+    """Return messages with at most one of the system, the first, and without neighbours of one role."""
+    found = list[Message]()
+    for message in messages:
+        role = message["role"]
+        if role == "system" and any(one["role"] != "system" for one in found):
+            message = {"role": "user", "content": message["content"]}
+        if found and found[-1]["role"] == message["role"] and not (found[-1].keys() | message.keys()) & CALLS:
+            found[-1] = {**found[-1], "content": f"{found[-1]['content']}\n\n{message['content']}"}
+        else:
+            found.append(message)
+    return found
+
+
+class Guarded:
+    """Messages in which names of control tokens are cut.
+
+    Parameters
+    ----------
+    messages
+        Chat messages whose content is text.
+    names
+        What `control_names` found.
+    """
+
+    def __init__(self, messages: Sequence[Mapping[str, Any]], names: re.Pattern[str]) -> None:
+        self._names, self._guard = names, "".join(chr(_PRIVATE + byte) for byte in secrets.token_bytes(8))
+        self.messages = [self._message(message) for message in messages]
+
+    def ids(self, text: str, tokenizer: Any) -> list[int]:
+        """Return the token ids of the text that a template made of `messages`, without tokens at its beginning."""
+        first, *others = text.split(self._guard)
+        found = _ids(tokenizer, first)
+        mark = _ids(tokenizer, "\n")
+        for piece in others:  # after a line end: else the tokenizer may put a blank before it
+            ids = _ids(tokenizer, f"\n{piece}")
+            found += ids[len(mark) :] if ids[: len(mark)] == mark else _ids(tokenizer, piece)
+        return found
+
+    def _message(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        own = message.get("role") in _ROLES
+        return {key: value if key == "role" else self._cut(value, own) for key, value in message.items()}
+
+    def _cut(self, value: Any, own: bool) -> Any:
+        if isinstance(value, str):
+            return self._names.sub(lambda found: self._cut_name(found[0], own), value)
+        if isinstance(value, Mapping):
+            return {key: self._cut(one, own) for key, one in value.items()}
+        return [self._cut(one, own) for one in value] if isinstance(value, list | tuple) else value
+
+    def _cut_name(self, name: str, own: bool) -> str:
+        return name if own and _OWN.search(name) else f"{name[0]}{self._guard}{name[1:]}"
+
+
+def guarded(messages: Sequence[Mapping[str, Any]], tokenizer: Any) -> Guarded | None:
+    """Return the messages with names of control tokens cut; None where none stands in them."""
+    names = control_names(tokenizer)
+    return Guarded(messages, names) if names is not None and _holds(messages, names) else None
+
+
+def _holds(value: Any, names: re.Pattern[str]) -> bool:
+    if isinstance(value, str):
+        return names.search(value) is not None
+    if isinstance(value, Mapping):
+        return any(_holds(one, names) for one in value.values())
+    return isinstance(value, list | tuple) and any(_holds(one, names) for one in value)
+
+
+def control_names(tokenizer: Any) -> re.Pattern[str] | None:
+    """Return what finds the names of a tokenizer's control tokens, the longest first; None if it has none."""
+    size = len(tokenizer) if isinstance(tokenizer, Sized) else None  # another one where tokens were added
+    return remembered(tokenizer, "control names", size, _control_names)
+
+
+def _control_names(tokenizer: Any) -> re.Pattern[str] | None:
+    added = getattr(tokenizer, "added_tokens_decoder", None)
+    if added is not None:  # transformers; those that are not special stand for text
+        names = [token.content for token in added.values() if token.special]
+    else:
+        ids = getattr(tokenizer, "all_special_ids", ())
+        names = tokenizer.convert_ids_to_tokens(ids) if ids else []
+    longest = sorted({name for name in names if name and len(name) > 1}, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest))) if longest else None
+
+
+def _ids(tokenizer: Any, text: str) -> list[int]:
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"]) if text else []
+
+
+class _Ending(NamedTuple):
+    """How a template begins an answer, and the token that it puts after one."""
+
+    opening: tuple[int, ...]
+    end: int
+
+
+def turn_ends(tokenizer: Any, prompt: Sequence[int]) -> frozenset[int]:
+    """Return the token that ends an answer, if the prompt ends as the tokenizer's chat template begins answers."""
+    template = getattr(tokenizer, "chat_template", None)
+    if not template:
+        return frozenset()
+    turn = remembered(tokenizer, "turn", template, _turn)
+    if turn is None or tuple(prompt[-len(turn.opening) :]) != turn.opening:
+        return frozenset()
+    return frozenset({turn.end})
+
+
+def _turn(tokenizer: Any) -> _Ending | None:
+    """Read a conversation of two messages; None where its template tells nothing."""
+    asked = [{"role": "user", "content": "question"}]
+    try:
+        open_, closed = (_rendered(tokenizer, asked, add_generation_prompt=opens) for opens in (True, False))
+        both = [*asked, {"role": "assistant", "content": _ANSWER}]
+        text = tokenizer.apply_chat_template(both, add_generation_prompt=False, tokenize=False)
+        after = tokenizer(text.rpartition(_ANSWER)[2].lstrip(), add_special_tokens=False)["input_ids"]
+    except Exception:  # whatever a template raises, which is a program of the model's authors
+        return None
+    if not after or open_[: len(closed)] != closed or len(open_) == len(closed):
+        return None
+    end, shown = int(after[0]), {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
+    return None if tokenizer.decode([end], **shown) else _Ending(tuple(open_[len(closed) :]), end)
+
+
+def _rendered(tokenizer: Any, messages: Any, *, add_generation_prompt: bool) -> list[int]:
+    found = tokenizer.apply_chat_template(messages, add_generation_prompt=add_generation_prompt, return_dict=False)
+    return [int(i) for i in found]
