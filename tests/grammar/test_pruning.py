@@ -8,8 +8,8 @@ import pytest
 import draftwood
 from draftwood.drafters.base import draft_tree
 from draftwood.grammar import Grammar
+from draftwood.grammar.constraint import Pruner
 from draftwood.grammar.follower import Follower
-from draftwood.grammar.pruning import Pruner
 from draftwood.grammar.vocabulary import vocabulary_of
 from tests.cli.conftest import TEMPLATE, save_tiny
 

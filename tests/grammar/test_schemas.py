@@ -7,8 +7,7 @@ import json
 import pytest
 
 from draftwood.errors import UsageError
-from draftwood.grammar.calls import answer_or_calls, call_grammar, check_parameters
-from draftwood.grammar.grammar import Grammar, library
+from draftwood.grammar.grammar import Grammar, answer_or_calls, call_grammar, check_parameters, library
 
 
 def accepts(grammar, text):

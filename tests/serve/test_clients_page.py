@@ -11,8 +11,9 @@ from openai.types.chat import completion_create_params as chat_params
 from openai.types.responses import response_create_params
 
 from draftwood.serve import docs
-from draftwood.serve.openai.fields import ChatRequest, CompletionRequest
-from draftwood.serve.openai.meanings import ALL, CHAT, HONOURED, IGNORED, LIMITS, REFUSED, RESPONSES, TEXT, VALUES
+from draftwood.serve.docs import HONOURED, IGNORED
+from draftwood.serve.fields import ChatRequest, CompletionRequest
+from draftwood.serve.meanings import ALL, CHAT, LIMITS, REFUSED, RESPONSES, TEXT, VALUES
 from tests.serve.test_draft_field import BODIES
 
 DOCS = Path(__file__).parents[2] / "docs"

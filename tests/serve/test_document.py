@@ -31,7 +31,7 @@ def test_routes_that_write_answer_objects_and_streams(document):
 
 
 def test_what_is_answered_is_what_the_document_says(client):
-    from draftwood.serve.openai.document import ChatCompletion, Failure, Models, ResponseObject, TextCompletion
+    from draftwood.serve.document import ChatCompletion, Failure, Models, ResponseObject, TextCompletion
 
     given = {"model": "tiny", "max_tokens": 2}
     chat = client.chat.completions.with_raw_response.create(messages=[{"role": "user", "content": "a"}], **given)

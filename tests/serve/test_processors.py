@@ -11,7 +11,8 @@ import torch
 from draftwood.api.setup import Setup
 from draftwood.contracts import Sampling
 from draftwood.decoding.loop import decode
-from draftwood.serve.processors import Biases, LogprobRecorder, Penalties
+from draftwood.serve.asking import Biases, Penalties
+from draftwood.serve.logprobs import LogprobRecorder
 from draftwood.testing import ToyTarget
 from draftwood.verify.sampling import distribution
 

@@ -13,8 +13,7 @@ import uvicorn
 
 from draftwood.api.setup import Setup
 from draftwood.serve.app import Settings, make_app
-from draftwood.serve.bodies import BodyLimit
-from draftwood.serve.patience import PatientProtocol
+from draftwood.serve.guards import BodyLimit, PatientProtocol
 
 CHAT = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}
 

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from draftwood.api.setup import Setup
-from draftwood.serve import spans
+from draftwood.serve import metrics
 from tests.serve.conftest import running
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -21,7 +21,7 @@ SECRET = "a secret of mine"
 def exported(monkeypatch):
     kept, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(kept))
-    monkeypatch.setattr(spans, "_exporting", lambda: provider)
+    monkeypatch.setattr(metrics, "_exporting", lambda: provider)
     return kept
 
 
@@ -48,6 +48,6 @@ def test_each_text_is_a_span_of_its_clients_trace(tiny_folder, exported):
 
 
 def test_without_a_collector_nothing_is_imported_for_it(tiny_folder, monkeypatch):
-    monkeypatch.setattr(spans, "_exporting", lambda: pytest.fail("nobody has asked for traces"))
+    monkeypatch.setattr(metrics, "_exporting", lambda: pytest.fail("nobody has asked for traces"))
     with running(Setup(str(tiny_folder), None, "ngram", "fixed:4")) as server:
         assert httpx.get(f"{server.url}/health").status_code == 200

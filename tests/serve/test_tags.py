@@ -8,11 +8,10 @@ from gguf import TokenType
 from draftwood.api.spelling import Spelling
 from draftwood.grammar.grammar import library
 from draftwood.grammar.vocabulary import vocabulary_of
+from draftwood.serve.asking import grammar_of
 from draftwood.serve.calls import TAGS, CallReader
-from draftwood.serve.constraining import grammar_of
-from draftwood.serve.openai.fields import ChatRequest
-from draftwood.serve.tags import hidden_tags
-from draftwood.serve.tools import tools_of
+from draftwood.serve.fields import ChatRequest
+from draftwood.serve.tools import hidden_tags, tools_of
 from tests.cli.conftest import SPECIAL, TEMPLATE, save_tiny
 from tests.engines.cpu.gguf_metadata import metadata_of
 from tests.engines.tiny_vocabulary import SENTENCEPIECE, write_vocabulary
