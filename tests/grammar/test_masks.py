@@ -79,7 +79,7 @@ def children_of(tokens, parents):
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 1 << 30))
 def test_fitting_nodes_are_those_of_the_masks(vocabulary, name, seed):
     random, grammar = np.random.default_rng(seed), GRAMMARS[name]

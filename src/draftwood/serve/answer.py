@@ -65,12 +65,13 @@ class Answer:
     def __init__(
         self, setup: Setup, request: Request, loop: asyncio.AbstractEventLoop, index: int = 0,
         logprobs: Logprobs | None = None, namespace: str = "", *, is_silent: bool = False,
-        tags: Collection[int] = (), prompt_text: str | None = None,
+        tags: Collection[int] = (),
     ) -> None:  # fmt: skip
         self.names = setup.names
         self._predicts = [takes_of(drafter).prediction for drafter in setup.drafters]
         self._logprobs, self.index, self._is_silent = logprobs, index, is_silent
-        self.spelling, self._prompt_text = Spelling(setup.tokenizer, tags), prompt_text
+        self.spelling = Spelling(setup.tokenizer, tags)
+        self.prompt_text: str | None = None
         self._spelled = None if logprobs is None else SpelledText(self.spelling, request.stop)
         self._builder = self._spelled or TextBuilder(self.spelling, request.stop)
         self._loop, self._told = loop, asyncio.Queue[Emission]()
@@ -134,7 +135,7 @@ class Answer:
 
     def told_prompt(self) -> tuple[str, list[ToldToken]]:
         """Return the prompt's text, and its tokens with their log-probabilities once it was read."""
-        found, tokens = spelled_prompt(self.spelling, self.job.request.prompt, self._prompt_text)
+        found, tokens = spelled_prompt(self.spelling, self.job.request.prompt, self.prompt_text)
         told = None if self._logprobs is None else self._logprobs.prompt
         scored = [None] * len(tokens) if told is None else [None, *told.told]
         return found, [ToldToken(*both) for both in zip(tokens, scored, strict=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from draftwood.api.prompts import render
 from draftwood.api.setup import Setup
 from draftwood.contracts import Drafter, Processor, Sampling
+from draftwood.decoding.request import Request
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.errors import UnknownNameError, UsageError
 from draftwood.grammar.grammar import Grammar, answer_or_calls, call_grammar, check_parameters
@@ -76,8 +77,7 @@ class Asking:
         if asked.top_logprobs and not asked.logprobs:
             raise ApiError(BAD_REQUEST, "top_logprobs needs logprobs: set logprobs to true", param="top_logprobs")
         scored = _Scored(asked.top_logprobs or 0) if asked.logprobs else None
-        make = self._answers(asked, ids, asked.limit, scored, grammar)
-        return [make(number, number, frozenset(tags.values()), None) for number in range(asked.n or 1)]
+        return self._answers(asked, ids, asked.limit, scored, grammar, frozenset(tags.values()))
 
     def completions(self, asked: CompletionRequest) -> list[Answer]:
         """Return the choices of all prompts, prompt by prompt; raises as `chat`."""
@@ -87,14 +87,16 @@ class Asking:
         for prompt in _several(asked.prompt):
             text = prompt if isinstance(prompt, str) else None
             ids = list(prompt) if text is None else list(self.setup.tokenizer(text)["input_ids"])
-            make = self._answers(asked, ids, asked.limit, scored, grammar)
-            answers += [make(number, len(answers) + number, (), text) for number in range(asked.n or 1)]
+            for answer in self._answers(asked, ids, asked.limit, scored, grammar):
+                answer.index, answer.prompt_text = len(answers), text
+                answers.append(answer)
         return answers
 
     def _answers(
-        self, asked: Common, ids: Sequence[int], limit: int | None, scored: _Scored | None, grammar: Grammar | None
-    ) -> Callable[[int, int, Collection[int], str | None], Answer]:
-        """Return what makes the answers to one prompt, by their numbers for the noise and among all choices."""
+        self, asked: Common, ids: Sequence[int], limit: int | None, scored: _Scored | None,
+        grammar: Grammar | None, tags: Collection[int] = (),
+    ) -> list[Answer]:  # fmt: skip
+        """Return the choices of one prompt; ``tags`` are control tokens that are part of their texts."""
         setup = self.setup
         without = (asked.draftwood or Drafting()).without(setup.names)
         room = max(1, setup.target.capabilities.max_positions - len(ids))
@@ -109,22 +111,22 @@ class Asking:
             request = replace(request, seconds=self.seconds)
         if asked.ignore_eos and grammar is None:
             request = replace(request, end_ids=frozenset())
+        is_silent = limit == 0  # then the token that reading the prompt has paid for is told to nobody
+        return [
+            self._answer(asked, request, number, scored, is_silent=is_silent, tags=tags)
+            for number in range(asked.n or 1)
+        ]
 
-        def make(number: int, index: int, tags: Collection[int], text: str | None) -> Answer:
-            own = replace(request, processors=[*self._processors(asked, len(ids)), *request.processors],
-                          sequence=number)  # fmt: skip
-            logprobs = None
-            if scored is not None:
-                of_prompt = PromptLogprobs(request.prompt, scored.top) if scored.of_prompt else None
-                logprobs = Logprobs(LogprobRecorder(request.sampling, scored.top), of_prompt)
-                shown = None if of_prompt is None else of_prompt.show
-                own = replace(own, processors=[*own.processors, logprobs.answer], shown=shown)
-            return Answer(
-                setup, own, self.loop, index, logprobs, self.namespace, tags=tags, prompt_text=text,
-                is_silent=limit == 0,  # then the token that reading the prompt has paid for is told to nobody
-            )  # fmt: skip
-
-        return make
+    def _answer(self, asked: Common, request: Request, number: int, scored: _Scored | None, **more: Any) -> Answer:
+        processors = [*self._processors(asked, len(request.prompt)), *request.processors]
+        logprobs = shown = None
+        if scored is not None:
+            of_prompt = PromptLogprobs(request.prompt, scored.top) if scored.of_prompt else None
+            logprobs = Logprobs(LogprobRecorder(request.sampling, scored.top), of_prompt)
+            processors.append(logprobs.answer)
+            shown = None if of_prompt is None else of_prompt.show
+        own = replace(request, processors=processors, sequence=number, shown=shown or request.shown)
+        return Answer(self.setup, own, self.loop, number, logprobs, self.namespace, **more)
 
     def _processors(self, asked: Common, start: int) -> list[Processor]:
         found: list[Processor] = []

@@ -1,7 +1,4 @@
-"""``/v1/responses``: what clients send, turned into a chat, and its answers, whole and as events.
-
-It is the part of that API that agents use.
-"""
+"""``/v1/responses``, as much of it as agents use: requests turned into chats, and answers, whole and as events."""
 
 from __future__ import annotations
 
@@ -215,14 +212,12 @@ class ResponseUnderWay:
             return [self._in_item("response.function_call_arguments.delta", delta=one.text)]
         begun = [] if self._output and self._item["status"] == "in_progress" else self._begin(_message_item())
         self._item["content"][0]["text"] += one.text
-        scores = self._scores() if self._reader is None else []  # calls have none, and what is one shows late
+        scores = list[dict[str, Any]]()
+        if self._reader is None:  # calls have none, and what is one shows late
+            scores = chat_logprobs(self._answer.told(self._told), self._answer.spelling)
+            self._told = self._answer.certain
         told = self._in_item("response.output_text.delta", content_index=0, delta=one.text, logprobs=scores)
         return [*begun, told]
-
-    def _scores(self) -> list[dict[str, Any]]:
-        """Return the log-probabilities of tokens whose text has become certain since the last call."""
-        first, self._told = self._told, self._answer.certain
-        return chat_logprobs(self._answer.told(first), self._answer.spelling)
 
     @property
     def _item(self) -> dict[str, Any]:
