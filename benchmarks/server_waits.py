@@ -16,7 +16,7 @@ from typing import Any
 from draftwood.api.prompts import render
 from draftwood.api.setup import Setup
 from draftwood.decoding.arrivals import CHUNK
-from draftwood.serve.job import Job
+from draftwood.serve.inbox import Job
 from draftwood.serve.worker import Worker
 
 _SHORT = [{"role": "user", "content": "Name three rivers."}]

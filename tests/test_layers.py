@@ -71,7 +71,7 @@ PACKAGES = {
     "pydantic_core": ("serve",),
     "prometheus_client": ("serve",),
     "opentelemetry": ("serve",),
-    "uvicorn": ("cli.serve", "serve.patience"),
+    "uvicorn": ("cli.serve", "serve.guards"),
 }
 """What is not of the standard library, and the rooms that may import it ("" is all of them)."""
 
@@ -86,7 +86,7 @@ AT_ONCE = {
 """What may be imported as soon as the module is; the rest only inside functions (or for type checkers)."""
 for package in ("fastapi", "starlette", "pydantic", "pydantic_core", "prometheus_client"):
     AT_ONCE[package] = ("serve",)
-AT_ONCE["uvicorn"] = ("serve.patience",)
+AT_ONCE["uvicorn"] = ("serve.guards",)
 AT_ONCE["transformers"] = AT_ONCE["xxhash"] = AT_ONCE["torch"]
 AT_ONCE["safetensors"] = ("engines.transformers.trained_files", "training")
 

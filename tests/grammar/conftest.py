@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cli.conftest import TEMPLATE, save_tiny
+
 TEXT = [
     '{"key": 12, "other": "yes"}',
     '{"name": "the cat", "colour": "black"}',
@@ -11,6 +13,12 @@ TEXT = [
     "no, yes",
 ]
 END = "<end>"
+SCHEMA = {
+    "type": "object",
+    "properties": {"key": {"type": "integer", "minimum": 0, "maximum": 99}, "other": {"enum": ["yes", "no"]}},
+    "required": ["key", "other"],
+    "additionalProperties": False,
+}
 
 
 def load_pieces(ends: bool):
@@ -36,6 +44,14 @@ def load_pieces(ends: bool):
         eos_token_id=None, bos_token_id=None, pad_token_id=None,
     )  # fmt: skip
     return LlamaForCausalLM(config).eval(), tokenizer
+
+
+@pytest.fixture(scope="session")
+def letters(tmp_path_factory):
+    """A model with a token per letter."""
+    import draftwood
+
+    return draftwood.load(str(save_tiny(tmp_path_factory.mktemp("models") / "tiny", TEMPLATE)))
 
 
 @pytest.fixture(scope="session")

@@ -6,9 +6,8 @@ import pytest
 
 import draftwood
 from draftwood.errors import DraftwoodError, UsageError
-from draftwood.grammar import Grammar, trial
-from draftwood.grammar.follower import Follower
-from draftwood.grammar.matchers import Template
+from draftwood.grammar import Grammar, grammar
+from draftwood.grammar.follower import Follower, Template
 from draftwood.grammar.vocabulary import Spelled, vocabulary_of
 
 BOMB = Grammar.regex("((a{1,100}){1,100}){1,100}")
@@ -61,10 +60,10 @@ def test_what_is_too_much_is_refused_before_a_token(vocabulary, grammar, said):
 
 @pytest.mark.parametrize("key", ["properties", "patternProperties"])
 def test_what_takes_long_to_read_is_refused(monkeypatch, key):
-    monkeypatch.setattr(trial, "SECONDS", 1.0)
-    grammar = Grammar.json_schema({key: {f"^p{n}$": {} for n in range(20_000)}})
+    monkeypatch.setattr(grammar, "TRIAL_SECONDS", 1.0)
+    large = Grammar.json_schema({key: {f"^p{n}$": {} for n in range(20_000)}})
     with pytest.raises(UsageError, match=r"longer than 1 seconds|too many times"):
-        grammar.compiled()
+        large.compiled()
 
 
 def test_small_divisors_and_names_like_them_are_held(vocabulary):

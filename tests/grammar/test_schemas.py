@@ -7,8 +7,7 @@ import json
 import pytest
 
 from draftwood.errors import UsageError
-from draftwood.grammar.calls import answer_or_calls, call_grammar, check_parameters
-from draftwood.grammar.grammar import Grammar, library
+from draftwood.grammar.grammar import Grammar, answer_or_calls, call_grammar, check_parameters, library
 
 
 def accepts(grammar, text):
@@ -83,35 +82,22 @@ def test_a_schema_that_is_no_object_is_refused_in_a_sentence(schema):
         Grammar.json_schema(schema).compiled()
 
 
-POINT = {
-    "type": "object",
-    "properties": {"x": {"type": "integer"}},
-    "required": ["x"],
-    "additionalProperties": False,
-}
+POINT = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"],
+         "additionalProperties": False}  # fmt: skip
 P = {"type": "object", "properties": {"p": {"$ref": "REF"}}, "required": ["p"], "additionalProperties": False}
+OLD, ID = {"$schema": "http://json-schema.org/draft-07/schema#"}, {"$id": "https://example.com/tool"}
+NESTED = {"$id": "nested", "$ref": "#/$defs/Point", "$defs": {"Point": POINT}}  # refers to its own root
 
 
 @pytest.mark.parametrize(
     ("reference", "more"),
     [
         ("#/$defs/Point", {"$defs": {"Point": POINT}}),
-        (
-            "#/definitions/Point",
-            {"definitions": {"Point": POINT}, "$schema": "http://json-schema.org/draft-07/schema#"},
-        ),
-        ("#/$defs/Point", {"$id": "https://example.com/tool", "$defs": {"Point": POINT}}),
-        ("point", {"$id": "https://example.com/tool", "$defs": {"Point": {**POINT, "$id": "point"}}}),
+        ("#/definitions/Point", {"definitions": {"Point": POINT}} | OLD),
+        ("#/$defs/Point", {"$defs": {"Point": POINT}} | ID),
+        ("point", {"$defs": {"Point": {**POINT, "$id": "point"}}} | ID),
         ("#place", {"$defs": {"Point": {**POINT, "$anchor": "place"}}}),
-        (
-            "nested",  # whose own references begin at its own root
-            {
-                "$defs": {
-                    "A": {"$id": "nested", "$ref": "#/$defs/Point", "$defs": {"Point": POINT}},
-                    "Point": {"type": "null"},
-                }
-            },
-        ),
+        ("nested", {"$defs": {"A": NESTED, "Point": {"type": "null"}}}),
     ],
 )
 def test_references_of_a_call_mean_what_they_mean_in_its_own_schema(reference, more):
@@ -129,12 +115,8 @@ def test_what_a_call_cannot_hold_is_told_with_its_tool():
 
 
 def test_a_root_refers_to_its_arguments_not_to_the_call():
-    kids = {
-        "type": "object",
-        "properties": {"kids": {"type": "array", "items": {"$ref": "#"}}},
-        "additionalProperties": False,
-    }
-    grammar = call_grammar({"look": kids})
+    kids = {"properties": {"kids": {"type": "array", "items": {"$ref": "#"}}}, "additionalProperties": False}
+    grammar = call_grammar({"look": {"type": "object", **kids}})
     assert accepts(grammar, '{"name": "look", "arguments": {"kids": [{"kids": []}, {}]}}')
     assert not accepts(grammar, '{"name": "look", "arguments": {"kids": [{"name": "look", "arguments": {}}]}}')
 

@@ -96,6 +96,18 @@ def test_bodies_of_other_kinds_and_other_methods(url):
         ({"repetition_penalty": 1e-320}, "repetition_penalty"),
         ({"logit_bias": dict.fromkeys(map(str, range(70_000)), 1)}, "at most 65536"),
         ({"n": 0}, "n: "),
+        ({"n": 17}, "n: "),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": 5, "content": "x"}]}, "message 1 has no role"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "no text"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"stop": ["a"] * 1000}, "too many"),
+        ({"stop": [""]}, "empty"),
+        ({"top_logprobs": 3}, "logprobs"),
+        ({"logit_bias": {"999": 1}}, "no token id"),
+        ({"prediction": {"type": "content", "content": "x" * 200_000}}, "the prediction has"),
+        ({"seed": "no"}, "seed"),
+        ({"temperature": -1}, "temperature"),
         ({"top_logprobs": 21, "logprobs": True}, "top_logprobs"),
         ({"presence_penalty": 2.5}, "presence_penalty"),
         ({"seed": 1 << 70}, "seed"),
@@ -107,7 +119,22 @@ def test_bodies_of_other_kinds_and_other_methods(url):
     ],
 )
 def test_what_no_text_can_have_is_refused(url, change, said):
-    assert said in refused(url, CHAT, json.dumps(chat(**change)))["message"]
+    error = refused(url, CHAT, json.dumps(chat(**change)))
+    assert said in error["message"]
+    assert error["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b'"x"', b"\xff\xfe", b'{"messages": 3}', b"null", b"[" * 10_000]
+)
+def test_bodies_that_are_no_request_get_the_error_object(url, body):
+    assert refused(url, CHAT, body)["message"]
+
+
+def test_another_model_and_tokens_that_are_none(url):
+    assert "no model 'other'" in refused(url, CHAT, json.dumps(chat(model="other")), 404)["message"]
+    said = refused(url, "/v1/completions", json.dumps({"prompt": [[99_999]]}))["message"]
+    assert "outside the vocabulary" in said
 
 
 @pytest.mark.parametrize(
@@ -148,6 +175,7 @@ def test_plain_texts_between_others_or_the_best_of_several(url, change, status):
 def test_a_prompt_that_is_too_long_is_told_in_the_words_that_agents_look_for(url):
     error = refused(url, CHAT, json.dumps(chat(messages=[{"role": "user", "content": "x" * 3000}])))
     assert error["code"] == "context_length_exceeded"
+    assert "shorten the prompt" in error["message"]
     assert "this model's maximum context length is" in error["message"]  # litellm has a list of such words
 
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from openai import OpenAI
 
-from draftwood.serve.answer import ToldToken
 from draftwood.serve.calls import CallReader
-from draftwood.serve.openai.fields import ChatRequest
-from draftwood.serve.openai.responses import ResponsesRequest
-from draftwood.serve.processors import TokenLogprobs
-from draftwood.serve.responding import ResponseUnderWay
-from draftwood.serve.spelled_text import SpelledToken
-from draftwood.serve.tools import tools_of
+from tests.serve.conftest import running
+from tests.serve.session import acting, tokenizer_of_bytes
 
 LOOK, LIST = ({"type": "function", "function": {"name": name}} for name in ("look", "list"))
 CALL = '<tool_call>{"name": "look", "arguments": {"at": "it"}}</tool_call>'
@@ -138,85 +132,59 @@ def test_text_is_told_at_once():
     assert [sum(len(one.text) for one in reader.feed(letter)) for letter in "a<b <tx"] == [1, 0, 2, 0, 0, 0, 4]
 
 
-# In the shapes of the API; what a model writes is forced by an expression.
-
 SHAPES = [
-    f"I look.\n{CALL}\nDone.",
-    f"I look. {CALL}\n{CALL.replace('look', 'list')}",
-    CALL.replace("it", "</tool_call>"),
-    CALL.replace('"it"', r'"\ud800", "\udc00": [NaN, 1e999]'),
-    f"Look: {CALL[:-20]}",
-    "no call <tool_call>at all",
-]
+    "", CALL, f"I look.\n{CALL}\nDone.", f"I look. {CALL}\n{CALL.replace('look', 'list')}",
+    CALL.replace("it", "</tool_call>"), CALL.replace('"it"', r'"\ud800", "\udc00": [NaN, 1e999]'),
+    f"Look: {CALL[:-20]}", "no call <tool_call>at all",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", SHAPES)
-def test_streams_of_chats_are_whole_chats(client, text):
-    asked = {
-        "model": "tiny", "messages": [{"role": "user", "content": "hi"}], "tools": [LOOK, LIST], "max_tokens": 300,
-        "extra_body": {"guided_regex": "".join(f"[{c}]" if c not in "\\^[]" else f"\\{c}" for c in text)},
-    }  # fmt: skip
-    whole = client.chat.completions.create(**asked).choices[0]
-    content, calls, ends = "", [], []
-    for chunk in client.chat.completions.create(**asked, stream=True):
-        for choice in chunk.choices:
-            content, ends = content + (choice.delta.content or ""), [*ends, choice.finish_reason]
-            for call in choice.delta.tool_calls or ():
-                if call.index == len(calls):
-                    assert (len(call.id), call.type) == (29, "function")
-                    calls.append([call.function.name, ""])
-                calls[call.index][1] += call.function.arguments
+@pytest.fixture(scope="module")
+def served():
+    """A client of a server that writes one of these texts."""
+    setup = acting({str(number): [text] for number, text in enumerate(SHAPES)})
+    with running(setup) as server, OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
+        yield client
+
+
+def both(create, asked):
+    """A whole answer, and its stream."""
+    return create(**asked), list(create(**asked, stream=True))
+
+
+@pytest.mark.parametrize("number", range(len(SHAPES)))
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_streams_of_chats_are_whole_chats(served, number, is_cut):
+    text = SHAPES[number]
+    asked = {"model": "tiny", "messages": [{"role": "user", "content": f"{number}: x"}], "tools": [LOOK, LIST]}
+    count, is_cut = len(tokenizer_of_bytes()(text)["input_ids"]), is_cut and text != ""
+    whole, chunks = both(served.chat.completions.create, asked | ({"max_tokens": count} if is_cut else {}))
+    whole, content, calls, ends = whole.choices[0], "", [], []
+    for choice in (choice for chunk in chunks for choice in chunk.choices):
+        content, ends = content + (choice.delta.content or ""), [*ends, choice.finish_reason]
+        for call in choice.delta.tool_calls or ():
+            if call.index == len(calls):
+                assert (len(call.id), call.type) == (29, "function")
+                calls.append([call.function.name, ""])
+            calls[call.index][1] += call.function.arguments
     said = [[call.function.name, call.function.arguments] for call in whole.message.tool_calls or ()]
     assert (content, calls, ends[-1]) == (whole.message.content or "", said, whole.finish_reason)
-    parts = read(text)
-    assert (content, said) == (
-        "".join(part for part in parts if isinstance(part, str)),
-        [list(part) for part in parts if isinstance(part, tuple)],
-    )
-    assert whole.finish_reason == ("tool_calls" if calls else "stop")
+    parts = read(text, is_cut=is_cut)
+    assert content == "".join(part for part in parts if isinstance(part, str))
+    assert said == [list(part) for part in parts if isinstance(part, tuple)]
+    assert whole.finish_reason == ("length" if is_cut else "tool_calls" if calls else "stop")
 
 
-class Told:
-    """An answer of which each pass brings some letters."""
-
-    index, has_logprobs, error, names, predicted, drafters = 0, True, None, (), (0, 0), []
-    certain, spelling = 1, None
-
-    def __init__(self, text, finish="stop", size=3):
-        self._text, self._finish, self._size = text, finish, size
-        self.generation = SimpleNamespace(text=text, ids=list(text), prompt_tokens=1)
-        counts = dict.fromkeys(("cached", "passes", "drafted", "accepted"), 0)
-        self.job = SimpleNamespace(cancel=lambda: None, request=SimpleNamespace(prompt=()), **counts)
-
-    def told(self, first=0):
-        return [ToldToken(SpelledToken("a", b"a", 0), TokenLogprobs(1, -0.5, ()))][first:]
-
-    async def updates(self):
-        for place in range(0, len(self._text), self._size):
-            yield SimpleNamespace(text=self._text[place : place + self._size], finish=None)
-        yield SimpleNamespace(text="", finish=self._finish)
-
-
-def responding(text, finish="stop"):
-    tools = tools_of(ChatRequest.model_validate({"messages": [{"role": "user"}], "tools": [LOOK, LIST]}))
-    reader = CallReader(tools.parameters)
-    return ResponseUnderWay(ResponsesRequest(input="x"), Told(text, finish), "tiny", reader)
-
-
-def items(output):
-    """The output of a response without what is new in each."""
-    return [{name: value for name, value in item.items() if not name.endswith("id")} for item in output]
-
-
-@pytest.mark.parametrize("text", [*SHAPES, "", CALL])
-@pytest.mark.parametrize("finish", ["stop", "length"])
-def test_events_of_responses_are_whole_responses(text, finish):
-    async def events():
-        return [json.loads(event.partition(b"data: ")[2]) async for event in responding(text, finish).events()]
-
-    told, whole = asyncio.run(events()), asyncio.run(responding(text, finish).whole())
+@pytest.mark.parametrize("number", range(len(SHAPES)))
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_events_of_responses_are_whole_responses(served, number, is_cut):
+    text = SHAPES[number]
+    count, is_cut = len(tokenizer_of_bytes()(text)["input_ids"]), is_cut and text != ""
+    tools = [{"type": "function", **one["function"], "parameters": {}} for one in (LOOK, LIST)]
+    asked = {"model": "tiny", "input": f"{number}: x", "tools": tools, "top_logprobs": 1}
+    whole, told = both(served.responses.create, asked | ({"max_output_tokens": count} if is_cut else {}))
     built, done = {}, []
-    for event in told:
+    for event in (event.to_dict() for event in told):
         item = built.get(event.get("output_index"))
         match event["type"].removeprefix("response."):
             case "output_item.added":
@@ -233,15 +201,22 @@ def test_events_of_responses_are_whole_responses(text, finish):
             case "output_item.done":
                 done.append(event["item"])
                 assert {**item, "status": event["item"]["status"]} == event["item"]
-    assert told[-1]["response"]["output"] == done
-    assert items(done) == items(whole["output"])
-    assert told[-1]["response"]["status"] == whole["status"] == ("completed" if finish == "stop" else "incomplete")
+    final = told[-1].to_dict()["response"]
+    assert final["output"] == done
+    assert items(done) == items(whole.to_dict()["output"])
+    assert final["status"] == whole.status == ("incomplete" if is_cut else "completed")
     said = [
         item["content"][0]["text"] if item["type"] == "message" else (item["name"], item["arguments"])
         for item in done
     ]
+    assert said == (read(text, is_cut=is_cut) or [""])
     scores = [part["logprobs"] for item in done for part in item.get("content", ())]
     assert [bool(some) for some in scores] == [len(done) == 1] * len(
         scores
     )  # those of all tokens, of a text alone
-    assert said == (read(text, is_cut=finish == "length") or [""])
+
+
+def items(output):
+    """The output of a response without what is new in each, and rounded scores."""
+    kept = [{name: value for name, value in item.items() if not name.endswith("id")} for item in output]
+    return json.loads(json.dumps(kept), parse_float=lambda number: round(float(number), 4))

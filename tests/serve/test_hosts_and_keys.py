@@ -8,8 +8,8 @@ import httpx2 as httpx
 import pytest
 
 from draftwood.errors import UsageError
-from draftwood.serve.hosts import HostGuard, hosts_of
-from draftwood.serve.keys import KeyGuard, listed
+from draftwood.serve.guards import HostGuard, KeyGuard, hosts_of
+from draftwood.serve.guards import listed_keys as listed
 
 
 async def _served(scope, receive, send):

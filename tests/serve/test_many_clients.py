@@ -1,16 +1,20 @@
-"""Many clients at once, some of which go away, are refused, or have no key; nobody else notices."""
+"""Many clients at once, some of which go away, are refused, or fail; nobody else notices."""
 
 from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from queue import Queue
 from threading import Event
 
 import httpx2 as httpx
 import pytest
 
-from draftwood.api.setup import Setup
+import draftwood
+from draftwood.serve.inbox import Job, QueueFullError
+from draftwood.serve.worker import Worker
 from tests.serve.conftest import running
+from tests.serve.session import tokenizer_of_bytes, toy
 
 CHAT = "/v1/chat/completions"
 
@@ -20,36 +24,40 @@ def asked(number=0, **more):
     return {"messages": messages, "max_tokens": 24, "temperature": 0.7 * (number % 2), "seed": number} | more
 
 
-def settled(url):
-    """Wait until nothing runs; returns how many texts ended in which way."""
-    for _ in range(600):
+def wait(url, **wanted):
+    """Wait until as many texts run and wait; returns how many texts have ended in which way."""
+    for _ in range(6000):
         health = httpx.get(f"{url}/health").json()
-        if health["running"] == health["waiting"] == 0:
+        if all(health[name] == count for name, count in wanted.items()):
             lines = httpx.get(f"{url}/metrics").text.splitlines()
             found = [line for line in lines if line.startswith("vllm:request_success_total")]
             return {line.split('finished_reason="')[1].split('"')[0]: float(line.split()[-1]) for line in found}
-        time.sleep(0.05)
-    raise AssertionError(f"still at work: {health}")
+        time.sleep(0.005)
+    raise AssertionError(f"not {wanted}: {health}")
 
 
 @pytest.fixture
-def gated(tiny_folder):
+def gated():
     """A set-up whose passes wait for an event."""
-    setup, gate = Setup(str(tiny_folder), None, "ngram", "fixed:6"), Event()
-    setup.refresh()
+    setup, gate = toy(), Event()
     score = setup.target.score
     setup.target.score = lambda requests: (gate.wait(60), score(requests))[1]
     yield setup, gate
     gate.set()
 
 
-def test_seventeen_at_once_get_what_each_would_get_alone(url, alone):
-    with ThreadPoolExecutor(17) as pool:
-        found = list(pool.map(lambda n: httpx.post(f"{url}{CHAT}", json=asked(n), timeout=120).json(), range(17)))
+def test_seventeen_at_once_get_what_each_would_get_alone():
+    setup = toy()
+    with running(setup) as server, ThreadPoolExecutor(17) as pool:
+        post = lambda n: httpx.post(f"{server.url}{CHAT}", json=asked(n), timeout=120).json()  # noqa: E731
+        found = list(pool.map(post, range(17)))
     for number, one in enumerate(found):
         body = asked(number)
-        theirs = alone(body["messages"], temperature=body["temperature"], seed=number)
-        assert one["choices"][0]["message"]["content"] == theirs.text
+        alone = draftwood.generate(
+            setup.target, body["messages"], tokenizer=tokenizer_of_bytes(), drafters="none",
+            temperature=body["temperature"], seed=number, max_new_tokens=24,
+        )  # fmt: skip
+        assert one["choices"][0]["message"]["content"] == alone.text
 
 
 def test_clients_that_go_away_free_their_place(gated):
@@ -58,11 +66,11 @@ def test_clients_that_go_away_free_their_place(gated):
         for stream in (True, False):
             gate.clear()
             with pytest.raises(httpx.TimeoutException):
-                httpx.post(f"{server.url}{CHAT}", json=asked(stream=stream, max_tokens=1500), timeout=0.7)
+                httpx.post(f"{server.url}{CHAT}", json=asked(stream=stream, max_tokens=15_000), timeout=0.2)
             gate.set()
-        with httpx.stream("POST", f"{server.url}{CHAT}", json=asked(stream=True, max_tokens=1500)) as answer:
+        with httpx.stream("POST", f"{server.url}{CHAT}", json=asked(stream=True, max_tokens=15_000)) as answer:
             next(answer.iter_lines())
-        assert settled(server.url) == {"cancelled": 3}
+        assert wait(server.url, running=0, waiting=0) == {"cancelled": 3}
         assert httpx.post(f"{server.url}{CHAT}", json=asked(), timeout=60).status_code == 200
 
 
@@ -70,11 +78,11 @@ def test_one_too_many_is_told_when_to_come_again(gated):
     setup, gate = gated
     with running(setup, most_running=1, most_waiting=1) as server, ThreadPoolExecutor(2) as pool:
         first = [pool.submit(httpx.post, f"{server.url}{CHAT}", json=asked(n), timeout=60) for n in range(2)]
-        while sum(httpx.get(f"{server.url}/health").json()[what] for what in ("running", "waiting")) < 2:
-            time.sleep(0.01)
+        wait(server.url, running=1, waiting=1)
         refused = httpx.post(f"{server.url}{CHAT}", json=asked())
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
         assert refused.json()["error"]["type"] == "rate_limit_error"
+        assert "try again later" in refused.json()["error"]["message"]
         gate.set()
         assert [one.result().status_code for one in first] == [200, 200]
         many = httpx.post(f"{server.url}{CHAT}", json=asked(n=3))
@@ -87,51 +95,59 @@ def test_clients_that_leave_while_they_wait_give_up_their_places(gated, more):
     setup, gate = gated
     with running(setup, most_running=1, most_waiting=3) as server, ThreadPoolExecutor(2) as pool:
         first = pool.submit(httpx.post, f"{server.url}{CHAT}", json=asked(), timeout=60)
-        while httpx.get(f"{server.url}/health").json()["running"] < 1:
-            time.sleep(0.01)
-        for _ in range(4):
+        wait(server.url, running=1)
+        for _ in range(2):
             with pytest.raises(httpx.TimeoutException):
-                httpx.post(f"{server.url}{CHAT}", json=asked(**more), timeout=0.3)
-            while httpx.get(f"{server.url}/health").json()["waiting"]:
-                time.sleep(0.01)
+                httpx.post(f"{server.url}{CHAT}", json=asked(**more), timeout=0.15)
+            wait(server.url, waiting=0)
         last = pool.submit(httpx.post, f"{server.url}{CHAT}", json=asked(n=3), timeout=60)
-        while httpx.get(f"{server.url}/health").json()["waiting"] < 3:
-            assert not last.done()
-            time.sleep(0.01)
+        wait(server.url, waiting=3)  # all places
         gate.set()
         assert (first.result().status_code, last.result().status_code) == (200, 200)
-        assert settled(server.url) == {"cancelled": 4.0 * more.get("n", 1), "length": 4.0}
+        assert wait(server.url, running=0, waiting=0) == {"cancelled": 2.0 * more.get("n", 1), "length": 4.0}
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_model_that_fails_in_mid_text_is_an_error_object_and_the_next_text_is_written(tiny_folder):
-    setup, broken = Setup(str(tiny_folder), None, "ngram", "fixed:6"), Event()
-    setup.refresh()
-    score, left = setup.target.score, [4]
+STREAMS = [
+    (CHAT, asked()), (CHAT, asked(n=2)), ("/v1/completions", {"prompt": "hi"}),
+    ("/v1/responses", {"input": "hi", "max_output_tokens": 24}),
+]  # fmt: skip
 
-    def failing(requests):
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("path", "body"), STREAMS)
+@pytest.mark.parametrize("who", ["model", "processor"])
+def test_what_fails_in_mid_text_is_an_error_object_and_the_next_text_is_written(path, body, stream, who, caplog):
+    setup, left = toy(), [4]
+    original, score = setup.request, setup.target.score
+
+    def failing(*given):
         left[0] -= 1
         if left[0] == 0:
-            raise RuntimeError("out of memory")
-        return score(requests)
+            raise ZeroDivisionError("out of memory")
+        return score(*given) if who == "model" else given[1]
 
-    setup.target.score = failing
+    if who == "model":
+        setup.target.score = failing
+    else:
+        setup.request = lambda *given, **more: original(*given, logits_processor=[failing], **more)
     with running(setup) as server:
-        found = httpx.post(f"{server.url}{CHAT}", json=asked(stream=True), timeout=60)
-        assert found.status_code == 200
-        assert '"error"' in found.text
-        assert "ask again" in found.text
-        assert httpx.post(f"{server.url}{CHAT}", json=asked(), timeout=60).status_code == 200
-        left[0] = 4
-        whole = httpx.post(f"{server.url}{CHAT}", json=asked(), timeout=60)
-        assert (whole.status_code, whole.json()["error"]["type"]) == (500, "server_error")
-        assert settled(server.url) == {"error": 2, "length": 1}
-    assert not broken.is_set()
+        found = httpx.post(f"{server.url}{path}", json=body | {"stream": stream}, timeout=60)
+        assert found.status_code == (200 if stream else 500)
+        if stream:
+            told = found.text.split("data: ")[-1]
+            assert ('event: error\ndata: {"type":"error"' in found.text) == (path == "/v1/responses")
+        else:
+            told = found.json()["error"]["message"]
+            assert found.json()["error"]["type"] == "server_error"
+        assert ("ask again" if who == "model" else "ZeroDivisionError") in told
+        assert "out of memory" in caplog.text
+        left[0] = -1  # nothing fails any more
+        assert httpx.post(f"{server.url}{path}", json=body, timeout=60).status_code == 200
+        assert wait(server.url, running=0, waiting=0)["error"] >= 1
 
 
-def test_keys_and_bodies(tiny_folder):
-    setup = Setup(str(tiny_folder), None, "none", "goodput")
-    with running(setup, keys=("sesame", "second"), most_bytes=10_000) as server:
+def test_keys_and_bodies():
+    with running(toy("none", "goodput"), keys=("sesame", "second"), most_bytes=10_000) as server:
         for headers in ({}, {"authorization": "Bearer nonsense"}, {"authorization": "sesame"}):
             for refused in (
                 httpx.get(f"{server.url}/v1/models", headers=headers),
@@ -151,14 +167,46 @@ def test_keys_and_bodies(tiny_folder):
             assert (refused.status_code, refused.json()["error"]["type"]) == (413, "invalid_request_error")
 
 
-def test_stopping_finishes_what_is_being_written(tiny_folder, alone):
-    setup = Setup(str(tiny_folder), None, "ngram", "fixed:6")
-    with ThreadPoolExecutor(3) as pool:
-        with running(setup, most_running=1) as server:
-            some = [pool.submit(httpx.post, f"{server.url}{CHAT}", json=asked(n), timeout=60) for n in range(3)]
-            while sum(httpx.get(f"{server.url}/health").json()[what] for what in ("running", "waiting")) < 1:
-                time.sleep(0.01)
-        found = [one.result() for one in some if one.exception() is None]
-    assert found
-    assert all(one.json()["usage"]["completion_tokens"] == 24 for one in found if one.status_code == 200)
-    assert {one.status_code for one in found} <= {200, 429}
+# The worker alone: what no client can time.
+
+
+@pytest.fixture
+def worker():
+    workers = []
+
+    def start(setup, **settings):
+        workers.append(Worker(setup, **{"most_running": 4, "most_waiting": 8} | settings))
+        workers[-1].start()
+        return workers[-1]
+
+    yield start
+    for one in workers:
+        one.stop(10)
+
+
+def submitted(worker, setup, tokens=24, **settings):
+    """A job that was submitted, and a function that waits for its end and returns why it ended."""
+    told = Queue()
+    job = Job(setup.request([1, 2], max_new_tokens=tokens, **settings), told.put)
+    worker.submit([job])
+    return job, lambda: next(one.finish for one in iter(lambda: told.get(timeout=60), None) if one.finish)
+
+
+def test_a_client_that_goes_while_its_text_is_begun_is_noticed_before_the_next_pass(worker):
+    setup = toy()
+    running = worker(setup)
+    told = Queue()
+    job = Job(setup.request([1, 2], max_new_tokens=1000), told.put)
+    running._prefixes.begin = lambda *_: job.cancel()  # when it waits no more, and is no text yet
+    running.submit([job])
+    assert next(one.finish for one in iter(lambda: told.get(timeout=60), None) if one.finish) == "cancelled"
+
+
+def test_stopping_serves_those_that_wait_and_refuses_others(worker):
+    setup = toy()
+    running = worker(setup, most_running=1)
+    ends = [submitted(running, setup)[1] for _ in range(4)]
+    running.stop(60)
+    assert [end() for end in ends] == ["length"] * 4
+    with pytest.raises(QueueFullError, match="being stopped"):
+        submitted(running, setup)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from pathlib import Path
 
 import httpx2 as httpx
 import pytest
 
-from draftwood.serve.page import page as module
-from draftwood.serve.page.page import page
+from draftwood.serve.page import FILE, page
 
-TEXT = Path(module.__file__).with_name("index.html").read_text(encoding="utf-8")
+TEXT = FILE.read_text(encoding="utf-8")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 SWITCHES = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 TAKES = 60_000  # milliseconds

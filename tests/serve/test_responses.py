@@ -5,7 +5,7 @@ from __future__ import annotations
 import openai
 import pytest
 
-from draftwood.serve.openai.responses import ResponsesRequest
+from draftwood.serve.responses import ResponsesRequest
 
 HELLO = [{"role": "user", "content": "hello hello"}]
 

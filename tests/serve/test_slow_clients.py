@@ -11,24 +11,23 @@ import httpx2 as httpx
 import pytest
 import uvicorn
 
-from draftwood.api.setup import Setup
 from draftwood.serve.app import Settings, make_app
-from draftwood.serve.bodies import BodyLimit
-from draftwood.serve.patience import PatientProtocol
+from draftwood.serve.guards import BodyLimit, PatientProtocol
+from tests.serve.session import toy
 
 CHAT = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}
 
 
 @pytest.fixture(scope="module")
-def port(tiny_folder):
-    """Port of a server that waits for a second, and no longer."""
+def port():
+    """Port of a server that waits for half a second, and no longer."""
 
     class Hasty(PatientProtocol):
-        seconds = 1.0
+        seconds = 0.5
 
-    app = make_app(Setup(str(tiny_folder), None, "none", "goodput"), Settings("tiny"))
+    app = make_app(toy("none", "goodput"), Settings("tiny"))
     (limit,) = [one for one in app.user_middleware if one.cls is BodyLimit]
-    limit.kwargs["seconds"] = 1.0
+    limit.kwargs["seconds"] = 0.5
     server = uvicorn.Server(uvicorn.Config(app, port=0, http=Hasty, log_level="error", timeout_keep_alive=1))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -43,7 +42,7 @@ def port(tiny_folder):
 def until_closed(client):
     """Send a letter now and then until the server closes the connection; returns what it has said."""
     said = b""
-    client.settimeout(0.2)
+    client.settimeout(0.1)
     while True:
         try:
             client.sendall(b"a")
@@ -97,7 +96,7 @@ def test_a_text_that_takes_longer_is_no_slow_client(port):
         for line in answer.iter_lines():
             lines.append(line)
             if len(lines) == 1:
-                time.sleep(2.5)  # a slow reader, of a text that was asked for long ago
+                time.sleep(1.2)  # a slow reader, of a text that was asked for long ago
         assert "data: [DONE]" in lines
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 from gguf import TokenType
+from openai import OpenAI
 
+from draftwood.api.setup import Setup
 from draftwood.api.text import Spelling
 from draftwood.grammar.grammar import library
 from draftwood.grammar.vocabulary import vocabulary_of
+from draftwood.serve.asking import grammar_of
 from draftwood.serve.calls import TAGS, CallReader
-from draftwood.serve.constraining import grammar_of
-from draftwood.serve.openai.fields import ChatRequest
-from draftwood.serve.tags import hidden_tags
-from draftwood.serve.tools import tools_of
+from draftwood.serve.fields import ChatRequest
+from draftwood.serve.tools import hidden_tags, tools_of
 from tests.cli.conftest import SPECIAL, TEMPLATE, save_tiny
 from tests.engines.cpu.gguf_metadata import metadata_of
 from tests.engines.tiny_vocabulary import SENTENCEPIECE, write_vocabulary
@@ -78,24 +79,14 @@ def test_tags_that_are_text_are_told_as_they_are(tiny_folder):
     assert hidden_tags(AutoTokenizer.from_pretrained(tiny_folder)) == {}
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("tools", [[], [LOOK]])
-def test_no_client_is_told_of_them(tagged, tools, stream):
-    from openai import OpenAI
-
-    from draftwood.api.setup import Setup
-
+def test_no_client_is_told_of_them(tagged):
     setup = Setup(str(tagged), None, "none", "fixed:1")
     bias = {str(setup.tokenizer.convert_tokens_to_ids(tag)): 100 - n for n, tag in enumerate((*TAGS, *SPECIAL))}
-    asked = {
-        "model": "tiny",
-        "max_tokens": 20,
-        "logit_bias": bias,
-        "temperature": 2.0,
-        "top_p": 1.0,
-        "stream": stream,
-    }
+    asked = {"model": "tiny", "max_tokens": 20, "logit_bias": bias, "temperature": 2.0, "top_p": 1.0,
+             "messages": [{"role": "user", "content": "a"}]}  # fmt: skip
     with running(setup) as server, OpenAI(base_url=f"{server.url}/v1", api_key="none") as client:
-        found = client.chat.completions.create(**asked, messages=[{"role": "user", "content": "a"}], tools=tools)
-        said = [chunk.choices[0].delta for chunk in found] if stream else [found.choices[0].message]
-    assert "".join(one.content or "" for one in said) == ""
+        for tools in ([], [LOOK]):
+            found = client.chat.completions.create(**asked, tools=tools)
+            assert not found.choices[0].message.content
+            chunks = client.chat.completions.create(**asked, tools=tools, stream=True)
+            assert not any(chunk.choices[0].delta.content for chunk in chunks)

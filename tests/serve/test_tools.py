@@ -9,9 +9,9 @@ from pydantic import ValidationError
 
 from draftwood.api.prompts import render
 from draftwood.errors import DraftwoodError
-from draftwood.serve.openai.errors import ApiError
-from draftwood.serve.openai.fields import ChatRequest
-from draftwood.serve.tokens import TokenizeRequest, Tokenizing
+from draftwood.serve.app import TokenizeRequest, tokenized
+from draftwood.serve.errors import ApiError
+from draftwood.serve.fields import ChatRequest
 from draftwood.serve.tools import tools_of, without_calls
 from tests.api.test_fitting import IN_TURN
 
@@ -146,5 +146,5 @@ def test_messages_are_tokenized_as_chats_are(tiny_folder):
     target = SimpleNamespace(capabilities=SimpleNamespace(max_positions=99))
     setup = SimpleNamespace(tokenizer=AutoTokenizer.from_pretrained(tiny_folder), target=target)
     said = [{"role": "developer", "content": "be"}, {"role": "assistant", "content": None, "tool_calls": [CALL]}]
-    found = Tokenizing(setup).tokenize(TokenizeRequest(messages=said))
+    found = tokenized(setup, TokenizeRequest(messages=said), special=False)
     assert setup.tokenizer.decode(found["tokens"]) == f"<system>be<end><assistant>{WRITTEN}<end><assistant>"

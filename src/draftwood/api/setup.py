@@ -36,11 +36,10 @@ from draftwood.decoding.sequence import ActiveSequence
 from draftwood.decoding.stopping import StopStrings
 from draftwood.drafters.load import load as load_drafters
 from draftwood.errors import UnknownNameError, UsageError, VocabularyError
+from draftwood.grammar.constraint import GrammarProcessor, Pruner
 from draftwood.grammar.drafter import GrammarDrafter
 from draftwood.grammar.follower import Follower
 from draftwood.grammar.grammar import Grammar, as_grammar
-from draftwood.grammar.processor import GrammarProcessor
-from draftwood.grammar.pruning import Pruner
 from draftwood.grammar.vocabulary import vocabulary_of
 from draftwood.index.preload import importing
 from draftwood.planning.load import load as load_planner

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
@@ -17,6 +18,7 @@ from draftwood.cli.options import DraftingFlags, Loading, SourceFlags, check_sou
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
+    from draftwood.api.setup import Setup
     from draftwood.serve.app import Settings
 
 KEYS = "DRAFTWOOD_API_KEY"
@@ -80,17 +82,16 @@ def serve(
     """Serve a model under the OpenAI API, with a page to try it on."""
     _check(given)
     _check_packages()
-    from draftwood.serve.hosts import hosts_of
-    from draftwood.serve.keys import listed, usable
+    from draftwood.serve.guards import hosts_of, listed_keys, usable_keys
 
-    keys = usable(api_key) if api_key else listed(os.environ.get(KEYS, ""))
+    keys = usable_keys(api_key) if api_key else listed_keys(os.environ.get(KEYS, ""))
     if given.prediction:
         raise UsageError("--prediction is for one answer: clients of a server send their own, as 'prediction'")
     names = check_sources(given.drafters, given.sources)
-    socket = _listening(host, port)
+    listening = _listening(host, port)
     setup = _setup(given, release="quantized-self" not in names)
     from draftwood.serve.app import Settings
-    from draftwood.serve.spans import ENDPOINTS
+    from draftwood.serve.metrics import ENDPOINTS
 
     settings = Settings(
         name or given.model, max_running, max_waiting, stop_seconds, tuple(keys), max_body_mib << 20,
@@ -98,16 +99,16 @@ def serve(
         special_tokens=special_tokens,
         hosts=(*hosts_of(host), *(allowed_host or ())),
     )  # fmt: skip
-    _say(socket, settings, setup)
-    run(setup, settings, socket)
+    _say(listening, settings, setup)
+    run(setup, settings, listening)
 
 
-def run(setup: Any, settings: Settings, socket: Any) -> None:
+def run(setup: Setup, settings: Settings, listening: socket.socket) -> None:
     """Serve until the process is told to stop; texts under way are finished within the settings' time."""
     import uvicorn
 
     from draftwood.serve.app import make_app
-    from draftwood.serve.patience import PatientProtocol
+    from draftwood.serve.guards import PatientProtocol
 
     _allow_connections()
     config = uvicorn.Config(
@@ -116,7 +117,7 @@ def run(setup: Any, settings: Settings, socket: Any) -> None:
     )  # fmt: skip
     logging.getLogger("uvicorn.error").addFilter(_is_no_interrupt)
     with suppress(KeyboardInterrupt):  # uvicorn raises it again once it has ended
-        uvicorn.Server(config).run(sockets=[socket])
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 def _allow_connections() -> None:
@@ -155,7 +156,7 @@ def _check_packages() -> None:
         raise UsageError(f"the server needs {error.name}: pip install 'draftwood[serve]'") from error
 
 
-def _setup(given: _Serving, *, release: bool) -> Any:
+def _setup(given: _Serving, *, release: bool) -> Setup:
     """Load the model; returns what `make_app` takes."""
     from draftwood.api.setup import Setup
     from draftwood.api.user_texts import UserTexts
@@ -167,10 +168,8 @@ def _setup(given: _Serving, *, release: bool) -> Any:
     return setup
 
 
-def _listening(host: str, port: int) -> Any:
+def _listening(host: str, port: int) -> socket.socket:
     """Return a socket at this address, before a model is loaded; `UsageError` where that cannot be."""
-    import socket
-
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Told that it speaks TCP: only then does asyncio send small packets at once (40 ms later otherwise).
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -186,9 +185,9 @@ def _listening(host: str, port: int) -> Any:
     return found
 
 
-def _say(socket: Any, settings: Settings, setup: Any) -> None:
+def _say(listening: socket.socket, settings: Settings, setup: Setup) -> None:
     """Say where the server is and what it does, and warn where everybody may reach it."""
-    host, port = socket.getsockname()[:2]
+    host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     drafting = "+".join(setup.names) or "none, plain decoding"
     screen.say(f"{settings.model} at http://{shown}:{port}, API under /v1; drafters: {drafting}; Ctrl-C stops it")

@@ -20,22 +20,15 @@ _PRIOR = fixed_rates([1.0, 0.9])
 
 @dataclass(frozen=True)
 class GrammarDrafter(BaseDrafter):
-    """Proposes the only tokens that a grammar allows next, and the likeliest spelling of forced text behind them.
+    """Proposes the only tokens that a grammar allows next, and the likeliest spelling of forced text after them.
 
     Without a grammar it proposes nothing.
-
-    Parameters
-    ----------
-    length
-        Most tokens that it proposes.
-    follower
-        Of the grammar of one request; sessions follow twins of it.
     """
 
     name: ClassVar[str] = "grammar"
 
-    length: int = 64
-    follower: Follower | None = field(default=None, repr=False, compare=False)
+    length: int = 64  # most tokens that it proposes
+    follower: Follower | None = field(default=None, repr=False, compare=False)  # of one request's grammar
 
     def __post_init__(self) -> None:
         self.check_range("length", 1, 1 << 16)

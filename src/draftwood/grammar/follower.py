@@ -3,42 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Self
+from threading import Lock
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import UsageError
 from draftwood.grammar import bitmask
-from draftwood.grammar.grammar import Grammar, reason
-from draftwood.grammar.matchers import Template
+from draftwood.grammar.grammar import Grammar, library, reason, refused
 from draftwood.grammar.vocabulary import Vocabulary
 
 _REFUSED = "satisfy the grammar"
 """In llguidance's error where a token is the cause; any other error is one of its limits."""
 
 
+class Template:
+    """One of llguidance's matchers at the beginning of a grammar; any thread may copy it.
+
+    Copies share what the library learns of the grammar's words, and its limit of that: once one of them has met
+    the limit, all others meet it at every place. So texts share no template, nor do a text's rule and its drafts.
+    Building one takes milliseconds, for large grammars up to seconds; `UsageError` for one that cannot be held.
+    """
+
+    def __init__(self, grammar: Grammar, vocabulary: Vocabulary) -> None:
+        compiled, package = grammar.compiled(), library()
+        limits = package.LLParserLimits(verbose_errors=False)  # else errors hold the text that was written
+        self._matcher = package.LLMatcher(vocabulary.tokens, compiled, log_level=0, limits=limits)
+        if not self._matcher.is_error():
+            self._matcher.compute_bitmask()  # shows what building does not
+        if self._matcher.is_error():
+            raise refused(grammar, reason(self._matcher.get_error()))
+        self._lock = Lock()
+
+    def copy(self) -> Any:
+        """Return a matcher of one's own, in well under a millisecond."""
+        with self._lock:
+            return self._matcher.deep_copy()
+
+
 class Follower:
     """What may come at any place of one answer, in any order of asking; a place near the last one is cheap.
 
-    Parameters
-    ----------
-    grammar
-        What the answer must look like.
-    vocabulary
-        The model's tokens.
-
-    Raises
-    ------
-    UsageError
-        For a grammar that cannot be held.
+    Raises `UsageError` for a grammar that cannot be held.
     """
 
     def __init__(self, grammar: Grammar, vocabulary: Vocabulary) -> None:
         self._grammar, self._vocabulary = grammar, vocabulary
         self._template = Template(grammar, vocabulary)
         self._ends = bitmask.of(vocabulary.ends, vocabulary.size)
-        self._path: list[int] = []
         self._begin()
 
     def twin(self) -> Self:
@@ -49,10 +62,10 @@ class Follower:
         return twin
 
     def _begin(self) -> None:
-        self._matcher, self._path = self._template.copy(), []
+        self._matcher, self._path = self._template.copy(), list[int]()
 
     def mask(self, answer: Sequence[int]) -> bitmask.Words:
-        """Return the set of all tokens that may come behind an answer that follows the grammar.
+        """Return the set of all tokens that may come after an answer that follows the grammar.
 
         Raises `UsageError` for an answer that does not follow it, and where the grammar becomes too complex.
         """
@@ -67,7 +80,7 @@ class Follower:
         return bitmask.members(self.mask(answer), self._vocabulary.size)
 
     def is_complete(self, answer: Sequence[int]) -> bool:
-        """Whether nothing but the end may come behind an answer."""
+        """Whether nothing but the end may come after an answer."""
         if not self._go_to(answer):
             return False
         return self._is_complete() or (self._matcher.is_accepting() and self._has_only_ends(self._masked()))
@@ -76,7 +89,7 @@ class Follower:
         """Return the next tokens, at most so many, of which each is the only one that may come.
 
         They spell the text that the grammar leaves as the tokenizer does, as far as what follows cannot change it;
-        behind a complete text comes the end token, if the model has a single one.
+        after a complete text comes the end token, if the model has a single one.
         """
         if most < 1 or not self._go_to(answer):
             return []
@@ -88,7 +101,7 @@ class Follower:
     def likely(self, answer: Sequence[int], most: int) -> list[int]:
         """Return the likeliest spelling, at most so many tokens, of text that is forced where its tokens are not.
 
-        The text that follows decides which tokens spell it, as with a quote and the letter behind it.
+        The text that follows decides which tokens spell it, as with a quote and the letter after it.
         """
         if most < 1 or not self._go_to(answer) or self._is_complete():
             return []
@@ -97,14 +110,9 @@ class Follower:
         return spelled[: self._matcher.validate_tokens(spelled)] if spelled else []
 
     def fitting(self, answer: Sequence[int], children: Mapping[int, Sequence[tuple[int, int]]]) -> set[int]:
-        """Return the nodes of a tree behind an answer that the masks on their way allow.
+        """Return the nodes of a tree after an answer that the masks on their way allow.
 
-        Parameters
-        ----------
-        answer
-            Tokens so far.
-        children
-            Nodes and their tokens by parent; -1 is the end of the answer.
+        ``children`` are nodes and their tokens by parent; -1 is the end of the answer.
         """
         found = set[int]()
         if not self._go_to(answer):
@@ -165,7 +173,7 @@ class Follower:
         return UsageError(f"the grammar gets too complex at this place of the text ({said}): simplify it")
 
     def _ends_behind(self, tokens: Sequence[int]) -> bool:
-        """Follow tokens that are forced here; whether only an end may come behind them."""
+        """Follow tokens that are forced here; whether only an end may come after them."""
         return all(self._go_on(token) for token in tokens) and self._is_complete()
 
     def _go_to(self, answer: Sequence[int]) -> bool:

@@ -1,10 +1,12 @@
-"""A grammar as users give it."""
+"""A grammar as users give it, and those of calls of functions: one that is forced, or calls beside a form."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache, partial
@@ -12,7 +14,6 @@ from typing import Any, Literal, Self
 
 from draftwood.errors import UsageError
 from draftwood.grammar.schemas import place_of, translate_patterns
-from draftwood.grammar.trial import LARGE, fault
 
 MOST_CHARACTERS = 1 << 20
 """Of a grammar."""
@@ -20,18 +21,27 @@ MOST_REMAINDERS = 10_000
 """Of a multipleOf, without its power of ten: 10,000 take 0.1 seconds, 100,000 take 3 and a million 16."""
 JSON = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 """One way to write an object, that of Python's json: else small models write blanks without end."""
+LARGE = 2048
+"""Characters from which on a grammar is tried in a process first: llguidance crashes on some, and takes hours over
+some. Smaller ones have never crashed, and took seconds at most."""
+TRIAL_SECONDS = 10.0
+_TRIAL = """
+import sys, threading, llguidance
+def read():
+    llguidance.LLMatcher.validate_grammar(sys.stdin.read())
+threading.stack_size(4 << 20)  # half of what threads have that build it for good
+thread = threading.Thread(target=read)
+thread.start()
+thread.join()
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
     """What an answer must look like, from its first token to its end; made by one of the class methods.
 
-    Attributes
-    ----------
-    kind
-        How ``text`` is to be read.
-    text
-        A JSON Schema as JSON, a regular expression, or a grammar in the dialect of Lark that llguidance reads.
+    As the ``kind`` says, the ``text`` is a JSON Schema as JSON, a regular expression, or a grammar in the dialect
+    of Lark that llguidance reads.
     """
 
     kind: Literal["json_schema", "regex", "lark"]
@@ -104,13 +114,11 @@ def _compiled_schema(grammar: Grammar) -> str:
     translate_patterns(schema)
     made = partial(library().LLMatcher.grammar_from_json_schema, defaults=JSON)
     found, said = _tried(made, json.dumps(schema))
+    if said and len(found) <= LARGE:
+        said = f"{reason(said)} at {place_of(schema, said, lambda one: _tried(made, json.dumps(one))[1])}"
+        raise refused(grammar, said)
     if said:
-        where = (
-            ""
-            if found and len(found) > LARGE
-            else f" at {place_of(schema, said, lambda one: _tried(made, json.dumps(one))[1])}"
-        )
-        raise refused(grammar, reason(said) + where)
+        raise refused(grammar, reason(said))
     return found
 
 
@@ -119,9 +127,26 @@ def _tried(made: Callable[[str], str], text: str) -> tuple[str, str]:
     found = ""
     try:
         found = made(text)
-        return found, (fault(found) if len(found) > LARGE else "") or library().LLMatcher.validate_grammar(found)
+        return found, (_fault(found) if len(found) > LARGE else "") or library().LLMatcher.validate_grammar(found)
     except Exception as error:  # whatever it makes of a wrong grammar
         return found, str(error)
+
+
+def _fault(compiled: str) -> str:
+    """Return what is wrong with a grammar in llguidance's form; empty, if it can be read in time without a crash.
+
+    Takes a tenth of a second for the process.
+    """
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-c", _TRIAL], input=compiled.encode(), timeout=TRIAL_SECONDS, check=False,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"it takes longer than {TRIAL_SECONDS:.0f} seconds to read"
+    except OSError:  # no process to be had: the trial is only a guard
+        return ""
+    return "one part leads to the next too many times" if ended.returncode < 0 else ""  # a signal
 
 
 def refuse_large_divisors(schema: str) -> None:
@@ -151,3 +176,61 @@ def library() -> Any:
     except ModuleNotFoundError as error:
         raise UsageError('grammars need llguidance: run pip install "draftwood[grammar]"') from error
     return llguidance
+
+
+def call_grammar(parameters: Mapping[str, Mapping[str, Any]]) -> Grammar:
+    """Return the grammar of ``{"name": ..., "arguments": {...}}``, not compiled yet.
+
+    ``parameters`` are JSON Schemas of arguments, by the function's name: letters, digits, ``_`` and ``-``. Each
+    stays a document of its own, so that references within it mean what they mean there. Raises `UsageError`, with
+    the function's name, for a pattern or a divisor that cannot be held.
+    """
+    rules = [f"start: {' | '.join(f'call_{number}' for number in range(len(parameters)))}"]
+    for number, (name, schema) in enumerate(parameters.items()):
+        try:
+            held = _held({**schema, "type": "object"})
+        except UsageError as error:
+            raise _of(name, error) from error
+        begin = json.dumps(f'{{"name": "{name}", "arguments": ')
+        rules += [f'call_{number}: {begin} json_{number} "}}"', f"json_{number}: {held}"]
+    return Grammar.lark("\n".join(rules))
+
+
+def answer_or_calls(schema: Mapping[str, Any], names: Sequence[str], tags: tuple[str | int, str | int]) -> Grammar:
+    """Return the grammar of JSON that a schema allows, or of calls instead of it, not compiled yet.
+
+    Arguments of the functions of these ``names`` are any objects; ``tags`` open and close a call: text, or the id
+    of a control token. Raises `UsageError` for a pattern or a divisor that cannot be held.
+    """
+    envelope = {
+        "type": "object", "required": ["name", "arguments"], "additionalProperties": False,
+        "properties": {"name": {"enum": list(names)}, "arguments": {"type": "object"}},
+    }  # fmt: skip
+    opening, closing = (f"<[{tag}]>" if isinstance(tag, int) else json.dumps(tag) for tag in tags)
+    rules = (  # a blank or a line end around tags: SentencePiece, and the habit of models
+        r"start: answer | call (BLANK? call)*", f"call: {opening} BLANK? envelope BLANK? {closing}",
+        r"BLANK: /[ \n]/", f"answer: {_held(schema)}", f"envelope: {_held(envelope)}",
+    )  # fmt: skip
+    return Grammar.lark("\n".join(rules))
+
+
+def _held(schema: Mapping[str, Any]) -> str:
+    """Return the rule for JSON that a schema allows, a document of its own; raises `UsageError`."""
+    held = json.loads(json.dumps({**schema, "x-guidance": JSON}))
+    translate_patterns(held)
+    text = json.dumps(held)
+    refuse_large_divisors(text)
+    return f"%json {text}"
+
+
+def check_parameters(parameters: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise `UsageError` with the function's name and the place in its schema for one that cannot be held."""
+    for name, schema in parameters.items():
+        try:
+            Grammar.json_schema({**schema, "type": "object"}).compiled()
+        except UsageError as error:
+            raise _of(name, error) from error
+
+
+def _of(name: str, error: UsageError) -> UsageError:
+    return UsageError(f"the parameters of {name!r}: {error}")

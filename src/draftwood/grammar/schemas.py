@@ -1,13 +1,13 @@
-"""JSON Schemas as llguidance reads them, and where in one it finds fault."""
+"""JSON Schemas as llguidance reads them, their patterns in Rust's dialect, and where in one it finds fault."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
 from draftwood.errors import UsageError
-from draftwood.grammar.patterns import rust_patterns
 
 _BY_NAME = ("$defs", "definitions", "properties", "patternProperties", "dependentSchemas")
 _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
@@ -30,13 +30,13 @@ def translate_patterns(schema: Any) -> None:
         if not isinstance(one, dict):
             continue
         if isinstance(pattern := one.get("pattern"), str):
-            one["pattern"], *more = _translated(pattern, place)
+            one["pattern"], *more = _held(pattern, place)
             if more:
                 others = one.get("allOf")
                 aheads = [{"pattern": ahead} for ahead in more]
                 one["allOf"] = [*others, *aheads] if isinstance(others, list) else aheads
         if isinstance(by_pattern := one.get("patternProperties"), dict):
-            found = {pattern: _translated(pattern, f"{place}/patternProperties") for pattern in by_pattern}
+            found = {pattern: _held(pattern, f"{place}/patternProperties") for pattern in by_pattern}
             for pattern, several in found.items():
                 if len(several) > 1:
                     raise UsageError(_told(pattern, f"{place}/patternProperties", "names cannot look ahead"))
@@ -77,12 +77,164 @@ def _inner(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             yield key, one
 
 
-def _translated(pattern: str, place: str) -> list[str]:
+def _held(pattern: str, place: str) -> list[str]:
     try:
-        return rust_patterns(pattern)
+        return _rust_patterns(pattern)
     except UsageError as error:
         raise UsageError(_told(pattern, place, str(error))) from error
 
 
 def _told(pattern: str, place: str, why: str) -> str:
     return f"the pattern {pattern[:_MOST_SHOWN]!r} at {place} cannot be held ({why})"
+
+
+# Patterns of JSON Schemas are JavaScript's; llguidance reads Rust's dialect.
+
+_SPECIAL = frozenset("[&~-^")  # within brackets, where Rust has sets within sets, and differences
+_SETS = frozenset({"\\d", "\\D", "\\w", "\\W", "\\s", "\\S"})  # which are no ends of a range
+_QUANTIFIER = re.compile(r"\{[0-9]+(?:,[0-9]*)?\}")
+_ESCAPE = re.compile(
+    r"\\(?:u\{[0-9a-fA-F]+\}|[uU][0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[pP]\{[^}]*\}|c[A-Za-z]|.)", re.DOTALL
+)
+_PAIR = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
+_AHEAD = re.compile(r"\(\?([=!])")
+_SINGLE = r"(?P<one>\[\^?(?:\\.|[^\]\\])+\]|\\[dDwWsS\W]|[^][\\(){}.*+?^$|])"  # a set or a character
+_NOTHING_ELSE = re.compile(rf"\^?{_SINGLE}\*\$", re.DOTALL)
+_NOT_FIRST = re.compile(_SINGLE, re.DOTALL)
+_NOWHERE = re.compile(rf"\.\*{_SINGLE}", re.DOTALL)
+
+
+def _rust_patterns(pattern: str) -> list[str]:
+    """Return the patterns that together mean what a JSON Schema's pattern means: one, and its look-aheads.
+
+    Look-aheads at the beginning become patterns of their own; of those that forbid, the ones about a single
+    character can be said so. Raises `UsageError` for what llguidance cannot follow.
+    """
+    anchor, rest = ("^", pattern[1:]) if pattern.startswith("^") else ("", pattern)
+    found = list[str]()
+    while (ahead := _AHEAD.match(rest)) is not None:
+        end = _closing(rest)
+        inside, rest = rest[ahead.end() : end], rest[end + 1 :]
+        if not anchor or rest[:1] in ("*", "+", "?", "{"):
+            raise UsageError(f"the look-ahead {ahead[0]}{inside}) does not stand at the beginning of the text")
+        found.append(_translated(f"^(?:{inside})" if ahead[1] == "=" else _without(inside)))
+    if found and any(place == "|" for place in _outside(rest)):
+        raise UsageError("a look-ahead stands in one of several alternatives")
+    return [_translated(anchor + rest), *found]
+
+
+def _without(inside: str) -> str:
+    """Return a pattern that matches the texts at whose beginning another one does not."""
+    if inside in ("$", "^$"):
+        return r"[\s\S]"
+    if (found := _NOTHING_ELSE.fullmatch(inside)) is not None:
+        return _opposite(found["one"])
+    if (found := _NOT_FIRST.fullmatch(inside)) is not None:
+        return f"^(?:$|{_opposite(found['one'])})"
+    if (found := _NOWHERE.fullmatch(inside)) is not None:  # not in later lines either, which forbids a little more
+        return f"^{_opposite(found['one'])}*$"
+    raise UsageError(f"the look-ahead (?!{inside}) forbids more than a character: write what is allowed instead")
+
+
+def _opposite(one: str) -> str:
+    """Return the set of all other characters."""
+    if one in _SETS:
+        return one.swapcase()
+    if not one.startswith("["):
+        return f"[^{one}]"
+    return f"[{one[2:]}" if one.startswith("[^") else f"[^{one[1:]}"
+
+
+def _outside(pattern: str) -> list[str]:
+    """Return a pattern's characters and escapes that stand in no brackets of either kind."""
+    found, depth, place = list[str](), 0, 0
+    while place < len(pattern):
+        size = _size(pattern, place)
+        depth -= pattern[place] == ")"
+        if depth == 0:
+            found.append(pattern[place : place + size])
+        depth += pattern[place] == "("
+        place += size
+    return found
+
+
+def _closing(pattern: str) -> int:
+    """Return where the group that begins a pattern is closed; raises `UsageError` if it is not."""
+    depth = place = 0
+    while place < len(pattern):
+        depth += (pattern[place] == "(") - (pattern[place] == ")")
+        if depth == 0:
+            return place
+        place += _size(pattern, place)
+    raise UsageError("a parenthesis is not closed")
+
+
+def _size(pattern: str, place: int) -> int:
+    """Return the length of what stands at a place: a set, an escape or a character."""
+    if pattern[place] == "\\":
+        found = _ESCAPE.match(pattern, place)
+        return len(found[0]) if found else 1
+    if pattern[place] != "[":
+        return 1
+    end = place + 1 + pattern.startswith("^", place + 1)
+    if pattern[end - 1] != "^":
+        end += pattern.startswith("]", end)  # as elsewhere, though JavaScript has an empty set here
+    while end < len(pattern) and pattern[end] != "]":
+        end += _size(pattern, end) if pattern[end] == "\\" else 1
+    return end + 1 - place
+
+
+def _translated(pattern: str) -> str:
+    pattern = _PAIR.sub(lambda pair: f"\\u{{{_joined(pair[1], pair[2]):x}}}", pattern)
+    found, place = "", 0
+    while place < len(pattern):
+        size = _size(pattern, place)
+        part = pattern[place : place + size]
+        place += size
+        if part.startswith("\\"):
+            found += _escape(part)
+        elif part.startswith("["):
+            found += _set(part)
+        elif part == "{" and not _QUANTIFIER.match(pattern, place - 1):
+            found += "\\{"
+        else:
+            found += part
+        if part == "(" and re.match(r"\?(?:[=!]|<[=!])", pattern[place:]):
+            raise UsageError("it looks ahead or behind within the text, which cannot be followed")
+    return found
+
+
+def _escape(part: str, *, in_set: bool = False) -> str:
+    if part == "\\0":
+        return r"\x00"
+    if part == "\\b" and in_set:
+        return r"\x08"
+    if len(part) == 3 and part[1] == "c":
+        return f"\\x{ord(part[2]) % 32:02x}"
+    if part[1:] in "123456789k" and len(part) == 2 and not in_set:
+        raise UsageError(f"it refers back to an earlier group ({part})")
+    return part
+
+
+def _set(part: str) -> str:
+    if part == "[^]":
+        return r"[\s\S]"
+    if len(part) < 2 or not part.endswith("]"):  # not closed
+        return part
+    body = part[1:-1]
+    found, body = ("[^", body[1:]) if body.startswith("^") else ("[", body)
+    atoms = [one[0] for one in re.finditer(rf"{_ESCAPE.pattern}|.", body, re.DOTALL)]
+    said = [_escape(one, in_set=True) if one.startswith("\\") and len(one) > 1 else one for one in atoms]
+    place = 0
+    while place < len(atoms):
+        is_range = (
+            place + 2 < len(atoms) and atoms[place + 1] == "-" and not {atoms[place], atoms[place + 2]} & _SETS
+        )
+        ends = (said[place], said[place + 2]) if is_range else (said[place],)
+        found += "-".join(f"\\{one}" if one in _SPECIAL else one for one in ends)
+        place += 3 if is_range else 1
+    return found + "]"
+
+
+def _joined(high: str, low: str) -> int:
+    return 0x10000 + ((int(high, 16) - 0xD800) << 10) + int(low, 16) - 0xDC00

@@ -22,21 +22,11 @@ _MOST = 4
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The tokens of a model.
+    """The tokens of a model."""
 
-    Attributes
-    ----------
-    tokens
-        llguidance's form of them.
-    size
-        How many scores a row has.
-    ends
-        Tokens that end a text; none where a text ends only because its grammar is complete.
-    """
-
-    tokens: Any
-    size: int
-    ends: frozenset[int]
+    tokens: Any  # in llguidance's form
+    size: int  # how many scores a row has
+    ends: frozenset[int]  # that end a text; none where a text ends only because its grammar is complete
 
 
 _kept: weakref.WeakKeyDictionary[Any, dict[tuple[int, frozenset[int], int], Vocabulary]] = (
@@ -46,21 +36,11 @@ _lock = Lock()
 
 
 def vocabulary_of(tokenizer: Any, size: int, ends: frozenset[int]) -> Vocabulary:
-    """Return the vocabulary of a tokenizer, which takes a second the first time.
+    """Return the vocabulary of a tokenizer, of transformers (a fast one) or of a GGUF file; it takes a second the
+    first time.
 
-    Parameters
-    ----------
-    tokenizer
-        Of transformers (a fast one), or of a GGUF file.
-    size
-        How many scores a row has.
-    ends
-        Tokens that end a text; if there are none, the tokenizer's own, if it has one.
-
-    Raises
-    ------
-    UsageError
-        Without a tokenizer, or for one whose tokens are not known.
+    ``ends`` are tokens that end a text; if there are none, the tokenizer's own, if it has one. Raises `UsageError`
+    without a tokenizer, or for one whose tokens are not known.
     """
     if tokenizer is None:
         raise UsageError("a grammar needs a tokenizer: pass tokenizer=")
@@ -94,16 +74,9 @@ def _tokens(tokenizer: Any, size: int, ends: frozenset[int]) -> Any:
 
 
 class Spelled:
-    """A tokenizer under the names that llguidance asks for.
+    """A tokenizer under llguidance's names: one that has ``token_bytes``, or else decodes each token alone.
 
-    Parameters
-    ----------
-    tokenizer
-        Has ``token_bytes``, or decodes each token by itself.
-    count
-        How many tokens to list; those that the tokenizer does not know spell nothing.
-    ends
-        Tokens that end a text.
+    ``count`` tokens are listed; those that the tokenizer does not know spell nothing. The ``ends`` end a text.
     """
 
     def __init__(self, tokenizer: Any, count: int, ends: Sequence[int]) -> None:

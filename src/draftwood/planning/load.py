@@ -40,8 +40,8 @@ def load(spec: str | Planner = DEFAULT, learned: Learned | None = None) -> Plann
     """Return the planner that ``spec`` names, starting from ``learned``; a `Planner` object is returned as it
     is.
 
-    `UnknownNameError` for unknown names and options; `UsageError` for a wrong value, a name that comes twice, and two
-    planners.
+    `UnknownNameError` for unknown names and options; `UsageError` for a wrong value, a name that comes twice,
+    and two planners.
     """
     if not isinstance(spec, str):
         if not _is_planner(spec):

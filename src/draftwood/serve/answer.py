@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from draftwood.api.generation import Generation, recorded
+from draftwood.api.setup import Setup
 from draftwood.api.text import Piece, Spelling, TextBuilder
 from draftwood.contracts.declaring import takes_of
 from draftwood.decoding.request import Emission, Request
-from draftwood.serve.job import Job
-from draftwood.serve.processors import LogprobRecorder, PromptLogprobs, TokenLogprobs
-from draftwood.serve.spelled_text import SpelledText, SpelledToken, spelled_prompt
+from draftwood.serve.inbox import Job
+from draftwood.serve.logprobs import (
+    LogprobRecorder,
+    PromptLogprobs,
+    SpelledText,
+    SpelledToken,
+    TokenLogprobs,
+    spelled_prompt,
+)
 from draftwood.step import Step
 
 
@@ -33,24 +40,12 @@ class ToldToken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What one pass has brought.
-
-    Attributes
-    ----------
-    pieces
-        Text that is certain now.
-    tokens
-        How many tokens were written so far.
-    finish
-        Why the text has ended, as draftwood calls it; None while it goes on.
-    step
-        Its record; None for the token that reading the prompt brings.
-    """
+    """What one pass has brought: text that is certain now, and how many tokens were written so far."""
 
     pieces: tuple[Piece, ...]
     tokens: int
-    finish: str | None = None
-    step: Step | None = None
+    finish: str | None = None  # why the text has ended, as draftwood calls it; None while it goes on
+    step: Step | None = None  # its record; None for the token that reading the prompt brings
 
     @property
     def text(self) -> str:
@@ -59,50 +54,23 @@ class Update:
 
 
 class Answer:
-    """Follows one job.
+    """Follows one job of a client of this ``namespace``, in the event loop in which `updates` will be read.
 
-    Parameters
-    ----------
-    setup
-        As in `Worker`.
-    request
-        What is to be written.
-    loop
-        The event loop in which `updates` will be read.
-    index
-        Its number among the choices of a request.
-    logprobs
-        Who keeps log-probabilities, if they are wanted.
-    is_silent
-        Whether the text is not asked for, but only what was read of its prompt.
-    namespace
-        Of the client.
-    tags
-        Control tokens that are part of the text.
-
-    Attributes
-    ----------
-    names
-        Names of the drafters, by index.
-    job
-        For the worker.
-    generation
-        What was written so far.
-    spelling
-        Of the model's tokens.
-    prompt_text
-        The prompt as the client wrote it; None where it did not write text.
+    ``index`` is its number among the choices of a request, ``tags`` are control tokens that are part of the text,
+    and of a silent answer only what was read of its prompt is told. ``prompt_text`` is the prompt as the client
+    wrote it, None where it did not write text.
     """
 
     def __init__(
-        self, setup: Any, request: Request, loop: asyncio.AbstractEventLoop, index: int = 0,
+        self, setup: Setup, request: Request, loop: asyncio.AbstractEventLoop, index: int = 0,
         logprobs: Logprobs | None = None, namespace: str = "", *, is_silent: bool = False,
         tags: Collection[int] = (),
     ) -> None:  # fmt: skip
-        self.names: Sequence[str] = setup.names
+        self.names = setup.names
         self._predicts = [takes_of(drafter).prediction for drafter in setup.drafters]
         self._logprobs, self.index, self._is_silent = logprobs, index, is_silent
         self.spelling = Spelling(setup.tokenizer, tags)
+        self.prompt_text: str | None = None
         self._spelled = None if logprobs is None else SpelledText(self.spelling, request.stop)
         self._builder = self._spelled or TextBuilder(self.spelling, request.stop)
         self._loop, self._told = loop, asyncio.Queue[Emission]()
@@ -111,7 +79,6 @@ class Answer:
             text="", prompt_tokens=len(request.prompt), seed=request.sampling.seed, **setup.ruled()
         )
         self.error: Exception | None = None
-        self.prompt_text: str | None = None
 
     def _deliver(self, emission: Emission) -> None:
         """Take an emission from the worker's thread; nobody waits for one whose loop is gone."""
@@ -119,7 +86,7 @@ class Answer:
             self._loop.call_soon_threadsafe(self._told.put_nowait, emission)
 
     async def updates(self) -> AsyncIterator[Update]:
-        """Yield what each pass brings, up to the end; whoever leaves early cancels the text."""
+        """Yield what each pass brings, up to the end; if they are not read to the end, the text is cancelled."""
         finish = None
         try:
             while finish is None:
@@ -142,6 +109,11 @@ class Answer:
             pieces += self._builder.finish((self.generation.sources or ["model"])[-1])
         self.generation.text = self._builder.text
         return Update(tuple(pieces), len(self.generation.ids), emission.finish, emission.step)
+
+    @property
+    def text(self) -> str:
+        """What is certain so far."""
+        return self.generation.text or ""
 
     @property
     def has_logprobs(self) -> bool:
@@ -176,11 +148,7 @@ class Answer:
     @property
     def predicted(self) -> tuple[int, int]:
         """Tokens of the answer that were taken from the client's prediction, and those of it that were refused."""
-        steps = [
-            source
-            for step in self.generation.steps
-            for source, predicts in zip(step.by_source, self._predicts, strict=False)
-            if predicts
-        ]
-        accepted = sum(source.accepted for source in steps)
-        return accepted, sum(source.kept for source in steps) - accepted
+        sources = [zip(step.by_source, self._predicts, strict=False) for step in self.generation.steps]
+        taken = [source for some in sources for source, predicts in some if predicts]
+        accepted = sum(source.accepted for source in taken)
+        return accepted, sum(source.kept for source in taken) - accepted

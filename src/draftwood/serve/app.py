@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -13,15 +14,15 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from pydantic import BaseModel
 
+from draftwood.api.prompts import decoder, render
+from draftwood.api.setup import Setup
+from draftwood.api.text import Spelling
 from draftwood.serve.answer import Answer
-from draftwood.serve.asking import Asking
-from draftwood.serve.bodies import BodyLimit
-from draftwood.serve.hosts import HostGuard
-from draftwood.serve.keys import KeyGuard, namespace_of
-from draftwood.serve.leaving import EventStream, unless_gone
-from draftwood.serve.metrics import CONTENT_TYPE, Metrics, RefusalCounter
-from draftwood.serve.openai.document import (
+from draftwood.serve.asking import HEADER, Asking, Wishes
+from draftwood.serve.document import (
     FAILURES,
     ChatCompletion,
     Model,
@@ -30,23 +31,22 @@ from draftwood.serve.openai.document import (
     TextCompletion,
     answered,
 )
-from draftwood.serve.openai.errors import NOT_FOUND, ApiError
-from draftwood.serve.openai.fields import ChatRequest, Common, CompletionRequest
-from draftwood.serve.openai.responses import ResponsesRequest
-from draftwood.serve.openai.shapes import Shape
-from draftwood.serve.page.page import page
-from draftwood.serve.reading import StrictRoute
-from draftwood.serve.refusing import answer_errors
-from draftwood.serve.responding import ResponseUnderWay
-from draftwood.serve.spans import Spans
-from draftwood.serve.streaming import ChatForm, Form, TextForm, events, whole
-from draftwood.serve.tokens import Tokenizing, add_tokens
-from draftwood.serve.tool_form import ToolForm
-from draftwood.serve.tools import tools_of
-from draftwood.serve.warming import warm_up
-from draftwood.serve.wishes import HEADER, Wishes, told_ignored, wishes_of
+from draftwood.serve.errors import BAD_REQUEST, NOT_FOUND, ApiError, StrictRoute, answer_errors
+from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, Messages
+from draftwood.serve.guards import BodyLimit, HostGuard, KeyGuard, namespace_of
+from draftwood.serve.meanings import CHAT, RESPONSES, TEXT
+from draftwood.serve.metrics import Metrics, RefusalCounter, Spans
+from draftwood.serve.page import page
+from draftwood.serve.responses import ResponsesRequest, ResponseUnderWay
+from draftwood.serve.shapes import ChatForm, Form, TextForm, ToolForm
+from draftwood.serve.streaming import EventStream, events, unless_gone, whole
+from draftwood.serve.tools import tools_of, without_calls
 from draftwood.serve.worker import Worker
 
+IGNORED = "x-draftwood-ignored"
+"""Header of an answer: the fields of the request that were ignored."""
+_MOST_NAMES = 32
+_NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)  # what a header can hold, and any field of the API is called
 _TRACE = ("traceparent", "tracestate")
 _READERS = 2
 """Threads that read requests: templates and tokenizers take their time over a long text."""
@@ -54,60 +54,43 @@ _READERS = 2
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a server behaves.
-
-    Attributes
-    ----------
-    model
-        The name under which the model is served.
-    most_running, most_waiting
-        As in `Worker`.
-    stop_seconds
-        How long texts may still be written when the server is stopped.
-    keys
-        API keys, one of which a request must bring; none: everybody may ask.
-    most_bytes
-        Of a request's body.
-    prefix_bytes
-        As in `Worker`.
-    most_seconds
-        A text that takes longer ends as if it were long enough; None: no limit.
-    warms_up
-        Write a few tokens at the start, so that no client waits for kernels to be loaded.
-    traced
-        Send a span of each text to the OpenTelemetry collector that the environment names (`Spans`).
-    special_tokens
-        As ``special`` in `Asking`.
-    hosts
-        Names besides the loopback's under which the server may be asked (`HostGuard`); ``*``: under any.
-    """
+    """How a server behaves; the ``model`` is the name under which the model is served."""
 
     model: str
     most_running: int = 16
     most_waiting: int = 64
-    stop_seconds: float = 30.0
-    keys: Sequence[str] = ()
-    most_bytes: int = 16 << 20
-    prefix_bytes: int = 512 << 20
-    most_seconds: float | None = None
-    warms_up: bool = False
-    traced: bool = False
-    special_tokens: bool = False
-    hosts: Sequence[str] = ()
+    stop_seconds: float = 30.0  # for which texts may still be written when the server is stopped
+    keys: Sequence[str] = ()  # one of which a request must bring; none: everybody may ask
+    most_bytes: int = 16 << 20  # of a request's body
+    prefix_bytes: int = 512 << 20  # memory for what was read of ended texts
+    most_seconds: float | None = None  # a text that takes longer ends as if it were long enough; None: no limit
+    warms_up: bool = False  # write a few tokens at the start, so that no client waits for kernels to be loaded
+    traced: bool = False  # send a span of each text to the collector that the environment names
+    special_tokens: bool = False  # names of control tokens in messages become these tokens
+    hosts: Sequence[str] = ()  # names besides the loopback's under which it may be asked; ``*``: under any
+
+
+class TokenizeRequest(BaseModel):
+    """Body of ``/tokenize``: a text or messages."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: Messages | None = None
+    add_special_tokens: bool = True
+    return_token_strs: bool = False
+
+
+class DetokenizeRequest(BaseModel):
+    """Body of ``/detokenize``."""
+
+    model: str | None = None
+    tokens: list[int]
 
 
 class Server:
-    """What the routes of one model share.
+    """What the routes of one model share."""
 
-    Parameters
-    ----------
-    setup
-        A `draftwood.api.setup.Setup`: model, drafters, planner and rule.
-    settings
-        How the server behaves.
-    """
-
-    def __init__(self, setup: Any, settings: Settings) -> None:
+    def __init__(self, setup: Setup, settings: Settings) -> None:
         if setup.drafters:
             setup.predicting("")  # drafters join the set, for requests that have a prediction or a grammar
             setup.expect_grammars()
@@ -128,7 +111,7 @@ class Server:
             self.setup.refresh()
             self.worker.start()
             if self.settings.warms_up:
-                warm_up(self.worker, self.setup)
+                self.worker.warm_up()
             try:
                 yield
             finally:
@@ -162,22 +145,51 @@ class Server:
         return answers
 
     async def respond(
-        self, http: Request, asked: Common, form: Form, shape: Shape, choose: Callable[[Asking], list[Answer]]
+        self, http: Request, asked: Common, form: Form, choose: Callable[[Asking], list[Answer]]
     ) -> Response:
         """Write what is asked for, in one of the two older shapes."""
-        wishes = wishes_of(http.headers.get(HEADER))
+        wishes = Wishes.of(http.headers.get(HEADER))
         answers = await self.begin(http, asked, wishes, choose)
-        headers = told_ignored(asked.ignored)
+        headers = _told_ignored(asked.ignored)
         if asked.stream:
             usage = asked.stream_options is not None and asked.stream_options.include_usage
-            body = events(answers, form, shape, with_usage=usage, traced=wishes.trace)
+            body = events(answers, form, with_usage=usage, traced=wishes.trace)
             return EventStream(body, answers, headers)
-        found = await unless_gone(http, whole(answers, form, shape, traced=wishes.trace))
-        return JSONResponse(found, headers=headers)
+        return JSONResponse(await unless_gone(http, whole(answers, form, traced=wishes.trace)), headers=headers)
 
 
-def make_app(setup: Any, settings: Settings) -> FastAPI:
-    """Return the server of one model, a `draftwood.api.setup.Setup`; its worker lives as long as it runs."""
+def tokenized(setup: Setup, asked: TokenizeRequest, *, special: bool) -> dict[str, Any]:
+    """Return the ids of a text, as those of the server's requests; raises `ApiError` or `PromptError`."""
+    if (asked.prompt is None) == (asked.messages is None):
+        raise ApiError(BAD_REQUEST, "give either a prompt or messages")
+    if asked.messages is not None:
+        messages = ChatRequest(messages=asked.messages).messages  # its roles, and its calls as text
+        ids = render(without_calls(messages), setup.tokenizer, special=special)
+    else:
+        ids = list(setup.tokenizer(asked.prompt, add_special_tokens=asked.add_special_tokens)["input_ids"])
+    found = {"count": len(ids), "max_model_len": setup.target.capabilities.max_positions, "tokens": ids}
+    if asked.return_token_strs:
+        found["token_strs"] = list(map(Spelling(setup.tokenizer).name, ids))
+    return found
+
+
+def _detokenized(setup: Setup, asked: DetokenizeRequest) -> dict[str, Any]:
+    """Return the text of ids; raises `ApiError`."""
+    vocab = setup.target.capabilities.vocab_size
+    if odd := [token for token in asked.tokens if not 0 <= token < vocab]:
+        raise ApiError(BAD_REQUEST, f"{odd[0]} is no token id below {vocab}", param="tokens")
+    return {"prompt": decoder(setup.tokenizer, special=True)(asked.tokens)}
+
+
+def _told_ignored(names: Sequence[str]) -> dict[str, str]:
+    """Return the header that names ignored fields, if any; of odd names, and of more than 32, the number."""
+    told = [name for name in names if _NAME.fullmatch(name)][:_MOST_NAMES]
+    more = len(names) - len(told)
+    return {IGNORED: ", ".join([*told, f"and {more} more"] if more else told)} if names else {}
+
+
+def make_app(setup: Setup, settings: Settings) -> FastAPI:
+    """Return the server of one model; its worker lives as long as it runs."""
     server = Server(setup, settings)
     app = FastAPI(title="draftwood", lifespan=server.life, docs_url=None, redoc_url=None, responses=FAILURES)
     app.router.route_class = StrictRoute
@@ -185,7 +197,6 @@ def make_app(setup: Any, settings: Settings) -> FastAPI:
     _add_writing(app, server)
     _add_models(app, server)
     _add_watching(app, server)
-    add_tokens(app, Tokenizing(setup, special=settings.special_tokens), server.aside, server.check_name)
     app.add_middleware(BodyLimit, most=settings.most_bytes)
     if settings.keys:
         app.add_middleware(KeyGuard, keys=settings.keys)
@@ -197,23 +208,22 @@ def make_app(setup: Any, settings: Settings) -> FastAPI:
 def _add_writing(app: FastAPI, server: Server) -> None:
     tokenizer, model = server.setup.tokenizer, server.settings.model
 
-    @app.post("/v1/chat/completions", responses=answered(ChatCompletion))
+    @app.post(CHAT, responses=answered(ChatCompletion))
     async def chat(http: Request, asked: ChatRequest) -> Response:
-        shape, tools = Shape("chat.completion", "chatcmpl", model), tools_of(asked)
-        form = ChatForm() if tools is None else ToolForm(tokenizer, tools)
-        return await server.respond(http, asked, form, shape, lambda asking: asking.chat(asked))
+        tools = tools_of(asked)
+        form = ChatForm(model) if tools is None else ToolForm(model, tools, tokenizer)
+        return await server.respond(http, asked, form, lambda asking: asking.chat(asked))
 
-    @app.post("/v1/completions", responses=answered(TextCompletion))
+    @app.post(TEXT, responses=answered(TextCompletion))
     async def completions(http: Request, asked: CompletionRequest) -> Response:
-        form, shape = TextForm(echo=bool(asked.echo)), Shape("text_completion", "cmpl", model)
-        return await server.respond(http, asked, form, shape, lambda asking: asking.completions(asked))
+        form = TextForm(model, echo=bool(asked.echo))
+        return await server.respond(http, asked, form, lambda asking: asking.completions(asked))
 
-    @app.post("/v1/responses", responses=answered(ResponseObject))
+    @app.post(RESPONSES, responses=answered(ResponseObject))
     async def responses(http: Request, asked: ResponsesRequest) -> Response:
-        chat = asked.chat()
-        wishes = wishes_of(http.headers.get(HEADER))
+        chat, wishes = asked.chat(), Wishes.of(http.headers.get(HEADER))
         answers = await server.begin(http, chat, wishes, lambda asking: asking.chat(chat))
-        headers = told_ignored(asked.ignored)
+        headers = _told_ignored(asked.ignored)
         reader = None if (tools := tools_of(chat)) is None else tools.reader(tokenizer)
         found = ResponseUnderWay(asked, answers[0], model, reader)
         if asked.stream:
@@ -233,18 +243,25 @@ def _add_models(app: FastAPI, server: Server) -> None:
         server.check_name(name)
         return about
 
+    @app.post("/tokenize")  # this route and the next one as vLLM has them
+    async def tokenize(asked: TokenizeRequest) -> Any:
+        server.check_name(asked.model)
+        read = partial(tokenized, special=server.settings.special_tokens)
+        return await server.aside(read, server.setup, asked)
+
+    @app.post("/detokenize")
+    async def detokenize(asked: DetokenizeRequest) -> Any:
+        server.check_name(asked.model)
+        return await server.aside(_detokenized, server.setup, asked)
+
 
 def _add_watching(app: FastAPI, server: Server) -> None:
+    inbox = server.worker.inbox
+
     @app.get("/health")
     async def health() -> dict[str, Any]:
-        inbox = server.worker.inbox
-        return {
-            "status": "ok",
-            "model": server.settings.model,
-            "running": inbox.running,
-            "waiting": inbox.waiting,
-            "since": server.started,
-        }
+        about = {"status": "ok", "model": server.settings.model, "since": server.started}
+        return {**about, "running": inbox.running, "waiting": inbox.waiting}
 
     @app.get("/", include_in_schema=False)
     async def start() -> Response:
@@ -253,4 +270,4 @@ def _add_watching(app: FastAPI, server: Server) -> None:
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
-        return Response(server.metrics.text(), media_type=CONTENT_TYPE)
+        return Response(server.metrics.text(), media_type=CONTENT_TYPE_LATEST)

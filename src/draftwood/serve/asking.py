@@ -1,163 +1,185 @@
-"""Turns what a client asks for into requests of ours."""
+"""Turns what a client asks for into requests of ours: its prompt, its settings, its grammar, its drafters."""
 
 from __future__ import annotations
 
+import json
 import secrets
 from asyncio import AbstractEventLoop
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from draftwood.api.prompts import render
+from draftwood.api.setup import Setup
 from draftwood.contracts import Drafter, Processor, Sampling
 from draftwood.decoding.request import Request
 from draftwood.drafters.memory.drafter import MemoryDrafter
-from draftwood.errors import UsageError
-from draftwood.grammar.grammar import Grammar
+from draftwood.errors import UnknownNameError, UsageError
+from draftwood.grammar.grammar import Grammar, answer_or_calls, call_grammar, check_parameters
 from draftwood.serve.answer import Answer, Logprobs
-from draftwood.serve.constraining import grammar_of
-from draftwood.serve.openai.errors import BAD_REQUEST, ApiError
-from draftwood.serve.openai.fields import ChatRequest, Common, CompletionRequest, Drafting
-from draftwood.serve.processors import Biases, LogprobRecorder, Penalties, PromptLogprobs
-from draftwood.serve.tags import hidden_tags
-from draftwood.serve.tools import tools_of, without_calls
-from draftwood.serve.wishes import Wishes
+from draftwood.serve.calls import CLOSING, OPENING
+from draftwood.serve.errors import BAD_REQUEST, ApiError
+from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, Drafting, ResponseFormat
+from draftwood.serve.logprobs import LogprobRecorder, PromptLogprobs
+from draftwood.serve.tools import ToolUse, hidden_tags, tools_of, without_calls
 
-TEMPERATURE = 1.0
-"""Where a client names none, as in the API."""
+HEADER = "x-draftwood"
 _CHARACTERS = 64
 """Of the longest tokens of common vocabularies, which bounds the text that an answer can have."""
+_MOST_GRAMMAR = 1 << 16
+"""Characters of a grammar: the time to compile one grows with its square, and meanwhile others are not read."""
 
 
-class Wanted(NamedTuple):
+class Wishes(NamedTuple):
+    """What the header ``x-draftwood`` asks for, words with commas between them."""
+
+    trace: bool = False  # the answer tells step by step what was drafted, by whom, and what was accepted
+    plain: bool = False  # the text is written without drafts
+
+    @classmethod
+    def of(cls, header: str | None) -> Wishes:
+        """Read the header; raises `UnknownNameError` for another word."""
+        words = {word.strip().lower() for word in (header or "").split(",")} - {""}
+        for word in sorted(words):
+            if word not in cls._fields:
+                raise UnknownNameError(f"word in the header {HEADER},", word[:80], cls._fields)
+        return cls(**dict.fromkeys(words, True))
+
+
+class _Scored(NamedTuple):
     """Which log-probabilities are wanted: of how many best tokens besides, and whether of the prompt, too."""
 
     top: int
     of_prompt: bool = False
 
 
+@dataclass(frozen=True, slots=True)
 class Asking:
-    """Makes the answers of one request, in any thread.
+    """Makes the answers of one request, in any thread; its `Setup`'s drafters take predictions."""
 
-    Parameters
-    ----------
-    setup
-        Model, drafters, planner and rule; its drafters take predictions.
-    loop
-        The event loop in which the answers will be read.
-    wishes
-        What the client asks for besides.
-    namespace
-        Of the client: nothing of its texts is of use to clients of other namespaces.
-    seconds
-        After so many a text ends as if it were long enough; None: never.
-    special
-        Whether names of control tokens in the text of messages become these tokens.
-    """
-
-    def __init__(
-        self,
-        setup: Any,
-        loop: AbstractEventLoop,
-        wishes: Wishes,
-        namespace: str = "",
-        seconds: float | None = None,
-        special: bool = False,
-    ) -> None:
-        self._setup, self._loop, self._wishes = setup, loop, wishes
-        self._namespace, self._seconds, self._special = namespace, seconds, special
+    setup: Setup
+    loop: AbstractEventLoop  # in which the answers will be read
+    wishes: Wishes
+    namespace: str = ""  # of the client: nothing of its texts is of use to clients of other namespaces
+    seconds: float | None = None  # after so many a text ends as if it were long enough; None: never
+    special: bool = False  # names of control tokens in the text of messages become these tokens
 
     def chat(self, asked: ChatRequest) -> list[Answer]:
         """Return the choices of a chat; raises `ApiError` or what `Setup.request` raises."""
         tools = tools_of(asked)
         messages = without_calls(asked.messages) if tools is None else tools.messages(asked.messages)
-        ids = render(messages, self._setup.tokenizer, special=self._special)
-        tags = {} if tools is None else hidden_tags(self._setup.tokenizer)
+        ids = render(messages, self.setup.tokenizer, special=self.special)
+        tags = {} if tools is None else hidden_tags(self.setup.tokenizer)
         grammar = grammar_of(asked, tools, tags)
-        wanted = Wanted(asked.top_logprobs or 0) if asked.logprobs else None
         if asked.top_logprobs and not asked.logprobs:
             raise ApiError(BAD_REQUEST, "top_logprobs needs logprobs: set logprobs to true", param="top_logprobs")
-        return self._choices(asked, ids, asked.limit, wanted, grammar, frozenset(tags.values()))
+        scored = _Scored(asked.top_logprobs or 0) if asked.logprobs else None
+        return self._answers(asked, ids, asked.limit, scored, grammar, frozenset(tags.values()))
 
     def completions(self, asked: CompletionRequest) -> list[Answer]:
         """Return the choices of all prompts, prompt by prompt; raises as `chat`."""
-        prompts = _several(asked.prompt)
-        read = [list(self._setup.tokenizer(p)["input_ids"]) if isinstance(p, str) else list(p) for p in prompts]
         grammar = grammar_of(asked, None, {})
-        wanted = None if asked.logprobs is None else Wanted(asked.logprobs, of_prompt=bool(asked.echo))
+        scored = None if asked.logprobs is None else _Scored(asked.logprobs, of_prompt=bool(asked.echo))
         answers: list[Answer] = []
-        for prompt, ids in zip(prompts, read, strict=True):
-            for answer in self._choices(asked, ids, asked.limit, wanted, grammar):
-                answer.index, answer.prompt_text = len(answers), prompt if isinstance(prompt, str) else None
+        for prompt in _several(asked.prompt):
+            text = prompt if isinstance(prompt, str) else None
+            ids = list(prompt) if text is None else list(self.setup.tokenizer(text)["input_ids"])
+            for answer in self._answers(asked, ids, asked.limit, scored, grammar):
+                answer.index, answer.prompt_text = len(answers), text
                 answers.append(answer)
         return answers
 
-    def _choices(
-        self, asked: Common, ids: Sequence[int], limit: int | None, wanted: Wanted | None,
+    def _answers(
+        self, asked: Common, ids: Sequence[int], limit: int | None, scored: _Scored | None,
         grammar: Grammar | None, tags: Collection[int] = (),
     ) -> list[Answer]:  # fmt: skip
-        setup = self._setup
-        trace, without = self._wishes.trace, (asked.draftwood or Drafting()).without(setup.names)
+        """Return the choices of one prompt; ``tags`` are control tokens that are part of their texts."""
+        setup = self.setup
+        without = (asked.draftwood or Drafting()).without(setup.names)
         room = max(1, setup.target.capabilities.max_positions - len(ids))
         limit = room if limit is None else min(limit, room)  # as in the API: as long as the model takes
         request = setup.request(
-            ids, max_new_tokens=max(1, limit), stop=asked.stop, trace=trace, grammar=grammar,
+            ids, max_new_tokens=max(1, limit), stop=asked.stop, trace=self.wishes.trace, grammar=grammar,
             drafters=() if without is None else self._drafters(asked, len(ids) + limit), **_sampling(asked),
         )  # fmt: skip
         request = replace(request, without=without or frozenset())
         request.check(setup.target.capabilities)
-        if self._seconds is not None and (request.seconds is None or request.seconds > self._seconds):
-            request = replace(request, seconds=self._seconds)
+        if self.seconds is not None and (request.seconds is None or request.seconds > self.seconds):
+            request = replace(request, seconds=self.seconds)
         if asked.ignore_eos and grammar is None:
             request = replace(request, end_ids=frozenset())
         is_silent = limit == 0  # then the token that reading the prompt has paid for is told to nobody
         return [
-            self._answer(asked, request, number, wanted, is_silent=is_silent, tags=tags)
-            for number in range(asked.choices)
+            self._answer(asked, request, number, scored, is_silent=is_silent, tags=tags)
+            for number in range(asked.n or 1)
         ]
 
-    def _drafters(self, asked: Common, most: int) -> Sequence[Drafter] | None:
-        """Return a request's own drafters, if it has any; its text has at most ``most`` tokens."""
-        if self._wishes.plain:
-            return ()
-        if asked.prediction is None or not self._setup.drafters:
-            return self._namespaced(None)
-        text = asked.prediction.text
-        if len(text) > (longest := most * _CHARACTERS):
-            said = f"the prediction has {len(text):,} characters, and this answer at most {longest:,}: send less"
-            raise ApiError(BAD_REQUEST, said, param="prediction")
-        return self._namespaced(self._setup.predicting(text) if text else None)
+    def _answer(self, asked: Common, request: Request, number: int, scored: _Scored | None, **more: Any) -> Answer:
+        processors = [*self._processors(asked, len(request.prompt)), *request.processors]
+        logprobs = shown = None
+        if scored is not None:
+            of_prompt = PromptLogprobs(request.prompt, scored.top) if scored.of_prompt else None
+            logprobs = Logprobs(LogprobRecorder(request.sampling, scored.top), of_prompt)
+            processors.append(logprobs.answer)
+            shown = None if of_prompt is None else of_prompt.show
+        own = replace(request, processors=processors, sequence=number, shown=shown or request.shown)
+        return Answer(self.setup, own, self.loop, number, logprobs, self.namespace, **more)
 
-    def _namespaced(self, drafters: Sequence[Drafter] | None) -> Sequence[Drafter] | None:
-        """Return the drafters (None: those of all), a memory among them in the client's namespace."""
-        found = self._setup.drafters if drafters is None else drafters
+    def _processors(self, asked: Common, start: int) -> list[Processor]:
+        found: list[Processor] = []
+        if asked.presence_penalty or asked.frequency_penalty:
+            found.append(Penalties(asked.presence_penalty or 0.0, asked.frequency_penalty or 0.0, start))
+        if asked.logit_bias:
+            found.append(Biases(_biases(asked.logit_bias, self.setup.target.capabilities.vocab_size)))
+        return found
+
+    def _drafters(self, asked: Common, most: int) -> Sequence[Drafter] | None:
+        """Return a request's own drafters, None for those of all; its text has at most ``most`` tokens."""
+        if self.wishes.plain:
+            return ()
+        drafters = None
+        if asked.prediction is not None and self.setup.drafters:
+            text = asked.prediction.text
+            if len(text) > (longest := most * _CHARACTERS):
+                said = (
+                    f"the prediction has {len(text):,} characters, and this answer at most {longest:,}: send less"
+                )
+                raise ApiError(BAD_REQUEST, said, param="prediction")
+            drafters = self.setup.predicting(text) if text else None
+        found = self.setup.drafters if drafters is None else drafters
         if not any(isinstance(drafter, MemoryDrafter) for drafter in found):
             return drafters
-        return [d.in_namespace(self._namespace) if isinstance(d, MemoryDrafter) else d for d in found]
-
-    def _answer(self, asked: Common, request: Request, number: int, wanted: Wanted | None, **more: Any) -> Answer:
-        processors: list[Processor] = []
-        if asked.presence_penalty or asked.frequency_penalty:
-            start = len(request.prompt)
-            processors.append(Penalties(asked.presence_penalty or 0.0, asked.frequency_penalty or 0.0, start))
-        if asked.logit_bias:
-            processors.append(Biases(_biases(asked.logit_bias, self._setup.target.capabilities.vocab_size)))
-        own = replace(request, processors=[*processors, *request.processors], sequence=number)
-        logprobs = None
-        if wanted is not None:
-            of_prompt = PromptLogprobs(request.prompt, wanted.top) if wanted.of_prompt else None
-            logprobs = Logprobs(LogprobRecorder(request.sampling, wanted.top), of_prompt)
-            shown = None if of_prompt is None else of_prompt.show
-            own = replace(own, processors=[*own.processors, logprobs.answer], shown=shown)
-        return Answer(self._setup, own, self._loop, number, logprobs, self._namespace, **more)
+        return [d.in_namespace(self.namespace) if isinstance(d, MemoryDrafter) else d for d in found]
 
 
-def _sampling(asked: Common) -> dict[str, Any]:
-    """Return the settings of `Sampling` that a client has named, with the API's own default."""
-    found = {name: getattr(asked, name, None) for name in Sampling.__dataclass_fields__}
-    found["temperature"] = TEMPERATURE if asked.temperature is None else asked.temperature
-    found["seed"] = secrets.randbits(32) if asked.seed is None else asked.seed
-    return found
+class Penalties:
+    """Lowers the scores of tokens that the answer, from ``start`` on, has: by ``presence``, and each time more.
+
+    Rows of processors are NumPy arrays or torch tensors, float32[vocab].
+    """
+
+    def __init__(self, presence: float, frequency: float, start: int) -> None:
+        self._presence, self._frequency, self._start = presence, frequency, start
+
+    def __call__(self, prefix: NDArray[np.int64], row: Any) -> Any:
+        ids, counts = np.unique(prefix[self._start :], return_counts=True)
+        for count in np.unique(counts).tolist():
+            row[ids[counts == count]] -= self._presence + self._frequency * count
+        return row
+
+
+class Biases:
+    """Adds to the scores of some tokens."""
+
+    def __init__(self, biases: Mapping[int, float]) -> None:
+        self._ids, self._values = np.array(list(biases), np.int64), np.array(list(biases.values()), np.float32)
+
+    def __call__(self, _prefix: NDArray[np.int64], row: Any) -> Any:
+        row[self._ids] += row.new_tensor(self._values) if hasattr(row, "new_tensor") else self._values
+        return row
 
 
 def _biases(given: Mapping[str, float], vocab: int) -> dict[int, float]:
@@ -170,6 +192,14 @@ def _biases(given: Mapping[str, float], vocab: int) -> dict[int, float]:
     return found
 
 
+def _sampling(asked: Common) -> dict[str, Any]:
+    """Return the settings of `Sampling` that a client has named, with the API's own default."""
+    found = {name: getattr(asked, name, None) for name in Sampling.__dataclass_fields__}
+    found["temperature"] = 1.0 if asked.temperature is None else asked.temperature
+    found["seed"] = secrets.randbits(32) if asked.seed is None else asked.seed
+    return found
+
+
 def _several(prompt: Any) -> list[Any]:
     """Return the prompts of a request for plain texts: one text or its ids, or several of either."""
     if isinstance(prompt, str) or (prompt and isinstance(prompt[0], int)):
@@ -177,3 +207,50 @@ def _several(prompt: Any) -> list[Any]:
     if not prompt:
         raise UsageError("the prompt is empty: give some text")
     return list(prompt)
+
+
+def grammar_of(asked: Common, tools: ToolUse | None, tags: Mapping[str, int]) -> Grammar | None:
+    """Return the grammar of a request's answers, checked; None where they are free. Raises `ApiError`.
+
+    ``tags`` are those of calls that are control tokens of the model, with their ids.
+    """
+    wanted = asked.response_format if isinstance(asked, ChatRequest) else None
+    found: list[tuple[str, Grammar]] = []
+    try:
+        if tools is not None and tools.forced:
+            found.append(("tool_choice", call_grammar(tools.parameters)))
+        elif wanted is not None and wanted.type != "text":
+            found.append(("response_format", _formatted(wanted)))
+        if asked.guided_regex is not None:
+            found.append(("guided_regex", Grammar.regex(asked.guided_regex)))
+        if len(found) > 1:
+            said = f"an answer cannot follow {found[0][0]} and {found[1][0]} at once: leave one out"
+            raise ApiError(BAD_REQUEST, said, param=found[1][0])
+        for name, grammar in found:
+            if len(grammar.text) > _MOST_GRAMMAR:
+                said = f"the grammar has {len(grammar.text):,} characters, the most are {_MOST_GRAMMAR:,} here"
+                raise ApiError(BAD_REQUEST, f"{said}: simplify it", param=name)
+            try:
+                grammar.compiled()
+            except UsageError:
+                if name == "tool_choice" and tools is not None:
+                    check_parameters(tools.parameters)  # whose error says which one it is
+                raise
+            if name == "response_format" and tools is not None:  # or calls, as in the API
+                opening, closing = (tags.get(tag, tag) for tag in (OPENING, CLOSING))
+                either = answer_or_calls(json.loads(grammar.text), list(tools.parameters), (opening, closing))
+                either.compiled()
+                return either
+            return grammar
+    except UsageError as error:
+        raise ApiError(BAD_REQUEST, str(error), param=found[0][0] if found else "response_format") from error
+    return None
+
+
+def _formatted(wanted: ResponseFormat) -> Grammar:
+    if wanted.type == "json_object":
+        return Grammar.json_object()
+    if wanted.json_schema is None or wanted.json_schema.schema_ is None:
+        said = "response_format of type json_schema needs json_schema.schema"
+        raise ApiError(BAD_REQUEST, said, param="response_format")
+    return Grammar.json_schema(wanted.json_schema.schema_)

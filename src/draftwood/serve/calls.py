@@ -22,34 +22,22 @@ _ARGUMENTS = ("arguments", "parameters")
 
 
 class Event(NamedTuple):
-    """A part of an answer.
+    """A part of an answer: text, or of a call its name, a piece of its arguments, its end.
 
-    Attributes
-    ----------
-    kind
-        ``text``, or of a call: its name, a piece of its arguments, its end.
-    text
-        The text, the name or the piece; empty at the end, which a call does not have whose arguments are cut.
-    number
-        Of the call in its answer, from 0.
+    A call whose arguments are cut has no end.
     """
 
     kind: Literal["text", "call", "arguments", "end"]
     text: str
-    number: int
+    number: int  # of the call in its answer, from 0
 
 
 class CallReader(JsonReader):
     """Reads one answer; however its text is cut, the events joined are the same.
 
-    Blanks between a text and a call are left out where no other text follows; all else that is no call is text.
-
-    Parameters
-    ----------
-    names
-        Of the functions that may be called; all others are text.
-    hidden
-        Those of `TAGS` that no client is shown: control tokens of the model.
+    Only functions of these ``names`` are called. Blanks between a text and a call are left out where no other text
+    follows; all else that is no call is text. ``hidden`` are those of `TAGS` that no client is shown: control
+    tokens of the model.
     """
 
     def __init__(self, names: Collection[str], hidden: Collection[str] = ()) -> None:
@@ -180,7 +168,7 @@ class CallReader(JsonReader):
         return None, None
 
     def _members(self) -> Iterator[None]:
-        """Read what else a call's object has behind its arguments, and its brace."""
+        """Read what else a call's object has after its arguments, and its brace."""
         yield from self._skip_blanks()
         while self._next_is(","):
             self._at += 1

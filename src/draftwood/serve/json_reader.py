@@ -21,24 +21,16 @@ _WRITTEN_OUT = re.compile(rf"\\[^u]|\\u[dD][89abAB]..{_HEX}|{_HEX}")
 
 
 class JsonReader:
-    """A text that comes in pieces, and a place in it. What reads it yields None where it needs more text.
-
-    Attributes
-    ----------
-    is_ended
-        Whether no more text comes.
-    is_cut
-        Whether the text would have gone on: then nothing is added to what is open at its end.
-    is_open
-        Whether a value was open there.
-    """
+    """A text that comes in pieces, and a place in it. What reads it yields None where it needs more text."""
 
     def __init__(self, text: str = "", *, is_ended: bool = False) -> None:
         self._text, self._at = text, 0
-        self.is_ended, self.is_cut, self.is_open = is_ended, False, False
+        self.is_ended = is_ended  # no more text comes
+        self.is_cut = False  # the text would have gone on: then nothing is added to what is open at its end
+        self.is_open = False  # a value was open there
 
     def value(self) -> Iterator[str | None]:
-        """Yield the pieces of the JSON value that begins here, and read behind its last character.
+        """Yield the pieces of the JSON value that begins here, and read past its last character.
 
         Wherever the text is JSON, the pieces are what is written. Else they are the nearest JSON: control
         characters in strings and wrong escapes are escaped, words that JSON does not have become null, true, false
@@ -76,7 +68,7 @@ class JsonReader:
         yield nest.end()
 
     def _string(self) -> Iterator[str | None]:
-        """Yield the pieces of a string behind its first quote, the last one among them."""
+        """Yield the pieces of a string after its first quote, the last one among them."""
         while True:
             yield from self._ahead()
             if self._at == len(self._text):
@@ -132,17 +124,12 @@ class JsonReader:
 class _Nest:
     """What is open in a value, and what JSON expects next.
 
-    Attributes
-    ----------
-    closers
-        The brackets that close it, the innermost last.
-    expected
-        ``value``, ``key``, ``colon`` or ``comma``; ``first`` and ``first key`` where a bracket may close, too.
+    That is ``value``, ``key``, ``colon`` or ``comma``; ``first`` and ``first key`` where a bracket may close, too.
     """
 
     def __init__(self) -> None:
-        self.closers, self.expected = list[str](), "value"
-        self._held = ""  # a comma and the blanks behind it, until it is known what follows
+        self.closers, self.expected = list[str](), "value"  # the innermost bracket is the last
+        self._held = ""  # a comma and the blanks after it, until it is known what follows
 
     @property
     def takes_value(self) -> bool:

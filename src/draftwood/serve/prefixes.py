@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from draftwood.contracts import Drafter, Prefix, PrefixTarget, SavedReading
 from draftwood.decoding.sequence import ActiveSequence
 
-SHORTEST = 32
+_SHORTEST = 32
 """Tokens of the shortest beginning that is worth copying."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """What has read the beginning of a prompt: the model's session, and what drafters had learnt of it."""
 
     session: Any
@@ -39,25 +38,19 @@ class _Kept:
 class Prefixes:
     """Keeps beginnings of texts up to a number of bytes, the latest used ones; for the worker's thread alone.
 
-    Nobody is served from another namespace's texts: the speed of an answer could tell what others have asked.
-
-    Parameters
-    ----------
-    target
-        What reads; one that is no `PrefixTarget` keeps nothing.
-    most_bytes
-        Of all that is kept.
-
-    Attributes
-    ----------
-    nbytes
-        Bytes that are kept now.
+    Nobody is served from another namespace's texts: the speed of an answer could tell what others have asked. A
+    target that is no `PrefixTarget` keeps nothing.
     """
 
     def __init__(self, target: Any, most_bytes: int) -> None:
         self._target: PrefixTarget | None = target if isinstance(target, PrefixTarget) else None
-        self._most, self.nbytes = most_bytes, 0
+        self._most = most_bytes
         self._kept: list[_Kept] = []  # the latest used one is the last
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are kept now."""
+        return sum(kept.nbytes for kept in self._kept)
 
     def begin(self, namespace: str, prompt: Sequence[int], reserve: int) -> Reading | None:
         """Return who has read the longest known beginning of a prompt; None if none is long enough.
@@ -69,22 +62,21 @@ class Prefixes:
         ids = np.asarray(prompt[:-1], dtype=np.int64)
         lengths = [_common(kept.ids, ids) if kept.namespace == namespace else 0 for kept in self._kept]
         best = int(np.argmax(lengths))
-        if lengths[best] < SHORTEST:
+        if (length := lengths[best]) < _SHORTEST:
             return None
         kept = self._kept.pop(best)
         self._kept.append(kept)
-        length = lengths[best]
         session = self._target.resume(kept.prefix, length, reserve=reserve + len(prompt) - length)
         return Reading(session, kept.drafters)
 
     def keep(self, namespace: str, sequence: ActiveSequence) -> None:
         """Keep what was read of a text that has ended, in place of texts that it goes on from."""
         session: Any = sequence.session
-        if self._target is None or session.length < SHORTEST:
+        if self._target is None or session.length < _SHORTEST:
             return
         ids = np.asarray(session.ids, dtype=np.int64)
-        mine = [kept for kept in self._kept if kept.namespace == namespace]
-        if any(_common(kept.ids, ids) == len(ids) for kept in mine):
+        shared = {id(kept): _common(kept.ids, ids) for kept in self._kept if kept.namespace == namespace}
+        if len(ids) in shared.values():
             return
         prefix = self._target.save(session)
         if prefix is None or prefix.nbytes > self._most:
@@ -92,21 +84,14 @@ class Prefixes:
         new = _Kept(namespace, ids, prefix, sequence.readings())
         if new.nbytes > self._most:
             new = replace(new, drafters=())
-        for kept in mine:
-            if _common(kept.ids, ids) == len(kept.ids):
-                self._drop(kept)
+        self._kept = [kept for kept in self._kept if shared.get(id(kept)) != len(kept.ids)]
         while self._kept and self.nbytes + new.nbytes > self._most:
-            self._drop(self._kept[0])
+            del self._kept[0]
         self._kept.append(new)
-        self.nbytes += new.nbytes
 
     def clear(self) -> None:
         """Forget everything."""
-        self._kept, self.nbytes = [], 0
-
-    def _drop(self, kept: _Kept) -> None:
-        self._kept = [other for other in self._kept if other is not kept]
-        self.nbytes -= kept.nbytes
+        self._kept = []
 
 
 def _common(a: NDArray[np.int64], b: NDArray[np.int64]) -> int:

@@ -1,114 +1,102 @@
-"""Writes answers as server-sent events, as the OpenAI API does, and as whole responses."""
+"""Answers as server-sent events and as whole responses, and the clients that go away meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from draftwood.serve.answer import Answer, ToldToken, Update
-from draftwood.serve.openai.errors import ApiError, as_api_error
-from draftwood.serve.openai.shapes import FINISH, Shape, chat_logprobs, text_logprobs, usage_of
-from draftwood.serve.server_events import event
-from draftwood.serve.tracing import summary, told
+from fastapi import Request
+from fastapi.responses import StreamingResponse
 
-DONE = b"data: [DONE]\n\n"
+from draftwood.serve.answer import Answer, Update
+from draftwood.serve.errors import GONE, ApiError, as_api_error
+from draftwood.serve.shapes import FINISH, Form, usage_of
+from draftwood.step import MODEL, Step
 
-
-class Form:
-    """How the choices of one kind of response look."""
-
-    def begin(self, answer: Answer) -> dict[str, Any] | None:
-        """Return what a stream says of a choice before its first text, if anything."""
-        raise NotImplementedError
-
-    def delta(self, answer: Answer, text: str, finish: str | None, logprobs: Any) -> dict[str, Any]:
-        """Return a piece of a choice."""
-        raise NotImplementedError
-
-    def deltas(self, answer: Answer, text: str, finish: str | None, logprobs: Any) -> list[dict[str, Any]]:
-        """Return the pieces of a choice that a text and an end make; the reason comes alone, as in the API."""
-        if text and finish is not None:
-            return [self.delta(answer, text, None, logprobs), self.delta(answer, "", finish, None)]
-        return [self.delta(answer, text, finish, logprobs)]
-
-    def whole(self, answer: Answer, finish: str) -> dict[str, Any]:
-        """Return a whole choice."""
-        raise NotImplementedError
-
-    def logprobs(self, answer: Answer, first: int = 0) -> Any:
-        """Return the log-probabilities of tokens from the ``first`` on whose text is certain; None if unasked."""
-        raise NotImplementedError
+SILENCE = 5.0
+"""Seconds after which a stream says that it still lives: proxies and clients give up on silent connections."""
+_ALIVE = b": working\n\n"
+_DONE = b"data: [DONE]\n\n"
+_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+_LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
+"""Line ends to clients that split by all of Unicode's, and allowed raw in JSON; it escapes the others itself."""
 
 
-class ChatForm(Form):
-    """Choices of ``/v1/chat/completions``."""
-
-    def begin(self, answer: Answer) -> dict[str, Any] | None:
-        delta = {"role": "assistant", "content": ""}
-        return {"index": answer.index, "delta": delta, "logprobs": None, "finish_reason": None}
-
-    def delta(self, answer: Answer, text: str, finish: str | None, logprobs: Any) -> dict[str, Any]:
-        delta = {"content": text} if text or finish is None else {}
-        return {"index": answer.index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
-
-    def whole(self, answer: Answer, finish: str) -> dict[str, Any]:
-        message = {"role": "assistant", "content": answer.generation.text, "refusal": None}
-        logprobs = self.logprobs(answer)
-        return {"index": answer.index, "message": message, "logprobs": logprobs, "finish_reason": finish}
-
-    def logprobs(self, answer: Answer, first: int = 0) -> Any:
-        if not answer.has_logprobs:
-            return None
-        return {"content": chat_logprobs(answer.told(first), answer.spelling), "refusal": None}
+def event(body: dict[str, Any], kind: str | None = None) -> bytes:
+    """Return an event, of a ``kind`` if it has one; half characters are escaped, as UTF-8 has none."""
+    data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).translate(_LINE_ENDS)
+    head = "" if kind is None else f"event: {kind}\n"
+    return f"{head}data: {data}\n\n".encode(errors="backslashreplace")
 
 
-class TextForm(Form):
-    """Choices of ``/v1/completions``; ``echo`` has the prompt's text, and its tokens, before each answer."""
-
-    def __init__(self, *, echo: bool = False) -> None:
-        self._echo = echo
-        self._starts: dict[int, int] = {}  # by the choice's index, once its prompt was told: characters before it
-
-    def begin(self, answer: Answer) -> dict[str, Any] | None:
-        if not self._echo or answer.has_logprobs:  # which are known when the prompt has been read
-            return None
-        return self.delta(answer, "", None, None)
-
-    def delta(self, answer: Answer, text: str, finish: str | None, logprobs: Any) -> dict[str, Any]:
-        if self._echo and answer.index not in self._starts:
-            before, _ = answer.told_prompt()
-            self._starts[answer.index], text = len(before), before + text
-        return {"index": answer.index, "text": text, "logprobs": logprobs, "finish_reason": finish}
-
-    def whole(self, answer: Answer, finish: str) -> dict[str, Any]:
-        logprobs = self.logprobs(answer)
-        return self.delta(answer, answer.generation.text or "", finish, logprobs)
-
-    def logprobs(self, answer: Answer, first: int = 0) -> Any:
-        if not answer.has_logprobs:
-            return None
-        start, before = self._starts.get(answer.index, 0), list[ToldToken]()
-        if self._echo and answer.index not in self._starts:
-            text, before = answer.told_prompt()
-            start = len(text)
-        told = [one._replace(spelled=one.spelled.behind(start)) for one in answer.told(first)]
-        return text_logprobs([*before, *told], answer.spelling)
+async def kept_alive(body: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
+    """Yield the events of a stream, and a comment, which clients pass over, after each ``seconds`` of silence."""
+    coming = asyncio.ensure_future(anext(body, None))
+    try:
+        while True:
+            done, _ = await asyncio.wait([coming], timeout=seconds)
+            if not done:
+                yield _ALIVE
+            elif (some := coming.result()) is None:
+                return
+            else:
+                yield some
+                coming = asyncio.ensure_future(anext(body, None))
+    finally:
+        coming.cancel()
 
 
-async def whole(answers: Sequence[Answer], form: Form, shape: Shape, *, traced: bool) -> dict[str, Any]:
+class EventStream(StreamingResponse):
+    """Server-sent events; the texts end with the response, even if nobody ever read it."""
+
+    def __init__(self, body: AsyncIterator[bytes], answers: Sequence[Answer], headers: Mapping[str, str]) -> None:
+        events = kept_alive(body, SILENCE)
+        super().__init__(events, media_type="text/event-stream", headers={**headers, **_HEADERS})
+        self._answers = answers
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            for answer in self._answers:
+                answer.job.cancel()
+
+
+async def unless_gone(http: Request, work: Coroutine[Any, Any, Any]) -> Any:
+    """Return what the work returns; if the client goes away first, end the work and raise `ApiError`."""
+    task, gone = asyncio.create_task(work), asyncio.create_task(_gone(http))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise ApiError(GONE, "the client has gone")
+    finally:
+        task.cancel()
+        gone.cancel()
+
+
+async def _gone(http: Request) -> None:
+    """Wait until the client has gone; its body has been read already."""
+    while (await http.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def whole(answers: Sequence[Answer], form: Form, *, traced: bool) -> dict[str, Any]:
     """Wait for all choices; returns the response. Raises `ApiError` where one of them fails."""
     try:
-        finishes = await asyncio.gather(*(_finish(answer) for answer in answers))
+        finishes = await asyncio.gather(*(finished(answer) for answer in answers))
     finally:
         for answer in answers:  # where one has failed, or the client has gone
             answer.job.cancel()
     choices = [form.whole(answer, finish) for answer, finish in zip(answers, finishes, strict=True)]
-    found = shape.whole(choices, usage_of(answers))
-    return found | {"draftwood": [summary(answer) for answer in answers]} if traced else found
+    found = form.response(choices, usage_of(answers))
+    return found | {"draftwood": [_summary(answer) for answer in answers]} if traced else found
 
 
-async def _finish(answer: Answer) -> str:
+async def finished(answer: Answer) -> str:
+    """Wait for the end of a text; returns the API's word for it, or raises `ApiError`."""
     finish = None
     async for update in answer.updates():
         finish = update.finish
@@ -124,29 +112,26 @@ def reason_of(answer: Answer, finish: str | None) -> str:
     return FINISH[finish]
 
 
-async def events(
-    answers: Sequence[Answer], form: Form, shape: Shape, *, with_usage: bool, traced: bool
-) -> AsyncIterator[bytes]:
+async def events(answers: Sequence[Answer], form: Form, *, with_usage: bool, traced: bool) -> AsyncIterator[bytes]:
     """Yield all choices as events, as their texts become certain; an error is an event and ends the stream."""
     try:
         for answer in answers:
             if (first := form.begin(answer)) is not None:
-                yield event(shape.chunk([first]))
+                yield event(form.chunk([first]))
         shown = dict.fromkeys(map(id, answers), 0)
         async for answer, update in _merged(answers):
             finish = None if update.finish is None else reason_of(answer, update.finish)
-            text, begun = update.text, shown[id(answer)]
-            if not text and finish is None and not traced:
+            if not update.text and finish is None and not traced:
                 continue
-            more = {"draftwood": told(update, answer.names, answer.spelling.full)} if traced else {}
-            logprobs = form.logprobs(answer, begun)
+            more = {"draftwood": _told(update, answer.names, answer.spelling.full)} if traced else {}
+            logprobs = form.logprobs(answer, shown[id(answer)])
             shown[id(answer)] = answer.certain
-            for choice in form.deltas(answer, text, finish, logprobs):
-                yield event(shape.chunk([choice]) | more)
+            for choice in form.deltas(answer, update.text, finish, logprobs):
+                yield event(form.chunk([choice]) | more)
                 more = {}
         if with_usage:
-            yield event(shape.chunk([], usage_of(answers)))
-        yield DONE
+            yield event(form.chunk([], usage_of(answers)))
+        yield _DONE
     except Exception as error:  # of any kind, since a client can read nothing from a connection that tears
         yield event(as_api_error(error).body)
     finally:
@@ -180,3 +165,36 @@ async def _merged(answers: Sequence[Answer]) -> AsyncIterator[tuple[Answer, Upda
     finally:
         for task in tasks:
             task.cancel()
+
+
+def _told(update: Update, names: Sequence[str], decode: Callable[[Sequence[int]], str]) -> dict[str, Any]:
+    """Return what a piece of a traced stream tells: its text by source, and the step that it comes from."""
+    pieces = [{"text": piece.text, "source": piece.source} for piece in update.pieces]
+    step = None if update.step is None else _step(update.step, names, decode)
+    return {"pieces": pieces, "tokens": update.tokens, "step": step}
+
+
+def _step(step: Step, names: Sequence[str], decode: Callable[[Sequence[int]], str]) -> dict[str, Any]:
+    """Return a step; of its tree the texts, parents (-1: the root), sources, and the indices of accepted nodes."""
+    trace, tree = step.trace, None
+    if trace and trace.get("tokens"):
+        sources = ["model" if source == MODEL else names[source] for source in trace["source"]]
+        tree = {"texts": [decode([token]) for token in trace["tokens"]], "parents": list(trace["parents"]),
+                "sources": sources, "path": list(trace["path"])}  # fmt: skip
+    said = {"index": step.index, "drafted": step.drafted, "accepted": step.accepted}
+    return {**said, "ms": round(step.seconds * 1e3, 3), "tree": tree}
+
+
+def _summary(answer: Answer) -> dict[str, Any]:
+    """Return what a traced whole response tells of one choice: a record per step, as in our files, and rates."""
+    rates, found = answer.generation.stats, answer.generation
+    return {
+        "index": answer.index,
+        "sources": found.sources,
+        "prefill_seconds": found.prefill_s,
+        "passes": rates.passes,
+        "tokens_per_pass": rates.mean_acceptance_length,
+        "tokens_per_second": rates.tokens_per_second,
+        "drafters": list(answer.names),
+        "steps": [step.to_json() for step in found.steps],
+    }

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from draftwood.api.prompts import plain_messages
-from draftwood.serve.calls import CLOSING, OPENING, CallReader
+from draftwood.api.prompts import decoder, plain_messages
+from draftwood.serve.calls import CLOSING, OPENING, TAGS, CallReader
+from draftwood.serve.errors import BAD_REQUEST, ApiError
+from draftwood.serve.fields import AllowedTools, ChatRequest, FunctionTool, NamedTool
 from draftwood.serve.json_reader import nearest, readable
-from draftwood.serve.openai.errors import BAD_REQUEST, ApiError
-from draftwood.serve.openai.fields import AllowedTools, ChatRequest, FunctionTool, NamedTool
-from draftwood.serve.tags import hidden_tags
 
 _TOLD = """You may call functions. Their signatures, as JSON Schema, one to a line:
 {signatures}
@@ -23,30 +23,15 @@ Answer with a JSON object with its "name" and its "arguments"."""
 
 
 class ToolUse:
-    """The tools of one request.
+    """The tools of one request, at least one.
 
-    Parameters
-    ----------
-    functions
-        What may be called; at least one.
-    forced
-        Whether the answer must be a call; then a grammar forces it.
-    is_named
-        Whether the client has named the one function that must be called.
+    ``forced``: the answer must be a call, and a grammar forces it; ``is_named``: of the one that the client names.
     """
 
     def __init__(self, functions: Sequence[FunctionTool], *, forced: bool, is_named: bool) -> None:
-        self._functions, self.forced, self._is_named = functions, forced, is_named
-
-    @property
-    def reason(self) -> Literal["stop", "tool_calls"]:
-        """The API's reason for the end of an answer that is a call."""
-        return "stop" if self._is_named else "tool_calls"
-
-    @property
-    def parameters(self) -> dict[str, dict[str, Any]]:
-        """JSON Schema of the arguments, by the function's name."""
-        return {function.name: _parameters(function) for function in self._functions}
+        self._functions, self.forced = functions, forced
+        self.reason: Literal["stop", "tool_calls"] = "stop" if is_named else "tool_calls"  # of the end, in the API
+        self.parameters = {one.name: _parameters(one) for one in functions}  # JSON Schema by function
 
     def messages(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Return a conversation that tells the model of the functions, and has all calls so far as text."""
@@ -60,7 +45,7 @@ class ToolUse:
 
     def reader(self, tokenizer: Any) -> CallReader:
         """Return what reads the calls of one answer."""
-        return CallReader([function.name for function in self._functions], hidden_tags(tokenizer))
+        return CallReader(self.parameters, hidden_tags(tokenizer))
 
 
 def tools_of(asked: ChatRequest) -> ToolUse | None:
@@ -87,6 +72,24 @@ def _named(functions: Sequence[FunctionTool], wanted: Sequence[NamedTool]) -> li
     return [function for function in functions if function.name in names]
 
 
+def new_id() -> str:
+    """Return the id of a new call."""
+    return f"call_{secrets.token_hex(12)}"
+
+
+def hidden_tags(tokenizer: Any) -> dict[str, int]:
+    """Return those of `TAGS` that are control tokens of the model, which decoding drops, with their ids.
+
+    The reader of calls sees them, and no client does.
+    """
+    shown, found = decoder(tokenizer), dict[str, int]()
+    for tag in TAGS:
+        ids = tokenizer(tag, add_special_tokens=False)["input_ids"]
+        if len(ids) == 1 and not shown(ids):
+            found[tag] = int(ids[0])
+    return found
+
+
 def without_calls(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return a conversation that has all calls so far as text, since few templates know them.
 
@@ -95,22 +98,10 @@ def without_calls(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     return [_as_text(message, number) for number, message in enumerate(plain_messages(messages), 1)]
 
 
-def _signature(function: FunctionTool) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": function.name}
-    if function.description:
-        found["description"] = function.description
-    return {**found, "parameters": _parameters(function)}
-
-
-def _parameters(function: FunctionTool) -> dict[str, Any]:
-    return function.parameters or {"type": "object", "properties": {}, "additionalProperties": False}
-
-
 def _as_text(message: Mapping[str, Any], number: int) -> dict[str, Any]:
     calls, older = message.get("tool_calls") or [], message.get("function_call")
     if not isinstance(calls, list):
-        said = f"message {number}: tool_calls must be a list of calls"
-        raise ApiError(BAD_REQUEST, said, param="messages")
+        raise _unreadable(number, "tool_calls must be a list of calls")
     if older:
         calls = [*calls, {"function": older}]
     if not calls:
@@ -123,11 +114,23 @@ def _as_text(message: Mapping[str, Any], number: int) -> dict[str, Any]:
 def _written(call: Any, number: int) -> str:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-        said = f"message {number}: a tool call has no function with a name"
-        raise ApiError(BAD_REQUEST, said, param="messages")
+        raise _unreadable(number, "a tool call has no function with a name")
     arguments = function.get("arguments") or "{}"
     said = nearest(arguments) if isinstance(arguments, str) else _json(arguments)
     return f'{{"name": {_json(function["name"])}, "arguments": {readable(said)}}}'
+
+
+def _unreadable(number: int, said: str) -> ApiError:
+    return ApiError(BAD_REQUEST, f"message {number}: {said}", param="messages")
+
+
+def _signature(function: FunctionTool) -> dict[str, Any]:
+    described = {"description": function.description} if function.description else {}
+    return {"name": function.name, **described, "parameters": _parameters(function)}
+
+
+def _parameters(function: FunctionTool) -> dict[str, Any]:
+    return function.parameters or {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 def _json(value: Any) -> str:

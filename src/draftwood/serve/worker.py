@@ -3,50 +3,36 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Callable, Sequence
 from itertools import count
 from threading import Thread
 from time import perf_counter
-from typing import Any
 
+from draftwood.api.setup import Setup
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import check_request
 from draftwood.decoding.request import Emission
 from draftwood.decoding.sequence import ActiveSequence
 from draftwood.errors import DraftwoodError, UsageError
 from draftwood.planning.policies.load_limit import LoadLimit
-from draftwood.serve.inbox import Inbox
-from draftwood.serve.job import Job
+from draftwood.serve.inbox import Inbox, Job
 from draftwood.serve.prefixes import Prefixes
 
 _WHOLE = frozenset({"eos", "stop", "length", "cancelled"})
-"""Ends of texts behind which the model's cache is as it should be."""
+"""Ends of texts after which the model's cache is as it should be."""
 
 log = logging.getLogger("draftwood")
 
 
 class Worker:
-    """Writes jobs with one model.
+    """Writes jobs with one model; ``prefix_bytes`` is memory for what was read of ended texts.
 
-    Parameters
-    ----------
-    setup
-        A `draftwood.api.setup.Setup`: model, drafters, planner and rule.
-    most_running, most_waiting
-        Texts that are written at a time, and those that may wait besides.
-    prefix_bytes
-        Memory for what the model has read of ended texts.
-
-    Attributes
-    ----------
-    inbox
-        Where jobs wait.
-    watchers
-        Called by the worker's thread with each job and emission, before the job's client gets it; they must be
-        quick and not fail.
+    The ``watchers`` are called by the worker's thread with each job and emission, before the job's client gets it;
+    they must be quick and not fail.
     """
 
-    def __init__(self, setup: Any, most_running: int, most_waiting: int, prefix_bytes: int = 0) -> None:
+    def __init__(self, setup: Setup, most_running: int, most_waiting: int, prefix_bytes: int = 0) -> None:
         self._setup, self._numbers, self._most = setup, count(), most_running + most_waiting
         self._prefixes, self._prefix_bytes = Prefixes(setup.target, prefix_bytes), prefix_bytes
         self.watchers: list[Callable[[Job, Emission], None]] = []
@@ -61,6 +47,15 @@ class Worker:
         """Begin to write."""
         self._prefixes = Prefixes(self._setup.target, self._prefix_bytes)  # of the model as it is now
         self._thread.start()
+
+    def warm_up(self) -> None:
+        """Write a few tokens that nobody has asked for, so that no client waits until kernels are loaded.
+
+        They are in no metric and no memory; the prompt repeats itself, so that drafters find something.
+        """
+        ids = [token % self._setup.target.capabilities.vocab_size for token in (5, 6, 7, 8)] * 4
+        request = self._setup.request(ids, max_new_tokens=6, temperature=0.7, stop=[])
+        self.inbox.put([Job(request, lambda _: None, secrets.token_hex())])
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Let jobs be written; any thread may call it.
@@ -90,9 +85,8 @@ class Worker:
         if job.is_cancelled:
             job.end("cancelled")
             return None
-        job.begun, number = perf_counter(), next(self._numbers)
+        job.begun, number, setup = perf_counter(), next(self._numbers), self._setup
         try:
-            setup = self._setup
             job.sequence = ActiveSequence(number, job.request, setup.target, setup.drafters, setup.rule)
             shown = job.request.shown is not None  # then all of the prompt is read, as its scores are asked for
             prompt, limit = job.request.prompt, job.request.limit
@@ -117,8 +111,10 @@ class Worker:
                 return
             except Exception as error:
                 log.exception("a pass of the model failed: the texts under way are lost")
-                for number in list(self._jobs):
-                    self._drop(number, error)
+                said = DraftwoodError(f"the model failed in the middle of this text ({error}): ask again")
+                for number, job in list(self._jobs.items()):
+                    job.end("error", said)
+                    self._close(number)
                 self._prefixes.clear()
 
     def _deliver(self, emission: Emission) -> None:
@@ -138,11 +134,6 @@ class Worker:
         except Exception:
             log.exception("what was read of a text could not be kept: long prompts are read again")
             self._prefixes.clear()
-
-    def _drop(self, number: int, error: Exception) -> None:
-        said = DraftwoodError(f"the model failed in the middle of this text ({error}): ask again")
-        self._jobs[number].end("error", said)
-        self._close(number)
 
     def _close(self, number: int) -> None:
         job = self._jobs.pop(number)

@@ -12,22 +12,19 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from draftwood.errors import UnknownNameError
-from draftwood.serve.openai.meanings import REFUSED, TEXT, read_values
+from draftwood.serve.meanings import ALL, REFUSED, TEXT, read_as
 
-MOST_CHOICES, MOST_TOP, MOST_STOPS, MOST_MESSAGES, MOST_PROMPTS = 16, 20, 64, 4096, 64
-MOST_BIASES = 1 << 16
+MOST_CHOICES, MOST_TOP, MOST_STOPS, MOST_MESSAGES, MOST_BIASES = 16, 20, 64, 4096, 1 << 16
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
-_TEXT = 1 << 22  # characters of a stop string, a schema or a name; the body has a limit of its own
 
+_MANY = {"type": "array", "items": {"type": "object"}}
 _MESSAGE = {
     "type": "object",
     "required": ["role"],
     "properties": {
         "role": {"enum": sorted(ROLES)},
-        "content": {
-            "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object"}}, {"type": "null"}]
-        },
-        "tool_calls": {"anyOf": [{"type": "array", "items": {"type": "object"}}, {"type": "null"}]},
+        "content": {"anyOf": [{"type": "string"}, _MANY, {"type": "null"}]},
+        "tool_calls": {"anyOf": [_MANY, {"type": "null"}]},
     },
 }
 """For the OpenAPI document: what is checked where messages are rendered."""
@@ -35,8 +32,10 @@ _MESSAGE = {
 Messages = Annotated[
     list[Annotated[dict[str, Any], WithJsonSchema(_MESSAGE)]], Field(min_length=1, max_length=MOST_MESSAGES)
 ]
-Tokens = Annotated[int, Field(ge=1, le=1 << 24)]
+Tokens = Annotated[int, Field(ge=1, le=ALL)]
+Top = Annotated[int, Field(ge=0, le=MOST_TOP)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
+Bias = Annotated[float, Field(ge=-100, le=100)]
 
 
 class Lenient(BaseModel):
@@ -56,7 +55,7 @@ class Body(Lenient):
     @model_validator(mode="before")
     @classmethod
     def _read(cls, given: Any) -> Any:
-        return read_values(given)
+        return {name: read_as(name, value) for name, value in given.items()} if isinstance(given, dict) else given
 
 
 class StreamOptions(Lenient):
@@ -72,19 +71,17 @@ class TextPart(Lenient):
     text: str
 
 
-Content = str | list[TextPart]
-
-
 class PredictedText(Lenient):
     """What the client expects in the answer; drafts copy from it."""
 
     type: Literal["content"] = "content"
-    content: Content
+    content: str | list[TextPart]
 
     @property
     def text(self) -> str:
         """The parts as one text."""
-        return joined(self.content)
+        parts = self.content
+        return parts if isinstance(parts, str) else "".join(part.text for part in parts)
 
 
 class FunctionTool(Lenient):
@@ -166,31 +163,34 @@ class Drafting(BaseModel):
         return frozenset(names) - wanted if wanted else None
 
 
-class Common(Body):
-    """What requests for chats and for plain texts have in common."""
+class Writing(Body):
+    """What all requests for texts have in common."""
 
     model: str | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=1, le=1 << 24)] | None = None
+    seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 64)] | None = None
+    stream: bool | None = None
+    user: Annotated[str, Field(max_length=512)] | None = None
+    prediction: PredictedText | None = None
+    draftwood: Drafting | None = None
+
+
+class Common(Writing):
+    """What requests for chats and for plain texts have in common."""
+
+    top_k: Tokens | None = None
     ignore_eos: bool | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     repetition_penalty: Annotated[float, Field(ge=0.01, le=10)] | None = None  # scores must stay finite
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
-    logit_bias: (
-        Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=MOST_BIASES)] | None
-    ) = None
-    seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 64)] | None = None
+    logit_bias: Annotated[dict[str, Bias], Field(max_length=MOST_BIASES)] | None = None
     stop: str | list[str] | None = None
     max_tokens: Tokens | None = None
     n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
-    stream: bool | None = None
     stream_options: StreamOptions | None = None
-    user: Annotated[str, Field(max_length=512)] | None = None
-    prediction: PredictedText | None = None
-    guided_regex: Annotated[str, Field(max_length=_TEXT)] | None = None
-    draftwood: Drafting | None = None
+    guided_regex: Annotated[str, Field(max_length=1 << 22)] | None = None
 
     @field_validator("stop")
     @classmethod
@@ -201,11 +201,6 @@ class Common(Body):
             raise ValueError("a stop string is empty: leave it out or write some text")
         return stop
 
-    @property
-    def choices(self) -> int:
-        """How many answers are wanted."""
-        return self.n or 1
-
 
 class ChatRequest(Common):
     """Body of ``/v1/chat/completions``."""
@@ -213,7 +208,7 @@ class ChatRequest(Common):
     messages: Messages
     max_completion_tokens: Tokens | None = None
     logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=MOST_TOP)] | None = None
+    top_logprobs: Top | None = None
     response_format: ResponseFormat | None = None
     tools: list[Tool] | None = None
     tool_choice: (
@@ -230,8 +225,10 @@ class ChatRequest(Common):
         tools = given.get("tools") if isinstance(given, dict) else None
         if not isinstance(tools, list):
             return given
-        odd = {f"tools.{place}": tool for place, tool in enumerate(tools) if _is_hosted(tool)}
-        return {**given, **odd, "tools": [tool for tool in tools if not _is_hosted(tool)]} if odd else given
+        kinds = [tool.get("type") if isinstance(tool, dict) else None for tool in tools]
+        hosted = {n for n, kind in enumerate(kinds) if isinstance(kind, str) and kind != "function"}
+        left = [tool for n, tool in enumerate(tools) if n not in hosted]
+        return {**given, **{f"tools.{n}": tools[n] for n in hosted}, "tools": left} if hosted else given
 
     @field_validator("messages")
     @classmethod
@@ -253,11 +250,9 @@ class CompletionRequest(Common):
     """Body of ``/v1/completions``."""
 
     prompt: str | list[str] | list[int] | list[list[int]]
-    max_tokens: Annotated[int, Field(ge=0, le=1 << 24)] | None = (
-        None  # none at all: the prompt's scores are wanted
-    )
+    max_tokens: Annotated[int, Field(ge=0, le=ALL)] | None = None  # none at all: the prompt's scores are wanted
     echo: bool | None = None
-    logprobs: Annotated[int, Field(ge=0, le=MOST_TOP)] | None = None
+    logprobs: Top | None = None
     best_of: int | None = None
     suffix: str | None = None
 
@@ -265,7 +260,7 @@ class CompletionRequest(Common):
     def _possible(self) -> Self:
         if self.suffix:
             raise ValueError(f"suffix: {REFUSED[TEXT]['suffix']}")
-        if self.best_of not in (None, self.choices):
+        if self.best_of not in (None, self.n or 1):
             raise ValueError(f"best_of: {REFUSED[TEXT]['best_of']}")
         return self
 
@@ -273,12 +268,3 @@ class CompletionRequest(Common):
     def limit(self) -> int:
         """Most tokens of an answer; the API's own default."""
         return 16 if self.max_tokens is None else self.max_tokens
-
-
-def joined(content: Content) -> str:
-    """Return a content, in parts or not, as one text."""
-    return content if isinstance(content, str) else "".join(part.text for part in content)
-
-
-def _is_hosted(tool: Any) -> bool:
-    return isinstance(tool, dict) and isinstance(tool.get("type"), str) and tool["type"] != "function"

@@ -1,4 +1,4 @@
-"""Hands out the page with a policy under which nothing but its own script and style can run."""
+"""The page on which a plain and a drafted answer race; nothing but its own code can run in it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-_FILE = Path(__file__).with_name("index.html")
+FILE = Path(__file__).with_suffix(".html")
 
 
 @cache
@@ -18,18 +18,10 @@ def page() -> tuple[bytes, dict[str, str]]:
     The content security policy names the digests of its one script and its one style, so that nothing which gets
     into the page by accident can run; it may talk to this server alone.
     """
-    body = _FILE.read_bytes()
-    policy = "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src {_digest(body, b'script')}",
-            f"style-src {_digest(body, b'style')}",
-            "connect-src 'self'",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "frame-ancestors 'none'",
-        )
+    body = FILE.read_bytes()
+    policy = (
+        f"default-src 'none'; script-src {_digest(body, b'script')}; style-src {_digest(body, b'style')}; "
+        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
     return body, {
         "Content-Type": "text/html; charset=utf-8",

@@ -1,12 +1,96 @@
-"""Text whose tokens are told besides: which bytes of it each token has."""
+"""Log-probabilities of a text's tokens, and which bytes of the text each token has."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from draftwood.api.text import Piece, Spelling, TextBuilder, as_text
+from draftwood.contracts import Sampling, Scores
 from draftwood.decoding.stopping import StopStrings
+from draftwood.verify.sampling import distribution
+
+_NEVER = -9999.0  # the API's log-probability of what cannot come
+_PLAIN = Sampling(temperature=1.0)
+
+
+class TokenLogprobs(NamedTuple):
+    """Log-probabilities at one place of a text: of the token that came, and of the best ones, best first."""
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+
+
+class _Row(NamedTuple):
+    """Log-probabilities of all tokens at one place, float64[vocab], and the best ones' ids, best first."""
+
+    logs: NDArray[np.float64]
+    best: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, scores: Any, sampling: Sampling, most: int) -> _Row:
+        with np.errstate(divide="ignore"):
+            logs = np.log(distribution(scores, sampling))
+        best = np.argpartition(-logs, min(most, len(logs) - 1))[:most]
+        return cls(logs, best[np.argsort(-logs[best], kind="stable")])
+
+    def told(self, token: int) -> TokenLogprobs:
+        top = tuple((int(i), max(_NEVER, float(self.logs[i]))) for i in self.best)
+        return TokenLogprobs(token, max(_NEVER, float(self.logs[token])), top)
+
+
+class LogprobRecorder:
+    """Keeps the log-probabilities of what comes, and of the ``most`` best tokens at each place.
+
+    It is the last of a text's processors, so that it sees what they leave.
+    They are those of the distribution that tokens are drawn from; of a greedy text, those at temperature 1.
+    """
+
+    def __init__(self, sampling: Sampling, most: int) -> None:
+        self._sampling, self._most = _PLAIN if sampling.greedy else sampling, most
+        self._next: _Row | None = None  # of the place whose token is not known yet
+        self._told: list[TokenLogprobs] = []
+        self._lock = Lock()  # one thread writes the text, another one tells the client
+
+    def __call__(self, prefix: NDArray[np.int64], row: Any) -> Any:
+        numbers = row.detach().float().cpu().numpy() if hasattr(row, "detach") else np.asarray(row, np.float32)
+        found = _Row.of(numbers, self._sampling, self._most)
+        with self._lock:
+            if self._next is not None:
+                self._told.append(self._next.told(int(prefix[-1])))
+            self._next = found
+        return row
+
+    def between(self, answer: Sequence[int], first: int, end: int) -> list[TokenLogprobs]:
+        """Return the log-probabilities of the tokens from ``first`` to before ``end`` of an answer."""
+        with self._lock:
+            found = self._told[first:end]
+            if first + len(found) < end and self._next is not None:  # the last token, after which nothing came
+                found.append(self._next.told(answer[first + len(found)]))
+        return found
+
+
+class PromptLogprobs:
+    """Keeps the log-probabilities of a prompt's tokens: the model's own, at temperature 1 and without cuts.
+
+    ``told`` has those of each token but the first, of which the model says nothing, once the prompt is read.
+    """
+
+    def __init__(self, prompt: Sequence[int], most: int) -> None:
+        self._prompt, self._most = prompt, most
+        self.told: list[TokenLogprobs] = []
+
+    def show(self, positions: NDArray[np.intp], scores: Scores) -> None:
+        """Take in the scores of some rows, as `Watch.show`."""
+        for row, place in enumerate(positions.tolist()):
+            if place + 1 < len(self._prompt):
+                found = _Row.of(scores.numpy(scores.raw(row)), _PLAIN, self._most)
+                self.told.append(found.told(self._prompt[place + 1]))
 
 
 class SpelledToken(NamedTuple):
@@ -19,27 +103,11 @@ class SpelledToken(NamedTuple):
     bytes: bytes
     offset: int
 
-    def behind(self, characters: int) -> SpelledToken:
-        """Return the same in a text that has so many characters before this one."""
-        return self._replace(offset=self.offset + characters)
-
 
 class SpelledText(TextBuilder):
-    """As `TextBuilder`; also tells the tokens.
+    """As `TextBuilder`; also tells the tokens whose text is complete, in order; at the end all.
 
-    Parameters
-    ----------
-    spelling
-        Of the tokenizer.
-    stop
-        As in `TextBuilder`.
-
-    Attributes
-    ----------
-    tokens
-        Those whose text is complete, in order; at the end all.
-    shown
-        How many of them have no bytes in text that is held back.
+    ``shown`` of them have no bytes in text that is held back.
     """
 
     def __init__(self, spelling: Spelling, stop: StopStrings | None = None) -> None:
@@ -52,24 +120,19 @@ class SpelledText(TextBuilder):
         self.shown = 0
 
     def push(self, token: int, source: str) -> list[Piece]:
-        """As `TextBuilder.push`."""
         self._group.append(token)
         return self._tell(super().push(token, source))
 
     def finish(self, source: str) -> list[Piece]:
-        """As `TextBuilder.finish`."""
         return self._tell(super().finish(source))
 
     def _take(self, now: str, held: int, source: str) -> None:
         super()._take(now, held, source)
-        if not held:
-            self._divide()
-
-    def _divide(self) -> None:
-        """Divide the text that came since the last call among its tokens."""
-        text, self._told = self.text[self._told :], len(self.text)
+        if held:
+            return
+        text, self._told = self.text[self._told :], len(self.text)  # what came is divided among its tokens
         pieces = [b"" if self._spelled_by.special(t) else self._spelled_by.piece(t) for t in self._group]
-        for token, own in zip(self._group, divided(pieces, text), strict=True):
+        for token, own in zip(self._group, _divided(pieces, text), strict=True):
             self._append(token, own)
         self._group = []
 
@@ -78,7 +141,7 @@ class SpelledText(TextBuilder):
         if own and name == f" {as_text(own)}":  # the blank before a text that some vocabularies add
             name = as_text(own)
         self.tokens.append(SpelledToken(name, own, self._characters))
-        self._characters += characters(own)
+        self._characters += _characters(own)
         self._bytes += len(own)
         self._ends.append(self._bytes)
 
@@ -102,16 +165,13 @@ def spelled_prompt(spelling: Spelling, ids: Sequence[int], text: str | None) -> 
     pieces = [spelling.piece(token) for token in ids]
     own = None if text is None else _aligned(spelling, ids, pieces, text.encode())
     if text is None or own is None:
-        text = (
-            spelling.full(ids)
-            if None in pieces
-            else b"".join([piece or b"" for piece in pieces]).decode(errors="replace")
-        )
-        own = divided(pieces, text)
+        known = b"".join([piece or b"" for piece in pieces])
+        text = spelling.full(ids) if None in pieces else known.decode(errors="replace")
+        own = _divided(pieces, text)
     found, place = list[SpelledToken](), 0
     for token, some in zip(ids, own, strict=True):
         found.append(SpelledToken(spelling.name(token), some, place))
-        place += characters(some)
+        place += _characters(some)
     return text, found
 
 
@@ -131,7 +191,7 @@ def _aligned(
     return found if place == len(whole) else None
 
 
-def divided(pieces: Sequence[bytes | None], text: str) -> list[bytes]:
+def _divided(pieces: Sequence[bytes | None], text: str) -> list[bytes]:
     """Divide a text's bytes among the tokens that it was made of, of which these are the bytes, where known.
 
     What the text lacks at its beginning (a blank) its first tokens lack. A text that is another one goes to the
@@ -164,6 +224,6 @@ def _replaced(some: bytes) -> list[bytes]:
     return found
 
 
-def characters(some: bytes) -> int:
+def _characters(some: bytes) -> int:
     """Return how many characters begin in these bytes of a text."""
     return sum(byte & 0xC0 != 0x80 for byte in some)

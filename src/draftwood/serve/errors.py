@@ -1,0 +1,147 @@
+"""Every error of the server is the API's error object, with a sentence; bodies are read as strict JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from fastapi.routing import APIRoute
+from pydantic import ValidationError
+from pydantic_core import from_json
+from starlette.exceptions import HTTPException
+
+from draftwood.errors import CapabilityError, DraftwoodError, UsageError
+from draftwood.serve.inbox import QueueFullError
+
+log = logging.getLogger("draftwood")
+
+BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_SLOW, TOO_LARGE = 400, 401, 403, 404, 408, 413
+TOO_MANY, GONE, FAILED = 429, 499, 500
+_TYPES = {
+    UNAUTHORIZED: "authentication_error",
+    FORBIDDEN: "permission_error",
+    NOT_FOUND: "not_found_error",
+    TOO_MANY: "rate_limit_error",
+    FAILED: "server_error",
+}
+
+
+class ApiError(DraftwoodError):
+    """What a client is told: a status of HTTP, what is wrong and what to do, and the field that is wrong.
+
+    ``code`` is a word for programs, such as ``model_not_found``.
+    """
+
+    def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.param, self.code = status, param, code
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The API's error object."""
+        kind = _TYPES.get(self.status, "invalid_request_error")
+        return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
+
+    @property
+    def response(self) -> Response:
+        """The same with its status; a full server says when to come again."""
+        headers = {"Retry-After": "1"} if self.status == TOO_MANY else None
+        return JSONResponse(self.body, self.status, headers=headers)
+
+
+def as_api_error(error: Exception) -> ApiError:
+    """Return an error of ours as clients are told; of foreign ones, which may hold anything, the kind alone.
+
+    Foreign ones are logged in full.
+    """
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, QueueFullError):
+        return ApiError(TOO_MANY, str(error), code="queue_full")
+    if isinstance(error, UsageError | CapabilityError):
+        if "tokens, the model takes" in (said := str(error)):  # agents shorten their texts where they read this
+            said = f"this model's maximum context length is exceeded: {said}"
+            return ApiError(BAD_REQUEST, said, code="context_length_exceeded")
+        return ApiError(BAD_REQUEST, said)
+    if isinstance(error, DraftwoodError):
+        return ApiError(FAILED, str(error))
+    log.error("a request has failed", exc_info=error)
+    return ApiError(FAILED, f"the server failed on this request ({type(error).__name__}): see its log")
+
+
+def answer_errors(app: FastAPI) -> None:
+    """Let clients get an error object, with the right status, for whatever a route raises."""
+
+    @app.exception_handler(ValidationError)  # of a request that was made from another one
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError | ValidationError) -> Response:
+        return _invalid(error.errors(), getattr(error, "body", None)).response
+
+    @app.exception_handler(HTTPException)
+    async def http(request: Request, error: HTTPException) -> Response:
+        said = {
+            NOT_FOUND: f"{request.method} {request.url.path} is not served here",
+            TOO_SLOW: "the body does not come: send it in less time",
+            TOO_LARGE: "the body is too large for this server: send less text",
+        }.get(error.status_code, str(error.detail))
+        found = ApiError(error.status_code, said).response
+        found.headers.update(error.headers or {})  # which methods are allowed
+        return found
+
+    @app.exception_handler(DraftwoodError)
+    @app.exception_handler(Exception)  # which uvicorn also logs
+    async def failed(_: Request, error: Exception) -> Response:
+        return as_api_error(error).response
+
+
+def _invalid(errors: Sequence[Any], body: Any) -> ApiError:
+    """Return what is told of a body that does not fit: the deepest error, as a field may have several forms."""
+    place, first = max(((_place(one, body), one) for one in errors), key=lambda both: len(both[0]))
+    reason, param = str(first["msg"]).removeprefix("Value error, "), ".".join(map(str, place))
+    if first["type"] == "json_invalid":
+        return ApiError(BAD_REQUEST, f"the body is no valid JSON ({first['ctx']['error']})")
+    if isinstance(body, bytes):
+        said = "the body is not said to be JSON: send 'Content-Type: application/json' with it"
+        return ApiError(BAD_REQUEST, said)
+    if not param:
+        return ApiError(BAD_REQUEST, f"the body is no JSON object as expected ({reason})")
+    return ApiError(BAD_REQUEST, f"{param}: {reason}", param=param)
+
+
+def _place(error: Any, body: Any) -> list[int | str]:
+    """Return where in a body an error is, without pydantic's names of the forms that it has tried."""
+    loc, found, here = [part for part in error["loc"] if part != "body"], [], body
+    if body is None or error["type"] == "json_invalid":  # made from another body, whose fields these are not
+        return loc
+    for number, part in enumerate(loc, 1):
+        if (isinstance(here, dict) and part in here) or (isinstance(here, list) and isinstance(part, int)):
+            here = here[part]
+        elif error["type"] != "missing" or number < len(loc):
+            continue
+        found.append(part)
+    return found
+
+
+class _StrictRequest(Request):
+    async def json(self) -> Any:
+        try:
+            return from_json(await self.body(), allow_inf_nan=False)
+        except ValueError as error:
+            raise json.JSONDecodeError(str(error), "", 0) from error  # which FastAPI answers
+
+
+class StrictRoute(APIRoute):
+    """A route whose bodies can be written as JSON again: UTF-8, no NaN, no lone surrogates, no endless nesting."""
+
+    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
+        handler = super().get_route_handler()
+
+        async def strict(request: Request) -> Response:
+            return await handler(_StrictRequest(request.scope, request.receive))
+
+        return strict

@@ -1,0 +1,195 @@
+"""Who may ask, under which names, how much at once and how slowly: what stands before the routes.
+
+A page of another site can let its own name point to this machine (DNS rebinding); the browser then takes the
+server for that site and sends the site's name as ``Host``. So only known names are answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import re
+import socket
+from collections.abc import Sequence
+from ipaddress import ip_address
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from draftwood.errors import UsageError
+from draftwood.serve.errors import FORBIDDEN, TOO_LARGE, TOO_SLOW, UNAUTHORIZED, ApiError
+
+ALL_HOSTS = "*"
+_EVERYWHERE = frozenset({"0.0.0.0", "::"})
+"""Addresses of all networks: who listens there is asked by any address, which no site can pretend to be."""
+_PORT = re.compile(r":\d*$")
+_OPEN = frozenset({"/", "/health"})
+"""Paths that need no key: the page asks for one itself."""
+
+
+class HostGuard:
+    """Lets only requests through whose ``Host`` is the loopback's or one of ``hosts``, names and addresses without
+    ports, of which ``*`` is all; requests without any come from no browser.
+    """
+
+    def __init__(self, app: Any, hosts: Sequence[str]) -> None:
+        self._app, self._hosts = app, {_plain(host) for host in hosts}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            given = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+            if odd := [host for host in given if not self._is_known(_plain(host))]:
+                said = (
+                    f"{odd[0][:200]!r} is no name of this server: if it is one of yours, start it with "
+                    "--allowed-host and this name"
+                )
+                return await ApiError(FORBIDDEN, said, code="host_not_allowed").response(scope, receive, send)
+        return await self._app(scope, receive, send)
+
+    def _is_known(self, host: str) -> bool:
+        known = self._hosts
+        if not known.isdisjoint({host, ALL_HOSTS}) or _is_loopback(host):
+            return True
+        return not known.isdisjoint(_EVERYWHERE) and _is_address(host)
+
+
+def hosts_of(address: str) -> tuple[str, ...]:
+    """Return under which names a server is asked that listens on an address."""
+    if address not in _EVERYWHERE:
+        return (address,)
+    name = socket.gethostname()
+    return address, name, f"{name}.local", socket.getfqdn()
+
+
+def _is_loopback(host: str) -> bool:
+    if _is_address(host):
+        return ip_address(host).is_loopback
+    return host == "localhost" or host.endswith(".localhost")  # RFC 6761: no server of names is asked for these
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _plain(host: str) -> str:
+    """Return a host without its port, its brackets and its last dot."""
+    found = host.strip().lower()
+    if found.startswith("["):  # an address of version 6
+        return found[1:].partition("]")[0]
+    return found if _is_address(found) else _PORT.sub("", found).rstrip(".")
+
+
+class KeyGuard:
+    """Lets only requests through that bring one of these keys, as ``Authorization: Bearer KEY``.
+
+    Keys are compared in constant time. Raises `UsageError` for one that is empty.
+    """
+
+    def __init__(self, app: Any, keys: Sequence[str]) -> None:
+        self._app, self._digests = app, [_digest(key.encode()) for key in usable_keys(keys)]
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and scope["path"] not in _OPEN and not self._is_known(scope):
+            said = "this server asks for an API key: send it as 'Authorization: Bearer KEY'"
+            return await ApiError(UNAUTHORIZED, said, code="invalid_api_key").response(scope, receive, send)
+        return await self._app(scope, receive, send)
+
+    def _is_known(self, scope: Any) -> bool:
+        kind, _, given = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
+        found = [hmac.compare_digest(_digest(given.strip()), known) for known in self._digests]  # all, always
+        return kind.lower() == b"bearer" and any(found)
+
+
+def usable_keys(keys: Sequence[str]) -> list[str]:
+    """Return keys as clients send them, without blanks around them; `UsageError` for one that is empty then."""
+    found = [key.strip() for key in keys]
+    if "" in found:
+        raise UsageError("an API key is empty, and everybody knows that one: write some letters, or leave it out")
+    return found
+
+
+def listed_keys(keys: str) -> list[str]:
+    """Return the keys of a list with commas or line ends between them; of a list of nothing but blanks none.
+
+    `UsageError` for a list that has commas and no key.
+    """
+    found = [key for key in map(str.strip, re.split(r"[,\r\n]", keys)) if key]
+    return found if found or not keys.strip() else usable_keys([""])
+
+
+def namespace_of(authorization: str | None, user: str | None) -> str:
+    """Return whose request this is: of one key and one ``user``; nothing of the key can be read from it."""
+    if not authorization and not user:
+        return ""
+    return _digest(f"{authorization or ''}\0{user or ''}".encode()).hex()
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
+
+
+class BodyLimit:
+    """Refuses bodies of more than ``most`` bytes, whether they say their length or not, and those that take longer
+    than ``seconds``; the application answers a `HTTPException` that is raised while it reads.
+    """
+
+    def __init__(self, app: Any, most: int, seconds: float = 120.0) -> None:
+        self._app, self._most, self._seconds = app, most, seconds
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        said = dict(scope.get("headers", ())).get(b"content-length", b"0")
+        if said.isdigit() and int(said) > self._most:
+            refusal = ApiError(TOO_LARGE, f"the body is larger than {self._most} bytes")
+            return await refusal.response(scope, receive, send)
+        read = 0
+        deadline: float | None = asyncio.get_running_loop().time() + self._seconds
+
+        async def counted() -> Any:
+            nonlocal read, deadline
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError as error:
+                raise HTTPException(TOO_SLOW) from error
+            read += len(message.get("body", b""))
+            if read > self._most:
+                raise HTTPException(TOO_LARGE)
+            if not message.get("more_body", False):  # from here on a client is silent until it goes away
+                deadline = None
+            return message
+
+        return await self._app(scope, counted, send)
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP as uvicorn speaks it; a connection that brings no whole header for so long is closed.
+
+    uvicorn itself waits without end, and each such connection holds one of the files that a process may open.
+    """
+
+    seconds = 30.0
+    _seen: Any = None  # the request that was the last one when we looked
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)  # type: ignore[arg-type]
+        self._timer = self.loop.call_later(self.seconds, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        is_answered = self.cycle is None or self.cycle.response_complete
+        if is_answered and self.cycle is self._seen:
+            self.transport.close()
+            return
+        self._seen = self.cycle
+        self._timer = self.loop.call_later(self.seconds, self._look)

@@ -1,0 +1,60 @@
+"""Values and fields of requests that mean something of their own here: tables that requests are read by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+CHAT, TEXT, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
+LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+ALL = 1 << 24
+"""More tokens than any model takes, or any vocabulary has."""
+
+
+class Meaning(NamedTuple):
+    """Values of fields that other servers and clients use in a sense of their own."""
+
+    fields: tuple[str, ...]
+    values: tuple[Any, ...]
+    read_as: Any  # what is put in their place; None: as if the field were left out
+    said: str  # the same in words
+
+
+VALUES = (
+    Meaning(("temperature",), (0,), 0, "greedy: the likeliest token each time"),
+    Meaning(("top_p",), (0,), 1e-9, "the likeliest token alone, as with temperature 0"),
+    Meaning(("top_p", "min_p"), (-1,), None, "as if left out"),
+    Meaning(("min_p",), (0,), 0, "no such cut"),
+    Meaning(("top_k",), (0, -1), ALL, "all tokens, whatever the model's generation config says"),
+    Meaning(("repetition_penalty",), (0, -1), 1, "1, no penalty"),
+    Meaning(("seed",), (-1,), None, "drawn anew for each request"),
+    Meaning(LIMITS, (-1,), ALL, "as many as the model takes"),
+    Meaning(("stop",), ([],), None, "no stop strings"),
+    Meaning(("logit_bias",), ([],), None, "no biases"),
+    Meaning(("logprobs",), (False,), None, "none"),
+    Meaning(("tool_choice",), ("any",), "required", "`required`"),
+    Meaning(("tool_choice",), ("none",), "none", "no tools: the model is not told of any"),
+)
+"""Null means for every field that it is left out: then the model's generation config decides, temperature is 1,
+and the seed is drawn. Values that are neither here nor in the API's ranges are refused with a sentence."""
+
+_KEEPS_NOTHING = "this server keeps no responses, conversations or prompts: send the whole text as input"
+REFUSED: Mapping[str, Mapping[str, str]] = {
+    CHAT: {},
+    TEXT: {
+        "suffix": "this server writes no text between two others: leave it out",
+        "best_of": "this server does not choose among texts: leave it out, and set n",
+    },
+    RESPONSES: dict.fromkeys(("previous_response_id", "conversation", "prompt"), _KEEPS_NOTHING),
+}
+"""Fields that are refused where they ask for something."""
+
+
+def read_as(name: str, value: Any) -> Any:
+    """Return what a field's value is read as."""
+    for meaning in VALUES:
+        if name in meaning.fields and any(
+            isinstance(value, bool) == isinstance(one, bool) and bool(value == one) for one in meaning.values
+        ):
+            return meaning.read_as
+    return value

@@ -1,1 +1,0 @@
-"""The OpenAI API: what clients send, and what they get."""

@@ -1,1 +1,0 @@
-"""The page on which a plain and a drafted answer race."""

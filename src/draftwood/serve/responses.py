@@ -1,0 +1,297 @@
+"""``/v1/responses``, as much of it as agents use: requests turned into chats, and answers, whole and as events."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator
+
+from draftwood.serve.answer import Answer
+from draftwood.serve.calls import CallReader, Event
+from draftwood.serve.errors import BAD_REQUEST, ApiError, as_api_error
+from draftwood.serve.fields import MOST_MESSAGES, ChatRequest, JsonSchema, Tokens, Top, Writing
+from draftwood.serve.meanings import REFUSED, RESPONSES
+from draftwood.serve.shapes import chat_logprobs, usage_of
+from draftwood.serve.streaming import event, finished, reason_of
+from draftwood.serve.tools import new_id
+
+_PARTS = ("text", "input_text", "output_text")
+_AS_IN_CHATS = ("model", "temperature", "top_p", "seed", "stream", "user", "top_logprobs")
+
+
+class ResponsesRequest(Writing):
+    """Body of ``/v1/responses``."""
+
+    input: str | Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_MESSAGES)]
+    instructions: str | None = None
+    max_output_tokens: Tokens | None = None
+    top_logprobs: Top | None = None
+    text: dict[str, Any] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    previous_response_id: str | None = None
+    conversation: Any = None
+    prompt: Any = None
+    metadata: dict[str, Any] | None = None
+    store: bool | None = None
+    parallel_tool_calls: bool | None = None
+    include: list[str] | None = None
+
+    @field_validator("text", "tools", "tool_choice", "metadata")
+    @classmethod
+    def _is_json(cls, given: Any) -> Any:
+        json.dumps(given, allow_nan=False)  # the answer repeats these; 1e999 is no error so far
+        return given
+
+    def chat(self) -> ChatRequest:
+        """Return the same as a chat; raises `ApiError`, or pydantic's error for fields that cannot be."""
+        for name, said in REFUSED[RESPONSES].items():
+            if getattr(self, name) is not None:
+                raise ApiError(BAD_REQUEST, said, param=name)
+        scored = self.top_logprobs is not None or "message.output_text.logprobs" in (self.include or ())
+        given = {
+            **{name: getattr(self, name) for name in _AS_IN_CHATS},
+            "max_completion_tokens": self.max_output_tokens,
+            "logprobs": scored or None,
+            "messages": self._messages(),
+            "tools": _functions(self.tools) or None,
+            "tool_choice": self._choice(),
+            "response_format": self._format(),
+            "prediction": self.prediction and self.prediction.model_dump(),
+            "draftwood": self.draftwood and self.draftwood.model_dump(),
+        }
+        return ChatRequest.model_validate({name: value for name, value in given.items() if value is not None})
+
+    def _messages(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        if self.instructions is not None:
+            found.append({"role": "system", "content": self.instructions})
+        if isinstance(self.input, str):
+            return [*found, {"role": "user", "content": self.input}]
+        for message in filter(None, map(_message, self.input)):
+            last = found[-1] if found else {}
+            calls = "tool_calls" in message or "tool_calls" in last
+            if calls and last.get("role") == message["role"] == "assistant":  # of the same turn
+                found[-1] = _joined(last, message)
+            else:
+                found.append(message)
+        return found
+
+    def _choice(self) -> Any:
+        choice = self.tool_choice
+        if isinstance(choice, dict) and choice.get("type") == "function":
+            return _in_chats(choice)
+        if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
+            allowed = {"mode": choice.get("mode"), "tools": _functions(choice.get("tools"))}
+            return {"type": "allowed_tools", "allowed_tools": allowed}
+        return choice if _functions(self.tools) else None
+
+    def _format(self) -> dict[str, Any] | None:
+        found = (self.text or {}).get("format")
+        if not isinstance(found, Mapping | None):
+            raise ApiError(BAD_REQUEST, "text.format must be an object with a type", param="text.format")
+        if found is None or found.get("type") != "json_schema":
+            return None if found is None else dict(found)
+        fields = {name: value for name, value in found.items() if name != "type"}
+        return {"type": "json_schema", "json_schema": JsonSchema.model_validate(fields).model_dump(by_alias=True)}
+
+
+def _functions(tools: Any) -> list[dict[str, Any]]:
+    """Return the functions among the tools; those that a service would run itself are not here."""
+    given = tools if isinstance(tools, list) else []
+    return [_in_chats(tool) for tool in given if isinstance(tool, dict) and tool.get("type") == "function"]
+
+
+def _in_chats(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a function, or its name, as chats have it."""
+    return {"type": "function", "function": {name: value for name, value in tool.items() if name != "type"}}
+
+
+def _message(item: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return an item of the input as a chat message; None for the model's own reasoning."""
+    kind = item.get("type", "message")
+    if kind == "reasoning":
+        return None
+    if kind == "function_call":
+        function = {"name": item.get("name"), "arguments": item.get("arguments", "{}")}
+        return {"role": "assistant", "content": None, "tool_calls": [{"type": "function", "function": function}]}
+    if kind == "function_call_output":
+        return {"role": "tool", "content": _text(item.get("output", "")), "tool_call_id": item.get("call_id")}
+    if kind != "message":
+        raise ApiError(BAD_REQUEST, f"an item of type {str(kind)[:80]!r} cannot be read here", param="input")
+    role = item.get("role")
+    return {"role": "system" if role == "developer" else role, "content": _text(item.get("content"))}
+
+
+def _joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Return two parts of an assistant's turn as one message: its texts, then its calls, as a chat has them."""
+    texts = [part["content"] for part in (first, second) if part["content"] is not None]
+    calls = [call for part in (first, second) for call in part.get("tool_calls", ())]
+    return {"role": "assistant", "content": "".join(texts) if texts else None, "tool_calls": calls}
+
+
+def _text(content: Any) -> str | None:
+    """Return a content with its parts as one text, or None; `ApiError` for what is no text."""
+    if content is None or isinstance(content, str):
+        return content
+    if isinstance(content, list) and all(
+        isinstance(part, Mapping) and part.get("type") in _PARTS and isinstance(part.get("text"), str)
+        for part in content
+    ):
+        return "".join(part["text"] for part in content)
+    raise ApiError(BAD_REQUEST, "parts of a message must be texts: this model reads no others", param="input")
+
+
+class ResponseUnderWay:
+    """What is written for a request; ``reader`` is that of its calls, None where it has no tools."""
+
+    def __init__(self, asked: ResponsesRequest, answer: Answer, model: str, reader: CallReader | None) -> None:
+        self._asked, self._answer, self._model = asked, answer, model
+        self._told = 0  # tokens whose log-probabilities were told
+        self._id, self._created, self._number = f"resp_{secrets.token_hex(16)}", int(time.time()), 0
+        self._reader, self._output = reader, list[dict[str, Any]]()
+
+    async def whole(self) -> dict[str, Any]:
+        """Wait for the end; returns the response. Raises `ApiError` where the text has failed."""
+        try:
+            reason = await finished(self._answer)
+        finally:
+            self._answer.job.cancel()
+        self._written(self._answer.text, reason)
+        return self._ended(reason)
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """Yield the response as events; an error is an event and ends the stream."""
+        try:
+            for kind in ("response.created", "response.in_progress"):
+                yield self._event(kind, response=self._said("in_progress", []))
+            async for update in self._answer.updates():
+                reason = None if update.finish is None else reason_of(self._answer, update.finish)
+                for written in self._written(update.text, reason):
+                    yield written
+            final = self._ended(reason)
+            yield self._event(f"response.{final['status']}", response=final)
+        except Exception as error:  # of any kind, since a client can read nothing from a connection that tears
+            told = as_api_error(error)
+            yield self._event("error", message=str(told), param=told.param, code=told.code)
+        finally:
+            self._answer.job.cancel()
+
+    def _written(self, text: str, reason: str | None) -> list[bytes]:
+        """Add what was written to the output; returns its events. ``reason``: why nothing more comes."""
+        read = [Event("text", text, 0)] if text else []
+        if self._reader is not None:
+            read = self._reader.feed(text)
+            if reason is not None:
+                read += self._reader.end(is_cut=reason == "length")
+        found = [told for one in read for told in self._one(one)]
+        if reason is not None:
+            if not self._output:
+                found += self._begin(_message_item())
+            if self._answer.has_logprobs and len(self._output) == 1 and self._item["type"] == "message":
+                scores = chat_logprobs(self._answer.told(), self._answer.spelling)
+                self._item["content"][0]["logprobs"] = scores
+            found += self._end("incomplete" if reason == "length" else "completed")
+        return found
+
+    def _one(self, one: Event) -> list[bytes]:
+        """Return the events of a text, or of a part of a call."""
+        if one.kind == "end":
+            return self._end("completed")
+        if one.kind == "call":
+            call_id = new_id()
+            call = {"type": "function_call", "id": f"fc_{call_id}", "call_id": call_id, "name": one.text,
+                    "arguments": "", "status": "in_progress"}  # fmt: skip
+            return [*self._end("completed"), *self._begin(call)]
+        if one.kind == "arguments":
+            self._item["arguments"] += one.text
+            return [self._in_item("response.function_call_arguments.delta", delta=one.text)]
+        begun = [] if self._output and self._item["status"] == "in_progress" else self._begin(_message_item())
+        self._item["content"][0]["text"] += one.text
+        scores = list[dict[str, Any]]()
+        if self._reader is None:  # calls have none, and what is one shows late
+            scores = chat_logprobs(self._answer.told(self._told), self._answer.spelling)
+            self._told = self._answer.certain
+        told = self._in_item("response.output_text.delta", content_index=0, delta=one.text, logprobs=scores)
+        return [*begun, told]
+
+    @property
+    def _item(self) -> dict[str, Any]:
+        """The last one of the output."""
+        return self._output[-1]
+
+    def _begin(self, item: dict[str, Any]) -> list[bytes]:
+        self._output.append(item)
+        is_message = item["type"] == "message"
+        shown = {**item, "content": []} if is_message else item
+        found = [self._event("response.output_item.added", output_index=len(self._output) - 1, item=shown)]
+        if is_message:
+            found.append(self._in_item("response.content_part.added", content_index=0, part=_part()))
+        return found
+
+    def _end(self, status: str) -> list[bytes]:
+        """End the item that is written at present, if one is."""
+        if not self._output or self._item["status"] != "in_progress":
+            return []
+        item = self._item
+        item["status"] = status
+        if item["type"] == "message":
+            part = item["content"][0]
+            told = [self._in_item("response.output_text.done", content_index=0, text=part["text"],
+                                  logprobs=part["logprobs"]),
+                    self._in_item("response.content_part.done", content_index=0, part=part)]  # fmt: skip
+        else:
+            told = [self._in_item("response.function_call_arguments.done", name=item["name"],
+                                  arguments=item["arguments"])]  # fmt: skip
+        done = self._event("response.output_item.done", output_index=len(self._output) - 1, item=item)
+        return [*told, done]
+
+    def _ended(self, reason: str | None) -> dict[str, Any]:
+        return self._said("incomplete" if reason == "length" else "completed", self._output)
+
+    def _said(self, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
+        asked, ended = self._asked, status != "in_progress"
+        return {
+            "id": self._id, "object": "response", "created_at": self._created, "status": status,
+            "model": self._model, "output": output, "error": None,
+            "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
+            "instructions": asked.instructions, "max_output_tokens": asked.max_output_tokens,
+            "parallel_tool_calls": bool(asked.parallel_tool_calls), "previous_response_id": None,
+            "temperature": asked.temperature, "top_p": asked.top_p, "tools": asked.tools or [],
+            "tool_choice": asked.tool_choice or "auto", "text": asked.text or {"format": {"type": "text"}},
+            "metadata": asked.metadata or {}, "user": asked.user, "store": False,
+            "usage": _usage(self._answer) if ended else None,
+        }  # fmt: skip
+
+    def _in_item(self, kind: str, **fields: Any) -> bytes:
+        return self._event(kind, item_id=self._item["id"], output_index=len(self._output) - 1, **fields)
+
+    def _event(self, kind: str, **fields: Any) -> bytes:
+        body = {"type": kind, "sequence_number": self._number, **fields}
+        self._number += 1
+        return event(body, kind)
+
+
+def _message_item() -> dict[str, Any]:
+    return {"id": f"msg_{secrets.token_hex(16)}", "type": "message", "status": "in_progress",
+            "role": "assistant", "content": [_part()]}  # fmt: skip
+
+
+def _part() -> dict[str, Any]:
+    return {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+
+
+def _usage(answer: Answer) -> dict[str, Any]:
+    found = usage_of([answer])
+    return {
+        "input_tokens": found["prompt_tokens"],
+        "input_tokens_details": {**found["prompt_tokens_details"], "cache_write_tokens": 0},
+        "output_tokens": found["completion_tokens"],
+        "output_tokens_details": found["completion_tokens_details"],
+        "total_tokens": found["total_tokens"],
+        "draftwood": found["draftwood"],
+    }
