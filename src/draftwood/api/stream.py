@@ -67,7 +67,7 @@ def generate(
         Planner. Policies follow the name: ``"goodput+thermal"``.
     rule
         Which draft tokens are accepted. ``"exact"`` leaves the text as plain decoding writes it. All others are
-        lossy: ``"threshold:tau=0.15"``, ``"typical"``, ``"top-k:k=2"``, ``"ensemble:weight=0.3"``, a Rule.
+        lossy: ``"threshold:tau=0.15"``, ``"top-k:k=2"``, a Rule.
     max_new_tokens
         Most tokens to write; by default what the model's generation config says, else 256.
     temperature, top_k, top_p, min_p, repetition_penalty

@@ -51,7 +51,7 @@ RuleName = Annotated[
         "--rule",
         metavar="RULE",
         help="Which draft tokens are accepted: exact leaves the text as it is. Lossy, which may change it: "
-        "threshold:tau=0.15, typical, top-k:k=2, ensemble:weight=0.3.",
+        "threshold:tau=0.15, top-k:k=2.",
     ),
 ]
 MaxNewTokens = Annotated[
