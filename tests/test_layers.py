@@ -48,7 +48,7 @@ PACKAGES = {
     "huggingface_hub": ("models",),
     "safetensors": ("models", "engines.transformers.trained_files", "training"),
     "tokenizers": ("models", "engines.cpu"),
-    "jinja2": ("measure.report.render", "engines.chat_template"),
+    "jinja2": ("measure.report.page", "engines.chat_template"),
     "markupsafe": ("measure.report.render",),  # comes with jinja2
     "matplotlib": ("measure.profile.plot",),
     "plotext": ("measure.profile.plot",),

@@ -175,7 +175,7 @@ def test_records_keep_it_and_those_of_earlier_versions_are_read(tmp_path):
 
 
 def test_the_page_has_columns_where_a_draft_takes_something(tmp_path):
-    from draftwood.measure.report.build import build as page
+    from draftwood.measure.report.page import build as page
 
     def made(answers):
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"

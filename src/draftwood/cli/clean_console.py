@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.segment import Segment
 
-from draftwood.measure.report.markup import clean
+from draftwood.measure.wording import clean
 
 
 class CleanConsole(Console):

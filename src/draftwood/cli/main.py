@@ -177,7 +177,7 @@ def _show_any_character() -> None:
 
 def _say(line: str) -> None:
     """Print a line on standard error, if it can be written; it may quote any text, so a terminal obeys none."""
-    from draftwood.measure.report.markup import clean
+    from draftwood.measure.wording import clean
 
     with suppress(OSError, ValueError):
         print(clean(line), file=sys.stderr, flush=True)

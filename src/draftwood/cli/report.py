@@ -23,8 +23,8 @@ def report(
     rows: Records, output: Output, title: Title = None, answers: Answers = None, force: early.Force = False
 ) -> None:
     """Show what was measured as one self-contained HTML page."""
-    from draftwood.measure.explain.why import count
-    from draftwood.measure.report.build import build, write
+    from draftwood.measure.report.page import build, write
+    from draftwood.measure.wording import count
 
     # A page over one of its sources is refused by `write`, with a message of its own.
     early.check_place(output, force or output.resolve() in {source.resolve() for source in rows})

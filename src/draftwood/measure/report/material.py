@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.errors import RecordError, UsageError
-from draftwood.measure.explain.why import count
 from draftwood.measure.records.lines import read_lines
 from draftwood.measure.records.records import Answer, Records, read_records
+from draftwood.measure.wording import count
 
 _SAME = ("model", "dtype", "threads", "device", "processor", "cores")
 """Facts that must be equal in all files that have them: else their timings cannot be compared."""
