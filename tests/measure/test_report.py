@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -491,28 +490,6 @@ def test_a_profile_alone_makes_a_page(tmp_path):
     assert "A bushy tree cost 1.02 to 1.02 of a chain as wide." in page
 
 
-def test_a_probe_is_counted_beside_the_table(rows, tmp_path):
-    probed = answer(0, "edit", "one", "lookup", 1.0)
-    source = (SourceStep(1, proposed=1, match_length=3),)
-    nothing = {"drafted": 0, "accepted": 0, "depth": 0}
-    probed.steps = [
-        replace(each, by_source=source, trace={"right": each.index == 3}, **nothing) for each in probed.steps
-    ]
-    path = save(
-        tmp_path / "probe.jsonl",
-        [probed],
-        verb="probe",
-        settings={"model": "toy", "dtype": "float32"},
-    )
-    page = made(path)
-    assert "Proposal rate" in page
-    assert "would have been right from suffix" in page
-    assert 'class="results"' not in page
-    together = made(rows, path)
-    assert 'class="results"' in together
-    assert "match length 3" in together
-
-
 def test_a_replay_has_no_times(tmp_path):
     answers = [answer(0, "edit", "one", "suffix", 1.0, engine="replay")]
     page = made(save(tmp_path / "s.jsonl", answers, verb="simulate", settings={"planners": ["fixed:4"]}))
@@ -598,19 +575,6 @@ def test_jinja2_is_imported_only_when_a_page_is_made_and_named_where_it_is_missi
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(UsageError, match=re.escape('a report needs jinja2: run pip install "draftwood[measure]"')):
         build([rows])
-
-
-def test_a_probe_alone_opens_with_what_it_counted(tmp_path):
-    probed = answer(0, "edit", "one", "lookup", 1.0)
-    source = (SourceStep(1, proposed=1, match_length=3),)
-    nothing = {"drafted": 0, "accepted": 0, "depth": 0}
-    probed.steps = [
-        replace(each, by_source=source, trace={"right": each.index == 3}, **nothing) for each in probed.steps
-    ]
-    page = made(save(tmp_path / "probe.jsonl", [probed], verb="probe", settings={"model": "toy"}))
-    said = Reader(opening(page)).text
-    assert "25 % of the tokens would have been drafted right" in said
-    assert '<details class="fold" id="probe" open>' in page
 
 
 def test_a_replay_opens_with_tokens_per_pass(tmp_path):

@@ -22,12 +22,16 @@ from draftwood import __version__
 from draftwood.errors import DraftwoodError
 
 VERBS = (
-    "generate", "chat", "serve", "demo", "probe", "simulate", "profile", "bench", "drift", "report", "explain",
+    "generate", "chat", "serve", "demo", "simulate", "profile", "bench", "drift", "report", "explain",
     "export_custom_generate", "train_head", "train_exit", "distil", "fetch", "models", "info",
 )  # fmt: skip
 """Each is a function in a module of its name."""
 GROUPS = ("cache", "corpus")
 """Verbs with verbs below them; each is ``app`` in a module of its name."""
+
+
+GONE = {"probe": "draftwood simulate --live"}
+"""Verbs of earlier versions, and what to run now."""
 
 
 def command_line(verb: str | None = None) -> typer.Typer:
@@ -88,6 +92,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit code. Errors are one line, with a traceback only after ``--debug``."""
     debug, arguments = _take_debug(arguments)
     _prepare(debug)
+    if arguments and arguments[0] in GONE:
+        return _complain(f"error: draftwood {arguments[0]} is no longer there: run {GONE[arguments[0]]}", 2)
     with warnings.catch_warnings():
         if not debug and not sys.warnoptions:
             warnings.simplefilter("ignore")  # warnings of other libraries tell the user nothing

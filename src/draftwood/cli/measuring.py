@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -82,6 +83,7 @@ def as_asked(jobs: list[Job], own: bool, tokenizer: Any, chat: bool | None, *, q
 
 
 _WIDTH, _MOST = 80, 6  # characters and columns of a table without --wide
+_UNLIMITED = 10_000
 
 
 def show_table(
@@ -89,17 +91,21 @@ def show_table(
 ) -> None:
     """Print a table: without ``wide`` the first six columns that are not empty, in 80 characters.
 
-    The first ``left`` columns hold names: they are folded where the line would be too long.
+    The first ``left`` columns hold names: the last of them is folded where the line would be too long.
     """
     names = [name for name, cell in columns.items() if any(map(cell, rows))]
     shown = names if wide else names[:_MOST]
     heads = [name if i < left or wide else _in_two_lines(name) for i, name in enumerate(shown)]
-    table = screen.table(*heads, rows=[[columns[name](row) for name in shown] for row in rows])
-    for column in table.columns[:left]:
-        column.justify, column.overflow = "left", "fold"
-    for column in table.columns[left:]:
+    cells = [[columns[name](row) for name in shown] for row in rows]
+    table = screen.table(*heads, rows=cells)
+    excess = to.measure(table, options=to.options.update(max_width=_UNLIMITED)).maximum - _WIDTH
+    if excess > 0 and not wide:
+        longest = max(len(row[left - 1]) for row in cells)
+        cells = [[*row[: left - 1], _folded(row[left - 1], longest - excess), *row[left:]] for row in cells]
+        table = screen.table(*heads, rows=cells)
+    for i, column in enumerate(table.columns):
         column.no_wrap = True
-    table.width = None if wide else min(_WIDTH, to.measure(table).maximum)
+        column.justify = "left" if i < left else "right"
     to.print(table, soft_wrap=False)
     if len(names) > len(shown):
         to.print(f"--wide also shows: {', '.join(names[_MOST:])}")
@@ -108,3 +114,13 @@ def show_table(
 def _in_two_lines(header: str) -> str:
     before, _, last = header.rpartition(" ")
     return f"{before}\n{last}"
+
+
+def _folded(name: str, width: int) -> str:
+    """Break a name after its signs + : / and blanks, so that the lines have ``width`` if that can be."""
+    lines = [""]
+    for part in re.findall(r"[^+:/ ]*[+:/ ]*", name):
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)

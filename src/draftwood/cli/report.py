@@ -10,7 +10,7 @@ from typer import Argument, Option
 from draftwood.cli import early, screen
 
 Records = Annotated[
-    list[Path], Argument(metavar="RECORDS...", help="Files that bench, simulate, probe or profile wrote with -o.")
+    list[Path], Argument(metavar="RECORDS...", help="Files that bench, simulate or profile wrote with -o.")
 ]
 Output = Annotated[Path, Option("--output", "-o", metavar="PAGE.html", help="Write the page here.")]
 Title = Annotated[str | None, Option(metavar="TEXT", help="Title of the page. [default: the model]")]

@@ -17,9 +17,8 @@ from typing import Any
 
 from draftwood.measure.explain.account import Account, Tree, accounts
 from draftwood.measure.explain.why import words
-from draftwood.measure.records.records import Answer
+from draftwood.measure.records.records import Answer, Records
 from draftwood.measure.records.timing import kept, rates
-from draftwood.measure.report.material import Material
 from draftwood.measure.report.standings import PLAIN_ARMS, Standings
 from draftwood.measure.wording import clean
 from draftwood.step import MODEL
@@ -31,14 +30,14 @@ _PROMPT = 6000  # characters shown of a prompt: its end
 
 
 def choose(
-    material: Material, standings: Standings, most: int | None, arm: str = "", value: float | None = None
+    records: Records, standings: Standings, most: int | None, arm: str = "", value: float | None = None
 ) -> list[Answer]:
     """Return at most ``most`` answers to show (None: one per task, at most `MOST`).
 
     The first is the one of ``arm`` whose own speedup is nearest to the headline ``value``. Then come, the worst
     task first, the answers of its first drafted arm, the one nearest to the median speedup first.
     """
-    ranked = _ranked(material, standings) or [[a for a in material.probed if a.pieces]]
+    ranked = _ranked(records, standings)
     turns = [task[i] for i in range(max(map(len, ranked), default=0)) for task in ranked if i < len(task)]
     most = min(MOST, len(ranked)) if most is None else most
     timed = {
@@ -54,10 +53,10 @@ def choose(
     return turns[:most]
 
 
-def _ranked(material: Material, standings: Standings) -> list[list[Answer]]:
+def _ranked(records: Records, standings: Standings) -> list[list[Answer]]:
     """Per task its answers with text and steps, the first to be shown first."""
     readable: dict[tuple[str, str], dict[str, Answer]] = {}
-    for answer in material.records.answers:
+    for answer in records.answers:
         if answer.pieces and answer.steps:
             readable.setdefault((answer.task, answer.arm), {}).setdefault(answer.name, answer)
     found = []
@@ -101,10 +100,8 @@ def _steps(answer: Answer, at: int, styles: Sequence[str]) -> Iterator[list[tupl
     """Yield per step stretches of its text with their CSS class; ``at``: the first token that a step wrote."""
     pieces = answer.pieces or []
     for step in answer.steps:
-        probed_right = step.trace and step.trace.get("right")
-        sources = [0] * len(step.sources) if probed_right else step.sources
         runs: list[tuple[str, str]] = []
-        for source, run in groupby(zip(sources, pieces[at:], strict=False), key=lambda pair: pair[0]):
+        for source, run in groupby(zip(step.sources, pieces[at:], strict=False), key=lambda pair: pair[0]):
             text = "".join(piece for _, piece in run)
             # Spaces and line ends at the edges stay unmarked: an underline below them would look odd.
             parts = [text] if source == MODEL else _SPACES.split(text)
@@ -145,10 +142,10 @@ def packed(answers: Sequence[Answer], look: Mapping[str, int], pieces: Pieces) -
     def step(account: Account, sources: Sequence[int]) -> list[Any]:
         one = account.step
         own = [t for t, source in zip(one.emitted, one.sources, strict=False) if source == MODEL][-1:]
-        told = "" if "right" in (one.trace or {}) else _because(account)  # a probe never drafts
         return [
             one.context, round(1000 * one.seconds, 2), round(1000 * one.score_s, 2), len(one.emitted) - len(own),
-            *(known(map(pieces.text, own)) or [-1]), *known([told]), _tree(Tree.of(one), sources, known, pieces),
+            *(known(map(pieces.text, own)) or [-1]), *known([_because(account)]),
+            _tree(Tree.of(one), sources, known, pieces),
         ]  # fmt: skip
 
     steps = [[step(each, [look[n] for n in a.drafters]) for each in accounts(a.steps)] for a in answers]

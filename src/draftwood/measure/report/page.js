@@ -49,7 +49,7 @@
     close.type = "button";
     const parts = [close, make("h4", "", `Step ${index + 1}: ${count(accepted + (own >= 0 ? 1 : 0), "token")}`)];
     parts.push(make("p", "note", `after ${count(context, "token")} · ${ms} ms, ${pass} ms of it the model’s pass`));
-    if (strings[why] !== ".") parts.push(make("p", "", strings[why]));
+    parts.push(make("p", "", strings[why]));
     if (tree) {
       parts.push(make("p", "", `Drafted ${count(tree[0].length, "node")}, accepted ${accepted}. Percentages are what the drafter believed.`));
       parts.push(drawTree(tree));

@@ -12,10 +12,8 @@ from typing import Any
 
 from draftwood.errors import UsageError
 from draftwood.measure.bench.table import ACCEPTED_PER_CYCLE, SPEEDUP, sameness
-from draftwood.measure.probe import ProbeCounts
 from draftwood.measure.records.lines import whole_file
 from draftwood.measure.records.provenance import package_version
-from draftwood.measure.records.records import Answer, grouped_by
 from draftwood.measure.report import answers, figures
 from draftwood.measure.report.material import Material, gather
 from draftwood.measure.report.standings import (
@@ -50,11 +48,10 @@ def build(paths: Sequence[Path], title: str | None = None, most: int | None = No
     """
     material = gather(paths)
     records, standings = material.records, Standings.of(material.records)
-    figure = headline(material, standings)
+    figure = headline(standings)
     of = (figure["arm"], figure["value"]) if figure and figure["kind"] == "speedup" else ("", None)
-    shown = answers.choose(material, standings, most, *of)
-    known = [*records.answers, *material.probed]
-    look, pieces = answers.names(shown), answers.Pieces(known)
+    shown = answers.choose(records, standings, most, *of)
+    look, pieces = answers.names(shown), answers.Pieces(records.answers)
     facts = material.facts
     name = " ".join(str(facts[n]) for n in ("model", "dtype") if n in facts)
     values = {
@@ -63,11 +60,9 @@ def build(paths: Sequence[Path], title: str | None = None, most: int | None = No
         "figure": figure,
         "articles": [answers.article(answer, look, standings) for answer in shown],
         "legend": [(name, f"c{number_ % answers.STYLES}") for name, number_ in look.items()],
-        "probed": bool(material.probed) and not records.answers,
-        "untold": bool(known) and not shown,
+        "untold": bool(records.answers) and not shown,
         "runs": material.runs,
         "results": results(standings),
-        "probe": probed(material.probed),
         "arms": sum(arm not in PLAIN_ARMS for arm in standings.arms),
         "most_arms": figures.MOST_ARMS,
         "prompts": figures.prompts(standings, records),
@@ -134,7 +129,6 @@ def lead(material: Material, standings: Standings) -> dict[str, Any]:
         "load": max((load[0] for load in loads if load), default=None),
         "replayed": set(standings.arms.values()) == {"replay"},
         "answers": len(material.records.answers),
-        "probed": len(material.probed),
         "profiled": bool(material.profile),
         "prompts": len({(a.task, a.name) for a in material.records.answers}),
         "tasks": len(standings.tasks),
@@ -147,10 +141,10 @@ def lead(material: Material, standings: Standings) -> dict[str, Any]:
     }
 
 
-def headline(material: Material, standings: Standings) -> dict[str, Any] | None:
+def headline(standings: Standings) -> dict[str, Any] | None:
     """Return the headline figure and its small table, the worst task first; None if nothing was measured.
 
-    It is the speedup if plain decoding was timed, else tokens per pass, of a probe the accepted share.
+    It is the speedup if plain decoding was timed, else tokens per pass.
     """
     for kind, measure in (("speedup", speedup), ("length", length)):
         means = standings.means(measure)
@@ -167,12 +161,7 @@ def headline(material: Material, standings: Standings) -> dict[str, Any] | None:
                 "value": best.value,
                 "lines": sorted(lines, key=lambda line: line["value"]),
             }
-    if not material.probed:
-        return None
-    tasks = {task: ProbeCounts.of(some) for task, some in grouped_by(material.probed, lambda a: a.task).items()}
-    lines = [{"task": task, "value": counts.accepted_per_target, "odd": False} for task, counts in tasks.items()]
-    whole = ProbeCounts.of(material.probed).accepted_per_target
-    return {"kind": "probe", "value": whole, "lines": sorted(lines, key=lambda line: line["value"])}
+    return None
 
 
 def _beside(row: Row, kind: str) -> dict[str, Any]:
@@ -278,16 +267,3 @@ def looped(standings: Standings) -> dict[str, Any] | None:
     first = {r["task"]: r for r in reversed(rows)}
     looping = [r for task in standings.tasks if (r := first.get(task)) is not None and r["looped_tokens"]]
     return {"rows": looping, "plain": is_plain(rows[0])}
-
-
-def probed(some: list[Answer]) -> dict[str, Any] | None:
-    """Return the counts of a live simulation, per task and by match length; None without one."""
-    if not some:
-        return None
-    whole = ProbeCounts.of(some)
-    tasks = {task: ProbeCounts.of(members) for task, members in grouped_by(some, lambda a: a.task).items()}
-    return {
-        "tasks": sorted(tasks.items(), key=lambda pair: pair[1].accepted_per_target),
-        "whole": whole,
-        "by_match": sorted(whole.by_match.items()),
-    }
