@@ -25,7 +25,7 @@ from draftwood.engines.transformers.native.target import NativeTarget
 from draftwood.engines.transformers.self_draft import early_exit
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.engines.transformers.target import TransformersTarget
-from draftwood.measure.bench.draft_memory import memory_of
+from draftwood.measure.bench.arms import memory_of
 from draftwood.measure.bench.table import draft_memory, table
 from draftwood.measure.records.records import Answer, Records, header, read_records
 from draftwood.measure.records.writer import RecordsWriter

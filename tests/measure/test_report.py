@@ -142,6 +142,12 @@ def rows(tmp_path):
     return save(tmp_path / "rows.jsonl", bench())
 
 
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """The page of `bench`."""
+    return made(save(tmp_path_factory.mktemp("page") / "rows.jsonl", bench()))
+
+
 def test_the_page_stands_alone(rows, tmp_path):
     page = made(rows, save(tmp_path / "profile.jsonl", [], PROFILE, "profile"))
     found = Reader(page)
@@ -164,11 +170,6 @@ def test_every_section_that_has_something_to_show_is_there(rows, tmp_path):
         assert said in "".join(found.words)
 
 
-def test_the_templates_are_package_data():
-    for name in ("page.html.j2", "page.css", "page.js"):
-        assert files("draftwood.measure.report").joinpath(name).is_file()
-
-
 def test_the_worst_task_comes_first_and_the_mean_last(rows):
     page = made(rows)
     table = page.partition('<table class="results">')[2].partition("</table>")[0]
@@ -183,8 +184,7 @@ def test_the_worst_task_comes_first_and_the_mean_last(rows):
     assert Standings.of(gather([rows]).records).tasks == ["chat", "edit"]
 
 
-def test_met_targets_are_marked_and_intervals_stand_beside_the_speedup(rows):
-    page = made(rows)
+def test_met_targets_are_marked_and_intervals_stand_beside_the_speedup(page):
     fast = re.search(r"<tr><th scope=\"row\">edit<small>suffix.*?</tr>", page).group()
     slow = re.search(r"<tr><th scope=\"row\">chat<small>suffix.*?</tr>", page).group()
     assert "target met" in fast
@@ -192,8 +192,7 @@ def test_met_targets_are_marked_and_intervals_stand_beside_the_speedup(rows):
     assert "target met" not in slow
 
 
-def test_empty_columns_are_left_out(rows):
-    page = made(rows)
+def test_empty_columns_are_left_out(page):
     assert "Joules" not in page
     assert "looped tails</th>" not in page
     assert "Accepted per cycle</th>" in page
@@ -258,8 +257,7 @@ def test_whatever_an_answer_holds_stays_text(tmp_path):
     assert "</script>" in "".join(json.loads(inside)["strings"])
 
 
-def test_the_texts_say_who_wrote_each_token(rows):
-    page = made(rows)
+def test_the_texts_say_who_wrote_each_token(page):
     assert page.count('<article class="answer">') == 2
     text = re.search(r'data-answer="0".*?</div>', page, re.DOTALL).group()
     assert text.endswith('<span> <i class="c0">w1 w2 w5</i> w9</span></div>')
@@ -277,8 +275,8 @@ def test_the_answer_of_each_task_is_that_of_the_median_speedup(tmp_path):
     assert made(path, most=0).count("<h3>") == 0
 
 
-def test_steps_are_embedded_with_their_tree(rows):
-    found = json.loads(re.search(r'id="data">(.*?)</script>', made(rows), re.DOTALL).group(1))
+def test_steps_are_embedded_with_their_tree(page):
+    found = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL).group(1))
     strings = found["strings"]
     context, ms, passed, accepted, own, why, tree = found["answers"][0][3]
     assert found["names"] == ["suffix"]
@@ -331,8 +329,8 @@ def opening(page):
     return page.partition('<section id="opening">')[2].partition("</section>")[0]
 
 
-def test_the_page_opens_with_a_coloured_answer_the_headline_and_a_small_table(rows):
-    found = opening(made(rows))
+def test_the_page_opens_with_a_coloured_answer_the_headline_and_a_small_table(page):
+    found = opening(page)
     text, figure, table = (found.index(part) for part in ('class="text"', 'class="figure"', 'class="small"'))
     assert text < figure < table
     assert '<i class="c0">' in found[text:figure]
@@ -342,8 +340,7 @@ def test_the_page_opens_with_a_coloured_answer_the_headline_and_a_small_table(ro
     assert re.findall(r'<th scope="row">(\w+)', found) == ["chat", "edit"]
 
 
-def test_all_that_the_page_does_not_open_with_is_folded(rows):
-    page = made(rows)
+def test_all_that_the_page_does_not_open_with_is_folded(page):
     assert set(re.findall(r'<section id="(\w+)"', page)) == {"opening"}
     folded = page.partition("</section>")[2].partition("</main>")[0]
     folded = re.sub(r"<details><summary>.*?</details>", "", folded, flags=re.DOTALL)  # prompts, inside folds
@@ -351,8 +348,7 @@ def test_all_that_the_page_does_not_open_with_is_folded(rows):
     assert " open>" not in folded
 
 
-def test_wide_tables_and_texts_stay_in_their_own_box(rows):
-    page = made(rows)
+def test_wide_tables_and_texts_stay_in_their_own_box(page):
     assert page.count("<table") == page.count('<div class="wide"')
     style = files("draftwood.measure.report").joinpath("page.css").read_text(encoding="utf-8")
     assert re.search(r"\.wide \{ position: relative; overflow-x: auto", style)
@@ -394,8 +390,8 @@ def test_more_than_ten_tasks_are_folded_after_the_worst_ten(tmp_path):
     assert found.index("task9<") < found.index("4 more tasks") < found.index("task10<")
 
 
-def test_equal_texts_are_said_to_be_equal(rows):
-    assert "None: every text was identical to plain decoding's." in made(rows)
+def test_equal_texts_are_said_to_be_equal(page):
+    assert "None: every text was identical to plain decoding's." in page
 
 
 def test_texts_without_a_plain_one_are_not_called_equal(tmp_path):
