@@ -49,8 +49,8 @@ PACKAGES = {
     "safetensors": ("models", "engines.transformers.trained_files", "training"),
     "tokenizers": ("models", "engines.cpu"),
     "jinja2": ("measure.report.page", "engines.chat_template"),
-    "markupsafe": ("measure.report.render",),  # comes with jinja2
-    "matplotlib": ("measure.profile.plot",),
+    "markupsafe": ("measure.report.page",),  # comes with jinja2
+    "matplotlib": ("measure.profile.plot", "measure.report.figures"),
     "plotext": ("measure.profile.plot",),
     "scipy": ("measure",),
     "zstandard": ("measure",),
