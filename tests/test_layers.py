@@ -49,9 +49,9 @@ PACKAGES = {
     "huggingface_hub": ("models",),
     "safetensors": ("models", "engines.transformers.trained_files", "training"),
     "tokenizers": ("models", "engines.cpu"),
-    "jinja2": ("measure.report.render", "engines.file_tokenizer"),
-    "markupsafe": ("measure.report.render",),  # comes with jinja2
-    "matplotlib": ("measure.profile.plot",),
+    "jinja2": ("measure.report.page", "engines.file_tokenizer"),
+    "markupsafe": ("measure.report.page",),  # comes with jinja2
+    "matplotlib": ("measure.profile.plot", "measure.report.figures"),
     "plotext": ("measure.profile.plot",),
     "scipy": ("measure",),
     "zstandard": ("measure",),

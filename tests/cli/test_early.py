@@ -48,8 +48,8 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a folde
     [
         (("profile", "-o", f"{NOWHERE}.jsonl"), 2),
         (("profile", "--plot", f"{NOWHERE}.png"), 2),
-        (("probe", "--trace", f"{NOWHERE}.jsonl"), 2),
-        (("probe", "-o", f"{NOWHERE}.jsonl"), 1),
+        (("simulate", "--live", "--trace", f"{NOWHERE}.jsonl"), 2),
+        (("simulate", "--live", "-o", f"{NOWHERE}.jsonl"), 1),
         (("bench", "-o", f"{NOWHERE}.jsonl"), 1),
         (("generate", "x", "-o", f"{NOWHERE}.jsonl"), 1),
         (("generate", "x", "--memory", f"{NOWHERE}.dwm"), 2),
@@ -66,7 +66,7 @@ def test_places_that_cannot_be_written(unloaded, tiny, arguments, code):
 
 @pytest.mark.parametrize("verb", ["profile", "bench", "generate"])
 def test_names_that_are_too_long(unloaded, tiny, verb):
-    prompt = ["x"] if verb == "generate" else []
+    prompt = {"generate": ["x"], "simulate": ["--live"]}.get(verb, [])
     said = unloaded(verb, *prompt, "-m", tiny, "-o", "a" * 250 + ".jsonl", code=2 if verb == "profile" else 1)
     assert "File name too long" in said
 
@@ -75,17 +75,25 @@ def test_a_kind_of_picture_that_nobody_draws(unloaded, tiny):
     assert "take one of " in unloaded("profile", "-m", tiny, "--plot", "curves.docx")
 
 
-@pytest.mark.parametrize("verb", ["bench", "probe", "generate"])
+@pytest.mark.parametrize("verb", ["bench", "simulate", "generate"])
 def test_files_of_something_else(unloaded, tiny, tmp_path, verb):
     path = tmp_path / "thesis.jsonl"
     path.write_text("years of work")
-    prompt = ["x"] if verb == "generate" else []
+    prompt = {"generate": ["x"], "simulate": ["--live"]}.get(verb, [])
     assert f"was not written by draftwood {verb}" in unloaded(verb, *prompt, "-m", tiny, "-o", str(path))
     assert path.read_text() == "years of work"
 
 
 @pytest.mark.parametrize(
-    "verb", [("generate", "-"), ("explain", "--live", "-"), ("drift", "-"), ("bench",), ("probe",), ("drift",)]
+    "verb",
+    [
+        ("generate", "-"),
+        ("explain", "--live", "-"),
+        ("drift", "-"),
+        ("bench",),
+        ("simulate", "--live"),
+        ("drift",),
+    ],
 )
 def test_prompts_that_are_too_long(unloaded, tiny, tmp_path, verb):
     (tmp_path / "long.txt").write_text("x" * 2048)
@@ -165,7 +173,15 @@ def test_a_lock_that_cannot_be_made_is_told_at_once(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "verb", [("generate", "x"), ("chat",), ("bench", "--tasks", "chat"), ("probe",), ("drift", "x"), ("profile",)]
+    "verb",
+    [
+        ("generate", "x"),
+        ("chat",),
+        ("bench", "--tasks", "chat"),
+        ("simulate", "--live"),
+        ("drift", "x"),
+        ("profile",),
+    ],
 )
 def test_a_device_that_is_not_here(unloaded, tiny, verb):
     import torch

@@ -90,15 +90,16 @@ def test_a_conversation(draftwood, gguf, engine):
         (("bench", "--tasks", "chat", "--limit", "1", "--rounds", "1"), SHORT),
         (("drift", "Say hi"), SHORT),
         (("explain", "--live", "Hi"), SHORT),
-        (("probe", "--limit", "1"), SHORT),
+        (("simulate", "--live", "--limit", "1"), SHORT),
         (("profile", "--sizes", "1,2", "--contexts", "16", "--rounds", "1"), SHORT[:2]),
     ],
 )
 def test_measuring_verbs(draftwood, gguf, engine, verb, more):
     ran = draftwood(*verb, "-m", gguf, "--engine", engine, *more, "--json")
     assert ran.code == 0, ran.err
-    if verb[0] in ("probe", "profile"):
+    if verb[0] in ("simulate", "profile"):
         found = json.loads(ran.out)
+        found = found.get("probe", found)
         assert found["dtype"].partition(" ")[0] == "Q4_1"
         assert found["threads"] == 1
 
@@ -108,8 +109,8 @@ def test_logs_of_llama_cpp_s_server_say_which_of_its_types_would_pay(draftwood, 
     body = {"messages": [{"role": "user", "content": said}], "max_tokens": 8, "stream": False}
     log = tmp_path / "log.jsonl"
     log.write_text(json.dumps({"request": body, "response": {"choices": [{"message": {"content": said}}]}}))
-    ran = draftwood("probe", "-m", gguf, *SHORT, "--prompts", str(log), "--json")
-    assert json.loads(ran.out)["prompts"][0]["targets"] == 3, ran.err
+    ran = draftwood("simulate", "--live", "-m", gguf, *SHORT, "--prompts", str(log), "--json")
+    assert json.loads(ran.out)["probe"]["prompts"][0]["targets"] == 3, ran.err
     types = "ngram,ngram-simple,ngram-cache"
     ran = draftwood(
         "simulate", str(log), "--tokenizer", gguf, "--drafters", types, "--cost", "1=6.8,4=10.7,16=32", "--json"

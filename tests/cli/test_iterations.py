@@ -7,7 +7,7 @@ import re
 import pytest
 
 from draftwood.cli.iterations import Iteration, iterations
-from draftwood.measure.explain.files import explainable
+from draftwood.measure.explain.summary import explainable
 from draftwood.step import Step
 
 PROMPT = "abcabcabcabc"

@@ -33,7 +33,7 @@ def writing(verb, tiny, prompts, rows, place):
     return {
         "profile": ("profile", "-m", tiny, "--sizes", "1,2", "--contexts", "16", "--rounds", "1", "-o", place),
         "plot": ("profile", "-m", tiny, "--sizes", "1,2", "--contexts", "16", "--rounds", "1", "--plot", place),
-        "trace": ("probe", "-m", tiny, "--prompts", prompts, *SHORT, "--trace", place),
+        "trace": ("simulate", "--live", "-m", tiny, "--prompts", prompts, *SHORT, "--trace", place),
         "report": ("report", str(rows), "-o", place),
     }[verb]
 

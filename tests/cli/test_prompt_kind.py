@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from draftwood.cli import measuring
 from draftwood.measure.prompt_files import task_jobs
 from draftwood.measure.records.records import read_records
@@ -66,18 +64,17 @@ def test_explain_explains_an_answer_and_not_a_continuation(draftwood, tiny):
     assert context == json.loads(draftwood(*call, "--json", "--raw").out)["steps"][0]["context"] + 3
 
 
-@pytest.mark.parametrize("verb", ["bench", "probe"])
-def test_prompts_of_text_files(draftwood, tiny, tmp_path, verb):
+def test_prompts_of_text_files(draftwood, tiny, tmp_path):
     prompts, rows = tmp_path / "mine.jsonl", tmp_path / "rows.jsonl"
     messages = [{"role": "user", "content": "hello"}]
     prompts.write_text("".join(json.dumps(one) + "\n" for one in ({"prompt": "hello"}, {"messages": messages})))
     flags = ("--prompts", str(prompts), "-m", tiny, *SHORT, "-o", str(rows))
-    ran = draftwood(verb, *flags)
+    ran = draftwood("bench", *flags)
     assert ran.code == 0
     assert ran.err.count(SAID) == 1
     text, chat = [a.prompt_ids for a in read_records(rows).answers if a.round == 0 and a.arm != "none"]
     assert text == chat
-    mixed = draftwood(verb, *flags, "--raw")
+    mixed = draftwood("bench", *flags, "--raw")
     assert mixed.code == 2
     assert "holds another prompt named" in mixed.err
 

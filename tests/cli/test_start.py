@@ -45,7 +45,7 @@ def test_the_main_job_imports_what_it_needs(tiny_gguf):
 @pytest.mark.parametrize("verb", ["generate", "corpus"])
 def test_a_verb_does_not_import_the_others(verb):
     found = imported(f"from draftwood.cli.main import run\nrun(['{verb}', '--help'])")
-    verbs = {f"draftwood.cli.{name}" for name in ("generate", "bench", "serve", "probe", "corpus")}
+    verbs = {f"draftwood.cli.{name}" for name in ("generate", "bench", "serve", "simulate", "corpus")}
     assert found & verbs == {f"draftwood.cli.{verb}"}
 
 

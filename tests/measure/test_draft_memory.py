@@ -25,7 +25,7 @@ from draftwood.engines.transformers.native.target import NativeTarget
 from draftwood.engines.transformers.self_draft import early_exit
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.engines.transformers.target import TransformersTarget
-from draftwood.measure.bench.draft_memory import memory_of
+from draftwood.measure.bench.arms import memory_of
 from draftwood.measure.bench.table import draft_memory, table
 from draftwood.measure.records.records import Answer, Records, header, read_records
 from draftwood.measure.records.writer import RecordsWriter
@@ -175,7 +175,7 @@ def test_records_keep_it_and_those_of_earlier_versions_are_read(tmp_path):
 
 
 def test_the_page_has_columns_where_a_draft_takes_something(tmp_path):
-    from draftwood.measure.report.build import build as page
+    from draftwood.measure.report.page import build as page
 
     def made(answers):
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
 import pytest
 from tests.helpers import PROMPT, greedy_truth, sampled_truth
 
-from draftwood.contracts import Sampling, Verdict
+from draftwood.contracts import Sampling
+from draftwood.drafters.draft_model.drafter import DraftModelDrafter
 from draftwood.errors import UsageError
-from draftwood.measure.drift import Drift, divergence, drift, log_softmax
+from draftwood.measure.drift import Drift, RuleDrift, divergence, drift, log_softmax, rule_drift
 from draftwood.testing import NumpyScores, ToyTarget
-from draftwood.verify.exact import SampleAndMatch
 
 
 class NoisyTarget(ToyTarget):
@@ -94,31 +93,6 @@ def test_wide_passes_that_are_off_are_seen():
     assert found.kl_max < 1e-3
 
 
-@dataclasses.dataclass(frozen=True)
-class Stubborn:
-    """A lossy rule: writes token 3 in each step, whatever the model says."""
-
-    def open(self, prompt, sampling, processors=(), sequence=0):
-        session = SampleAndMatch().open(prompt, sampling, processors, sequence)
-
-        def verify(tree, scores, ended):
-            return Verdict((), (3,), ended(3))
-
-        session.verify = verify
-        return session
-
-
-def test_a_lossy_rule_shows_in_choices_and_perplexity():
-    target = ToyTarget()
-    found = drift(target, PROMPT, rule=Stubborn(), max_new_tokens=16)
-    assert found.ids == [3] * 16
-    assert found.kl_max == 0.0
-    assert found.equal_share < 1
-    assert found.perplexity_plain > drift(target, PROMPT, max_new_tokens=16).perplexity_plain
-    agrees = [int(target.scores_after([*PROMPT, *[3] * i]).argmax()) == 3 for i in range(16)]
-    assert found.same == agrees
-
-
 def test_texts_that_end_at_the_last_position():
     found = drift(ToyTarget(max_positions=12), PROMPT, max_new_tokens=100)
     assert found.tokens == 12 - len(PROMPT)
@@ -178,3 +152,39 @@ def test_what_is_refused():
         drift(ToyTarget(), PROMPT, other=ToyTarget(vocab_size=9), max_new_tokens=2)
     with pytest.raises(UsageError, match="does not take stop"):
         drift(ToyTarget(), PROMPT, stop="x")
+
+
+def ruled(rule, prompts=(PROMPT,), **settings):
+    found = RuleDrift(rule, lossy=True)
+    drafters = [DraftModelDrafter(target=ToyTarget(order=1))]
+    for prompt in prompts:
+        rule_drift(
+            ToyTarget(), prompt, [found], drafters=drafters, planner="fixed:6", max_new_tokens=24, **settings
+        )
+    return found
+
+
+@pytest.mark.parametrize("sampling", [{"seed": 0}, {"temperature": 1.0, "seed": 3}])
+@pytest.mark.parametrize("rule", ["exact", "threshold:tau=0"])
+def test_neutral_rules_change_nothing(rule, sampling):
+    found = ruled(rule, **sampling)
+    assert (found.changed, found.perplexity_change) == (0.0, 0.0)
+
+
+def test_a_lossy_rule_is_held_against_plain_decoding():
+    found, target = ruled("threshold:tau=0.5", seed=0), ToyTarget()
+    ids = found.texts[0].ids
+    assert found.plain[0].ids == greedy_truth(target) != ids
+    assert found.changed == 1.0
+    surprise = [-log_softmax(target.scores_after([*PROMPT, *ids[:i]]))[t] for i, t in enumerate(ids)]
+    assert found.to_json()["perplexity"] == pytest.approx(np.exp(np.mean(surprise)))
+    assert found.tokens_per_pass > ruled("exact", seed=0).tokens_per_pass
+    assert found.speedup > 0
+
+
+def test_shares_are_over_all_prompts():
+    prompts, setting = [PROMPT, (3, 1), (7,)], Sampling(temperature=0.5, seed=1)
+    found = ruled("top-k:k=2", prompts, temperature=0.5, seed=1)
+    truth = [sampled_truth(ToyTarget(), setting, prompt) for prompt in prompts]
+    assert [text.ids for text in found.plain] == truth
+    assert found.changed == np.mean([text.ids != ids for text, ids in zip(found.texts, truth, strict=True)])

@@ -15,14 +15,19 @@ from hypothesis import strategies as st
 from draftwood.cli.explain_tables import show_arms, show_step
 from draftwood.errors import RecordError, UsageError
 from draftwood.measure.explain.account import Account, accounts
-from draftwood.measure.explain.document import arm, by_arm, detail, steps_of
-from draftwood.measure.explain.files import chosen, explainable
-from draftwood.measure.explain.sentences import sentences
-from draftwood.measure.explain.summary import Summary
-from draftwood.measure.explain.tables import accept_rates, costs
-from draftwood.measure.explain.why import Reason, reason, share, words
+from draftwood.measure.explain.summary import (
+    arm,
+    by_arm,
+    detail,
+    explainable,
+    sentences,
+    steps_of,
+    summary,
+)
+from draftwood.measure.explain.why import Reason, reason, words
 from draftwood.measure.records.records import Answer, header
 from draftwood.measure.records.writer import RecordsWriter
+from draftwood.measure.wording import share
 from draftwood.step import SourceStep, StageStep, Step
 
 ALTERNATIVES = [[0, 1.0, 20.0], [1, 1.6, 22.0], [2, 1.9, 24.0], [4, 2.2, 36.0]]
@@ -165,21 +170,6 @@ def assert_explained(step):
     assert printed.getvalue()
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        {"belief": [0.6]}, {"evidence": [3, 4, 5]}, {"source": None}, {"parents": [0, 1]}, {"parents": [-1]},
-        {"path": [7]}, {"path": [1]}, {"tokens": 3}, {"belief": [math.inf, 0.5]},
-    ],
-)  # fmt: skip
-def test_trees_that_make_no_sense_are_in_no_accept_rates(broken):
-    step = planned()
-    step = replace(step, trace=TRACE | broken)
-    assert accept_rates([step]) == {}
-    step = replace(step, trace={key: value for key, value in TRACE.items() if key not in broken})
-    assert accept_rates([step]) == {}
-
-
 @pytest.mark.parametrize("wrong", [math.inf, math.nan, 10**400, -1, "1", True])
 def test_alternatives_without_a_sensible_number_are_left_out(wrong):
     for at in range(3):
@@ -191,7 +181,7 @@ def test_alternatives_without_a_sensible_number_are_left_out(wrong):
 
 def test_of_a_shared_pass_alternatives_are_the_pass_s_and_what_was_scored_is_the_row_s():
     shared = Account(1, planned(rows=3, chosen=1, pooled=4, candidates=4))
-    assert (shared.chosen, shared.pooled, shared.expected.nodes) == (1, 4, 4)
+    assert (shared.chosen, shared.pooled, shared.expected) == (1, 4, None)
     assert told(shared.step) == (Reason.PART, "of 4 candidates 1 pay best")
     tried = {"rows": 3, "pooled": 4, "best": 2, "explored": True}
     assert told(planned(**tried)) == (Reason.EXPLORED, "tried 4 nodes for 3 requests, not 2, to see the cost")
@@ -203,10 +193,10 @@ def test_the_summary_says_why_drafting_was_off():
     unlikely = [[0, 1.0, 20.0], [1, 1.05, 22.0]]
     steps = [planned(chosen=0, candidates=3, alternatives=unlikely) for _ in range(3)]
     steps += [planned(chosen=0, candidates=0), planned()]
-    found = Summary.of(accounts(steps), ["suffix"])
-    assert (found.steps, found.tokens, found.off.steps, found.off.tokens) == (5, 6, 4, 4)
-    assert found.off_reasons["unlikely"].steps == 3
-    said = list(sentences(found))
+    found = summary(accounts(steps), ["suffix"])
+    assert (found["steps"], found["tokens"]) == (5, 6)
+    assert found["off_reasons"] == {"unlikely": {"steps": 3, "tokens": 3}, "nothing": {"steps": 1, "tokens": 1}}
+    said = said_of(steps, ["suffix"])
     assert said[0].startswith("6 tokens in 5 passes: mean acceptance length 1.20, ")
     assert said[1] == (
         "Drafting was off for 67 % of the text: in 3 steps no candidate was likelier than 5 % and a node costs "
@@ -217,30 +207,22 @@ def test_the_summary_says_why_drafting_was_off():
 
 def test_the_summary_gives_the_median_where_some_candidate_was_likely():
     steps = [planned(chosen=0)]
-    assert (
-        "the best candidate had 60 % (median; 60 % at most) and a node costs 10 %"
-        in list(sentences(Summary.of(accounts(steps))))[1]
-    )
+    assert "the best candidate had 60 % (median; 60 % at most) and a node costs 10 %" in said_of(steps)[1]
 
 
 def test_the_summary_holds_the_forecast_against_what_came():
-    found = Summary.of(accounts([planned(), planned(chosen=0)])).forecast
-    assert (found.passes, found.tokens, found.came) == (2, pytest.approx(2.9), 3)
-    assert (found.ms, found.took) == (pytest.approx(22.0), pytest.approx(24.0))
-    assert found.speedup == pytest.approx(2.9 * 20 / 44)
-    assert found.made == pytest.approx(3 * 20 / 48)
+    found = {"passes": 2, "tokens": 2.9, "came": 3, "ms": 22, "took": 24, "speedup": 58 / 44, "made": 60 / 48}
+    assert summary(accounts([planned(), planned(chosen=0)]))["forecast"] == pytest.approx(found)
 
 
-def test_passes_that_requests_share_are_in_no_forecast_and_no_cost():
-    told = accounts([planned(rows=3)])
-    assert Summary.of(told).forecast is None
-    assert costs(told) == []
+def test_passes_that_requests_share_are_in_no_forecast():
+    assert summary(accounts([planned(rows=3)]))["forecast"] is None
 
 
 def test_policies_are_said_with_what_they_saw():
     held = planned(candidates=2, asked=2, policies=[["thermal", "43.0 °C"], ["battery", "no battery here"]])
     held = replace(held, held=("thermal",))
-    said = list(sentences(Summary.of(accounts([held, planned()]))))
+    said = said_of([held, planned()])
     assert "thermal held the draft to 2 nodes for 50 % of the steps (43.0 °C)." in said
     assert "battery held no draft back: no battery here." in said
 
@@ -248,39 +230,17 @@ def test_policies_are_said_with_what_they_saw():
 def test_the_models_of_a_cascade_are_summed_up():
     stages = (StageStep("middle", 2, 7, 3, 0.5), StageStep("small", 9, 0, 0, 0.25))
     step = counted(by_source=(SourceStep(1, asked=16, stages=stages),))
-    said = list(sentences(Summary.of(accounts([step, step]), ["draft-model"])))
+    said = said_of([step, step], ["draft-model"])
     assert "The draft model middle ran 4 passes in 1000 ms and accepted 6 of 14 drafted nodes." in said
     assert "The draft model small ran 18 passes in 500 ms and accepted 0 of 0 drafted nodes." in said
 
 
 def test_a_failed_source_and_missing_plans_are_said():
     broken = counted(by_source=(SourceStep(1, failed=True),))
-    said = list(sentences(Summary.of(accounts([broken, planned()]), ["suffix"])))
+    said = said_of([broken, planned()], ["suffix"])
     assert "suffix failed and was disabled in 1 answer." in said
     assert "The planner's own account was kept of 1 of 2 steps; of the others only counts are known." in said
-    assert list(sentences(Summary.of([]))) == ["Nothing was decoded: no pass beyond reading the prompt."]
-
-
-def test_accept_rates_count_only_nodes_that_the_pass_told_about():
-    found = accept_rates([planned(), planned()])
-    assert {key: (o.nodes, o.right, o.believed) for key, o in found.items()} == {
-        (0, 3): (2, 2, 1.2), (0, 4): (2, 0, 1.0)
-    }  # fmt: skip
-    ended = planned()
-    ended = replace(ended, emitted=(5,))  # the accepted token ended the text: nobody knows what comes after it
-    assert set(accept_rates([ended])) == {(0, 3)}
-    unknown = planned(chosen=0)
-    unknown = replace(unknown, trace={"right": True})
-    assert accept_rates([unknown, counted()]) == {}
-
-
-def test_the_cost_table_has_what_was_believed_last_and_what_passes_took():
-    later = planned(alternatives=[[0, 1.0, 30.0], [2, 1.9, 34.0]])
-    rows = {tuple(row["nodes"]): row for row in costs(accounts([planned(), later, planned(chosen=0)]))}
-    assert rows[2, 2] == {"nodes": [2, 2], "believed_ms": 24.0, "passes": 2, "ms": pytest.approx(24.0)}
-    assert rows[1, 1] == {"nodes": [1, 1], "believed_ms": 22.0, "passes": 0, "ms": None}
-    assert rows[3, 4]["believed_ms"] == 36.0
-    assert rows[0, 0]["passes"] == 1
+    assert said_of([]) == ["Nothing was decoded: no pass beyond reading the prompt."]
 
 
 def test_rows_of_steps_carry_their_text():
@@ -295,6 +255,11 @@ def test_rows_of_steps_carry_their_text():
     assert json.loads(json.dumps(detail(answer, Account(1, steps[0]))))["alternatives"][1] == {
         "nodes": 1, "expected_tokens": 1.6, "ms": 22.0, "tokens_per_second": pytest.approx(72.7, abs=0.1)
     }  # fmt: skip
+
+
+def said_of(steps, names=()):
+    every = accounts(steps)
+    return list(sentences(every, summary(every, names)))
 
 
 def save(path, answers, verb="bench"):
@@ -316,11 +281,6 @@ def test_a_file_gives_its_drafted_answers(tmp_path):
     found = explainable(path)
     assert [a.id for a in found] == [1, 2]
     assert list(by_arm(found)) == [("suffix", "")]
-    assert chosen(path, found, None) is None
-    assert chosen(path, found, 2) is found[1]
-    assert chosen(path, found[:1], None) is found[0]
-    with pytest.raises(UsageError, match="no drafted answer 0: its answers have numbers 1 to 2"):
-        chosen(path, found, 0)
 
 
 def test_files_that_hold_nothing_to_explain_are_refused(tmp_path):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import re
 
 import pytest
 
 from draftwood.errors import DraftwoodError
-from draftwood.tasks import grammar, prompts
+from draftwood.tasks import prompts
 from draftwood.tasks.datafiles import sections, table
 from draftwood.tasks.prose import Case, web_qa_cases
 from draftwood.tasks.stdlib import source
@@ -69,54 +68,12 @@ def test_a_function_without_source_is_named(module: str, qualname: str) -> None:
 # grammar
 
 
-@pytest.mark.parametrize(("name", "right"), sections("grammar"))
-def test_a_paragraph_has_mistakes_but_remains_mostly_itself(name: str, right: str) -> None:
-    wrong = grammar.corrupt(right, name)
-    assert "\n" not in right
-    assert 60 <= words(right) <= 120
-    matcher = difflib.SequenceMatcher(None, right.split(), wrong.split(), autojunk=False)
-    kept = sum(block.size for block in matcher.get_matching_blocks())
-    assert 8 <= words(right) - kept <= 0.4 * words(right)
-    assert difflib.SequenceMatcher(None, right, wrong, autojunk=False).ratio() > 0.9
-
-
-def test_every_sort_of_mistake_is_planted() -> None:
-    pairs = [(text, grammar.corrupt(text, name)) for name, text in sections("grammar")]
-    right, wrong = (" ".join(side) for side in zip(*pairs, strict=True))
-
-    def count(pattern: str) -> tuple[int, int]:
-        return len(re.findall(pattern, right)), len(re.findall(pattern, wrong))
-
-    def verbs(text: str) -> list[str]:
-        return [word for word in text.split() if word in {"is", "are", "was", "were", "has", "have"}]
-
-    articles, commas, starts = count(r"\b[Tt]he\b|\b[Aa]n?\b"), count(","), count(r"[.!?] [a-z]")
-    assert articles[1] < articles[0]
-    assert commas[1] < commas[0]
-    assert starts[0] == 0 < starts[1]
-    assert verbs(right) != verbs(wrong)
-    vocabulary = set(re.findall(r"[a-z]+", right.lower()))
-    assert len(set(re.findall(r"[a-z]+", wrong.lower())) - vocabulary) > 24  # misspelt words
-
-
-def test_the_mistakes_are_pinned() -> None:
-    # A changed sequence of random numbers would make measurements incomparable without anyone noticing.
-    text = "The baker is early today, because the oven needs an hour. The shop has opened."
-    wrong = "the bkaer is early today because the oven needs hour. the shop have opened."
-    assert grammar.corrupt(text, "two") == wrong
-    assert grammar.corrupt(text, "three") != wrong
-
-
-def test_short_words_and_equal_letters_are_not_transposed() -> None:
-    assert grammar.corrupt("zeee " * 200, "x").split() == ["zeee"] * 200
-    assert grammar.corrupt("zeeeez " * 200, "x").split() == ["zeeeez"] * 200
-
-
 def test_a_grammar_prompt_holds_the_request_and_the_wrong_text() -> None:
-    for prompt, (name, paragraph) in zip(prompts("grammar"), sections("grammar"), strict=True):
-        request, wrong = prompt.messages[0]["content"].split("\n\n")
-        assert request == "Correct the grammar and spelling of this text. Reply with the corrected text only."
-        assert wrong == grammar.corrupt(paragraph, name)
+    for prompt, (_, wrong) in zip(prompts("grammar"), sections("grammar"), strict=True):
+        assert prompt.messages[0]["content"].split("\n\n") == [
+            "Correct the grammar and spelling of this text. Reply with the corrected text only.", wrong
+        ]  # fmt: skip
+        assert 55 <= words(wrong) <= 120
 
 
 # summary, web-qa and chat

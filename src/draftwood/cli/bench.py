@@ -68,6 +68,7 @@ def bench(
     seed: Seed = 0,
     sustain: Sustain = None,
     output: measuring.RecordsOut = None,
+    wide: measuring.Wide = False,
     as_json: options.Json = False,
 ) -> None:
     """Compare drafters, and peers, on the same prompts.
@@ -114,7 +115,7 @@ def bench(
             writer.other(row)
     rows, others = table(kept), {kind: kept.of_kind(kind) for kind in ("difference", "sustained")}
     document = {"rows": rows, **others, "header": kept.header, "interrupted": stop.pressed}
-    screen.finish(document, lambda: show(rows, kept), as_json=as_json, interrupted=stop.pressed)
+    screen.finish(document, lambda: show(rows, kept, wide=wide), as_json=as_json, interrupted=stop.pressed)
 
 
 def _check(call: typer.Context, planner: str, rule: str, temperature: float | None, sustain: float | None) -> None:

@@ -6,29 +6,32 @@ from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
-from draftwood.cli import screen
+from draftwood.cli import measuring, screen
 from draftwood.cli.screen import number, percent
 from draftwood.measure.bench.table import ACCEPTED_PER_CYCLE, SPEEDUP, draft_memory, geometric_mean, sameness
 from draftwood.measure.records.records import Records
 
-_UNLIMITED = 10_000  # characters in a line
-
 Cell = Callable[[dict[str, Any]], str]
+_ODD = 1.05  # speedups above so many times the tokens per pass cannot be: plain decoding was slowed down
 
 
-def show(rows: list[dict[str, Any]], kept: Records) -> None:
+def show(rows: list[dict[str, Any]], kept: Records, *, wide: bool) -> None:
     """Print the table of `measure.bench.table.table`, the means, trends and differences."""
-    to = screen.console()
+    to, odd = screen.console(), any(map(_is_odd, rows))
     if rows:
-        to.print(_table(rows, to), soft_wrap=False)
+        measuring.show_table(to, _CELLS, sorted(rows, key=_place), left=2, wide=wide)
         to.print(
-            "speedup: over plain decoding of the same engine, without looped tails; interval: 95 %, over prompts; "
-            f"whole: with them. *: above {ACCEPTED_PER_CYCLE:g} accepted per cycle, {SPEEDUP:g} times as fast."
-            + (" Energy was not measured." if all(r["joules_per_token"] is None for r in rows) else "")
+            "speedup: over plain decoding of the same engine, without looped tails; in brackets its 95 % interval "
+            f"over prompts; *: above {SPEEDUP:g}"
+            + ("; ?: above the tokens per pass, so plain decoding was slowed down: measure again" if odd else "")
+            + "."
         )
-    if any(row["prompts"] > 1 for row in rows) and not any(map(_interval, rows)):
+        if wide:
+            said = f"whole: with looped tails. Accepted per cycle, *: above {ACCEPTED_PER_CYCLE:g}."
+            unknown = all(r["joules_per_token"] is None for r in rows)
+            to.print(said + (" Energy was not measured." if unknown else ""))
+    if any(row["prompts"] > 1 for row in rows) and not any(row["speedup_unlooped_interval"] for row in rows):
         to.print('Intervals need scipy: run pip install "draftwood[measure]".')
     _means(to, rows)
     for row in kept.of_kind("sustained"):
@@ -45,9 +48,15 @@ def _length(row: dict[str, Any]) -> str:
     return number(row["mean_acceptance_length"] if unlooped is None else unlooped)
 
 
-def _interval(row: dict[str, Any]) -> str:
+def _speedup(row: dict[str, Any]) -> str:
     interval = row["speedup_unlooped_interval"]
-    return f"{interval[0]:.2f} to {interval[1]:.2f}" if interval else ""
+    between = f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval and interval[0] < interval[1] else ""
+    return _marked(row["speedup_unlooped"], SPEEDUP) + "?" * _is_odd(row) + between
+
+
+def _is_odd(row: dict[str, Any]) -> bool:
+    speedup, length = row["speedup_unlooped"], row["mean_acceptance_length_unlooped"]
+    return bool(speedup and length and row["engine"] == "draftwood" and speedup > _ODD * length)
 
 
 def _overhead(row: dict[str, Any]) -> str:
@@ -57,16 +66,22 @@ def _overhead(row: dict[str, Any]) -> str:
     return percent(1 - seconds["score"] / total) if total else ""
 
 
+def _same(row: dict[str, Any]) -> str:
+    same = sameness(row)
+    return "NO" if same == "no" else same
+
+
 _CELLS: dict[str, Cell] = {
-    "accept. length": _length,
+    "task": lambda r: r["task"],
+    "arm": lambda r: r["drafter"],
+    "speedup": _speedup,
+    "tokens per pass": _length,
+    "tokens per second": lambda r: number(r["tokens_per_second"], 1),
+    "same text": _same,
     "accept. rate": lambda r: percent(r["acceptance_rate"]),
     "coverage": lambda r: percent(r["draft_coverage"]),
-    "acc./cycle": lambda r: _marked(r["accepted_per_cycle_unlooped"], ACCEPTED_PER_CYCLE),
-    "speedup": lambda r: _marked(r["speedup_unlooped"], SPEEDUP),
-    "interval": _interval,
-    "tokens/s": lambda r: number(r["tokens_per_second"], 1),
+    "accepted per cycle": lambda r: _marked(r["accepted_per_cycle_unlooped"], ACCEPTED_PER_CYCLE),
     "whole": lambda r: number(r["speedup"]),
-    "3+ accepted": lambda r: percent(r["three_accepted"]),
     "TTFT ms": lambda r: number(r["ttft"], 0, 1000),
     "TPOT ms": lambda r: number(r["tpot"], 1, 1000),
     "ITL p95 ms": lambda r: number(r["p95_itl"], 1, 1000),
@@ -74,51 +89,6 @@ _CELLS: dict[str, Cell] = {
     "J/token": lambda r: number(r["joules_per_token"]),
     "overhead": _overhead,
 }
-
-# Columns that narrow terminals leave out, in this order.
-_DISPENSABLE = (
-    "overhead", "J/token", "CPUs", "ITL p95 ms", "TPOT ms", "TTFT ms", "3+ accepted", "whole", "coverage",
-    "accept. rate", "interval", "acc./cycle",
-)  # fmt: skip
-
-
-def _table(rows: list[dict[str, Any]], to: Console) -> Table:
-    """Return the table with as many columns as the console has room for, none of them cut."""
-    cells = {name: cell for name, cell in _CELLS.items() if any(map(cell, rows))}
-    table = _filled(rows, cells, tall=False)
-    for name in ("", *_DISPENSABLE):
-        if _excess(table, to) <= 0:
-            return table
-        cells.pop(name, None)
-        table = _filled(rows, cells, tall=True)
-    if (excess := _excess(table, to)) > 0:  # names alone are too long
-        arm = table.columns[1]
-        widest = max(len(row["drafter"]) for row in rows)
-        arm.width, arm.overflow = max(1, widest - excess), "fold"
-    return table
-
-
-def _filled(rows: list[dict[str, Any]], cells: dict[str, Cell], *, tall: bool) -> Table:
-    """Return the table with these columns, their headers in two lines if ``tall``."""
-    first, arm, *columns, last = (_two_lines(n) if tall else n for n in ("task", "arm", *cells, "identical"))
-    table = screen.table(first, arm, *columns, last=last)
-    table.columns[1].justify = "left"
-    for row in sorted(rows, key=_place):
-        same = sameness(row)
-        table.add_row(
-            row["task"], row["drafter"], *(cell(row) for cell in cells.values()), "NO" if same == "no" else same
-        )
-    return table
-
-
-def _two_lines(header: str) -> str:
-    before, _, last = header.replace("/cycle", "/ cycle").rpartition(" ")
-    return f"{before}\n{last}"
-
-
-def _excess(table: Table, to: Console) -> int:
-    """Characters by which a table is wider than the console."""
-    return to.measure(table, options=to.options.update(max_width=_UNLIMITED)).maximum - to.width
 
 
 def _place(row: dict[str, Any]) -> tuple[bool, str, bool, float]:

@@ -99,7 +99,7 @@ def _show_step(loaded: Loaded, prompt: Prompt) -> None:
     """Write an answer silently, and show its most instructive step."""
     from draftwood.cli import explain_tables
     from draftwood.measure.explain.account import Account
-    from draftwood.measure.explain.document import detail
+    from draftwood.measure.explain.summary import detail
 
     answer = Answering(loaded, list(prompt.messages), quiet=True)
     _end(answer, answer.write(trace=True))

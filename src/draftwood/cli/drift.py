@@ -13,16 +13,16 @@ from typer import Argument, Option
 
 from draftwood import models
 from draftwood.cli import measuring, options, screen
-from draftwood.cli.drift_rules import RuleRun, rules_of, save_picture
-from draftwood.cli.early import check_picture, check_sampling, check_writable
+from draftwood.cli.early import check_sampling
 from draftwood.cli.prompt import read_prompt
+from draftwood.cli.screen import number, percent
 from draftwood.errors import UnknownNameError, UsageError
 from draftwood.measure.records.provenance import provenance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from draftwood.measure.drift import Drift
+    from draftwood.measure.drift import Drift, RuleDrift
     from draftwood.measure.prompt_files import Job
 
 _TASKS = "code-edit,summary,chat"
@@ -42,9 +42,10 @@ Rules = Annotated[
 Taus = Annotated[
     str | None, Option("--tau", metavar="TAU,TAU", help="Short for --rule threshold:tau=TAU, once for each.")
 ]
-Plot = Annotated[
-    Path | None, Option(metavar="FILE.png", help="Draw the speed of the rules over their drift into this file.")
-]
+Plot = Annotated[Path | None, Option(hidden=True)]  # of earlier versions
+
+TARGET = 0.03
+"""Largest increase of perplexity that source document 2 allows its threshold rule."""
 
 
 @options.shared
@@ -65,6 +66,7 @@ def drift(
     max_new_tokens: measuring.MaxNewTokens = 64,
     temperature: Temperature = None,
     seed: options.Seed = None,
+    wide: measuring.Wide = False,
     as_json: options.Json = False,
 ) -> None:
     """Measure how far drafts, another number format or lossy rules stray from plain decoding."""
@@ -74,8 +76,11 @@ def drift(
     load_planner(planner)  # wrong names are told before a model is loaded
     settings: dict[str, Any] = {"drafters": load_drafters(drafters), "planner": planner}
     _check(call, loading.dtype, against_dtype, temperature, drafters, planner)
-    rules = rules_of(rule, tau)
-    _check_rules(rules, against_dtype, plot)
+    rules = _rules_of(rule, tau)
+    if rules and against_dtype is not None:
+        raise UsageError("--against-dtype compares plain decoding, not --rule and --tau: leave one of them out")
+    if plot is not None:
+        raise UsageError("drift draws no pictures any more: --json has the figures of each rule")
     if against_dtype is not None:
         loading = loading.for_transformers()
         if (other := models.choose(loading.model, loading.engine)[0]) != models.TRANSFORMERS:
@@ -91,15 +96,29 @@ def drift(
         settings["other"] = replace(loading, dtype=against_dtype).load_model()[0]
         against_dtype = loading.setting_of(settings["other"]).dtype
         _refuse_same(dtype, against_dtype)
-    run: _Run | RuleRun = _Run(loading.model, dtype, against_dtype, drafters, planner)
+    run: _Run | _RuleRun = _Run(loading.model, dtype, against_dtype, drafters, planner)
     if rules:
         settings["seed"] = secrets.randbits(32) if seed is None else seed  # one for all texts
-        run = RuleRun(loading.model, dtype, drafters, planner, rules)
+        run = _RuleRun(loading.model, dtype, drafters, planner, rules)
     with screen.CtrlC() as stop:
         run.measure(loaded, jobs, settings)
-    if plot is not None and isinstance(run, RuleRun) and run.jobs:
-        save_picture(run.found, plot, f"{loading.model}, {dtype}: {drafters}, {planner}")
-    screen.finish(run.document(), run.show, as_json=as_json, interrupted=stop.pressed)
+    screen.finish(run.document(), lambda: run.show(wide=wide), as_json=as_json, interrupted=stop.pressed)
+
+
+_COLUMNS: dict[str, Callable[[tuple[str, Drift]], str]] = {
+    "text": lambda row: row[0],
+    "tokens": lambda row: str(row[1].tokens),
+    "KL mean": lambda row: f"{row[1].kl_mean:.1e}",
+    "KL largest": lambda row: f"{row[1].kl_max:.1e}",
+    "same choice": lambda row: f"{100 * (row[1].equal_share or 0):.1f} %",
+    "first difference": lambda row: "" if row[0] == "all" else _first_difference(row[1]),
+    "plain perplexity": lambda row: number(row[1].perplexity_plain, 4),
+    "other perplexity": lambda row: number(row[1].perplexity_other, 4),
+}
+
+
+def _first_difference(part: Drift) -> str:
+    return "none" if part.first_difference is None else f"token {part.first_difference}"
 
 
 @dataclass(slots=True)
@@ -116,10 +135,10 @@ class _Run:
     def measure(self, model: Any, jobs: list[Job], settings: dict[str, Any]) -> None:
         from draftwood.measure.drift import Drift, drift
 
-        for number, job in enumerate(jobs, 1):
+        for count, job in enumerate(jobs, 1):
             part = Drift()
             try:
-                with screen.busy(f"{job.task} {job.name} ({number} of {len(jobs)})"):
+                with screen.busy(f"{job.task} {job.name} ({count} of {len(jobs)})"):
                     drift(model, job.prompt, into=part, **(job.sampling | settings))
             finally:
                 if part.tokens:
@@ -146,7 +165,7 @@ class _Run:
             "provenance": provenance(),
         }
 
-    def show(self) -> None:
+    def show(self, *, wide: bool) -> None:
         """Print what was compared, the table and what it means."""
         if not self.found:
             return
@@ -157,17 +176,83 @@ class _Run:
             drafted = f"drafted decoding ({self.drafters}, {self.planner})"
             sides = f"{drafted}, and plain decoding reading the same text"
         to.print(f"{self.model}{': ' if self.against else f', {self.dtype}: '}{sides}")
-        table = screen.table(
-            "\ntext", "\ntokens", "KL\nmean", "\nlargest", "perplexity\nplain", "\nother", "same\nchoice",
-            "first\ndifference",
-            rows=[(f"{job.task} {job.name}", *_cells(part)) for job, part in self.found],
-        )  # fmt: skip
-        if len(self.found) > 1:
-            table.add_row("all", *_cells(total)[:-1], "")
-        to.print(table, soft_wrap=False)
+        rows = [(f"{job.task} {job.name}", part) for job, part in self.found]
+        measuring.show_table(to, _COLUMNS, rows + [("all", total)] * (len(rows) > 1), wide=wide)
         to.print()
         for line in _sentences(total, (self.dtype, self.against or self.dtype)):
             to.print(line)
+
+
+_RULE_COLUMNS: dict[str, Callable[[RuleDrift], str]] = {
+    "rule": lambda one: one.rule,
+    "texts changed": lambda one: percent(one.changed),
+    "perplexity": lambda one: number(one.to_json()["perplexity"], 4),
+    "change": lambda one: _risen(one.perplexity_change),
+    "tokens per pass": lambda one: number(one.tokens_per_pass),
+    "speedup": lambda one: number(one.speedup),
+    "plain perplexity": lambda one: number(one.to_json()["perplexity_plain"], 4),
+}
+
+
+def _risen(change: float | None) -> str:
+    return "" if change is None else f"{change:+.4f}" + ("*" if change <= TARGET else "")
+
+
+@dataclass(slots=True)
+class _RuleRun:
+    """Lossy rules held against plain decoding; the prompts that were finished survive an interrupt."""
+
+    model: str
+    dtype: str
+    drafters: str
+    planner: str
+    found: list[RuleDrift]
+    jobs: list[Job] = field(default_factory=list)  # finished ones
+
+    def measure(self, model: Any, jobs: list[Job], settings: dict[str, Any]) -> None:
+        from draftwood.measure.drift import rule_drift
+
+        for count, job in enumerate(jobs, 1):
+            with screen.busy(f"{job.task} {job.name} ({count} of {len(jobs)})"):
+                rule_drift(model, job.prompt, self.found, **(job.sampling | settings))
+            self.jobs.append(job)
+
+    def document(self) -> dict[str, Any]:
+        """Return what ``--json`` prints."""
+        named = {name: getattr(self, name) for name in ("model", "dtype", "drafters", "planner")}
+        prompts = [{"task": job.task, "name": job.name} for job in self.jobs]
+        plain = [text.ids for text in self.found[0].plain]
+        rules = [one.to_json() for one in self.found]
+        return {**named, "prompts": prompts, "plain_ids": plain, "rules": rules, "provenance": provenance()}
+
+    def show(self, *, wide: bool) -> None:
+        """Print the table and what it means."""
+        if not self.jobs:
+            return
+        to, n = screen.console(), len(self.jobs)
+        to.print(
+            f"{self.model}, {self.dtype}: drafted decoding ({self.drafters}, {self.planner}) by each rule, and "
+            f"plain decoding, on {n} prompt{'s' if n > 1 else ''}"
+        )
+        measuring.show_table(to, _RULE_COLUMNS, self.found, wide=wide)
+        to.print()
+        if lossy := [one.rule for one in self.found if one.lossy]:
+            to.print(f"lossy: {', '.join(lossy)}. Their texts may differ from those of plain decoding.")
+        to.print(
+            f"Perplexity: of each rule's text under the model; change: against plain's, *: at most {TARGET} more. "
+            "Speedup: plain seconds per token over the rule's, each text written once."
+        )
+
+
+def _rules_of(rules: Sequence[str] | None, taus: str | None) -> list[RuleDrift]:
+    """Return an empty result for each rule that the flags name, each once; `UsageError` for wrong ones."""
+    from draftwood.measure.drift import RuleDrift
+    from draftwood.verify.load import is_lossy, label, load
+
+    given = [*(rules or ()), *(f"threshold:tau={tau.strip()}" for tau in taus.split(","))] if taus else rules
+    return [
+        RuleDrift(name, is_lossy(rule)) for name, rule in {label(r): r for r in map(load, given or ())}.items()
+    ]
 
 
 def _check(
@@ -188,17 +273,6 @@ def _check(
             raise UsageError(f"--against-dtype compares plain decoding, without --{name}: leave one of them out")
 
 
-def _check_rules(rules: list[str], against: str | None, plot: Path | None) -> None:
-    if rules and against is not None:
-        raise UsageError("--against-dtype compares plain decoding, not --rule and --tau: leave one of them out")
-    if plot is None:
-        return
-    if not rules:
-        raise UsageError("--plot draws rules: name them with --rule or --tau")
-    check_picture(plot)
-    check_writable(plot, "--plot")
-
-
 def _refuse_same(dtype: str, against: str) -> None:
     if dtype == against:
         raise UsageError(f"both sides would be computed in {dtype}: give --against-dtype another number format")
@@ -216,13 +290,6 @@ def _jobs(
     if prompts is not None:
         return measuring.jobs_of(None, prompts, limit, chat)
     return measuring.jobs_of(tasks or _TASKS, None, limit or 1, chat)
-
-
-def _cells(part: Drift) -> list[str]:
-    where = "none" if part.first_difference is None else f"token {part.first_difference}"
-    kl = (f"{value:.1e}" for value in (part.kl_mean, part.kl_max))
-    perplexity = (f"{value:.4f}" for value in (part.perplexity_plain, part.perplexity_other))
-    return [str(part.tokens), *kl, *perplexity, f"{100 * (part.equal_share or 0):.1f} %", where]
 
 
 def _sentences(total: Drift, dtypes: Iterable[str]) -> Iterator[str]:

@@ -73,11 +73,16 @@ def _refuse_flags_of_live(call: typer.Context) -> None:
 
 
 def _explain_records(path: Path, number: int | None, step: int | None, as_json: bool) -> None:
-    from draftwood.measure.explain.files import chosen, explainable
-    from draftwood.measure.report.steps import Pieces
+    from draftwood.measure.explain.summary import explainable
+    from draftwood.measure.report.answers import Pieces
 
     answers = explainable(path)
-    answer = chosen(path, answers, number)
+    answer = answers[0] if len(answers) == 1 and number is None else None
+    if number is not None:
+        answer = next((a for a in answers if a.id == number), None)
+        if answer is None:
+            known = f"its answers have numbers {answers[0].id} to {answers[-1].id}"
+            raise UsageError(f"{path} has no drafted answer {number}: {known}")
     if step is not None and answer is None:
         raise UsageError(f"{path} holds {len(answers)} answers: say with --answer which one's step {step}")
     shown = answers if answer is None else [answer]
@@ -123,7 +128,7 @@ def _show(
 ) -> None:  # fmt: skip
     """Show one step, one answer, or what the answers of each arm amount to; ``ruled`` is said in JSON only."""
     from draftwood.cli import explain_tables
-    from draftwood.measure.explain.document import arm, by_arm, detail, steps_of
+    from draftwood.measure.explain.summary import arm, by_arm, detail, steps_of
 
     if answer is not None and step is not None:
         if step > len(answer.steps):

@@ -1,9 +1,8 @@
-"""Prints what ``draftwood explain`` found: sentences, costs and accept rates, steps, the tree of one step."""
+"""Prints what ``draftwood explain`` found: sentences, steps, the tree of one step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import itemgetter
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -13,48 +12,22 @@ from rich.tree import Tree
 from draftwood.cli import screen
 from draftwood.cli.render import styles
 from draftwood.cli.screen import number, percent
-from draftwood.measure.records.records import Answer, grouped_by
+from draftwood.measure.records.records import Answer
 from draftwood.measure.records.timing import rates
+from draftwood.measure.wording import count
 
-_CLASSES = 5  # evidence classes shown of each source, the most frequent; --json has them all
-_WIDE = 150  # columns of a terminal that shows all columns of the steps
-_TEXT, _SHORT = 32, 16  # characters shown of what a step wrote, in wide and narrow terminals
+_TEXT = 16  # characters shown of what a step wrote
 
 
 def show_arms(arms: Sequence[dict[str, Any]]) -> None:
     """Print what the answers of each arm amount to."""
     to = screen.console()
     for arm in arms:
-        n = len(arm["answers"])
         planner = f", planner {arm['planner']}" if arm["planner"] else ""
-        to.print(f"{arm['drafters']}{planner}: {n} answer{'s' * (n != 1)}", style="bold")
+        to.print(f"{arm['drafters']}{planner}: {count(len(arm['answers']), 'answer')}", style="bold")
         for sentence in arm["words"]:
             to.print(f"- {sentence}")
         to.print()
-        _print(to, ("draft nodes", "ms believed", "passes", "ms taken"), map(_cost, arm["cost"]))
-        by_source = grouped_by(arm["accept_rates"], itemgetter("source"))
-        shown = [_accept_rate(row) for rows in by_source.values() for row in rows[:_CLASSES]]
-        left = len(arm["accept_rates"]) - len(shown)
-        note = f"{left} rarer classes are left out; --json has them all" if left else ""
-        _print(to, ("source", "evidence class", "nodes", "believed", "came true"), shown, note)
-
-
-def _print(to: Console, columns: Sequence[str], rows: Iterable[Sequence[str]], note: str = "") -> None:
-    """Print a table, a note and an empty line; nothing for no rows."""
-    if rows := list(rows):
-        to.print(screen.table(*columns, rows=rows), soft_wrap=False)
-        to.print(note, end="\n\n" if note else "\n")
-
-
-def _cost(row: dict[str, Any]) -> list[str]:
-    low, high = row["nodes"]
-    nodes = str(high) if low == high else f"{low} to {high}"
-    return [nodes, number(row["believed_ms"], 1), str(row["passes"] or ""), number(row["ms"], 1)]
-
-
-def _accept_rate(row: dict[str, Any]) -> list[str]:
-    shares = (percent(row[name]) for name in ("believed", "came_true"))
-    return [row["source"], str(row["evidence"]), str(row["nodes"]), *shares]
 
 
 def show_answers(answers: Sequence[Answer]) -> None:
@@ -72,34 +45,21 @@ def show_answers(answers: Sequence[Answer]) -> None:
 
 
 def show_steps(rows: Sequence[dict[str, Any]], answer: Answer) -> None:
-    """Print a line per step; narrow terminals get the columns that matter most."""
+    """Print a line per step."""
     to = screen.console()
-    wide = to.width >= _WIDE
-    columns = ("context", "text", "asked", "candidates", "scored", "accepted", "tokens", "ms")
-    table = screen.table("step", *(columns if wide else ("text", "accepted", "ms")), last="why")
-    table.columns[0].justify = "right"
-    table.columns[2 if wide else 1].justify = "left"
+    table = screen.table("step", "text", "accepted", "ms", last="why")
+    table.columns[0].justify, table.columns[1].justify = "right", "left"
     for column in table.columns[:-1]:
         column.no_wrap = True
-    for row, text in zip(rows, _texts(answer, _TEXT if wide else _SHORT), strict=True):
-        ms = f"{_of(row['expected_ms'])}{row['ms']:.1f}"
-        if wide:
-            names = ("asked", "candidates", "drafted", "accepted")
-            counts = ["" if row[name] is None else str(row[name]) for name in names]
-            tokens = f"{_of(row['expected_tokens'])}{len(row['emitted'])}"
-            table.add_row(str(row["step"]), str(row["context"]), text, *counts, tokens, ms, row["why"])
-        else:
-            accepted = f"{row['accepted']} of {row['drafted']}" if row["drafted"] else ""
-            table.add_row(str(row["step"]), text, accepted, ms, row["why"])
+    for row, text in zip(rows, _texts(answer), strict=True):
+        accepted = f"{row['accepted']} of {row['drafted']}" if row["drafted"] else ""
+        expected = "" if row["expected_ms"] is None else f"{row['expected_ms']:.1f} / "
+        table.add_row(str(row["step"]), text, accepted, f"{expected}{row['ms']:.1f}", row["why"])
     to.print(table, soft_wrap=False)
-    to.print(f"{'tokens, ms' if wide else 'ms'}: expected / came. All that is known of one step: --step K")
+    to.print("ms: expected / came. All that is known of one step: --step K")
 
 
-def _of(expected: float | None) -> str:
-    return "" if expected is None else f"{expected:.1f} / "
-
-
-def _texts(answer: Answer, most: int) -> Iterator[Text]:
+def _texts(answer: Answer) -> Iterator[Text]:
     """Yield what each step wrote, cut, in the colours of its sources."""
     names, looks = answer.drafters, styles(answer.drafters)
     pieces = answer.pieces or [f"#{token} " for token in answer.output_ids]
@@ -109,7 +69,7 @@ def _texts(answer: Answer, most: int) -> Iterator[Text]:
         for piece, source in zip(pieces[at:], step.sources, strict=False):
             text.append(screen.visible(piece), looks[names[source] if 0 <= source < len(names) else "model"])
         at += len(step.emitted)
-        text.truncate(most, overflow="ellipsis")
+        text.truncate(_TEXT, overflow="ellipsis")
         yield text
 
 
@@ -120,18 +80,14 @@ def show_step(found: dict[str, Any], answer: Answer, text: Callable[[int], str])
     to.print()
     names = ("asked", "proposed", "kept", "accepted", "match_length")
     sources = [[r["source"], *(str(r[n]) for n in names), number(r["draft_ms"])] for r in found["sources"]]
-    _print(to, ("source", "asked", "proposed", "scored", "accepted", "match length", "ms"), sources)
-    stages = [
-        [
-            row["source"],
-            one["model"],
-            *(str(one[n]) for n in ("passes", "proposed", "accepted")),
-            number(one["ms"]),
-        ]
-        for row in found["sources"]
-        for one in row.get("stages", ())
-    ]
-    _print(to, ("source", "its model", "passes", "drafts it scored", "accepted", "ms"), stages)
+    if sources:
+        heads = ("source", "asked", "proposed", "scored", "accepted", "match length", "ms")
+        to.print(screen.table(*heads, rows=sources), soft_wrap=False)
+        to.print()
+    for row in found["sources"]:
+        for one in row.get("stages", ()):
+            did = f"{one['passes']} passes, {one['accepted']} of {one['proposed']} drafts accepted"
+            to.print(f"{row['source']}, its model {one['name']}: {did}, {1000 * one['seconds']:.2f} ms")
     _show_alternatives(to, found)
     for policy in found["policies"]:
         held = "held this draft" if policy["held"] else "did not hold it"

@@ -22,8 +22,8 @@ from draftwood import __version__
 from draftwood.errors import DraftwoodError
 
 VERBS = (
-    "generate", "chat", "serve", "demo", "bench", "simulate", "probe", "profile", "drift", "explain", "report",
-    "train_head", "train_exit", "distil", "fetch", "info",
+    "generate", "chat", "serve", "demo", "bench", "simulate", "profile", "drift", "explain", "report", "fetch",
+    "info",
 )  # fmt: skip
 """Each is a function in a module of its name."""
 GROUPS = ("corpus", "train")
@@ -188,7 +188,7 @@ def _show_any_character() -> None:
 
 def _say(line: str) -> None:
     """Print a line on standard error, if it can be written; it may quote any text, so a terminal obeys none."""
-    from draftwood.measure.report.markup import clean
+    from draftwood.measure.wording import clean
 
     with suppress(OSError, ValueError):
         print(clean(line), file=sys.stderr, flush=True)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from typer import Option
 
-from draftwood.cli import early, options, prompt
+from draftwood.cli import early, options, prompt, screen
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from draftwood.measure.prompt_files import Job
+
+R = TypeVar("R")
 
 RecordsOut = Annotated[
     Path | None,
@@ -27,6 +33,7 @@ Prompts = Annotated[
 ]
 Arms = Annotated[str, Option(metavar="ARM,ARM", help="Arms to compare: suffix,suffix+lookup:length=8.")]
 MaxNewTokens = Annotated[int, Option(min=1, help="Most tokens of an answer.")]
+Wide = Annotated[bool, Option("--wide", help="Show every column of the table, however wide it gets.")]
 Limit = Annotated[int | None, Option(min=1, help="Most prompts per task.")]
 
 
@@ -73,3 +80,47 @@ def as_asked(jobs: list[Job], own: bool, tokenizer: Any, chat: bool | None, *, q
         replace(job, prompt=prompt.as_asked(job.prompt, tokenizer, True)) if isinstance(job.prompt, str) else job
         for job in jobs
     ]
+
+
+_WIDTH, _MOST = 80, 6  # characters and columns of a table without --wide
+_UNLIMITED = 10_000
+
+
+def show_table(
+    to: Console, columns: Mapping[str, Callable[[R], str]], rows: Sequence[R], *, left: int = 1, wide: bool
+) -> None:
+    """Print a table: without ``wide`` the first six columns that are not empty, in 80 characters.
+
+    The first ``left`` columns hold names: the last of them is folded where the line would be too long.
+    """
+    names = [name for name, cell in columns.items() if any(map(cell, rows))]
+    shown = names if wide else names[:_MOST]
+    heads = [name if i < left or wide else _in_two_lines(name) for i, name in enumerate(shown)]
+    cells = [[columns[name](row) for name in shown] for row in rows]
+    table = screen.table(*heads, rows=cells)
+    excess = to.measure(table, options=to.options.update(max_width=_UNLIMITED)).maximum - _WIDTH
+    if excess > 0 and not wide:
+        longest = max(len(row[left - 1]) for row in cells)
+        cells = [[*row[: left - 1], _folded(row[left - 1], longest - excess), *row[left:]] for row in cells]
+        table = screen.table(*heads, rows=cells)
+    for i, column in enumerate(table.columns):
+        column.no_wrap = True
+        column.justify = "left" if i < left else "right"
+    to.print(table, soft_wrap=False)
+    if len(names) > len(shown):
+        to.print(f"--wide also shows: {', '.join(names[_MOST:])}")
+
+
+def _in_two_lines(header: str) -> str:
+    before, _, last = header.rpartition(" ")
+    return f"{before}\n{last}"
+
+
+def _folded(name: str, width: int) -> str:
+    """Break a name after its signs + : / and blanks, so that the lines have ``width`` if that can be."""
+    lines = [""]
+    for part in re.findall(r"[^+:/ ]*[+:/ ]*", name):
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)

@@ -13,7 +13,7 @@ from rich.text import Text
 from draftwood.api.generation import Generation
 from draftwood.api.text import Piece
 from draftwood.cli import screen
-from draftwood.measure.report.markup import clean
+from draftwood.measure.wording import clean
 
 if TYPE_CHECKING:
     from draftwood.measure.compare import Comparison

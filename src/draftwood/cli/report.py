@@ -10,7 +10,7 @@ from typer import Argument, Option
 from draftwood.cli import early, screen
 
 Records = Annotated[
-    list[Path], Argument(metavar="RECORDS...", help="Files that bench, simulate, probe or profile wrote with -o.")
+    list[Path], Argument(metavar="RECORDS...", help="Files that bench, simulate or profile wrote with -o.")
 ]
 Output = Annotated[Path, Option("--output", "-o", metavar="PAGE.html", help="Write the page here.")]
 Title = Annotated[str | None, Option(metavar="TEXT", help="Title of the page. [default: the model]")]
@@ -23,8 +23,8 @@ def report(
     rows: Records, output: Output, title: Title = None, answers: Answers = None, force: early.Force = False
 ) -> None:
     """Show what was measured as one self-contained HTML page."""
-    from draftwood.measure.explain.why import count
-    from draftwood.measure.report.build import build, write
+    from draftwood.measure.report.page import build, write
+    from draftwood.measure.wording import count
 
     # A page over one of its sources is refused by `write`, with a message of its own.
     early.check_place(output, force or output.resolve() in {source.resolve() for source in rows})

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 import typer
 
 from draftwood.api.prompts import decoder
-from draftwood.measure.report.markup import clean
+from draftwood.measure.wording import clean
 
 if TYPE_CHECKING:
     from rich.console import Console

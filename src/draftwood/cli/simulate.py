@@ -1,4 +1,4 @@
-"""``draftwood simulate``: what drafting would have done for recorded answers, without a model."""
+"""``draftwood simulate``: what drafting would have done for answers, recorded or written now."""
 
 from __future__ import annotations
 
@@ -6,20 +6,30 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from typer import Argument, Option
 
-from draftwood.cli import early, measuring, options, screen
+from draftwood.cli import early, measuring, options, screen, simulate_live
 from draftwood.cli.screen import number, percent
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
+    from rich.console import Console
 
     from draftwood.measure.records.records import Answer
     from draftwood.measure.records.traces import Trace
     from draftwood.planning.cost_curve import CostCurve
 
-Traces = Annotated[list[Path], Argument(metavar="TRACE...", help="Recorded answers, as probe --trace writes.")]
+Traces = Annotated[
+    list[Path] | None,
+    Argument(metavar="[TRACE...]", help="Recorded answers, as --trace or bench -o write."),
+]
+Live = Annotated[
+    bool,
+    Option("--live", help="Instead of TRACE: let a model answer plainly, and count what copying offers."),
+]
 Draft = Annotated[list[int] | None, Option(min=0, metavar="N", help="Draft nodes per pass; may be given again.")]
 Planner = Annotated[
     str | None,
@@ -49,8 +59,13 @@ Cost = Annotated[
 ]
 
 
+@options.shared
 def simulate(
-    traces: Traces,
+    call: typer.Context,
+    loading: options.Loading,
+    asked: simulate_live.LiveFlags,
+    traces: Traces = None,
+    live: Live = False,
     draft: Draft = None,
     drafters: measuring.Arms = options.DRAFTERS_DEFAULT,
     planner: Planner = None,
@@ -60,11 +75,14 @@ def simulate(
     batch: Batch = 1,
     uncalibrated: Uncalibrated = False,
     output: Output = None,
+    wide: measuring.Wide = False,
     as_json: options.Json = False,
 ) -> None:
-    """Replay recorded answers and count the passes that drafting would have taken."""
-    from draftwood.measure.records.traces import read_traces
+    """Replay answers and count the passes that drafting would have taken.
 
+    They are recorded ones, or with --live those that a model writes now, plainly.
+    """
+    _check_sides(call, traces, live)
     if planner is not None and draft:
         raise UsageError("--draft N means --planner fixed:N: give one of them")
     curve = _curve(profile, cost)
@@ -74,20 +92,51 @@ def simulate(
     planners = [f"fixed:{n}" for n in draft or ()] or [planner or default]
     early.check_rows(output, "simulate")
     _refuse_planners(planners, curve)
-    known = options.load_tokenizer(tokenizer) if tokenizer is not None else None
-    found = [trace for path in traces for trace in read_traces(path, known)]
-    run = _Run(found, planners, batch)
+    probed = simulate_live.write(loading, asked, quiet=as_json) if live else None
+    known = probed.tokenizer if probed else options.load_tokenizer(tokenizer) if tokenizer is not None else None
+    run = _Run(probed.traces if probed else _read(traces or (), known), planners, batch)
     with screen.progress() as bar, screen.CtrlC() as stop:
         run.replay(drafters, known, curve, bar, uncalibrated=uncalibrated)
-    tasks = dict.fromkeys(trace.task for trace in found)
-    rows = [row for task in tasks for row in run.rows(task)]
-    totals = [row | {"task": "all"} for row in run.rows(None)]
+    rows, totals = run.tables()
     if output is not None:
         timed = {"cost": cost, "profile": str(profile) if profile else None, "uncalibrated": uncalibrated}
         run.write(output, timed)
-    shown = rows if len({row["task"] for row in rows}) == 1 else [*rows, *totals]
-    document = {"rows": rows, "totals": totals, "interrupted": stop.pressed}
-    screen.finish(document, lambda: _show(shown, curve is not None), as_json=as_json, interrupted=stop.pressed)
+    interrupted = stop.pressed or bool(probed and probed.interrupted)
+    document = {"rows": rows, "totals": totals, "interrupted": interrupted}
+    if probed:
+        document["probe"] = probed.document()
+
+    def show() -> None:
+        to = screen.console()
+        if probed:
+            simulate_live.show(to, probed.document(), wide=wide)
+        _show(to, rows if len({row["task"] for row in rows}) == 1 else [*rows, *totals], wide=wide)
+
+    screen.finish(document, show, as_json=as_json, interrupted=interrupted)
+
+
+_OF_TRACES = ("traces", "tokenizer")
+_OF_BOTH = ("live", "draft", "drafters", "planner", "profile", "cost", "batch", "uncalibrated", "output", "wide",
+            "as_json")  # fmt: skip
+
+
+def _check_sides(call: typer.Context, traces: Sequence[Path] | None, live: bool) -> None:
+    """Refuse flags of recorded answers with --live, and those of --live without it."""
+    if bool(traces) == live:
+        raise UsageError(
+            "simulate takes recorded answers, or with --live a model that writes them: give one of them"
+        )
+    for parameter in call.command.params:
+        name = parameter.name or ""
+        if name in _OF_BOTH or not options.was_given(call, name) or (name in _OF_TRACES) == (not live):
+            continue
+        raise UsageError(f"{parameter.opts[0]} is for {'recorded answers' if live else '--live'}: leave it out")
+
+
+def _read(paths: Sequence[Path], tokenizer: Any) -> list[Trace]:
+    from draftwood.measure.records.traces import read_traces
+
+    return [trace for path in paths for trace in read_traces(path, tokenizer)]
 
 
 _UNTIMED = "fixed:16"  # the default where passes have no cost, so that goodput has nothing to weigh
@@ -182,6 +231,11 @@ class _Run:
                     writer.answer(answer)
             writer.close()
 
+    def tables(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return the rows of every task, and those of all tasks together."""
+        rows = [row for task in dict.fromkeys(trace.task for trace in self._traces) for row in self.rows(task)]
+        return rows, [row | {"task": "all"} for row in self.rows(None)]
+
     def rows(self, task: str | None) -> list[dict[str, Any]]:
         """Return one row per arm and planner over the answers of a task; None is all tasks."""
         from draftwood.measure.simulate import row
@@ -197,20 +251,23 @@ class _Run:
         return rows
 
 
-def _show(rows: list[dict[str, Any]], timed: bool) -> None:
-    columns = ["planner", "generated", "verifier passes", "ideal speedup", "without looped tails", "accept. rate",
-               "coverage", "drafting us/step"] + ["predicted speedup"] * timed  # fmt: skip
-    table = screen.table("task", "drafter", *columns)
-    table.columns[1].justify = "left"
-    for row in rows:
-        cells = [row["task"], row["drafter"], row["planner"], str(row["generated"]), str(row["verifier_passes"])]
-        cells += [number(row[name]) for name in ("ideal_speedup", "mean_acceptance_length_unlooped")]
-        cells += [percent(row["acceptance_rate"]), percent(row["draft_coverage"])]
-        cells += [number(row["drafting_us_per_step"], 0)]
-        table.add_row(*cells, *([number(row["predicted_speedup"])] if timed else []))
-    to = screen.console()
-    to.print(table, soft_wrap=False)
+def _show(to: Console, rows: list[dict[str, Any]], *, wide: bool) -> None:
+    several = len({row["planner"] for row in rows}) > 1
+    columns: dict[str, Callable[[dict[str, Any]], str]] = {
+        "task": lambda r: r["task"],
+        "drafter": lambda r: f"{r['drafter']} {r['planner']}" if several else r["drafter"],
+        "tokens": lambda r: str(r["generated"]),
+        "passes": lambda r: str(r["verifier_passes"]),
+        "ideal speedup": lambda r: number(r["ideal_speedup"]),
+        "predicted speedup": lambda r: number(r["predicted_speedup"]),
+        "acceptance rate": lambda r: percent(r["acceptance_rate"]),
+        "draft coverage": lambda r: percent(r["draft_coverage"]),
+        "without looped tails": lambda r: number(r["mean_acceptance_length_unlooped"]),
+        "drafting us/step": lambda r: number(r["drafting_us_per_step"], 0),
+        "planner": lambda r: r["planner"],
+    }
+    measuring.show_table(to, columns, rows, left=2, wide=wide)
     to.print(
-        "generated: tokens that decoding wrote, the one that reading the prompt pays for left out; ideal speedup: "
-        "generated / verifier passes, as if a wide pass cost no more than a narrow one."
+        "tokens: those that decoding wrote, without the one that reading the prompt gives; ideal speedup: tokens "
+        "/ passes, as if a wide pass cost no more than a narrow one."
     )

@@ -1,1 +1,1 @@
-"""Instruments: bench, compare, drift, explain, probe, profile, report, simulate. Rates come from `rates`."""
+"""Instruments: bench, compare, drift, explain, profile, report, simulate. Rates come from `rates`."""

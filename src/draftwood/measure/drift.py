@@ -1,8 +1,11 @@
-"""How far another way of computing differs from plain decoding: another rule, another precision, a wide pass.
+"""How far another way of computing differs from plain decoding: another precision, a wide pass, a lossy rule.
 
 At each position the distributions of the next token, softmax of the raw scores before temperature and truncation,
 are compared: KL(plain || other) = sum over tokens of p log(p / q), in nats (Kullback and Leibler, "On Information
 and Sufficiency", 1951), and the perplexity of the text under each.
+
+A lossy rule writes another text (`rule_drift`): the model then reads both; perplexities say how natural it
+finds them.
 """
 
 from __future__ import annotations
@@ -17,14 +20,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.api.generation import Generation
 from draftwood.api.learned import fresh, planner_of
 from draftwood.api.prompts import Prompt, as_ids
 from draftwood.api.setup import Setup
-from draftwood.contracts import Ended, Floats, Noise, Rule, RuleSession, Scores, Target, Verdict
+from draftwood.contracts import Ended, Floats, Noise, RuleSession, Scores, Target, Verdict
 from draftwood.decoding.loop import decode
 from draftwood.decoding.request import Request
 from draftwood.errors import UsageError
+from draftwood.measure.compare import compare
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
+from draftwood.rates import Rates
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
 from draftwood.verify.noise import KeyedNoise
@@ -59,7 +65,7 @@ class Drift:
 
     @property
     def perplexity_plain(self) -> float | None:
-        """Perplexity of the text under plain decoding: exp of the mean surprise; None without tokens."""
+        """Perplexity of the text under plain decoding; None without tokens."""
         return perplexity(self.surprise_plain)
 
     @property
@@ -128,13 +134,13 @@ def divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
 
 
 def drift(
-    model: Any, prompt: Prompt, *, other: Any = None, rule: Rule | None = None, into: Drift | None = None,
+    model: Any, prompt: Prompt, *, other: Any = None, into: Drift | None = None,
     on_token: Callable[[int], None] = lambda _tokens: None, **settings: Any,
 ) -> Drift:  # fmt: skip
-    """Compare plain decoding with drafted decoding, with another rule, or with another model.
+    """Compare plain decoding with drafted decoding, or with another model.
 
-    Without ``other`` the drafted loop writes an answer by ``rule`` (None: the exact one); the scores of its wide
-    passes are compared with those of single-token passes over the same text. With ``other``, a model or `Target`
+    Without ``other`` the drafted loop writes an answer; the scores of its wide passes are compared with those of
+    single-token passes over the same text. With ``other``, a model or `Target`
     of the same vocabulary, plain decoding by ``model`` writes and ``other`` reads, one token per pass. ``into`` is
     filled token by token; ``on_token`` gets the number of tokens so far. Settings are those of
     `draftwood.generate`. Raises what that raises, and `UsageError` if vocabularies differ or for logits processors
@@ -149,7 +155,7 @@ def drift(
     alone = planner_of(planner, fresh(setup.model))  # what others learnt would change the trees
     request = setup.request(as_ids(prompt, setup.tokenizer), **settings)
     request.check(setup.target.capabilities)
-    recording = _RecordingRule(rule if rule is not None and other is None else SampleAndMatch())
+    recording = _RecordingRule()
     reads = setup.target if other is None else _other_target(setup, other)
     with closing(Reader(reads, request)) as reader:
         for _ in decode(setup.target, setup.drafters, alone, recording, [request]):
@@ -171,14 +177,13 @@ def _other_target(setup: Setup, other: Any) -> Target:
 
 
 class _RecordingRule:
-    """Delegates to a rule and notes each emitted token with a copy of the scores that decided it."""
+    """The exact rule; notes each emitted token with a copy of the scores that decided it."""
 
-    def __init__(self, rule: Rule) -> None:
-        self._rule = rule
+    def __init__(self) -> None:
         self.decisions: deque[tuple[int, Floats]] = deque()  # (token, raw scores float32[vocab])
 
     def open(self, *request: Any, **settings: Any) -> RuleSession:
-        return _RecordingSession(self._rule.open(*request, **settings), self.decisions)
+        return _RecordingSession(SampleAndMatch().open(*request, **settings), self.decisions)
 
 
 class _RecordingSession:
@@ -229,3 +234,84 @@ class Reader:
 def perplexity(surprise: Sequence[float]) -> float | None:
     """Return exp of the mean surprise, in nats; None without tokens."""
     return math.exp(math.fsum(surprise) / len(surprise)) if surprise else None
+
+
+@dataclass(slots=True)
+class RuleDrift:
+    """What one rule did to some prompts: its texts, plain decoding's, and how the model reads both."""
+
+    rule: str  # with its options
+    lossy: bool
+    plain: list[Generation] = field(default_factory=list)
+    texts: list[Generation] = field(default_factory=list)
+    # -log probability of each token of all these texts, in nats.
+    surprise_plain: list[float] = field(default_factory=list)
+    surprise: list[float] = field(default_factory=list)
+
+    @property
+    def changed(self) -> float | None:
+        """Share of the texts that differ from plain decoding's; None without texts."""
+        pairs = list(zip(self.plain, self.texts, strict=True))
+        return sum(one.ids != two.ids for one, two in pairs) / len(pairs) if pairs else None
+
+    @property
+    def perplexity_change(self) -> float | None:
+        """Perplexity of the rule's texts less plain decoding's; below 0 the model finds the rule's likelier."""
+        mine, plain = perplexity(self.surprise), perplexity(self.surprise_plain)
+        return None if mine is None or plain is None else mine - plain
+
+    @property
+    def tokens_per_pass(self) -> float:
+        """Mean acceptance length: tokens per pass of the model."""
+        return Rates.of([step for text in self.texts for step in text.steps]).mean_acceptance_length
+
+    @property
+    def speedup(self) -> float | None:
+        """Plain seconds per token / the rule's, each text written once; None where a side has no pass."""
+        pairs = [[_pace(side) for side in both] for both in zip(self.plain, self.texts, strict=True)]
+        timed = [(plain, mine) for plain, mine in pairs if plain and mine]
+        return sum(p for p, _ in timed) / sum(m for _, m in timed) if timed else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures, JSON-ready."""
+        names = ("rule", "lossy", "changed", "perplexity_change", "tokens_per_pass", "speedup")
+        both = {"perplexity_plain": self.surprise_plain, "perplexity": self.surprise}
+        figures = {name: getattr(self, name) for name in names} | {n: perplexity(s) for n, s in both.items()}
+        return figures | {"ids": [text.ids for text in self.texts]}
+
+
+def _pace(text: Generation) -> float | None:
+    """Return decode seconds per token, reading the prompt excluded; None without a pass."""
+    seconds, tokens = sum(step.seconds for step in text.steps), len(text.ids) - 1
+    return seconds / tokens if seconds and tokens > 0 else None
+
+
+def rule_drift(model: Any, prompt: Prompt, into: Sequence[RuleDrift], **settings: Any) -> None:
+    """Write a text plainly and by each rule, and add what was found of each to ``into``.
+
+    Settings are those of `draftwood.generate`, ``seed`` among them. A prompt under way at an interrupt is left
+    out. Raises what `generate` raises.
+    """
+    found = [compare(model, prompt, rounds=1, rule=one.rule, **settings) for one in into]
+    reading = {name: settings[name] for name in settings if name not in ("drafters", "planner", "tokenizer")}
+    setup = Setup(model, settings.get("tokenizer"), "none", "off")
+    request = setup.request(as_ids(prompt, setup.tokenizer), **reading)
+    read: dict[tuple[int, ...], list[float]] = {}
+    for one in found:
+        for text in (*one.plain, *one.drafted):
+            if tuple(text.ids) not in read:
+                read[tuple(text.ids)] = _surprise(setup.target, request, text.ids)
+    for one, result in zip(found, into, strict=True):
+        result.plain += one.plain
+        result.texts += one.drafted
+        result.surprise_plain += read[tuple(one.plain[0].ids)]
+        result.surprise += read[tuple(one.drafted[0].ids)]
+
+
+def _surprise(target: Target, request: Request, ids: Sequence[int]) -> list[float]:
+    found = []
+    with closing(Reader(target, request)) as reader:
+        for token in ids:
+            found.append(-float(log_softmax(reader.row)[token]))
+            reader.read(token)
+    return found

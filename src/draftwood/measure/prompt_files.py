@@ -13,8 +13,8 @@ from draftwood.api.setup import Setup
 from draftwood.decoding.request import Request
 from draftwood.errors import PromptError, UsageError
 from draftwood.files.foreign import LeftOut, text_of
-from draftwood.measure.records.bodies import exchanged
 from draftwood.measure.records.lines import compressed, read_lines
+from draftwood.measure.records.traces import exchanged
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
 from draftwood.errors import UsageError
-from draftwood.tasks import agent, code, grammar, prose, structured
+from draftwood.tasks import agent, code, prose, structured
 from draftwood.tasks.looped import looped_tail
 from draftwood.tasks.prompt import Content, Prompt
 from draftwood.tasks.variants import SAMPLED, in_one_sentence, parse, sampled
@@ -27,7 +27,7 @@ _BUILDERS: Mapping[str, Callable[[], Iterator[tuple[str, Content]]]] = {
     "code-edit": code.code_edit,
     "completion": code.completion,
     "structured": structured.items,
-    "grammar": grammar.items,
+    "grammar": prose.grammar,
     "summary": prose.summary,
     "web-qa": prose.web_qa,
     "agent": agent.items,

@@ -7,13 +7,37 @@ next turn, which repeats paths, lines and commands of the session.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
-from draftwood.tasks._seeded import Draw
 from draftwood.tasks.agent_bugs import Bug, BuggyFile, bugs, load
 from draftwood.tasks.datafiles import sections, table
 from draftwood.tasks.prompt import Content, Message
 from draftwood.tasks.stdlib import patch
+
+T = TypeVar("T")
+
+
+class Draw:
+    """Draws from a sequence that depends on ``seed`` alone, on every machine and in every version of Python."""
+
+    def __init__(self, seed: str) -> None:
+        self._rng = random.Random(seed)
+
+    def below(self, end: int) -> int:
+        """Return a number from 0 to ``end - 1``."""
+        # Python promises to keep the sequence of random(), and of no other method.
+        return int(self._rng.random() * end)
+
+    def pick(self, choices: Sequence[T]) -> T:
+        """Return one of the choices."""
+        return choices[self.below(len(choices))]
+
+    def hexadecimal(self, digits: int) -> str:
+        """Return a number in hexadecimal digits, as in an identifier."""
+        return "".join(self.pick("0123456789abcdef") for _ in range(digits))
+
 
 _VIEW = 2300
 """How much of a file is shown at once, in characters."""

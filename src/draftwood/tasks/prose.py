@@ -1,4 +1,4 @@
-"""Prompts about prose, read from their files: chat, creative, summary and web-qa."""
+"""Prompts about prose, read from their files: chat, creative, grammar, summary and web-qa."""
 
 from __future__ import annotations
 
@@ -31,6 +31,12 @@ def chat() -> Iterator[tuple[str, Content]]:
 def creative() -> Iterator[tuple[str, Content]]:
     """Yield requests for stories and poems: nothing to copy from, and meant to be sampled."""
     return ((name, asked(request)) for name, request in sections("creative"))
+
+
+def grammar() -> Iterator[tuple[str, Content]]:
+    """Yield paragraphs with planted mistakes to correct, so that the answer copies nearly all of its input."""
+    request = "Correct the grammar and spelling of this text. Reply with the corrected text only."
+    return ((name, asked(f"{request}\n\n{text}")) for name, text in sections("grammar"))
 
 
 def summary() -> Iterator[tuple[str, Content]]:

@@ -1,21 +1,18 @@
 """Structured text: JSON, logs, diffs and stack traces, to be continued or converted.
 
-Records and logs are made up by seeded draws (:mod:`draftwood.tasks.records`); diffs and traces are made from the
-standard library of the running Python. About half of the prompts are unfinished plain text; the others ask for a
-change or another format.
+Records and logs are made up and stand in ``data/structured.txt``; diffs and traces are made from the standard
+library of the running Python. About half of the prompts are unfinished plain text; the others ask for a change or
+another format.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, zip_longest
 from typing import Any
 
-from draftwood.tasks import records
-from draftwood.tasks._seeded import Draw
-from draftwood.tasks.datafiles import table
+from draftwood.tasks.datafiles import sections, table
 from draftwood.tasks.prompt import Content, asked
 from draftwood.tasks.stdlib import patch, place, source
 
@@ -25,10 +22,6 @@ _Frame = tuple[str, str]
 
 def _some(what: str) -> Any:
     return table("structured")[what]
-
-
-def _pretty(rows: list[dict[str, Any]]) -> str:
-    return json.dumps(rows, indent=2)
 
 
 def _requested(name: str, text: str, language: str = "") -> _Named:
@@ -41,27 +34,12 @@ def _broken(text: str) -> str:
     return re.sub(r"\w*$", "", text[: len(text) * 3 // 4]).rstrip()
 
 
-def _json(draw: Draw) -> Iterator[_Named]:
-    yield "json-orders", _broken(_pretty(records.orders(draw, 6)))
-    yield _requested("json-rename", _pretty(records.orders(draw, 5)), "json")
-    yield "json-sensors", _broken(_pretty(records.sensors(draw, 9)))
-    yield _requested("json-filter", _pretty(records.sensors(draw, 7)), "json")
-    yield "json-people", _broken(_pretty(records.people(draw, 6)))
-    yield _requested("json-to-csv", _pretty(records.people(draw, 5)), "json")
-    rows = records.orders(draw, 14)
-    heads = list(rows[0])
-    csv = [",".join(heads), *(",".join(str(row[head]) for head in heads) for row in rows)]
-    yield "csv-orders", _broken("\n".join(csv))
-    yield _requested("csv-to-markdown", "\n".join(csv[:9]), "csv")
-
-
-def _logs(draw: Draw) -> Iterator[_Named]:
-    yield "log-access", "\n".join(records.access_log(draw, 8))
-    yield _requested("log-anonymise", "\n".join(records.access_log(draw, 7)))
-    yield "log-jobs", _broken("\n".join(records.job_log(draw, 18)))
-    yield _requested("log-errors", "\n".join(records.job_log(draw, 16)))
-    yield "log-sql", _broken("\n".join(records.inserts(draw, 12)))
-    yield _requested("log-to-json", "\n".join(records.job_log(draw, 8)))
+def _texts(kinds: tuple[str, ...]) -> Iterator[_Named]:
+    """Yield the texts whose names begin so, to be continued, or changed where there is a request for them."""
+    for name, text in sections("structured"):
+        if name.startswith(kinds):
+            language = {"json": "json", "csv": "csv"}.get(name.partition("-")[0], "")
+            yield _requested(name, text, language) if name in _some("requests") else (name, text)
 
 
 def _diff(module: str, qualname: str, old: str, new: str, lines: int = 3) -> str:
@@ -70,7 +48,7 @@ def _diff(module: str, qualname: str, old: str, new: str, lines: int = 3) -> str
     return patch(f"{module.replace('.', '/')}.py", before.splitlines(), after.splitlines(), lines)
 
 
-def _diffs(_: Draw) -> Iterator[_Named]:
+def _diffs() -> Iterator[_Named]:
     stream, month, breakpoint_, deepcopy, checksum = _some("renamed")
     yield "diff-stream", _broken(_diff(*stream))
     module, qualname, old, new = month
@@ -98,17 +76,17 @@ def _trace(frames: Iterable[_Frame], error: str = "") -> str:
     return f"Traceback (most recent call last):\n{_shown(frames)}{error}".rstrip()
 
 
-def _traces(draw: Draw) -> Iterator[_Named]:
+def _traces() -> Iterator[_Named]:
     shop, copying = _some("application"), [_frame(*frame) for frame in _some("copying")]
     yield "trace-recursion", _trace([_some("snapshot"), *copying * 3])
     parsing = [_frame(*frame) for frame in _some("parsing")]
     errors = _some("errors")
     yield _requested("trace-frames", _trace([*shop, *parsing], errors["parsing"]))
-    missing = _trace(shop, errors["missing"].format(n=draw.below(900) + 100))
+    missing = _trace(shop, errors["missing"])
     yield "trace-chained", f"{missing}\n\n{errors['chained']}\n\n{_trace(shop[:2])}"
     option = _frame("configparser", "RawConfigParser.get", "raise NoOptionError(")
     yield _requested("trace-shorten", _trace([*_some("mailer"), option], errors["option"]))
-    log = records.job_log(draw, 5)
+    log = _some("log")
     yield "trace-in-log", "\n".join([*log[:4], missing, log[4], _trace(shop[:1])])
     mean = _frame("statistics", "mean", "raise StatisticsError(")
     yield _requested("trace-to-json", _trace([*_some("reports"), mean], errors["mean"]))
@@ -116,5 +94,5 @@ def _traces(draw: Draw) -> Iterator[_Named]:
 
 def items() -> Iterator[_Named]:
     """Yield the prompts; the groups take turns, so that the first few hold something of each."""
-    groups = [group(Draw(group.__name__)) for group in (_json, _logs, _diffs, _traces)]  # names are seeds
+    groups = (_texts(("json", "csv")), _texts(("log",)), _diffs(), _traces())
     yield from filter(None, chain.from_iterable(zip_longest(*groups)))

@@ -1,4 +1,4 @@
-"""Makes rules from names: ``exact``, ``threshold:tau=0.15``, ``typical``, ``top-k:k=3``, ``ensemble:0.2``."""
+"""Makes rules from names: ``exact``, ``threshold:tau=0.15``, ``top-k:k=3``."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from draftwood.contracts import Rule
 from draftwood.errors import UnknownNameError, UsageError
 from draftwood.spelling import arguments, scalar_parameters
 from draftwood.verify.exact import SampleAndMatch
-from draftwood.verify.relaxed import Ensemble, Threshold, TopK, Typical
+from draftwood.verify.relaxed import Threshold, TopK
 
 DEFAULT = "exact"
 
-RULES: Mapping[str, Callable[..., Rule]] = {
-    rule.name: rule for rule in (SampleAndMatch, Threshold, Typical, TopK, Ensemble)
-}
+RULES: Mapping[str, Callable[..., Rule]] = {rule.name: rule for rule in (SampleAndMatch, Threshold, TopK)}
+_GONE = {"typical": "top-k:k=2", "ensemble": "threshold:tau=0.15"}  # rules of earlier versions, and what to take
 
 
 def load(spec: str | Rule = DEFAULT) -> Rule:
@@ -30,6 +29,8 @@ def load(spec: str | Rule = DEFAULT) -> Rule:
             raise UsageError(f"{spec!r:.80} is no rule: name one, as in 'threshold:tau=0.15', or pass a Rule")
         return spec
     name, *options = (piece.strip() for piece in spec.split(":"))
+    if name in _GONE:
+        raise UsageError(f"the rule {name} is no longer there: take {_GONE[name]}")
     if name not in RULES:
         raise UnknownNameError("rule", name, RULES)
     make = RULES[name]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Any
 
 from draftwood.api.learned import fresh, planner_of
 from draftwood.api.setup import Setup
 from draftwood.api.user_texts import UserTexts, detached
-from draftwood.contracts import Planner, Rule
+from draftwood.contracts import Drafter, Planner, Rule
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Request
+from draftwood.decoding.sequence import ActiveSequence
 from draftwood.engines.peer import Peer
-from draftwood.measure.bench.draft_memory import memory_of
 from draftwood.measure.records.records import Answer
 from draftwood.verify.load import is_lossy, label
 from draftwood.verify.load import load as load_rule
@@ -110,3 +111,18 @@ class PeerArm(Arm):
 
     def close(self) -> None:
         self.peer.close()
+
+
+def memory_of(drafters: Sequence[Drafter], sequences: Sequence[ActiveSequence]) -> tuple[int | None, int | None]:
+    """Return bytes of weights, a model that several drafters share counted once, and bytes of the caches of these
+    texts; None where no drafter has a model, or one does not tell."""
+    models: list[Any] = [model for drafter in drafters for model in getattr(drafter, "models", ())]
+    weights = {id(model.target): model.weight_bytes for model in models}
+    caches = [cache for sequence in sequences for cache in sequence.draft_caches()]
+    return _sum(weights.values()), _sum(caches)
+
+
+def _sum(every: Iterable[int | None]) -> int | None:
+    found = list(every)
+    known = [each for each in found if each is not None]
+    return sum(known) if known and len(known) == len(found) else None

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from draftwood.step import Step
+
+_WHOLE = ("nodes", "most", "asked", "candidates", "chosen", "pooled", "best", "context", "rows")
+_NUMBERS = (int, float)
+_KNOWN: Mapping[str, tuple[type, ...]] = {
+    "planner": (str,), "explored": (bool,), "floor": _NUMBERS, "overhead_ms": _NUMBERS,
+    **dict.fromkeys(_WHOLE, (int,)),
+}  # fmt: skip
+_MOST, _LEAST_MS = 1e15, 1e-6  # bounds of what a real pass can have
 
 
 class Alternative(NamedTuple):
@@ -39,13 +47,20 @@ class Account:
     @cached_property
     def plan(self) -> Mapping[str, Any]:
         """The valid single values of the plan, by the names in `_KNOWN`."""
-        given = self._recorded
-        return {name: given[name] for name, kinds in _KNOWN.items() if _valid(given.get(name), kinds)}
+        given = {name: self._recorded.get(name) for name in _KNOWN}
+        return {
+            name: value
+            for name, value in given.items()
+            if type(value) in _KNOWN[name] and (isinstance(value, str) or 0 <= value < _MOST)  # type: ignore[operator]
+        }
 
     @cached_property
     def alternatives(self) -> tuple[Alternative, ...]:
         """The draft sizes that the planner compared, smallest first; empty if it compared none."""
-        return tuple(sorted(set(_alternatives(self._recorded.get("alternatives")))))
+        given = [_listed(each)[:3] for each in _listed(self._recorded.get("alternatives"))]
+        whole = [each for each in given if len(each) == 3 and {type(value) for value in each} <= set(_NUMBERS)]
+        valid = [e for e in whole if 0 <= e[0] < _MOST and 0 <= e[1] < _MOST and _LEAST_MS <= e[2] < _MOST]
+        return tuple(sorted({Alternative(int(n), float(tokens), float(ms)) for n, tokens, ms in valid}))
 
     @cached_property
     def policies(self) -> Mapping[str, str]:
@@ -95,50 +110,23 @@ class Account:
 
     @property
     def expected(self) -> Alternative | None:
-        """What the planner expected of the pass that was made."""
-        return self.alternative(self.pooled)
+        """What the planner expected of the pass that was made; None where several requests shared it."""
+        return self.alternative(self.pooled) if self.rows == 1 else None
 
     @property
-    def likeliest(self) -> float | None:
-        """Predicted acceptance of the best candidate; None if it may belong to another request."""
+    def odds(self) -> tuple[float, float] | None:
+        """Predicted acceptance of the best candidate, and the extra time for the first draft node as a share of
+        a plain pass; None where they are not known, or may belong to another request.
+        """
         none, one = self.alternative(0), self.alternative(1)
-        return max(0.0, min(1.0, one.tokens - none.tokens)) if none and one and self.rows == 1 else None
-
-    @property
-    def node_cost(self) -> float | None:
-        """Extra time for the first draft node, as a share of a plain pass; may be negative."""
-        none, one = self.alternative(0), self.alternative(1)
-        return one.ms / none.ms - 1 if none and one else None
+        if none is None or one is None or self.rows > 1:
+            return None
+        return max(0.0, min(1.0, one.tokens - none.tokens)), max(0.0, one.ms / none.ms - 1)
 
     @property
     def ms(self) -> float:
         """Milliseconds that the step took."""
         return 1000 * self.step.seconds
-
-
-_WHOLE = ("nodes", "most", "asked", "candidates", "chosen", "pooled", "best", "context", "rows")
-_KNOWN: Mapping[str, tuple[type, ...]] = {
-    "planner": (str,),
-    "explored": (bool,),
-    **dict.fromkeys(("floor", "overhead_ms"), (int, float)),
-    **dict.fromkeys(_WHOLE, (int,)),
-}
-
-
-def _alternatives(given: Any) -> Iterator[Alternative]:
-    for each in _listed(given):
-        if len(_listed(each)) >= 3 and {type(value) for value in each[:3]} <= _NUMBERS:
-            nodes, tokens, ms = each[:3]
-            if 0 <= nodes < _MOST and 0 <= tokens < _MOST and _LEAST_MS <= ms < _MOST:
-                yield Alternative(int(nodes), float(tokens), float(ms))
-
-
-def _valid(value: Any, kinds: tuple[type, ...]) -> bool:
-    return type(value) in kinds and (isinstance(value, str) or 0 <= value < _MOST)
-
-
-_NUMBERS = {int, float}
-_MOST, _LEAST_MS = 1e15, 1e-6  # bounds of what a real pass can have
 
 
 def _listed(given: Any) -> Sequence[Any]:
@@ -170,11 +158,11 @@ class Tree:
         """Return the tree that the pass scored; None if there is none or the trace is malformed."""
         trace = step.trace if isinstance(step.trace, Mapping) else {}
         tokens, parents, path = (_column(trace.get(name), None, (int,)) for name in ("tokens", "parents", "path"))
-        if not tokens or parents is None or path is None or len(parents) != len(tokens):
+        if not tokens or min(tokens) < 0 or parents is None or path is None or len(parents) != len(tokens):
             return None
-        if not all(0 <= token < _TOKENS for token in tokens):
+        if not all(-1 <= parent < node for node, parent in enumerate(parents)):
             return None
-        if not all(-1 <= parent < node for node, parent in enumerate(parents)) or not _leads(path, parents):
+        if not all(0 <= n < len(parents) and parents[n] == before for before, n in pairwise((-1, *path))):
             return None
         known = {name: _column(trace.get(name), len(tokens), kinds) for name, kinds in _COLUMNS.items()}
         return cls(tokens, parents, path, {name: column for name, column in known.items() if column is not None})
@@ -190,8 +178,3 @@ def _column(given: Any, length: int | None, kinds: tuple[type, ...]) -> list[Any
     if not isinstance(given, (list, tuple)) or length not in (None, len(given)):
         return None
     return list(given) if all(type(v) in kinds and -_TOKENS <= v < _TOKENS for v in given) else None
-
-
-def _leads(path: Sequence[int], parents: Sequence[int]) -> bool:
-    """Return whether each node of the path is a child of the one before it."""
-    return all(0 <= node < len(parents) and parents[node] == before for before, node in pairwise((-1, *path)))

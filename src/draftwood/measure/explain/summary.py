@@ -1,159 +1,266 @@
-"""Sums up an arm's steps: how much was drafted, why not more, and whether the planner's forecast was right."""
+"""The explanation of an arm's answers, in figures and sentences, and of single steps; all JSON-ready."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from statistics import median
+from typing import Any
 
-from draftwood.measure.explain.account import Account
-from draftwood.measure.explain.why import Reason, reason
+from draftwood.errors import UsageError
+from draftwood.measure.explain.account import Account, Tree, accounts
+from draftwood.measure.explain.why import Reason, reason, words
+from draftwood.measure.records.lines import read_lines
+from draftwood.measure.records.records import Answer, grouped_by, read_records
+from draftwood.measure.wording import count, share
 from draftwood.rates import Rates
-from draftwood.step import StageStep, stages_of
+from draftwood.step import SourceStep, stages_of
+
+_OTHERS = {
+    "trace": "is a trace, which has no steps: replay it with draftwood simulate -o and explain those records",
+    "probe": "was written by draftwood simulate --live, which decodes unchanged: nothing was drafted",
+    "profile": "is a profile, which has no steps: explain records of draftwood generate -o or bench -o",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Median and maximum of some numbers."""
+def explainable(path: Path) -> list[Answer]:
+    """Return the answers of a records file that have steps of drafters, in its order.
 
-    median: float
-    most: float
-
-    @classmethod
-    def of(cls, values: Iterable[float | None]) -> Spread | None:
-        """Return the spread of the values that are not None; None if there are none."""
-        known = [v for v in values if v is not None]
-        return cls(median(known), max(known)) if known else None
-
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """What the planner expected and what happened, over passes of one request each."""
-
-    passes: int
-    tokens: float  # expected
-    came: int  # emitted
-    ms: float  # median expected milliseconds of a pass
-    took: float  # median measured milliseconds
-    speedup: float  # expected tokens per second / those of plain passes by the planner's estimate
-    made: float  # the same with the tokens and milliseconds that were measured
+    Raises `UsageError` if it cannot be opened or has no such answer, and `RecordError` for a broken line.
+    """
+    number, first = next(read_lines(path), (0, {}))
+    if not number:
+        raise UsageError(f"{path} is empty: give records that draftwood generate, bench or simulate wrote with -o")
+    if first.get("row") != "header":
+        raise UsageError(f"{path} is no records file: its first line is no header (a trace is read by simulate)")
+    if why := _OTHERS.get(str(first.get("verb"))):
+        raise UsageError(f"{path} {why}")
+    answers = [a for a in read_records(path).answers if a.steps]
+    if not answers:
+        raise UsageError(f"{path} holds no steps: give records that draftwood generate, bench or simulate wrote")
+    if drafted := [a for a in answers if a.drafters]:
+        return drafted
+    raise UsageError(f"{path} holds plain decoding only, which drafts nothing: give records with drafters")
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """The effect of a policy; with 0 steps it only measured."""
-
-    policy: str
-    steps: int  # that it limited
-    nodes: int  # most draft nodes in one of them
-    why: str  # its last measurement
+def by_arm(answers: Iterable[Answer]) -> dict[tuple[str, str], list[Answer]]:
+    """Group answers by (drafters, planner)."""
+    return grouped_by(answers, lambda a: (a.arm, a.planner or ""))
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """Steps and the tokens that they emitted."""
-
-    steps: int
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class SourceShare:
-    """The counts of one source over all steps."""
-
-    name: str
-    calls: int
-    proposed: int
-    kept: int
-    accepted: int
-    failed: int  # answers in which it failed and was disabled
-    draft_ms: float
+def arm(answers: Sequence[Answer]) -> dict[str, Any]:
+    """Return what one arm's answers amount to, in figures and sentences."""
+    every = [account for answer in answers for account in accounts(answer.steps)]
+    found = summary(every, answers[0].drafters)
+    return {
+        "drafters": answers[0].arm,
+        "planner": answers[0].planner,
+        "answers": [{"answer": a.id, "task": a.task, "name": a.name} for a in answers],
+        "words": list(sentences(every, found)),
+        "summary": found,
+    }
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """The summary of an arm."""
-
-    steps: int
-    tokens: int
-    planned: int  # steps whose plan was recorded
-    rates: Rates
-    off: Share  # steps without a draft
-    reasons: dict[str, Share]  # reason -> its steps
-    off_reasons: dict[str, Share]  # the same for steps without a draft
-    likeliest: Spread | None  # where candidates did not pay: predicted acceptance of the best one
-    node_cost: Spread | None  # and there the cost of the first node as a share of a plain pass
-    nodes: Spread | None  # draft nodes of steps that carried a draft
-    forecast: Forecast | None  # None if the planner compared no draft sizes
-    policies: tuple[Hold, ...]
-    sources: tuple[SourceShare, ...]
-    stages: tuple[StageStep, ...]  # of cascades: what their models did in all steps, by name
-    notes: tuple[str, ...]  # the planner's last remarks about sources
-
-    @classmethod
-    def of(cls, accounts: Sequence[Account], names: Sequence[str] = ()) -> Summary:
-        """Sum up the steps of an arm whose sources have these names."""
-        why = [(reason(account), account) for account in accounts]
-        unlikely = [account for found, account in why if found is Reason.UNLIKELY]
-        drafted = [a for a in accounts if a.step.drafted]
-        return cls(
-            steps=len(accounts),
-            tokens=sum(len(a.step.emitted) for a in accounts),
-            planned=sum(bool(a.plan) for a in accounts),
-            rates=Rates.of([a.step for a in accounts]),
-            off=_share([a for a in accounts if not a.step.drafted]),
-            reasons=_shares(why),
-            off_reasons=_shares([(each, a) for each, a in why if not a.step.drafted]),
-            likeliest=Spread.of(a.likeliest for a in unlikely),
-            node_cost=Spread.of(a.node_cost for a in unlikely),
-            nodes=Spread.of(a.step.drafted for a in drafted),
-            forecast=_forecast(accounts),
-            policies=tuple(_holds(accounts)),
-            sources=tuple(_source(accounts, i, name) for i, name in enumerate(names)),
-            stages=stages_of(own.stages for a in accounts for own in a.step.by_source),
-            notes=accounts[-1].notes if accounts else (),
-        )
+def summary(every: Sequence[Account], names: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the figures of some steps, JSON-ready; their sources have these names."""
+    why = [(reason(account), account) for account in every]
+    off = [(each, a) for each, a in why if not a.step.drafted]
+    return {
+        "steps": len(every),
+        "tokens": sum(len(a.step.emitted) for a in every),
+        "planned": sum(bool(a.plan) for a in every),  # steps whose plan was recorded
+        "rates": asdict(Rates.of([a.step for a in every])),
+        "reasons": _shares(why),  # reason -> its steps and their tokens, the most frequent first
+        "off_reasons": _shares(off),  # the same for steps without a draft
+        "forecast": _forecast(every),  # None if the planner compared no draft sizes
+        "sources": [_source(every, i, name) for i, name in enumerate(names)],
+        "stages": [asdict(s) for s in stages_of(own.stages for a in every for own in a.step.by_source)],
+    }
 
 
-def _share(some: Sequence[Account]) -> Share:
-    return Share(len(some), sum(len(a.step.emitted) for a in some))
+def _shares(why: Sequence[tuple[Reason, Account]]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for each, _ in Counter(each for each, _ in why).most_common():
+        some = [a for r, a in why if r is each]
+        found[each.value] = {"steps": len(some), "tokens": sum(len(a.step.emitted) for a in some)}
+    return found
 
 
-def _shares(why: Sequence[tuple[Reason, Account]]) -> dict[str, Share]:
-    """Reason -> its steps, the most frequent first."""
-    found = Counter(each for each, _ in why)
-    return {each.value: _share([a for r, a in why if r is each]) for each, _ in found.most_common()}
+def _forecast(every: Sequence[Account]) -> dict[str, float] | None:
+    """Return what the planner expected and what came, over passes of one request each.
 
-
-def _forecast(accounts: Sequence[Account]) -> Forecast | None:
-    pairs = [(a, e, p) for a in accounts if a.rows == 1 and (e := a.expected) and (p := a.alternative(0))]
+    ``speedup``: expected tokens per second over those of plain passes by the planner's estimate; ``made``: the
+    same with the tokens and milliseconds that were measured.
+    """
+    pairs = [(a, e, p) for a in every if (e := a.expected) and (p := a.alternative(0))]
     took = sum(a.ms for a, _, _ in pairs)
     if not pairs or not took:
         return None
     tokens, came = sum(e.tokens for _, e, _ in pairs), sum(len(a.step.emitted) for a, _, _ in pairs)
     plain = sum(p.ms for _, _, p in pairs) / len(pairs)
-    return Forecast(
-        passes=len(pairs), tokens=tokens, came=came,
-        ms=median(e.ms for _, e, _ in pairs), took=median(a.ms for a, _, _ in pairs),
-        speedup=tokens * plain / sum(e.ms for _, e, _ in pairs), made=came * plain / took,
-    )  # fmt: skip
+    return {
+        "passes": len(pairs), "tokens": tokens, "came": came,
+        "ms": median(e.ms for _, e, _ in pairs), "took": median(a.ms for a, _, _ in pairs),
+        "speedup": tokens * plain / sum(e.ms for _, e, _ in pairs), "made": came * plain / took,
+    }  # fmt: skip
 
 
-def _holds(accounts: Sequence[Account]) -> Iterable[Hold]:
-    """Yield the policies that limited a step, the most frequent first, then those that only measured."""
-    last: dict[str, str] = {}
-    for account in accounts:
-        last.update(account.policies)
-    counted = Counter(name for a in accounts for name in a.held)
-    for name, steps in counted.most_common():
-        held = [a for a in accounts if name in a.held]
-        seen = next((a.policies[name] for a in reversed(held) if name in a.policies), "")
-        yield Hold(name, steps, max(a.step.drafted for a in held), seen)
-    yield from (Hold(name, 0, 0, why) for name, why in last.items() if name not in counted)
-
-
-def _source(accounts: Sequence[Account], index: int, name: str) -> SourceShare:
-    each = [a.step.by_source[index] for a in accounts if index < len(a.step.by_source)]
+def _source(every: Sequence[Account], index: int, name: str) -> dict[str, Any]:
+    each = [a.step.by_source[index] for a in every if index < len(a.step.by_source)]
     counts = {k: sum(getattr(s, k) for s in each) for k in ("calls", "proposed", "kept", "accepted", "failed")}
-    return SourceShare(name, **counts, draft_ms=1000 * sum(s.draft_s for s in each))
+    return {"name": name, **counts, "draft_ms": 1000 * sum(s.draft_s for s in each)}
+
+
+def sentences(every: Sequence[Account], found: dict[str, Any]) -> Iterator[str]:
+    """Yield what the figures of these steps say, the most important first."""
+    if not every:
+        yield "Nothing was decoded: no pass beyond reading the prompt."
+        return
+    rates, tokens, steps = found["rates"], found["tokens"], found["steps"]
+    pace = f", {rates['tokens_per_second']:.1f} tokens/s" if rates["tokens_per_second"] else ""
+    passes = f"{count(tokens, 'token')} in {count(steps, 'pass', 'passes')}"
+    yield f"{passes}: mean acceptance length {rates['mean_acceptance_length']:.2f}{pace}."
+    if off := found["off_reasons"]:
+        causes = [(of["steps"], _off(every, name)) for name, of in off.items()]
+        several = len(causes) > 1
+        listed = "; ".join(several * f"in {count(n, 'step')} " + cause for n, cause in causes)
+        part = share(sum(of["tokens"] for of in off.values()) / max(1, tokens))
+        yield f"Drafting was off for {part} of the text: {listed}."
+    yield from _drafted(every, found)
+    if forecast := found["forecast"]:
+        expected, came = (forecast[name] / forecast["passes"] for name in ("tokens", "came"))
+        yield (
+            f"The planner expected {expected:.2f} tokens in {forecast['ms']:.1f} ms of a pass, {came:.2f} came in "
+            f"{forecast['took']:.1f} ms. By its estimate of a plain pass it forecast {forecast['speedup']:.2f} "
+            f"times the pace of plain decoding; {forecast['made']:.2f} times came."
+        )
+    yield from _policies(every)
+    yield from (f"At the end: {note}." for note in every[-1].notes)
+    for source in found["sources"]:
+        if source["failed"]:
+            yield f"{source['name']} failed and was disabled in {count(source['failed'], 'answer')}."
+    for stage in found["stages"]:
+        yield (
+            f"The draft model {stage['name']} ran {count(stage['passes'], 'pass', 'passes')} in "
+            f"{1000 * stage['seconds']:.0f} ms and accepted {stage['accepted']} of {stage['proposed']} drafted "
+            "nodes."
+        )
+    if not found["planned"]:
+        yield "The planner's own account was not kept: only counts are known."
+    elif found["planned"] < steps:
+        kept = f"{found['planned']} of {steps} steps"
+        yield f"The planner's own account was kept of {kept}; of the others only counts are known."
+
+
+_UNDRAFTED = {
+    Reason.OFF: "nothing may draft",
+    Reason.HELD: "a policy held it",
+    Reason.EXPLORED: "a plain pass was tried, to see what it costs",
+    Reason.END: "one token was left to write",
+    Reason.RESTED: "sources were not asked, as nothing of theirs had paid",
+    Reason.NOTHING: "no source had a candidate",
+}
+_DRAFTED = {
+    Reason.ALL: "every candidate paid",
+    Reason.PART: "more candidates would not have paid",
+    Reason.MOST: "as many were scored as may be",
+    Reason.LIKELY: "what was likely enough was scored",
+}
+
+
+def _off(every: Sequence[Account], name: str) -> str:
+    """Say why there was no draft where this was the reason."""
+    if name != Reason.UNLIKELY:
+        return _UNDRAFTED.get(Reason(name), "no reason was recorded")
+    odds = [a.odds for a in every if reason(a) is Reason.UNLIKELY and a.odds is not None]
+    if not odds:
+        return "no candidate was likely enough"
+    likely, cost = [one for one, _ in odds], median(node for _, node in odds)
+    price = f"a node costs {share(cost)} of a pass"
+    if max(likely) < cost:
+        return f"no candidate was likelier than {share(max(likely))} and {price}"
+    return f"the best candidate had {share(median(likely))} (median; {share(max(likely))} at most) and {price}"
+
+
+def _drafted(every: Sequence[Account], found: dict[str, Any]) -> Iterator[str]:
+    sizes, rates, reasons = [a.step.drafted for a in every if a.step.drafted], found["rates"], found["reasons"]
+    if not sizes:
+        return
+    yield (
+        f"{count(len(sizes), 'step')} drafted, {median(sizes):.0f} nodes in the middle ({max(sizes)} at most); "
+        f"{share(rates['acceptance_rate'])} of all nodes were accepted, "
+        f"{rates['accepted_per_cycle']:.2f} per draft."
+    )
+    if said := [f"in {count(reasons[r]['steps'], 'step')} {text}" for r, text in _DRAFTED.items() if r in reasons]:
+        yield f"I{'; '.join(said)[1:]}."
+    if tried := reasons.get(Reason.EXPLORED):
+        part = share(tried["steps"] / found["steps"])
+        yield f"{count(tried['steps'], 'step')} ({part}) tried another width, to see what passes cost now."
+
+
+def _policies(every: Sequence[Account]) -> Iterator[str]:
+    """Yield what each policy did, the most frequent first, then those that only measured."""
+    last: dict[str, str] = {}
+    for account in every:
+        last.update(account.policies)
+    counted = Counter(name for a in every for name in a.held)
+    for name, n in counted.most_common():
+        held = [a for a in every if name in a.held]
+        seen = next((a.policies[name] for a in reversed(held) if name in a.policies), "")
+        nodes = max(a.step.drafted for a in held)
+        did = f"held the draft to {count(nodes, 'node')}" if nodes else "stopped drafting"
+        yield f"{name} {did} for {share(n / len(every))} of the steps{f' ({seen})' if seen else ''}."
+    for name, why in last.items():
+        if name not in counted:
+            yield f"{name} held no draft back{': ' if why else ''}{why}."
+
+
+def steps_of(answer: Answer) -> Iterator[dict[str, Any]]:
+    """Yield a dictionary per step of an answer, with its text if known."""
+    at = len(answer.output_ids) - sum(len(s.emitted) for s in answer.steps)
+    for account in accounts(answer.steps):
+        step, expected = account.step, account.expected
+        end = at + len(step.emitted)
+        yield {
+            "step": account.number,
+            "context": step.context,
+            "emitted": list(step.emitted),
+            "text": "".join(answer.pieces[at:end]) if answer.pieces else None,
+            "asked": account.asked,
+            "candidates": account.plan.get("candidates"),
+            **{name: getattr(step, name) for name in ("drafted", "lookahead_scored", "accepted")},
+            "expected_tokens": expected.tokens if expected else None,
+            "expected_ms": expected.ms if expected else None,
+            "ms": account.ms,
+            "reason": reason(account).value,
+            "why": words(account),
+        }
+        at = end
+
+
+def detail(answer: Answer, account: Account) -> dict[str, Any]:
+    """Return everything that is known about one step."""
+    step, names, tree = account.step, answer.drafters, Tree.of(account.step)
+    parts = ("plan", "draft", "score", "verify", "keep", "learn")
+    named = [*names, *(f"source {i}" for i in range(len(names), len(step.by_source)))]
+    return next(each for each in steps_of(answer) if each["step"] == account.number) | {
+        "ms_of": {name: 1000 * getattr(step, f"{name}_s") for name in parts},
+        "plan": dict(account.plan),
+        "alternatives": [
+            {"nodes": a.nodes, "expected_tokens": a.tokens, "ms": a.ms, "tokens_per_second": a.rate}
+            for a in account.alternatives
+        ],
+        "policies": [{"policy": n, "held": n in account.held, "why": why} for n, why in account.policies.items()],
+        "notes": list(account.notes),
+        "sources": [_counts(name, own) for name, own in zip(named, step.by_source, strict=False)],
+        "tree": tree.to_json() if tree is not None else None,
+    }
+
+
+def _counts(name: str, own: SourceStep) -> dict[str, Any]:
+    names = ("asked", "proposed", "kept", "accepted", "match_length", "failed")
+    stages = [asdict(stage) for stage in own.stages]
+    found = {"source": name, **{k: getattr(own, k) for k in names}, "draft_ms": 1000 * own.draft_s}
+    return found | ({"stages": stages} if stages else {})

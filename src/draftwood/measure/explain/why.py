@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from draftwood.measure.explain.account import Account
+from draftwood.measure.wording import count, share
 
 
 class Reason(StrEnum):
@@ -26,6 +26,9 @@ class Reason(StrEnum):
     COUNTS = "counts"  # no reason was recorded, only counts
 
 
+_RULES = ("fixed", "threshold")  # planners that compare no draft sizes
+
+
 def reason(account: Account) -> Reason:
     """Return the reason that decided; a policy's limit takes precedence over all others."""
     plan = account.plan
@@ -40,14 +43,8 @@ def reason(account: Account) -> Reason:
         if account.chosen >= candidates:
             return Reason.ALL
         return Reason.MOST if account.chosen >= plan.get("most", candidates) else Reason.PART
-    return _by_rule(account) if plan.get("planner") in _RULES else Reason.COUNTS
-
-
-_RULES = ("fixed", "threshold")  # planners that compare no draft sizes
-
-
-def _by_rule(account: Account) -> Reason:
-    plan = account.plan
+    if plan.get("planner") not in _RULES:
+        return Reason.COUNTS
     if account.chosen >= plan.get("nodes", 1 + account.chosen):
         return Reason.FIXED if plan["planner"] == "fixed" else Reason.MOST
     return Reason.LIKELY if plan.get("floor") or plan["planner"] == "threshold" else Reason.FIXED
@@ -64,85 +61,48 @@ def _undrafted(account: Account) -> Reason:
     return Reason.UNLIKELY if plan.get("candidates", account.proposed) else Reason.NOTHING
 
 
-def words(account: Account) -> str:
-    """Return the reason in a few words, with its numbers."""
-    return _WORDS[reason(account)](account)
-
-
-def _held(account: Account) -> str:
-    seen = [account.policies.get(name, "") for name in account.held]
-    named = (f"{n} ({why})" if why else n for n, why in zip(account.held, seen, strict=True))
-    did = f"held it to {count(account.chosen, 'node')}" if account.chosen else "stopped drafting"
-    return f"{' and '.join(named)} {did}"
-
-
-def _explored(account: Account) -> str:
-    best = account.plan.get("best")
-    instead = f", not {best}," if best is not None and best != account.pooled else ""
-    shared = f" for {account.rows} requests" if account.rows > 1 else ""
-    return f"tried {count(account.pooled, 'node')}{shared}{instead} to see the cost"
-
-
-def _unlikely(account: Account) -> str:
-    likeliest, cost, floor = account.likeliest, account.node_cost, account.plan.get("floor")
-    if floor:
-        return f"no candidate was as likely as {share(floor)}"
-    if likeliest is None or cost is None:
-        return "no candidate was likely enough"
-    return f"best candidate {share(likeliest)}, a node costs {share(max(0.0, cost))} of a pass"
-
-
-def _all(account: Account) -> str:
-    return f"{_each(account)} pay{'s' * (account.chosen == 1)}"
-
-
-def _likely(account: Account) -> str:
-    known, floor = account.plan.get("candidates"), account.plan.get("floor")
-    least = f" ({share(floor)} at least)" if floor is not None else ""
-    if known is not None and account.chosen < known:
-        return f"of {known} candidates {account.chosen} likely enough{least}"
-    return f"{_each(account)} likely enough{least}"
-
-
-def _fixed(account: Account) -> str:
-    known, most = account.plan.get("candidates"), account.plan.get("nodes")
-    if known == account.chosen and most is not None and known < most:
-        return f"{_each(account)} scored, {most} at most"
-    return f"{_counts(account)}, a fixed number"
-
-
-def _each(account: Account) -> str:
-    return "the one candidate" if account.chosen == 1 else f"all {account.chosen} candidates"
-
-
-def _counts(account: Account) -> str:
-    known = account.plan.get("candidates")
-    some = f"{known} candidates" if known is not None else f"{account.proposed} proposed"
-    return f"{account.chosen} of {some} scored"
-
-
-_WORDS: Mapping[Reason, Callable[[Account], str]] = {
-    Reason.OFF: lambda _: "drafting is off",
-    Reason.HELD: _held,
-    Reason.EXPLORED: _explored,
-    Reason.END: lambda _: "one token was left to write",
-    Reason.RESTED: lambda _: "sources were not asked",
-    Reason.NOTHING: lambda _: "no source had a candidate",
-    Reason.UNLIKELY: _unlikely,
-    Reason.ALL: _all,
-    Reason.PART: lambda a: f"of {a.plan['candidates']} candidates {a.chosen} pay best",
-    Reason.MOST: lambda a: f"{_counts(a)}, no more may be",
-    Reason.LIKELY: _likely,
-    Reason.FIXED: _fixed,
-    Reason.COUNTS: _counts,
+_PLAIN = {
+    Reason.OFF: "drafting is off",
+    Reason.END: "one token was left to write",
+    Reason.RESTED: "sources were not asked",
+    Reason.NOTHING: "no source had a candidate",
 }
 
 
-def count(n: int, one: str, many: str = "") -> str:
-    """Return ``1 node`` or ``2 nodes``."""
-    return f"{n:,} {one if n == 1 else many or one + 's'}".replace(",", "\N{NARROW NO-BREAK SPACE}")
-
-
-def share(value: float) -> str:
-    """Return a share as ``62 %`` or ``3.4 %``, with two significant digits."""
-    return f"{100 * value:{'.2g' if value < 0.0995 else '.0f'}} %"
+def words(account: Account) -> str:
+    """Return the reason in a few words, with its numbers."""
+    why, plan, chosen = reason(account), account.plan, account.chosen
+    known, floor, best, most = (plan.get(name) for name in ("candidates", "floor", "best", "nodes"))
+    each = "the one candidate" if chosen == 1 else f"all {chosen} candidates"
+    some = f"{account.proposed} proposed" if known is None else f"{known} candidates"
+    scored = f"{chosen} of {some} scored"
+    match why:
+        case Reason.HELD:
+            named = (f"{name} ({said})" if (said := account.policies.get(name)) else name for name in account.held)
+            did = f"held it to {count(chosen, 'node')}" if chosen else "stopped drafting"
+            return f"{' and '.join(named)} {did}"
+        case Reason.EXPLORED:
+            instead = f", not {best}," if best is not None and best != account.pooled else ""
+            shared = f" for {account.rows} requests" if account.rows > 1 else ""
+            return f"tried {count(account.pooled, 'node')}{shared}{instead} to see the cost"
+        case Reason.UNLIKELY if floor:
+            return f"no candidate was as likely as {share(floor)}"
+        case Reason.UNLIKELY if account.odds:
+            return f"best candidate {share(account.odds[0])}, a node costs {share(account.odds[1])} of a pass"
+        case Reason.UNLIKELY:
+            return "no candidate was likely enough"
+        case Reason.ALL:
+            return f"{each} pay{'s' * (chosen == 1)}"
+        case Reason.PART:
+            return f"of {known} candidates {chosen} pay best"
+        case Reason.MOST:
+            return f"{scored}, no more may be"
+        case Reason.LIKELY:
+            least = f" ({share(floor)} at least)" if floor is not None else ""
+            these = f"of {known} candidates {chosen}" if known is not None and chosen < known else each
+            return f"{these} likely enough{least}"
+        case Reason.FIXED if known == chosen and most is not None and known < most:
+            return f"{each} scored, {most} at most"
+        case Reason.FIXED:
+            return f"{scored}, a fixed number"
+    return _PLAIN.get(why, scored)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from draftwood.errors import UsageError
 from draftwood.measure.profile.rows import Profile, spread
 from draftwood.measure.records.lines import whole_file
 
-_COLOURS = ("#0c8ae5", "#d66705", "#089c39", "#a06bea", "#e54b98")
+COLOURS = ("#0c8ae5", "#d66705", "#089c39", "#a06bea", "#e54b98")
 _TERMINAL = (33, 208, 35, 141, 205)  # the nearest of the 256 colours of terminals
 _MARKS = "ox+*#"  # for terminals without colours
 
@@ -49,23 +49,35 @@ def picture(path: Path, draw: Callable[[Any], None]) -> None:
 
 
 def _draw(axes: Any, measured: Profile, title: str) -> None:
-    for number, context in enumerate(measured.contexts):
-        line = measured.line(context)
-        rows = [spread(seconds) for seconds in line.values()]
-        colour = _COLOURS[number % len(_COLOURS)]
-        low, middle, high = ([1000 * row[q] for row in rows] for q in ("q1_s", "median_s", "q3_s"))
-        axes.plot(list(line), middle, color=colour, marker="o", markersize=4, label=f"{context} tokens of context")
-        axes.fill_between(list(line), low, high, color=colour, alpha=0.2, linewidth=0)
-    sizes = _sizes(measured)
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(sizes, [str(n) for n in sizes], fontsize=8)
-    axes.set_xticks([], minor=True)
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("tokens per pass (the root included)")
-    axes.set_ylabel("ms per pass (median; band: quartiles)")
+    lines = {}
+    for context in measured.contexts:
+        spreads = [(n, spread(seconds)) for n, seconds in measured.line(context).items()]
+        points = [(n, *(1000 * row[q] for q in ("median_s", "q1_s", "q3_s"))) for n, row in spreads]
+        lines[f"{context} tokens of context"] = points
+    below, beside = "tokens per pass (the root included)", "ms per pass (median; band: quartiles)"
+    draw_lines(axes, lines, below, beside, logarithmic=True)
     axes.set_title(title, fontsize=10, loc="left")
-    axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def draw_lines(
+    axes: Any, lines: Mapping[str, Sequence[Sequence[float]]], below: str, beside: str, *, logarithmic: bool
+) -> None:
+    """Draw lines by name, each of points (x, y, low, high): low and high bound a band around the line."""
+    for number, (name, line) in enumerate(lines.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        x, middle, low, high = zip(*line, strict=True)
+        axes.plot(x, middle, color=colour, marker="o", markersize=4, label=name)
+        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+    if logarithmic:
+        sizes = sorted({point[0] for line in lines.values() for point in line})
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(sizes, [str(n) for n in sizes], fontsize=8)
+        axes.set_xticks([], minor=True)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(below)
+    axes.set_ylabel(beside)
+    axes.grid(alpha=0.25)
     axes.legend(frameon=False)
 
 

@@ -1,46 +1,62 @@
-"""Chooses the answers to show, and marks each token with the drafter that proposed it."""
+"""The answers that a page shows as text: which ones, each token marked by its drafter, and their steps as data.
+
+``page.js`` reads the data. Each text is stored once, in ``strings``; tokens are indexes into it. A step is::
+
+    [context, ms, ms of the pass, accepted tokens, own token or -1, why, tree]
+    tree:  0, or [tokens, parents or 0 (a chain), belief in % or one for all, sources or one for all,
+           path or its length (a chain), lookahead nodes or 0]
+"""
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from statistics import median
 from typing import Any
 
-from draftwood.measure.explain.account import accounts
-from draftwood.measure.records.records import Answer
+from draftwood.measure.explain.account import Account, Tree, accounts
+from draftwood.measure.explain.why import words
+from draftwood.measure.records.records import Answer, Records
 from draftwood.measure.records.timing import kept, rates
-from draftwood.measure.report.material import Material
 from draftwood.measure.report.standings import PLAIN_ARMS, Standings
-from draftwood.step import MODEL, Step
+from draftwood.measure.wording import clean
+from draftwood.step import MODEL
 
 MOST = 6  # answers that are shown unless asked for otherwise
-
 STYLES = 5  # underlines and colours of drafters; see page.css
-
 _SPACES = re.compile(r"(^\s+|\s+$|[^\S\n]*\n\s*)")
-
 _PROMPT = 6000  # characters shown of a prompt: its end
 
-Run = tuple[str, str]  # a stretch of text and its CSS class, which is empty for what the model wrote
 
+def choose(
+    records: Records, standings: Standings, most: int | None, arm: str = "", value: float | None = None
+) -> list[Answer]:
+    """Return at most ``most`` answers to show (None: one per task, at most `MOST`).
 
-def choose(material: Material, standings: Standings, most: int | None) -> list[Answer]:
-    """Return at most ``most`` answers to show (None: one per task, at most `MOST`), the worst task first; of each
-    task the answers of its first drafted arm, the one nearest to the median speedup first, then those of the next
-    arm."""
-    ranked = _ranked(material, standings) or [[a for a in material.probed if a.pieces]]
+    The first is the one of ``arm`` whose own speedup is nearest to the headline ``value``. Then come, the worst
+    task first, the answers of its first drafted arm, the one nearest to the median speedup first.
+    """
+    ranked = _ranked(records, standings)
     turns = [task[i] for i in range(max(map(len, ranked), default=0)) for task in ranked if i < len(task)]
-    return turns[: min(MOST, len(ranked)) if most is None else most]
+    most = min(MOST, len(ranked)) if most is None else most
+    timed = {
+        id(a): abs(speedup - value)
+        for a in turns
+        if a.arm == arm and value is not None
+        if (speedup := standings.prompt_speedups(a.task, a.arm).get(a.name)) is not None
+    }
+    first = min((a for a in turns if id(a) in timed), key=lambda a: timed[id(a)], default=None)
+    if first is not None:  # in place of the one of its task that would come first
+        same = next(a for a in turns if a.task == first.task)
+        turns = [first, *(a for a in turns if a is not first and a is not same)] + [same] * (same is not first)
+    return turns[:most]
 
 
-def _ranked(material: Material, standings: Standings) -> list[list[Answer]]:
+def _ranked(records: Records, standings: Standings) -> list[list[Answer]]:
     """Per task its answers with text and steps, the first to be shown first."""
     readable: dict[tuple[str, str], dict[str, Answer]] = {}
-    for answer in material.records.answers:
+    for answer in records.answers:
         if answer.pieces and answer.steps:
             readable.setdefault((answer.task, answer.arm), {}).setdefault(answer.name, answer)
     found = []
@@ -60,101 +76,101 @@ def names(answers: Sequence[Answer]) -> dict[str, int]:
     return {name: i for i, name in enumerate(dict.fromkeys(n for a in answers for n in a.drafters))}
 
 
-def style(look: dict[str, int], name: str) -> str:
-    """Return the CSS class of a drafter's text."""
-    return f"c{look[name] % STYLES}"
-
-
-def article(answer: Answer, look: dict[str, int], standings: Standings) -> dict[str, Any]:
+def article(answer: Answer, look: Mapping[str, int], standings: Standings) -> dict[str, Any]:
     """Return an answer as the template shows it."""
     found, tokens, prompt = rates([answer]), len(answer.output_ids), "".join(answer.prompt_pieces or ())
     before = tokens - sum(len(step.emitted) for step in answer.steps)
-    styles = [style(look, name) for name in answer.drafters]
     return {
         "answer": answer,
         "speedup": standings.prompt_speedups(answer.task, answer.arm).get(answer.name),
         "tokens": tokens,
         "passes": found.passes,
         "length": found.mean_acceptance_length,
+        "pace": found.tokens_per_second if answer.engine != "replay" else None,
         "own": answer.sources.count("model") / max(1, tokens),
         "looped": tokens - kept(answer),
         "before": "".join((answer.pieces or [])[:before]),
-        "steps": [list(runs) for runs in _steps(answer, before, styles)],
-        "strip": strip(answer, styles),
+        "steps": list(_steps(answer, before, [f"c{look[name] % STYLES}" for name in answer.drafters])),
         "prompt": prompt[-_PROMPT:],
         "cut": max(0, len(prompt) - _PROMPT),
     }
 
 
-def _steps(answer: Answer, at: int, styles: Sequence[str]) -> Iterator[Iterator[Run]]:
-    """Yield per step the stretches of its text; ``at`` is the index of the first token that a step wrote."""
+def _steps(answer: Answer, at: int, styles: Sequence[str]) -> Iterator[list[tuple[str, str]]]:
+    """Yield per step stretches of its text with their CSS class; ``at``: the first token that a step wrote."""
     pieces = answer.pieces or []
     for step in answer.steps:
-        probed_right = step.trace and step.trace.get("right")
-        sources = [0] * len(step.sources) if probed_right else step.sources
-        yield _runs(list(zip(sources, pieces[at:], strict=False)), styles)
+        runs: list[tuple[str, str]] = []
+        for source, run in groupby(zip(step.sources, pieces[at:], strict=False), key=lambda pair: pair[0]):
+            text = "".join(piece for _, piece in run)
+            # Spaces and line ends at the edges stay unmarked: an underline below them would look odd.
+            parts = [text] if source == MODEL else _SPACES.split(text)
+            look = "" if source == MODEL else styles[source]
+            runs += [(part, "" if i % 2 else look) for i, part in enumerate(parts) if part]
+        yield runs
         at += len(step.emitted)
 
 
-def _runs(tokens: Sequence[tuple[int, str]], styles: Sequence[str]) -> Iterator[Run]:
-    for source, run in groupby(tokens, key=lambda pair: pair[0]):
-        text = "".join(piece for _, piece in run)
-        if source == MODEL:
-            yield text, ""
-            continue
-        # Leading and trailing spaces and line ends stay unmarked: an underline below them would look odd.
-        for i, part in enumerate(_SPACES.split(text)):
-            if part:
-                yield part, "" if i % 2 else styles[source]
+class Pieces:
+    """Texts of tokens by id, collected from every answer that kept them, so that drafts can be shown as text."""
+
+    def __init__(self, answers: Sequence[Answer]) -> None:
+        self._known: dict[int, str] = {}
+        for a in answers:
+            for ids, pieces in ((a.prompt_ids, a.prompt_pieces), (a.output_ids, a.pieces)):
+                for token, piece in zip(ids, pieces or (), strict=False):
+                    # A token that is only part of a character may have a text in one place and none in another.
+                    if piece or token not in self._known:
+                        self._known[token] = piece
+
+    def text(self, token: int | None) -> str:
+        """Return a token's text, or its number if it has no text of its own; None is the end of a text."""
+        return "the end" if token is None else self._known.get(token, "") or f"#{token}"
+
+    def joined(self, ids: Sequence[int]) -> str:
+        """Return the text of successive tokens, without those that have no text, such as special tokens."""
+        return "".join(self._known.get(token, "") for token in ids)
 
 
-CELLS = 120  # most columns of a row; longer answers take more rows, so that columns stay wide enough to point at
+def packed(answers: Sequence[Answer], look: Mapping[str, int], pieces: Pieces) -> dict[str, Any]:
+    """Return the steps of these answers, JSON-ready; ``look`` maps each drafter to its number."""
+    strings: dict[str, int] = {}
 
-_FEWEST = 40  # columns that a row has room for at least
-_HEIGHT, _TOP = 24, 3  # of a row, and of the space for marks above the highest column
+    def known(texts: Iterator[str] | Sequence[str]) -> list[int]:
+        return [strings.setdefault(clean(text), len(strings)) for text in texts]
 
+    def step(account: Account, sources: Sequence[int]) -> list[Any]:
+        one = account.step
+        own = [t for t, source in zip(one.emitted, one.sources, strict=False) if source == MODEL][-1:]
+        return [
+            one.context, round(1000 * one.seconds, 2), round(1000 * one.score_s, 2), len(one.emitted) - len(own),
+            *(known(map(pieces.text, own)) or [-1]), *known([_because(account)]),
+            _tree(Tree.of(one), sources, known, pieces),
+        ]  # fmt: skip
 
-def strip(answer: Answer, styles: Sequence[str]) -> dict[str, Any] | None:
-    """Return the strip's rows of SVG paths, (CSS class, path) each; None where nothing was drafted. ``styles``
-    holds the CSS class of each of the answer's drafters."""
-    steps = answer.steps
-    most = max((s.drafted for s in steps), default=0)
-    if not most:
-        return None
-    held = [bool(a.held) for a in accounts(steps)]
-    cells = min(CELLS, max(_FEWEST, len(steps)))
-    unit = (_HEIGHT - _TOP) / math.log2(1 + most)
-
-    def top(nodes: int) -> int:  # y of a column's upper end; one node must be visible
-        return _HEIGHT - (max(2, round(unit * math.log2(1 + nodes))) if nodes else 0)
-
-    starts = range(0, len(steps), cells)
-    return {
-        "cells": cells,
-        "height": _HEIGHT,
-        "most": most,
-        "drafted": sum(bool(s.drafted) for s in steps),
-        "steps": len(steps),
-        "held": any(held),
-        "rows": [_row(steps[i : i + cells], held[i : i + cells], styles, top) for i in starts],
-    }
+    steps = [[step(each, [look[n] for n in a.drafters]) for each in accounts(a.steps)] for a in answers]
+    return {"names": [clean(name) for name in look], "strings": list(strings), "answers": steps}
 
 
-def _row(
-    steps: Sequence[Step], held: Sequence[bool], styles: Sequence[str], top: Callable[[int], int]
-) -> list[tuple[str, str]]:
-    paths = [("nodes", _stairs([top(s.drafted) for s in steps]))]
-    taken = [Counter(source for source in s.sources if source != MODEL) for s in steps]
-    present = [i for i in range(len(styles)) if any(t[i] for t in taken)]
-    for last in reversed(range(len(present))):  # the whole column first, then its lower parts over it
-        ends = [top(sum(t[i] for i in present[: last + 1])) for t in taken]
-        paths.append((styles[present[last]], _stairs(ends)))
-    paths.append(("base", f"M0 {_HEIGHT}h{len(steps)}"))
-    if any(held):
-        paths.append(("held", "".join(f"M{i} 1h1" for i, each in enumerate(held) if each)))
-    return paths
+def _because(account: Account) -> str:
+    said, expected = words(account), account.expected if account.rows == 1 else None
+    more = f" Expected: {expected.tokens:.2f} tokens in {expected.ms:.1f} ms." if expected else ""
+    return f"{said[:1].upper()}{said[1:]}.{more}"
 
 
-def _stairs(ends: Sequence[int]) -> str:
-    """Return the area under columns that end at these heights."""
-    return f"M0 {_HEIGHT}{''.join(f'V{end}h{len(list(run))}' for end, run in groupby(ends))}V{_HEIGHT}z"
+def _tree(tree: Tree | None, look: Sequence[int], known: Any, pieces: Pieces) -> Any:
+    if tree is None or not {"source", "belief"} <= tree.columns.keys():
+        return 0
+    if not all(0 <= source < len(look) for source in tree.columns["source"]):
+        return 0
+    chain = tree.parents == list(range(-1, len(tree.tokens) - 1))
+    lookahead = [int(p) for p in tree.columns.get("lookahead", ())]
+    beliefs, sources = [round(100 * b) for b in tree.columns["belief"]], [look[s] for s in tree.columns["source"]]
+    return [
+        known(map(pieces.text, tree.tokens)), 0 if chain else tree.parents, _one_or_all(beliefs),
+        _one_or_all(sources), len(tree.path) if chain else tree.path, lookahead if any(lookahead) else 0,
+    ]  # fmt: skip
+
+
+def _one_or_all(values: list[int]) -> int | list[int]:
+    return values[0] if len(set(values)) == 1 else values

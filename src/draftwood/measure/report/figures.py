@@ -1,93 +1,89 @@
-"""Data of the figures: speedup per prompt, acceptance by position, the parts of time, cost curves and pace.
-
-Positions are shares of a figure's width, so that marks and text keep their size on any screen.
-"""
+"""The figures of a page, drawn by matplotlib as SVG: speedup per prompt, time, cost curves, pace."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import base64
+import io
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from draftwood.measure.records.records import Records, grouped_by
+from draftwood.measure.profile.plot import COLOURS, draw_lines, missing
+from draftwood.measure.records.records import Answer, Records
 from draftwood.measure.records.timing import kept
 from draftwood.measure.records.timing import rates as rates_of
-from draftwood.measure.report.standings import OURS, Row, Standings
+from draftwood.measure.report.standings import OURS, Standings
+from draftwood.measure.wording import clean, count, number
 
 MOST_ARMS = 12  # most drafted arms that figures draw: the best on average. The table has all.
-
+PARTS = {
+    "score": "the model's pass", "draft": "drafting", "plan": "planning", "verify": "verifying",
+    "keep": "keeping the cache", "learn": "learning",
+}  # fmt: skip
+"""Parts of a step's time."""
+_PART_COLOURS = ("#9aa2aa", *COLOURS)
 _TICKS = (0.125, 0.25, 0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8, 12, 16, 32)
-_LANES = (0, -5, 5, -9, 9)  # vertical pixels by which dots that would hide each other are moved
-
-PARTS = ("score", "draft", "plan", "verify", "keep", "learn")  # parts of a step's time
+_STYLE: Any = {"svg.fonttype": "none", "svg.hashsalt": "draftwood", "text.parse_math": False, "font.size": 9}
 
 
-Line = tuple[str, list[tuple[float, float, float, float]]]
-"""A name, and points (x, y, low, high), where low and high bound a band around the line."""
+def _drawn(draw: Callable[[Any], None], alt: str, height: float = 3.2) -> dict[str, str]:
+    """Return an image of the page: its address, which holds the whole picture, and its text alternative."""
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise missing("matplotlib") from error
+    with mpl.rc_context(_STYLE), warnings.catch_warnings(), io.BytesIO() as file:
+        warnings.simplefilter("ignore")  # characters that the measuring font lacks; the browser has them
+        figure = Figure(figsize=(7.2, height), layout="constrained")
+        axes = figure.add_subplot()
+        axes.spines[["top", "right"]].set_visible(False)
+        draw(axes)
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+        packed = base64.b64encode(file.getvalue()).decode()
+    return {"address": f"data:image/svg+xml;base64,{packed}", "alt": alt}
 
 
-class Scale:
-    """A logarithmic axis of ratios: half as fast is as far from 1 as twice as fast."""
-
-    def __init__(self, values: Sequence[float]) -> None:
-        low, high = min(*values, 1.0) * 0.94, max(*values, 1.0) * 1.06
-        self._low, self._high = math.log(min(low, 0.85)), math.log(max(high, 1.3))
-
-    def share(self, value: float) -> float:
-        """Return the position of a value, 0 to 1."""
-        return (math.log(value) - self._low) / (self._high - self._low)
-
-    @property
-    def ticks(self) -> list[tuple[float, float]]:
-        """(value, position) of the labels of the axis."""
-        return [(t, self.share(t)) for t in _TICKS if 0 <= self.share(t) <= 1]
-
-
-def dots(standings: Standings, records: Records) -> dict[str, Any] | None:
-    """Return strips per task, a dot per prompt; None where nothing was timed against plain decoding."""
-    timed = [r for r in _rows(standings) if r["per_prompt"]]
+def prompts(standings: Standings, records: Records) -> dict[str, Any] | None:
+    """Return a dot per prompt and a diamond per task and arm; None where nothing was timed against plain."""
+    arms = standings.foremost(MOST_ARMS)
+    timed = [r for r in standings.drafted if r["per_prompt"] and r["drafter"] in arms]
+    timed.sort(key=lambda r: (standings.tasks.index(r["task"]), arms.index(r["drafter"])))
     if not timed:
         return None
-    values = [p["speedup"] for r in timed for p in r["per_prompt"]]
-    scale = Scale(values + [v for r in timed for v in r["speedup_interval"] or ()])
     looped = {(a.task, a.name) for a in records.answers if kept(a) < len(a.output_ids)}
     ours = [p["speedup"] for r in timed if r["engine"] in OURS for p in r["per_prompt"]]
-    return {
-        "ticks": scale.ticks,
-        "scale": scale,
-        "strips": [r | {"dots": list(_dots(r, scale, looped))} for r in timed],
-        "looped": bool(looped),
-        "ours": len(ours),
-        "slower": sum(v < 1 for v in ours),
-    }
+
+    def draw(axes: Any) -> None:
+        for y, row in enumerate(reversed(timed)):
+            for dot in row["per_prompt"]:
+                face = "none" if (row["task"], dot["name"]) in looped else COLOURS[0]
+                axes.plot(dot["speedup"], y, "o", markerfacecolor=face, color=COLOURS[0], alpha=0.6, markersize=5)
+            if row["speedup_interval"]:
+                axes.plot(row["speedup_interval"], [y, y], color="#333333", alpha=0.6)
+            if row["speedup"]:
+                axes.plot(row["speedup"], y, "D", color="#333333", markersize=5)
+        axes.axvline(1, color="#333333", linewidth=1)
+        axes.set_xscale("log")
+        low, high = axes.get_xlim()
+        axes.set_xlim(min(low, 0.85), max(high, 1.3))
+        low, high = axes.get_xlim()
+        shown = [tick for tick in _TICKS if low <= tick <= high]
+        axes.set_xticks(shown, [f"{tick:g}" for tick in shown])
+        axes.set_xticks([], minor=True)
+        axes.set_yticks(range(len(timed)), [clean(f"{r['task']}, {r['drafter']}"[:60]) for r in reversed(timed)])
+        axes.set_xlabel("times as fast as plain decoding")
+
+    said = [
+        f"{r['task']}, {r['drafter']}: {_range(r['per_prompt'])}, together {number(r['speedup'])}" for r in timed
+    ]
+    image = _drawn(draw, "Speedup per prompt. " + "; ".join(said), 0.9 + 0.3 * len(timed))
+    return {"image": image, "ours": len(ours), "slower": sum(v < 1 for v in ours), "looped": bool(looped)}
 
 
-def _rows(standings: Standings) -> list[Row]:
-    """Table rows of the arms that are drawn, by task and arm."""
-    arms = standings.foremost(MOST_ARMS)
-    rows = [r for r in standings.drafted if r["drafter"] in arms]
-    return sorted(rows, key=lambda r: (standings.tasks.index(r["task"]), arms.index(r["drafter"])))
-
-
-def _dots(row: Row, scale: Scale, looped: set[tuple[str, str]]) -> Iterator[dict[str, Any]]:
-    last, lane = -1.0, 0
-    for prompt in sorted(row["per_prompt"], key=lambda p: p["speedup"]):
-        at = scale.share(prompt["speedup"])
-        lane = (lane + 1) % len(_LANES) if at - last < 0.012 else 0
-        last = at
-        yield prompt | {"at": at, "aside": _LANES[lane], "ring": (row["task"], prompt["name"]) in looped}
-
-
-def positions(standings: Standings, records: Records) -> list[dict[str, Any]]:
-    """Return per task and arm how often each position of the draft was accepted, (rate, drafts) each."""
-    arms = grouped_by(records.answers, lambda a: (a.task, a.arm))
-    found = []
-    for row in _rows(standings):
-        if row["draft_coverage"] and row["acceptance_by_position"]:
-            depths = [s.depth for a in arms[row["task"], row["drafter"]] for s in a.steps if s.drafted]
-            reached = [sum(depth > i for depth in depths) for i in range(max(depths))]
-            found.append(row | {"bars": list(zip(row["acceptance_by_position"], reached, strict=True))})
-    return found
+def _range(dots: Sequence[dict[str, Any]]) -> str:
+    values = sorted(dot["speedup"] for dot in dots)
+    return f"{count(len(values), 'prompt')} from {number(values[0])} to {number(values[-1])}"
 
 
 def split(standings: Standings, records: Records) -> dict[str, Any] | None:
@@ -101,8 +97,27 @@ def split(standings: Standings, records: Records) -> dict[str, Any] | None:
         us = {part: 1e6 * rates.seconds[part] / rates.passes for part in PARTS}
         rest = 1 - rates.seconds["score"] / (sum(rates.seconds.values()) or 1.0)
         lines.append({"arm": arm, "ms": ms, "us": us, "total": sum(ms.values()), "rest": rest})
-    longest = max((line["total"] for line in lines), default=0.0)
-    return {"lines": lines, "longest": longest} if longest else None
+    if not any(line["total"] for line in lines):
+        return None
+
+    def draw(axes: Any) -> None:
+        ends = [0.0] * len(lines)
+        for part, colour in zip(PARTS, _PART_COLOURS, strict=True):
+            widths = [line["ms"][part] for line in lines]
+            axes.barh(range(len(lines)), widths, left=ends, color=colour, label=PARTS[part])
+            ends = [end + width for end, width in zip(ends, widths, strict=True)]
+        axes.set_yticks(range(len(lines)), [clean(line["arm"][:60]) for line in lines])
+        axes.invert_yaxis()
+        axes.set_xlabel("milliseconds per token")
+        axes.legend(frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0, 1))
+
+    said = [
+        f"{one['arm']} {one['total']:.1f}, of it {one['ms']['score']:.1f} in the model's pass" for one in lines
+    ]
+    return {
+        "lines": lines,
+        "image": _drawn(draw, "Milliseconds per token. " + "; ".join(said), 1.4 + 0.3 * len(lines)),
+    }
 
 
 def costs(profile: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
@@ -114,10 +129,9 @@ def costs(profile: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     for row in passes:
         ms = (1000 * row[k] for k in ("median_s", "q1_s", "q3_s"))
         lines.setdefault(f"context {row['context']}", []).append((row["n"], *ms))
-    widths = sorted({row["n"] for row in passes})
-    ticks = [n for n in widths if n & (n - 1) == 0] or widths
     trees = [row["to_chain"] for row in profile if row["row"] == "tree" and "to_chain" in row]
-    return _chart([*lines.items()], ticks, math.log) | {
+    return {
+        "image": _lines(lines, "tokens per pass", "milliseconds per pass", logarithmic=True),
         "trees": (min(trees), max(trees)) if trees else None,
         "prefills": [row for row in profile if row["row"] == "prefill"],
         "memory": [row for row in profile if row["row"] == "memory"],
@@ -129,57 +143,30 @@ def trends(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     timed = [row for row in rows if row.get("windows")]
     if not timed:
         return None
-    lines: list[Line] = [
-        (row["drafter"], [(w["at_s"], *[w["tokens_per_second"]] * 3) for w in row["windows"]]) for row in timed
-    ]
-    end = max(point[0] for _, points in lines for point in points)
+    lines = {row["drafter"]: [(w["at_s"], *[w["tokens_per_second"]] * 3) for w in row["windows"]] for row in timed}
     kept = [row for row in timed if row.get("kept") is not None]
-    return _chart(lines, [t for t in _round_steps(end) if t <= end], float) | {"kept": kept}
+    return {"image": _lines(lines, "seconds", "tokens per second"), "kept": kept}
 
 
-def _chart(lines: Sequence[Line], ticks: Sequence[float], bend: Callable[[float], float]) -> dict[str, Any]:
-    points = [point for _, line in lines for point in line]
-    left, right = bend(min(p[0] for p in points)), bend(max(max(p[0] for p in points), *ticks))
-    levels = _round_steps(max(p[3] for p in points))
-    top = levels[-1]
-
-    def x(value: float) -> float:
-        return (bend(value) - left) / (right - left or 1.0)
-
-    def path(heights: Iterable[tuple[float, float]]) -> str:
-        return " ".join(f"{1000 * x(a):.1f},{1000 * (1 - b / top):.1f}" for a, b in heights)
-
-    return {
-        "levels": [(level, 1 - level / top) for level in levels],
-        "ticks": [(tick, x(tick)) for tick in ticks],
-        "lines": [
-            {
-                "name": name,
-                "middle": path((p[0], p[1]) for p in line),
-                "band": path([*((p[0], p[3]) for p in line), *((p[0], p[2]) for p in reversed(line))]),
-                "ends": (line[0][1], line[-1][1]),
-            }
-            for name, line in lines
-        ],
-        "names": _names(lines, top),
-    }
+def _lines(lines: dict[str, Any], below: str, beside: str, *, logarithmic: bool = False) -> dict[str, str]:
+    ends = [f"{name}: {line[0][1]:.1f} to {line[-1][1]:.1f}" for name, line in lines.items()]
+    shown = {clean(name): line for name, line in lines.items()}
+    return _drawn(
+        lambda axes: draw_lines(axes, shown, below, beside, logarithmic=logarithmic),
+        f"{beside} over {below}. {'; '.join(ends)}",
+    )
 
 
-def _names(lines: Sequence[Line], top: float) -> list[tuple[int, str, float]]:
-    """Return (line, name, height) for a name at each line's end; names that would overlap are moved apart."""
-    said, free = [], 0.0
-    for at, which in sorted((1 - line[-1][1] / top, which) for which, (_, line) in enumerate(lines)):
-        at = max(at, free)
-        free = at + 0.07
-        said.append((which, lines[which][0], at))
-    return said
+def positions(standings: Standings, records: Records) -> list[dict[str, Any]]:
+    """Return per task and arm how often each position of the draft was accepted, the first `MOST_ARMS`."""
+    arms, found = standings.foremost(MOST_ARMS), []
+    for row in standings.drafted:
+        if row["drafter"] in arms and row["draft_coverage"] and row["acceptance_by_position"]:
+            answers = [a for a in records.answers if (a.task, a.arm) == (row["task"], row["drafter"])]
+            found.append(row | {"reached": _reached(answers)})
+    return found
 
 
-def _round_steps(highest: float) -> list[float]:
-    """Return 0 and round steps that reach ``highest``."""
-    if highest <= 0:
-        return [0.0, 1.0]
-    rough = highest / 4
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(k * power for k in (1, 2, 2.5, 5, 10) if k * power >= rough)
-    return [i * step for i in range(math.ceil(highest / step - 1e-9) + 1)]
+def _reached(answers: Sequence[Answer]) -> list[int]:
+    depths = [s.depth for a in answers for s in a.steps if s.drafted]
+    return [sum(depth > i for depth in depths) for i in range(min(MOST_ARMS, max(depths)))]

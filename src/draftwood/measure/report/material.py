@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.errors import RecordError, UsageError
-from draftwood.measure.explain.why import count
 from draftwood.measure.records.lines import read_lines
 from draftwood.measure.records.records import Answer, Records, read_records
+from draftwood.measure.wording import count
 
 _SAME = ("model", "dtype", "threads", "device", "processor", "cores")
 """Facts that must be equal in all files that have them: else their timings cannot be compared."""
@@ -27,7 +27,6 @@ class Material:
     headers: list[tuple[str, dict[str, Any]]]  # (file name, header) of each file
     # Of bench and simulate: renumbered answers, differences and sustained runs.
     records: Records = field(default_factory=lambda: Records({}))
-    probed: list[Answer] = field(default_factory=list)
     profile: list[dict[str, Any]] = field(default_factory=list)
     runs: int = 0  # files of bench: the rounds of one are not interleaved with another's
 
@@ -53,11 +52,8 @@ def gather(paths: Sequence[Path]) -> Material:
     measured = any(header["verb"] in ("bench", "generate") for _, header in headers)
     found = Material([(path.name, header) for path, header in headers])
     for path, records in read:
-        if records.header["verb"] == "probe":
-            found.probed += records.answers
-        else:
-            _join(found, path, records, several_planners=len(planners) > 1, beside_measured=measured)
-    if not (found.records.answers or found.records.others or found.probed or found.profile):
+        _join(found, path, records, several_planners=len(planners) > 1, beside_measured=measured)
+    if not (found.records.answers or found.records.others or found.profile):
         raise RecordError(f"{paths[0]} holds nothing that a report shows: give records of bench or a profile")
     return found
 
@@ -67,6 +63,8 @@ def _read(path: Path) -> Records:
     if first.get("row") == "trace" or first.get("verb") == "trace":
         replay = f"draftwood simulate {path} -o RECORDS.jsonl"
         raise RecordError(f"{path} is a trace: replay it ({replay}) and give those records")
+    if first.get("verb") == "probe":
+        raise RecordError(f"{path} was written by draftwood probe: give records of draftwood simulate --live -o")
     records = read_records(path)
     if not records.answers and not records.others:
         raise RecordError(f"{path} holds a header and nothing to show: run the command that wrote it to its end")

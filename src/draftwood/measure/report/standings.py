@@ -34,23 +34,24 @@ class Standings:
 
     @classmethod
     def of(cls, records: Records) -> Standings:
-        """Compute the table and sort it."""
-        found = sorted(map(_without_clock, table(records)), key=_worst_first)
-        drafted = [r for r in found if r["drafter"] not in PLAIN_ARMS]
-        tasks = dict.fromkeys(r["task"] for r in [*drafted, *found])
-        arms = {r["drafter"]: r["engine"] for r in sorted(found, key=_arm_order)}
-        return cls(found, list(tasks), arms)
+        """Compute the table and sort it; the times of replays are left out, as these are not measured."""
+        found = table(records)
+        for row in found:
+            row.update(dict.fromkeys(_OF_THE_CLOCK) if row["engine"] == "replay" else {})
+        found.sort(key=lambda row: (speedup(row) is None, speedup(row) or length(row) or 0.0, row["task"]))
+        tasks = dict.fromkeys(row["task"] for plain in (False, True) for row in found if is_plain(row) == plain)
+        in_order = sorted(found, key=_arm_order)
+        return cls(found, list(tasks), {row["drafter"]: row["engine"] for row in in_order})
 
     @property
     def drafted(self) -> list[Row]:
         """Rows of arms that do not decode plainly, the worst first."""
-        return [r for r in self.rows if r["drafter"] not in PLAIN_ARMS]
+        return [r for r in self.rows if not is_plain(r)]
 
     @property
     def plain(self) -> list[Row]:
         """Rows of plain decoding, tasks in order."""
-        plain = (r for r in self.rows if r["drafter"] in PLAIN_ARMS)
-        return sorted(plain, key=lambda r: self.tasks.index(r["task"]))
+        return sorted(filter(is_plain, self.rows), key=lambda r: self.tasks.index(r["task"]))
 
     def prompt_speedups(self, task: str, arm: str) -> dict[str, float]:
         """Return prompt -> speedup of a task and arm; empty if it was not timed against plain decoding."""
@@ -74,6 +75,11 @@ class Standings:
         return [arm for arm in self.arms if arm in kept] if means else list(self.arms)[:most]
 
 
+def is_plain(row: Row) -> bool:
+    """Return whether a row is of plain decoding."""
+    return row["drafter"] in PLAIN_ARMS
+
+
 def speedup(row: Row) -> float | None:
     """Return the speedup that counts: without looped tails."""
     return row["speedup"] if row["speedup_unlooped"] is None else row["speedup_unlooped"]
@@ -90,17 +96,7 @@ def length(row: Row) -> float | None:
     return row["mean_acceptance_length"] if unlooped is None else unlooped
 
 
-def _worst_first(row: Row) -> tuple[bool, float, str]:
-    known = speedup(row)
-    return known is None, known if known is not None else row["mean_acceptance_length"] or 0.0, row["task"]
-
-
 def _arm_order(row: Row) -> tuple[bool, int, str, bool, int, str]:
     engine, arm = row["engine"], row["drafter"]
     ours = OURS.index(engine) if engine in OURS else len(OURS)
-    return arm != "none", ours, engine if ours == len(OURS) else "", arm not in PLAIN_ARMS, len(arm), arm
-
-
-def _without_clock(row: Row) -> Row:
-    """Remove a replay's seconds, which are those of a table of scores, not of a model."""
-    return row | dict.fromkeys(_OF_THE_CLOCK) if row["engine"] == "replay" else row
+    return arm != "none", ours, engine if ours == len(OURS) else "", not is_plain(row), len(arm), arm

@@ -1,4 +1,4 @@
-"""Text and numbers as a page shows them; the templates escape them for HTML."""
+"""Text and numbers as people read them, in terminals and on pages."""
 
 from __future__ import annotations
 
@@ -13,6 +13,16 @@ def clean(text: str) -> str:
     return text.translate(_HARMLESS)
 
 
+def count(n: int, one: str, many: str = "") -> str:
+    """Return ``1 node`` or ``2 nodes``."""
+    return f"{n:,} {one if n == 1 else many or one + 's'}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def share(value: float) -> str:
+    """Return a share as ``62 %`` or ``3.4 %``, with two significant digits."""
+    return f"{100 * value:{'.2g' if value < 0.0995 else '.0f'}} %"
+
+
 def number(value: float | None, digits: int = 2, factor: float = 1.0) -> str:
     """Format a number; nothing for None."""
     return "" if value is None else f"{factor * value:.{digits}f}"
@@ -21,8 +31,3 @@ def number(value: float | None, digits: int = 2, factor: float = 1.0) -> str:
 def percent(value: float | None) -> str:
     """Format a share; nothing for None."""
     return "" if value is None else f"{100 * value:.0f}\N{NO-BREAK SPACE}%"
-
-
-def place(share: float) -> str:
-    """Return a share of a width as an SVG length."""
-    return f"{100 * share:.3g}%" if abs(share) < 0.1 else f"{100 * share:.4g}%"
