@@ -3,10 +3,10 @@
 Each stands between two comments, ``<!-- passes -->`` and ``<!-- /passes -->``; one without rows stays as it is.
 Rows for a file MODEL.gguf with Q4_0 weights, while nothing else runs:
 
-    python benchmarks/llama_passes.py MODEL.gguf -o benchmarks/results/llama-passes-Q4_0.jsonl
+    python benchmarks/llama.py passes MODEL.gguf -o benchmarks/results/llama-passes-Q4_0.jsonl
     draftwood bench -m MODEL.gguf --temperature 0 --max-new-tokens 96 --peers llama.cpp:all -o rows.jsonl
-    python benchmarks/places.py rows.jsonl -o benchmarks/results/llama-bench-Q4_0.jsonl.zst
-    python benchmarks/llama_exact.py MODEL.gguf -o benchmarks/results/llama-exact-Q4_0.jsonl
+    python benchmarks/results.py rows.jsonl -o benchmarks/results/llama-bench-Q4_0.jsonl.zst
+    python benchmarks/llama.py same MODEL.gguf -o benchmarks/results/llama-exact-Q4_0.jsonl
     python benchmarks/figures.py --llama
 """
 
@@ -17,8 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from figures_format import RESULTS, lines, number, origin, rows, table
-from llama_exact import OTHERS, counts
+from results import OTHERS, RESULTS, counts, lines, number, origin, rows, table
 
 from draftwood.measure.bench.table import geometric_mean
 from draftwood.measure.bench.table import table as bench_table

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 import xml.etree.ElementTree as ET
 from itertools import pairwise
 from pathlib import Path
@@ -21,13 +19,8 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def scripts():
-    """They import each other as siblings, as they do when one is run."""
-    sys.path.insert(0, str(HERE))
-    try:
-        yield {name: importlib.import_module(name) for name in NAMES}
-    finally:
-        sys.path.remove(str(HERE))
+def scripts(script):
+    return {name: script(name) for name in NAMES}
 
 
 def test_the_page_is_what_the_rows_give(scripts):
