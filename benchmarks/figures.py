@@ -1,9 +1,9 @@
 """Writes docs/figures.md from the result rows in benchmarks/results, the small table of README, and the tables of
-docs/llama-cpp.md and docs/llama-cpp-hardware.md.
+docs/llama-cpp.md.
 
     python benchmarks/figures.py > docs/figures.md
     python benchmarks/figures.py --readme          # the table that README shows
-    python benchmarks/figures.py --llama           # puts the tables into docs/llama-cpp*.md
+    python benchmarks/figures.py --llama           # puts the tables into docs/llama-cpp.md
 
 A test fails where one of them is not what the rows give.
 """
@@ -25,11 +25,13 @@ from draftwood.measure.records.timing import acceptance_length
 
 HEAD = """# Figures
 
+For readers who want the numbers with their machine, date and command.
+
 Made by `python benchmarks/figures.py > docs/figures.md` from [the result rows](../benchmarks/results/README.md); do not edit. A test fails where this page is not what the rows give.
 
-Times are given for default settings only, as they were before smollm2 came with a head ([with it](heads.md#what-to-expect)). They were taken with smollm2 (135 million parameters) on two processor cores while nothing else ran: your model and your machine differ, so [measure them](measuring.md). Counts (tokens per pass) do not depend on the machine; they are given for a fixed number of draft nodes, so that drafters can be compared. The words are those of [words.md](words.md). *Speedup* means: times as fast as plain decoding in the same loop. Intervals are 95 % bootstrap intervals over prompts.
+Times are given for default settings only, as they were before smollm2 came with a head ([with it](drafters/models.md#head)). They were taken with smollm2 (135 million parameters) on two processor cores while nothing else ran: your model and your machine differ, so [measure them](measuring.md). Counts (tokens per pass) do not depend on the machine; they are given for a fixed number of draft nodes, so that drafters can be compared. The words are those of [words.md](words.md). *Speedup* means: times as fast as plain decoding in the same loop. Intervals are 95 % bootstrap intervals over prompts.
 
-The commands were shortened to file names when the rows were written.
+The commands were shortened to file names when the rows were written; `spine` is called `copy-and-recycle` today, and `faithful=true` is the only form of llama.cpp's drafters.
 """  # noqa: E501 - a line per paragraph, as in all of docs/
 
 
@@ -107,7 +109,8 @@ def own_passes() -> Figure:
         "Tokens per pass of smollm2, greedy, up to 20 prompts of each kind, 128 new tokens (96 for `lookahead` "
         "and `jacobi`), looped tails left out. *Within*: drafters begin anew with each prompt. *Across*: they "
         "keep what their options let them keep. *Mix*: all tokens of the five kinds over all their passes. "
-        "`recycling` alone was stopped before all kinds were done. Explained in [own-passes.md](own-passes.md)."
+        "`recycling` alone was stopped before all kinds were done. "
+        "Explained in [own passes](drafters/own-passes.md)."
     )
     return Figure("Drafters that use the model's own passes", about, files, _own_table(files))
 
@@ -180,23 +183,23 @@ def figures() -> list[tuple[str, list[Figure]]]:
 def page() -> str:
     """Return docs/figures.md."""
     chapters = figures()
-    parts = [HEAD]
+    parts, known = [HEAD], set[str]()
     parts += [f"- [{figure.title}](#{figure.anchor})" for _, some in chapters for figure in some]
     for title, some in chapters:
         parts += ["", f"## {title}"]
         for figure in some:
-            parts += ["", *said(figure)]
+            parts += ["", *said(figure, known)]
     return "\n".join(parts) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--readme", action="store_true", help="print the table of README instead")
-    parser.add_argument("--llama", action="store_true", help="put the tables into docs/llama-cpp*.md instead")
+    parser.add_argument("--llama", action="store_true", help="put the tables into docs/llama-cpp.md instead")
     options = parser.parse_args()
     if options.llama:
-        for path in figures_llama.PAGES:
-            path.write_text(figures_llama.filled(path.read_text(encoding="utf-8")), encoding="utf-8")
+        path = figures_llama.PAGE
+        path.write_text(figures_llama.filled(path.read_text(encoding="utf-8")), encoding="utf-8")
         return
     sys.stdout.write(figures_speed.readme_table() + "\n" if options.readme else page())
 

@@ -1,4 +1,4 @@
-"""Tables of docs/llama-cpp*.md, from results/llama-*: what a pass costs, speed on each kind of text, equal texts.
+"""Tables of docs/llama-cpp.md, from results/llama-*: what a pass costs, speed on each kind of text, equal texts.
 
 Each stands between two comments, ``<!-- passes -->`` and ``<!-- /passes -->``; one without rows stays as it is.
 Rows for a file MODEL.gguf with Q4_0 weights, while nothing else runs:
@@ -17,12 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from results import OTHERS, RESULTS, counts, lines, number, origin, rows, table
+from results import OTHERS, RESULTS, counts, lines, link, number, origin, rows, table
 
 from draftwood.measure.bench.table import geometric_mean
 from draftwood.measure.bench.table import table as bench_table
+from draftwood.measure.records.records import Records
 
-PAGES = tuple(Path(__file__).parents[1] / "docs" / name for name in ("llama-cpp.md", "llama-cpp-hardware.md"))
+PAGE = Path(__file__).parents[1] / "docs" / "llama-cpp.md"
 
 SETTINGS = {"fast": "llama.cpp's own", "exact": "exact"}
 SERVER, PLAIN = "llama.cpp", "none"
@@ -99,6 +100,30 @@ def bench(file: str) -> str:
     return _section(_about_bench(rows(file).header, list(found.values()), arms), head, body, file)
 
 
+def benches(files: Sequence[str]) -> str:
+    """The file with llama.cpp beside it in full; of the others the mean over all kinds, the best and the worst."""
+    whole = next((file for file in files if _has_peers(rows(file))), files[0])
+    body, others = [], [file for file in files if file != whole]
+    for file in others:
+        settings, found = rows(file).header["settings"], bench_table(rows(file))
+        gains = {
+            row["task"]: row["speedup_unlooped"] or 1.0 for row in found if row["drafter"] not in (PLAIN, SERVER)
+        }
+        best, worst = max(gains, key=gains.__getitem__), min(gains, key=gains.__getitem__)
+        said = [f"{kind} {number(gains[kind])}" for kind in (best, worst)]
+        temperature = f"{settings.get('temperature') or 0:g}"
+        body.append([settings["dtype"], temperature, f"**{number(geometric_mean(gains.values()))}**", *said])
+    if not others:
+        return bench(whole)
+    about = "The same with other weights and temperatures, *times plain*, geometric mean over the nine kinds:"
+    head = ["weights", "temperature", "all", "best kind", "worst kind"]
+    return "\n\n".join([bench(whole), about, table(head, body), "\n".join(map(link, others))])
+
+
+def _has_peers(file: Records) -> bool:
+    return any(answer.engine == SERVER for answer in file.answers)
+
+
 def exact(file: str) -> str:
     """How many texts and tokens are plain's."""
     header, *found = lines(file)
@@ -150,7 +175,7 @@ Make = Callable[[Sequence[str]], str]
 SECTIONS: Mapping[str, tuple[str, Make]] = {
     "passes": ("passes", each(passes)),
     "costs": ("passes", costs),
-    "bench": ("bench", each(bench)),
+    "bench": ("bench", benches),
     "exact": ("exact", each(exact)),
 }
 """Name of a table -> the kind of its result files, and what makes it of them."""

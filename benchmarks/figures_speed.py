@@ -28,7 +28,6 @@ def chapter() -> list[Figure]:
         left_on("never-slower-bfloat16.jsonl.zst", "bfloat16"),
         slowest(),
         peers("float32"),
-        peers("bfloat16"),
         llama(),
         passes(),
         batches(),

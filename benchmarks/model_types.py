@@ -36,6 +36,8 @@ LIMIT = 24
 
 INTRODUCTION = """# Model types
 
+For users of transformers who ask whether their model is drafted for.
+
 What draftwood drafts for, of the {types} model types that transformers {version} registers for causal language
 models. Remade by
 
@@ -100,9 +102,18 @@ def difference(model: Any, offered: Capabilities) -> str:
 
 
 def show(entries: Iterable[Entry]) -> None:
-    print("| type | drafts | takes back by | texts per pass | remark |\n|---|---|---|---|---|")
+    """Print types that are drafted for alike in one line, and every remark."""
+    entries = list(entries)
+    alike: dict[tuple[str, str, str], list[str]] = {}
     for found in entries:
-        print(f"| `{found.type}` | {found.drafts} | {found.back} | {found.texts} | {found.remark} |")
+        alike.setdefault((found.drafts, found.back, found.texts), []).append(f"`{found.type}`")
+    print("| drafts | takes back by | texts per pass | types |\n|---|---|---|---|")
+    for key, types in sorted(alike.items(), key=lambda item: -len(item[1])):
+        print(f"| {' | '.join(key)} | {', '.join(types)} |")
+    for remark in dict.fromkeys(found.remark for found in entries if found.remark):
+        types = ", ".join(f"`{found.type}`" for found in entries if found.remark == remark)
+        print(f"\n- {types}: {remark}", end="")
+    print()
 
 
 def main() -> int:

@@ -73,10 +73,15 @@ def by_arm(answers: Iterable[Answer]) -> dict[tuple[str, str], list[Answer]]:
     return found
 
 
-def said(figure: Figure) -> list[str]:
-    """The lines of one table, with the origin of its records below it."""
-    origins = [origin(name) for name in figure.files]
+def said(figure: Figure, known: set[str]) -> list[str]:
+    """The lines of one table, with the origin of its records below it, in short where the page has told it."""
+    origins = [link(name) if name in known else origin(name) for name in figure.files]
+    known.update(figure.files)
     return [f"### {figure.title}", "", figure.about, "", figure.table, "", *origins]
+
+
+def link(name: str) -> str:
+    return f"- [{name}](../benchmarks/results/{name})"
 
 
 def origin(name: str) -> str:
@@ -89,7 +94,7 @@ def origin(name: str) -> str:
         f"{facts['processor']}, {facts['cores']} cores",
         f"`{command(facts['command'])}`",
     ]
-    return f"- [{name}](../benchmarks/results/{name}): " + "; ".join(parts)
+    return f"{link(name)}: " + "; ".join(parts)
 
 
 RENAMED = {
