@@ -31,7 +31,7 @@ Made by `python benchmarks/figures.py > docs/figures.md` from [the result rows](
 
 Times are given for default settings only, as they were before smollm2 came with a head ([with it](drafters/models.md#head)). They were taken with smollm2 (135 million parameters) on two processor cores while nothing else ran: your model and your machine differ, so [measure them](measuring.md). Counts (tokens per pass) do not depend on the machine; they are given for a fixed number of draft nodes, so that drafters can be compared. The words are those of [words.md](words.md). *Speedup* means: times as fast as plain decoding in the same loop. Intervals are 95 % bootstrap intervals over prompts.
 
-The commands were shortened to file names when the rows were written; `spine` is called `copy-and-recycle` today, and `faithful=true` is the only form of llama.cpp's drafters.
+The commands were shortened to file names when the rows were written; `spine` is called `copy-and-recycle` today, and of llama.cpp's drafters only the form with `faithful=true` is left (of `ngram-cache` the corrected one).
 """  # noqa: E501 - a line per paragraph, as in all of docs/
 
 
