@@ -11,10 +11,8 @@ Tasks are replayed apart, beliefs are carried from answer to answer (no token is
 
 - ``no drift``: classes learn, but nothing moves all classes at once; ``prior``: nothing is learnt;
 - ``fresh``: every request begins with the prior;
-- ``raw frequencies``: the likeliest token's relative frequency behind the longest context of at most three tokens
-  in prompt and answer so far, which is what an n-gram model promises (`parrot`);
-- ``A|B``: answers of two tasks take turns, so that each request is a change of the topic; ``A after B`` are those
-  of the one alone, whose errors may hide behind the other's.
+- ``raw frequencies``: the likeliest token's relative frequency after the longest context of at most three tokens
+  in prompt and answer so far, which is what an n-gram model promises (`parrot`).
 
 The first 20, 50 and 100 labels of each request stand apart.
 """
@@ -24,7 +22,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -134,8 +131,8 @@ class Labels:
         What was promised, and whether it came.
     source
         Number of the drafter in the set.
-    request, number
-        Which answer it was, from 0, and how many labels that had before.
+    number
+        How many labels its answer had before.
     likeliest
         No sibling was believed more.
     """
@@ -143,25 +140,19 @@ class Labels:
     belief: list[float] = field(default_factory=list)
     right: list[bool] = field(default_factory=list)
     source: list[int] = field(default_factory=list)
-    request: list[int] = field(default_factory=list)
     number: list[int] = field(default_factory=list)
     likeliest: list[bool] = field(default_factory=list)
 
-    def add(self, belief: float, right: bool, source: int, place: tuple[int, int], likeliest: bool) -> None:
+    def add(self, belief: float, right: bool, source: int, number: int, likeliest: bool) -> None:
         self.belief.append(belief)
         self.right.append(right)
         self.source.append(source)
-        self.request.append(place[0])
-        self.number.append(place[1])
+        self.number.append(number)
         self.likeliest.append(likeliest)
 
-    def arrays(
-        self, first: int | None = None, *, likeliest: bool = False, turn: int | None = None
-    ) -> tuple[NDArray[Any], ...]:
-        """Return beliefs, rights and sources: of first labels, of likeliest children, of every second request."""
+    def arrays(self, first: int | None = None, *, likeliest: bool = False) -> tuple[NDArray[Any], ...]:
+        """Return beliefs, rights and sources: of first labels, of likeliest children."""
         chosen = np.ones(len(self.belief), dtype=bool) if first is None else np.array(self.number) < first
-        if turn is not None:
-            chosen &= np.array(self.request, dtype=np.int64) % 2 == turn
         if likeliest:
             chosen &= np.array(self.likeliest, dtype=bool)
         columns = (np.array(self.belief), np.array(self.right, dtype=float), np.array(self.source, dtype=np.int64))
@@ -174,12 +165,12 @@ class Watched(beliefs.Beliefs):
     def __init__(self, mode: str, drafters: Sequence[Drafter]) -> None:
         super().__init__()
         self.labels = Labels()
-        self.place = (0, 0)  # the request under way, and how many labels it had
-        self._mode, self._order = mode, {id(drafter): i for i, drafter in enumerate(drafters)}
+        self.number = 0  # labels of the request under way
+        self._mode, self._order = mode, {drafter.name: i for i, drafter in enumerate(drafters)}
 
     def learn(self, drafter: Drafter, lessons: Sequence[Feedback], *, greedy: bool) -> None:
         for lesson in lessons:
-            self._keep(self._order[id(drafter)], lesson)
+            self._keep(self._order[drafter.name], lesson)
         if self._mode == "prior":
             return
         before = beliefs.RATE
@@ -200,19 +191,19 @@ class Watched(beliefs.Beliefs):
                 best[parent] = node
         for node, hit in zip(nodes, right, strict=True):
             likeliest = best[int(proposal.parents[node])] == node
-            self.labels.add(float(proposal.belief[node]), hit, source, self.place, likeliest)
-            self.place = (self.place[0], self.place[1] + 1)
+            self.labels.add(float(proposal.belief[node]), hit, source, self.number, likeliest)
+            self.number += 1
 
 
 def replay(traces: Iterable[Trace], names: str, nodes: int, mode: str, *, fresh: bool = False) -> Labels:
     """Replay answers one after the other; returns every label."""
     drafters = load(names)
     watched = Watched(mode, drafters)
-    for number, trace in enumerate(traces):
+    for trace in traces:
         if fresh:
             kept, watched = watched.labels, Watched(mode, drafters)
             watched.labels = kept
-        watched.place = (number, 0)
+        watched.number = 0
         target = ReplayTarget(trace.prompt_ids, trace.output_ids)
         with open_sequences(target, drafters, [recorded_request(trace)], SampleAndMatch()) as sequences:
             for _ in decode_sequences(target, FixedPlanner(nodes, learned=Learned(watched)), sequences):
@@ -223,7 +214,7 @@ def replay(traces: Iterable[Trace], names: str, nodes: int, mode: str, *, fresh:
 def raw_frequencies(traces: Iterable[Trace]) -> Labels:
     """What an n-gram model promises for the token it holds likeliest, the latest among equals."""
     found = Labels()
-    for number, trace in enumerate(traces):
+    for trace in traces:
         counts: dict[tuple[int, ...], dict[int, int]] = {}
         text: list[int] = []
         for at, token in enumerate([*trace.prompt_ids, *trace.output_ids]):
@@ -232,7 +223,7 @@ def raw_frequencies(traces: Iterable[Trace]) -> Labels:
             known = next((counts[c] for c in contexts if c in counts), None)
             if answered >= 0 and known:
                 best = max(reversed(known), key=known.__getitem__)
-                found.add(known[best] / sum(known.values()), best == token, 0, (number, answered), True)
+                found.add(known[best] / sum(known.values()), best == token, 0, answered, True)
             for context in contexts:
                 followers = counts.setdefault(context, {})
                 followers[token] = followers.pop(token, 0) + 1  # the latest stands last
@@ -241,16 +232,10 @@ def raw_frequencies(traces: Iterable[Trace]) -> Labels:
 
 
 def row(
-    labels: Labels,
-    names: Sequence[str],
-    first: int | None = None,
-    *,
-    likeliest: bool = False,
-    turn: int | None = None,
-    **what: Any,
+    labels: Labels, names: Sequence[str], first: int | None = None, *, likeliest: bool = False, **what: Any
 ) -> dict[str, Any]:
     """Return one row of figures."""
-    belief, right, source = labels.arrays(first, likeliest=likeliest, turn=turn)
+    belief, right, source = labels.arrays(first, likeliest=likeliest)
     if not len(belief):
         return {"row": "calibration", **what, "first": first, "likeliest": likeliest, "labels": 0}
     bins, (errors, mean) = equal_count(belief, right), by_source(belief, right, source)
@@ -272,29 +257,17 @@ def row(
     }  # fmt: skip
 
 
-def measure(tasks: Sequence[str], traces: Sequence[Trace], names: str, nodes: int) -> list[dict[str, Any]]:
-    """Rows of one task, or of two that take turns."""
+def measure(task: str, traces: Sequence[Trace], names: str, nodes: int) -> list[dict[str, Any]]:
+    """Rows of one task."""
     sources = [drafter.name for drafter in load(names)]
-    titles: dict[str, int | None] = {"|".join(tasks): None}
-    if len(tasks) > 1:
-        titles |= {f"{tasks[0]} after {tasks[1]}": 0, f"{tasks[1]} after {tasks[0]}": 1}
     found = {mode: replay(traces, names, nodes, mode) for mode in MODES}
     found["fresh"] = replay(traces, names, nodes, "learning", fresh=True)
-    raw, rows = raw_frequencies(traces), []
-    for task, turn in titles.items():
-        for mode, labels in found.items():
-            rows += [row(labels, sources, first, turn=turn, task=task, mode=mode) for first in (None, *FIRST)]
-            rows.append(row(labels, sources, likeliest=True, turn=turn, task=task, mode=mode))
-        for first in (None, *FIRST):
-            what = {"task": task, "mode": "raw frequencies"}
-            rows.append(row(raw, ["raw"], first, likeliest=True, turn=turn, **what))
-    return rows
-
-
-def alternating(first: Sequence[Trace], second: Sequence[Trace]) -> list[Trace]:
-    """Answers of two tasks in turns, as long as both have some."""
-    pairs = zip_longest(first, second)
-    return list(chain.from_iterable(pair for pair in pairs if None not in pair))
+    rows = []
+    for mode, labels in found.items():
+        rows += [row(labels, sources, first, task=task, mode=mode) for first in (None, *FIRST)]
+        rows.append(row(labels, sources, likeliest=True, task=task, mode=mode))
+    raw, what = raw_frequencies(traces), {"task": task, "mode": "raw frequencies"}
+    return rows + [row(raw, ["raw"], first, likeliest=True, **what) for first in (None, *FIRST)]
 
 
 def show(rows: Sequence[dict[str, Any]]) -> None:
@@ -315,28 +288,17 @@ def main() -> None:
     parser.add_argument("--drafters", default="ngram", help="one set, as everywhere")
     parser.add_argument("--tokenizer", help="for files that hold text")
     parser.add_argument("--draft", type=int, default=16, help="draft nodes per pass")
-    parser.add_argument(
-        "--alternate", default=None, metavar="A,B", help="two tasks; by default the most different"
-    )
     parser.add_argument("--limit", type=int, help="answers per task")
     parser.add_argument("-o", "--output", type=Path, help="records as JSON lines")
     args = parser.parse_args()
     tokenizer = load_tokenizer(args.tokenizer) if args.tokenizer else None
     tasks = dict(grouped(trace for path in args.traces for trace in read_traces(path, tokenizer)))
     tasks = {task: traces[: args.limit] for task, traces in tasks.items()}
-    chosen = tuple(args.alternate.split(",")) if args.alternate else ()
-    if chosen and not (len(set(chosen)) == 2 and set(chosen) <= set(tasks)):
-        parser.error(f"--alternate takes two of the tasks {', '.join(tasks)}, as in A,B")
     print(f"{'task':<26}{'mode':<16}{'labels of':<21}{'labels':>8}{'promised':>10}{'came':>8}{'ECE':>9}"
           f"{'= count':>9}{'chance':>9}")  # fmt: skip
     rows: list[dict[str, Any]] = []
     for task, traces in tasks.items():
-        found = measure([task], traces, args.drafters, args.draft)
-        show(found)
-        rows += found
-    if len(tasks) > 1:
-        pair = chosen or _most_different(rows)
-        found = measure(pair, alternating(tasks[pair[0]], tasks[pair[1]]), args.drafters, args.draft)
+        found = measure(task, traces, args.drafters, args.draft)
         show(found)
         rows += found
     if not any(one["labels"] for one in rows):
@@ -344,11 +306,6 @@ def main() -> None:
     if args.output:
         settings = {"drafters": args.drafters, "draft": args.draft, "traces": [p.name for p in args.traces]}
         write_whole(args.output, [header("calibration", settings, provenance()), *rows])
-
-
-def _most_different(rows: Sequence[dict[str, Any]]) -> tuple[str, str]:
-    came = {r["task"]: r.get("came", 0.0) for r in rows if r["mode"] == "learning" and r["likeliest"]}
-    return max(came, key=came.__getitem__), min(came, key=came.__getitem__)
 
 
 if __name__ == "__main__":

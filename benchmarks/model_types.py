@@ -11,6 +11,7 @@ so, and the command then fails.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import warnings
 from collections import Counter
@@ -110,10 +111,11 @@ def show(entries: Iterable[Entry]) -> None:
     print("| drafts | takes back by | texts per pass | types |\n|---|---|---|---|")
     for key, types in sorted(alike.items(), key=lambda item: -len(item[1])):
         print(f"| {' | '.join(key)} | {', '.join(types)} |")
-    for remark in dict.fromkeys(found.remark for found in entries if found.remark):
-        types = ", ".join(f"`{found.type}`" for found in entries if found.remark == remark)
-        print(f"\n- {types}: {remark}", end="")
-    print()
+    remarks: dict[str, list[str]] = {}
+    for found in entries:
+        if found.remark:
+            remarks.setdefault(re.sub(r"\b[A-Z]\w+LM\w*", "it", found.remark), []).append(f"`{found.type}`")
+    print("".join(f"\n- {', '.join(types)}: {remark}" for remark, types in remarks.items()))
 
 
 def main() -> int:
@@ -139,8 +141,11 @@ def main() -> int:
         ))  # fmt: skip
         show(entries)
         print("\n## Not tried\n\nNo tiny model of these is built.\n")
+        reasons: dict[str, list[str]] = {}
         for model_type, reason in sorted(LEFT_OUT.items()):
-            print(f"- `{model_type}`: {reason}.")
+            reasons.setdefault(reason, []).append(f"`{model_type}`")
+        for reason, types in reasons.items():
+            print(f"- {', '.join(types)}: {reason}.")
     return int(any(found.wrong for found in entries))
 
 

@@ -66,26 +66,6 @@ def leaning(
     return np.concatenate(found)
 
 
-class Fixed(beliefs.Rates):
-    """Rates that count labels and stay as they are."""
-
-    def learn(self, classes: list[int], right: list[bool]) -> None:
-        np.add.at(self.hits, classes, right)
-        np.add.at(self.totals, classes, 1)
-
-
-def count(traces: list[Trace], drafter: Drafter, prior: NDArray[np.float32], nodes: int) -> Fixed:
-    planner = FixedPlanner(nodes)
-    rates = Fixed(prior)
-    planner.learned.beliefs.rates = lambda *_, **__: rates  # type: ignore[method-assign]
-    for trace in traces:
-        target = ReplayTarget(trace.prompt_ids, trace.output_ids)
-        with open_sequences(target, [drafter], [recorded_request(trace)], SampleAndMatch()) as sequences:
-            for _ in decode_sequences(target, planner, sequences):
-                pass
-    return rates
-
-
 KINDS = "web-qa,summary,code-edit,grammar,chat,completion,structured,creative"
 
 
@@ -100,11 +80,23 @@ class CountingPlanner(FixedPlanner):
     def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
         super().learn(states, feedback)
         for state, lessons in zip(states, feedback, strict=True):
-            for drafter, lesson in zip(state.drafters, lessons, strict=True):
+            for drafter, lesson in zip(state.drafters, lessons, strict=False):  # none where nobody was asked
                 if drafter is not None and drafter.name == self._drafter:
                     classes, right = beliefs.labels(lesson)
                     np.add.at(self.hits, classes, right)
                     np.add.at(self.totals, classes, 1)
+
+
+def count(traces: list[Trace], drafter: Drafter, prior: NDArray[np.float32], nodes: int) -> CountingPlanner:
+    """Labels of recorded answers, whose drafter begins with this prior."""
+    object.__setattr__(drafter, "prior", prior)  # drafters are frozen, and theirs is the class's
+    planner = CountingPlanner(nodes, drafter.name, len(prior))
+    for trace in traces:
+        target = ReplayTarget(trace.prompt_ids, trace.output_ids)
+        with open_sequences(target, [drafter], [recorded_request(trace)], SampleAndMatch()) as sequences:
+            for _ in decode_sequences(target, planner, sequences):
+                pass
+    return planner
 
 
 def live(args: argparse.Namespace, classes: int) -> Counts:
