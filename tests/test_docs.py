@@ -67,6 +67,11 @@ def test_the_index_knows_every_page():
     assert not missing
 
 
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_page_says_first_who_needs_it(page):
+    assert re.match(r"(<!-- .* -->\n)?# .+\n\nFor ", text(page))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_python_examples_compile(page):
     if page == DOCS / "python.md":  # its code blocks are signatures
