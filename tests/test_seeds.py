@@ -21,7 +21,7 @@ INDEX = Path(__file__).parents[1] / "docs" / "index.md"
 TABLE = INDEX.read_text(encoding="utf-8").partition("## The five documents")[2]
 COMMANDS = re.findall(r"`(draftwood [^`]*)`", TABLE)
 ASKED = {
-    "0": ("--ngram-min", "--suite code", "--prompt-ids-file", "--draft 8"),
+    "0": ("--ngram-min", "code-suite", "--prompt-ids-file", "--draft 8"),
     "1": ("none", "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache", "draft-model",
           "head", "suffix+lookup", "llama.cpp:all"),
     "2": ("sibling", "early-exit", "quantized-self", "threshold", "thermal", "battery", "backoff", "deadline",
@@ -74,7 +74,7 @@ def test_each_command_parses_with_its_names_and_options(group, here, line):
         if isinstance(given.get(name), str):
             {"drafters": arms, "planner": load_planner, "rule": load_rule}[name](given[name])
     if isinstance(given.get("tasks"), str):
-        assert {task.partition(":")[0] for task in given["tasks"].split(",")} <= set(tasks.KINDS)
+        assert {task.partition(":")[0] for task in given["tasks"].split(",")} <= {*tasks.KINDS, "code-suite"}
 
 
 WITHOUT_MODELS = sorted(
