@@ -23,7 +23,7 @@ CEILINGS = {
     "core lines": 13_164,
     "core files": 109,
     "core classes": 149,
-    "tests lines": 58_470,
+    "tests lines": 58464,
     "tests files": 370,
     "benchmarks lines": 4_461,
     "benchmarks files": 20,

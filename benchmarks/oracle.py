@@ -38,7 +38,7 @@ CURVES = {
     "phone": "1=83,6=85",
 }
 """Milliseconds: smollm2 on two cores in our two formats (passes.jsonl), the steepest engine seen, one without a
-slope; for the benchmark of policies smollm2 again, as profile.jsonl has it, and the phone of source document 2."""
+slope; smollm2 again, as a profile of another day had it, and the phone of source document 2."""
 
 SETTINGS = (("f32", 1), ("bf16", 1), ("dear", 1), ("flat", 1), ("dear", 16))
 FIXED = tuple(f"fixed:{n}" for n in (0, 1, 2, 4, 8, 16, 32))
