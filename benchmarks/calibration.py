@@ -1,7 +1,6 @@
 """How well promises hold: replays recorded answers, and compares each node's belief with what came.
 
     python benchmarks/calibration.py TRACE... [--drafters ngram] [--tokenizer smollm2] [-o rows.jsonl]
-        [--picture reliability.png]
 
 A label is a proposed node whose parent was accepted: its belief when it was proposed, and whether the answer has
 this token. The expected calibration error (ECE) is the mean distance of belief and rate over ten bins, of equal
@@ -12,10 +11,8 @@ Tasks are replayed apart, beliefs are carried from answer to answer (no token is
 
 - ``no drift``: classes learn, but nothing moves all classes at once; ``prior``: nothing is learnt;
 - ``fresh``: every request begins with the prior;
-- ``raw frequencies``: the likeliest token's relative frequency behind the longest context of at most three tokens
-  in prompt and answer so far, which is what an n-gram model promises (`parrot`);
-- ``A|B``: answers of two tasks take turns, so that each request is a change of the topic; ``A after B`` are those
-  of the one alone, whose errors may hide behind the other's.
+- ``raw frequencies``: the likeliest token's relative frequency after the longest context of at most three tokens
+  in prompt and answer so far, which is what an n-gram model promises (`parrot`).
 
 The first 20, 50 and 100 labels of each request stand apart.
 """
@@ -25,13 +22,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from calibration_error import by_source, equal_count, equal_width, noise
-from calibration_picture import draw
 from numpy.typing import NDArray
 
 from draftwood.contracts import Drafter, Feedback
@@ -55,6 +49,78 @@ ORDER = 4  # of the raw frequencies, as in `parrot`
 MODES = ("learning", "no drift", "prior")
 
 
+Floats = NDArray[np.float64]
+
+BINS = 10
+DRAWS = 200
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Labels gathered by their belief; empty bins are left out.
+
+    Attributes
+    ----------
+    belief, rate : float64[n]
+        Mean belief, and the share that was right.
+    count : int64[n]
+        Labels.
+    """
+
+    belief: Floats
+    rate: Floats
+    count: NDArray[np.int64]
+
+    @property
+    def error(self) -> float:
+        """Expected calibration error: mean distance of belief and rate, weighted by labels; 0 without any."""
+        total = self.count.sum()
+        return float(np.abs(self.belief - self.rate) @ self.count / total) if total else 0.0
+
+
+def equal_width(belief: Floats, right: Floats, bins: int = BINS) -> Bins:
+    """Bins of the same width: 0 to 0.1 and so on; 1 is in the last."""
+    return _gather(belief, right, np.minimum((belief * bins).astype(np.int64), bins - 1), bins)
+
+
+def equal_count(belief: Floats, right: Floats, bins: int = BINS) -> Bins:
+    """Bins that hold as many labels each, as far as equal beliefs, which stay together, allow."""
+    if not len(belief):
+        return equal_width(belief, right, bins)
+    order = np.sort(belief)
+    # A border lies at the belief of the label there, so that all labels with this belief are on one side.
+    borders = np.unique(order[(np.arange(1, bins) * len(order)) // bins])
+    return _gather(belief, right, np.searchsorted(borders, belief, side="right"), bins)
+
+
+def _gather(belief: Floats, right: Floats, which: NDArray[np.int64], bins: int) -> Bins:
+    count = np.bincount(which, minlength=bins)
+    filled = count > 0
+    belief_sum = np.bincount(which, belief, minlength=bins)[filled]
+    right_sum = np.bincount(which, right, minlength=bins)[filled]
+    count = count[filled]
+    return Bins(belief_sum / count, right_sum / count, count)
+
+
+def noise(belief: Floats, bins: int = BINS, draws: int = DRAWS) -> float:
+    """Mean error (equal counts) of labels drawn by these very beliefs: what chance makes of so few labels."""
+    if not len(belief):
+        return 0.0
+    rng = np.random.default_rng(0)
+    drawn = ((rng.random(len(belief)) < belief).astype(np.float64) for _ in range(draws))
+    return float(np.mean([equal_count(belief, right, bins).error for right in drawn]))
+
+
+def by_source(belief: Floats, right: Floats, source: NDArray[np.int64]) -> tuple[dict[int, float], float]:
+    """Error (equal counts) of each source, and their mean, weighted by labels."""
+    errors, mean = {}, 0.0
+    for one in np.unique(source).tolist():
+        chosen = source == one
+        errors[one] = equal_count(belief[chosen], right[chosen]).error
+        mean += errors[one] * float(chosen.mean())
+    return errors, mean
+
+
 @dataclass
 class Labels:
     """Promises and what came, one entry per label.
@@ -65,8 +131,8 @@ class Labels:
         What was promised, and whether it came.
     source
         Number of the drafter in the set.
-    request, number
-        Which answer it was, from 0, and how many labels that had before.
+    number
+        How many labels its answer had before.
     likeliest
         No sibling was believed more.
     """
@@ -74,25 +140,19 @@ class Labels:
     belief: list[float] = field(default_factory=list)
     right: list[bool] = field(default_factory=list)
     source: list[int] = field(default_factory=list)
-    request: list[int] = field(default_factory=list)
     number: list[int] = field(default_factory=list)
     likeliest: list[bool] = field(default_factory=list)
 
-    def add(self, belief: float, right: bool, source: int, place: tuple[int, int], likeliest: bool) -> None:
+    def add(self, belief: float, right: bool, source: int, number: int, likeliest: bool) -> None:
         self.belief.append(belief)
         self.right.append(right)
         self.source.append(source)
-        self.request.append(place[0])
-        self.number.append(place[1])
+        self.number.append(number)
         self.likeliest.append(likeliest)
 
-    def arrays(
-        self, first: int | None = None, *, likeliest: bool = False, turn: int | None = None
-    ) -> tuple[NDArray[Any], ...]:
-        """Return beliefs, rights and sources: of first labels, of likeliest children, of every second request."""
+    def arrays(self, first: int | None = None, *, likeliest: bool = False) -> tuple[NDArray[Any], ...]:
+        """Return beliefs, rights and sources: of first labels, of likeliest children."""
         chosen = np.ones(len(self.belief), dtype=bool) if first is None else np.array(self.number) < first
-        if turn is not None:
-            chosen &= np.array(self.request, dtype=np.int64) % 2 == turn
         if likeliest:
             chosen &= np.array(self.likeliest, dtype=bool)
         columns = (np.array(self.belief), np.array(self.right, dtype=float), np.array(self.source, dtype=np.int64))
@@ -105,12 +165,12 @@ class Watched(beliefs.Beliefs):
     def __init__(self, mode: str, drafters: Sequence[Drafter]) -> None:
         super().__init__()
         self.labels = Labels()
-        self.place = (0, 0)  # the request under way, and how many labels it had
-        self._mode, self._order = mode, {id(drafter): i for i, drafter in enumerate(drafters)}
+        self.number = 0  # labels of the request under way
+        self._mode, self._order = mode, {drafter.name: i for i, drafter in enumerate(drafters)}
 
     def learn(self, drafter: Drafter, lessons: Sequence[Feedback], *, greedy: bool) -> None:
         for lesson in lessons:
-            self._keep(self._order[id(drafter)], lesson)
+            self._keep(self._order[drafter.name], lesson)
         if self._mode == "prior":
             return
         before = beliefs.RATE
@@ -131,19 +191,19 @@ class Watched(beliefs.Beliefs):
                 best[parent] = node
         for node, hit in zip(nodes, right, strict=True):
             likeliest = best[int(proposal.parents[node])] == node
-            self.labels.add(float(proposal.belief[node]), hit, source, self.place, likeliest)
-            self.place = (self.place[0], self.place[1] + 1)
+            self.labels.add(float(proposal.belief[node]), hit, source, self.number, likeliest)
+            self.number += 1
 
 
 def replay(traces: Iterable[Trace], names: str, nodes: int, mode: str, *, fresh: bool = False) -> Labels:
     """Replay answers one after the other; returns every label."""
     drafters = load(names)
     watched = Watched(mode, drafters)
-    for number, trace in enumerate(traces):
+    for trace in traces:
         if fresh:
             kept, watched = watched.labels, Watched(mode, drafters)
             watched.labels = kept
-        watched.place = (number, 0)
+        watched.number = 0
         target = ReplayTarget(trace.prompt_ids, trace.output_ids)
         with open_sequences(target, drafters, [recorded_request(trace)], SampleAndMatch()) as sequences:
             for _ in decode_sequences(target, FixedPlanner(nodes, learned=Learned(watched)), sequences):
@@ -154,7 +214,7 @@ def replay(traces: Iterable[Trace], names: str, nodes: int, mode: str, *, fresh:
 def raw_frequencies(traces: Iterable[Trace]) -> Labels:
     """What an n-gram model promises for the token it holds likeliest, the latest among equals."""
     found = Labels()
-    for number, trace in enumerate(traces):
+    for trace in traces:
         counts: dict[tuple[int, ...], dict[int, int]] = {}
         text: list[int] = []
         for at, token in enumerate([*trace.prompt_ids, *trace.output_ids]):
@@ -163,7 +223,7 @@ def raw_frequencies(traces: Iterable[Trace]) -> Labels:
             known = next((counts[c] for c in contexts if c in counts), None)
             if answered >= 0 and known:
                 best = max(reversed(known), key=known.__getitem__)
-                found.add(known[best] / sum(known.values()), best == token, 0, (number, answered), True)
+                found.add(known[best] / sum(known.values()), best == token, 0, answered, True)
             for context in contexts:
                 followers = counts.setdefault(context, {})
                 followers[token] = followers.pop(token, 0) + 1  # the latest stands last
@@ -172,16 +232,10 @@ def raw_frequencies(traces: Iterable[Trace]) -> Labels:
 
 
 def row(
-    labels: Labels,
-    names: Sequence[str],
-    first: int | None = None,
-    *,
-    likeliest: bool = False,
-    turn: int | None = None,
-    **what: Any,
+    labels: Labels, names: Sequence[str], first: int | None = None, *, likeliest: bool = False, **what: Any
 ) -> dict[str, Any]:
     """Return one row of figures."""
-    belief, right, source = labels.arrays(first, likeliest=likeliest, turn=turn)
+    belief, right, source = labels.arrays(first, likeliest=likeliest)
     if not len(belief):
         return {"row": "calibration", **what, "first": first, "likeliest": likeliest, "labels": 0}
     bins, (errors, mean) = equal_count(belief, right), by_source(belief, right, source)
@@ -203,29 +257,17 @@ def row(
     }  # fmt: skip
 
 
-def measure(tasks: Sequence[str], traces: Sequence[Trace], names: str, nodes: int) -> list[dict[str, Any]]:
-    """Rows of one task, or of two that take turns."""
+def measure(task: str, traces: Sequence[Trace], names: str, nodes: int) -> list[dict[str, Any]]:
+    """Rows of one task."""
     sources = [drafter.name for drafter in load(names)]
-    titles: dict[str, int | None] = {"|".join(tasks): None}
-    if len(tasks) > 1:
-        titles |= {f"{tasks[0]} after {tasks[1]}": 0, f"{tasks[1]} after {tasks[0]}": 1}
     found = {mode: replay(traces, names, nodes, mode) for mode in MODES}
     found["fresh"] = replay(traces, names, nodes, "learning", fresh=True)
-    raw, rows = raw_frequencies(traces), []
-    for task, turn in titles.items():
-        for mode, labels in found.items():
-            rows += [row(labels, sources, first, turn=turn, task=task, mode=mode) for first in (None, *FIRST)]
-            rows.append(row(labels, sources, likeliest=True, turn=turn, task=task, mode=mode))
-        for first in (None, *FIRST):
-            what = {"task": task, "mode": "raw frequencies"}
-            rows.append(row(raw, ["raw"], first, likeliest=True, turn=turn, **what))
-    return rows
-
-
-def alternating(first: Sequence[Trace], second: Sequence[Trace]) -> list[Trace]:
-    """Answers of two tasks in turns, as long as both have some."""
-    pairs = zip_longest(first, second)
-    return list(chain.from_iterable(pair for pair in pairs if None not in pair))
+    rows = []
+    for mode, labels in found.items():
+        rows += [row(labels, sources, first, task=task, mode=mode) for first in (None, *FIRST)]
+        rows.append(row(labels, sources, likeliest=True, task=task, mode=mode))
+    raw, what = raw_frequencies(traces), {"task": task, "mode": "raw frequencies"}
+    return rows + [row(raw, ["raw"], first, likeliest=True, **what) for first in (None, *FIRST)]
 
 
 def show(rows: Sequence[dict[str, Any]]) -> None:
@@ -246,43 +288,24 @@ def main() -> None:
     parser.add_argument("--drafters", default="ngram", help="one set, as everywhere")
     parser.add_argument("--tokenizer", help="for files that hold text")
     parser.add_argument("--draft", type=int, default=16, help="draft nodes per pass")
-    parser.add_argument(
-        "--alternate", default=None, metavar="A,B", help="two tasks; by default the most different"
-    )
     parser.add_argument("--limit", type=int, help="answers per task")
     parser.add_argument("-o", "--output", type=Path, help="records as JSON lines")
-    parser.add_argument("--picture", type=Path, help="reliability diagrams, a PNG or SVG")
     args = parser.parse_args()
     tokenizer = load_tokenizer(args.tokenizer) if args.tokenizer else None
     tasks = dict(grouped(trace for path in args.traces for trace in read_traces(path, tokenizer)))
     tasks = {task: traces[: args.limit] for task, traces in tasks.items()}
-    chosen = tuple(args.alternate.split(",")) if args.alternate else ()
-    if chosen and not (len(set(chosen)) == 2 and set(chosen) <= set(tasks)):
-        parser.error(f"--alternate takes two of the tasks {', '.join(tasks)}, as in A,B")
     print(f"{'task':<26}{'mode':<16}{'labels of':<21}{'labels':>8}{'promised':>10}{'came':>8}{'ECE':>9}"
           f"{'= count':>9}{'chance':>9}")  # fmt: skip
     rows: list[dict[str, Any]] = []
     for task, traces in tasks.items():
-        found = measure([task], traces, args.drafters, args.draft)
-        show(found)
-        rows += found
-    if len(tasks) > 1:
-        pair = chosen or _most_different(rows)
-        found = measure(pair, alternating(tasks[pair[0]], tasks[pair[1]]), args.drafters, args.draft)
+        found = measure(task, traces, args.drafters, args.draft)
         show(found)
         rows += found
     if not any(one["labels"] for one in rows):
         parser.error(f"{args.drafters} proposed nothing for these answers")
-    if args.picture:
-        draw(rows, args.picture, f"{args.drafters}, {args.draft} nodes per pass")
     if args.output:
         settings = {"drafters": args.drafters, "draft": args.draft, "traces": [p.name for p in args.traces]}
         write_whole(args.output, [header("calibration", settings, provenance()), *rows])
-
-
-def _most_different(rows: Sequence[dict[str, Any]]) -> tuple[str, str]:
-    came = {r["task"]: r.get("came", 0.0) for r in rows if r["mode"] == "learning" and r["likeliest"]}
-    return max(came, key=came.__getitem__), min(came, key=came.__getitem__)
 
 
 if __name__ == "__main__":

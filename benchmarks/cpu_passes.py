@@ -1,26 +1,161 @@
 """Passes of our own engine beside a llama.cpp library's: milliseconds by tokens, in turns, and reading a prompt.
 
-    python benchmarks/cpu_passes.py MODEL.gguf [--llama FOLDER] [--threads 2] [--context 300] [--rounds 20]
+    python benchmarks/cpu_passes.py MODEL.gguf [--random 1.1b] [--llama FOLDER] [--threads 2] [--rounds 20]
 
-``--llama`` names a folder with libllama.so and its builds, as the wheel muthuishere-modelnexus 0.2.1 has one.
+``--random 1.1b`` (or ``7b``) first writes MODEL.gguf: random weights in the shape of a llama of this size, whose
+passes take as long as a real model's. ``--llama`` names a folder with libllama.so and its builds, as the wheel
+muthuishere-modelnexus 0.2.1 has one.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes as c
 import json
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 
+import gguf
 import numpy as np
-from llama_library import LlamaLibrary
+from gguf import GGMLQuantizationType as Kind
+from numpy.typing import NDArray
 
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.models.machine import processor
 from draftwood.tree import TokenTree
 
 WIDTHS = (1, 2, 4, 8, 16, 32)
+
+
+class _Settings(c.Structure):
+    """A C struct whose fields differ between releases: with room for all, it is returned and passed whole."""
+
+    _fields_ = (("bytes", c.c_uint8 * 512),)
+
+
+_IDS = c.POINTER(c.c_int32)
+
+
+class _Batch(c.Structure):
+    _fields_ = (
+        ("n_tokens", c.c_int32), ("token", _IDS), ("embd", c.c_void_p), ("pos", _IDS), ("n_seq_id", _IDS),
+        ("seq_id", c.POINTER(_IDS)), ("logits", c.POINTER(c.c_int8)),
+    )  # fmt: skip
+
+
+class LlamaLibrary:
+    """A model in a library of llama.cpp, in its default settings; the fastest build in the folder is taken."""
+
+    def __init__(self, folder: Path, model: Path, *, threads: int, context: int = 4096) -> None:
+        os.environ["GGML_LOG_LEVEL"] = "0"
+        for name in ("libggml-base.so", "libggml.so", "libllama.so"):
+            library = c.CDLL(str(folder / name), mode=c.RTLD_GLOBAL)
+            if name == "libggml.so":
+                library.ggml_backend_load_all_from_path(str(folder).encode())
+        self._library, pointer = library, c.c_void_p
+        for name, result, arguments in (
+            ("llama_model_default_params", _Settings, []), ("llama_context_default_params", _Settings, []),
+            ("llama_model_load_from_file", pointer, [c.c_char_p, _Settings]),
+            ("llama_init_from_model", pointer, [pointer, _Settings]),
+            ("llama_set_n_threads", None, [pointer, c.c_int32, c.c_int32]),
+            ("llama_batch_init", _Batch, [c.c_int32, c.c_int32, c.c_int32]),
+            ("llama_decode", c.c_int32, [pointer, _Batch]), ("llama_get_memory", pointer, [pointer]),
+            ("llama_get_logits_ith", c.POINTER(c.c_float), [pointer, c.c_int32]),
+            ("llama_memory_seq_rm", c.c_bool, [pointer, c.c_int32, c.c_int32, c.c_int32]),
+            ("llama_log_set", None, [pointer, pointer]),
+        ):  # fmt: skip
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+        self._quiet = c.CFUNCTYPE(None, c.c_int, c.c_char_p, pointer)(lambda *_: None)
+        library.llama_log_set(c.cast(self._quiet, pointer), None)
+        self._model = library.llama_model_load_from_file(str(model).encode(), library.llama_model_default_params())
+        settings = library.llama_context_default_params()
+        c.cast(c.pointer(settings), c.POINTER(c.c_uint32))[0] = context  # n_ctx is the first field of all releases
+        self._context = library.llama_init_from_model(self._model, settings)
+        library.llama_set_n_threads(self._context, threads, threads)
+        self._batch = library.llama_batch_init(512, 0, 1)
+        self.length = 0
+
+    def run(self, ids: Sequence[int], *, scored: bool) -> None:
+        """Read tokens behind the text, with scores of all or of the last; they stay until `cut`."""
+        for start in range(0, len(ids), 512):
+            part, batch = ids[start : start + 512], self._batch
+            batch.n_tokens = len(part)
+            for i, token in enumerate(part):
+                batch.token[i], batch.pos[i], batch.n_seq_id[i] = token, self.length + i, 1
+                batch.seq_id[i][0], batch.logits[i] = 0, scored or start + i == len(ids) - 1
+            if self._library.llama_decode(self._context, batch):
+                raise RuntimeError("llama_decode failed")
+            self._library.llama_get_logits_ith(self._context, len(part) - 1)
+            self.length += len(part)
+
+    def cut(self, length: int) -> None:
+        """Drop the text behind so many tokens."""
+        self._library.llama_memory_seq_rm(self._library.llama_get_memory(self._context), 0, length, -1)
+        self.length = length
+
+
+SHAPES = {  # width, inner, heads, heads of keys, layers
+    "1.1b": (2048, 5632, 32, 4, 22),
+    "7b": (4096, 11008, 32, 32, 32),
+}
+VOCABULARY = 32000
+
+
+def blocks(rng: np.random.Generator, rows: int, columns: int, kind: Kind) -> NDArray[np.uint8]:
+    """Return random blocks, uint8[rows, bytes], whose scales are small."""
+    size = 144 if kind == Kind.Q4_K else 210
+    found = rng.integers(0, 256, (rows, columns // 256, size), dtype=np.uint8)
+    scales = rng.uniform(1e-5, 3e-5, (rows, columns // 256, 2)).astype(np.float16).view(np.uint8)
+    if kind == Kind.Q4_K:
+        found[..., :4] = scales
+    else:
+        found[..., -2:] = scales[..., :2]
+    return found.reshape(rows, -1)
+
+
+def write_random(name: str, path: Path) -> None:
+    """Write a file of random weights in a llama's shape, types as in Q4_K_M."""
+    width, inner, heads, keys, layers = SHAPES[name]
+    rng, writer = np.random.default_rng(0), gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(layers)
+    writer.add_context_length(4096)
+    writer.add_embedding_length(width)
+    writer.add_feed_forward_length(inner)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(keys)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_vocab_size(VOCABULARY)
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(["<unk>", "<s>", "</s>", *(f"t{i}" for i in range(3, VOCABULARY))])
+    writer.add_token_scores([0.0] * VOCABULARY)
+    writer.add_token_types([2, 3, 3, *[1] * (VOCABULARY - 3)])
+
+    def add(tensor: str, rows: int, columns: int, kind: Kind) -> None:
+        writer.add_tensor(tensor, blocks(rng, rows, columns, kind), raw_dtype=kind)
+
+    add("token_embd.weight", VOCABULARY, width, Kind.Q4_K)
+    add("output.weight", VOCABULARY, width, Kind.Q6_K)
+    writer.add_tensor("output_norm.weight", np.ones(width, np.float32))
+    for i in range(layers):
+        more = Kind.Q6_K if i < layers // 8 or i >= 7 * layers // 8 or (i - layers // 8) % 3 == 2 else Kind.Q4_K
+        size = width // heads
+        for part, rows, columns, kind in (
+            ("attn_q", width, width, Kind.Q4_K), ("attn_k", keys * size, width, Kind.Q4_K),
+            ("attn_v", keys * size, width, more), ("attn_output", width, width, Kind.Q4_K),
+            ("ffn_gate", inner, width, Kind.Q4_K), ("ffn_up", inner, width, Kind.Q4_K),
+            ("ffn_down", width, inner, more),
+        ):  # fmt: skip
+            add(f"blk.{i}.{part}.weight", rows, columns, kind)
+        for part in ("attn_norm", "ffn_norm"):
+            writer.add_tensor(f"blk.{i}.{part}.weight", np.ones(width, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def main() -> None:
@@ -31,7 +166,10 @@ def main() -> None:
     options.add_argument("--context", type=int, default=300)
     options.add_argument("--rounds", type=int, default=20)
     options.add_argument("--prompt", type=int, default=1000)
+    options.add_argument("--random", choices=SHAPES, help="write MODEL.gguf first: random weights of this size")
     given = options.parse_args()
+    if given.random:
+        write_random(given.random, given.model)
     target = CpuTarget(given.model, threads=given.threads)
     rng = np.random.default_rng(0)
     ids = rng.integers(0, target.capabilities.vocab_size, given.prompt + given.context + 64).tolist()

@@ -1,9 +1,9 @@
 """Writes docs/figures.md from the result rows in benchmarks/results, the small table of README, and the tables of
-docs/llama-cpp.md and docs/llama-cpp-hardware.md.
+docs/llama-cpp.md.
 
     python benchmarks/figures.py > docs/figures.md
     python benchmarks/figures.py --readme          # the table that README shows
-    python benchmarks/figures.py --llama           # puts the tables into docs/llama-cpp*.md
+    python benchmarks/figures.py --llama           # puts the tables into docs/llama-cpp.md
 
 A test fails where one of them is not what the rows give.
 """
@@ -13,20 +13,162 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
+from collections.abc import Iterable, Sequence
 
-import figures_counts
 import figures_llama
 import figures_speed
-from figures_format import Figure, said
+import own_passes as own
+from never_slower_table import pairs
+from results import Figure, by_arm, number, rows, said, table
+
+from draftwood.measure.records.timing import acceptance_length
 
 HEAD = """# Figures
 
+For readers who want the numbers with their machine, date and command.
+
 Made by `python benchmarks/figures.py > docs/figures.md` from [the result rows](../benchmarks/results/README.md); do not edit. A test fails where this page is not what the rows give.
 
-Times are given for default settings only, as they were before smollm2 came with a head ([with it](heads.md#what-to-expect)). They were taken with smollm2 (135 million parameters) on two processor cores while nothing else ran: your model and your machine differ, so [measure them](measuring.md). Counts (tokens per pass) do not depend on the machine; they are given for a fixed number of draft nodes, so that drafters can be compared. The words are those of [words.md](words.md). *Speedup* means: times as fast as plain decoding in the same loop. Intervals are 95 % bootstrap intervals over prompts.
+Times are given for default settings only, as they were before smollm2 came with a head ([with it](drafters/models.md#head)). They were taken with smollm2 (135 million parameters) on two processor cores while nothing else ran: your model and your machine differ, so [measure them](measuring.md). Counts (tokens per pass) do not depend on the machine; they are given for a fixed number of draft nodes, so that drafters can be compared. The words are those of [words.md](words.md). *Speedup* means: times as fast as plain decoding in the same loop. Intervals are 95 % bootstrap intervals over prompts.
 
-The commands were shortened to file names when the rows were written.
+The commands were shortened to file names when the rows were written; `spine` is called `copy-and-recycle` today, and of llama.cpp's drafters only the form with `faithful=true` is left (of `ngram-cache` the corrected one).
 """  # noqa: E501 - a line per paragraph, as in all of docs/
+
+
+MIX = ("code-edit", "grammar", "summary", "web-qa", "chat")
+TASKS = ("code-edit", "structured", "completion", "grammar", "summary", "agent", "web-qa", "chat")
+REPLAY = "replay.jsonl"
+FAMILY = "family.jsonl.zst"
+
+
+def counts() -> list[Figure]:
+    """Tables that count: tokens per pass, whether acceptance rates hold, texts that differ."""
+    return [replayed(), family(), own_passes(), sampled(), calibration(), differing()]
+
+
+def replayed() -> Figure:
+    """Drafters that copy, over recorded answers."""
+    words = {
+        "suffix:branches=1:factor=inf": "the longest suffix, as a chain",
+        "suffix": "`suffix`, a tree",
+        "ngram": "`ngram` (the default)",
+        "ngram+memory": "`ngram+memory`",
+    }
+    found = {(r["task"], r["arm"]): r["tokens"] / r["passes"] for r in rows(REPLAY).of_kind("replayed")}
+    body = [[said, *(number(found[task, arm]) for task in TASKS)] for arm, said in words.items()]
+    about = (
+        "Tokens per pass with 16 draft nodes in every step, replayed over recorded answers of smollm2 that no "
+        "prior was learnt from; looped tails left out. `memory` here holds the answers before."
+    )
+    return Figure("Drafters that copy", about, (REPLAY,), table(["drafters", *TASKS], body))
+
+
+def family() -> Figure:
+    """llama.cpp's five, three ways, and two more."""
+    found = {
+        key: acceptance_length(some, unlooped=True) or acceptance_length(some)
+        for key, some in by_arm(rows(FAMILY).answers).items()
+    }
+    arms: list[tuple[str, str]] = []
+    for which in ("simple", "map-k", "map-k4v", "mod", "cache"):
+        arms.append((f"`ngram-{which}`, corrected", f"ngram-{which}"))
+        arms.append((f"`ngram-{which}:faithful=true`", f"ngram-{which}:faithful=true"))
+        arms.append((f"llama.cpp's own `ngram-{which}`", f"llama.cpp:ngram-{which}"))
+    arms += [
+        ("`lookup`", "lookup"),
+        ("transformers' prompt lookup", "transformers:lookup"),
+        ("`parrot`", "parrot"),
+    ]
+    body = [[said, *(number(found.get((kind, arm))) for kind in MIX)] for said, arm in arms]
+    about = (
+        "Tokens per pass, live, with up to 16 draft nodes in every step; three prompts of each kind, 64 new "
+        "tokens, two rounds, greedy (today's command needs `--planner fixed:16`). llama.cpp ran with "
+        "four-bit weights, so its texts differ from ours."
+    )
+    return Figure("llama.cpp's family, prompt lookup and parrot", about, (FAMILY,), table(["drafter", *MIX], body))
+
+
+def _own_table(files: Sequence[str]) -> str:
+    """Tokens per pass of each arm in these files of own_passes.py."""
+    groups = own.grouped(own.runs(rows(name) for name in files))
+    present = {run.task for members in groups.values() for run in members}
+    kinds = [*(kind for kind in MIX if kind in present), *sorted(present - set(MIX))]
+    kinds += ["mix"] if set(MIX) <= present else []
+    body = []
+    for group, members in groups.items():
+        found = own.lengths(members)
+        cells = [f"`{group.arm}`", str(group.draft), "across" if group.across else "within"]
+        body.append([*cells, *(number(found.get(kind)) for kind in kinds), str(len(members))])
+    return table(["drafters", "draft nodes", "state kept", *kinds, "prompts"], body)
+
+
+def own_passes() -> Figure:
+    """What the model's own passes are worth."""
+    files = tuple(f"own-passes-{name}.jsonl.zst" for name in ("within", "spine", "within-64", "across", "alone"))
+    about = (
+        "Tokens per pass of smollm2, greedy, up to 20 prompts of each kind, 128 new tokens (96 for `lookahead` "
+        "and `jacobi`), looped tails left out. *Within*: drafters begin anew with each prompt. *Across*: they "
+        "keep what their options let them keep. *Mix*: all tokens of the five kinds over all their passes. "
+        "`recycling` alone was stopped before all kinds were done. "
+        "Explained in [own passes](drafters/own-passes.md)."
+    )
+    return Figure("Drafters that use the model's own passes", about, files, _own_table(files))
+
+
+def sampled() -> Figure:
+    """The same at a temperature."""
+    files = ("own-passes-sampled.jsonl.zst",)
+    return Figure("The same at temperature 0.7", "Eight prompts of each kind.", files, _own_table(files))
+
+
+def calibration() -> Figure:
+    """How far beliefs are from what came."""
+    found = {
+        (r["task"], r["mode"]): r
+        for r in rows("calibration.jsonl").of_kind("calibration")
+        if r["first"] is None and (r["mode"] == "raw frequencies") == r["likeliest"]
+    }
+    body = []
+    for task in TASKS:
+        ours, raw = found[task, "learning"], found[task, "raw frequencies"]
+        body.append([task, number(ours["promised"]), number(ours["came"]), number(ours["ece"], 3),
+                     number(raw["ece"], 3)])  # fmt: skip
+    head = ["kind", "promised by `ngram`", "came true", "calibration error", "of raw n-gram frequencies"]
+    about = (
+        "The acceptance rate that `ngram` believes in, beside the share that was right. The calibration error is "
+        "the mean distance of the two over bins of similar belief; raw frequencies are those of the likeliest "
+        "node of each step."
+    )
+    return Figure("Do acceptance rates hold?", about, ("calibration.jsonl",), table(head, body))
+
+
+def differing() -> Figure:
+    """Texts that are not plain decoding's, by number format."""
+    body = []
+    for dtype in ("float32", "bfloat16"):
+        some = pairs(rows(f"never-slower-{dtype}.jsonl.zst"))
+        for t in sorted({pair.temperature for pair in some}):
+            told = [pair.identical for pair in some if pair.temperature == t]
+            body.append([dtype, f"draftwood, default settings, temperature {t:g}", _count(told)])
+    for dtype in ("float32", "bfloat16"):
+        file = rows(f"peers-{dtype}.jsonl.zst")
+        plain = {a.name: a.output_ids for a in reversed(file.answers) if a.arm == "none"}
+        for arm in ("transformers", "transformers:lookup", "transformers:early-exit=28"):
+            first = {a.name: a.output_ids for a in reversed(file.answers) if a.arm == arm}
+            body.append([dtype, f"`{arm}`, greedy", _count(plain[name] == ids for name, ids in first.items())])
+    about = (
+        "Texts that differ from draftwood's plain decoding. In bfloat16 the two best tokens are often closer than"
+        " the rounding of a pass, so any other way to compute moves some texts: [exactness.md](exactness.md)."
+    )
+    files = tuple(
+        f"{kind}-{dtype}.jsonl.zst" for dtype in ("float32", "bfloat16") for kind in ("never-slower", "peers")
+    )
+    return Figure("Texts that differ", about, files, table(["number format", "text of", "differ"], body))
+
+
+def _count(identical: Iterable[bool]) -> str:
+    told = list(identical)
+    return f"{sum(not same for same in told)} of {len(told)}"
 
 
 @functools.cache
@@ -34,30 +176,30 @@ def figures() -> list[tuple[str, list[Figure]]]:
     """Chapters of the page, each with its tables."""
     return [
         ("Speed", figures_speed.chapter()),
-        ("Tokens per pass", figures_counts.chapter()),
+        ("Tokens per pass", counts()),
     ]
 
 
 def page() -> str:
     """Return docs/figures.md."""
     chapters = figures()
-    parts = [HEAD]
+    parts, known = [HEAD], set[str]()
     parts += [f"- [{figure.title}](#{figure.anchor})" for _, some in chapters for figure in some]
     for title, some in chapters:
         parts += ["", f"## {title}"]
         for figure in some:
-            parts += ["", *said(figure)]
+            parts += ["", *said(figure, known)]
     return "\n".join(parts) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--readme", action="store_true", help="print the table of README instead")
-    parser.add_argument("--llama", action="store_true", help="put the tables into docs/llama-cpp*.md instead")
+    parser.add_argument("--llama", action="store_true", help="put the tables into docs/llama-cpp.md instead")
     options = parser.parse_args()
     if options.llama:
-        for path in figures_llama.PAGES:
-            path.write_text(figures_llama.filled(path.read_text(encoding="utf-8")), encoding="utf-8")
+        path = figures_llama.PAGE
+        path.write_text(figures_llama.filled(path.read_text(encoding="utf-8")), encoding="utf-8")
         return
     sys.stdout.write(figures_speed.readme_table() + "\n" if options.readme else page())
 

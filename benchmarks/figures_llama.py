@@ -1,12 +1,12 @@
-"""Tables of docs/llama-cpp*.md, from results/llama-*: what a pass costs, speed on each kind of text, equal texts.
+"""Tables of docs/llama-cpp.md, from results/llama-*: what a pass costs, speed on each kind of text, equal texts.
 
 Each stands between two comments, ``<!-- passes -->`` and ``<!-- /passes -->``; one without rows stays as it is.
 Rows for a file MODEL.gguf with Q4_0 weights, while nothing else runs:
 
-    python benchmarks/llama_passes.py MODEL.gguf -o benchmarks/results/llama-passes-Q4_0.jsonl
+    python benchmarks/llama.py passes MODEL.gguf -o benchmarks/results/llama-passes-Q4_0.jsonl
     draftwood bench -m MODEL.gguf --temperature 0 --max-new-tokens 96 --peers llama.cpp:all -o rows.jsonl
-    python benchmarks/places.py rows.jsonl -o benchmarks/results/llama-bench-Q4_0.jsonl.zst
-    python benchmarks/llama_exact.py MODEL.gguf -o benchmarks/results/llama-exact-Q4_0.jsonl
+    python benchmarks/results.py rows.jsonl -o benchmarks/results/llama-bench-Q4_0.jsonl.zst
+    python benchmarks/llama.py same MODEL.gguf -o benchmarks/results/llama-exact-Q4_0.jsonl
     python benchmarks/figures.py --llama
 """
 
@@ -17,13 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from figures_format import RESULTS, lines, number, origin, rows, table
-from llama_exact import OTHERS, counts
+from results import OTHERS, RESULTS, counts, lines, link, number, origin, rows, table
 
 from draftwood.measure.bench.table import geometric_mean
 from draftwood.measure.bench.table import table as bench_table
+from draftwood.measure.records.records import Records
 
-PAGES = tuple(Path(__file__).parents[1] / "docs" / name for name in ("llama-cpp.md", "llama-cpp-hardware.md"))
+PAGE = Path(__file__).parents[1] / "docs" / "llama-cpp.md"
 
 SETTINGS = {"fast": "llama.cpp's own", "exact": "exact"}
 SERVER, PLAIN = "llama.cpp", "none"
@@ -100,6 +100,30 @@ def bench(file: str) -> str:
     return _section(_about_bench(rows(file).header, list(found.values()), arms), head, body, file)
 
 
+def benches(files: Sequence[str]) -> str:
+    """The file with llama.cpp beside it in full; of the others the mean over all kinds, the best and the worst."""
+    whole = next((file for file in files if _has_peers(rows(file))), files[0])
+    body, others = [], [file for file in files if file != whole]
+    for file in others:
+        settings, found = rows(file).header["settings"], bench_table(rows(file))
+        gains = {
+            row["task"]: row["speedup_unlooped"] or 1.0 for row in found if row["drafter"] not in (PLAIN, SERVER)
+        }
+        best, worst = max(gains, key=gains.__getitem__), min(gains, key=gains.__getitem__)
+        said = [f"{kind} {number(gains[kind])}" for kind in (best, worst)]
+        temperature = f"{settings.get('temperature') or 0:g}"
+        body.append([settings["dtype"], temperature, f"**{number(geometric_mean(gains.values()))}**", *said])
+    if not others:
+        return bench(whole)
+    about = "The same with other weights and temperatures, *times plain*, geometric mean over the nine kinds:"
+    head = ["weights", "temperature", "all", "best kind", "worst kind"]
+    return "\n\n".join([bench(whole), about, table(head, body), "\n".join(map(link, others))])
+
+
+def _has_peers(file: Records) -> bool:
+    return any(answer.engine == SERVER for answer in file.answers)
+
+
 def exact(file: str) -> str:
     """How many texts and tokens are plain's."""
     header, *found = lines(file)
@@ -151,7 +175,7 @@ Make = Callable[[Sequence[str]], str]
 SECTIONS: Mapping[str, tuple[str, Make]] = {
     "passes": ("passes", each(passes)),
     "costs": ("passes", costs),
-    "bench": ("bench", each(bench)),
+    "bench": ("bench", benches),
     "exact": ("exact", each(exact)),
 }
 """Name of a table -> the kind of its result files, and what makes it of them."""

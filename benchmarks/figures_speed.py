@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
-from figures_format import Figure, by_arm, lines, number, rows, table
 from never_slower_table import TEMPERATURES, Pair, grouped, ratio, telling
+from results import Figure, by_arm, lines, number, rows, table
 
 from draftwood.measure.bench.table import geometric_mean
 from draftwood.measure.bench.table import table as bench_table
@@ -18,7 +18,6 @@ KINDS = ("code-edit", "completion", "structured", "grammar", "summary", "web-qa"
 MIX = ("code-edit", "grammar", "summary", "web-qa", "chat")
 LEFT_ON = "never-slower-float32.jsonl.zst"
 AGAIN = "never-slower-worst.jsonl.zst"
-SPINE = "never-slower-spine.jsonl.zst"
 OF_README = ("code-edit", "structured", "grammar", "web-qa", "chat")
 
 
@@ -28,9 +27,7 @@ def chapter() -> list[Figure]:
         left_on(LEFT_ON, "float32"),
         left_on("never-slower-bfloat16.jsonl.zst", "bfloat16"),
         slowest(),
-        spine(),
         peers("float32"),
-        peers("bfloat16"),
         llama(),
         passes(),
         batches(),
@@ -107,27 +104,6 @@ def slowest() -> Figure:
     head = ["prompt", "temperature", "tokens", "speedup, first run", "run again: median", "rounds"]
     about = "The ten slowest prompts of the float32 run above, run again in eight rounds each."
     return Figure("The slowest prompts", about, (LEFT_ON, AGAIN), table(head, body))
-
-
-def spine() -> Figure:
-    """Copies and recycled tokens, live."""
-    found, alone = pairs(SPINE), pairs(LEFT_ON)
-    temperatures = sorted({t for _, t in found})
-    body = []
-    for t in temperatures:
-        members = [found[kind, t] for kind in MIX]
-        names = {(pair.task, pair.name) for some in members for pair in some}
-        same = [[pair for pair in alone[kind, t] if (kind, pair.name) in names] for kind in MIX]
-        ours, copies = ([ratio(some)[0] for some in side] for side in (members, same))
-        body.append([f"`spine`, {t:g}", *map(with_interval, members), f"**{mean(ours):.2f}**"])
-        body.append([f"`ngram` (the default), {t:g}", *map(number, copies), number(mean(copies))])
-    about = (
-        "Speedup of `--drafters spine` (copies and the model's own runners-up in one tree) with the default "
-        "planner, float32, six prompts of each kind, 64 new tokens; below it the default drafter on the same "
-        "prompts, in the run at the top of this page."
-    )
-    head = ["drafters, temperature", *MIX, "geometric mean"]
-    return Figure("spine, live", about, (SPINE, LEFT_ON), table(head, body))
 
 
 def tokens_per_second(some: Sequence[Answer]) -> float:

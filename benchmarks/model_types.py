@@ -11,6 +11,7 @@ so, and the command then fails.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import warnings
 from collections import Counter
@@ -35,6 +36,8 @@ PROMPT = np.random.default_rng(5).integers(0, VOCAB, 24).tolist()
 LIMIT = 24
 
 INTRODUCTION = """# Model types
+
+For users of transformers who ask whether their model is drafted for.
 
 What draftwood drafts for, of the {types} model types that transformers {version} registers for causal language
 models. Remade by
@@ -100,9 +103,19 @@ def difference(model: Any, offered: Capabilities) -> str:
 
 
 def show(entries: Iterable[Entry]) -> None:
-    print("| type | drafts | takes back by | texts per pass | remark |\n|---|---|---|---|---|")
+    """Print types that are drafted for alike in one line, and every remark."""
+    entries = list(entries)
+    alike: dict[tuple[str, str, str], list[str]] = {}
     for found in entries:
-        print(f"| `{found.type}` | {found.drafts} | {found.back} | {found.texts} | {found.remark} |")
+        alike.setdefault((found.drafts, found.back, found.texts), []).append(f"`{found.type}`")
+    print("| drafts | takes back by | texts per pass | types |\n|---|---|---|---|")
+    for key, types in sorted(alike.items(), key=lambda item: -len(item[1])):
+        print(f"| {' | '.join(key)} | {', '.join(types)} |")
+    remarks: dict[str, list[str]] = {}
+    for found in entries:
+        if found.remark:
+            remarks.setdefault(re.sub(r"\b[A-Z]\w+LM\w*", "it", found.remark), []).append(f"`{found.type}`")
+    print("".join(f"\n- {', '.join(types)}: {remark}" for remark, types in remarks.items()))
 
 
 def main() -> int:
@@ -128,8 +141,11 @@ def main() -> int:
         ))  # fmt: skip
         show(entries)
         print("\n## Not tried\n\nNo tiny model of these is built.\n")
+        reasons: dict[str, list[str]] = {}
         for model_type, reason in sorted(LEFT_OUT.items()):
-            print(f"- `{model_type}`: {reason}.")
+            reasons.setdefault(reason, []).append(f"`{model_type}`")
+        for reason, types in reasons.items():
+            print(f"- {', '.join(types)}: {reason}.")
     return int(any(found.wrong for found in entries))
 
 

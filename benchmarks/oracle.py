@@ -2,6 +2,7 @@
 
     python benchmarks/oracle.py -o oracle.jsonl
     python benchmarks/oracle.py --profile profile.jsonl --batch 1 --batch 8
+    python benchmarks/oracle.py --count -o replay.jsonl
     python benchmarks/oracle.py --cost mine:1=31,4=30,16=53,64=151
 
 Recorded answers are replayed on cost curves; drafting and planning take what they take here, so leave the machine
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.measure.bench.table import geometric_mean
+from draftwood.measure.records import timing
 from draftwood.measure.records.lines import write_whole
 from draftwood.measure.records.provenance import provenance
 from draftwood.measure.records.records import Answer, header
@@ -36,11 +38,12 @@ CURVES = {
     "phone": "1=83,6=85",
 }
 """Milliseconds: smollm2 on two cores in our two formats (passes.jsonl), the steepest engine seen, one without a
-slope; for the benchmark of policies smollm2 again, as profile.jsonl has it, and the phone of source document 2."""
+slope; smollm2 again, as a profile of another day had it, and the phone of source document 2."""
 
 SETTINGS = (("f32", 1), ("bf16", 1), ("dear", 1), ("flat", 1), ("dear", 16))
 FIXED = tuple(f"fixed:{n}" for n in (0, 1, 2, 4, 8, 16, 32))
 PLAIN, FLOOR, GOODPUT, UNTOLD = "plain", "fixed:16:floor=0.1", "goodput", "goodput, curve unknown"
+COUNTED, COUNTED_BY = ("suffix:branches=1:factor=inf", "suffix", "ngram", "ngram+memory"), "fixed:16"
 ARMS = (PLAIN, *FIXED, FLOOR, GOODPUT, UNTOLD)
 OF_PLAIN, OF_ORACLE = 0.99, 0.97
 TRACES = Path(__file__).parent / "results" / "answers-test.jsonl.zst"
@@ -163,6 +166,30 @@ def chosen(args: argparse.Namespace) -> list[tuple[str, CostCurve, int]]:
     return [(name, CostCurve.parse(CURVES[name]), batch) for name, batch in SETTINGS]
 
 
+def counted(task: str, traces: Sequence[Trace], arm: str) -> dict[str, Any]:
+    """What one drafter did on one kind of text, looped tails left out."""
+    answers = list(simulate(traces, arm, COUNTED_BY))
+    ends = [timing.kept(answer) for answer in answers]
+    tokens = sum(timing.generated(a, end) for a, end in zip(answers, ends, strict=True))
+    passes = sum(timing.passes(a, end) or 0 for a, end in zip(answers, ends, strict=True))
+    return {
+        "row": "replayed",
+        "task": task,
+        "arm": arm,
+        "answers": len(answers),
+        "tokens": tokens,
+        "passes": passes,
+    }
+
+
+def count(args: argparse.Namespace) -> None:
+    """Write the tokens and passes of each drafter that copies, 16 draft nodes in every step."""
+    kept = [header("replay", {"traces": args.traces.name, "planner": COUNTED_BY}, provenance())]
+    for task, traces in grouped(read_traces(args.traces)):
+        kept += [counted(task, traces, arm) for arm in COUNTED]
+    write_whole(args.output, kept)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path)
@@ -172,7 +199,13 @@ def main() -> int:
     parser.add_argument("--profile", action="append", default=[], type=Path, metavar="FILE", help="the same")
     parser.add_argument("--batch", action="append", type=int, help="answers in one pass; may be given again")
     parser.add_argument("--limit", type=int, help="answers per task")
+    parser.add_argument("--count", action="store_true", help="only count tokens and passes of drafters that copy")
     args = parser.parse_args()
+    if args.count:
+        if args.output is None:
+            parser.error("--count needs -o FILE")
+        count(args)
+        return 0
     settings = chosen(args)
     traces = [t for _, members in grouped(read_traces(args.traces)) for t in members[: args.limit]]
     list(simulate(traces[:1], args.drafters))  # compiled, before anything is timed

@@ -17,7 +17,7 @@ from draftwood import errors
 
 HEAD = """# Python
 
-Made by `python docs/make_python.py > docs/python.md` from the docstrings; do not edit.
+For programs in Python. Made by `python docs/make_python.py > docs/python.md` from the docstrings; do not edit.
 
 Everything here is a name of the package: `import draftwood`. Importing it loads neither torch nor numpy; they come with the first call. Text given as a plain string is continued as it stands: give chat messages to an instruct model, and its chat template is applied. Names of drafters are those of the [command line](cli.md); a drafter of your own is shown in [examples/own_drafter.py](../examples/own_drafter.py).
 """  # noqa: E501 - a line per paragraph, as in all of docs/

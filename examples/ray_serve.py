@@ -1,4 +1,4 @@
-"""Two copies of the server behind Ray Serve, on this machine: docs/ray-serve.md.
+"""Two copies of the server behind Ray Serve, on this machine: docs/server.md#many-copies.
 
 pip install "ray[serve]" "draftwood[transformers,serve]" openai
 python examples/ray_serve.py

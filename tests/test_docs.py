@@ -34,6 +34,15 @@ def test_readme_is_one_page():
     assert len(text(README)) <= 8000
 
 
+def test_what_is_told_of_changes_and_rooms_stays_short():
+    assert len(text(ROOT / "CHANGELOG.md").splitlines()) <= 150
+    assert len(text(ROOT / "LOG.md").encode()) < 60_000
+    cells = re.findall(
+        r"[^|\n]+(?=\|)", "\n".join(re.findall(r"^\|.*\|$", text(ROOT / "ARCHITECTURE.md"), re.MULTILINE))
+    )
+    assert [cell for cell in cells if len(cell.split()) > 25] == []
+
+
 def test_readme_begins_with_the_two_commands_and_keeps_its_order():
     assert re.match(r"# draftwood\n\n```\nmake demo .*\nmake test .*\n```\n", text(README))
     headings = re.findall(r"^## (.+)$", text(README), re.MULTILINE)
@@ -65,6 +74,11 @@ def test_the_index_knows_every_page():
     linked = {(DOCS / link.partition("#")[0]).resolve() for link in LINK.findall(text(DOCS / "index.md"))}
     missing = {page for page in DOCS.rglob("*.md") if page.resolve() not in linked} - {DOCS / "index.md"}
     assert not missing
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_page_says_first_who_needs_it(page):
+    assert re.match(r"(<!-- .* -->\n)?# .+\n\nFor ", text(page))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 import xml.etree.ElementTree as ET
 from itertools import pairwise
 from pathlib import Path
@@ -21,13 +19,8 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def scripts():
-    """They import each other as siblings, as they do when one is run."""
-    sys.path.insert(0, str(HERE))
-    try:
-        yield {name: importlib.import_module(name) for name in NAMES}
-    finally:
-        sys.path.remove(str(HERE))
+def scripts(script):
+    return {name: script(name) for name in NAMES}
 
 
 def test_the_page_is_what_the_rows_give(scripts):
@@ -42,13 +35,10 @@ def test_the_table_of_readme_is_what_the_rows_give(scripts):
 
 
 def test_the_tables_of_llama_cpp_are_what_the_rows_give(scripts):
-    pages = [path.read_text(encoding="utf-8") for path in scripts["figures_llama"].PAGES]
-    for page in pages:
-        assert page == scripts["figures_llama"].filled(page), "run python benchmarks/figures.py --llama"
+    page = scripts["figures_llama"].PAGE.read_text(encoding="utf-8")
+    assert page == scripts["figures_llama"].filled(page), "run python benchmarks/figures.py --llama"
     for name in scripts["figures_llama"].SECTIONS:
-        marks = [[page.count(f"<!-- {mark}{name} -->") for page in pages] for mark in ("", "/")]
-        assert marks[0] == marks[1]
-        assert sum(marks[0]) == 1
+        assert [page.count(f"<!-- {mark}{name} -->") for mark in ("", "/")] == [1, 1]
 
 
 def test_every_table_tells_where_its_rows_come_from(scripts):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from pathlib import Path
@@ -13,26 +12,20 @@ from draftwood.measure.records.lines import write_whole
 from draftwood.measure.records.records import Answer, header
 
 pytest.importorskip("xllamacpp")
-HERE = Path(__file__).parents[2] / "benchmarks"
-NAMES = ("figures_format", "figures_llama", "llama_exact", "llama_passes")
+NAMES = ("results", "figures_llama", "llama")
 FACTS = {"command": "x.py", "date": "2026-11-22T20:00:00", "processor": "p", "cores": 2, "dtype": "Q4_0"}
 SETTINGS = {"model": "m.gguf", "dtype": "Q4_0", "max_new_tokens": 8, "temperature": 0.0}
 
 
 @pytest.fixture(scope="module")
-def scripts():
-    """They import each other as siblings, as they do when one is run."""
-    sys.path.insert(0, str(HERE))
-    try:
-        yield {name: importlib.import_module(name) for name in NAMES}
-    finally:
-        sys.path.remove(str(HERE))
+def scripts(script):
+    return {name: script(name) for name in NAMES}
 
 
 @pytest.fixture
 def filled(scripts, monkeypatch, tmp_path):
     """Make the tables from the rows in ``tmp_path``."""
-    for name in ("figures_format", "figures_llama"):
+    for name in ("results", "figures_llama"):
         monkeypatch.setattr(scripts[name], "RESULTS", tmp_path)
     page = "".join(f"<!-- {name} -->\nold\n<!-- /{name} -->\n" for name in ("passes", "costs", "bench", "exact"))
     return lambda: scripts["figures_llama"].filled(page)
@@ -53,7 +46,7 @@ def test_the_two_settings_are_what_they_are_called(scripts):
     from draftwood.engines.llama_cpp.context import Settings, exact_settings
     from draftwood.engines.llama_cpp.library import F16
 
-    made = scripts["llama_passes"].SETTINGS
+    made = scripts["llama"].SETTINGS
     assert made["fast"](2) == Settings(2, keys=F16, values=F16)
     assert made["exact"](2) == exact_settings(2) != Settings(2)
 
@@ -62,16 +55,16 @@ def test_passes_are_measured_and_shown(scripts, filled, monkeypatch, tmp_path, t
     name = "llama-passes-Q8_0.jsonl"
     flags = ["--threads", "1", "--contexts", "20", "300", "--widths", "1", "2", "3", "--rounds", "2"]
     model = str(tiny_gguf("llama", "Q8_0"))
-    monkeypatch.setattr(sys, "argv", ["/x/llama_passes.py", model, "-o", str(tmp_path / name), *flags])
-    scripts["llama_passes"].main()
+    monkeypatch.setattr(sys, "argv", ["/x/llama.py", "passes", model, "-o", str(tmp_path / name), *flags])
+    scripts["llama"].main()
     assert "300 tokens, exact, n =   3" in capsys.readouterr().out
     first, *rows = map(json.loads, (tmp_path / name).read_text().splitlines())
-    assert first["provenance"]["command"].startswith(f"llama_passes.py {Path(model).name} -o {name} ")
+    assert first["provenance"]["command"].startswith(f"llama.py passes {Path(model).name} -o {name} ")
     assert [(r["context"], r["settings"], r["n"]) for r in rows] == [
         (c, s, n) for c in (20, 300) for s in ("exact", "fast") for n in (1, 2, 3)
     ]
     assert all(0 < r["fastest_ms"] <= r["median_ms"] for r in rows)
-    scripts["figures_format"].lines.cache_clear()
+    scripts["results"].lines.cache_clear()
     table = filled()
     assert "| tokens in the cache | settings | n = 1 | 2 | 3 |" in table
     assert f"| 300 | exact | {rows[6]['fastest_ms']:.1f} | {rows[7]['fastest_ms']:.1f} | " in table
@@ -107,7 +100,7 @@ def test_speed_is_shown_beside_llama_cpp_s_own(filled, tmp_path):
 def test_equal_texts_are_counted_up_to_where_they_part(scripts, filled, tmp_path):
     path = tmp_path / "llama-exact-Q4_0.jsonl"
     first = {"row": "header", "settings": {"dtype": "Q4_0"}, "provenance": FACTS}
-    assert scripts["llama_exact"].resumed(path, first) == []
+    assert scripts["results"].resumed(path, first) == []
     rows = [
         {
             "row": "texts",
@@ -122,17 +115,17 @@ def test_equal_texts_are_counted_up_to_where_they_part(scripts, filled, tmp_path
     write_whole(path, [first, *rows])
     with path.open("a") as file:
         file.write('{"row": "texts", "ta')
-    assert scripts["llama_exact"].resumed(path, first) == rows
+    assert scripts["results"].resumed(path, first) == rows
     with pytest.raises(SystemExit, match="holds another run"):
-        scripts["llama_exact"].resumed(path, {"settings": {"dtype": "Q8_0"}})
-    scripts["figures_format"].lines.cache_clear()
+        scripts["results"].resumed(path, {"settings": {"dtype": "Q8_0"}})
+    scripts["results"].lines.cache_clear()
     table = filled()
     assert "| our drafted loop | 2 of 2 | 6 of 6 |" in table
     assert "| llama.cpp's server | 1 of 2 | 4 of 6 |" in table
 
 
 def test_prompts_are_of_all_kinds_and_greedy(scripts):
-    jobs = scripts["llama_exact"].jobs_of(200)
+    jobs = scripts["llama"].jobs_of(200)
     assert len({(job.task, job.name) for job in jobs}) == 200
     assert not any(job.sampling for job in jobs)
     assert len({job.task for job in jobs[:9]}) == 9

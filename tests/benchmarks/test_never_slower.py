@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -14,18 +11,12 @@ from draftwood.measure.prompt_files import Job
 from draftwood.measure.records.lines import write_whole
 from draftwood.measure.records.records import header
 
-HERE = Path(__file__).parents[2] / "benchmarks"
 TASKS = ("web-qa", "summary", "grammar", "chat", "web-qa:one-sentence", "grammar:one-sentence")
 
 
 @pytest.fixture(scope="module")
-def bench():
-    """The scripts import each other as siblings, as they do when one is run."""
-    sys.path.insert(0, str(HERE))
-    try:
-        yield importlib.import_module("never_slower")
-    finally:
-        sys.path.remove(str(HERE))
+def bench(script):
+    return script("never_slower")
 
 
 def first_arms(bench, jobs, rounds):

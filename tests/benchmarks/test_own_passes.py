@@ -1,11 +1,8 @@
-"""Counts of own_passes.py are the bench's, limits are held where they apply, and shares cover every prompt."""
+"""Counts of own_passes.py are the bench's, and shares cover every prompt."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,24 +13,13 @@ from draftwood.measure.records.lines import write_whole
 from draftwood.measure.records.records import Answer, Records, header, read_records
 from draftwood.step import SourceStep, Step
 
-HERE = Path(__file__).parents[2] / "benchmarks"
 SETTINGS = {"model": "smollm2", "max_new_tokens": 128, "across": False}
 TWO = {"ngram": {"accepted": 0, "failed": 0}, "recycling": {"accepted": 0, "failed": 0}}
 
 
 @pytest.fixture(scope="module")
-def scripts():
-    """They import each other as siblings, as they do when one is run."""
-    sys.path.insert(0, str(HERE))
-    try:
-        yield {name: importlib.import_module(name) for name in ("own_passes", "own_passes_curve")}
-    finally:
-        sys.path.remove(str(HERE))
-
-
-@pytest.fixture(scope="module")
-def table(scripts):
-    return sys.modules[scripts["own_passes"].line.__module__]
+def table(script):
+    return script("own_passes")
 
 
 def answer(emitted, ids):
@@ -93,52 +79,6 @@ def test_of_an_answer_that_was_measured_again_the_later_row_counts(table):
     assert table.length([run]) == 2.0
 
 
-@pytest.mark.parametrize(
-    ("names", "found"),
-    [
-        (("ngram",), "copies"),
-        (("recycling",), "recycled"),
-        (("ngram", "recycling"), "both"),
-        (("ngram", "lookahead"), None),
-        ((), None),
-    ],
-)
-def test_an_arm_stands_beside_the_line_of_its_sources(table, names, found):
-    by_source = {name: {"accepted": 0, "failed": 0} for name in names}
-    (run,) = table.runs([rows(plain(10, 5, task="chat", by_source=by_source))])
-    assert table.sources([run]) == found
-    assert bool(table.orientation(run.group, [run])) == bool(found)
-
-
-def said(table, *lines, **settings):
-    return table.verdict(table.grouped(table.runs([rows(*lines, **settings)])))
-
-
-def test_copies_and_recycling_are_held_to_the_orientation_and_a_margin(table):
-    assert said(table, plain(200, 100, task="chat")) == ("limits (1 checked): none missed", False)
-    text, missed = said(table, plain(190, 100, task="chat"))
-    assert missed
-    assert "chat: 1.900 of 1.933" in text
-    assert said(table, plain(190, 100, task="chat"), across=True)[1]
-
-
-def test_nothing_is_said_to_be_met_where_nothing_was_to_check(table):
-    nothing = ("limits (0 checked): none to check", False)
-    assert said(table, plain(190, 100, task="chat", temperature=0.7)) == nothing
-    assert said(table, plain(190, 100, task="chat", draft=16)) == nothing
-    assert said(table, plain(190, 100, task="chat"), model="gemma3-270m") == nothing
-
-
-def test_at_64_nodes_the_mix_is_held_and_lookahead_alone_on_chat(table):
-    mix = [plain(290, 100, task=kind, draft=64) for kind in table.MIX]
-    assert said(table, *mix) == ("limits (1 checked): none missed", False)
-    assert "mix: 2.900 of 3.100" in said(table, *mix, across=True)[0]
-    alone = {"lookahead": {"accepted": 0, "failed": 0}}
-    arm = {"by_source": alone, "arm": "lookahead:window=7:ngram=5:guesses=7"}
-    assert said(table, plain(125, 100, task="chat", **arm))[1]
-    assert not said(table, plain(135, 100, task="chat", **arm))[1]
-
-
 def test_any_text_that_is_not_the_first_arms_is_told_with_the_place(table, tmp_path, capsys):
     other = plain(10, 5, task="chat", arm="ngram", output_ids=[0, 1, 2, 99, *range(4, 11)])
     file = tmp_path / "rows.jsonl"
@@ -152,41 +92,21 @@ def test_any_text_that_is_not_the_first_arms_is_told_with_the_place(table, tmp_p
 
 
 @given(st.integers(1, 5))
-def test_shares_of_the_prompts_are_all_of_them_and_disjoint(scripts, of):
-    chosen = scripts["own_passes"].chosen
+def test_shares_of_the_prompts_are_all_of_them_and_disjoint(table, of):
+    chosen = table.chosen
     everything = [(job.task, job.name) for job in chosen("chat,prose", 3, False, None)]
     assert len(everything) == 6
     shares = [chosen("chat,prose", 3, False, f"{k}/{of}") for k in range(1, of + 1)]
     assert sorted(everything) == sorted((job.task, job.name) for share in shares for job in share)
 
 
-def test_prompts_that_taught_the_priors_are_left_out_where_asked(scripts):
-    chosen = scripts["own_passes"].chosen
+def test_prompts_that_taught_the_priors_are_left_out_where_asked(table):
+    chosen = table.chosen
     every, kept = (chosen("chat", 99, back, None) for back in (False, True))
     assert 0 < len(kept) < len(every)
 
 
 @pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b", "-1/2"])
-def test_a_share_that_is_none_is_refused(scripts, text):
+def test_a_share_that_is_none_is_refused(table, text):
     with pytest.raises(argparse.ArgumentTypeError, match="is no share"):
-        scripts["own_passes"].part(text)
-
-
-def test_the_curve_puts_windows_on_a_line_per_length_and_budgets_on_another(scripts, table, tmp_path):
-    curve = scripts["own_passes_curve"]
-    lines = [
-        plain(
-            100 + way.draft, 100, arm=way.arm, draft=way.draft, task=kind,
-            drafted=[way.draft] * 100, lookahead_scored=[i % 2 for i in range(100)],
-        )
-        for way in curve.grid()
-        for kind in curve.KINDS
-    ]  # fmt: skip
-    some = table.runs([rows(*lines)])
-    found = curve.points(some, "chat")
-    assert len(found) == len(curve.grid())
-    assert {p.number for p in found if "N = 5" in p.line} == set(curve.WINDOWS)
-    assert [p.number for p in found if "recycling" in p.line] == list(curve.BUDGETS)
-    assert [p.tokens for p in found if "recycling" in p.line] == [n + 1.5 for n in curve.BUDGETS]
-    curve.draw(some, tmp_path / "curve.png")
-    assert (tmp_path / "curve.png").stat().st_size > 10_000
+        table.part(text)

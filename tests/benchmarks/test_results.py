@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,12 +14,8 @@ RESULTS = sorted(path for path in (HERE / "results").glob("*.json*"))
 
 
 @pytest.fixture(scope="module")
-def places():
-    sys.path.insert(0, str(HERE))
-    try:
-        yield importlib.import_module("places")
-    finally:
-        sys.path.remove(str(HERE))
+def places(script):
+    return script("results")
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.name)
@@ -30,7 +24,7 @@ def test_no_place_of_a_machine_is_told(places, path):
         found = [json.loads(path.read_text(encoding="utf-8"))]
     else:
         found = [line for number, line in read_lines(path) if number == 1 or places.tells_origin(line)]
-    assert [line for line in found if places.bare(line) != line] == [], "run python benchmarks/places.py"
+    assert [line for line in found if places.bare(line) != line] == [], "run python benchmarks/results.py"
 
 
 @pytest.mark.parametrize(

@@ -81,10 +81,10 @@ _HEAD = """\
 <!-- made by: python -m draftwood.serve.docs > docs/clients.md -->
 # What clients can send
 
-What `draftwood serve` does with each field of a request, by route. *Refused* fields get status 400 and a \
-sentence where they ask for something. *Ignored* fields change nothing and are named in the header \
-`x-draftwood-ignored` of the answer, as are all fields that are not listed here. [Values](server.md#values) such \
-as 0, -1 and null have a table of their own.
+For authors of clients: what `draftwood serve` does with each field of a request, by route. *Refused* fields get \
+status 400 and a sentence where they ask for something. *Ignored* fields change nothing and are named in the \
+header `x-draftwood-ignored` of the answer, as are all fields that are not listed here. \
+[Values](server.md#values) such as 0, -1 and null have a table of their own.
 """
 
 
