@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -102,32 +103,31 @@ class Plan(NamedTuple):
     node_map: tuple[Ints, ...]
 
 
-class PlannerSession(Protocol):
+class PlannerSession(ABC):
     """A planner's side of one call, whose texts share each pass. Used by one thread at a time."""
 
+    @abstractmethod
     def ask(self, states: Sequence[State]) -> list[list[Ask]]:
         """Per request and drafter of its set: how much to ask for."""
-        ...
 
+    @abstractmethod
     def plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:
         """Merge each request's proposals (one tree per drafter of its set) and drop what is not worth scoring."""
-        ...
 
     def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
         """Take in the result of a pass, per request and drafter.
 
         The list of a request is empty where no drafter was asked and nothing was drafted.
         """
-        ...
 
 
-class Planner(Protocol):
+class Planner(ABC):
     """Decides how much is drafted and how much of it is scored, possibly nothing. Owns the acceptance rates.
 
     Calls and threads may share it. What it knows between `PlannerSession.ask` and `PlannerSession.learn` belongs
     to the session; what it has learnt is its own, behind a lock.
     """
 
+    @abstractmethod
     def open(self) -> PlannerSession:
         """Start a call; a session needs no closing."""
-        ...

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,29 +86,33 @@ class Verdict(NamedTuple):
     error: Exception | None = None
 
 
-class RuleSession(Protocol):
+class RuleSession(ABC):
     """The rule's side of one request: owns the committed text, the noise and the processors."""
 
-    @property
-    def noise(self) -> Noise | None:
-        """The noise that tokens are chosen with, for drafters to read; None when greedy."""
-        ...
+    noise: Noise | None = None
+    """The noise that tokens are chosen with, for drafters to read; None when greedy."""
 
+    @abstractmethod
     def verify(self, tree: TokenTree, scores: Scores, ended: Ended) -> Verdict:
         """Walk down from the root while the target's own choice is a child; stop where the text ends.
 
         Raises if no token can be chosen at the root; further down, the verdict holds the accepted path and the
         error.
         """
-        ...
+
+    @abstractmethod
+    def extend(self, ids: Sequence[int]) -> None:
+        """Take in committed text that was read, not chosen."""
 
 
-class Rule(Protocol):
-    """Decides which draft tokens are accepted.
+class Rule(ABC):
+    """Decides which draft tokens are accepted."""
 
-    It may have a ``name``, and ``lossy``: whether it may change the text. Without the latter it counts as lossy.
-    """
+    name: ClassVar[str] = "rule"
+    lossy: ClassVar[bool] = True
+    """Whether it may change the text."""
 
+    @abstractmethod
     def open(
         self,
         prompt: Sequence[int],
@@ -116,4 +121,3 @@ class Rule(Protocol):
         sequence: int = 0,
     ) -> RuleSession:
         """Start a request. ``sequence`` is the number of the returned sequence, never the row of a batch."""
-        ...

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.errors import CapabilityError
 from draftwood.tree import TokenTree
 
 Ints = NDArray[np.int32]
@@ -45,7 +47,7 @@ class Capabilities:
         What the scores of one more token of text that is read cost, as a share of reading the token; 0: nothing,
         or it is not known.
     grows
-        It is a `GrowingTarget`.
+        It has `Target.grow` and `Target.settle`: a draft model can grow a tree level by level.
     widths
         Sizes to which passes are padded, ascending: up to the next size, more tokens cost nothing. Passes larger
         than the last size, and all passes where this is empty, are not padded.
@@ -133,80 +135,43 @@ class Watch:
         return self.wanted[low:high] - first
 
 
-class TargetSession(Protocol):
-    """One text in the target's cache.
+class TargetSession(ABC):
+    """One text in the target's cache."""
 
-    It may have ``capabilities`` of its own, where passes over this text can do less than the target declares, and
-    ``cache_bytes``, the bytes that the cached tokens take (None: not known). Of a target with
-    `Capabilities.hidden` it has ``hidden``, the layers whose states scoring passes keep: at first none.
-    """
+    capabilities: Capabilities | None = None
+    """Where passes over this text can do less than the target declares: what they can do."""
+    hidden: tuple[int, ...] = ()
+    """Layers whose states scoring passes keep, some of `Capabilities.hidden`; set before the first pass."""
+    replay: int = 0
+    """Committed tokens that the next pass reads again because a snapshot was restored."""
 
     @property
+    def cache_bytes(self) -> int | None:
+        """Bytes that the cached tokens take; None: not known."""
+        return None
+
+    @property
+    @abstractmethod
     def length(self) -> int:
         """Cached tokens: during decoding, every committed one but the last."""
-        ...
 
-    @property
-    def replay(self) -> int:
-        """Committed tokens that the next pass reads again because a snapshot was restored; else 0."""
-        ...
-
+    @abstractmethod
     def keep(self, path: Sequence[int]) -> None:
         """After a pass: commit the root and these nodes of the scored tree (a path), drop the rest."""
-        ...
 
+    @abstractmethod
     def truncate(self, length: int) -> None:
         """Cut the cached text to its first ``length`` tokens, or to fewer where the rest must be read again.
 
         Whoever cuts then reads on from `length` (`Target.extend`).
         """
-        ...
 
+    @abstractmethod
     def fork(self) -> TargetSession:
         """Return an independent copy."""
-        ...
 
     def close(self) -> None:
         """Free the cache; closing twice is harmless."""
-        ...
-
-
-class Target(Protocol):
-    """A model that scores trees. Requests may share it; it owns the cache, in which each session is a slot.
-
-    Sessions do not know their target.
-    """
-
-    @property
-    def capabilities(self) -> Capabilities: ...
-
-    def open(
-        self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None
-    ) -> Sequence[tuple[TargetSession, Scores]]:
-        """Read the prompts; per prompt a session and the scores of its last token as row 0.
-
-        ``reserve`` is how many more tokens per prompt the caller expects to commit. ``watch`` holds one `Watch`
-        per prompt; with it, the scores of the tokens that it wants are computed too.
-        """
-        ...
-
-    def extend(
-        self, texts: Sequence[tuple[Any, Sequence[int]]], watch: Sequence[Watch] | None = None
-    ) -> Sequence[Scores]:
-        """Read more text into sessions of this target, each given once, in shared passes where it can.
-
-        For each (session, ids) the scores of its last token as row 0; ``watch`` as in `open`.
-        """
-        ...
-
-    def score(self, requests: Sequence[tuple[Any, int, TokenTree]]) -> Sequence[Scores]:
-        """One pass: for each (session of this target, root token, tree) scores of the root and of every node.
-
-        If a session is scored again without `TargetSession.keep`, the earlier pass is undone. A pass over a single
-        root must depend on that text alone, whatever the cache held before: it decides where a row of a larger
-        pass is broken.
-        """
-        ...
 
 
 class Prefix(Protocol):
@@ -223,37 +188,67 @@ class Prefix(Protocol):
         ...
 
 
-@runtime_checkable
-class PrefixTarget(Protocol):
-    """What targets have besides that can keep what they have read for texts with the same beginning."""
+class Target(ABC):
+    """A model that scores trees. Requests may share it; it owns the cache, in which each session is a slot.
+
+    Sessions do not know their target. `open`, `extend` and `score` must be written; the rest is refused by default.
+    """
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> Capabilities: ...
+
+    @abstractmethod
+    def open(
+        self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None
+    ) -> Sequence[tuple[Any, Scores]]:
+        """Read the prompts; per prompt a `TargetSession` and the scores of its last token as row 0.
+
+        ``reserve`` is how many more tokens per prompt the caller expects to commit. ``watch`` holds one `Watch`
+        per prompt; with it, the scores of the tokens that it wants are computed too.
+        """
+
+    @abstractmethod
+    def extend(
+        self, texts: Sequence[tuple[Any, Sequence[int]]], watch: Sequence[Watch] | None = None
+    ) -> Sequence[Scores]:
+        """Read more text into sessions of this target, each given once, in shared passes where it can.
+
+        For each (session, ids) the scores of its last token as row 0; ``watch`` as in `open`.
+        """
+
+    @abstractmethod
+    def score(self, requests: Sequence[tuple[Any, int, TokenTree]]) -> Sequence[Scores]:
+        """One pass: for each (session of this target, root token, tree) scores of the root and of every node.
+
+        If a session is scored again without `TargetSession.keep`, the earlier pass is undone. A pass over a single
+        root must depend on that text alone, whatever the cache held before: it decides where a row of a larger
+        pass is broken.
+        """
 
     def save(self, session: Any) -> Prefix | None:
-        """Copy what a session has committed; None where it cannot be used for another text."""
-        ...
+        """Copy what a session has committed, for other texts that begin alike; None where that cannot be."""
+        return None
 
     def resume(self, prefix: Any, length: int, *, reserve: int = 0) -> Any:
         """Open a session whose committed text is the first ``length`` tokens of what `save` returned.
 
-        ``reserve`` as in `Target.open`. What is written in it is what would be written had it read these tokens,
-        up to rounding: they were read in passes of other sizes. On engines whose passes
-        are exact it is so to the last bit.
+        ``reserve`` as in `open`. What is written in it is what would be written had it read these tokens, up to
+        rounding: they were read in passes of other sizes. On engines whose passes are exact it is so to the last
+        bit.
         """
-        ...
-
-
-class GrowingTarget(Target, Protocol):
-    """What targets with `Capabilities.grows` have besides: a draft model can grow a tree level by level."""
+        raise CapabilityError("this target keeps no prefixes")
 
     def grow(self, requests: Sequence[tuple[Any, Sequence[int], Sequence[int]]]) -> Sequence[Scores]:
-        """One pass: for each (session, tokens, parents) read nodes of a tree behind the cached text.
+        """One pass, for draft models (`Capabilities.grows`): read nodes of a tree after the cached text.
 
-        ``parents`` are indices of earlier nodes. Nodes are numbered in the order of all `grow` calls since the
-        last `extend`, `score`, `settle`, `TargetSession.keep` or `TargetSession.truncate`; -1 is the end of the
-        cached text. Returns one row of scores per new node. Nothing is committed: all of these but `settle`
-        forget the grown nodes.
+        Per request (session, tokens, parents). ``parents`` are indices of earlier nodes. Nodes are numbered in the
+        order of all `grow` calls since the last `extend`, `score`, `settle`, `TargetSession.keep` or
+        `TargetSession.truncate`; -1 is the end of the cached text. Returns one row of scores per new node. Nothing
+        is committed: all of these but `settle` forget the grown nodes.
         """
-        ...
+        raise CapabilityError("this target grows no trees: its capabilities do not say that it does")
 
     def settle(self, session: Any, path: Sequence[int]) -> None:
         """Commit grown nodes of a session, a path from the end of the cached text, and forget the others."""
-        ...
+        raise CapabilityError("this target grows no trees: its capabilities do not say that it does")

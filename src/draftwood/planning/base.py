@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from draftwood.contracts import Ask, Declaration, Feedback, Plan, Prices, State
+from draftwood.contracts import Ask, Declaration, Feedback, Plan, Planner, PlannerSession, Prices, State
 from draftwood.planning.learned import Learned
 from draftwood.planning.ranking import Ranking, depth_limit, node_limit, nothing_planned, nothing_ranked, rank
 from draftwood.tree import NO_CLAIM, TokenTree
@@ -53,7 +53,7 @@ class Policy(Protocol):
         ...
 
 
-class TreePlanner(ABC):
+class TreePlanner(Planner, PlannerSession):
     """Asks drafters, ranks what they propose, and scores as much as the subclass says and the policies allow.
 
     It is planner and session in one: `open` returns a shallow copy. All copies share ``learned`` (acceptance rates

@@ -44,7 +44,7 @@ def load(spec: str | Planner = DEFAULT, learned: Learned | None = None) -> Plann
     and two planners.
     """
     if not isinstance(spec, str):
-        if not _is_planner(spec):
+        if not isinstance(spec, Planner):
             raise UsageError(f"{spec!r} is no planner: name one, as in 'fixed:16', or pass a Planner")
         return spec
     base, policies, seen = None, [], set[str]()
@@ -64,12 +64,6 @@ def load(spec: str | Planner = DEFAULT, learned: Learned | None = None) -> Plann
             base = (name, options)
     name, options = base or (DEFAULT, [])
     return _make("planner", name, PLANNERS[name], options, learned=learned, policies=policies)
-
-
-def _is_planner(thing: Any) -> bool:
-    """Whether it has ``open`` and is no drafter or target, which have it too."""
-    opens = callable(getattr(thing, "open", None)) and not isinstance(thing, type)
-    return opens and not hasattr(thing, "prior") and not hasattr(thing, "capabilities")
 
 
 def _make(kind: str, name: str, make: Callable[..., Any], options: Sequence[str], **given: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Ended, Floats, Processor, Sampling, Scores, Verdict
+from draftwood.contracts import Ended, Floats, Processor, Rule, RuleSession, Sampling, Scores, Verdict
 from draftwood.errors import DraftwoodError
 from draftwood.tree import TokenTree
 from draftwood.verify.noise import KeyedNoise
@@ -21,7 +21,7 @@ from draftwood.verify.sampling import check_sampling, choose, penalise
 
 
 @dataclass(frozen=True)
-class SampleAndMatch:
+class SampleAndMatch(Rule):
     """The default rule; fulfils `draftwood.contracts.Rule`."""
 
     name: ClassVar[str] = "exact"
@@ -34,7 +34,7 @@ class SampleAndMatch:
         return ExactSession(prompt, sampling, processors, sequence)
 
 
-class ExactSession:
+class ExactSession(RuleSession):
     """One request's committed text, noise and processors; fulfils `draftwood.contracts.RuleSession`.
 
     Each processor is called once per emitted token, after the repetition penalty and before the temperature, with
