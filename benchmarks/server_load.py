@@ -80,7 +80,7 @@ def _process(command: list[str], stack: ExitStack, **pipes: int) -> subprocess.P
 
 def _llama_cpp(gguf: str, stack: ExitStack) -> Arm:
     process = _process(
-        ["draftwood.engines.llama_cpp.serve"], stack, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        ["draftwood.engines.llama_cpp.peers"], stack, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
     assert process.stdin is not None

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from draftwood.contracts import Target
 from draftwood.errors import UnsupportedModelError, UsageError
 
 NEW_TOKENS = 256  # most tokens to write if neither the caller nor the generation config sets a limit
@@ -33,7 +34,7 @@ REFUSED_VALUES: dict[str, tuple[Any, ...]] = {"cache_implementation": ("quantize
 
 def is_target(model: Any) -> bool:
     """Return whether this computes passes itself, as a `Target` does, and is no model of transformers."""
-    return hasattr(model, "capabilities")
+    return isinstance(model, Target)
 
 
 def check_model(model: Any) -> None:

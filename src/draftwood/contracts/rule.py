@@ -109,8 +109,11 @@ class Rule(ABC):
     """Decides which draft tokens are accepted."""
 
     name: ClassVar[str] = "rule"
-    lossy: ClassVar[bool] = True
-    """Whether it may change the text."""
+
+    @property
+    def lossy(self) -> bool:
+        """Whether it may change the text."""
+        return True
 
     @abstractmethod
     def open(

@@ -138,12 +138,18 @@ class Watch:
 class TargetSession(ABC):
     """One text in the target's cache."""
 
-    capabilities: Capabilities | None = None
-    """Where passes over this text can do less than the target declares: what they can do."""
     hidden: tuple[int, ...] = ()
     """Layers whose states scoring passes keep, some of `Capabilities.hidden`; set before the first pass."""
-    replay: int = 0
-    """Committed tokens that the next pass reads again because a snapshot was restored."""
+
+    @property
+    def capabilities(self) -> Capabilities | None:
+        """Where passes over this text can do less than the target declares: what they can do."""
+        return None
+
+    @property
+    def replay(self) -> int:
+        """Committed tokens that the next pass reads again because a snapshot was restored."""
+        return 0
 
     @property
     def cache_bytes(self) -> int | None:
@@ -191,12 +197,13 @@ class Prefix(Protocol):
 class Target(ABC):
     """A model that scores trees. Requests may share it; it owns the cache, in which each session is a slot.
 
-    Sessions do not know their target. `open`, `extend` and `score` must be written; the rest is refused by default.
+    Sessions do not know their target. `open`, `extend` and `score` must be written; the rest is refused by
+    default.
     """
 
-    @property
-    @abstractmethod
-    def capabilities(self) -> Capabilities: ...
+    capabilities: Capabilities
+    engine: str = ""
+    """Name of the engine that computes its passes, as ``--engine`` takes it; empty: another one."""
 
     @abstractmethod
     def open(

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.contracts import TargetSession
 from draftwood.errors import PromptError
 from draftwood.tree import TokenTree
 
@@ -26,10 +27,8 @@ def locked(method: Method) -> Method:
     return cast("Method", guarded)
 
 
-class CommittedText:
+class CommittedText(TargetSession):
     """The text of a session, and the last pass that was not kept yet; ``lock`` is the target's."""
-
-    hidden: tuple[int, ...] = ()  # layers whose states passes keep
 
     def __init__(self, lock: Any) -> None:
         self.lock = lock

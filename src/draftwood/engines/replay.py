@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, Never
 
-from draftwood.contracts import Capabilities, Floats, Ints, Watch
+from draftwood.contracts import Capabilities, Floats, Ints, Target, TargetSession, Watch
 from draftwood.errors import CapabilityError, PromptError
 from draftwood.tree import TokenTree
 
@@ -33,7 +33,7 @@ class ReplayClock:
         self._added += seconds - (perf_counter() - started)
 
 
-class ReplayTarget:
+class ReplayTarget(Target):
     """Recorded answers, each a prompt and an output, that share passes; a `Target`. It knows what follows the
     recorded texts and nothing else: no raw scores, top-k or hidden states. A prompt recorded several times gets
     its answers in order. With ``cost`` a pass takes, on ``clock``, that of all its tokens at the longest
@@ -76,32 +76,34 @@ class ReplayTarget:
         return scores
 
 
-class ReplaySession:
+class ReplaySession(TargetSession):
     """A place in the record."""
-
-    replay = 0
 
     def __init__(self, text: Sequence[int], length: int = 0) -> None:
         self._text = text
-        self.length = length
+        self._length = length
+
+    @property
+    def length(self) -> int:
+        return self._length
 
     def read(self, ids: Sequence[int]) -> ReplayScores:
         """Move on by these tokens; returns what the record has after them."""
-        self.length += len(ids)
-        return ReplayScores(self._text, self.length, TokenTree.empty())
+        self._length += len(ids)
+        return ReplayScores(self._text, self._length, TokenTree.empty())
 
     def score(self, tree: TokenTree) -> ReplayScores:
         """Return what the record has after the root, which follows the cached text, and after each node."""
-        return ReplayScores(self._text, self.length + 1, tree)
+        return ReplayScores(self._text, self._length + 1, tree)
 
     def keep(self, path: Sequence[int]) -> None:
-        self.length += 1 + len(path)
+        self._length += 1 + len(path)
 
     def truncate(self, length: int) -> None:
-        self.length = min(length, self.length)
+        self._length = min(length, self._length)
 
     def fork(self) -> ReplaySession:
-        return ReplaySession(self._text, self.length)
+        return ReplaySession(self._text, self._length)
 
     def close(self) -> None:
         """Nothing to give back."""

@@ -24,7 +24,7 @@ from draftwood.api.generation import Generation
 from draftwood.api.learned import fresh, planner_of
 from draftwood.api.prompts import Prompt, as_ids
 from draftwood.api.setup import Setup
-from draftwood.contracts import Ended, Floats, Noise, RuleSession, Scores, Target, Verdict
+from draftwood.contracts import Ended, Floats, Rule, RuleSession, Scores, Target, Verdict
 from draftwood.decoding.loop import decode
 from draftwood.decoding.request import Request
 from draftwood.errors import UsageError
@@ -176,7 +176,7 @@ def _other_target(setup: Setup, other: Any) -> Target:
     return target
 
 
-class _RecordingRule:
+class _RecordingRule(Rule):
     """The exact rule; notes each emitted token with a copy of the scores that decided it."""
 
     def __init__(self) -> None:
@@ -186,13 +186,9 @@ class _RecordingRule:
         return _RecordingSession(SampleAndMatch().open(*request, **settings), self.decisions)
 
 
-class _RecordingSession:
+class _RecordingSession(RuleSession):
     def __init__(self, session: RuleSession, decisions: deque[tuple[int, Floats]]) -> None:
-        self._session, self._decisions = session, decisions
-
-    @property
-    def noise(self) -> Noise | None:
-        return self._session.noise
+        self._session, self._decisions, self.noise = session, decisions, session.noise
 
     def verify(self, tree: TokenTree, scores: Scores, ended: Ended) -> Verdict:
         verdict = self._session.verify(tree, scores, ended)
@@ -200,6 +196,9 @@ class _RecordingSession:
         for token, row in zip(verdict.emitted, rows, strict=False):  # the last node may carry the end of the text
             self._decisions.append((token, scores.numpy(scores.raw(row)).copy()))
         return verdict
+
+    def extend(self, ids: Sequence[int]) -> None:
+        self._session.extend(ids)
 
 
 class Reader:

@@ -16,7 +16,7 @@ import numpy as np
 from draftwood.api.draft_models import DraftModels, with_models
 from draftwood.api.setup import DrafterSpec, affordable
 from draftwood.api.user_texts import detached
-from draftwood.contracts import Ask, Drafter, Feedback, Plan, Planner, State, Target
+from draftwood.contracts import Ask, Drafter, Feedback, Plan, Planner, PlannerSession, State, Target
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
@@ -198,7 +198,7 @@ class ProbeCounts:
 _NOTHING = Ask(0, 0, np.empty(0, np.float32))
 
 
-class SilentPlanner:
+class SilentPlanner(Planner, PlannerSession):
     """Asks for one draft node per step, leaves it out of the pass, and notes whether it was right."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Drafter, Prefix, PrefixTarget, SavedReading
+from draftwood.contracts import Drafter, Prefix, SavedReading, Target
 from draftwood.decoding.sequence import ActiveSequence
 
 _SHORTEST = 32
@@ -38,12 +38,11 @@ class _Kept:
 class Prefixes:
     """Keeps beginnings of texts up to a number of bytes, the latest used ones; for the worker's thread alone.
 
-    Nobody is served from another namespace's texts: the speed of an answer could tell what others have asked. A
-    target that is no `PrefixTarget` keeps nothing.
+    Nobody is served from another namespace's texts: the speed of an answer could tell what others have asked.
     """
 
-    def __init__(self, target: Any, most_bytes: int) -> None:
-        self._target: PrefixTarget | None = target if isinstance(target, PrefixTarget) else None
+    def __init__(self, target: Target, most_bytes: int) -> None:
+        self._target = target
         self._most = most_bytes
         self._kept: list[_Kept] = []  # the latest used one is the last
 
@@ -57,7 +56,7 @@ class Prefixes:
 
         At least the prompt's last token is left to be read. ``reserve`` as in `Target.open`.
         """
-        if self._target is None or not self._kept:
+        if not self._kept:
             return None
         ids = np.asarray(prompt[:-1], dtype=np.int64)
         lengths = [_common(kept.ids, ids) if kept.namespace == namespace else 0 for kept in self._kept]
@@ -72,7 +71,7 @@ class Prefixes:
     def keep(self, namespace: str, sequence: ActiveSequence) -> None:
         """Keep what was read of a text that has ended, in place of texts that it goes on from."""
         session: Any = sequence.session
-        if self._target is None or session.length < _SHORTEST:
+        if session.length < _SHORTEST:
             return
         ids = np.asarray(session.ids, dtype=np.int64)
         shared = {id(kept): _common(kept.ids, ids) for kept in self._kept if kept.namespace == namespace}

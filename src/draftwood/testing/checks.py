@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from draftwood.contracts import Drafter, DraftSession, Positions, PrefixTarget, Sampling, Scores, Target, Watch
+from draftwood.contracts import Drafter, DraftSession, Positions, Sampling, Scores, Target, Watch
 from draftwood.decoding.loop import decode
 from draftwood.decoding.request import Request
 from draftwood.planning.fixed import FixedPlanner
@@ -196,8 +196,7 @@ def check_target(target: Target, *, prompt: Sequence[int] = (1, 2, 3), tolerance
         if session.length < len(prompt):
             target.extend([(session, list(prompt[session.length :]))])
         _check_settled(target, session, list(prompt), tolerance)
-    if isinstance(target, PrefixTarget):
-        _check_prefix(target, session, list(prompt), tolerance)
+    _check_prefix(target, session, list(prompt), tolerance)
     session.close()
     session.close()
 

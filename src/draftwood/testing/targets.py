@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Capabilities, Floats, Ints, Sampling, Watch
+from draftwood.contracts import Capabilities, Floats, Ints, Sampling, Target, TargetSession, Watch
 from draftwood.errors import CapabilityError, PromptError
 from draftwood.tree import TokenTree
 from draftwood.verify.sampling import distribution
@@ -53,7 +53,7 @@ class NumpyScores:
 
 
 @dataclass
-class ToyTarget:
+class ToyTarget(Target):
     """A table of random distributions in place of a model.
 
     With ``rollback="snapshot"`` rejected tokens are taken back by restoring and reading again (chains only,
@@ -82,7 +82,7 @@ class ToyTarget:
         self._counts = ToyCounts()
 
     @property
-    def capabilities(self) -> Capabilities:
+    def capabilities(self) -> Capabilities:  # type: ignore[override]  # it follows the fields
         return Capabilities(
             self.vocab_size,
             self.max_positions,
@@ -195,7 +195,7 @@ class ToyCounts:
     replayed: int = 0
 
 
-class ToySession:
+class ToySession(TargetSession):
     """A cache of (token, position) rows; a tree's lie behind the committed ones until `keep` compacts them.
 
     ``counts`` is shared by the sessions of a target. With ``replays`` the accepted tokens of a draft that was not

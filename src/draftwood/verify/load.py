@@ -25,7 +25,7 @@ def load(spec: str | Rule = DEFAULT) -> Rule:
     rule's first. `UnknownNameError` for unknown names and options, `UsageError` for a wrong value.
     """
     if not isinstance(spec, str):
-        if not callable(getattr(spec, "open", None)) or isinstance(spec, type) or hasattr(spec, "ask"):
+        if not isinstance(spec, Rule):
             raise UsageError(f"{spec!r:.80} is no rule: name one, as in 'threshold:tau=0.15', or pass a Rule")
         return spec
     name, *options = (piece.strip() for piece in spec.split(":"))
@@ -41,11 +41,10 @@ def load(spec: str | Rule = DEFAULT) -> Rule:
 
 def is_lossy(rule: Rule) -> bool:
     """Return whether the rule may change the text; a rule that does not say counts as lossy."""
-    return bool(getattr(rule, "lossy", True))
+    return rule.lossy
 
 
 def label(rule: Rule) -> str:
     """Return the rule's name with all its options: ``threshold:tau=0.15``."""
-    said: Any = getattr(rule, "name", type(rule).__name__)
     options: tuple[Field[Any], ...] = fields(rule) if is_dataclass(rule) else ()
-    return ":".join([str(said), *(f"{option.name}={getattr(rule, option.name)}" for option in options)])
+    return ":".join([rule.name, *(f"{option.name}={getattr(rule, option.name)}" for option in options)])

@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Floats, Processor, Sampling, Scores
+from draftwood.contracts import Floats, Processor, Rule, Sampling, Scores
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import ExactSession
@@ -30,15 +30,8 @@ _AT_ONE = Sampling(temperature=1.0)
 
 
 @dataclass(frozen=True)
-class RelaxedRule:
-    """What the lossy rules share; fulfils `draftwood.contracts.Rule`."""
-
-    name: ClassVar[str]
-
-    @property
-    def lossy(self) -> bool:
-        """Whether the text may differ from that of plain decoding, whatever the other settings."""
-        return True
+class RelaxedRule(Rule):
+    """What the lossy rules share."""
 
     def open(
         self, prompt: Sequence[int], sampling: Sampling, processors: Sequence[Processor] = (), sequence: int = 0

@@ -17,6 +17,8 @@ from draftwood.contracts import (
     Noise,
     PlannerSession,
     Prices,
+    Rule,
+    RuleSession,
     Sampling,
     Scores,
     Target,
@@ -195,7 +197,7 @@ def _believed(written: Sequence[Candidate], accept_rates: Floats) -> list[tuple[
     return [(evidence, float(accept_rates[evidence])) for evidence in classes]
 
 
-class AheadRule:
+class AheadRule(Rule, RuleSession):
     """Chooses the draft model's next token, with the same noise that the target will use.
 
     With noise it is the best of the ``SAMPLED`` likeliest tokens. The text does not depend on what was drafted, as
@@ -206,6 +208,9 @@ class AheadRule:
     def __init__(self, length: int, noise: Noise | None) -> None:
         self.noise, self.written = noise, list[Candidate]()
         self._length = length
+
+    def extend(self, ids: Sequence[int]) -> None:
+        """Nothing is read besides what was chosen."""
 
     def open(self, *_: Any) -> AheadRule:
         """As in the contract (`draftwood.contracts.Rule`), whose arguments the constructor got."""

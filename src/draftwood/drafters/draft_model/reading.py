@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
-from draftwood.contracts import Floats, Ints, Prefix, PrefixTarget
+from draftwood.contracts import Floats, Ints, Prefix
 from draftwood.drafters.draft_model.growth import ROOT, Growth
 
 _FEW = 8
@@ -236,10 +236,7 @@ class OwnReader(Reader):
         return twin
 
     def save(self) -> Prefix | None:
-        target = self.target
-        if self._session is None or not isinstance(target, PrefixTarget):
-            return None
-        return target.save(self._session)
+        return None if self._session is None else self.target.save(self._session)
 
     def resume(self, saved: Prefix, length: int) -> None:
         common = min(length, len(saved.ids))

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from draftwood.contracts import Capabilities, Watch
+from draftwood.contracts import Capabilities, Target, Watch
 from draftwood.engines.committed import check_room, locked
 from draftwood.engines.cpu.attention import WIDEST
 from draftwood.engines.cpu.gguf_file import GgufFile
@@ -31,7 +31,7 @@ from draftwood.tree import TokenTree
 Request = tuple[CpuSession, int, TokenTree]
 
 
-class CpuTarget:
+class CpuTarget(Target):
     """A model that scores token trees on the processor. Every row has the bits that it has alone.
 
     Parameters
@@ -118,12 +118,12 @@ class CpuTarget:
 
     @locked
     def save(self, session: CpuSession) -> SavedPages | None:
-        """As in `draftwood.contracts.PrefixTarget`."""
+        """As in `draftwood.contracts.Target`."""
         return SavedPages(session) if session.length else None
 
     @locked
     def resume(self, prefix: SavedPages, length: int, *, reserve: int = 0) -> CpuSession:
-        """As in `draftwood.contracts.PrefixTarget`; what is written is the same to the last bit."""
+        """As in `draftwood.contracts.Target`; what is written is the same to the last bit."""
         del reserve
         return prefix.resumed(self.model, length)
 
@@ -174,12 +174,12 @@ class CpuTarget:
 
     @locked
     def grow(self, requests: Sequence[Grown]) -> list[RowScores]:
-        """As in `draftwood.contracts.GrowingTarget`."""
+        """As in `draftwood.contracts.Target`."""
         return grow(self.model, requests)
 
     @staticmethod
     def settle(session: CpuSession, path: Sequence[int]) -> None:
-        """As in `draftwood.contracts.GrowingTarget`."""
+        """As in `draftwood.contracts.Target`."""
         session.settle(path)
 
     def _one_pass(self, requests: Sequence[Request]) -> list[RowScores]:

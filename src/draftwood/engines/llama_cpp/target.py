@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import RLock
 from types import SimpleNamespace
 
-from draftwood.contracts import Capabilities, Watch
+from draftwood.contracts import Capabilities, Target, Watch
 from draftwood.engines.committed import check_room, locked
 from draftwood.engines.lent_scores import RowScores
 from draftwood.engines.llama_cpp.cache import NONE
@@ -27,7 +27,7 @@ from draftwood.models.findings import Setting
 from draftwood.tree import TokenTree
 
 
-class LlamaTarget:
+class LlamaTarget(Target):
     """A model of llama.cpp that scores token trees, several texts in one pass.
 
     Parameters
@@ -130,12 +130,12 @@ class LlamaTarget:
 
     @locked
     def save(self, session: LlamaSession) -> SavedState | None:
-        """As in `draftwood.contracts.PrefixTarget`."""
+        """As in `draftwood.contracts.Target`."""
         return save(self.weights, session)
 
     @locked
     def resume(self, prefix: SavedState, length: int, *, reserve: int = 0) -> LlamaSession:
-        """As in `draftwood.contracts.PrefixTarget`."""
+        """As in `draftwood.contracts.Target`."""
         del reserve  # the cache grows with the texts
         self.weights.check_unchanged()
         session = self._session()

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from draftwood.contracts import Capabilities, Positions, Watch
+from draftwood.contracts import Capabilities, Positions, Target, Watch
 from draftwood.engines.committed import check_room, locked
 from draftwood.engines.transformers.attention import UNDER_WAY, Pass, PassCache
 from draftwood.engines.transformers.cache import Arena, SavedRows
@@ -51,7 +51,7 @@ class _Part(NamedTuple):
     wanted: int
 
 
-class TransformersTarget:
+class TransformersTarget(Target):
     """A decoder-only model of transformers that scores token trees, several texts in one pass.
 
     Passes run on a shadow that shares the model's weights. Models whose layers keep more than keys and values
@@ -145,12 +145,12 @@ class TransformersTarget:
 
     @locked
     def save(self, session: TransformersSession) -> SavedRows | None:
-        """As in `draftwood.contracts.PrefixTarget`."""
+        """As in `draftwood.contracts.Target`."""
         return self.arena.save(session.slot, session.ids)
 
     @locked
     def resume(self, prefix: SavedRows, length: int, *, reserve: int = 0) -> TransformersSession:
-        """As in `draftwood.contracts.PrefixTarget`."""
+        """As in `draftwood.contracts.Target`."""
         rows = length + min(reserve, _RESERVE)
         self.arena.prepare(1, rows + SPARE)
         session = TransformersSession(self.arena, self.lock, rows)
@@ -226,7 +226,7 @@ class TransformersTarget:
     def grow(
         self, requests: Sequence[tuple[TransformersSession, Sequence[int], Sequence[int]]]
     ) -> list[TorchScores]:
-        """As in the contract (`GrowingTarget`); sessions may be those of another target with the same arena."""
+        """As in the contract (`Target`); sessions may be those of another target with the same arena."""
         if len(requests) > 1 and not self.capabilities.batch:
             return [self.grow([request])[0] for request in requests]
         all_rows = [session.grown_rows(tokens, parents) for session, tokens, parents in requests]
@@ -239,7 +239,7 @@ class TransformersTarget:
 
     @staticmethod
     def settle(session: TransformersSession, path: Sequence[int]) -> None:
-        """As in the contract (`GrowingTarget`)."""
+        """As in the contract (`Target`)."""
         session.settle(path)
 
     @torch.inference_mode()

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from draftwood.contracts import Capabilities, Watch
+from draftwood.contracts import Capabilities, Target, Watch
 from draftwood.engines.transformers.families import max_positions, refuse_unsupported, row_cost, text_config
 from draftwood.engines.transformers.native.passes import NativePasses
 from draftwood.engines.transformers.native.session import NativeSession
@@ -20,7 +20,7 @@ from draftwood.index.child_safe import ChildSafeLock
 from draftwood.tree import TokenTree
 
 
-class NativeTarget:
+class NativeTarget(Target):
     """A decoder-only model that scores drafts by its own forward pass, on a shadow that shares its weights. To
     try, best first: ``trees=True``, neither, ``step_by_step=True``; only a trial tells which is right (see
     `selftest`), since models differ in how they read several tokens after a state.

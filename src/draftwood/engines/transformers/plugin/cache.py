@@ -11,11 +11,12 @@ from torch import Tensor
 from transformers import cache_utils
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
-from draftwood.contracts import TargetSession, Watch
+from draftwood.contracts import Target, TargetSession, Watch
 from draftwood.engines.transformers.scores import TorchScores
 from draftwood.engines.transformers.session import TransformersSession
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import PromptError, UsageError
+from draftwood.tree import TokenTree
 
 _LAYERS = (DynamicLayer, DynamicSlidingWindowLayer, getattr(cache_utils, "DummyLayer", DynamicLayer))
 """Layers that we can read and fill; the last kind is one that uses another's rows."""
@@ -48,14 +49,19 @@ def held(cache: Any, prompt_length: int) -> int:
     return length
 
 
-class ContinuedTarget:
+class ContinuedTarget(Target):
     """A target whose sessions begin with the rows of a given cache, so that only the rest of a prompt is read. The
     cache holds the beginning of every prompt with ``padding`` tokens in front; it is only read."""
 
     def __init__(self, target: TransformersTarget, cache: DynamicCache, padding: Sequence[int]) -> None:
         self._target, self._cache, self._padding = target, cache, padding
         self.capabilities = target.capabilities
-        self.extend, self.score = target.extend, target.score
+
+    def extend(self, texts: Sequence[tuple[Any, Sequence[int]]], watch: Sequence[Watch] | None = None) -> Any:
+        return self._target.extend(texts, watch)
+
+    def score(self, requests: Sequence[tuple[Any, int, TokenTree]]) -> Any:
+        return self._target.score(requests)
 
     def open(
         self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None
