@@ -175,7 +175,7 @@ def test_info_says_which_engines_there_are(draftwood, monkeypatch):
     assert json.loads(draftwood("info", "--json").out)["engines"]["llama.cpp"].startswith(
         "installed, the library of"
     )
-    monkeypatch.setattr(library, "SOURCES", [replace(source, good=()) for source in library.SOURCES])
+    monkeypatch.setattr(library, "SOURCES", [replace(source, good=("0.0.1",)) for source in library.SOURCES])
     library.library.cache_clear()
     assert (
         "this llama.cpp cannot be used safely"

@@ -232,7 +232,7 @@ def test_wrong_simulations_are_told_at_once(draftwood, arguments, said):
 
 def test_the_old_verb_names_the_new_one(draftwood):
     ran = draftwood("probe", "-m", "smollm2")
-    said = "error: draftwood probe is no longer there: run draftwood simulate --live\n"
+    said = "error: draftwood probe is gone: use draftwood simulate --live\n"
     assert (ran.code, ran.out, ran.err) == (2, "", said)
 
 

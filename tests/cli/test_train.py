@@ -157,4 +157,4 @@ def test_a_file_that_is_there_already(draftwood, tiny, tmp_path, command, said):
 def test_old_verbs_say_what_to_use_now(draftwood, old, new):
     ran = draftwood(old, "some-model", "-o", "place")
     assert (ran.code, ran.out) == (2, "")
-    assert f"draftwood {old} is now draftwood {new}" in ran.err
+    assert f"draftwood {old} is gone: use draftwood {new}" in ran.err

@@ -42,6 +42,7 @@ ENTRIES = (
     "llama_cpp.ngram_counts_kernel.propose",
     "ngram.grow_kernel.advance",
     "ngram.grow_kernel.grow",
+    "parrot.kernel.suggest",
     "prediction.grow_kernel.draft",
     "recycling.kernel.grow",
     "recycling.kernel.record",
@@ -118,7 +119,7 @@ def compiled_files(folder):
 # --- how much is compiled ----------------------------------------------------------------------------------------
 
 
-def test_all_drafters_together_compile_13_kernels():
+def test_all_drafters_together_compile_11_kernels():
     assert tuple(run(OPENED, PYTHONPATH=str(Path(draftwood.__file__).parent.parent)).split()) == ENTRIES
 
 
