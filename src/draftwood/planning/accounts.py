@@ -11,12 +11,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from draftwood.contracts import Declaration, State
+from draftwood.planning import KEEP_LATELY
 
 NOTICEABLE = 0.02  # a drafter that takes less than this share of a plain pass is always asked
 BLOCK = 24  # steps of one block of an A/B test
 
 _KEEP = 0.9  # weight of earlier steps in an account
-_KEEP_OVERHEAD = 0.95  # and in the seconds of a step outside of its pass
 _IN_VAIN = 0.0025  # share of the decoding time that asking may take while drafts save nothing
 _LONGEST_QUIET = 32  # steps in a row in which nobody is asked, at most
 _BURST = 16  # what one step saves counts as at most this many times the cost of asking
@@ -25,7 +25,6 @@ _STALL, _STALL_PASSES = 1.0, 4.0
 _WORTH = 1.05  # times the speed of plain decoding that a draft must promise to be scored
 _FREE_LOSS = 1.0  # plain passes that drafts may lose before more is asked
 _RAISE = 0.1  # how much more is asked per plain pass lost beyond that
-_KEEP_LOSS = 0.95  # weight of earlier losses, per pass with a draft
 _KEEP_BLOCK = 0.6  # weight of a variant's earlier blocks
 _FIRST_BLOCKS, _MOST_BLOCKS = 2, 32  # blocks before the slower variant is tried again
 
@@ -116,7 +115,7 @@ def _averaged(known: float, seconds: float) -> float:
     """Add a time to a running average; one that is not positive and finite is ignored, a long one capped."""
     if not 0 < seconds < math.inf:
         return known
-    weight = 1 - _KEEP_OVERHEAD if known else 1.0
+    weight = 1 - KEEP_LATELY if known else 1.0
     return known + weight * (min(seconds, 4 * known + 1e-3) - known)
 
 
@@ -138,7 +137,7 @@ class Losses:
 
     def learn(self, tokens: float, plain_passes: float) -> None:
         """Record a pass with a draft: the tokens it gave each text, and how many plain passes long it was."""
-        self.passes = max(0.0, _KEEP_LOSS * self.passes + plain_passes - tokens)
+        self.passes = max(0.0, KEEP_LATELY * self.passes + plain_passes - tokens)
 
 
 def asking_accounts() -> tuple[Account, Account]:
