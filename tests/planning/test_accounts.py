@@ -137,7 +137,7 @@ def skips(accounts: DrafterAccounts, count: int, state: FakeState, saves: float 
         found.append(recycler is not None and accounts.is_skipped(recycler))
         state.step.emitted = (1,)
         state.step.learn_s = 0.0 if found[-1] else TAKES
-        accounts.learn([state], PLAIN, {one.label: saves for one in (copier, recycler) if one})
+        accounts.learn([state], PLAIN, {one.label: saves for one in (copier, recycler) if one}, (), 1)
     return found
 
 

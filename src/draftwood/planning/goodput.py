@@ -255,7 +255,7 @@ class GoodputPlanner(TreePlanner):
             tokens = sum([1 + state.step.replayed for state in states])
             self._learn_cost(model, context, states, tokens, plain=True, passes=passes)
             if any([drafter is not None and drafter.needs.top_k for s in states for drafter in s.drafters]):
-                self._accounts.learn(states, states[0].step.score_s, {}, count=passes)
+                self._accounts.learn(states, states[0].step.score_s, {}, (), passes)
 
     def _learn_losses(self, states: Sequence[State], choice: _Choice, seconds: float) -> None:
         """Count the plain passes that drafts have lost, and what exploring has really cost."""
