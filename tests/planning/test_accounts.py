@@ -35,8 +35,11 @@ class Rest:
         return found
 
 
-def test_what_saves_more_than_it_takes_is_asked_in_every_step():
-    assert all(Rest().steps(100, 0.0005))
+@pytest.mark.parametrize(
+    "case", [{"gain": 0.0005}, {"gain": 0.0, "plain": 100 * PLAIN}, {"gain": 0.0, "keep_on": True}]
+)
+def test_what_saves_more_than_it_takes_or_hardly_takes_anything_or_must_go_on_is_asked_in_every_step(case):
+    assert all(Rest().steps(100, **case))
 
 
 def test_what_saves_nothing_is_asked_ever_more_rarely():
@@ -51,14 +54,6 @@ def test_one_step_that_saves_much_ends_the_quiet():
     rest.steps(100, 0.0)
     rest.steps(20, 0.02)
     assert all(rest.steps(10, 0.0)), "and some more are asked"
-
-
-def test_where_a_pass_takes_long_drafters_are_always_asked():
-    assert all(Rest().steps(100, 0.0, 100 * PLAIN))
-
-
-def test_what_has_to_go_on_is_asked():
-    assert all(Rest().steps(100, 0.0, keep_on=True))
 
 
 def test_the_next_call_begins_with_what_this_one_has_learnt():
@@ -142,7 +137,7 @@ def skips(accounts: DrafterAccounts, count: int, state: FakeState, saves: float 
         found.append(recycler is not None and accounts.is_skipped(recycler))
         state.step.emitted = (1,)
         state.step.learn_s = 0.0 if found[-1] else TAKES
-        accounts.learn([state], PLAIN, {one.label: saves for one in (copier, recycler) if one})
+        accounts.learn([state], PLAIN, {one.label: saves for one in (copier, recycler) if one}, (), 1)
     return found
 
 
@@ -157,8 +152,11 @@ def test_one_that_saves_nothing_is_skipped_ever_longer():
     assert not all(found[-600:]), "and is tried again"
 
 
-def test_one_that_saves_more_than_it_takes_is_never_skipped():
-    assert not any(skips(DrafterAccounts(), 1000, made(), 2 * TAKES))
+@pytest.mark.parametrize(("traced", "saves"), [(False, 2 * TAKES), (True, 0.0)])
+def test_one_that_saves_more_than_it_takes_is_never_skipped_nor_one_that_is_traced(traced, saves):
+    state = made()
+    state.traced = traced  # steps that are traced take longer and do not count
+    assert not any(skips(DrafterAccounts(), 500, state, saves))
 
 
 def test_one_that_has_become_useful_is_asked_again():
@@ -180,26 +178,7 @@ def test_it_says_who_is_skipped_and_names_no_options():
     assert accounts.why() == ["recycler is not asked for 31 steps: it takes 0.4 ms and saves 0.0"]
 
 
-def test_steps_that_are_traced_take_longer_and_do_not_count():
-    state = made()
-    state.traced = True
-    assert not any(skips(DrafterAccounts(), 200, state))
-
-
 # --- losses of one text ----------------------------------------------------------------------------------------
-
-
-def test_at_first_a_draft_must_promise_a_little_more_than_plain_decoding():
-    assert 1 < Losses().demand < 1.1
-
-
-def test_every_lost_pass_beyond_the_first_asks_for_more():
-    losses, demands = Losses(), []
-    for _ in range(6):
-        losses.learn(tokens=1, plain_passes=2.5)
-        demands.append(losses.demand)
-    assert demands == sorted(demands)
-    assert demands[-1] > 1.4
 
 
 def test_what_drafts_lose_in_a_text_is_bounded():

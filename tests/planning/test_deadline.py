@@ -8,14 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.helpers import greedy_truth, write
 from tests.planning.states import FakeState
 
-from draftwood.errors import UsageError
-from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.policies.deadline import Deadline
 from draftwood.step import RunningStep
-from draftwood.testing import SameDrafter, ToyTarget
 
 
 def run(policy, passes, cost, wish=16, rows=1):
@@ -152,19 +148,3 @@ def test_whatever_steps_take_the_limit_is_a_number_of_nodes_or_none(times, wish)
     run(policy, len(times), lambda _, number: times[number], wish)
     limit = policy.limit(FakeState(), 1, 9).nodes
     assert limit is None or 0 <= limit <= 64
-
-
-def test_in_the_loop_it_changes_no_text():
-    target = ToyTarget()
-    planner = FixedPlanner(5, policies=[Deadline(0.001)])
-    written = write(target, [SameDrafter(target)], planner, limit=100)
-    assert written.ids == greedy_truth(target, limit=100)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"ms": 0}, "ms is 0"), ({"ms": math.nan}, "ms is nan"), ({"ms": 9, "dwell": 0}, "dwell is 0")],
-)
-def test_impossible_options_are_refused(options, message):
-    with pytest.raises(UsageError, match=message):
-        Deadline(**options)

@@ -1,4 +1,4 @@
-"""The fixed planner: the same number of draft nodes in every step."""
+"""The planners without a cost model: a fixed number of draft nodes, and what is likelier than a threshold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.helpers import greedy_truth, write
 from tests.planning.states import PROPOSALS, STATES, FakeState
 
 from draftwood.errors import UsageError
-from draftwood.planning.fixed import FixedPlanner
+from draftwood.planning.fixed import FixedPlanner, ThresholdPlanner
 from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget
 from draftwood.tree import TokenTree
 
@@ -92,3 +92,23 @@ def test_what_a_tree_claims_is_not_believed():
     liar = TokenTree.build([1, 2], belief=1.0)
     (plan,) = FixedPlanner(2).plan([state], [[liar]])
     assert plan.tree.belief.tolist() == [drafter.prior[0]] * 2
+
+
+def test_the_product_of_probabilities_decides():
+    chain = TokenTree.build([1, 2, 3, 4], belief=[0.9, 0.8, 0.5, 0.9])
+    state = FakeState(drafters=[None])
+    kept = {p: len(ThresholdPlanner(p).plan([state], [[chain]])[0].tree) for p in (0.0, 0.3, 0.35, 0.5, 0.8, 0.95)}
+    assert kept == {0.0: 4, 0.3: 4, 0.35: 3, 0.5: 2, 0.8: 1, 0.95: 0}
+
+
+def test_no_more_than_most_are_scored_however_likely():
+    (plan,) = ThresholdPlanner(most=3).plan([FakeState(drafters=[None])], [[TokenTree.build([1] * 9)]])
+    assert len(plan.tree) == 3
+
+
+@given(STATES, PROPOSALS, st.floats(0, 1), st.integers(0, 9))
+def test_it_is_the_fixed_planner_with_a_floor(state, proposals, p, most):
+    state.drafters = [None] * len(proposals)
+    (one,) = ThresholdPlanner(p, most).plan([state], [proposals])
+    (other,) = FixedPlanner(most, p).plan([state], [proposals])
+    assert one.tree.tokens.tolist() == other.tree.tokens.tolist()

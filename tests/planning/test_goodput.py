@@ -68,24 +68,21 @@ def test_no_other_choice_promises_more_tokens_per_second(tree, curve):
     assert goodput(plan.tree, range(len(plan.tree)), curve) == pytest.approx(best, rel=1e-3)
 
 
-def test_where_width_is_free_everything_is_scored():
-    (plan,) = planned(FLAT, [TokenTree.build(range(20), belief=0.9)])
-    assert len(plan.tree) == 20
-
-
-def test_where_width_is_dear_nothing_is_scored():
-    (plan,) = planned(DEAR, [TokenTree.build([1, 2], [-1, -1], belief=[0.5, 0.4])])
-    assert len(plan.tree) == 0
-
-
-def test_a_cliff_is_reached_and_not_passed():
-    (plan,) = planned(CLIFF, [TokenTree.build(range(40), belief=0.93)])
-    assert len(plan.tree) == 15
-
-
-def test_a_cliff_is_passed_where_that_pays():
-    (plan,) = planned(CLIFF, [TokenTree.build(range(60), belief=0.999)])
-    assert len(plan.tree) == 60
+@pytest.mark.parametrize(
+    ("curve", "tree", "scored"),
+    [
+        (FLAT, TokenTree.build(range(20), belief=0.9), 20),
+        (DEAR, TokenTree.build([1, 2], [-1, -1], belief=[0.5, 0.4]), 0),
+        (CLIFF, TokenTree.build(range(40), belief=0.93), 15),
+        (CLIFF, TokenTree.build(range(60), belief=0.999), 60),
+    ],
+    ids=["free", "dear", "up to the cliff", "past the cliff"],
+)
+def test_as_much_is_scored_as_pays(curve, tree, scored):
+    state = FakeState(drafters=[None])
+    (plan,) = planned(curve, [tree], states=[state])
+    assert len(plan.tree) == scored
+    assert state.step.trace is None, "nothing is traced unasked"
 
 
 def test_rows_share_the_pass_by_what_their_candidates_are_worth():
@@ -170,26 +167,13 @@ def test_a_source_that_takes_longer_than_it_saves_rests_and_is_tried_again():
     assert any(asked[100:])
 
 
-def test_one_slow_draft_does_not_silence_a_good_source():
-    made, good = planner(FLAT), Sure()
-    state = FakeState(drafters=[good])
-    asked = []
+@pytest.mark.parametrize("takes", [lambda number: 1.0 if number == 5 else 0.001, lambda _: 0.005])
+def test_a_good_drafter_is_asked_though_it_is_slow_once_or_always(takes):
+    made, state = planner(FLAT), FakeState(drafters=[Sure()])
     for number in range(60):
         (own,) = state.step.by_source
-        asked.append(made.ask([state])[0][0].nodes > 0)
-        own.calls, own.draft_s = (1, 1.0 if number == 5 else 0.001) if asked[-1] else (0, 0.0)
-        made.plan([state], [[TokenTree.build(range(3)) if asked[-1] else TokenTree.empty()]])
-        made.learn([state], [[]])
-    assert all(asked)
-
-
-def test_a_source_that_takes_long_and_saves_more_is_asked():
-    made, good = planner(FLAT), Sure()
-    state = FakeState(drafters=[good])
-    for _ in range(50):
-        (own,) = state.step.by_source
         assert made.ask([state])[0][0].nodes
-        own.calls, own.draft_s = 1, 0.005
+        own.calls, own.draft_s = 1, takes(number)
         made.plan([state], [[TokenTree.build(range(3))]])
         made.learn([state], [[]])
 
@@ -235,12 +219,6 @@ def test_a_trace_tells_the_alternatives():
     by_nodes = {nodes: tokens / ms for nodes, tokens, ms in plan["alternatives"]}
     assert max(by_nodes, key=by_nodes.__getitem__) == plan["best"]
     assert by_nodes[0] == pytest.approx(1 / CLIFF.seconds(1) / 1000)
-
-
-def test_nothing_is_traced_unasked():
-    state = FakeState(drafters=[None])
-    planned(CLIFF, [TokenTree.build(range(20))], states=[state])
-    assert state.step.trace is None
 
 
 def test_at_most_so_many():

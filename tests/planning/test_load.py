@@ -54,7 +54,7 @@ def test_an_unknown_name_gives_the_nearest():
 @pytest.mark.parametrize(
     ("spec", "values"),
     [("backoff:4:pause=20", {"misses": 4, "pause": 20}), ("thermal:hot=45:nodes=2", {"hot": 45, "nodes": 2}),
-     ("battery:0.5", {"below": 0.5}), ("load:4", {"full": 4}), ("deadline:40", {"ms": 40})],
+     ("battery:0.5", {"below": 0.5}), ("load:4", {"full": 4}), ("deadline:40", {"ms": 40}), ("switching", {})],
 )  # fmt: skip
 def test_policies_limit_the_default_planner_or_the_one_that_is_named(spec, values):
     for planner, kind in ((load(spec), GoodputPlanner), (load(f"fixed:3+{spec}"), FixedPlanner)):

@@ -12,15 +12,13 @@ from tests.planning.scripted import scripted
 from tests.planning.states import FakeState
 
 from draftwood.decoding.request import Request
+from draftwood.errors import UsageError
 from draftwood.planning.base import Limit
-from draftwood.planning.fixed import FixedPlanner, OffPlanner
+from draftwood.planning.fixed import FixedPlanner, OffPlanner, ThresholdPlanner
 from draftwood.planning.goodput import GoodputPlanner
-from draftwood.planning.policies.backoff import Backoff
-from draftwood.planning.policies.battery import Battery
+from draftwood.planning.policies.backoff_and_load import Backoff, LoadLimit
 from draftwood.planning.policies.deadline import Deadline
-from draftwood.planning.policies.load_limit import LoadLimit
-from draftwood.planning.policies.sensors import Charge
-from draftwood.planning.policies.thermal import Thermal
+from draftwood.planning.policies.sensors import Battery, Charge, Thermal
 from draftwood.step import RunningStep
 from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget
 
@@ -109,3 +107,22 @@ def test_a_policy_is_asked_once_per_step_and_its_answer_is_explained():
     for number, step in enumerate(written.steps, 1):
         assert step.drafted <= number % 3
         assert step.trace["plan"]["policies"] == [["counting", f"answer {number}"]]
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [(Backoff, {"misses": 0}, "misses is 0"), (Backoff, {"accepted": -1}, "accepted is -1"),
+     (Backoff, {"pause": 0}, "pause is 0"), (LoadLimit, {"full": 0}, "full is 0"),
+     (LoadLimit, {"most": -1}, "most is -1"), (LoadLimit, {"dwell": -1}, "dwell is -1"),
+     (LoadLimit, {"dwell": math.nan}, "dwell is nan"), (Deadline, {"ms": 0}, "ms is 0"),
+     (Deadline, {"ms": math.nan}, "ms is nan"), (Deadline, {"ms": 9, "dwell": 0}, "dwell is 0"),
+     (Battery, {"below": 20}, "below is 20"), (Battery, {"hysteresis": -0.1}, "hysteresis is -0.1"),
+     (Thermal, {"hot": 0}, "hot is 0"), (Thermal, {"hot": math.nan}, "hot is nan"),
+     (Thermal, {"nodes": -1}, "nodes is -1"), (Thermal, {"hysteresis": -1}, "hysteresis is -1"),
+     (Thermal, {"hysteresis": 42}, "less than hot=42"), (Thermal, {"dwell": -1}, "dwell is -1"),
+     (Thermal, {"dwell": math.inf}, "dwell is inf"), (ThresholdPlanner, {"p": 25}, "p is 25"),
+     (ThresholdPlanner, {"p": math.nan}, "p is nan"), (ThresholdPlanner, {"most": -1}, "most is -1")],
+)  # fmt: skip
+def test_impossible_options_are_refused(make, options, message):
+    with pytest.raises(UsageError, match=message):
+        make(**options)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.helpers import texts
 from tests.planning.states import PROPOSALS, STATES, FakeState
 
-from draftwood.planning.ranking import depth_limit, node_limit, rank
+from draftwood.planning.ranking import rank
 from draftwood.tree import TokenTree, merge
 
 
@@ -64,13 +64,6 @@ def test_the_rows_say_where_each_proposal_went(state, proposals, nodes):
     assert reached - {-1} == set(range(len(kept))), "every scored node was proposed by somebody"
 
 
-@given(proposals=PROPOSALS)
-def test_a_budget_for_all_keeps_all(proposals):
-    plan = merge_and_cut(FakeState(), proposals, 100)
-    assert set(texts(plan.tree)) == {text for tree in proposals for text in texts(tree)}
-    assert all((rows >= 0).all() for rows in plan.node_map)
-
-
 @given(
     beliefs=st.lists(st.floats(0, 1, width=32) | st.just(1.0), min_size=1, max_size=16),
     nodes=st.integers(0, 16),
@@ -108,37 +101,6 @@ def test_of_equal_nodes_the_parent_comes_first(seed, depth):
         assert likely > less or (likely == less and node < after), "of equals the earlier"
 
 
-# --- probes --------------------------------------------------------------------------------------------------
-
-#  root ─┬─ 0:[1] ─── 2:(3) ─── 3:(4)
-#        ├─ 1:[2] ─── 4:(5)
-#        └─ 5:(6)
-PROBED = TokenTree.build(
-    [1, 2, 3, 4, 5, 6], [-1, -1, 0, 2, 1, -1], belief=[0.9, 0.5, 1, 1, 1, 1], lookahead=[0, 0, 1, 1, 1, 1]
-)
-
-
-@pytest.mark.parametrize(
-    ("nodes", "kept"),
-    [
-        (2, [(1,), (2,), (1, 3), (1, 3, 4), (2, 5), (6,)]),
-        (1, [(1,), (1, 3), (1, 3, 4), (6,)]),
-        (0, [(6,)]),
-    ],
-)
-def test_probes_come_whole_where_their_ancestors_are_kept(nodes, kept):
-    assert texts(merge_and_cut(FakeState(), [PROBED], nodes).tree) == kept
-
-
-def test_drafts_have_the_first_claim_to_a_narrow_pass():
-    assert texts(merge_and_cut(FakeState(max_pass=3), [PROBED], 5).tree) == [(1,), (2,)]
-    assert texts(merge_and_cut(FakeState(max_pass=5), [PROBED], 5).tree) == [(1,), (2,), (1, 3), (1, 3, 4)]
-
-
-def test_probes_too_stay_within_the_depth_limit():
-    assert texts(merge_and_cut(FakeState(remaining=2), [PROBED], 5).tree) == [(1,), (2,), (6,)]
-
-
 # --- targets of chains ---------------------------------------------------------------------------------------
 
 
@@ -156,11 +118,6 @@ def test_a_target_of_chains_gets_the_best_chain(proposals, nodes, remaining, max
 
 
 # --- limits, and the cases that are quick --------------------------------------------------------------------
-
-
-def test_limits():
-    assert [depth_limit(FakeState(remaining=n)) for n in (1, 2, 9)] == [0, 1, 8]
-    assert [node_limit(FakeState(max_pass=n)) for n in (1, 2, 9)] == [0, 1, 8]
 
 
 def test_nothing_proposed_is_a_plain_step():

@@ -11,12 +11,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from draftwood.contracts import Declaration, State
+from draftwood.planning import KEEP_LATELY
 
 NOTICEABLE = 0.02  # a drafter that takes less than this share of a plain pass is always asked
 BLOCK = 24  # steps of one block of an A/B test
 
 _KEEP = 0.9  # weight of earlier steps in an account
-_KEEP_OVERHEAD = 0.95  # and in the seconds of a step outside of its pass
 _IN_VAIN = 0.0025  # share of the decoding time that asking may take while drafts save nothing
 _LONGEST_QUIET = 32  # steps in a row in which nobody is asked, at most
 _BURST = 16  # what one step saves counts as at most this many times the cost of asking
@@ -25,7 +25,6 @@ _STALL, _STALL_PASSES = 1.0, 4.0
 _WORTH = 1.05  # times the speed of plain decoding that a draft must promise to be scored
 _FREE_LOSS = 1.0  # plain passes that drafts may lose before more is asked
 _RAISE = 0.1  # how much more is asked per plain pass lost beyond that
-_KEEP_LOSS = 0.95  # weight of earlier losses, per pass with a draft
 _KEEP_BLOCK = 0.6  # weight of a variant's earlier blocks
 _FIRST_BLOCKS, _MOST_BLOCKS = 2, 32  # blocks before the slower variant is tried again
 
@@ -116,7 +115,7 @@ def _averaged(known: float, seconds: float) -> float:
     """Add a time to a running average; one that is not positive and finite is ignored, a long one capped."""
     if not 0 < seconds < math.inf:
         return known
-    weight = 1 - _KEEP_OVERHEAD if known else 1.0
+    weight = 1 - KEEP_LATELY if known else 1.0
     return known + weight * (min(seconds, 4 * known + 1e-3) - known)
 
 
@@ -124,8 +123,7 @@ class Losses:
     """What the drafts of one text, or of a batch, have lost so far, in plain passes, older ones less.
 
     A text whose drafts keep failing asks more of the next one, so that no text loses much: beliefs are right on
-    average over texts, not for each of them. In a replay of 150 answers under two cost curves of llama.cpp this
-    lifts the worst one from 0.89 to 0.94 times plain and costs 0.3 % on average (LOG.md).
+    average over texts, not for each of them.
     """
 
     def __init__(self) -> None:
@@ -138,7 +136,7 @@ class Losses:
 
     def learn(self, tokens: float, plain_passes: float) -> None:
         """Record a pass with a draft: the tokens it gave each text, and how many plain passes long it was."""
-        self.passes = max(0.0, _KEEP_LOSS * self.passes + plain_passes - tokens)
+        self.passes = max(0.0, KEEP_LATELY * self.passes + plain_passes - tokens)
 
 
 def asking_accounts() -> tuple[Account, Account]:
@@ -201,9 +199,8 @@ class DrafterAccounts:
         return drafter.needs.top_k > 0 or drafter.label in self._accounts or seconds >= NOTICEABLE * plain
 
     def learn(
-        self, states: Sequence[State], plain: float, saved: Mapping[str, float], apart: Collection[str] = (),
-        count: int = 1,
-    ) -> None:  # fmt: skip
+        self, states: Sequence[State], plain: float, saved: Mapping[str, float], apart: Collection[str], count: int
+    ) -> None:
         """Learn from a step that stands for ``count`` of them.
 
         ``saved``: the seconds that each drafter's nodes save in it, by label; ``plain``: the seconds of a plain

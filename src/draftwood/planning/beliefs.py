@@ -14,20 +14,15 @@ from typing import Any, Self
 import numpy as np
 
 from draftwood.contracts import Declaration, Feedback, Floats
+from draftwood.planning import KEEP_LATELY, KEEP_LONG
 from draftwood.tree import NO_CLAIM
 
-WEIGHT = 30.0  # A class's prior counts as much as this many labels
-
-KEEP = 0.998  # weight of a label after each later one of its class: a class remembers about five hundred labels
-
+WEIGHT = 30.0  # a class's prior counts as much as this many labels
 RATE, FADE = 0.03, 0.98  # how far one label moves the drift, and what is left of the drift after each pass
-
 WRONG, LIGHT = 4.0, 2.0
 """If the labels are ``WRONG`` standard deviations below the priors, a prior counts as ``LIGHT`` labels only."""
 
-_RECENT = 0.95  # weight of earlier passes in the check whether the priors are wrong, per pass
 _SETTLED = 64  # passes with labels after which rates move slowly
-_LEAST = 0.01  # labels of a class that are worth keeping
 _LIMIT = 3.0  # of the drift, in logits: the drift changes the odds of acceptance at most twentyfold
 
 
@@ -106,7 +101,7 @@ class Rates:
     def state(self) -> dict[str, Any]:
         """Return what labels have taught, JSON-ready, for `restored`; not the drift, which follows one text."""
         both = enumerate(zip(self.hits, self.totals, strict=True))
-        counts = [[which, round(hits, 3), round(total, 3)] for which, (hits, total) in both if total > _LEAST]
+        counts = [[which, round(hits, 3), round(total, 3)] for which, (hits, total) in both if total]
         return {"priors": _digest(self._priors), "weight": self.weight, "counts": counts}
 
     @classmethod
@@ -119,8 +114,8 @@ class Rates:
         except (KeyError, TypeError, ValueError):
             return rates
         hits, totals = counts[:, 1], counts[:, 2]
-        in_range = (counts[:, 0] >= 0) & (counts[:, 0] < len(prior))
-        if not len(counts) or not (in_range & (hits >= 0) & (hits <= totals) & (totals <= 1 / (1 - KEEP))).all():
+        in_range = (counts[:, 0] >= 0) & (counts[:, 0] < len(prior)) & (totals <= 1 / (1 - KEEP_LONG))
+        if not len(counts) or not (in_range & (hits >= 0) & (hits <= totals)).all():
             return rates
         rates.weight = state["weight"]
         for which, hit, total in counts.tolist():
@@ -142,8 +137,8 @@ class Rates:
         hits, totals, odds, surprise, fade = self.hits, self.totals, self._odds, 0.0, math.exp(-self.drift)
         for which, hit in zip(classes, right, strict=True):
             surprise += hit - odds[which] / (odds[which] + fade)
-            hits[which] = KEEP * hits[which] + hit
-            totals[which] = KEEP * totals[which] + 1
+            hits[which] = KEEP_LONG * hits[which] + hit
+            totals[which] = KEEP_LONG * totals[which] + 1
         touched: Iterable[int] = set(classes)
         if self.weight == WEIGHT and self._is_wrong(classes, sum(right)):
             self.weight, touched = LIGHT, [which for which, total in enumerate(totals) if total]
@@ -161,7 +156,7 @@ class Rates:
     def _is_wrong(self, classes: list[int], right: int) -> bool:
         """Whether recent labels were right less than a third as often as the priors say, beyond chance."""
         promised, came, variance = self._lately
-        promised, came, variance = _RECENT * promised, _RECENT * came + right, _RECENT * variance
+        promised, came, variance = KEEP_LATELY * promised, KEEP_LATELY * came + right, KEEP_LATELY * variance
         for which in classes:
             prior = self._priors[which]
             promised += prior

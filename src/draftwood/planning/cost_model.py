@@ -15,8 +15,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Prices, State
+from draftwood.planning import KEEP_SOME, LONGEST, SELDOM, SHORTEST
 from draftwood.planning.cost_curve import CostCurve
+from draftwood.planning.switch_cost import SwitchCost
 
 Doubles = NDArray[np.float64]
 
@@ -31,9 +32,7 @@ _PACE_DRIFT, _SHAPE_DRIFT = 0.01, 0.002  # how much they grow per pass
 _FORGET = 0.9999  # bounds that growth: to 0.7 as a whole, 0.14 per octave
 _NOISE = 0.05  # standard deviation of one pass
 _MOST_NOISE = 0.15  # on a machine that other programs use, by the passes so far
-_KEEP_NOISE = 0.97  # weight of earlier passes in that
 _CLIP = 3.0  # standard deviations that one pass may be off before it is clipped
-_CALM = 4  # of the passes that took about the expected time, only each fourth is learnt from
 _UNNOTICED = 0.002  # the table of all widths is made anew where one may have changed by more
 _STALE = 32  # passes after which the cost of a width should be measured again
 GRANT = 1.25
@@ -42,16 +41,8 @@ _SETTLED = 256  # passes after which a machine that has changed again is worth a
 _SLACK = 1.5
 """How many times longer than its tokens one by one a pass may be believed to take."""
 _MOST_LOG = 100.0  # of what is restored, so that its exponential is a number
-_SHORTEST = 1e-9  # seconds: less shows a clock that stands still
-_LONGEST = 3600.0  # seconds of a pass; a longer time comes from a clock that jumped
 _EXPLORE = 0.003  # share of the decoding time that may be spent on passes of other widths, to measure their cost
 _MOST_SAVED = 2.0  # plain passes: the exploration budget grows up to this
-_KEEP_SWITCH = 0.95  # weight of earlier passes in the cost of a change of width
-_KEEP_PACE = 0.97  # weight of earlier steps: a passage that is copied must not make every other token look dear
-_FIRST_TOKENS, _FIRST_PASSES = 6, 3.6
-"""What a text is assumed to have taken before its first step: 6 tokens in 3.6 plain passes."""
-_AHEAD = 8  # draft nodes over which the cost of one more is averaged
-_MOST_SWITCH = 0.5  # plain passes: more comes from something else
 
 
 class CostModel:
@@ -113,7 +104,7 @@ class CostModel:
         """Record the seconds of a pass over ``n`` tokens, the latest of so many; times that no pass can take are
         ignored.
         """
-        if not _SHORTEST < seconds < _LONGEST or n < 1:
+        if not SHORTEST < seconds < LONGEST or n < 1:
             return
         self.passes += passes - 1
         if n == 1 and self._is_calm(passes):
@@ -124,7 +115,7 @@ class CostModel:
         self.passes += 1
         self._seen[size(n)] = self.passes
         off = abs(surprise)
-        noise, self._noise = self._noise, _KEEP_NOISE * self._noise + (1 - _KEEP_NOISE) * min(off, _MOST_NOISE)
+        noise, self._noise = self._noise, KEEP_SOME * self._noise + (1 - KEEP_SOME) * min(off, _MOST_NOISE)
         if off < 2 * max(_NOISE, noise) and self._is_calm(passes):
             return  # it would change next to nothing
         hat = _hat(n)
@@ -177,7 +168,7 @@ class CostModel:
 
     def _is_calm(self, passes: int) -> bool:
         """Whether the last of so many passes need not be learnt from, if it took about the expected time."""
-        return self.passes > _STALE and self.passes % _CALM >= passes and not self._doubted
+        return self.passes > _STALE and self.passes % SELDOM >= passes and not self._doubted
 
     def _correction(self, n: int) -> float:
         """Return the logarithm of believed over curve's seconds: between two knots, without numpy's calls."""
@@ -264,77 +255,6 @@ class CostModel:
         twin._log = self._log.copy()
         twin._cov = self._cov + _PACE**2 + _SHAPE**2 * _WALK
         return twin
-
-
-class SwitchCost:
-    """An average of the seconds by which plain passes after wide ones took longer than others.
-
-    llama.cpp plans its work anew when the width changes: 0.5 to 1 ms where a plain pass takes 5.5.
-    """
-
-    def __init__(self) -> None:
-        self.after = 0.0  # seconds
-        self._share = 0.5  # of the passes with a draft, how many are followed by a plain one
-
-    @property
-    def charge(self) -> float:
-        """Seconds that a pass with a draft is expected to add to the next one."""
-        return self._share * max(0.0, self.after)
-
-    def learn(self, *, plain: bool, excess: float, expected: float) -> None:
-        """Record the pass after one with a draft: whether it was plain, by how many seconds it took longer than
-        ``expected``.
-        """
-        self._share = _KEEP_SWITCH * self._share + (1 - _KEEP_SWITCH) * plain
-        if plain and math.isfinite(excess):
-            clipped = min(_MOST_SWITCH * expected, max(-_MOST_SWITCH * expected, excess))
-            self.after = _KEEP_SWITCH * self.after + (1 - _KEEP_SWITCH) * clipped
-
-    def state(self) -> list[float]:
-        """Return what was learnt, JSON-ready, for `restored`."""
-        return [float(f"{self.after:.6g}"), round(self._share, 6)]
-
-    @classmethod
-    def restored(cls, state: Any) -> Self:
-        """Return what an earlier process has learnt; `ValueError` if it is damaged."""
-        cost = cls()
-        after, share = map(float, state)
-        if not math.isfinite(after) or not 0 <= share <= 1:
-            raise ValueError("the learnt cost of a change of width is damaged")
-        cost.after, cost._share = after, share
-        return cost
-
-
-class Pace:
-    """Seconds per emitted token of the texts of one call, lately; so that drafters with passes of their own can
-    tell when another pass pays.
-    """
-
-    def __init__(self) -> None:
-        self._seconds = 0.0
-        self._tokens = 0.0
-
-    def learn(self, states: Sequence[State]) -> None:
-        """Learn from a finished step."""
-        tokens = sum([len(state.step.emitted) for state in states])
-        seconds = states[0].step.score_s + sum([state.step.overhead_s for state in states]) if states else 0.0
-        self._tokens = _KEEP_PACE * self._tokens + tokens
-        self._seconds = _KEEP_PACE * self._seconds + seconds
-
-    def prices(self, model: CostModel, states: Sequence[State]) -> Prices:
-        """Return the prices for the step that begins, whose passes take what ``model`` says.
-
-        A token is never worth more than a plain pass takes for it: that would be the faster way. While the cost of
-        a draft node is only guessed it counts as nothing, so that drafts are tried.
-        """
-        rows, context = len(states), max([state.length for state in states])
-        times = model.times(rows, rows + _AHEAD, context)
-        plain = times[0]
-        if not (model.passes or model.measured):
-            return Prices()
-        token = rows * (self._seconds / plain + _FIRST_PASSES) / (self._tokens + rows * _FIRST_TOKENS)
-        node = max(0.0, times[-1] - times[0]) / (_AHEAD * plain) if model.knows_drafts else 0.0
-        return Prices(plain, min(token, 1.0) / rows, node)
 
 
 def size(n: int) -> int:

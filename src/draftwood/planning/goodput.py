@@ -15,23 +15,20 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Ask, Capabilities, Feedback, Plan, State
 from draftwood.errors import UsageError
+from draftwood.planning import MOST, SELDOM
 from draftwood.planning.accounts import ABTest, Asking, DrafterAccounts, Losses, Overhead
 from draftwood.planning.base import NOTHING, RESTING, Policy, TreePlanner
-from draftwood.planning.cost_model import CostModel, Pace
+from draftwood.planning.cost_model import CostModel
 from draftwood.planning.learned import Learned
+from draftwood.planning.pace import Pace
 from draftwood.planning.ranking import Ranking, gain, nothing_planned, nothing_ranked
 from draftwood.planning.repeats import Repeats
 from draftwood.tree import TokenTree
 
-MOST = 64  # most draft nodes of one request
-
 _MOST_LOOKAHEAD = 256  # lookahead nodes of one drafter in one pass
 _FEW = 4  # requests whose texts are looked at for repeats
 _LEAST = 8  # a step asks drafters for at least this many draft nodes
-_SOON, _SELDOM = 16, 4
-"""After so many steps in which drafters were asked, only each fourth is judged: what drafts save and what it all
-takes."""
-_IDLE = 16  # of the steps in which nobody is asked, each sixteenth is judged: they are many, and tell little
+_SOON = 16  # steps with drafters asked until only each fourth is judged; of others each sixteenth is
 _SHRINK, _SPARE = 0.98, 1.5  # the number asked for shrinks by 2 % per step, to 1.5 times what was worth scoring
 
 
@@ -95,10 +92,10 @@ class GoodputPlanner(TreePlanner):
         self._asking = bool(drafters) and self._is_time(states)
         if self._asking:
             self._asked += 1
-            self._judged = self._asked <= _SOON or not self._asked % _SELDOM
+            self._judged = self._asked <= _SOON or not self._asked % SELDOM
         else:
             self._unasked += 1
-            self._judged = self._unasked >= _IDLE or self._drafted
+            self._judged = self._unasked >= _SOON or self._drafted
         self._choice = None
         self._is_idle = not (self._asking or self.policies)
         if self._is_idle:
@@ -180,7 +177,7 @@ class GoodputPlanner(TreePlanner):
     @property
     def _stands_for(self) -> int:
         """How many steps one that is judged stands for."""
-        return 1 if self._asked <= _SOON else _SELDOM
+        return 1 if self._asked <= _SOON else SELDOM
 
     def _judge(
         self, choice: _Choice, states: Sequence[State], rankings: Sequence[Ranking], base: int, n_lookahead: int
@@ -258,7 +255,7 @@ class GoodputPlanner(TreePlanner):
             tokens = sum([1 + state.step.replayed for state in states])
             self._learn_cost(model, context, states, tokens, plain=True, passes=passes)
             if any([drafter is not None and drafter.needs.top_k for s in states for drafter in s.drafters]):
-                self._accounts.learn(states, states[0].step.score_s, {}, count=passes)
+                self._accounts.learn(states, states[0].step.score_s, {}, (), passes)
 
     def _learn_losses(self, states: Sequence[State], choice: _Choice, seconds: float) -> None:
         """Count the plain passes that drafts have lost, and what exploring has really cost."""

@@ -26,10 +26,10 @@ PLANNERS: MutableMapping[str, Callable[..., TreePlanner]] = Imported(
 )
 POLICIES: MutableMapping[str, Callable[..., Policy]] = Imported(
     {
-        "backoff": "draftwood.planning.policies.backoff:Backoff",
-        "thermal": "draftwood.planning.policies.thermal:Thermal",
-        "battery": "draftwood.planning.policies.battery:Battery",
-        "load": "draftwood.planning.policies.load_limit:LoadLimit",
+        "backoff": "draftwood.planning.policies.backoff_and_load:Backoff",
+        "thermal": "draftwood.planning.policies.sensors:Thermal",
+        "battery": "draftwood.planning.policies.sensors:Battery",
+        "load": "draftwood.planning.policies.backoff_and_load:LoadLimit",
         "deadline": "draftwood.planning.policies.deadline:Deadline",
         "switching": "draftwood.planning.policies.switching:SwitchingPolicy",
     }

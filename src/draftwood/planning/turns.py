@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from draftwood.planning import KEEP_LONG
+
 TURN = 12  # steps for which an arm stays in use
-_KEEP = 0.998  # weight of earlier steps, also of arms that are not in use, so that they are tried again
 _BONUS = 0.5
 """Exploration bonus after one step, as a share of the arm's rate; it falls with the square root of the steps."""
 _FIRST = 8  # steps before which an arm counts as not tried
@@ -27,7 +28,9 @@ class _Tally:
     tried: int = 0  # all steps
 
     def fade(self) -> None:
-        self.tokens, self.seconds, self.steps = _KEEP * self.tokens, _KEEP * self.seconds, _KEEP * self.steps
+        self.tokens *= KEEP_LONG
+        self.seconds *= KEEP_LONG
+        self.steps *= KEEP_LONG
 
     def add(self, tokens: float, seconds: float) -> None:
         if self.steps:
@@ -79,7 +82,3 @@ class Turns:
     def skip(self, arm: int) -> None:
         """Count a step that says nothing of the arm, as the first one after another arm."""
         self._left -= arm == self._arm
-
-    def rates(self) -> list[float]:
-        """Return tokens per second of each arm; 0 where it was not tried."""
-        return [tally.rate for tally in self._tallies]

@@ -15,7 +15,7 @@ from draftwood.decoding.opening import check_request
 from draftwood.decoding.request import Emission
 from draftwood.decoding.sequence import ActiveSequence
 from draftwood.errors import DraftwoodError, UsageError
-from draftwood.planning.policies.load_limit import LoadLimit
+from draftwood.planning.policies.backoff_and_load import LoadLimit
 from draftwood.serve.inbox import Inbox, Job
 from draftwood.serve.prefixes import Prefixes
 
@@ -40,7 +40,7 @@ class Worker:
         self.inbox = Inbox(most_waiting, most_running, self._begin)
         for policy in getattr(setup.planner, "policies", ()):
             if isinstance(policy, LoadLimit):
-                policy.watch(lambda: self.inbox.waiting)
+                policy.queue = lambda: self.inbox.waiting
         self._thread = Thread(target=self._run, name="draftwood-worker", daemon=True)
 
     def start(self) -> None:

@@ -6,15 +6,13 @@ from collections import deque
 
 from draftwood.contracts import State
 from draftwood.errors import UsageError
+from draftwood.planning import LONGEST, MOST
 from draftwood.planning.base import Limit
 
 _WINDOW = 64  # last steps by which the policy decides
 _LATE = 0.05  # share of steps that may be late
 _EASY = 0.8  # share of the time limit below which steps leave room for longer drafts
-_MOST = 64  # draft nodes; a higher limit is lifted altogether
-_PATIENCE = 1024  # most steps before a draft length that was too slow is tried again
-_GIVEN_UP = 1024  # steps without a limit after plain steps were late, too
-_LONGEST = 3600.0  # seconds of a step; a longer time comes from a clock that jumped
+_PATIENCE = 1024  # most steps before what was too slow is tried again
 
 
 class Deadline:
@@ -38,7 +36,7 @@ class Deadline:
         self._nodes: int | None = None
         self._window: deque[float] = deque(maxlen=_WINDOW)
         self._steps = self._widest = 0  # steps and most draft nodes since the limit changed
-        self._failed, self._patience = _MOST + 1, dwell  # a length that was too slow, and steps until its retry
+        self._failed, self._patience = MOST + 1, dwell  # a length that was too slow, and steps until its retry
         self._given_up = 0  # steps until the limit is tried again
         self._learnt = False
 
@@ -52,7 +50,7 @@ class Deadline:
         """Add the seconds of the step: the pass, which all requests share, and the rest, which each adds to."""
         step, window = state.step, self._window
         seconds = step.seconds
-        if not 0 < seconds < _LONGEST:
+        if not 0 < seconds < LONGEST:
             return
         # Only a limit of 0 ends lookahead nodes, so any number of them counts as one node.
         self._widest = max(self._widest, step.drafted, min(1, step.lookahead_scored))
@@ -89,7 +87,7 @@ class Deadline:
     def _shorten(self) -> None:
         if not self._widest:  # plain steps were late
             if 2 * self._over(1.0) > len(self._window):
-                self._given_up = _GIVEN_UP
+                self._given_up = _PATIENCE
                 self._change(None)
             elif self._nodes is None:
                 self._change(0)
@@ -105,8 +103,8 @@ class Deadline:
         if self._steps < (self._patience if more >= self._failed else self.dwell):
             return
         if nodes >= self._failed:  # this length was too slow before and is not now
-            self._failed, self._patience = _MOST + 1, self.dwell
-        self._change(more if more <= _MOST else None)
+            self._failed, self._patience = MOST + 1, self.dwell
+        self._change(more if more <= MOST else None)
 
     def _change(self, nodes: int | None) -> None:
         self._nodes = nodes

@@ -1,4 +1,7 @@
-"""Temperature and battery of this machine, read in a thread so that no step waits for a sensor."""
+"""Policies ``thermal`` and ``battery``: short drafts while the machine is hot, none while its battery is low.
+
+Sensors are read in a thread, so that no step waits for them.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,17 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, Generic, NamedTuple, TypeVar
 
-EVERY = 1.0
-"""Seconds between readings, at least."""
+from draftwood.contracts import State
+from draftwood.errors import UsageError
+from draftwood.planning.base import Limit
 
 _FROZEN = 5.0  # seconds without an answer after which a sensor counts as frozen
 _SHARE = 0.02  # share of the time that readings may take: a slow sensor is read less often
 _PAUSE = 30.0  # most seconds between readings of a slow sensor
-_OLD = 60.0  # seconds after which an answer is too old; more than the longest pause and reading together
+_OLD = 60.0  # seconds after which an answer is too old
 _LOWEST, _HIGHEST = 1.0, 150.0  # degrees Celsius; sensors without a reading say 0, -273 or 65261.85
 
 T = TypeVar("T")
-Start = Callable[[Callable[[], None]], object]
 
 
 class Charge(NamedTuple):
@@ -30,30 +33,27 @@ class Charge(NamedTuple):
 class Watched(Generic[T]):
     """Calling it returns the last answer of a sensor, in microseconds: readings run in threads of their own.
 
-    The sensor is read at most once per second, a slow one less often, at least every 30 seconds. If it does not
-    answer for 5 seconds it counts as frozen until it does. An answer older than 60 seconds (and twice ``every``)
-    does not count.
-
-    ``read`` reads the sensor, which may be slow, raise or hang, and returns None if there is none. ``every`` is
-    the least number of seconds between readings, by ``clock``; ``start`` runs a reading, by default in a thread.
+    ``read`` reads the sensor, which may be slow, raise or hang, and returns None if there is none: at most once
+    in ``every`` seconds by ``clock``, a slow one less often, but every 30 seconds. ``start`` runs a reading. A
+    sensor that does not answer for 5 seconds counts as frozen until it does; an answer older than 60 seconds (and
+    twice ``every``) does not count.
     """
 
     def __init__(
         self,
         read: Callable[[], T | None],
-        every: float = EVERY,
+        every: float = 1.0,
         clock: Callable[[], float] = monotonic,
-        start: Start | None = None,
+        start: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         self._read, self._every, self._clock = read, every, clock
-        self._start = start or _beside
+        self._start = start or _in_thread
         self._value: T | None = None
         self._since: float | None = None  # when the sensor was asked or, later, when it answered
         self._taken = 0.0  # when it answered
         self._wait = every
         self._busy = False
-        self.given_up = self.stale = False
-        self.answered = False
+        self.given_up = self.stale = self.answered = False
 
     def __call__(self) -> T | None:
         """Return the last answer, None if there is no recent one, and start the next reading if it is due."""
@@ -90,7 +90,7 @@ class Watched(Generic[T]):
         self.given_up = self._busy = False
 
 
-def _beside(job: Callable[[], None]) -> None:
+def _in_thread(job: Callable[[], None]) -> None:
     threading.Thread(target=job, name="draftwood-sensor", daemon=True).start()
 
 
@@ -144,3 +144,95 @@ def _devices() -> list[Any]:
         except Exception:  # one without a sensor
             continue
     return found
+
+
+class Thermal:
+    """Limits drafts to ``nodes`` draft nodes once the machine is hotter than ``hot`` degrees Celsius.
+
+    The limit ends below ``hot - hysteresis`` degrees, at the earliest after ``dwell`` seconds by ``clock``. The
+    ``sensor`` is by default the hottest that psutil or NVIDIA's library knows. `UsageError` if a value is out of
+    range.
+    """
+
+    name = "thermal"
+
+    def __init__(
+        self,
+        hot: float = 42.0,
+        nodes: int = 3,
+        hysteresis: float = 2.0,
+        dwell: float = 10.0,
+        *,
+        sensor: Watched[float] | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        if not 0 < hot < 150:
+            raise UsageError(f"thermal: hot is {hot}: give degrees Celsius between 0 and 150")
+        if nodes < 0:
+            raise UsageError(f"thermal: nodes is {nodes}: use 0 draft nodes or more")
+        if not 0 <= hysteresis < hot:
+            raise UsageError(f"thermal: hysteresis is {hysteresis}: give 0 or more degrees, less than hot={hot:g}")
+        if not 0 <= dwell < float("inf"):
+            raise UsageError(f"thermal: dwell is {dwell}: give 0 seconds or more")
+        self.hot, self.nodes, self.hysteresis, self.dwell = hot, nodes, hysteresis, dwell
+        self._sensor = sensor or Watched(temperature)
+        self._clock = clock
+        self._degrees: float | None = None
+        self._since: float | None = None  # when the limit began
+
+    def limit(self, state: State, rows: int, nodes: int) -> Limit:  # noqa: ARG002
+        degrees = self._degrees
+        why = f"{degrees:.1f} °C" if degrees is not None else self._sensor.why("temperature sensor")
+        return Limit(None if self._since is None else self.nodes, why=why)
+
+    def learn(self, state: State) -> None:
+        """Record the degrees by which this step was limited, and read the sensor."""
+        state.step.temperature = self._degrees
+        degrees = self._degrees = hottest([self._sensor()])
+        if degrees is None:
+            self._since = None
+        elif self._since is None:
+            if degrees > self.hot:
+                self._since = self._clock()
+        elif degrees < self.hot - self.hysteresis and not 0 <= self._clock() - self._since < self.dwell:
+            self._since = None
+
+
+class Battery:
+    """Stops drafting while the charge is below ``below``, a share in [0, 1], and the machine is not plugged in.
+
+    1 never drafts on battery (unless it is full), 0 always does. Drafting begins again at ``below + hysteresis``
+    or with the plug. ``sensor`` is by default what psutil says. `UsageError` if a value is out of range.
+    """
+
+    name = "battery"
+
+    def __init__(
+        self, below: float = 0.2, hysteresis: float = 0.02, *, sensor: Watched[Charge] | None = None
+    ) -> None:
+        if not 0 <= below <= 1:
+            raise UsageError(f"battery: below is {below}: give a share between 0 and 1, as in battery:below=0.2")
+        if not 0 <= hysteresis <= 1:
+            raise UsageError(f"battery: hysteresis is {hysteresis}: give a share between 0 and 1")
+        self.below, self.hysteresis = below, hysteresis
+        self._sensor = sensor or Watched(battery)
+        self._charge: Charge | None = None
+        self._low = False
+
+    def limit(self, state: State, rows: int, nodes: int) -> Limit:  # noqa: ARG002
+        return Limit(0 if self._low else None, why=self._why())
+
+    def learn(self, state: State) -> None:
+        """Record the charge by which this step was limited, and read the sensor."""
+        state.step.battery = None if self._charge is None else self._charge.share
+        charge = self._sensor()
+        self._charge = charge if charge is not None and 0 <= charge.share <= 1 else None
+        if self._charge is None or self._charge.plugged:
+            self._low = False
+        else:
+            self._low = self._charge.share < min(1.0, self.below + self.hysteresis * self._low)
+
+    def _why(self) -> str:
+        if self._charge is not None:
+            return f"{self._charge.share:.0%}, {'plugged in' if self._charge.plugged else 'on battery'}"
+        return self._sensor.why("battery")

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from draftwood.contracts import Declaration, State
+from draftwood.planning import LONGEST, SHORTEST
 from draftwood.planning.base import Limit
 from draftwood.planning.learned import Learned
 from draftwood.planning.turns import Turns
 
-_SHORTEST, _LONGEST = 1e-6, 3600.0  # seconds of a step; other times come from a clock that jumped
 _MOST_SETS = 256  # sets of drafters that are known; the oldest is forgotten
 
 
@@ -58,7 +58,7 @@ class SwitchingPolicy:
 
     def learn(self, state: State) -> None:
         request, step = self._requests.get(state), state.step
-        if request is None or not _SHORTEST < step.score_s <= step.seconds < _LONGEST:
+        if request is None or not SHORTEST < step.score_s <= step.seconds < LONGEST:
             return
         asked = any(source.calls for source in step.by_source)
         if request.is_first or asked != request.asks:  # the planner or another policy has asked nobody

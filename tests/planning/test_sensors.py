@@ -1,4 +1,4 @@
-"""Heat: short drafts above 42 degrees until it is cooler for good; and the sensor that is read beside the text."""
+"""Heat and charge: short drafts while it is hot, none while the battery is low; and how sensors are read."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from tests.helpers import greedy_truth, write
 from tests.planning.scripted import Clock, at_once, scripted
 from tests.planning.states import FakeState
 
-from draftwood.errors import UsageError
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.planning.policies.sensors import Watched, temperature
-from draftwood.planning.policies.thermal import Thermal
+from draftwood.planning.policies.sensors import Battery, Charge, Thermal, Watched, battery, temperature
 from draftwood.testing import SameDrafter, ToyTarget
 
 
@@ -114,17 +112,6 @@ def test_in_the_loop_it_shortens_drafts_and_changes_no_text():
     assert [step.drafted for step in written.steps[:10]] == [5] * 6 + [3] * 4
     assert [step.temperature for step in written.steps[:8]] == [None] + [30.0] * 5 + [50.0] * 2
     assert [step.held for step in written.steps[4:8]] == [(), (), ("thermal",), ("thermal",)]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"hot": 0}, "hot is 0"), ({"hot": math.nan}, "hot is nan"), ({"nodes": -1}, "nodes is -1"),
-     ({"hysteresis": -1}, "hysteresis is -1"), ({"hysteresis": 42}, "less than hot=42"),
-     ({"dwell": -1}, "dwell is -1"), ({"dwell": math.inf}, "dwell is inf")],
-)  # fmt: skip
-def test_impossible_options_are_refused(options, message):
-    with pytest.raises(UsageError, match=message):
-        Thermal(**options)
 
 
 # --- the sensor ----------------------------------------------------------------------------------------------
@@ -284,3 +271,92 @@ def test_where_no_library_tells_there_is_no_temperature(monkeypatch):
     monkeypatch.setitem(sys.modules, "psutil", None)
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert temperature() is None
+
+
+# --- the battery -----------------------------------------------------------------------------------------------
+
+
+def limits(charges, **options):
+    """Limits after steps that found the battery so."""
+    readings = iter(charges)
+    policy, state, found = Battery(sensor=scripted(lambda: next(readings)), **options), FakeState(), []
+    for _ in charges:
+        policy.learn(state)
+        found.append(policy.limit(state, 1, 9).nodes)
+    return found
+
+
+def unplugged(*shares):
+    return [Charge(share, plugged=False) for share in shares]
+
+
+def test_off_below_a_fifth_and_on_again_a_little_above_it():
+    assert limits(unplugged(0.5, 0.2, 0.19, 0.2, 0.21, 0.22, 0.2, 0.19)) == [None, None, 0, 0, 0, None, None, 0]
+
+
+def test_a_plug_switches_it_on_at_once():
+    low, charging = Charge(0.1, plugged=False), Charge(0.1, plugged=True)
+    assert limits([low, charging, low]) == [0, None, 0]
+
+
+def test_the_switch_goes_from_always_to_never():
+    assert limits(unplugged(0.99, 0.5, 0.01), below=1.0) == [0, 0, 0]
+    assert limits(unplugged(0.99, 0.5, 0.0), below=0.0) == [None, None, None]
+    assert limits([Charge(0.5, plugged=True)], below=1.0) == [None]
+    assert limits(unplugged(0.5, 1.0), below=1.0) == [0, None], "a full one counts as plugged in"
+
+
+@pytest.mark.parametrize("nonsense", [Charge(math.nan, False), Charge(-3, False), Charge(2, False), None])
+def test_without_a_sane_answer_there_is_no_opinion(nonsense):
+    assert limits([Charge(0.1, plugged=False), nonsense]) == [0, None]
+
+
+@given(st.lists(st.builds(Charge, st.floats(0, 1), st.booleans()), max_size=40))
+def test_low_is_always_off_and_plugged_or_high_always_on(charges):
+    for charge, limit in zip(charges, limits(charges), strict=True):
+        if charge.plugged or charge.share >= 0.22:
+            assert limit is None
+        elif charge.share < 0.2:
+            assert limit == 0
+
+
+def test_the_battery_says_why():
+    found: list[Charge | None] = [Charge(0.155, plugged=False)]
+    policy = Battery(sensor=scripted(lambda: found[0]))
+    assert policy.limit(FakeState(), 1, 9).why == "battery not read yet"
+    policy.learn(FakeState())
+    assert policy.limit(FakeState(), 1, 9).why == "16%, on battery"
+    found[0] = Charge(0.8, plugged=True)
+    policy.learn(FakeState())
+    assert policy.limit(FakeState(), 1, 9).why == "80%, plugged in"
+    found[0] = None
+    policy.learn(FakeState())
+    assert policy.limit(FakeState(), 1, 9).why == "no battery here"
+
+
+def test_a_low_battery_stops_drafts_and_changes_no_text():
+    target = ToyTarget()
+    readings = iter(unplugged(*[0.5] * 5, *[0.1] * 500))
+    planner = FixedPlanner(5, policies=[Battery(sensor=scripted(lambda: next(readings)))])
+    written = write(target, [SameDrafter(target)], planner, limit=60)
+    assert written.ids == greedy_truth(target, limit=60)
+    assert [step.drafted for step in written.steps[:10]] == [5] * 6 + [0] * 4
+    assert [step.battery for step in written.steps[:8]] == [None] + [0.5] * 5 + [0.1] * 2
+
+
+def test_what_the_library_says_is_read(monkeypatch):
+    def says(**found):
+        monkeypatch.setattr(psutil, "sensors_battery", lambda: SimpleNamespace(**found), raising=False)
+
+    says(percent=15, power_plugged=False)
+    assert battery() == (0.15, False)
+    says(percent=100, power_plugged=None)  # what it says where it cannot be determined
+    assert battery() == (1.0, False)
+    says(percent=255, power_plugged=False)
+    assert battery() is None
+    monkeypatch.setattr(psutil, "sensors_battery", lambda: None, raising=False)
+    assert battery() is None
+    monkeypatch.delattr(psutil, "sensors_battery")
+    assert battery() is None
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    assert battery() is None
