@@ -46,8 +46,10 @@ def bytes_per_second(model: Any, threads: int) -> float | None:
 def weight_bytes(model: Any) -> int | None:
     """Return the bytes of weights that a pass reads, None if ``model`` has no parameters and does not say it. An
     embedding table counts only if it is the output layer as well; else a pass looks up a few of its rows."""
-    if model is None or isinstance(model, Target):
-        return model and model.weight_bytes
+    if model is None:
+        return None
+    if isinstance(model, Target):
+        return model.weight_bytes
     total = sum(p.nbytes for p in model.parameters())  # shared ones are listed once
     embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
     shared = head is not None and head.weight is embedding.weight
