@@ -15,8 +15,8 @@ from draftwood.errors import ModelError, UnknownNameError
 from draftwood.testing import ToyTarget
 
 
-class Model:
-    pass
+class Model(ToyTarget):
+    weight_bytes = 10
 
 
 class Shelf:
@@ -44,6 +44,13 @@ def test_the_model_used_longest_ago_goes_first():
     assert shelf.loads == ["a", "b", "c"]
     shelf.get("b")
     assert shelf.loads == ["a", "b", "c", "b"]
+
+
+def test_two_stay_only_where_both_fit(monkeypatch):
+    monkeypatch.setattr(draft_models, "total_memory", lambda: 60)
+    shelf = Shelf()
+    shelf.get("a", "b", "b", "a", "a")
+    assert shelf.loads == ["a", "b", "a"]
 
 
 def test_what_is_dropped_is_out_of_memory():

@@ -31,37 +31,23 @@ def said(content):
 SETTINGS = [
     ({"temperature": "hot"}, "temperature must be a number, got 'hot'"),
     ({"temperature": None}, "temperature must be a number"),
-    ({"temperature": [1]}, "temperature must be a number"),
-    ({"temperature": 1j}, "temperature must be a number"),
     ({"temperature": 1, "top_p": "0.9"}, "top_p must be a number"),
     ({"temperature": 1, "min_p": "x"}, "min_p must be a number"),
     ({"temperature": 1, "top_k": "5"}, "top_k must be a whole number"),
     ({"repetition_penalty": "x"}, "repetition_penalty must be a number"),
     ({"seed": 1.5}, "seed must be a whole number"),
     ({"max_new_tokens": 2.5}, "max_new_tokens is 2.5: it must be a whole number"),
-    ({"max_new_tokens": "5"}, "max_new_tokens is '5'"),
-    ({"max_new_tokens": float("inf")}, "max_new_tokens is inf"),
     ({"max_new_tokens": True}, "max_new_tokens is True"),
     ({"max_new_tokens": 0}, "at least 1"),
     ({"batch_size": "8"}, "batch_size is '8': it must be a whole number"),
-    ({"batch_size": 2.5}, "batch_size is 2.5"),
-    ({"batch_size": None}, "batch_size is None"),
     ({"batch_size": 0}, "at least 1"),
     ({"stop": 5}, "stop is text"),
     ({"stop": ["a", None]}, "stop is text"),
-    ({"stop": b"a"}, "stop is text"),
     ({"logits_processor": "x"}, "no logits processor"),
-    ({"logits_processor": 5}, "no logits processor"),
     ({"logits_processor": [1]}, "no logits processor"),
     ({"tokenizer": "smollm2"}, "tokenizer is a str"),
     ({"tokenizer": type(TOKENIZER)}, "tokenizer is the class FakeTokenizer"),
-    ({"tokenizer": {}}, "tokenizer is a dict"),
     ({"planner": 5}, "is no planner"),
-    ({"planner": None}, "is no planner"),
-    ({"prediction": 5}, "prediction is text"),
-    ({"memory": 5}, "memory"),
-    ({"corpus": 5}, "corpus"),
-    ({"context": {"a": "b"}}, "context is text"),
 ]
 
 
@@ -78,20 +64,16 @@ def test_drafters(drafters):
 
 
 PROMPTS = [
-    (None, "NoneType cannot be read"),
     (5, "int cannot be read"),
     (b"ab", "bytes cannot be read"),
     ([], "empty"),
-    ([[]], "empty"),
     ([1.5], "float cannot be read"),
     (torch.tensor([True, False]), "bool cannot be read"),
     (torch.tensor(3), "Tensor cannot be read"),
     (torch.zeros(1, 1, 3, dtype=torch.long), "list cannot be read"),
     ([3, "a"], "str cannot be read"),
-    ([None], "NoneType cannot be read"),
     (["ab", None], "NoneType cannot be read"),
     ([-1], "outside the vocabulary"),
-    ([10**30], "outside the vocabulary"),
     (said("a")[0], "chat messages, which stand in a list"),
     (["ab", said("a")[0]], "chat message stands among"),
     ([*said("a"), "b"], "message 2 is of type str"),
@@ -100,14 +82,12 @@ PROMPTS = [
     ([{"content": "a"}], "has no role"),
     ([{"role": 5, "content": "a"}], "has no role"),
     (said(5), "content of message 1 is of type int"),
-    (said(b"ab"), "content of message 1 is of type bytes"),
     (said([{"type": "text", "text": "a"}, IMAGE]), "part of type 'image'"),
     (said([{"type": "text"}]), "part of type 'text' that is no text"),
     (said([5]), "part of type 'int'"),
     ({"input_ids": 5}, "input_ids of int"),
     ({"input_ids": [3, 4], "attention_mask": [1]}, "differ in shape"),
     ({"input_ids": [3, 4, 3], "attention_mask": [1, 0, 1]}, "holes"),
-    ({"input_ids": [3, 4], "attention_mask": [0, 0]}, "empty"),
 ]
 
 
@@ -144,8 +124,6 @@ def test_models(model, error, match):
         draftwood.generate(model, [3, 4])
     with pytest.raises(error, match=match):
         draftwood.prepare(model)
-    with pytest.raises(error, match=match):
-        draftwood.Conversation(model, tokenizer=TOKENIZER)
 
 
 def test_a_folder_may_be_a_path():
@@ -158,23 +136,6 @@ def test_a_model_without_a_head_and_a_target():
         draftwood.generate(build("llama").model, [3, 4])
     with pytest.raises(UsageError, match="leave prepare"):
         draftwood.prepare(toy())
-
-
-@pytest.mark.parametrize(
-    ("settings", "match"),
-    [
-        ({"temperature": "hot"}, "must be a number"),
-        ({"max_new_tokens": 2.5}, "whole number"),
-        ({"stop": 5}, "stop is text"),
-        ({"system": 5}, "content of message 1"),
-    ],
-)
-def test_settings_of_a_conversation(settings, match):
-    with (
-        draftwood.Conversation(toy(), tokenizer=TOKENIZER, **settings) as talk,
-        pytest.raises(UsageError, match=match),
-    ):
-        list(talk.say("ab"))
 
 
 @pytest.mark.parametrize("text", [None, 5, b"ab", [IMAGE]])
@@ -206,11 +167,8 @@ def test_settings_of_decode_with(settings, match):
         (None, {}, UsageError, "not NoneType"),
         (5, {}, UsageError, "not int"),
         (["smollm2"], {}, UsageError, "not list"),
-        (b"smollm2", {}, UsageError, "not bytes"),
         ("smollm2", {"dtype": None}, UnknownNameError, "unknown dtype"),
-        ("smollm2", {"dtype": 32}, UnknownNameError, "unknown dtype"),
         ("smollm2", {"threads": "2"}, UsageError, "threads is '2'"),
-        ("smollm2", {"threads": 1.5}, UsageError, "threads is 1.5"),
     ],
 )
 def test_what_load_refuses(name, settings, error, match):

@@ -1,9 +1,10 @@
-"""The fingerprint of a tokenizer."""
+"""The fingerprint of a tokenizer, which is kept while the tokenizer is the same, and lives."""
 
 from __future__ import annotations
 
 import hashlib
 
+from draftwood.models import fingerprint
 from draftwood.models.fingerprint import tokenizer_fingerprint
 
 
@@ -20,22 +21,24 @@ class Tokenizer:
         return dict(reversed(self.vocab.items()))
 
 
-class Plain(Tokenizer):
-    __slots__ = ()
+class Unhashable(Tokenizer):
     __hash__ = None
 
 
 def test_it_is_a_hash_of_the_vocabulary():
     wanted = hashlib.sha256(repr([("b", 0), ("a", 1)]).encode()).hexdigest()[:16]
     assert tokenizer_fingerprint(Tokenizer("b", "a")) == wanted
-    assert tokenizer_fingerprint(Plain("b", "a")) == wanted
+    assert tokenizer_fingerprint(Unhashable("b", "a")) == wanted
     assert tokenizer_fingerprint(Tokenizer("a", "b")) != wanted
 
 
-def test_it_is_remembered_until_tokens_are_added():
+def test_it_is_remembered_until_tokens_are_added_or_the_tokenizer_goes():
+    before = len(fingerprint._known)
     tokenizer = Tokenizer("a", "b")
     first = tokenizer_fingerprint(tokenizer)
     assert tokenizer_fingerprint(tokenizer) == first
     assert tokenizer.asked == 1
     tokenizer.vocab["c"] = 2
     assert tokenizer_fingerprint(tokenizer) != first
+    del tokenizer
+    assert len(fingerprint._known) == before

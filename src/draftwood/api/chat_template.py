@@ -19,8 +19,9 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
-from typing import Any, NamedTuple, TypeVar
-from weakref import WeakKeyDictionary
+from typing import Any, NamedTuple
+
+from draftwood.models.fingerprint import remembered
 
 Message = Mapping[str, Any]
 CALLS = frozenset({"tool_calls", "function_call"})
@@ -31,24 +32,6 @@ _PRIVATE = 0xF0000  # the first of the characters for private use
 _ROLES = ("assistant", "system", "developer")
 _OWN = re.compile("think|reason|tool|call|func")  # in names of what a model itself writes: thoughts and calls
 _ANSWER = "answer"
-_known: WeakKeyDictionary[Any, dict[str, tuple[Any, Any]]] = WeakKeyDictionary()
-
-Found = TypeVar("Found")
-
-
-def remembered(tokenizer: Any, what: str, state: Any, find: Callable[[Any], Found]) -> Found:
-    """Return what ``find`` finds out about a tokenizer in this ``state``; it is kept while the tokenizer lives.
-
-    A tokenizer that cannot be a key, of a program's own, is asked each time.
-    """
-    try:
-        kept = _known.setdefault(tokenizer, {})
-    except TypeError:
-        return find(tokenizer)
-    if what not in kept or kept[what][0] != state:
-        kept[what] = state, find(tokenizer)
-    found: Found = kept[what][1]
-    return found
 
 
 def fitted(messages: Sequence[Message], say: Callable[[Sequence[Message]], str]) -> Sequence[Message]:

@@ -13,7 +13,7 @@ from draftwood.api.checks import check_tokenizer_kind, is_target
 from draftwood.api.checks import stop_strings as check_stop
 from draftwood.api.draft_models import DraftModels, with_models
 from draftwood.api.generation import Generation, recorded
-from draftwood.api.learned import fresh, learned, planner_of
+from draftwood.api.learned import fresh, learned
 from draftwood.api.setup import DrafterSpec, affordable
 from draftwood.api.user_texts import (
     CorpusGiven,
@@ -178,7 +178,7 @@ class CustomGenerate:
         drafters = with_models(self._drafters, models)
         # What is accepted by a lossy rule says nothing about exact decoding: others do not learn from it.
         known = fresh(model) if is_lossy(self._rule) else learned(model)
-        planner = planner_of(self._planner, known)
+        planner = load_planner(self._planner, known)
         size = target.capabilities.vocab_size
         if self._texts.context is not None:  # ids outside this model's vocabulary are refused
             read_texts(self._texts.context, "context", self._tokenizer, size)

@@ -12,24 +12,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from draftwood.api.learned import learned, planner_of
+from draftwood.api.learned import learned
 from draftwood.api.target import target_of
 from draftwood.contracts import Drafter, Target
-from draftwood.drafters.draft_model.drafter import DraftTarget, ModelBackedDrafter
+from draftwood.drafters.draft_model.drafter import DraftTarget
 from draftwood.drafters.draft_model.translation import Translation
 from draftwood.drafters.load import load_inner
 from draftwood.errors import CapabilityError, ModelError, UsageError, VocabularyError
 from draftwood.index.child_safe import ChildSafeLock
 from draftwood.models.engine import CPU, LLAMA_CPP, TRANSFORMERS, choose, first_line
 from draftwood.models.fingerprint import tokenizer_fingerprint
+from draftwood.models.machine import total_memory
 from draftwood.planning.load import DEFAULT
+from draftwood.planning.load import load as load_planner
 
 if TYPE_CHECKING:
     from draftwood.drafters.cascade.drafter import CascadeDrafter
 
 log = logging.getLogger("draftwood")
 
-_KEPT = 2  # draft models that stay loaded though no text is written with them
+_KEPT = 2  # draft models that stay loaded though no text is written with them,
+_SHARE = 4  # and which part of the machine's memory they may take, if more than one stays
 _NO_MEMORY = (
     "out of memory", "alloc_failed", "not enough memory", "can't allocate", "cannot allocate", "failed to allocate"
 )  # fmt: skip
@@ -42,7 +45,7 @@ _lock = ChildSafeLock()
 
 
 class LoadedModels:
-    """Draft models by name. The two used last stay, and those that a text is being written with.
+    """Draft models by name. The two used last stay while both fit in a quarter of memory, and those in use.
 
     Those are found again without being loaded twice: a drafter refers to its model (`DraftTarget.owner`).
     ``load`` makes a model and its tokenizer of a name.
@@ -63,22 +66,26 @@ class LoadedModels:
                 self._known[name] = ref(model), tokenizer
             self._kept[name] = model
             self._kept.move_to_end(name)
-            if len(self._kept) > _KEPT:
-                dropped = next(iter(self._kept))
-                del self._kept[dropped]
+            while len(self._kept) > 1 and self._are_too_many():
+                del self._kept[dropped := next(iter(self._kept))]
                 if self._known[dropped][0]() is not None:
                     gc.collect()  # models refer to themselves in circles
             return model, tokenizer
 
+    def _are_too_many(self) -> bool:
+        memory = total_memory()
+        size = sum(map(size_of, self._kept.values()))
+        return len(self._kept) > _KEPT or (memory is not None and size > memory // _SHARE)
+
 
 def size_of(model: Any) -> int:
     """Return the bytes of a model's weights: of its file where an engine runs it from there."""
-    if hasattr(model, "parameters"):
-        from draftwood.engines.transformers.shared import released_bytes
+    if isinstance(model, Target):
+        return model.weight_bytes or 0
+    from draftwood.engines.transformers.shared import released_bytes
 
-        every = [*model.parameters(), *model.buffers()]
-        return sum({one.data_ptr(): one.nbytes for one in every}.values()) + released_bytes(model)
-    return int(getattr(model, "weight_bytes", 0))
+    every = [*model.parameters(), *model.buffers()]
+    return sum({one.data_ptr(): one.nbytes for one in every}.values()) + released_bytes(model)
 
 
 def _load(name: str) -> tuple[Any, Any]:
@@ -199,7 +206,7 @@ class DraftModels:
         return CascadeDrafter(
             drafters=with_models(inner, DraftModels(found.target, model, tokenizer)), target=found.target,
             length=length, p_min=p_min, model=name,
-            planner=planner_of(DEFAULT, learned(model)), vocab_size=found.vocab_size, known=found,
+            planner=load_planner(DEFAULT, learned(model)), vocab_size=found.vocab_size, known=found,
         )  # fmt: skip
 
     def early_exit(self, layers: str) -> DraftTarget:
@@ -281,7 +288,7 @@ class DraftModels:
     @property
     def _engine(self) -> str:
         """The name of the target's engine, as it declares it; nothing for targets of other makers."""
-        return str(getattr(self.target, "engine", ""))
+        return "" if self.target is None else self.target.engine
 
     def _only_transformers(self, name: str) -> None:
         if self._engine != TRANSFORMERS:
@@ -293,5 +300,5 @@ def with_models(drafters: Sequence[Drafter], models: DraftModels) -> tuple[Draft
 
     Drafters that are optional and find no model are left out.
     """
-    bound = (d.with_models(models) if isinstance(d, ModelBackedDrafter) else d for d in drafters)
+    bound = (drafter.with_models(models) for drafter in drafters)
     return tuple(d for d in bound if d is not None)

@@ -10,14 +10,12 @@ from typing import Any
 from weakref import ref
 
 from draftwood.api.checks import is_target
-from draftwood.contracts import Planner
 from draftwood.errors import RecordError
 from draftwood.models import findings
 from draftwood.models.findings import Setting, profile_path, setting_of
 from draftwood.models.machine import machine
 from draftwood.planning.cost_curve import CostCurve, read_profile
 from draftwood.planning.learned import FORMAT, Learned, from_record, to_record
-from draftwood.planning.load import load
 
 _PATIENCE = 60.0  # seconds between two writings
 _FEW = 8  # passes that are not worth writing
@@ -62,7 +60,7 @@ def learned(model: Any) -> Learned:
     """
     key: tuple[Any, ...] = (id(model),)
     if not is_target(model):
-        key += (str(getattr(model, "dtype", "")), str(getattr(model, "device", "")), _packs(model))
+        key += (str(model.dtype), str(model.device), _packs(model))
     known = _KNOWN.get(key)
     if known is None or known.model() is not model:
         try:
@@ -110,9 +108,8 @@ def fresh(model: Any) -> Learned:
         return Learned()
     setting = setting_of(model)
     curve = curve_of(setting) if setting is not None else None
-    if curve is None and hasattr(model, "pass_times"):
-        times: dict[int, float] = model.pass_times()
-        curve = CostCurve.of(times) if times else None
+    if curve is None and is_target(model) and (times := model.pass_times()):
+        curve = CostCurve.of(times)
     return Learned(curve=curve)
 
 
@@ -131,8 +128,3 @@ def curve_of(setting: Setting) -> CostCurve | None:
         if path is not None:
             findings.say_unused(path, error, "draftwood profile writes a new one")
         return None
-
-
-def planner_of(planner: str | Planner, known: Learned) -> Planner:
-    """Return the named planner, starting from what is known; a `Planner` object keeps its own knowledge."""
-    return load(planner, known)

@@ -24,7 +24,7 @@ from draftwood.api.checks import (
     stop_strings,
 )
 from draftwood.api.draft_models import DraftModels, with_models
-from draftwood.api.learned import fresh, learned, planner_of
+from draftwood.api.learned import fresh, learned
 from draftwood.api.prompts import decoder
 from draftwood.api.target import target_of
 from draftwood.api.user_texts import UserTexts, check_tokenizer, predicting, saving
@@ -85,7 +85,7 @@ class Setup:
         self.drafters = with_models(self.drafters, DraftModels(self.target, model, tokenizer))
         # What is accepted by a lossy rule says nothing about exact decoding, so others do not learn from it.
         known = fresh(self.model) if is_lossy(self.rule) else learned(self.model)
-        self.planner = planner_of(planner, known)
+        self.planner = load_planner(planner, known)
         self.drafters = affordable(drafters, self.drafters, self.target.capabilities, given=bool(texts.given))
         vocab_size = self.target.capabilities.vocab_size
         if tokenizer is not None and len(tokenizer) > vocab_size:
@@ -152,7 +152,7 @@ class Setup:
         """Return the names of modules that take long to import and are needed once the prompts are read."""
         names = [] if all(request.sampling.greedy for request in requests) else ["draftwood.verify.contenders"]
         drafters = [drafter for request in requests for drafter in request.drafters or ()]
-        drafting = [name for drafter in (*self.drafters, *drafters) for name in getattr(drafter, "modules", ())]
+        drafting = [name for drafter in (*self.drafters, *drafters) for name in drafter.modules]
         return names + drafting
 
     def request(
@@ -166,7 +166,7 @@ class Setup:
         ``grammar`` is a `Grammar` or a JSON Schema; ``trace`` keeps the trees of all steps; ``drafters`` are those
         of `predicting`.
         """
-        config = getattr(self.model, "generation_config", None)
+        config = self.model.generation_config
         fill_sampling(config, sampling)
         if sampling.get("seed") is None:
             sampling["seed"] = secrets.randbits(32)
@@ -219,7 +219,7 @@ class Setup:
         given = [processors] if single or not isinstance(processors, Iterable) else list(processors)
         if odd := [one for one in given if not callable(one)]:
             raise UsageError(f"{odd[0]!r:.80} is no logits processor: give callables (scores of a row in and out)")
-        device = getattr(self.target, "device", None)
+        device = self.target.device
         if device is None:
             return [_for_numpy(one) for one in given]
         from draftwood.engines.transformers.processors import adapt

@@ -165,7 +165,7 @@ def detached(drafters: Iterable[Drafter]) -> tuple[Drafter, ...]:
             copies[id(thing)] = thing.copy()
         return copies[id(thing)]
 
-    return tuple(detach(share) if (detach := getattr(d, "detached", None)) else d for d in drafters)
+    return tuple(drafter.detached(share) for drafter in drafters)
 
 
 @contextmanager

@@ -133,7 +133,7 @@ class Waiting:
     def _read(self) -> int:
         from draftwood.api.target import target_of
 
-        return getattr(target_of(self._model), "tokens_read", 0)
+        return target_of(self._model).tokens_read
 
     def __enter__(self) -> Self:
         if self._status is not None:

@@ -204,6 +204,26 @@ class Target(ABC):
     capabilities: Capabilities
     engine: str = ""
     """Name of the engine that computes its passes, as ``--engine`` takes it; empty: another one."""
+    device: Any = None
+    """The torch device of its scores; None: they are NumPy arrays."""
+    tokens_read: int = 0
+    """Of all prompts so far, for progress displays."""
+    generation_config: Any = None
+    """Defaults of requests, as attributes that are named as in transformers; None: it has none."""
+
+    @property
+    def setting(self) -> Any:
+        """What the cost of its passes depends on (`draftwood.models.findings.Setting`); None: not known."""
+        return None
+
+    @property
+    def weight_bytes(self) -> int | None:
+        """Bytes of weights that a pass reads; None: not known."""
+        return None
+
+    def pass_times(self) -> Mapping[int, float]:
+        """Return the seconds of passes over a few tokens, by their number; nothing where they are not known."""
+        return {}
 
     @abstractmethod
     def open(

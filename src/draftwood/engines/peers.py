@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from draftwood.contracts import Target
 from draftwood.engines.peer import Peer, PeerName
 from draftwood.errors import UnknownNameError, UsageError
 from draftwood.models.engine import TRANSFORMERS, choose, implied_engine
@@ -66,7 +67,7 @@ def load_peers(
     peers: list[Peer] = []
     for name in peer_names(spec):
         if name.engine == "transformers":
-            if hasattr(model, "capabilities"):
+            if isinstance(model, Target):
                 raise UsageError(
                     f"the peer {name.name} needs a model of transformers, which does not run {model_name} here: "
                     "leave the peer out, or take the engine transformers"

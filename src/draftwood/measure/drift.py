@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.api.generation import Generation
-from draftwood.api.learned import fresh, planner_of
+from draftwood.api.learned import fresh
 from draftwood.api.prompts import Prompt, as_ids
 from draftwood.api.setup import Setup
 from draftwood.contracts import Ended, Floats, Rule, RuleSession, Scores, Target, Verdict
@@ -30,6 +30,7 @@ from draftwood.decoding.request import Request
 from draftwood.errors import UsageError
 from draftwood.measure.compare import compare
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
+from draftwood.planning.load import load as load_planner
 from draftwood.rates import Rates
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
@@ -152,7 +153,7 @@ def drift(
     drafters = settings.pop("drafters", "default") if other is None else "none"
     planner = settings.pop("planner", DEFAULT_PLANNER)
     setup = Setup(model, settings.pop("tokenizer", None), drafters, planner)
-    alone = planner_of(planner, fresh(setup.model))  # what others learnt would change the trees
+    alone = load_planner(planner, fresh(setup.model))  # what others learnt would change the trees
     request = setup.request(as_ids(prompt, setup.tokenizer), **settings)
     request.check(setup.target.capabilities)
     recording = _RecordingRule()

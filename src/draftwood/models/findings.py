@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from draftwood.contracts import Target
 from draftwood.errors import FileFormatError
 from draftwood.files.paths import whole_file
 from draftwood.files.unkept import say_unkept
@@ -129,17 +130,15 @@ class Setting(NamedTuple):
 
 def setting_of(model: Any) -> Setting | None:
     """Return the setting of a loaded model, of whichever engine; None if the model does not say its name."""
-    own = getattr(model, "setting", None)  # of targets that know it
-    if isinstance(own, Setting):
-        return own._replace(model=_catalogue_name(own.model) or own.model)
-    name = getattr(getattr(model, "config", None), "_name_or_path", None)
-    dtype, device = getattr(model, "dtype", None), getattr(model, "device", None)
-    if not isinstance(name, str) or not name or dtype is None or device is None:
-        return None
+    own = model.setting if isinstance(model, Target) else _of_transformers(model)
+    return own and own._replace(model=_catalogue_name(own.model) or own.model)
+
+
+def _of_transformers(model: Any) -> Setting | None:
     import torch
 
-    kind = str(getattr(device, "type", device))
-    return Setting(_catalogue_name(name) or name, str(dtype).rpartition(".")[2], torch.get_num_threads(), kind)
+    dtype, name = str(model.dtype).removeprefix("torch."), model.config._name_or_path
+    return Setting(name, dtype, torch.get_num_threads(), model.device.type) if name else None
 
 
 def stamp(model: str) -> Sequence[tuple[str, int, int]]:

@@ -1,27 +1,36 @@
-"""A short hash of a tokenizer's vocabulary; files store it to name the tokenizer whose ids they hold."""
+"""What is found out about a tokenizer once, such as a short hash of its vocabulary, by which files name it."""
 
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-_KNOWN: WeakKeyDictionary[Any, tuple[int, str]] = WeakKeyDictionary()
+Found = TypeVar("Found")
+_known: WeakKeyDictionary[Any, dict[str, tuple[Any, Any]]] = WeakKeyDictionary()
+
+
+def remembered(tokenizer: Any, what: str, state: Any, find: Callable[[Any], Found]) -> Found:
+    """Return what ``find`` finds out about a tokenizer in this ``state``; it is kept while the tokenizer lives.
+
+    A tokenizer that cannot be a key, of a program's own, is asked each time.
+    """
+    try:
+        kept = _known.setdefault(tokenizer, {})
+    except TypeError:
+        return find(tokenizer)
+    if what not in kept or kept[what][0] != state:
+        kept[what] = state, find(tokenizer)
+    found: Found = kept[what][1]
+    return found
 
 
 def tokenizer_fingerprint(tokenizer: Any) -> str:
     """Return 16 hexadecimal digits of the SHA-256 of a tokenizer's (token, id) pairs, added tokens included,
     sorted by id; remembered until tokens are added, since a vocabulary of 150,000 takes 0.1 s.
     """
-    size = len(tokenizer)
-    try:
-        remembered = _KNOWN.get(tokenizer)
-    except TypeError:  # cannot be hashed or referred to weakly
-        return _hash(tokenizer)
-    if remembered is None or remembered[0] != size:
-        remembered = size, _hash(tokenizer)
-        _KNOWN[tokenizer] = remembered
-    return remembered[1]
+    return remembered(tokenizer, "fingerprint", len(tokenizer), _hash)
 
 
 def _hash(tokenizer: Any) -> str:

@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from draftwood.decoding.request import Emission
 from draftwood.errors import UsageError
+from draftwood.planning.base import TreePlanner
 from draftwood.serve.inbox import Inbox, Job
 from draftwood.step import MODEL, Step
 
@@ -139,7 +140,8 @@ class _BelievedCosts(Collector):
     """
 
     def __init__(self, model: str, planner: Any) -> None:
-        self._model, self._learned = model, getattr(planner, "learned", None)
+        self._model = model
+        self._learned = planner.learned if isinstance(planner, TreePlanner) else None
 
     def collect(self) -> Iterable[Metric]:
         """Return one gauge, with a number for each batch size that was seen."""

@@ -15,6 +15,7 @@ from draftwood.decoding.opening import check_request
 from draftwood.decoding.request import Emission
 from draftwood.decoding.sequence import ActiveSequence
 from draftwood.errors import DraftwoodError, UsageError
+from draftwood.planning.base import TreePlanner
 from draftwood.planning.policies.backoff_and_load import LoadLimit
 from draftwood.serve.inbox import Inbox, Job
 from draftwood.serve.prefixes import Prefixes
@@ -38,7 +39,7 @@ class Worker:
         self.watchers: list[Callable[[Job, Emission], None]] = []
         self._jobs: dict[int, Job] = {}  # by the number of their sequence
         self.inbox = Inbox(most_waiting, most_running, self._begin)
-        for policy in getattr(setup.planner, "policies", ()):
+        for policy in setup.planner.policies if isinstance(setup.planner, TreePlanner) else ():
             if isinstance(policy, LoadLimit):
                 policy.queue = lambda: self.inbox.waiting
         self._thread = Thread(target=self._run, name="draftwood-worker", daemon=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from draftwood.api.learned import fresh, planner_of
+from draftwood.api.learned import fresh
 from draftwood.api.setup import Setup
 from draftwood.api.user_texts import UserTexts, detached
 from draftwood.contracts import Drafter, Planner, Rule
@@ -16,6 +16,7 @@ from draftwood.decoding.request import Request
 from draftwood.decoding.sequence import ActiveSequence
 from draftwood.engines.peer import Peer
 from draftwood.measure.records.records import Answer
+from draftwood.planning.load import load as load_planner
 from draftwood.verify.load import is_lossy, label
 from draftwood.verify.load import load as load_rule
 
@@ -61,7 +62,7 @@ class OurArm(Arm):
         plain = (self.drafters or self.label) == "none" and not self.sources.given
         self._spec = "off" if plain else self.planner
         self._rule = load_rule("exact" if plain else self.rule)
-        self._chosen = planner_of(self._spec, fresh(self.setup.model))
+        self._chosen = load_planner(self._spec, fresh(self.setup.model))
         self.begin_round()
 
     def begin_round(self) -> None:
@@ -73,8 +74,7 @@ class OurArm(Arm):
 
     def remember(self, ids: Sequence[int]) -> None:
         for drafter in self._round.drafters:
-            if remember := getattr(drafter, "remember", None):
-                remember(ids)
+            drafter.remember(ids)
 
     def run(self, request: Request, answer: Answer) -> None:
         answer.drafters, answer.planner = self._round.names, self._spec
@@ -116,7 +116,7 @@ class PeerArm(Arm):
 def memory_of(drafters: Sequence[Drafter], sequences: Sequence[ActiveSequence]) -> tuple[int | None, int | None]:
     """Return bytes of weights, a model that several drafters share counted once, and bytes of the caches of these
     texts; None where no drafter has a model, or one does not tell."""
-    models: list[Any] = [model for drafter in drafters for model in getattr(drafter, "models", ())]
+    models: list[Any] = [model for drafter in drafters for model in drafter.models]
     weights = {id(model.target): model.weight_bytes for model in models}
     caches = [cache for sequence in sequences for cache in sequence.draft_caches()]
     return _sum(weights.values()), _sum(caches)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from draftwood.contracts import Target
 from draftwood.models.machine import free_memory
 
 BUFFER = 512 << 20  # bytes: many times the last-level cache of most machines
@@ -20,9 +21,11 @@ _READS = 4
 def bytes_per_second(model: Any, threads: int) -> float | None:
     """Return the best of several reads of a large array, of which each thread reads a part; None if the weights of
     ``model`` lie on another device than the CPU, or there is no room for the array."""
-    setting = getattr(model, "setting", None)  # of a target; models of transformers have a device
-    device = getattr(getattr(model, "device", None), "type", "cpu") if setting is None else setting.device
-    if device != "cpu":
+    if isinstance(model, Target):
+        elsewhere = model.setting is not None and model.setting.device != "cpu"
+    else:
+        elsewhere = model is not None and model.device.type != "cpu"
+    if elsewhere:
         return None
     try:
         buffer = np.ones(min(BUFFER, _free() // 4) // 4, dtype=np.float32)
@@ -43,8 +46,10 @@ def bytes_per_second(model: Any, threads: int) -> float | None:
 def weight_bytes(model: Any) -> int | None:
     """Return the bytes of weights that a pass reads, None if ``model`` has no parameters and does not say it. An
     embedding table counts only if it is the output layer as well; else a pass looks up a few of its rows."""
-    if not hasattr(model, "parameters"):
-        return getattr(model, "weight_bytes", None)
+    if model is None:
+        return None
+    if isinstance(model, Target):
+        return model.weight_bytes
     total = sum(p.nbytes for p in model.parameters())  # shared ones are listed once
     embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
     shared = head is not None and head.weight is embedding.weight
