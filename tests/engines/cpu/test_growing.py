@@ -11,7 +11,7 @@ import pytest
 
 import draftwood
 from draftwood.engines.cpu.gguf_file import GgufFile
-from draftwood.engines.cpu.growing import early_exit
+from draftwood.engines.cpu.self_drafts import early_exit
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.errors import CapabilityError, UsageError
 from draftwood.tree import TokenTree

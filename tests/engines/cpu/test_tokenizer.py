@@ -9,11 +9,10 @@ import sys
 import pytest
 from gguf import TokenType
 
+from draftwood.engines.cpu.encoders import SpecialTokens, byte_letters
 from draftwood.engines.cpu.pre_tokenizers import _KNOWN
-from draftwood.engines.cpu.special_tokens import SpecialTokens
 from draftwood.engines.cpu.tokenizer import GgufTokenizer
 from draftwood.engines.cpu.vocabulary import end_ids
-from draftwood.engines.cpu.vocabulary_bpe import byte_letters
 from draftwood.errors import ModelError, UnsupportedModelError, UsageError
 from draftwood.models import gguf_file
 from draftwood.models.fingerprint import tokenizer_fingerprint
