@@ -38,7 +38,7 @@ from draftwood.measure.records.provenance import provenance
 from draftwood.measure.records.records import header
 from draftwood.measure.records.traces import Trace, grouped, read_traces
 from draftwood.measure.simulate import recorded_request
-from draftwood.models import load_tokenizer
+from draftwood.models.load import load_tokenizer
 from draftwood.planning import beliefs
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.learned import Learned

@@ -33,7 +33,7 @@ from draftwood.engines.replay import ReplayTarget
 from draftwood.measure.prompt_files import task_jobs
 from draftwood.measure.records.traces import Trace, grouped, read_traces
 from draftwood.measure.simulate import recorded_request
-from draftwood.models import load_tokenizer
+from draftwood.models.load import load_tokenizer
 from draftwood.planning import beliefs
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.verify.exact import SampleAndMatch

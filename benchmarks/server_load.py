@@ -31,8 +31,8 @@ from typing import Any
 import httpx2 as httpx
 
 from draftwood.measure.records.provenance import provenance
-from draftwood.models import load
 from draftwood.models.find import gguf_file
+from draftwood.models.load import load
 from draftwood.tasks import all_prompts
 
 _START_SECONDS = 180

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from draftwood.drafters.memory.memory import Memory as Memory
     from draftwood.errors import DraftwoodError as DraftwoodError
     from draftwood.grammar.grammar import Grammar as Grammar
-    from draftwood.models import fetch as fetch
-    from draftwood.models import load as load
+    from draftwood.models.fetch import fetch as fetch
+    from draftwood.models.load import load as load
     from draftwood.step import Step as Step
     from draftwood.tree import TokenTree as TokenTree
 
@@ -44,9 +44,9 @@ _HOME = {
     "Stream": "draftwood.api.stream",
     "TokenTree": "draftwood.tree",
     "decode_with": "draftwood.api.decode_with",
-    "fetch": "draftwood.models",
+    "fetch": "draftwood.models.fetch",
     "generate": "draftwood.api.stream",
-    "load": "draftwood.models",
+    "load": "draftwood.models.load",
     "prepare": "draftwood.api.target",
     "stream": "draftwood.api.stream",
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from draftwood.models import gguf_file
+from draftwood.models.find import gguf_file
 
 pytest.importorskip("xllamacpp")
 pytestmark = pytest.mark.smollm2

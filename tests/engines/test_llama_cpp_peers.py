@@ -11,7 +11,8 @@ from draftwood.contracts import Sampling
 from draftwood.engines.llama_cpp import peers
 from draftwood.engines.peers import GROUPS, load_peers
 from draftwood.errors import ModelError, UsageError, VocabularyError
-from draftwood.models import find, gguf_file, load
+from draftwood.models.find import find, gguf_file
+from draftwood.models.load import load
 
 GREEDY = Sampling()
 END = frozenset([2])

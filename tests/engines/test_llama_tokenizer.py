@@ -15,8 +15,9 @@ from draftwood.api.checks import check_tokenizer_kind
 from draftwood.api.prompts import as_ids, as_prompts, decoder, render
 from draftwood.api.text import TextBuilder
 from draftwood.errors import ModelError, PromptError, UnsupportedModelError, UsageError
-from draftwood.models import find, gguf_file, load_tokenizer
+from draftwood.models.find import find, gguf_file
 from draftwood.models.fingerprint import tokenizer_fingerprint
+from draftwood.models.load import load_tokenizer
 
 pytest.importorskip("xllamacpp")
 

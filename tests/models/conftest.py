@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 
-from draftwood.models import CatalogueModel, Wheel
+from draftwood.models.catalogue import CatalogueModel, Wheel
 
 # The package exports functions of the same names, so the modules are asked for by import_module.
 fetch_module = importlib.import_module("draftwood.models.fetch")

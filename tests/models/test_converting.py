@@ -11,8 +11,9 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from draftwood.models import CATALOGUE, load
+from draftwood.models.catalogue import CATALOGUE
 from draftwood.models.convert import STEPS, convert
+from draftwood.models.load import load
 
 WIDTH, HEADS, WORDS = 64, 2, 300
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m['content'] }}<|im_end|>{% endfor %}"

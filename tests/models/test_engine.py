@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from draftwood.errors import ModelNotFoundError, UnknownNameError, UsageError
-from draftwood.models import CPU, LLAMA_CPP, TRANSFORMERS, choose, implied_engine
+from draftwood.models.engine import CPU, LLAMA_CPP, TRANSFORMERS, choose, implied_engine
 
 engine_module = importlib.import_module("draftwood.models.engine")
 

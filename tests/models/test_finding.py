@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError, UsageError
-from draftwood.models import cache_folder, fetch, find, gguf_file, installed
+from draftwood.models.fetch import fetch
+from draftwood.models.find import cache_folder, find, gguf_file, installed
 
 NAME = "toy"
 HEAVY = "('torch', 'transformers', 'numba')"

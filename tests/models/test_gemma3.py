@@ -6,8 +6,9 @@ import pytest
 import torch
 
 import draftwood
-from draftwood.models import CATALOGUE, find, load
-from draftwood.models.catalogue import fault
+from draftwood.models.catalogue import CATALOGUE, fault
+from draftwood.models.find import find
+from draftwood.models.load import load
 from draftwood.tasks import prompts
 
 pytestmark = pytest.mark.gemma3

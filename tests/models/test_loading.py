@@ -24,7 +24,7 @@ from draftwood.errors import (
     UsageError,
     VocabularyError,
 )
-from draftwood.models import load
+from draftwood.models.load import load
 
 load_module = importlib.import_module("draftwood.models.load")
 VOCABULARY = 32

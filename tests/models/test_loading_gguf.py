@@ -13,8 +13,9 @@ import pytest
 import draftwood
 from draftwood.api.learned import fresh
 from draftwood.errors import CapabilityError, ModelError, UsageError
-from draftwood.models import gguf_file, load_tokenizer
+from draftwood.models.find import gguf_file
 from draftwood.models.findings import profile_path, setting_of
+from draftwood.models.load import load_tokenizer
 
 pytest.importorskip("xllamacpp")
 pytestmark = pytest.mark.smollm2

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from draftwood.models import CATALOGUE, find, load
-from draftwood.models.catalogue import fault
+from draftwood.models.catalogue import CATALOGUE, fault
+from draftwood.models.find import find
+from draftwood.models.load import load
 
 pytestmark = [pytest.mark.smollm2, pytest.mark.slow]
 

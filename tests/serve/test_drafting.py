@@ -104,7 +104,7 @@ ASKED = (
 def test_an_edit_takes_a_quarter_of_the_passes_and_is_the_same_text():
     from openai import OpenAI
 
-    from draftwood.models import load
+    from draftwood.models.load import load
 
     model, tokenizer = load("smollm2", engine="transformers")
     setup = Setup(model, tokenizer, "ngram", "goodput")

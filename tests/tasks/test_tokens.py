@@ -6,7 +6,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from draftwood.api.prompts import as_ids
-from draftwood.models import find
+from draftwood.models.find import find
 from draftwood.tasks import KINDS, prompts
 
 pytestmark = pytest.mark.smollm2

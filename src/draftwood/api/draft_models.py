@@ -83,7 +83,7 @@ def size_of(model: Any) -> int:
 
 def _load(name: str) -> tuple[Any, Any]:
     """Load a model to draft by: nobody needs its passes to be exact to the last bit."""
-    from draftwood.models import load
+    from draftwood.models.load import load
 
     with needing_room(name):
         return load(name, exact=False) if choose(name, None)[0] == LLAMA_CPP else load(name)

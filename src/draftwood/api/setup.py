@@ -74,7 +74,7 @@ class Setup:
         opened = texts.opened(self.drafters)
         self._memory = texts.to_save(opened)
         if isinstance(model, str | os.PathLike):
-            from draftwood.models import load
+            from draftwood.models.load import load
 
             model, known = load(model)
             tokenizer = tokenizer or known

@@ -16,7 +16,7 @@ from draftwood.cli import options, prompt, screen
 from draftwood.cli.answering import Waiting
 from draftwood.cli.given import Given, Loaded
 from draftwood.errors import DraftwoodError, PromptError, UnknownNameError
-from draftwood.models import cache_folder
+from draftwood.models.find import cache_folder
 
 if TYPE_CHECKING:
     from draftwood.api.conversation import Conversation

@@ -51,7 +51,7 @@ def demo(engines: options.Engines, max_new_tokens: measuring.MaxNewTokens = 96) 
 
 def _show_answers(loaded: Loaded, results: dict[str, Comparison]) -> None:
     """Show all parts but the table, of which ``results`` are filled."""
-    from draftwood.models import choose
+    from draftwood.models.engine import choose
 
     engine, _ = choose(loaded.given.model, loaded.given.engine)
     chosen = _prompts()

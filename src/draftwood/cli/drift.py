@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from draftwood import models
 from draftwood.cli import measuring, options, screen
 from draftwood.cli.early import check_sampling
 from draftwood.cli.prompt import read_prompt
 from draftwood.cli.screen import number, percent
 from draftwood.errors import UnknownNameError, UsageError
 from draftwood.measure.records.provenance import provenance
+from draftwood.models.engine import TRANSFORMERS, choose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -83,7 +83,7 @@ def drift(
         raise UsageError("drift draws no pictures any more: --json has the figures of each rule")
     if against_dtype is not None:
         loading = loading.for_transformers()
-        if (other := models.choose(loading.model, loading.engine)[0]) != models.TRANSFORMERS:
+        if (other := choose(loading.model, loading.engine)[0]) != TRANSFORMERS:
             raise UsageError(f"--against-dtype is for transformers, and {other} runs {loading.model}: omit it")
     jobs = _jobs(prompt, tasks, prompts, limit, chat)
     own = prompt is not None or prompts is not None

@@ -14,7 +14,8 @@ from draftwood.errors import DraftwoodError, PromptError, RecordError, UsageErro
 from draftwood.files.foreign import json_object
 from draftwood.files.format import refuse_to_replace
 from draftwood.measure.records.lines import compressed, read_lines, zstandard
-from draftwood.models import find, load_tokenizer
+from draftwood.models.find import find
+from draftwood.models.load import load_tokenizer
 
 Force = Annotated[bool, Option("--force", help="Replace a file that is there already.")]
 

@@ -16,8 +16,8 @@ Force = Annotated[bool, Option("--force", help="Fetch again even though it is th
 
 def fetch(name: Name = options.MODEL_DEFAULT, force: Force = False) -> None:
     """Download a model and make it ready; prints its folder."""
-    from draftwood.models import CATALOGUE
-    from draftwood.models import fetch as bring
+    from draftwood.models.catalogue import CATALOGUE
+    from draftwood.models.fetch import fetch as bring
 
     if name in CATALOGUE and CATALOGUE[name].terms:
         screen.say(CATALOGUE[name].terms, file=sys.stderr)

@@ -44,7 +44,7 @@ def collect() -> dict[str, Any]:
     """Return everything that `info` shows, JSON-ready."""
     from draftwood import __version__
     from draftwood.drafters.load import known
-    from draftwood.models import cache_folder, installed
+    from draftwood.models.find import cache_folder, installed
 
     versions = {name: package_version(name) for name in _PACKAGES}
     machine: dict[str, Any] = {"threads": None, "cpu_instructions": None, "devices": {}}

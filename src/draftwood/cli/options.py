@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 from typer import Option
 
-from draftwood import models
 from draftwood.cli import early, screen
 from draftwood.cli.prompt import read_given
 from draftwood.errors import UsageError
+from draftwood.models.engine import implied_engine
+from draftwood.models.load import load
+from draftwood.models.load import load_tokenizer as tokenizer_of
 
 if TYPE_CHECKING:
     from draftwood.models.findings import Setting
@@ -156,7 +158,7 @@ class Loading(_MachineFlags, ModelFlag):
         """Return the same, by transformers if that can run the model and no other engine was named."""
         if self.engine is not None:
             return self
-        return replace(self, engine=models.implied_engine(self.model, self.dtype, None, weights=self.weights))
+        return replace(self, engine=implied_engine(self.model, self.dtype, None, weights=self.weights))
 
     def load_model(self, *, release: bool = False) -> tuple[Any, Any]:
         """Return model, ready, and tokenizer; ``release`` frees weights of which packed copies are enough."""
@@ -168,7 +170,7 @@ class Loading(_MachineFlags, ModelFlag):
         if not self.pack:
             how["engine"] = self.for_transformers().engine
         with screen.busy(f"loading {self.model}") as report:
-            loaded = models.load(self.model, **how, report=report)
+            loaded = load(self.model, **how, report=report)
         gc.freeze()  # what was imported stays: it need not be looked at when garbage is collected
         if is_target(loaded[0]):  # a target, which needs no preparing
             if not self.pack:
@@ -293,4 +295,4 @@ def check_sources(drafters: str, sources: dict[str, Any]) -> list[str]:
 def load_tokenizer(name: str) -> Any:
     """Load a model's tokenizer, showing on a terminal that this takes a moment."""
     with screen.busy(f"loading the tokenizer of {name}"):
-        return models.load_tokenizer(name)
+        return tokenizer_of(name)

@@ -9,8 +9,8 @@ from typing import Any
 
 from draftwood.engines.peer import Peer, PeerName
 from draftwood.errors import UnknownNameError, UsageError
-from draftwood.models import TRANSFORMERS, choose, implied_engine
-from draftwood.models import load as load_model
+from draftwood.models.engine import TRANSFORMERS, choose, implied_engine
+from draftwood.models.load import load as load_model
 from draftwood.spelling import read_options
 
 _NGRAM = ("ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache")

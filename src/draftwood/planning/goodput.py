@@ -19,7 +19,7 @@ from draftwood.planning.accounts import ABTest, Asking, DrafterAccounts, Losses,
 from draftwood.planning.base import NOTHING, RESTING, Policy, TreePlanner
 from draftwood.planning.cost_model import CostModel, Pace
 from draftwood.planning.learned import Learned
-from draftwood.planning.ranking import Ranking, gain, nothing_planned
+from draftwood.planning.ranking import Ranking, gain, nothing_planned, nothing_ranked
 from draftwood.planning.repeats import Repeats
 from draftwood.tree import TokenTree
 
@@ -100,8 +100,7 @@ class GoodputPlanner(TreePlanner):
             self._unasked += 1
             self._judged = self._unasked >= _IDLE or self._drafted
         self._choice = None
-        traced = one.traced if one is not None else any([state.traced for state in states])
-        self._is_idle = not (self._asking or self.policies or traced)
+        self._is_idle = not (self._asking or self.policies)
         if self._is_idle:
             return [[NOTHING] * len(state.drafters) for state in states]
         return super().ask(states)
@@ -148,6 +147,10 @@ class GoodputPlanner(TreePlanner):
 
     def plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:
         if self._is_idle:
+            for state in states:
+                if state.traced:
+                    said = super().trace(state, nothing_ranked(0), 0, len(states))
+                    state.step.trace = {"plan": said | {"sources": self._accounts.why()}}
             return [nothing_planned(len(trees)) for trees in proposals]
         return super().plan(states, proposals)
 

@@ -210,7 +210,7 @@ def test_two_thousand_random_pairs(first):
 
 @cache
 def real(name):
-    from draftwood.models import load_tokenizer
+    from draftwood.models.load import load_tokenizer
 
     return tokens_of(load_tokenizer(name))
 

@@ -93,7 +93,7 @@ def test_the_tokens_before_a_text_are_known():
 @pytest.mark.smollm2
 def test_smollm2_is_the_same_in_both_engines():
     pytest.importorskip("xllamacpp")
-    from draftwood.models import load_tokenizer
+    from draftwood.models.load import load_tokenizer
 
     ours, theirs = (
         tokens_of(load_tokenizer("smollm2", engine=engine)) for engine in ("transformers", "llama.cpp")

@@ -14,7 +14,7 @@ from draftwood.engines.cpu.pre_tokenizers import _KNOWN
 from draftwood.engines.cpu.tokenizer import GgufTokenizer
 from draftwood.engines.cpu.vocabulary import end_ids
 from draftwood.errors import ModelError, UnsupportedModelError, UsageError
-from draftwood.models import gguf_file
+from draftwood.models.find import gguf_file
 from draftwood.models.fingerprint import tokenizer_fingerprint
 
 pytest.importorskip("xllamacpp")

@@ -122,7 +122,7 @@ class CascadeSession(ReadableText):
         """Bytes that the cached tokens take in the caches of its model and of its drafters; None: not known."""
         if self._ahead is None or not self._ahead.is_open:
             return 0
-        every = [getattr(self._ahead.session, "cache_bytes", None), *self._ahead.draft_caches()]
+        every = [self._ahead.session.cache_bytes, *self._ahead.draft_caches()]
         known = [each for each in every if each is not None]
         return sum(known) if len(known) == len(every) else None
 

@@ -217,7 +217,7 @@ class OwnReader(Reader):
 
     @property
     def cache_bytes(self) -> int | None:
-        return 0 if self._session is None else getattr(self._session, "cache_bytes", None)
+        return 0 if self._session is None else self._session.cache_bytes
 
     def truncate(self, length: int) -> None:
         if self._session is None or length >= len(self._ids):

@@ -145,7 +145,7 @@ class _Timer:
     def time(self, case: Case) -> float:
         """Return the seconds of one pass."""
         session, ids = self._sessions[case.context], self._ids(case.n)
-        can = getattr(session, "capabilities", self._target.capabilities)
+        can = session.capabilities or self._target.capabilities
         parents = (np.arange(case.n - 1) - 1) // 2 if case.shape == "tree" and can.trees else None
         tree = TokenTree.build(ids[1:], parents)
         _ = tree.depth, tree.ancestor_mask, tree.is_chain  # computed once per tree, also while decoding
