@@ -17,6 +17,7 @@ from llvmlite import ir
 
 from draftwood.engines.cpu import attention, experts, pages, pieces, pool, products, rows
 from draftwood.engines.cpu.formats import FORMATS
+from draftwood.engines.cpu.gguf_types import FLOATS
 from draftwood.engines.cpu.instructions import Instructions, chosen
 from draftwood.errors import FileFormatError
 from draftwood.files.paths import whole_file
@@ -24,7 +25,6 @@ from draftwood.files.paths import whole_file
 _LOG = logging.getLogger("draftwood.compiling")
 _DIGEST = hashlib.sha256().digest_size
 Writers = tuple[Callable[[ir.Module, frozenset[str]], None], ...]
-_FLOATS = ("F32", "F16", "BF16")
 
 
 def compiled(name: str, writers: Writers, instructions: Instructions) -> bytes:
@@ -156,7 +156,7 @@ class Kernels:
 
     def _of_type(self, kind: str, name: str) -> int:
         def write(module: ir.Module, given: frozenset[str]) -> None:
-            if kind in _FLOATS:
+            if kind in FLOATS:
                 products.write_float_product(module, "product", kind, self.instructions.dots.outputs, given)
                 pieces.write_float_row_reader(module, "reader", kind, given)
             else:

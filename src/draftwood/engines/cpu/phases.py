@@ -27,7 +27,7 @@ class Phase(NamedTuple):
     """One phase while a program is made."""
 
     slots: dict[str, int]
-    pieces: Per  # `Per`
+    pieces: Per
     per: int  # rows of a piece, or how many pieces there are, for each unit or expert
     joined: bool = False  # it may begin with the phase before it
     ends: bool = False  # it belongs to the scores, which not every pass computes

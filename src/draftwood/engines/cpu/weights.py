@@ -75,8 +75,7 @@ class Weights:
         self.path, self.metadata, self._becomes = self.file.path, self.file.metadata, becomes
         tensors = self.file.tensors
         self._read: set[str] = set()
-        embedding = self._tensor("token_embd.weight")
-        self.shape = shape_of(self.file.metadata, prod(embedding.shape[:1]))
+        self.shape = shape_of(self.file.metadata, prod(self._tensor("token_embd.weight").shape[:1]))
         self._report, self._done = report or (lambda _done, _all: None), 0
         self._all = self.file.size + sum(growth(one, self._kind(one)) for one in tensors.values())
         if becomes in ("int4", "int8") and not any(self._kind(one) != one.kind for one in tensors.values()):
