@@ -15,7 +15,6 @@ from draftwood.serve.calls import TAGS, CallReader
 from draftwood.serve.fields import ChatRequest
 from draftwood.serve.tools import hidden_tags, tools_of
 from tests.cli.conftest import SPECIAL, TEMPLATE, save_tiny
-from tests.engines.cpu.gguf_metadata import metadata_of
 from tests.engines.tiny_vocabulary import SENTENCEPIECE, write_vocabulary
 from tests.serve.conftest import running
 
@@ -37,9 +36,10 @@ def tokenizer(request, tmp_path, tagged):
         return AutoTokenizer.from_pretrained(tagged)
     path = write_vocabulary(tmp_path / "v.gguf", (*SENTENCEPIECE, *((tag, TokenType.CONTROL) for tag in TAGS)))
     if request.param == "cpu":
+        from draftwood.engines.cpu.gguf_file import GgufFile
         from draftwood.engines.cpu.tokenizer import GgufTokenizer
 
-        return GgufTokenizer(metadata_of(path))
+        return GgufTokenizer(GgufFile(path).metadata)
     pytest.importorskip("xllamacpp")
     from draftwood.engines.llama_cpp.tokenizer import LlamaTokenizer
     from draftwood.engines.llama_cpp.weights import Weights

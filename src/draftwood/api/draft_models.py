@@ -213,7 +213,7 @@ class DraftModels:
         """Return some of the target's own layers, on its cache. Raises what `early_exit` of the engine raises."""
         part: Any
         if self._engine == CPU:
-            from draftwood.engines.cpu.growing import early_exit as cpu
+            from draftwood.engines.cpu.self_drafts import early_exit as cpu
 
             part = cpu(self.target, layers)
         else:
@@ -252,7 +252,7 @@ class DraftModels:
     def _heads(self) -> tuple[Any, Any] | None:
         """Return what reads a head's file for the target, and what finds the one that comes with draftwood."""
         if self._engine == CPU:
-            from draftwood.engines.cpu.head import load as cpu
+            from draftwood.engines.cpu.head import target as cpu
 
             return cpu.head_of, cpu.shipped_head
         if self._engine == TRANSFORMERS:
@@ -268,9 +268,9 @@ class DraftModels:
         """
         found: Any
         if self._engine == CPU:
-            from draftwood.engines.cpu import few_bits
+            from draftwood.engines.cpu import self_drafts
 
-            found = few_bits.quantized_self(self.target, bits)  # type: ignore[arg-type]
+            found = self_drafts.quantized_self(self.target, bits)  # type: ignore[arg-type]
         elif self._engine == LLAMA_CPP:
             raise CapabilityError(
                 "quantized-self makes no smaller copy of a GGUF file for llama.cpp: write draft-model:model=FILE "

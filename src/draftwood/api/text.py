@@ -213,6 +213,6 @@ def as_text(piece: bytes) -> str:
 
 @cache
 def _letters() -> dict[str, int]:
-    from draftwood.engines.cpu.vocabulary_bpe import byte_letters
+    from draftwood.engines.cpu.encoders import byte_letters
 
     return {letter: byte for byte, letter in byte_letters().items()}

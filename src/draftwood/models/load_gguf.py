@@ -96,7 +96,7 @@ def _gguf_tokenizer(metadata: Any) -> Any:
 
 
 def _hub_tokenizer(folder: Path) -> Any:
-    from draftwood.engines.cpu.hub_tokenizer import HubTokenizer
+    from draftwood.engines.cpu.tokenizer import HubTokenizer
 
     return HubTokenizer(folder)
 

@@ -8,14 +8,9 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 from draftwood.engines.cpu.formats import FORMATS
 
 HALVES = {
-    "Q2_K": (80, 82),
-    "Q3_K": (108,),
-    "Q4_K": (0, 2),
-    "Q5_K": (0, 2),
-    "Q6_K": (208,),
-    "Q4_1": (0, 2),
+    "Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "Q4_1": (0, 2),
     "Q5_1": (0, 2),
-}
+}  # fmt: skip
 """Bytes of a block where float16 numbers lie; elsewhere, at its beginning."""
 KINDS = tuple(FORMATS)
 

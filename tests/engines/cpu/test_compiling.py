@@ -9,7 +9,7 @@ import llvmlite.binding as llvm
 import pytest
 from llvmlite import ir
 
-from draftwood.engines.cpu import compiling, ends, kernels, products
+from draftwood.engines.cpu import kernels, pieces, products
 from draftwood.engines.cpu.formats import FORMATS
 from draftwood.engines.cpu.instructions import INSTRUCTIONS, Instructions
 from tests.tiers import rest_is_slow
@@ -35,7 +35,7 @@ def assembly(write, instructions: Instructions) -> str:
     machine = target.create_target_machine(
         cpu=instructions.processor, features=instructions.features, opt=3, jit=True, codemodel="jitdefault"
     )
-    return str(machine.emit_assembly(compiling.optimised(module, machine)))
+    return str(machine.emit_assembly(kernels.optimised(module, machine)))
 
 
 def called(text: str) -> set[str]:
@@ -51,7 +51,7 @@ def test_a_product_is_compiled_to_the_instruction_that_is_meant(kind, name):
 
     def write(module, features):
         products.write_product(module, "product", FORMATS[kind], instructions.dots, features)
-        ends.write_row_reader(module, "reader", FORMATS[kind], features)
+        pieces.write_row_reader(module, "reader", FORMATS[kind], features)
 
     text = assembly(write, instructions)
     wanted = re.findall(rf"\b{WANTED[name]}\s.*\b{WIDTH[name]}\d", text)
@@ -79,7 +79,7 @@ def test_the_other_functions_call_nothing_outside(name, monkeypatch):
 def test_products_of_floats_are_vectors(kind, name):
     def write(module, features):
         products.write_float_product(module, "product", kind, INSTRUCTIONS[name].dots.outputs, features)
-        ends.write_float_row_reader(module, "reader", kind, features)
+        pieces.write_float_row_reader(module, "reader", kind, features)
 
     text = assembly(write, INSTRUCTIONS[name])
     assert re.search(rf"\b(vfn?madd|fmla).*\b{WIDTH[name]}\d", text)

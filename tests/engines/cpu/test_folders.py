@@ -12,12 +12,11 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from transformers import PreTrainedTokenizerFast
 
 import draftwood
-from draftwood.engines.cpu import few_bits
+from draftwood.engines.cpu import self_drafts
 from draftwood.engines.cpu.formats import FORMATS
-from draftwood.engines.cpu.gguf_types import codes_of, dequantised
-from draftwood.engines.cpu.hub_tokenizer import HubTokenizer
-from draftwood.engines.cpu.quantising import quantised
+from draftwood.engines.cpu.gguf_types import codes_of, dequantised, quantised
 from draftwood.engines.cpu.target import CpuTarget
+from draftwood.engines.cpu.tokenizer import HubTokenizer
 from draftwood.engines.transformers.self_draft import quantized_self
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.errors import CapabilityError, ModelError, ModelNotFoundError, UnsupportedModelError, UsageError
@@ -56,7 +55,7 @@ def test_scores_are_those_of_transformers(name, folders):
 @pytest.mark.parametrize("name", rest_is_slow(TINY, *QUICK))
 def test_a_model_in_memory_is_its_folder(name, folders):
     one = folders(name)
-    ours = few_bits.in_few_bits(one.model, 8, "whole", lambda: memory(one.model), 1)
+    ours = self_drafts.in_few_bits(one.model, 8, "whole", lambda: memory(one.model), 1)
     assert np.array_equal(read(ours, IDS[:40]), read(CpuTarget(one.path, threads=1, becomes="int8"), IDS[:40]))
 
 
@@ -139,7 +138,7 @@ def test_so_does_one_in_floats_on_this_engine_and_no_other(folders):
     plain = draftwood.generate(target, IDS[:20], drafters="none", max_new_tokens=30).ids
     drafted = draftwood.generate(target, IDS[:20], drafters="quantized-self", planner="fixed:4", max_new_tokens=30)
     assert drafted.ids == plain
-    assert few_bits.quantized_self(target, 4) is few_bits.quantized_self(target, 4)
+    assert self_drafts.quantized_self(target, 4) is self_drafts.quantized_self(target, 4)
     target, _ = draftwood.load(folders("llama").path, weights="int8")
     with pytest.raises(CapabilityError, match="the target's weights are Q8_0 already: leave it out"):
         draftwood.generate(target, IDS[:20], drafters="quantized-self", max_new_tokens=3)
@@ -150,7 +149,7 @@ def test_it_is_not_made_of_a_file_that_was_written_to_since(tmp_path):
     target, file = CpuTarget(tmp_path), tmp_path / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-64])
     with pytest.raises(ModelError, match="has changed since it was loaded: load it again"):
-        few_bits.quantized_self(target, 4)
+        self_drafts.quantized_self(target, 4)
 
 
 def test_the_copy_follows_the_model():

@@ -11,11 +11,11 @@ import pytest
 
 import draftwood
 from draftwood.engines.cpu.gguf_file import GgufFile
-from draftwood.engines.cpu.growing import early_exit
+from draftwood.engines.cpu.self_drafts import early_exit
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.errors import CapabilityError, UsageError
 from draftwood.tree import TokenTree
-from tests.engines.cpu.small_models import Truth, random_tree
+from tests.engines.cpu.small_models import Truth, equal, random_tree
 
 TEXT = [5, 9, 7, 260, 261, 9, 7, 260, 11]
 FAMILIES = pytest.mark.parametrize("family", ["llama", "gemma3"])
@@ -30,10 +30,6 @@ def with_layers(path: Path, layers: int) -> CpuTarget:
     for name in others:
         del file.tensors[name]
     return CpuTarget(file, threads=1)
-
-
-def equal(scores, row, truth) -> bool:
-    return np.array_equal(scores.raw(row).view(np.int32), truth.view(np.int32))
 
 
 def check_grown(part, session, truth, root, tree) -> dict[int, int]:

@@ -15,7 +15,7 @@ from draftwood.decoding.request import Request
 from draftwood.drafters.draft_model.drafter import DraftTarget
 from draftwood.drafters.head.drafter import HeadDrafter
 from draftwood.engines.cpu.gguf_types import read_floats
-from draftwood.engines.cpu.head.load import fingerprint, fitted, head_of, shipped_head
+from draftwood.engines.cpu.head.target import fingerprint, fitted, head_of, shipped_head
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.heads.weights import HeadShape, HeadWeights, read_arrays
 from draftwood.engines.transformers.head.load import embedding_fingerprint

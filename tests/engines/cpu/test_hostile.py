@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from draftwood.engines.cpu.attention import PAGE
-from draftwood.engines.cpu.kernels import pool
+from draftwood.engines.cpu.kernels import pass_threads
+from draftwood.engines.cpu.pages import PAGE
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.errors import CapabilityError, PromptError, UsageError
 from draftwood.tree import TokenTree
@@ -271,7 +271,7 @@ def test_targets_may_go_while_helpers_are_late(path):
         assert np.isfinite(scores.raw(0)).all()
     del scores
     gc.collect()
-    assert not pool()._dead
+    assert not pass_threads()._dead
 
 
 def run(script, *arguments, **options):
@@ -322,7 +322,7 @@ def test_sessions_go_on_behind_an_interrupt_at_any_line(path, offset):
             was_cut = False
         except KeyboardInterrupt:
             pass
-        assert not pool()._lock.locked()
+        assert not pass_threads()._lock.locked()
         assert session.ids[:62] == TEXT[:62]
         assert session.ids[62:] in ENDS, line
         for one in (session, twin):

@@ -12,7 +12,7 @@ from draftwood.contracts import Watch
 from draftwood.engines.cpu.instructions import INSTRUCTIONS, runnable
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.tree import TokenTree
-from tests.engines.cpu.small_models import Truth, random_tree, write_mixed
+from tests.engines.cpu.small_models import Truth, equal, random_tree, write_mixed
 from tests.tiers import rest_is_slow
 
 MODELS = ("llama Q8_0", "gemma3 F32", "mixed", "llama F16", "llama Q4_0", "gemma3 Q8_0")
@@ -55,10 +55,6 @@ def cases(tiny_gguf, tmp_path_factory):
 @pytest.fixture(params=rest_is_slow(MODELS, *QUICK))
 def case(request, cases):
     return cases(request.param)
-
-
-def equal(scores, row, truth) -> bool:
-    return np.array_equal(scores.raw(row).view(np.int32), truth.view(np.int32))
 
 
 def check_tree(case, text, root, tree, scores) -> None:

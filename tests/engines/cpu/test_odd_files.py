@@ -12,12 +12,9 @@ from tests.engines.cpu.test_families import EIGHT_BITS, FLIP, IDS, MIXTURES, dif
 from tests.engines.cpu.tiny_families import TINY, build, fitting, rounded, scores_of, tensors_of, write
 
 ODD = {
-    "hidden_size": 42,
-    "intermediate_size": 50,
-    "num_attention_heads": 3,
-    "num_key_value_heads": 1,
+    "hidden_size": 42, "intermediate_size": 50, "num_attention_heads": 3, "num_key_value_heads": 1,
     "head_dim": 14,
-}
+}  # fmt: skip
 SIZES = {
     **dict.fromkeys(("llama", "qwen3", "olmo3"), ODD),
     "gemma2": ODD | {"query_pre_attn_scalar": 14},
@@ -118,21 +115,12 @@ def test_equal_experts_are_chosen_in_order(tmp_path):
 # --- refusals ----------------------------------------------------------------------------------------------------
 
 WRONG_KEYS = {
-    "embedding_length": 128,
-    "block_count": 4,
-    "feed_forward_length": 255,
-    "attention.head_count": 3,
-    "attention.head_count_kv": 3,
-    "attention.key_length": 63,
-    "attention.value_length": 32,
-    "rope.dimension_count": 13,
-    "context_length": 0,
-    "attention.layer_norm_rms_epsilon": float("nan"),
-    "rope.freq_base": 1.0,
-    "rope.scaling.type": "sideways",
-    "rope.scaling.factor": -1.0,
+    "embedding_length": 128, "block_count": 4, "feed_forward_length": 255, "attention.head_count": 3,
+    "attention.head_count_kv": 3, "attention.key_length": 63, "attention.value_length": 32,
+    "rope.dimension_count": 13, "context_length": 0, "attention.layer_norm_rms_epsilon": float("nan"),
+    "rope.freq_base": 1.0, "rope.scaling.type": "sideways", "rope.scaling.factor": -1.0,
     "logit_scale": float("inf"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("key", [*WRONG_KEYS, "attention.head_count_kv list", "rope.dimension_count large"])
@@ -188,13 +176,9 @@ def test_every_tensor_is_needed_in_its_shape(name, tmp_path):
 
 
 EXTRA = (
-    "blk.0.attn_output.bias",
-    "blk.0.ffn_up.bias",
-    "output.bias",
-    "blk.3.attn_norm.weight",
-    "nothing",
+    "blk.0.attn_output.bias", "blk.0.ffn_up.bias", "output.bias", "blk.3.attn_norm.weight", "nothing",
     "attn_q.0",
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("tensor", EXTRA)

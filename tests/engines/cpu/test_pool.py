@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from draftwood.engines.cpu.kernels import kernels
-from draftwood.engines.cpu.pool import Pool, _lines
+from draftwood.engines.cpu.pool import CONTROL, NUMBER, Pool, _lines
 from draftwood.engines.cpu.records import PASS, PHASE
-from draftwood.engines.cpu.running import CONTROL, NUMBER
 
 PIECE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 

@@ -14,9 +14,8 @@ from draftwood.engines.cpu.formats import FORMATS, GROUP, TILE
 from draftwood.engines.cpu.gguf_types import read_codes, read_floats
 from draftwood.engines.cpu.instructions import INSTRUCTIONS, runnable
 from draftwood.engines.cpu.kernels import kernels
-from draftwood.engines.cpu.packing import pack, packed_tensor
+from draftwood.engines.cpu.packing import pack, packed_tensor, zeros
 from draftwood.engines.cpu.records import PASS, PHASE
-from draftwood.engines.cpu.tiles import zeros
 from tests.engines.cpu import exact
 from tests.engines.cpu.random_blocks import KINDS, random_rows
 from tests.engines.cpu.test_packing import tensor_of

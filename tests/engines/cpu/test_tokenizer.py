@@ -9,11 +9,11 @@ import sys
 import pytest
 from gguf import TokenType
 
+from draftwood.engines.cpu.encoders import SpecialTokens, byte_letters
+from draftwood.engines.cpu.gguf_file import GgufFile
 from draftwood.engines.cpu.pre_tokenizers import _KNOWN
-from draftwood.engines.cpu.special_tokens import SpecialTokens
 from draftwood.engines.cpu.tokenizer import GgufTokenizer
 from draftwood.engines.cpu.vocabulary import end_ids
-from draftwood.engines.cpu.vocabulary_bpe import byte_letters
 from draftwood.errors import ModelError, UnsupportedModelError, UsageError
 from draftwood.models.find import gguf_file
 from draftwood.models.fingerprint import tokenizer_fingerprint
@@ -22,7 +22,6 @@ pytest.importorskip("xllamacpp")
 
 from draftwood.engines.llama_cpp.tokenizer import LlamaTokenizer
 from draftwood.engines.llama_cpp.weights import Weights
-from tests.engines.cpu.gguf_metadata import metadata_of
 from tests.engines.test_llama_tokenizer import CONVERSATIONS, TEMPLATES, TEXTS
 from tests.engines.tiny_vocabulary import SENTENCEPIECE, write_vocabulary
 
@@ -40,19 +39,8 @@ POOLS = (
     "٣½²Ⅷ〇", "🙂👍🏽\u200d\u200c", "ไทยहिन्दीবাংলা", "\x00\x0b\x7f\u200b\ufeff\ufffd\u1c89\U00010d40\U00013460",
 )  # fmt: skip
 WORDS = (
-    "Hello",
-    " world",
-    "don't",
-    "I'LL",
-    "we'Re",
-    "12345678",
-    "iPhone",
-    "<tool>",
-    "</s>",
-    "<|im_end|>",
-    "<s",
-    "▁",
-)
+    "Hello", " world", "don't", "I'LL", "we'Re", "12345678", "iPhone", "<tool>", "</s>", "<|im_end|>", "<s", "▁",
+)  # fmt: skip
 
 
 def random_texts(count, seed):
@@ -88,7 +76,7 @@ def both(tmp_path):
 
     def make(*args, **settings):
         path = write_vocabulary(tmp_path / "tiny.gguf", *args, **settings)
-        return LlamaTokenizer(Weights(path, vocabulary_only=True)), GgufTokenizer(metadata_of(path))
+        return LlamaTokenizer(Weights(path, vocabulary_only=True)), GgufTokenizer(GgufFile(path).metadata)
 
     return make
 
@@ -96,7 +84,7 @@ def both(tmp_path):
 @pytest.fixture(scope="module")
 def smollm2():
     path = gguf_file("smollm2")
-    return LlamaTokenizer(Weights(path, vocabulary_only=True)), GgufTokenizer(metadata_of(path))
+    return LlamaTokenizer(Weights(path, vocabulary_only=True)), GgufTokenizer(GgufFile(path).metadata)
 
 
 def check_same(theirs, ours, texts):
@@ -310,9 +298,9 @@ def test_neither_torch_nor_transformers_nor_llama_cpp_is_imported():
     code = f"""
 import sys
 from pathlib import Path
-from tests.engines.cpu.gguf_metadata import metadata_of
+from draftwood.engines.cpu.gguf_file import GgufFile
 from draftwood.engines.cpu.tokenizer import GgufTokenizer
-tokenizer = GgufTokenizer(metadata_of(Path({str(gguf_file("smollm2"))!r})))
+tokenizer = GgufTokenizer(GgufFile(Path({str(gguf_file("smollm2"))!r})).metadata)
 tokenizer.apply_chat_template([{{"role": "user", "content": "Hi"}}])
 print({{"torch", "transformers", "xllamacpp", "huggingface_hub"}} & set(sys.modules))
 """
@@ -323,5 +311,5 @@ print({{"torch", "transformers", "xllamacpp", "huggingface_hub"}} & set(sys.modu
 @pytest.mark.gemma3
 def test_gemma3_s_ids_and_texts_are_those_of_llama_cpp():
     path = gguf_file("gemma3-270m")
-    theirs, ours = LlamaTokenizer(Weights(path, vocabulary_only=True)), GgufTokenizer(metadata_of(path))
+    theirs, ours = LlamaTokenizer(Weights(path, vocabulary_only=True)), GgufTokenizer(GgufFile(path).metadata)
     check_same(theirs, ours, [*TEXTS, *random_texts(1_000, 8)])

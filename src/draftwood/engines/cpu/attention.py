@@ -1,7 +1,6 @@
 """Attention of each row over its path: committed tokens, its ancestors in the tree, itself.
 
-Keys and values are float16, in pages of `PAGE` positions. In a page, each layer has for each key head its keys as
-[PAGE / 16, head size, 16 positions] and its values as [PAGE, head room]. A path is cut into chunks of `CHUNK`
+A path is cut into chunks of `CHUNK`
 positions that are computed apart and joined in order (`write_joined`). Within a chunk a score is a sum over the
 head in order, the largest score is taken off, weights are added in 16 lanes, and values are added position by
 position. None of this depends on where a position lies, nor on other rows."""
@@ -16,11 +15,12 @@ from llvmlite import ir
 
 from draftwood.engines.cpu.emit import F32, I1, I16, I32, I64, LANES, PIECE, POINTER, VOID, Body, function, vector
 from draftwood.engines.cpu.formats import GROUP
+from draftwood.engines.cpu.pages import PAGE, head_bytes, page_of, places_in_page
 from draftwood.engines.cpu.records import PASS, PHASE
-from draftwood.engines.cpu.rounding import exponential, tanh
+from draftwood.engines.cpu.rounding import capped, exponential
 
-PAGE, CHUNK = 64, 512
-"""Positions of a page of the cache, and of a chunk that is computed by one thread."""
+CHUNK = 512
+"""Positions that are computed by one thread."""
 UNIT_ROWS, WIDEST = 16, 256
 """Most rows of a unit of attention, and of a pass."""
 PART_HEAD = 16
@@ -41,15 +41,8 @@ def write_attention(module: ir.Module, features: frozenset[str]) -> None:
     number, head = body.sdiv(piece, kv_heads), body.srem(piece, kv_heads)
     unit = body.at(PASS.place(body, whole, "units"), body.mul(number, body.i64(32)))
     queries = body.mul(body.get(unit, I64, 8, align=8), group)
-    done = body.variable(body.i64(0))
-    for count in _QUERIES:
-        with body.while_() as (_, end):
-            first = body.read(done, I64)
-            go = body.append_basic_block("go")
-            body.cbranch(body.icmp_signed("<=", body.add(first, body.i64(count)), queries), go, end)
-            body.position_at_end(go)
-            body.call(module.globals[f"queries_{count}"], [whole, phase, unit, head, first])
-            body.store(body.add(first, body.i64(count)), done)
+    for count, first in body.runs(queries, _QUERIES):
+        body.call(module.globals[f"queries_{count}"], [whole, phase, unit, head, first])
     body.ret_void()
 
 
@@ -76,52 +69,31 @@ class _Block:
         self.known = body.least_of(self.base, self.high)  # end of the committed positions of this chunk
         self.lengths = [self._of_row("lengths", row) for row in self.rows]
         self.tails = [body.pointer(self._of_row("tails", row)) for row in self.rows]
-        q, width = PHASE.place(body, phase, "q"), body.mul(self.heads, self.size)
-        self.queries = [
-            body.at(
-                q, body.mul(body.add(body.mul(row, self._padded(width)), body.mul(head, self.size)), body.i64(4))
-            )
+        q, width = PHASE.place(body, phase, "q"), body.padded(body.mul(self.heads, self.size), GROUP)
+        numbers = [
+            body.add(body.mul(row, width), body.mul(head, self.size))
             for row, head in zip(self.rows, self.query_heads, strict=True)
         ]
+        self.queries = [body.at(q, body.mul(number, body.i64(4))) for number in numbers]
         self.scores = [body.room(F32, CHUNK + LANES) for _ in range(count)]
         self.near = [body.room(F32, WIDEST + 2 * LANES) for _ in range(count)]
-        head_bytes = body.mul(body.add(self.size, self.room), body.i64(2 * PAGE))
-        layer = PHASE.number(body, phase, "page_layer")
-        self.keys_at = body.add(layer, body.mul(self.head, head_bytes))
-        self.values_at = body.add(self.keys_at, body.mul(self.size, body.i64(2 * PAGE)))
-
-    def _padded(self, width: Any) -> Any:
-        return self.body.and_(self.body.add(width, self.body.i64(GROUP - 1)), self.body.i64(-GROUP))
+        before = body.mul(self.head, head_bytes(body, self.size, self.room))
+        self.head_at = body.add(PHASE.number(body, phase, "page_layer"), before)
 
     def _of_row(self, name: str, row: Any) -> Any:
         place = PASS.place(self.body, self.whole, name)
         return self.body.get(place, I64, self.body.mul(row, self.body.i64(8)), align=8)
 
-    def page(self, position: Any) -> Any:
-        """Return the page of a position or cell."""
+    def cell(self, cell: Any) -> list[Any]:
+        """Return where a cell's keys and values lie."""
         body = self.body
-        index = body.sdiv(position, body.i64(PAGE))
-        return body.pointer(body.get(self.text, I64, body.mul(index, body.i64(8)), align=8))
-
-    def keys(self, tile: Any) -> Any:
-        """Return the place of sixteen cells' keys."""
-        body, cell = self.body, self.body.mul(tile, self.body.i64(LANES))
-        within = body.sdiv(body.and_(cell, body.i64(PAGE - 1)), body.i64(LANES))
-        offset = body.mul(body.mul(within, self.size), body.i64(2 * LANES))
-        return body.at(body.at(self.page(cell), self.keys_at), offset)
-
-    def values(self, tile: Any) -> Any:
-        """Return the place of sixteen cells' values."""
-        body, cell = self.body, self.body.mul(tile, self.body.i64(LANES))
-        offset = body.mul(body.mul(body.and_(cell, body.i64(PAGE - 1)), self.room), body.i64(2))
-        return body.at(body.at(self.page(cell), self.values_at), offset)
+        start = body.at(page_of(body, self.text, cell), self.head_at)
+        return [body.at(start, offset) for offset in places_in_page(body, cell, self.size, self.room)]
 
     def value(self, cell: Any, first: Any) -> Any:
         """Return sixteen values of a cell from number ``first`` on."""
         body = self.body
-        within = body.and_(cell, body.i64(PAGE - 1))
-        offset = body.mul(body.add(body.mul(within, self.room), first), body.i64(2))
-        place = body.at(body.at(self.page(cell), self.values_at), offset)
+        place = body.at(self.cell(cell)[1], body.mul(first, body.i64(2)))
         return body.from_half(body.get(place, vector(I16), align=2))
 
 
@@ -169,12 +141,10 @@ def _write_scores(block: _Block, first: Any, last: Any, origin: Any, into: list[
     body, kind = block.body, vector(F32)
     final = body.sub(last, body.i64(1))
     with body.loop(first, last) as tile:
-        keys = block.keys(tile)
-        next_keys = block.keys(body.least_of(body.add(tile, body.i64(1)), final))
-        values = block.values(tile)
+        keys, values = block.cell(body.mul(tile, body.i64(LANES)))
+        following = body.least_of(body.add(tile, body.i64(1)), final)
+        next_keys, _ = block.cell(body.mul(following, body.i64(LANES)))
         sums = [body.variable(body.same(F32, 0.0)) for _ in into]
-        for total in sums:
-            body.store(body.same(F32, 0.0), total)
         with body.loop(0, block.size) as d:
             offset = body.mul(d, body.i64(2 * LANES))
             body.prefetch(body.at(next_keys, offset))
@@ -207,12 +177,12 @@ def _write_weights(block: _Block, least: Any, lows: list[Any], ends: list[Any]) 
     for i, (low, end) in enumerate(zip(lows, ends, strict=True)):
         part, last = _part(block, i), body.sdiv(body.add(end, body.i64(LANES - 1)), body.i64(LANES))
         most, total = body.variable(body.same(F32, _LOWEST)), body.variable(body.same(F32, 0.0))
-        body.store(body.same(F32, _LOWEST), most)
-        body.store(body.same(F32, 0.0), total)
         with body.loop(first, last) as tile:
             place = body.at(block.scores[i], body.mul(tile, body.i64(4 * LANES)))
-            score = _capped(body, cap, body.get(place, kind, align=4))
-            score = body.select(_between(body, tile, low, end), score, body.same(F32, _LOWEST))
+            score = body.variable(body.get(place, kind, align=4))
+            with body.if_then(body.fcmp_ordered(">", cap, body.f32(0.0))):
+                body.store(capped(body, body.read(score, kind), cap), score)
+            score = body.select(_between(body, tile, low, end), body.read(score, kind), body.same(F32, _LOWEST))
             body.put(score, place, align=4)
             body.store(body.larger(score, body.read(most, kind)), most)
         highest = body.fold(body.read(most, kind), body.larger)
@@ -224,20 +194,6 @@ def _write_weights(block: _Block, least: Any, lows: list[Any], ends: list[Any]) 
             body.store(body.fadd(body.read(total, kind), weight), total)
         body.put(highest, part, 0, align=4)
         body.put(body.fold(body.read(total, kind), body.fadd), part, 4, align=4)
-
-
-def _capped(body: Body, cap: Any, score: Any) -> Any:
-    """Return cap * tanh(score / cap), or the score where there is no cap."""
-    capped = body.fcmp_ordered(">", cap, body.f32(0.0))
-    before = body.block
-    with body.if_then(capped):
-        many = body.splat(cap)
-        found = body.fmul(many, tanh(body, body.fdiv(score, many)))
-        inside = body.block
-    result = body.phi(score.type)
-    result.add_incoming(score, before)
-    result.add_incoming(found, inside)
-    return result
 
 
 def _between(body: Body, tile: Any, low: Any, end: Any) -> Any:
@@ -263,21 +219,17 @@ def _add_known(block: _Block, parts: list[Any], first: Any) -> None:
     next page's, so that a page's values stay in the nearest cache.
     """
     body, kind = block.body, vector(F32)
-    page = body.variable(body.i64(0))
-    body.store(first, page)
+    page = body.variable(first)
     with body.while_() as (_, after):
         start = body.read(page, I64)
-        go = body.append_basic_block("go")
-        body.cbranch(body.icmp_signed("<", start, block.known), go, after)
-        body.position_at_end(go)
+        body.go_on(body.icmp_signed("<", start, block.known), after)
         end = body.add(body.and_(start, body.i64(-PAGE)), body.i64(PAGE))
         end = body.least_of(end, block.known)
-        values = body.at(block.page(start), block.values_at)
+        _, values = block.cell(start)
         with _sums(block, parts) as (d, sums):
             rows = body.at(values, body.mul(d, body.i64(2)))
             with body.loop(start, end) as position:
-                within = body.and_(position, body.i64(PAGE - 1))
-                offset = body.mul(within, body.mul(block.room, body.i64(2)))
+                offset = body.mul(body.sub(position, start), body.mul(block.room, body.i64(2)))
                 value = body.from_half(body.get(rows, vector(I16), offset, align=2))
                 place = body.mul(body.sub(position, block.low), body.i64(4))
                 for total, weights in zip(sums, block.scores, strict=True):

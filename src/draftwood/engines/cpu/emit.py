@@ -155,6 +155,27 @@ class Body(ir.IRBuilder):
             self.branch(body)
         self.position_at_end(after)
 
+    def go_on(self, condition: Any, elsewhere: Any) -> None:
+        """Go on here where the condition holds, else at another block."""
+        here = self.append_basic_block("on")
+        self.cbranch(condition, here, elsewhere)
+        self.position_at_end(here)
+
+    def runs(self, count: Any, sizes: Sequence[int]) -> Iterator[tuple[int, Any]]:
+        """Divide ``count`` things into runs of the first of ``sizes`` that fits; yields size and first one."""
+        done = self.variable(self.i64(0))
+        for size in sizes:
+            with self.while_() as (_, end):
+                first = self.read(done, I64)
+                after = self.add(first, self.i64(size))
+                self.go_on(self.icmp_signed("<=", after, count), end)
+                yield size, first
+                self.store(after, done)
+
+    def padded(self, width: Any, to: int = LANES) -> Any:
+        """Return the next multiple of a power of two."""
+        return self.and_(self.add(width, self.i64(to - 1)), self.i64(-to))
+
     def least_of(self, a: Any, b: Any) -> Any:
         """Return the smaller of two integers."""
         return self.select(self.icmp_signed("<", a, b), a, b)

@@ -13,12 +13,11 @@ from typing import Any
 from llvmlite import ir
 
 from draftwood.engines.cpu.emit import F32, I32, I64, LANES, PIECE, Body, function, vector
-from draftwood.engines.cpu.formats import TILE
-from draftwood.engines.cpu.pieces import better_of, write_gating
+from draftwood.engines.cpu.pieces import best_of, write_gating
 from draftwood.engines.cpu.products import CORE
 from draftwood.engines.cpu.records import PASS, PHASE
 from draftwood.engines.cpu.rounding import gelu, silu
-from draftwood.engines.cpu.rows import one_exponential, padded, row_of, rows_of_piece
+from draftwood.engines.cpu.rows import one_exponential, row_of, rows_of_piece
 
 GROUP_BYTES = 24
 _LINE = 64
@@ -55,9 +54,9 @@ def _write_chosen(body: Body, phase: Any, row: Any) -> None:
     chosen = body.at(PHASE.place(body, phase, "chosen"), body.mul(first, body.i64(8)))
     shares = body.at(PHASE.place(body, phase, "shares"), body.mul(first, body.i64(4)))
     total = body.variable(body.f32(0.0))
-    body.store(body.f32(0.0), total)
     with body.loop(0, used) as rank:
-        expert = _best_expert(body, scores, experts)
+        _, best, _ = best_of(body, scores, body.i64(0), experts)
+        expert = body.most_of(body.sext(best, I64), body.i64(0))  # the first where all are NaN
         place = body.at(scores, body.mul(expert, body.i64(4)))
         here = body.mul(rank, body.i64(4))
         body.put(body.get(place, F32, align=4), shares, here, align=4)
@@ -74,27 +73,6 @@ def _write_chosen(body: Body, phase: Any, row: Any) -> None:
         body.put(body.fdiv(body.get(shares, F32, here, align=4), body.read(total, F32)), shares, here, align=4)
 
 
-def _best_expert(body: Body, scores: Any, experts: Any) -> Any:
-    """Write the search for the largest score; where all are NaN, it is the first."""
-    kind, whole = vector(F32), vector(I32)
-    best, at = body.variable(body.same(F32, _LOWEST)), body.variable(body.same(I32, -1))
-    body.store(body.same(F32, _LOWEST), best)
-    body.store(body.same(I32, -1), at)
-    with body.loop(0, experts, LANES) as first:
-        numbers = body.add(body.splat(body.trunc(first, I32)), ir.Constant(whole, list(range(LANES))))
-        score = body.get(scores, kind, body.mul(first, body.i64(4)), align=4)
-        is_expert = body.icmp_signed("<", numbers, body.splat(body.trunc(experts, I32)))
-        score = body.select(is_expert, score, body.same(F32, _LOWEST))
-        wins = body.fcmp_ordered(">", score, body.read(best, kind))
-        body.store(body.select(wins, numbers, body.read(at, whole)), at)
-        body.store(body.select(wins, score, body.read(best, kind)), best)
-    scored, numbers = body.read(best, kind), body.read(at, whole)
-    found, expert = body.lane(scored, 0), body.lane(numbers, 0)
-    for lane in range(1, LANES):
-        found, expert = better_of(body, found, expert, body.lane(scored, lane), body.lane(numbers, lane))
-    return body.most_of(body.sext(expert, I64), body.i64(0))
-
-
 def _write_grouped(module: ir.Module, features: frozenset[str]) -> None:
     """Write ``experts_grouped``: the slots ordered by expert, those of one expert by row."""
     body, (whole, phase, _) = function(module, "experts_grouped", PIECE, features)
@@ -106,8 +84,6 @@ def _write_grouped(module: ir.Module, features: frozenset[str]) -> None:
         count = _counter(body, counts, chosen, slot)
         body.put(body.add(body.get(count, I64, align=8), body.i64(1)), count, align=8)
     number, first = body.variable(body.i64(0)), body.variable(body.i64(0))
-    for place in (number, first):
-        body.store(body.i64(0), place)
     with body.loop(0, experts) as expert:
         place = body.at(counts, body.mul(expert, body.i64(8)))
         count, start = body.get(place, I64, align=8), body.read(first, I64)
@@ -142,12 +118,10 @@ class _Group:
         self.body, self.phase = body, phase
         parts, groups = PHASE.number(body, phase, "parts_of"), PHASE.place(body, phase, "groups")
         number = body.sdiv(piece, parts)
-        is_one = body.icmp_signed("<", number, body.get(groups, I64, align=8))
-        go, nothing = body.append_basic_block("go"), body.append_basic_block("nothing")
-        body.cbranch(is_one, go, nothing)
-        body.position_at_end(nothing)
-        body.ret_void()
-        body.position_at_end(go)
+        nothing = body.append_basic_block("nothing")
+        body.go_on(body.icmp_signed("<", number, body.get(groups, I64, align=8)), nothing)
+        with body.goto_block(nothing):
+            body.ret_void()
         group = body.at(groups, body.mul(body.add(number, body.i64(1)), body.i64(GROUP_BYTES)))
         self.expert, self.first, self.count = (body.get(group, I64, 8 * at, align=8) for at in range(3))
         per = PHASE.number(body, phase, "per_piece")
@@ -198,10 +172,8 @@ def _write_added(body: Body, phase: Any, row: Any) -> None:
     kind, used = vector(F32), PHASE.number(body, phase, "used")
     out, scale = row_of(body, phase, "out", row), body.splat(PHASE.real(body, phase, "scale"))
     adds = body.icmp_signed("!=", PHASE.number(body, phase, "adds"), body.i64(0))
-    total = body.variable(body.same(F32, 0.0))
-    with body.loop(0, padded(body, PHASE.number(body, phase, "width"), TILE), LANES) as i:
-        offset = body.mul(i, body.i64(4))
-        body.store(body.same(F32, 0.0), total)
+    with body.loop(0, body.padded(PHASE.number(body, phase, "width")), LANES) as i:
+        offset, total = body.mul(i, body.i64(4)), body.variable(body.same(F32, 0.0))
         with body.loop(0, used) as rank:
             values = row_of(body, phase, "x", _slot(body, phase, "places", row, rank))
             slot = body.add(body.mul(row, used), rank)

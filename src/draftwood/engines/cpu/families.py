@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Literal
 
-from draftwood.engines.cpu.turns import Scaling
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.engines.cpu.turns import Scaling, frequencies, table
 from draftwood.errors import ModelError, UnsupportedModelError
 
 
@@ -108,6 +111,16 @@ class Shape:
         It is the file that decides and not the text, whose keys would have to be computed again where it grows.
         """
         return self.max_positions > (self.scaling.original or self.max_positions)
+
+
+def rotary_table(shape: Shape, factors: Any, local: bool, positions: int) -> NDArray[np.float32]:
+    """Return cosines and sines of positions, as `table`; ``local``: of layers with a base of their own."""
+    if local and not shape.local_base:
+        return np.zeros(0, dtype=np.float32)
+    wide = None if factors is None or local else factors.astype(np.float64)
+    base, scaling = (shape.local_base, Scaling()) if local else (shape.base, shape.scaling)
+    angles, size = frequencies(shape.rotary, base, scaling, wide)
+    return table(angles, size, positions)
 
 
 MOST_LAYERS, MOST_WIDTH = 1024, 1 << 20

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.engines.cpu.gguf_header import Header, TensorPlace, damaged, read_header
-from draftwood.engines.cpu.mapped_file import MappedFile
+from draftwood.engines.mapped_file import MappedFile
 from draftwood.errors import ModelError, ModelNotFoundError, UnsupportedModelError
 
 # fmt: off

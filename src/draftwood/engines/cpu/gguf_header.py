@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from draftwood.engines.cpu.mapped_file import MappedFile
+from draftwood.engines.mapped_file import MappedFile
 from draftwood.errors import ModelError, UnsupportedModelError
 
 _MAGIC = b"GGUF"

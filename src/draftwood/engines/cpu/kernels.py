@@ -2,26 +2,128 @@
 
 from __future__ import annotations
 
+import hashlib
+import logging
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from threading import Lock
 
+import llvmlite
+import llvmlite.binding as llvm
 from llvmlite import ir
 
-from draftwood.engines.cpu import attention, cells, ends, experts, pieces, products, rows, running
-from draftwood.engines.cpu.compiling import Linked, compiled
+from draftwood.engines.cpu import attention, experts, pages, pieces, pool, products, rows
 from draftwood.engines.cpu.formats import FORMATS
+from draftwood.engines.cpu.gguf_types import FLOATS
 from draftwood.engines.cpu.instructions import Instructions, chosen
-from draftwood.engines.cpu.pool import Pool
+from draftwood.errors import FileFormatError
+from draftwood.files.paths import whole_file
 
-_FLOATS = ("F32", "F16", "BF16")
-_PARTS: dict[str, tuple[Callable[[ir.Module, frozenset[str]], None], ...]] = {
-    "running": (running.write_running,),
+_LOG = logging.getLogger("draftwood.compiling")
+_DIGEST = hashlib.sha256().digest_size
+Writers = tuple[Callable[[ir.Module, frozenset[str]], None], ...]
+
+
+def compiled(name: str, writers: Writers, instructions: Instructions) -> bytes:
+    """Return the machine code of a module that these functions write: from disk where it was compiled before."""
+    path = _folder() / f"cpu-{name}-{instructions.name}-{_sources()}.kernel"
+    with suppress(OSError):
+        whole = path.read_bytes()
+        if hashlib.sha256(whole[_DIGEST:]).digest() == whole[:_DIGEST]:  # damaged code would end the process
+            return whole[_DIGEST:]
+    _LOG.info("compiling %s for %s", name, instructions.name)
+    module = ir.Module(name)
+    for write in writers:
+        write(module, instructions.given)
+    code = machine_code(module, instructions)
+    with suppress(OSError, FileFormatError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as beside:
+            beside.write_bytes(hashlib.sha256(code).digest() + code)
+        _prune(path, f"cpu-{name}-{instructions.name}-*.kernel")
+    return code
+
+
+def _prune(new: Path, pattern: str) -> None:
+    """Remove versions that no process has written for a week; another branch may use a younger one."""
+    week = 7 * 24 * 3600
+    for path in new.parent.glob(pattern):
+        with suppress(OSError):
+            if path != new and time.time() - path.stat().st_mtime > week:
+                path.unlink()
+
+
+def _folder() -> Path:
+    from draftwood.models.find import cache_folder
+
+    return cache_folder() / "kernels"
+
+
+@cache
+def _sources() -> str:
+    """Digest of everything that machine code depends on: the text of these modules, LLVM, the system."""
+    digest = hashlib.sha256(f"{llvmlite.__version__} {llvm.get_process_triple()}".encode())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def machine_code(module: ir.Module, instructions: Instructions) -> bytes:
+    """Return the object file of a module."""
+    machine = target_machine(instructions)
+    return bytes(machine.emit_object(optimised(module, machine)))
+
+
+def optimised(module: ir.Module, machine: llvm.TargetMachine) -> llvm.ModuleRef:
+    """Return a module as LLVM has it, with its passes run."""
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    parsed = llvm.parse_assembly(str(module))
+    parsed.verify()
+    # Vectors and loops are written as they are meant; what the optimiser could add to them is only time.
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_unrolling = options.loop_vectorization = options.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(parsed, builder)
+    return parsed
+
+
+def target_machine(instructions: Instructions) -> llvm.TargetMachine:
+    """Return what makes machine code for an instruction set."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    return target.create_target_machine(
+        cpu=instructions.processor, features=instructions.features, opt=3, jit=True, codemodel="jitdefault"
+    )
+
+
+class Linked:
+    """Machine code that is in memory; addresses of its functions by name."""
+
+    def __init__(self, code: bytes) -> None:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        triple = llvm.get_process_triple()
+        machine = llvm.Target.from_triple(triple).create_target_machine(jit=True)
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(f'target triple = "{triple}"'), machine)
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        self._engine.finalize_object()
+
+    def find(self, name: str) -> int:
+        """Return the address of a function; 0 where there is none of this name."""
+        return int(self._engine.get_function_address(name))
+
+
+_PARTS: dict[str, Writers] = {
+    "running": (pool.write_running,),
     "rows": (rows.write_norms, rows.write_rounding, rows.write_copying, rows.write_positions, rows.write_joined),
-    "pieces": (pieces.write_products,),
-    "ends": (ends.write_embedding, ends.write_last_norm),
+    "pieces": (pieces.write_products, pieces.write_embedding),
     "experts": (experts.write_choosing, experts.write_experts),
-    "attention": (attention.write_attention, cells.write_moving),
+    "attention": (attention.write_attention, pages.write_moving),
 }
 
 
@@ -37,9 +139,9 @@ class Kernels:
     def __getitem__(self, name: str) -> int:
         """Return the address of a function of a pass, such as ``norm_rounded``."""
         if name not in self._found:
-            every = (self._part(part).find(name) for part in _PARTS)
-            found = next((address for address in every if address is not None), None)
-            if found is None:
+            every = (self._get(part, writers).find(name) for part, writers in _PARTS.items())
+            found = next((address for address in every if address), 0)
+            if not found:
                 raise KeyError(name)
             self._found[name] = found
         return self._found[name]
@@ -54,22 +156,19 @@ class Kernels:
 
     def _of_type(self, kind: str, name: str) -> int:
         def write(module: ir.Module, given: frozenset[str]) -> None:
-            if kind in _FLOATS:
+            if kind in FLOATS:
                 products.write_float_product(module, "product", kind, self.instructions.dots.outputs, given)
-                ends.write_float_row_reader(module, "reader", kind, given)
+                pieces.write_float_row_reader(module, "reader", kind, given)
             else:
                 products.write_product(module, "product", FORMATS[kind], self.instructions.dots, given)
-                ends.write_row_reader(module, "reader", FORMATS[kind], given)
+                pieces.write_row_reader(module, "reader", FORMATS[kind], given)
 
         key = f"{kind} {name}"
         if key not in self._found:
-            self._found[key] = self._get(kind, (write,))[name]
+            self._found[key] = self._get(kind, (write,)).find(name)
         return self._found[key]
 
-    def _part(self, name: str) -> Linked:
-        return self._get(name, _PARTS[name])
-
-    def _get(self, name: str, writers: tuple[Callable[[ir.Module, frozenset[str]], None], ...]) -> Linked:
+    def _get(self, name: str, writers: Writers) -> Linked:
         with self._lock:
             if name not in self._linked:
                 self._linked[name] = Linked(compiled(name, writers, self.instructions))
@@ -85,7 +184,7 @@ _kernels = cache(Kernels)
 
 
 @cache
-def pool() -> Pool:
+def pass_threads() -> pool.Pool:
     """Return the threads of this process, which all models share."""
     every = kernels()
-    return Pool(every["start"], every["serve"])
+    return pool.Pool(every["start"], every["serve"])

@@ -6,12 +6,13 @@ from typing import Any
 
 from llvmlite import ir
 
-from draftwood.engines.cpu.emit import F32, I32, I64, LANES, PIECE, Body, function, vector
-from draftwood.engines.cpu.formats import TILE
-from draftwood.engines.cpu.products import CORE
+from draftwood.engines.cpu.emit import F32, I8, I16, I32, I64, LANES, PIECE, POINTER, VOID, Body, function, vector
+from draftwood.engines.cpu.formats import GROUP, STEPS, TILE, Format
+from draftwood.engines.cpu.instructions import Dots
+from draftwood.engines.cpu.products import CORE, float_weights, unpacked
 from draftwood.engines.cpu.records import PASS, PHASE
-from draftwood.engines.cpu.rounding import gelu, silu, tanh, write_rounded_row
-from draftwood.engines.cpu.rows import row_of
+from draftwood.engines.cpu.rounding import capped, gelu, silu, write_rounded_row
+from draftwood.engines.cpu.rows import row_of, rows_of_piece
 
 BEST = 16
 """Bytes of the record of a piece's best token."""
@@ -39,14 +40,13 @@ def _tiles(body: Body, phase: Any, piece: Any) -> tuple[Any, Any]:
 
 
 def _write_call(
-    body: Body, whole: Any, phase: Any, low: Any, high: Any, which: str = "", y: Any = None, rows: str = "rows",
-    of: str = "",
-) -> None:  # fmt: skip
-    """Write the call of a phase's first product, or (``_2``) its second; ``of`` names the slot of its x."""
+    body: Body, whole: Any, phase: Any, low: Any, high: Any, which: str = "", y: Any = None, rows: str = "rows"
+) -> None:
+    """Write the call of a phase's first product, or (``_2``) its second."""
     weights, core = PHASE.place(body, phase, f"weights{which}"), PHASE.number(body, phase, f"core{which}")
     y = PHASE.place(body, phase, f"y{which}") if y is None else y
     blocks, tile_bytes = (PHASE.number(body, phase, f"{name}{which}") for name in ("blocks", "tile_bytes"))
-    x, x_stride = PHASE.place(body, phase, f"x{of}"), PHASE.number(body, phase, f"x_stride{of}")
+    x, x_stride = PHASE.place(body, phase, f"x{which}"), PHASE.number(body, phase, f"x_stride{which}")
     y_stride, adds = PHASE.number(body, phase, "y_stride"), PHASE.number(body, phase, "adds")
     scale, bias = PHASE.real(body, phase, "scale"), PHASE.place(body, phase, "bias")
     count = PASS.number(body, whole, rows)
@@ -62,7 +62,7 @@ def _write_gated(
     body, (whole, phase, piece) = function(module, name, PIECE, features)
     low, high = _tiles(body, phase, piece)
     for which in ("", "_2"):
-        _write_call(body, whole, phase, low, high, which, of=which)
+        _write_call(body, whole, phase, low, high, which)
     write_gating(
         body, phase, low, high, (body.i64(0), PASS.number(body, whole, "rows")), activation, rounded=rounded
     )
@@ -107,35 +107,39 @@ def _write_scores(module: ir.Module, features: frozenset[str]) -> None:
 
 
 def _write_best(body: Body, line: Any, first: Any, end: Any, cap: Any, record: Any) -> None:
+    with body.if_then(body.fcmp_ordered(">", cap, body.f32(0.0))), body.loop(first, end, LANES) as token:
+        place = body.at(line, body.mul(token, body.i64(4)))
+        body.put(capped(body, body.get(place, vector(F32), align=4), cap), place, align=4)
+    for at, value in enumerate(best_of(body, line, first, end)):
+        body.put(value, record, 4 * at, align=4)
+
+
+def best_of(body: Body, line: Any, first: Any, end: Any) -> tuple[Any, Any, Any]:
+    """Return the best of a row's scores from ``first`` up to ``end``, its number, and whether one is NaN (not 0).
+
+    The number is the lowest of equals, and -1 where no score is above -infinity.
+    """
     kind, whole = vector(F32), vector(I32)
     best, at = body.variable(body.same(F32, _LOWEST)), body.variable(body.same(I32, -1))
     odd = body.variable(body.same(I32, 0))
-    for place, value in ((best, body.same(F32, _LOWEST)), (at, body.same(I32, -1)), (odd, body.same(I32, 0))):
-        body.store(value, place)
-    with body.if_then(body.fcmp_ordered(">", cap, body.f32(0.0))), body.loop(first, end, LANES) as token:
-        place, many = body.at(line, body.mul(token, body.i64(4))), body.splat(cap)
-        capped = body.fmul(many, tanh(body, body.fdiv(body.get(place, kind, align=4), many)))
-        body.put(capped, place, align=4)
-    with body.loop(first, end, LANES) as token:
-        score = body.get(line, kind, body.mul(token, body.i64(4)), align=4)
-        tokens = body.add(body.splat(body.trunc(token, I32)), ir.Constant(whole, list(range(LANES))))
-        is_token = body.icmp_signed("<", tokens, body.splat(body.trunc(end, I32)))
-        score = body.select(is_token, score, body.same(F32, _LOWEST))
+    with body.loop(first, end, LANES) as start:
+        score = body.get(line, kind, body.mul(start, body.i64(4)), align=4)
+        numbers = body.add(body.splat(body.trunc(start, I32)), ir.Constant(whole, list(range(LANES))))
+        is_one = body.icmp_signed("<", numbers, body.splat(body.trunc(end, I32)))
+        score = body.select(is_one, score, body.same(F32, _LOWEST))
         odd_here = body.zext(body.fcmp_unordered("uno", score, score), whole)
         body.store(body.or_(body.read(odd, whole), odd_here), odd)
         better = body.fcmp_ordered(">", score, body.read(best, kind))
-        body.store(body.select(better, tokens, body.read(at, whole)), at)
+        body.store(body.select(better, numbers, body.read(at, whole)), at)
         body.store(body.select(better, score, body.read(best, kind)), best)
-    scores, tokens = body.read(best, kind), body.read(at, whole)
-    found, token = body.lane(scores, 0), body.lane(tokens, 0)
+    scores, numbers = body.read(best, kind), body.read(at, whole)
+    found, number = body.lane(scores, 0), body.lane(numbers, 0)
     for lane in range(1, LANES):
-        found, token = better_of(body, found, token, body.lane(scores, lane), body.lane(tokens, lane))
-    body.put(found, record, 0, align=4)
-    body.put(token, record, 4, align=4)
-    body.put(body.fold(body.read(odd, whole), body.or_), record, 8, align=4)
+        found, number = _better_of(body, found, number, body.lane(scores, lane), body.lane(numbers, lane))
+    return found, number, body.fold(body.read(odd, whole), body.or_)
 
 
-def better_of(body: Body, score: Any, token: Any, other: Any, other_token: Any) -> tuple[Any, Any]:
+def _better_of(body: Body, score: Any, token: Any, other: Any, other_token: Any) -> tuple[Any, Any]:
     """Return the better of two scores with its token, of equal ones the lower token."""
     equal = body.and_(
         body.fcmp_ordered("==", other, score), body.icmp_unsigned("<", other_token, token)
@@ -151,15 +155,9 @@ def _write_choices(module: ir.Module, features: frozenset[str]) -> None:
     with body.loop(0, rows) as row:
         found, token = body.variable(body.f32(_LOWEST)), body.variable(ir.Constant(I32, -1))
         odd = body.variable(ir.Constant(I32, 0))
-        for place, value in (
-            (found, body.f32(_LOWEST)),
-            (token, ir.Constant(I32, -1)),
-            (odd, ir.Constant(I32, 0)),
-        ):
-            body.store(value, place)
         with body.loop(0, PHASE.number(body, phase, "pieces")) as piece:
             record = body.at(best, body.mul(body.add(body.mul(piece, rows), row), body.i64(BEST)))
-            score, at = better_of(
+            score, at = _better_of(
                 body, body.read(found, F32), body.read(token, I32),
                 body.get(record, F32, 0, align=4), body.get(record, I32, 4, align=4),
             )  # fmt: skip
@@ -170,4 +168,83 @@ def _write_choices(module: ir.Module, features: frozenset[str]) -> None:
         choice = body.select(is_odd, ir.Constant(I32, -1), body.read(token, I32))
         place = body.at(PASS.place(body, whole, "choices"), body.mul(row, body.i64(8)))
         body.put(body.sext(choice, I64), place, align=8)
+    body.ret_void()
+
+
+ROW = ir.FunctionType(VOID, [POINTER, I64, I64, I64, F32, POINTER])
+"""Reads one output's weights: weights, blocks, tile_bytes, output, factor, out float32[inputs]."""
+
+
+def write_embedding(module: ir.Module, features: frozenset[str]) -> None:
+    """Write ``embedding``: each row's token's weights times ``scale``, to out. ``core`` is of type `ROW`."""
+    body, (whole, phase, piece) = function(module, "embedding", PIECE, features)
+    with rows_of_piece(body, whole, phase, piece) as row:
+        token = body.get(PASS.place(body, whole, "tokens"), I32, body.mul(row, body.i64(4)), align=4)
+        call = [
+            PHASE.place(body, phase, "weights"), PHASE.number(body, phase, "blocks"),
+            PHASE.number(body, phase, "tile_bytes"), body.sext(token, I64), PHASE.real(body, phase, "scale"),
+            row_of(body, phase, "out", row),
+        ]  # fmt: skip
+        body.call_at(PHASE.number(body, phase, "core"), ROW, call)
+    body.ret_void()
+
+
+def write_row_reader(module: ir.Module, name: str, form: Format, features: frozenset[str]) -> None:
+    """Write the reading of one output's weights from a format's tiles: a function of type `ROW`."""
+    body, (weights, blocks, tile_bytes, output, factor, out) = function(module, name, ROW, features)
+    tile, lane = body.sdiv(output, body.i64(TILE)), body.srem(output, body.i64(TILE))
+    start = body.at(weights, body.mul(tile, tile_bytes))
+    codes = body.room(I8, 64 * STEPS)
+    with body.loop(0, blocks) as block:
+        place = body.at(start, body.mul(block, body.i64(form.block_bytes)))
+        with body.loop(0, form.groups) as group:
+            first = body.add(body.i64(form.head_bytes), body.mul(group, body.i64(form.group_bytes)))
+            for k, step in enumerate(unpacked(body, form, Dots(), body.at(place, first))):
+                body.put(step, codes, 64 * k)
+            number = body.add(body.mul(block, body.i64(form.groups)), group)
+            line = body.at(out, body.mul(number, body.i64(4 * GROUP)))
+            halves = max(1, form.factors)
+            for half in range(halves):
+                scale, least = _scales(body, form, place, group, lane, half)
+                with body.loop(STEPS * half // halves, STEPS * (half + 1) // halves) as k:
+                    for i in range(4):
+                        at = body.add(
+                            body.mul(k, body.i64(64)), body.add(body.mul(lane, body.i64(4)), body.i64(i))
+                        )
+                        code = body.sub(body.zext(body.get(codes, I8, at), I32), ir.Constant(I32, form.offset))
+                        value = body.fmul(scale, body.sitofp(code, F32))
+                        value = value if least is None else body.fsub(value, least)
+                        body.put(
+                            body.fmul(value, factor), line, body.add(body.mul(k, body.i64(16)), body.i64(4 * i))
+                        )
+    body.ret_void()
+
+
+def _scales(body: Body, form: Format, place: Any, group: Any, lane: Any, half: int) -> tuple[Any, Any]:
+    """Return what a code of one output is multiplied by, and what is taken off then (None: nothing)."""
+    at = body.trunc(lane, I32)
+    found = []
+    per = TILE * form.factors
+    for which in range(1 + form.least):
+        heads = body.from_half(body.get(place, vector(I16), 2 * TILE * which, align=2))
+        value = body.extract_element(heads, at)
+        if form.factors:
+            first = body.i64(2 * TILE * (1 + form.least) + per * which + TILE * half)
+            offset = body.add(first, body.mul(group, body.i64(per * (1 + form.least))))
+            factor = body.get(place, I8, body.add(offset, lane))
+            signed = form.signed and not which
+            value = body.fmul(value, body.sitofp((body.sext if signed else body.zext)(factor, I32), F32))
+        found.append(value)
+    return found[0], found[1] if form.least else None
+
+
+def write_float_row_reader(module: ir.Module, name: str, kind: str, features: frozenset[str]) -> None:
+    """Write the same for ``F32``, ``F16`` or ``BF16`` [tiles, inputs, 16]; ``blocks`` is the number of inputs."""
+    body, (weights, inputs, tile_bytes, output, factor, out) = function(module, name, ROW, features)
+    tile, lane = body.sdiv(output, body.i64(TILE)), body.srem(output, body.i64(TILE))
+    start, size = body.at(weights, body.mul(tile, tile_bytes)), 4 if kind == "F32" else 2
+    with body.loop(0, inputs) as k:
+        values = float_weights(body, kind, body.at(start, body.mul(k, body.i64(size * TILE))))
+        value = body.extract_element(values, body.trunc(lane, I32))
+        body.put(body.fmul(value, factor), out, body.mul(k, body.i64(4)), align=4)
     body.ret_void()

@@ -10,9 +10,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from draftwood.engines.cpu.dots import Dots
 from draftwood.engines.cpu.emit import F32, I8, I16, I32, I64, POINTER, VOID, Body, function, vector
 from draftwood.engines.cpu.formats import TILE, Format
+from draftwood.engines.cpu.instructions import Dots
 
 GROUP_RECORD = 64
 """Bytes of a group of inputs: int8[32], float32 step, int32 sums of inputs 0-15, 16-31 and of all, float32 minus
@@ -39,28 +39,24 @@ def write_product(module: ir.Module, name: str, form: Format, dots: Dots, featur
         start = body.at(weights, body.mul(tile, tile_bytes))
         out = body.at(y, body.mul(tile, body.i64(4 * TILE)))
         shift = body.at(bias, body.mul(tile, body.i64(4 * TILE)))
-        done = body.variable(body.i64(0))
-        for count in ROWS:
-            most = body.sub(rows, body.i64(count - 1))
-            with body.while_() as (_, end):
-                row = body.read(done, I64)
-                go = body.append_basic_block("go")
-                body.cbranch(body.icmp_signed("<", row, most), go, end)
-                body.position_at_end(go)
-                inputs = [body.at(x, body.mul(body.add(row, body.i64(r)), x_stride)) for r in range(count)]
-                places = [body.at(out, body.mul(body.add(row, body.i64(r)), y_stride)) for r in range(count)]
-                every = TILE // dots.outputs
-                together = every if count <= TOGETHER else 1
-                with body.loop(0, every, together) as first:
-                    parts = [body.add(first, body.i64(i)) for i in range(together)]
-                    for part, found in zip(
-                        parts, _tile(body, form, dots, start, blocks, inputs, parts), strict=True
-                    ):
-                        offset = body.mul(part, body.i64(4 * dots.outputs))
-                        here = [body.at(place, offset) for place in places]
-                        _store(body, found, here, adds, scale, bias, body.at(shift, offset))
-                body.store(body.add(row, body.i64(count)), done)
+        for count, row in body.runs(rows, ROWS):
+            inputs, places = _some_rows(body, row, count, (x, x_stride), (out, y_stride))
+            every = TILE // dots.outputs
+            together = every if count <= TOGETHER else 1
+            with body.loop(0, every, together) as first:
+                parts = [body.add(first, body.i64(i)) for i in range(together)]
+                sums = _tile(body, form, dots, start, blocks, inputs, parts)
+                for part, found in zip(parts, sums, strict=True):
+                    offset = body.mul(part, body.i64(4 * dots.outputs))
+                    here = [body.at(place, offset) for place in places]
+                    _store(body, found, here, adds, scale, bias, body.at(shift, offset))
     body.ret_void()
+
+
+def _some_rows(body: Body, first: Any, count: int, *of: tuple[Any, Any]) -> list[list[Any]]:
+    """Return the addresses of a few rows, of each place and its bytes of a row."""
+    numbers = [body.add(first, body.i64(r)) for r in range(count)]
+    return [[body.at(place, body.mul(number, stride)) for number in numbers] for place, stride in of]
 
 
 def _tile(
@@ -69,8 +65,6 @@ def _tile(
     """Write the sums of some parts of a tile for a few rows; returns float32[outputs] per part and row."""
     kind = vector(F32, dots.outputs)
     sums = [[body.variable(body.same(F32, 0.0, dots.outputs)) for _ in inputs] for _ in parts]
-    for total in (one for some in sums for one in some):
-        body.store(body.same(F32, 0.0, dots.outputs), total)
     with body.loop(0, blocks) as block:
         place = body.at(start, body.mul(block, body.i64(form.block_bytes)))
         heads = [_head(body, form, dots, place, part) for part in parts]
@@ -206,19 +200,9 @@ def write_float_product(module: ir.Module, name: str, kind: str, lanes: int, fea
     with body.loop(low, high) as tile:
         start = body.at(weights, body.mul(tile, tile_bytes))
         out, shift = (body.at(place, body.mul(tile, body.i64(4 * TILE))) for place in (y, bias))
-        done = body.variable(body.i64(0))
-        body.store(body.i64(0), done)
-        for count in FLOAT_ROWS[lanes]:
-            with body.while_() as (_, end):
-                row = body.read(done, I64)
-                go = body.append_basic_block("go")
-                body.cbranch(body.icmp_signed("<=", body.add(row, body.i64(count)), rows), go, end)
-                body.position_at_end(go)
-                numbers = [body.add(row, body.i64(r)) for r in range(count)]
-                values = [body.at(x, body.mul(number, x_stride)) for number in numbers]
-                places = [body.at(out, body.mul(number, y_stride)) for number in numbers]
-                _store(body, _float_sums(body, kind, start, inputs, values), places, adds, scale, bias, shift)
-                body.store(body.add(row, body.i64(count)), done)
+        for count, row in body.runs(rows, FLOAT_ROWS[lanes]):
+            values, places = _some_rows(body, row, count, (x, x_stride), (out, y_stride))
+            _store(body, _float_sums(body, kind, start, inputs, values), places, adds, scale, bias, shift)
     body.ret_void()
 
 
@@ -226,8 +210,6 @@ def _float_sums(body: Body, kind: str, start: Any, inputs: Any, rows: list[Any])
     """Write the sums of a tile for a few rows; returns float32[16] per row."""
     wide = vector(F32, TILE)
     sums = [[body.variable(body.same(F32, 0.0)) for _ in range(2)] for _ in rows]
-    for total in (one for row in sums for one in row):
-        body.store(body.same(F32, 0.0), total)
     step = TILE * (4 if kind == "F32" else 2)
 
     def add(k: Any, which: int) -> None:

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.attention import CHUNK, PAGE, PART_HEAD, UNIT_ROWS, WIDEST
-from draftwood.engines.cpu.buffers import Buffer, MixtureBuffers, floats, records
+from draftwood.engines.cpu.attention import CHUNK, PART_HEAD, UNIT_ROWS, WIDEST
+from draftwood.engines.cpu.families import rotary_table
 from draftwood.engines.cpu.formats import TILE
 from draftwood.engines.cpu.kernels import Kernels
-from draftwood.engines.cpu.phases import EXPERTS, ONE, ROWS, SCORED, TILES, UNITS, Asked, Phase, Without
+from draftwood.engines.cpu.packing import Matrix
+from draftwood.engines.cpu.pages import PAGE
+from draftwood.engines.cpu.phases import Buffer, MixtureBuffers, Per, Phase, floats, limits, records
 from draftwood.engines.cpu.records import PHASE, real_slot
-from draftwood.engines.cpu.turns import Scaling, frequencies, table
-from draftwood.engines.cpu.weights import Matrix, Weights
+from draftwood.engines.cpu.weights import Weights
 
 _PIECE_BYTES = 16 << 10
 """Weights of a piece of work: small enough to divide a phase evenly, large enough to be worth taking."""
-_PARTS_BYTES = 64 << 20
-"""Parts of attention while a prompt is read."""
-_ROW_NUMBERS = 1024
-"""Numbers that a piece of rows reads."""
+_PARTS_BYTES = 64 << 20  # of parts of attention while a prompt is read
+_ROW_NUMBERS = 1024  # that a piece of rows reads
 
 
 class Program:
@@ -42,11 +42,8 @@ class Program:
         self._q, self._k, self._v = floats(queries), floats(keys), floats(keys)
         self._heads, self._heads_rounded = floats(queries), records(queries)
         slots = WIDEST * max(1, shape.used)
-        self._gate, self._up, self._gate_rounded = (
-            floats(inner, slots),
-            floats(inner, slots),
-            records(inner, slots),
-        )
+        self._gate, self._up = floats(inner, slots), floats(inner, slots)
+        self._gate_rounded = records(inner, slots)
         self._mixture = MixtureBuffers(shape) if shape.experts else None
         self._part_size = 0
         self._parts = np.zeros(0, dtype=np.float32)
@@ -58,45 +55,9 @@ class Program:
             for name, value in phase.slots.items():
                 row[PHASE[name]] = value
         self.pieces = len(self._phases) and self._phases[-2].per
-        self._limits: dict[tuple[int, int, int, Asked], NDArray[np.int64]] = {}
+        self.limits = lru_cache(256)(partial(limits, self._phases, shape.experts, shape.used))
         self._states: dict[int, Buffer] = {}  # of layers whose states somebody has asked for
         self.reserve(parts=256, positions=2048)
-
-    # --- what a pass needs ---------------------------------------------------------------------------------------
-
-    def limits(self, rows: int, scored: int, units: int, asked: Asked = ()) -> NDArray[np.int64]:
-        """Return first piece, pieces, and when it may begin of each phase: int64[phases, 3].
-
-        ``asked`` are what phases that run in some passes only are there for, such as layers whose states are kept,
-        and layers that the pass leaves out.
-        """
-        key = rows, scored, units, asked
-        found = self._limits.get(key)
-        if found is None:
-            if len(self._limits) > 256:
-                self._limits.clear()
-            found = self._limits[key] = self._counted(rows, scored, units, asked)
-        return found
-
-    def _counted(self, rows: int, scored: int, units: int, asked: Asked) -> NDArray[np.int64]:
-        counts = {ROWS: rows, SCORED: scored}
-        found, first, opens = [], 0, 0
-        for phase in self._phases:
-            if phase.ends and not scored:
-                break
-            left_out = phase.layer is not None and Without(phase.layer) in asked
-            if left_out or (phase.only is not None and phase.only not in asked):
-                pieces = 0
-            elif phase.pieces in counts:
-                pieces = -(-counts[phase.pieces] // phase.per)
-            else:
-                groups = min(self.weights.shape.experts, rows * self.weights.shape.used)
-                times = {TILES: 1, UNITS: units, ONE: 1, EXPERTS: groups}
-                pieces = times[phase.pieces] * phase.per
-            opens = opens if phase.joined else first
-            found.append((first, pieces, opens))
-            first += pieces
-        return np.array(found, dtype=np.int64)
 
     def most_rows(self, positions: int) -> int:
         """Return how many rows of a prompt a pass reads at most, lest its parts of attention take much memory."""
@@ -115,7 +76,7 @@ class Program:
             self._part_size = self._parts.size
         if self.positions < positions:
             count = max(positions, min(2 * self.positions, shape.max_positions))
-            tables = {local: self._table(local, count) for local in (False, True)}
+            tables = {local: rotary_table(shape, self.weights.factors, local, count) for local in (False, True)}
             self.positions = 0
             self._tables = tables
             for layer in range(shape.layers):
@@ -125,27 +86,9 @@ class Program:
                     self.record[mine, PHASE["turns"]] = self._tables[local].ctypes.data
             self.positions = count
 
-    def _table(self, local: bool, positions: int) -> NDArray[np.float32]:
-        shape, factors = self.weights.shape, self.weights.factors
-        if local:
-            if not shape.local_base:
-                return np.zeros(0, dtype=np.float32)
-            angles, size = frequencies(shape.rotary, shape.local_base, Scaling(), None)
-            return table(angles, size, positions)
-        wide = None if factors is None else factors.astype(np.float64)
-        angles, size = frequencies(shape.rotary, shape.base, shape.scaling, wide)
-        return table(angles, size, positions)
-
-    # --- how it is built -----------------------------------------------------------------------------------------
-
     def _build(self) -> None:
         shape, weights = self.weights.shape, self.weights
-        embedding = weights.embedding
-        slots = {
-            "core": embedding.reader, "weights": embedding.packed.ctypes.data, "blocks": embedding.blocks,
-            "tile_bytes": embedding.tile_bytes, "scale": real_slot(shape.embedding_scale),
-        }  # fmt: skip
-        self._add("embedding", ROWS, shape.width, slots | self._x.slots("out"))
+        self._embed(self._x, shape.embedding_scale)
         for number in range(shape.layers):
             self._kept_states(number)
             self._layer = number
@@ -156,25 +99,29 @@ class Program:
         self._kept_states(shape.layers)
         self._ends()
 
+    def _embed(self, out: Buffer, scale: float) -> None:
+        """Add the reading of the tokens' embeddings."""
+        embedding = self.weights.embedding
+        slots = {
+            "core": embedding.reader, "weights": embedding.packed.ctypes.data, "blocks": embedding.blocks,
+            "tile_bytes": embedding.tile_bytes, "scale": real_slot(scale),
+        }  # fmt: skip
+        self._add("embedding", Per.ROWS, self.weights.shape.width, slots | out.slots("out"))
+
     def _ends(self) -> None:
         """Add the norm behind the last layer, and the scores."""
         shape, weights = self.weights.shape, self.weights
-        norm = (
-            self._norm_slots(weights.last_norm)
-            | self._x.slots("x")
-            | self._plain.slots("y")
-            | self._rounded.slots("out")
-        )
-        self._add(
-            "last_norm_rounded" if weights.output.is_rounded else "last_norm", SCORED, shape.width, norm, ends=True
-        )
+        norm = self._norm_slots(weights.last_norm) | self._x.slots("x") | self._plain.slots("y")
+        ending = "_rounded" if weights.output.is_rounded else ""
+        norm |= self._rounded.slots("out")
+        self._add(f"last_norm{ending}", Per.SCORED, shape.width, norm, ends=True)
         slots = self._matrix_slots(weights.output, self._plain, self._rounded) | {
             "y_stride": 4 * self.score_width, "width": shape.vocabulary, "scale": real_slot(shape.score_scale),
             "soft_cap": real_slot(shape.score_cap), "per_piece": (per := _tiles_of(weights.output, scores=True)),
         }  # fmt: skip
         pieces = -(-weights.output.tiles // per)
-        self._add("scores", TILES, pieces, slots, ends=True)
-        self._add("choices", ONE, 1, {"pieces": pieces}, ends=True)
+        self._add("scores", Per.TILES, pieces, slots, ends=True)
+        self._add("choices", Per.ONE, 1, {"pieces": pieces}, ends=True)
 
     @property
     def score_width(self) -> int:
@@ -186,7 +133,7 @@ class Program:
         slots = self._x.slots("x") | {"width": self.weights.shape.width}
         if layer == self.weights.shape.layers:
             slots |= self._norm_slots(self.weights.last_norm)
-        self._add("norm" if "weight" in slots else "copied", ROWS, slots["width"], slots, only=layer)
+        self._add("norm" if "weight" in slots else "copied", Per.ROWS, slots["width"], slots, only=layer)
 
     def states(self, layer: int) -> NDArray[np.float32]:
         """Return where passes that are asked for this layer leave what it reads: float32[WIDEST, width]."""
@@ -218,7 +165,7 @@ class Program:
                 slots = self._norm_slots(vectors[name]) | out.slots("x") | out.slots("y")
                 heads = shape.heads if name == "attn_q_norm" else shape.kv_heads
                 slots["width"] = heads * shape.head_size
-                self._add("norm", ROWS, slots["width"], slots, joined=joined)
+                self._add("norm", Per.ROWS, slots["width"], slots, joined=joined)
         common = {
             "layer": layer + 1, "heads": shape.heads, "kv_heads": shape.kv_heads, "head_size": shape.head_size,
             "head_room": self.room, "page_layer": layer * self.layer_bytes, "window": shape.windows[layer],
@@ -228,11 +175,11 @@ class Program:
         }  # fmt: skip
         if family.head_norm == "head":
             common |= {f"norm_{part}": vectors[f"attn_{part}_norm"].ctypes.data for part in "qk"}
-        self._add("turned", ROWS, shape.heads * shape.head_size, common)
-        self._add("attention", UNITS, shape.kv_heads, common)
+        self._add("turned", Per.ROWS, shape.heads * shape.head_size, common)
+        self._add("attention", Per.UNITS, shape.kv_heads, common)
         ending = "_rounded" if matrices["attn_output"].is_rounded else ""
         slots = common | self._heads.slots("y") | self._heads_rounded.slots("out")
-        self._add(f"joined{ending}", ROWS, shape.heads * shape.head_size, slots)
+        self._add(f"joined{ending}", Per.ROWS, shape.heads * shape.head_size, slots)
         self._into_x(matrices["attn_output"], self._heads, self._heads_rounded, vectors.get("post_attention_norm"))
 
     def _gated_unit(self, matrices: Mapping[str, Matrix], vectors: Mapping[str, Any]) -> None:
@@ -240,7 +187,7 @@ class Program:
         before, source = self._before(vectors.get("ffn_norm"), [gate, up])
         slots, pieces = self._gate_slots(gate, up, before, source)
         ending = "_rounded" if down.is_rounded else ""
-        self._add(f"{self.weights.shape.family.gate}_gate{ending}", TILES, pieces, slots)
+        self._add(f"{self.weights.shape.family.gate}_gate{ending}", Per.TILES, pieces, slots)
         self._into_x(down, self._gate, self._gate_rounded, vectors.get("post_ffw_norm"))
 
     def _gate_slots(self, gate: Matrix, up: Matrix, plain: Buffer, rounded: Buffer) -> tuple[dict[str, int], int]:
@@ -261,45 +208,38 @@ class Program:
         before, source = self._before(vectors.get("ffn_norm"), [router, gate, up])
         self._product(router, before, source, mixture.scores.slots("y"))
         slots = mixture.slots
-        self._add("experts_chosen", ROWS, shape.width, slots | mixture.scores.slots("x"))
-        self._add("experts_grouped", ONE, 1, slots)
+        self._add("experts_chosen", Per.ROWS, shape.width, slots | mixture.scores.slots("x"))
+        self._add("experts_grouped", Per.ONE, 1, slots)
         kinds = {matrix.is_rounded for matrix in (gate, up)}
         for is_rounded in sorted(kinds):
             source_, target = (source, mixture.rounded) if is_rounded else (before, mixture.plain)
-            self._add(
-                "experts_gathered",
-                ROWS,
-                shape.width,
-                slots | source_.slots("x") | target.slots("out"),
-                joined=is_rounded and len(kinds) > 1,
-            )
+            gathered = slots | source_.slots("x") | target.slots("out")
+            joined = is_rounded and len(kinds) > 1
+            self._add("experts_gathered", Per.ROWS, shape.width, gathered, joined=joined)
         both, pieces = self._gate_slots(gate, up, mixture.plain, mixture.rounded)
         ending = "_rounded" if down.is_rounded else ""
-        self._add(f"{shape.family.gate}_experts{ending}", EXPERTS, pieces, slots | both | {"parts_of": pieces})
+        self._add(f"{shape.family.gate}_experts{ending}", Per.EXPERTS, pieces, slots | both | {"parts_of": pieces})
         per = _tiles_of(down)
         pieces = -(-down.tiles // per)
         last = self._matrix_slots(down, self._gate, self._gate_rounded) | mixture.outputs.slots("y")
-        self._add("experts_product", EXPERTS, pieces, slots | last | {"per_piece": per, "parts_of": pieces})
+        self._add("experts_product", Per.EXPERTS, pieces, slots | last | {"per_piece": per, "parts_of": pieces})
         norm, scale = vectors.get("post_ffw_norm"), real_slot(shape.residual_scale)
         last = slots | mixture.outputs.slots("x") | {"width": shape.width, "scale": scale}
         last |= self._x.slots("out") | {"adds": 1} if norm is None else self._plain.slots("out")
-        self._add("experts_added", ROWS, shape.width, last)
+        self._add("experts_added", Per.ROWS, shape.width, last)
         if norm is not None:
-            slots = self._norm_slots(norm) | self._plain.slots("x") | self._x.slots("out") | {"scale": scale}
-            self._add("norm_added", ROWS, shape.width, slots)
+            self._add_norm(norm)
 
     def _before(self, norm: Any, matrices: list[Matrix]) -> tuple[Buffer, Buffer]:
         """Add the norm before a block, or only the rounding; return where plain and rounded inputs lie."""
         rounded = any(matrix.is_rounded for matrix in matrices)
-        width = self.weights.shape.width
+        width, ends = self.weights.shape.width, self._x.slots("x") | self._rounded.slots("out")
         if norm is not None:
-            slots = (
-                self._norm_slots(norm) | self._x.slots("x") | self._plain.slots("y") | self._rounded.slots("out")
-            )
-            self._add("norm_rounded" if rounded else "norm", ROWS, width, slots)
+            slots = self._norm_slots(norm) | ends | self._plain.slots("y")
+            self._add("norm_rounded" if rounded else "norm", Per.ROWS, width, slots)
             return self._plain, self._rounded
         if rounded:
-            self._add("rounded", ROWS, width, self._x.slots("x") | self._rounded.slots("out") | {"width": width})
+            self._add("rounded", Per.ROWS, width, ends | {"width": width})
         return self._x, self._rounded
 
     def _into_x(self, matrix: Matrix, plain: Buffer, rounded: Buffer, norm: Any) -> None:
@@ -309,8 +249,13 @@ class Program:
             self._product(matrix, plain, rounded, self._x.slots("y") | {"adds": 1, "scale": scale})
             return
         self._product(matrix, plain, rounded, self._plain.slots("y"))
-        slots = self._norm_slots(norm) | self._plain.slots("x") | self._x.slots("out") | {"scale": scale}
-        self._add("norm_added", ROWS, self.weights.shape.width, slots)
+        self._add_norm(norm)
+
+    def _add_norm(self, norm: Any) -> None:
+        """Add the norm of the plain rows to x."""
+        slots = self._norm_slots(norm) | self._plain.slots("x") | self._x.slots("out")
+        slots |= {"scale": real_slot(self.weights.shape.residual_scale)}
+        self._add("norm_added", Per.ROWS, self.weights.shape.width, slots)
 
     def _norm_slots(self, weight: Any) -> dict[str, int]:
         shape = self.weights.shape
@@ -325,19 +270,18 @@ class Program:
         } | source.slots("x")  # fmt: skip
 
     def _product(
-        self, matrix: Matrix, plain: Buffer, rounded: Buffer, slots: dict[str, int], *, joined: bool = False,
-        only: Hashable = None,
+        self, matrix: Matrix, plain: Buffer, rounded: Buffer, slots: dict[str, int], **how: Any
     ) -> None:  # fmt: skip
         per = _tiles_of(matrix)
         slots = self._matrix_slots(matrix, plain, rounded) | {"per_piece": per} | slots
-        self._add("product", TILES, -(-matrix.tiles // per), slots, joined=joined, only=only)
+        self._add("product", Per.TILES, -(-matrix.tiles // per), slots, **how)
 
     def _add(
-        self, name: str, pieces: int, per: int, slots: dict[str, int], *, joined: bool = False, ends: bool = False,
+        self, name: str, pieces: Per, per: int, slots: dict[str, int], *, joined: bool = False, ends: bool = False,
         only: Hashable = None,
     ) -> None:  # fmt: skip
         """Add a phase; of rows, ``per`` is how many numbers each has."""
-        if pieces in (ROWS, SCORED):
+        if pieces in (Per.ROWS, Per.SCORED):
             per = max(1, _ROW_NUMBERS // per)
             slots = slots | {"per_rows": per}
         slots = slots | {"function": self._kernels[name]}

@@ -105,6 +105,7 @@ def tanh(body: Body, x: Any) -> Any:
     return body.mul_add(sigmoid(body, body.fadd(x, x)), body.same(F32, 2.0, n), body.same(F32, -1.0, n))
 
 
-def folded_sum(body: Body, value: Any) -> Any:
-    """Return the sum of all lanes."""
-    return body.fold(value, body.fadd)
+def capped(body: Body, x: Any, cap: Any) -> Any:
+    """Return cap * tanh(x / cap)."""
+    many = body.splat(cap, x.type.count)
+    return body.fmul(many, tanh(body, body.fdiv(x, many)))

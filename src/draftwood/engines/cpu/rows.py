@@ -8,11 +8,12 @@ from typing import Any
 
 from llvmlite import ir
 
-from draftwood.engines.cpu.attention import PAGE, PART_HEAD
+from draftwood.engines.cpu.attention import PART_HEAD
 from draftwood.engines.cpu.emit import F32, I32, I64, LANES, PIECE, Body, function, vector
 from draftwood.engines.cpu.formats import GROUP
+from draftwood.engines.cpu.pages import page_of, write_cell
 from draftwood.engines.cpu.records import PASS, PHASE
-from draftwood.engines.cpu.rounding import exponential, folded_sum, write_rounded_row
+from draftwood.engines.cpu.rounding import exponential, write_rounded_row
 
 _LOWEST = float("-inf")
 
@@ -26,25 +27,19 @@ def rows_of_piece(body: Body, whole: Any, phase: Any, piece: Any, among: str = "
         yield row
 
 
-def padded(body: Body, width: Any, to: int = LANES) -> Any:
-    """Return the next multiple."""
-    return body.and_(body.add(width, body.i64(to - 1)), body.i64(-to))
-
-
 def row_of(body: Body, phase: Any, name: str, row: Any) -> Any:
     """Return the address of a row in ``x``, ``y`` or ``out``."""
     return body.at(PHASE.place(body, phase, name), body.mul(row, PHASE.number(body, phase, f"{name}_stride")))
 
 
-def write_norm(body: Body, values: Any, weight: Any, width: Any, epsilon: Any, out: Any, more: Any = None) -> None:
+def _write_norm(body: Body, values: Any, weight: Any, width: Any, epsilon: Any, out: Any, more: Any) -> None:
     """Write ``values / rms(values) * weight``, or ``out += more *`` that. Squares are added in 16 lanes."""
-    kind, whole = vector(F32), padded(body, width)
+    kind, whole = vector(F32), body.padded(width)
     total = body.variable(body.same(F32, 0.0))
-    body.store(body.same(F32, 0.0), total)
     with body.loop(0, whole, LANES) as i:
         value = body.get(values, kind, body.mul(i, body.i64(4)), align=4)
         body.store(body.mul_add(value, value, body.read(total, kind)), total)
-    mean = body.fdiv(folded_sum(body, body.read(total, kind)), body.sitofp(width, F32))
+    mean = body.fdiv(body.fold(body.read(total, kind), body.fadd), body.sitofp(width, F32))
     scale = body.splat(body.fdiv(body.f32(1.0), body.sqrt(body.fadd(mean, epsilon))))
     with body.loop(0, whole, LANES) as i:
         offset = body.mul(i, body.i64(4))
@@ -56,21 +51,26 @@ def write_norm(body: Body, values: Any, weight: Any, width: Any, epsilon: Any, o
 
 
 def write_norms(module: ir.Module, features: frozenset[str]) -> None:
-    """Write ``norm`` (x to y), ``norm_rounded`` (also as records to out), ``norm_added`` (out += norm(x))."""
-    for name in ("norm", "norm_rounded", "norm_added"):
+    """Write ``norm`` (x to y), ``norm_rounded`` (also as records to out), ``norm_added`` (out += norm(x)).
+
+    ``last_norm`` and ``last_norm_rounded`` do it for the scored rows of x, which lie side by side in y.
+    """
+    for name in ("norm", "norm_rounded", "norm_added", "last_norm", "last_norm_rounded"):
         body, (whole, phase, piece) = function(module, name, PIECE, features)
         width, weight = PHASE.number(body, phase, "width"), PHASE.place(body, phase, "weight")
-        epsilon = PHASE.real(body, phase, "epsilon")
-        with rows_of_piece(body, whole, phase, piece) as row:
-            values = row_of(body, phase, "x", row)
-            if name == "norm_added":
-                more = PHASE.real(body, phase, "scale")
-                write_norm(body, values, weight, width, epsilon, row_of(body, phase, "out", row), more)
-            else:
-                plain = row_of(body, phase, "y", row)
-                write_norm(body, values, weight, width, epsilon, plain)
-                if name == "norm_rounded":
-                    write_rounded_row(body, plain, width, row_of(body, phase, "out", row))
+        epsilon, is_last = PHASE.real(body, phase, "epsilon"), name.startswith("last")
+        with rows_of_piece(body, whole, phase, piece, "scored_rows" if is_last else "rows") as row:
+            source = row
+            if is_last:
+                place = body.at(PASS.place(body, whole, "scored"), body.mul(row, body.i64(8)))
+                source = body.get(place, I64, align=8)
+            values, adds = row_of(body, phase, "x", source), name == "norm_added"
+            out = row_of(body, phase, "out" if adds else "y", row)
+            _write_norm(
+                body, values, weight, width, epsilon, out, PHASE.real(body, phase, "scale") if adds else None
+            )
+            if name.endswith("rounded"):
+                write_rounded_row(body, out, width, row_of(body, phase, "out", row))
         body.ret_void()
 
 
@@ -79,7 +79,7 @@ def write_copying(module: ir.Module, features: frozenset[str]) -> None:
     body, (whole, phase, piece) = function(module, "copied", PIECE, features)
     with rows_of_piece(body, whole, phase, piece) as row:
         values, out = row_of(body, phase, "x", row), row_of(body, phase, "y", row)
-        with body.loop(0, padded(body, PHASE.number(body, phase, "width")), LANES) as i:
+        with body.loop(0, body.padded(PHASE.number(body, phase, "width")), LANES) as i:
             offset = body.mul(i, body.i64(4))
             body.put(body.get(values, vector(F32), offset, align=4), out, offset, align=4)
     body.ret_void()
@@ -99,8 +99,8 @@ def write_positions(module: ir.Module, features: frozenset[str]) -> None:
     body, (whole, phase, piece) = function(module, "turned", PIECE, features)
     size, heads = PHASE.number(body, phase, "head_size"), PHASE.number(body, phase, "heads")
     kv_heads, room = PHASE.number(body, phase, "kv_heads"), PHASE.number(body, phase, "head_room")
-    q_row = body.mul(padded(body, body.mul(heads, size), GROUP), body.i64(4))
-    k_row = body.mul(padded(body, body.mul(kv_heads, size), GROUP), body.i64(4))
+    q_row = body.mul(body.padded(body.mul(heads, size), GROUP), body.i64(4))
+    k_row = body.mul(body.padded(body.mul(kv_heads, size), GROUP), body.i64(4))
     with rows_of_piece(body, whole, phase, piece) as row:
         q, k, v = (
             body.at(PHASE.place(body, phase, name), body.mul(row, stride))
@@ -120,16 +120,14 @@ def write_positions(module: ir.Module, features: frozenset[str]) -> None:
             body.put(body.fmul(body.get(place, F32, align=4), scale), place, align=4)
         cell = body.get(PASS.place(body, whole, "cells"), I64, body.mul(row, body.i64(8)), align=8)
         text = body.pointer(body.get(PASS.place(body, whole, "texts"), I64, body.mul(row, body.i64(8)), align=8))
-        page = body.pointer(body.get(text, I64, body.mul(body.sdiv(cell, body.i64(PAGE)), body.i64(8)), align=8))
-        layer = body.at(page, PHASE.number(body, phase, "page_layer"))
-        _write_cell(body, layer, body.and_(cell, body.i64(PAGE - 1)), (k, v), kv_heads, size, room)
+        layer = body.at(page_of(body, text, cell), PHASE.number(body, phase, "page_layer"))
+        write_cell(body, layer, cell, (k, v), kv_heads, size, room)
     body.ret_void()
 
 
 def _write_head_norm(body: Body, values: Any, weight: Any, size: Any, epsilon: Any) -> None:
     """Write the norm of one head in place; squares are added one by one: a head may be shorter than a vector."""
     total = body.variable(body.f32(0.0))
-    body.store(body.f32(0.0), total)
     with body.loop(0, size) as i:
         value = body.get(values, F32, body.mul(i, body.i64(4)), align=4)
         body.store(body.mul_add(value, value, body.read(total, F32)), total)
@@ -156,37 +154,6 @@ def _write_turned(body: Body, phase: Any, values: Any, position: Any) -> None:
             a, b = body.get(first, F32, align=4), body.get(second, F32, align=4)
             body.put(body.mul_add(a, cosine, body.fneg(body.fmul(b, sine))), first, align=4)
             body.put(body.mul_add(b, cosine, body.fmul(a, sine)), second, align=4)
-
-
-def _write_cell(
-    body: Body, layer: Any, within: Any, rows: tuple[Any, Any], heads: Any, size: Any, room: Any
-) -> None:
-    """Write a row's keys and values into its cell of a page."""
-    k, v = rows
-    tile, lane = body.sdiv(within, body.i64(LANES)), body.and_(within, body.i64(LANES - 1))
-    head_bytes = body.mul(body.add(size, room), body.i64(2 * PAGE))
-    with body.loop(0, heads) as head:
-        keys = body.at(layer, body.mul(head, head_bytes))
-        values = body.at(keys, body.mul(size, body.i64(2 * PAGE)))
-        column = body.at(
-            keys, body.mul(body.add(body.mul(body.mul(tile, size), body.i64(LANES)), lane), body.i64(2))
-        )
-        line = body.at(values, body.mul(body.mul(within, room), body.i64(2)))
-        start = body.mul(body.mul(head, size), body.i64(4))
-        with body.loop(0, size) as i:
-            offset = body.mul(i, body.i64(4))
-            key, value = (body.get(body.at(row, start), F32, offset, align=4) for row in (k, v))
-            both = body.to_half(body.insert_element(body.insert_element(_undefined(), key, _at(0)), value, _at(1)))
-            body.put(body.lane(both, 0), column, body.mul(i, body.i64(2 * LANES)), align=2)
-            body.put(body.lane(both, 1), line, body.mul(i, body.i64(2)), align=2)
-
-
-def _undefined() -> ir.Constant:
-    return ir.Constant(vector(F32, 4), [0.0] * 4)
-
-
-def _at(lane: int) -> ir.Constant:
-    return ir.Constant(I32, lane)
 
 
 def write_joined(module: ir.Module, features: frozenset[str]) -> None:
@@ -218,7 +185,6 @@ def _write_head_joined(body: Body, whole: Any, phase: Any, row: Any, head: Any, 
     sinks = PHASE.number(body, phase, "sinks")
     has_sinks = body.icmp_signed("!=", sinks, body.i64(0))
     most = body.variable(body.f32(_LOWEST))
-    body.store(body.f32(_LOWEST), most)
     with body.if_then(has_sinks):
         body.store(body.get(body.pointer(sinks), F32, body.mul(head, body.i64(4)), align=4), most)
     with body.loop(0, chunks) as chunk:
@@ -226,7 +192,6 @@ def _write_head_joined(body: Body, whole: Any, phase: Any, row: Any, head: Any, 
         body.store(body.larger(here, body.read(most, F32)), most)
     highest = body.read(most, F32)
     total = body.variable(body.f32(0.0))
-    body.store(body.f32(0.0), total)
     with body.if_then(has_sinks):
         sink = body.get(body.pointer(sinks), F32, body.mul(head, body.i64(4)), align=4)
         body.store(one_exponential(body, body.fsub(sink, highest)), total)
@@ -243,7 +208,6 @@ def _write_values_joined(
 ) -> None:
     with body.loop(0, PHASE.number(body, phase, "head_size")) as d:
         total = body.variable(body.f32(0.0))
-        body.store(body.f32(0.0), total)
         with body.loop(0, chunks) as chunk:
             part = body.at(first, body.mul(chunk, next_))
             factor = one_exponential(body, body.fsub(body.get(part, F32, align=4), highest))

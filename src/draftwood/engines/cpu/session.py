@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from draftwood.engines.committed import CommittedText, locked
-from draftwood.engines.cpu.attention import PAGE, WIDEST
-from draftwood.engines.cpu.pages import Page, Pages
+from draftwood.engines.cpu.attention import WIDEST
+from draftwood.engines.cpu.pages import PAGE, Page, Pages
 from draftwood.engines.cpu.passes import Rows
+from draftwood.engines.cpu.phases import Without
+from draftwood.engines.lent_scores import RowScores
 from draftwood.errors import CapabilityError, UsageError
 from draftwood.tree import TokenTree
 
@@ -127,3 +129,39 @@ class SavedPages:
         if model is not self.model or not 0 <= length <= len(self.ids):
             raise UsageError(f"the first {length} tokens of this text were not read by this target: open the text")
         return CpuSession(model, self.pages[: -(-length // PAGE)], self.ids[:length])
+
+
+Grown = tuple[CpuSession, Sequence[int], Sequence[int]]
+"""A text, and tokens and parents of new nodes."""
+Some = TypeVar("Some")
+
+
+def groups(requests: Sequence[Some], rows: Callable[[Some], int]) -> Iterator[list[Some]]:
+    """Divide requests into passes of at most `WIDEST` rows; none has more."""
+    group: list[Some] = []
+    taken = 0
+    for request in requests:
+        count = rows(request)
+        if taken + count > WIDEST:
+            yield group
+            group, taken = [], 0
+        group.append(request)
+        taken += count
+    if group:
+        yield group
+
+
+def grow(model: Any, requests: Sequence[Grown], without: tuple[Without, ...] = ()) -> list[RowScores]:
+    """Read new nodes, as `draftwood.contracts.Target.grow`; returns their scores."""
+    found: list[RowScores] = []
+    for session, _, _ in requests:
+        session.check(model)
+    every = [(session, session.growing(tokens, parents)) for session, tokens, parents in requests]
+    for group in groups(every, lambda one: len(one[1].tokens)):
+        scores, choices = model.run([rows for _, rows in group], without=without)
+        parts, first = [], 0
+        for session, rows in group:
+            session.grew(rows)
+            parts.append(slice(first, first := first + len(rows.tokens)))
+        found += model.lend([scores[part] for part in parts], [choices[part] for part in parts])
+    return found

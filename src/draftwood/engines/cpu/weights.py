@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -13,60 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.engines.cpu.families import shape_of
-from draftwood.engines.cpu.formats import FORMATS, GROUP
+from draftwood.engines.cpu.formats import GROUP
 from draftwood.engines.cpu.gguf_file import GgufFile, Tensor
-from draftwood.engines.cpu.gguf_types import read_floats
+from draftwood.engines.cpu.gguf_types import FLOATS, growth, kind_of, read_floats
 from draftwood.engines.cpu.hub_model import HubModel, read_folder
 from draftwood.engines.cpu.kernels import Kernels
-from draftwood.engines.cpu.packing import Piece, packing, plan
-from draftwood.engines.cpu.quantising import FLOATS, growth, kind_of
-from draftwood.engines.cpu.slabs import Slabs
+from draftwood.engines.cpu.packing import Matrix, Piece, Slabs, packing, plan
 from draftwood.errors import ModelError, UnsupportedModelError, UsageError
 from draftwood.models.machine import cores, free_memory
 
 Vector = NDArray[np.float32]
-Report = Callable[[int, int], None]
-"""Takes bytes that are packed, and bytes in all."""
+Report = Callable[[int, int], None]  # takes bytes that are packed, and bytes in all
 
-_KEPT = 64 << 20
-"""Bytes of the file that are kept in memory while it is packed."""
-_NEEDLESS = ("attn_rot_embd",)
-"""Tensors of a layer that files may have and nobody reads."""
-
-
-@dataclass(frozen=True, slots=True)
-class Matrix:
-    """One packed matrix, or one for each expert, and the functions for its type."""
-
-    kind: str
-    packed: NDArray[Any]
-    outputs: int
-    inputs: int
-    product: int
-    reader: int
-
-    @property
-    def is_rounded(self) -> bool:
-        """Whether its products take inputs that are rounded to 8 bits."""
-        return self.kind in FORMATS
-
-    @property
-    def tiles(self) -> int:
-        return int(self.packed.shape[-3])
-
-    @property
-    def blocks(self) -> int:
-        """Blocks of a tile; of floats, inputs."""
-        return int(self.packed.shape[-2])
-
-    @property
-    def tile_bytes(self) -> int:
-        return int(self.packed.strides[-3])
-
-    @property
-    def expert_bytes(self) -> int:
-        """Bytes from one expert's matrix to the next one's; 0 of a matrix that is one."""
-        return int(self.packed.strides[0]) if self.packed.ndim == 4 else 0
+_KEPT = 64 << 20  # bytes of the file that are kept in memory while it is packed
+_NEEDLESS = ("attn_rot_embd",)  # tensors of a layer that files may have and nobody reads
 
 
 def opened(path: Path) -> GgufFile | HubModel:
@@ -116,8 +75,7 @@ class Weights:
         self.path, self.metadata, self._becomes = self.file.path, self.file.metadata, becomes
         tensors = self.file.tensors
         self._read: set[str] = set()
-        embedding = self._tensor("token_embd.weight")
-        self.shape = shape_of(self.file.metadata, prod(embedding.shape[:1]))
+        self.shape = shape_of(self.file.metadata, prod(self._tensor("token_embd.weight").shape[:1]))
         self._report, self._done = report or (lambda _done, _all: None), 0
         self._all = self.file.size + sum(growth(one, self._kind(one)) for one in tensors.values())
         if becomes in ("int4", "int8") and not any(self._kind(one) != one.kind for one in tensors.values()):
@@ -127,11 +85,10 @@ class Weights:
         self.vectors: list[dict[str, Vector]] = []
         self.matrices: list[dict[str, Matrix]] = []
         self._pieces: list[Piece] = []
-        self.embedding = self._matrix(embedding, self.shape.vocabulary, self.shape.width)
-        has_output = "output.weight" in tensors
-        output = self._tensor("output.weight") if has_output else embedding
         sizes = self.shape.vocabulary, self.shape.width
-        self.output = self._matrix(output, *sizes) if has_output else self.embedding
+        self.embedding = self._matrix("token_embd.weight", *sizes)
+        has_output = "output.weight" in tensors
+        self.output = self._matrix("output.weight", *sizes) if has_output else self.embedding
         for layer in range(self.shape.layers):
             self._add_layer(f"blk.{layer}.")
         self.last_norm = self._vector("output_norm.weight", self.shape.width)
@@ -176,22 +133,18 @@ class Weights:
         every = [self.embedding, self.output, *(matrix for layer in self.matrices for matrix in layer.values())]
         return sum({id(matrix): matrix.packed.nbytes for matrix in every}.values())
 
-    def _tensor(self, name: str) -> Tensor:
+    def _tensor(self, name: str, *shape: int) -> Tensor:
+        """Return a tensor of this shape, of any where none is given."""
         found = self.file.tensors.get(name)
         if found is None:
             raise ModelError(f"{self.path} has no tensor {name}: get it again, or take another engine")
         self._read.add(name)
+        if shape and found.shape != shape:
+            raise ModelError(f"{name} in {self.path} has the shape {found.shape}, not {shape}: get the file again")
         return found
 
-    def _checked(self, tensor: Tensor, *shape: int) -> Tensor:
-        if tensor.shape != shape:
-            raise ModelError(
-                f"{tensor.name} in {self.path} has the shape {tensor.shape}, not {shape}: get the file again"
-            )
-        return tensor
-
-    def _matrix(self, tensor: Tensor, outputs: int, inputs: int) -> Matrix:
-        return self._part(self._checked(tensor, outputs, inputs), outputs, None)
+    def _matrix(self, name: str, outputs: int, inputs: int) -> Matrix:
+        return self._part(self._tensor(name, outputs, inputs), outputs, None)
 
     def _part(self, tensor: Tensor, outputs: int, rows: Any) -> Matrix:
         """Pack some rows of a matrix, or of each expert's."""
@@ -223,40 +176,47 @@ class Weights:
         padded[:size] = read_floats(tensor.kind, tensor.data)
         return padded
 
+    @property
+    def _projections(self) -> tuple[tuple[str, int, int], ...]:
+        """Names of the matrices that attention reads, their outputs, and heads that turn."""
+        shape = self.shape
+        keys = shape.kv_heads * shape.head_size
+        return (
+            ("attn_q", shape.heads * shape.head_size, shape.heads), ("attn_k", keys, shape.kv_heads),
+            ("attn_v", keys, 0),
+        )  # fmt: skip
+
     def _add_layer(self, start: str) -> None:
         shape = self.shape
-        queries, keys = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
-        matrices = self._attention(start, queries, keys)
-        matrices["attn_output"] = self._matrix(self._tensor(f"{start}attn_output.weight"), shape.width, queries)
+        matrices, queries = self._attention(start), shape.heads * shape.head_size
+        matrices["attn_output"] = self._matrix(f"{start}attn_output.weight", shape.width, queries)
         self.matrices.append(matrices | (self._mixture(start) if shape.experts else self._gated_unit(start)))
-        self.vectors.append(self._layer_vectors(start, queries, keys))
+        self.vectors.append(self._layer_vectors(start))
 
-    def _attention(self, start: str, queries: int, keys: int) -> dict[str, Matrix]:
+    def _attention(self, start: str) -> dict[str, Matrix]:
         """Return the matrices of queries, keys and values, which may lie in one tensor."""
-        shape = self.shape
-        fused = f"{start}attn_qkv.weight" in self.file.tensors
-        found, first = {}, 0
-        for name, outputs, heads in (
-            ("attn_q", queries, shape.heads), ("attn_k", keys, shape.kv_heads), ("attn_v", keys, 0),
-        ):  # fmt: skip
+        fused, found, first = f"{start}attn_qkv.weight", {}, 0
+        every = sum(outputs for _, outputs, _ in self._projections)
+        for name, outputs, heads in self._projections:
             order = self._order(heads)
-            if fused:
-                tensor = self._checked(self._tensor(f"{start}attn_qkv.weight"), queries + 2 * keys, shape.width)
+            if fused in self.file.tensors:
+                tensor = self._tensor(fused, every, self.shape.width)
                 order = first + (np.arange(outputs) if order is None else order)
                 first += outputs
             else:
-                tensor = self._checked(self._tensor(f"{start}{name}.weight"), outputs, shape.width)
+                tensor = self._tensor(f"{start}{name}.weight", outputs, self.shape.width)
             found[name] = self._part(tensor, outputs, order)
         return found
 
     def _gated_unit(self, start: str) -> dict[str, Matrix]:
         width, inner = self.shape.width, self.shape.inner
-        up = self._tensor(f"{start}ffn_up.weight")
-        found = {"ffn_down": self._matrix(self._tensor(f"{start}ffn_down.weight"), width, inner)}
-        if f"{start}ffn_gate.weight" not in self.file.tensors and up.shape != (inner, width):
-            return found | self._halves(self._checked(up, 2 * inner, width))
-        gate = self._tensor(f"{start}ffn_gate.weight")
-        return found | {"ffn_gate": self._matrix(gate, inner, width), "ffn_up": self._matrix(up, inner, width)}
+        found = {"ffn_down": self._matrix(f"{start}ffn_down.weight", width, inner)}
+        up = f"{start}ffn_up.weight"
+        if f"{start}ffn_gate.weight" not in self.file.tensors and self._tensor(up).shape != (inner, width):
+            return found | self._halves(self._tensor(up, 2 * inner, width))
+        return found | {
+            name: self._matrix(f"{start}{name}.weight", inner, width) for name in ("ffn_gate", "ffn_up")
+        }
 
     def _halves(self, both: Tensor) -> dict[str, Matrix]:
         """Return gate and up of a tensor that has both."""
@@ -268,28 +228,25 @@ class Weights:
         """Return the matrices of all experts, and the one that chooses among them."""
         shape = self.shape
         width, inner, experts = shape.width, shape.inner, shape.experts
-        found = {"ffn_gate_inp": self._matrix(self._tensor(f"{start}ffn_gate_inp.weight"), experts, width)}
-        if f"{start}ffn_gate_up_exps.weight" in self.file.tensors:
-            both = self._tensor(f"{start}ffn_gate_up_exps.weight")
-            found |= self._halves(self._checked(both, experts, 2 * inner, width))
+        found = {"ffn_gate_inp": self._matrix(f"{start}ffn_gate_inp.weight", experts, width)}
+        tensors, both = self.file.tensors, f"{start}ffn_gate_up_exps.weight"
+        if both in tensors:
+            found |= self._halves(self._tensor(both, experts, 2 * inner, width))
         for name, outputs, inputs in (
             ("ffn_gate", inner, width), ("ffn_up", inner, width), ("ffn_down", width, inner),
         ):  # fmt: skip
-            if (
-                f"{start}{name}_exps.weight" in self.file.tensors
-                or f"{start}{name}.0.weight" not in self.file.tensors
-            ):
-                if name not in found:
-                    tensor = self._tensor(f"{start}{name}_exps.weight")
-                    found[name] = self._part(self._checked(tensor, experts, outputs, inputs), outputs, None)
-            else:
+            whole = f"{start}{name}_exps.weight"
+            if whole not in tensors and f"{start}{name}.0.weight" in tensors:
                 found[name] = self._single_experts(f"{start}{name}", outputs, inputs)
+            elif name not in found:
+                found[name] = self._part(self._tensor(whole, experts, outputs, inputs), outputs, None)
         return found
 
     def _single_experts(self, start: str, outputs: int, inputs: int) -> Matrix:
         """Return the matrices of all experts of an older file, which has a tensor for each."""
-        tensors = [self._tensor(f"{start}.{expert}.weight") for expert in range(self.shape.experts)]
-        if len({self._checked(tensor, outputs, inputs).kind for tensor in tensors}) > 1:
+        names = [f"{start}.{expert}.weight" for expert in range(self.shape.experts)]
+        tensors = [self._tensor(name, outputs, inputs) for name in names]
+        if len({tensor.kind for tensor in tensors}) > 1:
             raise UnsupportedModelError(
                 f"the experts {start} in {self.path} are of several types: get the model in another quantisation"
             )
@@ -316,23 +273,16 @@ class Weights:
         order = np.concatenate((turning, head[shape.rotary :]))
         return (np.arange(heads)[:, None] * shape.head_size + order).ravel()
 
-    def _layer_vectors(self, start: str, queries: int, keys: int) -> dict[str, Vector]:
+    def _layer_vectors(self, start: str) -> dict[str, Vector]:
         shape, family = self.shape, self.shape.family
         sizes = {"attn_norm": shape.width, "ffn_norm": shape.width} if family.norms != "after" else {}
         if family.norms != "before":
             sizes |= {"post_attention_norm": shape.width, "post_ffw_norm": shape.width}
         if family.head_norm:
-            whole = family.head_norm == "row"
-            sizes |= {
-                "attn_q_norm": queries if whole else shape.head_size,
-                "attn_k_norm": keys if whole else shape.head_size,
-            }
+            for name, outputs, _ in self._projections[:2]:
+                sizes[f"{name}_norm"] = outputs if family.head_norm == "row" else shape.head_size
         found = {name: self._vector(f"{start}{name}.weight", size) for name, size in sizes.items()}
-        for name, size, heads in (
-            ("attn_q", queries, shape.heads),
-            ("attn_k", keys, shape.kv_heads),
-            ("attn_v", keys, 0),
-        ):
+        for name, size, heads in self._projections:
             if f"{start}{name}.bias" in self.file.tensors:
                 bias, order = self._vector(f"{start}{name}.bias", size), self._order(heads)
                 if order is not None:

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.engines.cpu.gguf_types import read_floats
-from draftwood.engines.cpu.mapped_file import MappedFile
-from draftwood.engines.cpu.safetensors_file import metadata_of, tensors_of
+from draftwood.engines.cpu.hub_model import metadata_of, tensors_of
+from draftwood.engines.mapped_file import MappedFile
 from draftwood.errors import DraftwoodError, ModelError
 from draftwood.files.foreign import json_object
 

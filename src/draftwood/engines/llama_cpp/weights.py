@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ctypes as c
-import logging
 import weakref
 from functools import cached_property
 from itertools import compress, repeat
 from pathlib import Path
 
 from draftwood.engines.llama_cpp.library import last_error, library
+from draftwood.engines.mapped_file import FileState
 from draftwood.errors import ModelError, ModelNotFoundError, UnsupportedModelError
 
-_LOG = logging.getLogger("draftwood")
 _MAGIC = b"GGUF"
 _FLOATS = ("0", "1", "32")  # file types F32, F16 and BF16
 
@@ -30,7 +29,8 @@ class Weights:
     def __init__(self, path: Path, *, gpu_layers: int = -1, vocabulary_only: bool = False) -> None:
         check_file(path)
         self.path, self.gpu_layers, self._library = path, gpu_layers, library()
-        self.stamp, self._identity, self._said_replaced = _stamp(path), _identity(path), False
+        self._state = FileState(path, path.stat())
+        self.stamp = self._state.stamp
         params = self._library.llama_model_default_params()
         params.n_gpu_layers, params.vocab_only = gpu_layers, vocabulary_only
         last_error(clear=True)
@@ -54,20 +54,8 @@ class Weights:
             raise UnsupportedModelError(f"{self.path} has no vocabulary: take a file with the model's tokenizer")
 
     def check_unchanged(self) -> None:
-        """Raise `ModelError` if the file, which is mapped and not copied, was written to since it was loaded.
-
-        A file that was deleted, or replaced by another one, stays as it was for those who have it open: of the
-        second the log warns once.
-        """
-        try:
-            same, replaced = _stamp(self.path) == self.stamp, _identity(self.path) != self._identity
-        except OSError:
-            return
-        if not same and not replaced:
-            raise ModelError(f"{self.path} has changed since it was loaded: load it again")
-        if replaced and not self._said_replaced:
-            self._said_replaced = True
-            _LOG.warning("%s was replaced: texts are those of the file as it was; load it again", self.path)
+        """As `FileState.check_unchanged`."""
+        self._state.check_unchanged()
 
     def metadata(self, key: str) -> str | None:
         """Return a value of the file's metadata as text, None where it has none."""
@@ -149,18 +137,6 @@ class Weights:
     def _number(self, key: str, default: int) -> int:
         said = self.metadata(key)
         return int(said) if said is not None and said.isdecimal() else default
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    """Return size and time of change."""
-    stat = path.stat()
-    return stat.st_size, stat.st_mtime_ns
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    """Return disk and number of the file; a file that takes its name has another number."""
-    stat = path.stat()
-    return stat.st_dev, stat.st_ino
 
 
 def check_file(path: Path) -> None:

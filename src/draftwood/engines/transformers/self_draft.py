@@ -16,8 +16,8 @@ from torch import Tensor
 
 from draftwood.contracts import Watch
 from draftwood.engines.cpu import gguf_file
-from draftwood.engines.cpu.few_bits import in_few_bits
 from draftwood.engines.cpu.hub_model import HubModel
+from draftwood.engines.cpu.self_drafts import in_few_bits
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.per_model import once
 from draftwood.engines.self_draft import read_layers

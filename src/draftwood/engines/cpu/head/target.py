@@ -4,22 +4,73 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from draftwood.contracts import Capabilities, Floats
 from draftwood.engines.committed import locked
 from draftwood.engines.cpu.attention import WIDEST
-from draftwood.engines.cpu.head.program import FUSE, HeadProgram
-from draftwood.engines.cpu.head.session import HeadSession
-from draftwood.engines.cpu.head.weights import PackedHead
-from draftwood.engines.cpu.kernels import Kernels, pool
+from draftwood.engines.cpu.formats import FORMATS
+from draftwood.engines.cpu.gguf_file import Tensor
+from draftwood.engines.cpu.gguf_types import bfloat16_bits, dequantised, read_codes, read_floats
+from draftwood.engines.cpu.head.weights import FUSE, HeadProgram, PackedHead
+from draftwood.engines.cpu.kernels import Kernels, pass_threads
+from draftwood.engines.cpu.pages import Page, Pages
 from draftwood.engines.cpu.passes import PassRecord, Rows
-from draftwood.engines.heads.text import ReducedScores, Request, grown
+from draftwood.engines.cpu.target import CpuTarget
+from draftwood.engines.heads.fitting import check_fit, fingerprint_of, fingerprint_rows, head_in, shipped
+from draftwood.engines.heads.text import HeadText, ReducedScores, Request, grown
+from draftwood.engines.heads.weights import HeadWeights
 from draftwood.engines.lent_scores import LentScores, RowScores
 from draftwood.errors import CapabilityError
 from draftwood.index.child_safe import ChildSafeLock
+
+
+class HeadSession(HeadText[Floats]):
+    """A head's keys and values of one text, in pages; grown nodes lie in the cells behind its pairs.
+
+    Parameters
+    ----------
+    page_bytes, token_bytes
+        Of a page, and of the keys and values of one pair.
+    pages
+        Of the pairs of another text that it begins with.
+    """
+
+    def __init__(self, page_bytes: int, token_bytes: int, pages: Sequence[Page] = ()) -> None:
+        super().__init__()
+        self._page_bytes, self._token_bytes = page_bytes, token_bytes
+        self.pages = Pages(page_bytes, pages)
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the keys and values of the committed pairs."""
+        return self._token_bytes * self.length
+
+    @property
+    def nbytes(self) -> int:
+        """The same, for whoever keeps it for later texts."""
+        return self.cache_bytes
+
+    def truncate(self, position: int) -> None:
+        before = self.length
+        super().truncate(position)
+        if self.length < before:
+            self.pages.cut(self.length)
+
+    def fork(self) -> HeadSession:
+        """Return an independent copy, which shares pages."""
+        twin = HeadSession(self._page_bytes, self._token_bytes, self.pages.share(self.length))
+        twin.take(self)
+        return twin
+
+    def close(self) -> None:
+        """Free the cache."""
+        self.truncate(0)
+        self.pages = Pages(self._page_bytes)
 
 
 class HeadTarget:
@@ -46,7 +97,7 @@ class HeadTarget:
         capabilities: Capabilities,
     ) -> None:  # fmt: skip
         self._program, self._threads = HeadProgram(weights, kernels), threads
-        self._record, self._lent, self._pool = PassRecord(self._program), LentScores(), pool()
+        self._record, self._lent, self._pool = PassRecord(self._program), LentScores(), pass_threads()
         # A helper that comes late may still look at the record of the last pass.
         weakref.finalize(self, self._pool.forget, self._record, self._program)
         self._ids, self.layers = ids, layers
@@ -141,3 +192,40 @@ class HeadTarget:
 
     def _lend(self, views: Sequence[Floats]) -> list[RowScores]:
         return self._lent.add(views, self)
+
+
+def head_of(target: CpuTarget, path: Path) -> HeadTarget:
+    """Return the head in this file, ready to draft for a target; read once per target and file.
+
+    Raises `CapabilityError` for a head that was made for another model, `ModelError` for a file that is no head.
+    """
+    return head_in(path, target, lambda weights, name: fitted(target, weights, name))
+
+
+def shipped_head(target: CpuTarget) -> Path | None:
+    """Return the head that comes with draftwood for this target; None where there is none."""
+    return shipped(fingerprint(target))
+
+
+def fitted(target: CpuTarget, weights: HeadWeights, name: str = "this head") -> HeadTarget:
+    """Return a head for a target; raises `CapabilityError` where it was made for another model."""
+    model = target.model
+    shape = model.weights.shape
+    sizes = (shape.width, shape.vocabulary, shape.layers)
+    layers = check_fit(name, weights, sizes, target.capabilities.hidden, fingerprint(target))
+    packed = PackedHead(weights, model.weights, model.kernels)
+    ids = weights.ids().astype(np.int32)
+    return HeadTarget(packed, model.kernels, model.threads, ids, layers, target.capabilities)
+
+
+def fingerprint(target: CpuTarget) -> str:
+    """Return the fingerprint of a target's weights, the same as of the model of transformers made of its file."""
+    tensor = target.model.weights.file.tensors["token_embd.weight"]
+    return fingerprint_of(bfloat16_bits(_rows(tensor, fingerprint_rows(int(tensor.shape[0])))))
+
+
+def _rows(tensor: Tensor, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    raw = np.ascontiguousarray(tensor.data[rows])
+    if tensor.kind in FORMATS:
+        return dequantised(read_codes(tensor.kind, raw), FORMATS[tensor.kind])
+    return read_floats(tensor.kind, raw)

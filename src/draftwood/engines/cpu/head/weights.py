@@ -13,13 +13,13 @@ from draftwood.engines.cpu.families import Family, Shape
 from draftwood.engines.cpu.formats import FORMATS, GROUP
 from draftwood.engines.cpu.gguf_types import Codes
 from draftwood.engines.cpu.kernels import Kernels
-from draftwood.engines.cpu.packing import pack, packed_tensor
+from draftwood.engines.cpu.packing import Matrix, Slabs, pack, packed_tensor, zeros
+from draftwood.engines.cpu.phases import Buffer, Per, floats, records
 from draftwood.engines.cpu.products import GROUP_RECORD, STEP
+from draftwood.engines.cpu.program import Program
 from draftwood.engines.cpu.records import PASS, PHASE
-from draftwood.engines.cpu.slabs import Slabs
-from draftwood.engines.cpu.tiles import zeros
 from draftwood.engines.cpu.turns import Scaling
-from draftwood.engines.cpu.weights import Matrix, Vector, Weights
+from draftwood.engines.cpu.weights import Vector, Weights
 from draftwood.engines.heads.weights import HeadWeights
 from draftwood.errors import CapabilityError
 
@@ -145,3 +145,48 @@ def _shape(weights: HeadWeights) -> Shape:
         query_scale=shape.dim**-0.5, embedding_scale=1.0, residual_scale=1.0, score_scale=1.0, attention_cap=0.0,
         score_cap=0.0,
     )  # fmt: skip
+
+
+FUSE = "fuse"
+"""What a pass is asked for that begins with the target's states (`Program.limits`)."""
+
+
+class HeadProgram(Program):
+    """A head's phases and buffers.
+
+    Attributes
+    ----------
+    target_states
+        float32[WIDEST, layers * width]: the target's states, read by passes that are asked to `FUSE`.
+    x
+        float32[WIDEST, width]: what the layer reads, made by `FUSE` or written here; what the layer makes of it.
+    """
+
+    weights: PackedHead  # type: ignore[assignment]
+
+    def __init__(self, weights: PackedHead, kernels: Kernels) -> None:
+        width = weights.shape.width
+        self._seen, self._seen_rounded = floats(weights.fuse.inputs), records(weights.fuse.inputs)
+        self._token, self._both, self._both_rounded = floats(width), floats(2 * width), records(2 * width)
+        super().__init__(weights, kernels)  # type: ignore[arg-type]
+        self.target_states = self._seen.array[:, : weights.fuse.inputs]
+        self.x = self._x.array[:, :width]
+
+    def _build(self) -> None:
+        weights, width = self.weights, self.weights.shape.width
+        self._embed(self._token, 1.0)
+        inputs = weights.fuse.inputs
+        slots = self._seen.slots("x") | self._seen_rounded.slots("out") | {"width": inputs}
+        self._add("rounded", Per.ROWS, inputs, slots, joined=True, only=FUSE)
+        self._product(weights.fuse, self._seen, self._seen_rounded, self._x.slots("y"), only=FUSE)
+        self._half(self._token, weights.embedding_norm, 0)
+        self._half(self._x, weights.state_norm, width)
+        self._attend(0, weights.matrices[0], {}, self._both, self._both_rounded)
+        self._gated_unit(weights.matrices[0], weights.vectors[0])
+        self._ends()
+
+    def _half(self, source: Buffer, norm: Any, first: int) -> None:
+        """Add the norm of one half of what the layer reads."""
+        plain, rounded = self._both.behind(first), self._both_rounded.behind(first)
+        slots = self._norm_slots(norm) | source.slots("x") | plain.slots("y") | rounded.slots("out")
+        self._add("norm_rounded", Per.ROWS, self.weights.shape.width, slots, joined=first > 0)

@@ -1,54 +1,23 @@
-"""Passes over trees that grow level by level, by all layers of a model or by some (early exit)."""
+"""What a target drafts with by itself: some of its layers (early exit), or its own weights in 4 or 8 bits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from draftwood.contracts import Capabilities
 from draftwood.engines.committed import locked
-from draftwood.engines.cpu.attention import WIDEST
+from draftwood.engines.cpu.formats import FORMATS
+from draftwood.engines.cpu.gguf_file import GgufFile
+from draftwood.engines.cpu.hub_model import HubModel
 from draftwood.engines.cpu.model import CpuModel
 from draftwood.engines.cpu.phases import Without
-from draftwood.engines.cpu.session import CpuSession
+from draftwood.engines.cpu.session import Grown, grow
+from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.lent_scores import RowScores
 from draftwood.engines.per_model import once
 from draftwood.engines.self_draft import read_layers
-
-Grown = tuple[CpuSession, Sequence[int], Sequence[int]]
-"""A text, and tokens and parents of new nodes."""
-Some = TypeVar("Some")
-
-
-def groups(requests: Sequence[Some], rows: Callable[[Some], int]) -> Iterator[list[Some]]:
-    """Divide requests into passes of at most `WIDEST` rows; none has more."""
-    group: list[Some] = []
-    taken = 0
-    for request in requests:
-        count = rows(request)
-        if taken + count > WIDEST:
-            yield group
-            group, taken = [], 0
-        group.append(request)
-        taken += count
-    if group:
-        yield group
-
-
-def grow(model: CpuModel, requests: Sequence[Grown], without: tuple[Without, ...] = ()) -> list[RowScores]:
-    """Read new nodes, as `draftwood.contracts.GrowingTarget.grow`; returns their scores."""
-    found: list[RowScores] = []
-    for session, _, _ in requests:
-        session.check(model)
-    every = [(session, session.growing(tokens, parents)) for session, tokens, parents in requests]
-    for group in groups(every, lambda one: len(one[1].tokens)):
-        scores, choices = model.run([rows for _, rows in group], without=without)
-        parts, first = [], 0
-        for session, rows in group:
-            session.grew(rows)
-            parts.append(slice(first, first := first + len(rows.tokens)))
-        found += model.lend([scores[part] for part in parts], [choices[part] for part in parts])
-    return found
+from draftwood.errors import CapabilityError
 
 
 class CpuPart:
@@ -79,3 +48,29 @@ def early_exit(target: Any, layers: str = "") -> CpuPart:
     model: CpuModel = target.model
     chosen = read_layers(layers, model.weights.shape.layers)
     return once(target, chosen, model, lambda: CpuPart(model, chosen, target.capabilities))
+
+
+def quantized_self(target: CpuTarget, bits: int) -> CpuTarget:
+    """Return a target of the same weights in so many bits; raises `CapabilityError` where they are few already."""
+    weights = target.model.weights
+    kind = weights.matrices[0]["ffn_down"].kind
+    if kind in FORMATS:
+        raise CapabilityError(
+            f"quantized-self brings nothing here, the target's weights are {kind} already: leave it out"
+        )
+
+    def source() -> GgufFile | HubModel:
+        weights.file.check_unchanged()  # it is read once more
+        return weights.file
+
+    return in_few_bits(target, bits, None, source, target.model.threads)
+
+
+def in_few_bits(
+    owner: Any, bits: int, state: Any, source: Callable[[], GgufFile | HubModel], threads: int
+) -> CpuTarget:
+    """Return a target of the weights in ``source`` in so many bits, which lives as long as their ``owner``.
+
+    It is made anew when the ``state`` is another one; raises what `CpuTarget` raises.
+    """
+    return once(owner, bits, state, lambda: CpuTarget(source(), threads=threads, becomes=f"int{bits}"))

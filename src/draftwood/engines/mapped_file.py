@@ -1,4 +1,4 @@
-"""A file mapped into memory for reading, which knows whether it was changed since."""
+"""Whether a file was changed since it was loaded, and files mapped into memory for reading."""
 
 from __future__ import annotations
 
@@ -12,18 +12,42 @@ from draftwood.errors import ModelError, ModelNotFoundError
 _LOG = logging.getLogger("draftwood")
 
 
-class MappedFile:
+class FileState:
+    """What a file was when it was loaded: ``stamp`` has its size and time of change."""
+
+    def __init__(self, path: Path, status: os.stat_result) -> None:
+        self.path, self.stamp, self._said_replaced = path, _stamp(status), False
+        self._identity = _identity(status)
+
+    def check_unchanged(self) -> None:
+        """Raise `ModelError` if the file, which is mapped and not copied, was written to since it was loaded.
+
+        A file that was deleted, or replaced by another one, stays as it was for those who have it open: of the
+        second the log warns once.
+        """
+        try:
+            status = self.path.stat()
+        except OSError:
+            return
+        same, replaced = _stamp(status) == self.stamp, _identity(status) != self._identity
+        if not same and not replaced:
+            raise ModelError(f"{self.path} has changed since it was loaded: load it again")
+        if replaced and not self._said_replaced:
+            self._said_replaced = True
+            _LOG.warning("%s was replaced: texts are those of the file as it was; load it again", self.path)
+
+
+class MappedFile(FileState):
     """A file whose bytes are ``buffer``, read from the disk only as they are looked at.
 
     Raises `ModelNotFoundError` where there is no such file, `ModelError` for one that is empty or cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self._said_replaced = path, False
         try:
             with path.open("rb") as file:
                 status = os.fstat(file.fileno())
-                self._stamp, self._identity = _stamp(status), _identity(status)
+                super().__init__(path, status)
                 if not status.st_size:
                     raise ModelError(f"{path} is empty: get the file again")
                 self.buffer = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -37,23 +61,6 @@ class MappedFile:
         """Give back the memory of what was read; it is read from the file again where it is needed."""
         if isinstance(self.buffer, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             self.buffer.madvise(mmap.MADV_DONTNEED)
-
-    def check_unchanged(self) -> None:
-        """Raise `ModelError` if the file, which is mapped and not copied, was written to since it was loaded.
-
-        A file that was deleted, or replaced by another one, stays as it was for those who have it open: of the
-        second the log warns once.
-        """
-        try:
-            status = self.path.stat()
-        except OSError:
-            return
-        same, replaced = _stamp(status) == self._stamp, _identity(status) != self._identity
-        if not same and not replaced:
-            raise ModelError(f"{self.path} has changed since it was loaded: load it again")
-        if replaced and not self._said_replaced:
-            self._said_replaced = True
-            _LOG.warning("%s was replaced: texts are those of the file as it was; load it again", self.path)
 
 
 def _stamp(status: os.stat_result) -> tuple[int, int]:

@@ -1,0 +1,227 @@
+"""Finds names of special tokens in a text, as llama.cpp does: the longest name first, wherever it stands."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from draftwood.engines.cpu.pre_tokenizers import PreTokenizer
+from draftwood.engines.cpu.vocabulary import BYTE, Vocabulary
+from draftwood.errors import ModelError, UnsupportedModelError
+
+_BLANKS = " \t\n\v\f\r"
+
+
+class SpecialTokens:
+    """Cuts texts at the names of special tokens.
+
+    Parameters
+    ----------
+    names
+        The name of every token.
+    tokens
+        Special ones, in the order in which they are looked for.
+    takes_blanks
+        Those that take the blanks behind them.
+    """
+
+    def __init__(self, names: Sequence[str], tokens: Sequence[int], takes_blanks: Collection[int]) -> None:
+        self._tokens, self._takes_blanks = tokens, takes_blanks
+        self._order = {names[token]: place for place, token in enumerate(tokens)}
+        lengths: dict[str, set[int]] = {}
+        for name in self._order:
+            lengths.setdefault(name[0], set()).add(len(name))
+        self._lengths = {first: tuple(sorted(found)) for first, found in lengths.items()}
+        self._first = re.compile(f"[{re.escape(''.join(lengths))}]") if lengths else None
+
+    def split(self, text: str) -> Iterator[str | int]:
+        """Return the parts of a text: what lies between special tokens, and their ids."""
+        begin = 0
+        for start, (end, token) in sorted(self._chosen(text).items()):
+            if begin < start:
+                yield text[begin:start]
+            yield token
+            begin = end
+        if begin < len(text):
+            yield text[begin:]
+
+    def _chosen(self, text: str) -> dict[int, tuple[int, int]]:
+        """Return where special tokens begin, where what they take ends, and their ids."""
+        chosen: dict[int, tuple[int, int]] = {}
+        starts: list[int] = []  # of the chosen ones, in order
+        for order, start, end in sorted(self._occurrences(text)):
+            place = bisect_right(starts, start)
+            limit = starts[place] if place < len(starts) else len(text)
+            if end > limit or (place and chosen[starts[place - 1]][0] > start):
+                continue  # a part of it is taken
+            token = self._tokens[order]
+            if token in self._takes_blanks:
+                while end < limit and text[end] in _BLANKS:
+                    end += 1
+            starts.insert(place, start)
+            chosen[start] = (end, token)
+        return chosen
+
+    def _occurrences(self, text: str) -> Iterator[tuple[int, int, int]]:
+        if self._first is None:
+            return
+        known, lengths = self._order.get, self._lengths
+        for match in self._first.finditer(text):
+            start = match.start()
+            for length in lengths[text[start]]:
+                order = known(text[start : start + length])
+                if order is not None and start + length <= len(text):
+                    yield order, start, start + length
+
+
+_LONGEST_KEPT = 32  # characters of a word that is remembered
+_MOST_KEPT = 50_000  # words
+
+
+class ScoredPieces:
+    """Encodes texts without special tokens; words, once encoded, are remembered."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        count = int((vocabulary.kinds & BYTE != 0).sum())
+        if count < 256:
+            raise UnsupportedModelError(
+                f"the file's vocabulary has tokens for {count} of 256 bytes, so that texts that need another "
+                "cannot be spelled: take another file"
+            )
+        self._ids = vocabulary.ids
+        self._costs = dict(zip(self._ids, (-vocabulary.scores()).tolist(), strict=True))
+        self._between = _between_words(vocabulary.names)
+        self._kept: dict[str, list[int]] = {}
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text."""
+        ids: list[int] = []
+        for word in self._between.split(text.replace(" ", _BLANK)):
+            found = self._kept.get(word)
+            if found is None:
+                found = [token for piece in self._joined(word) for token in self._spelled(piece)]
+                if len(word) <= _LONGEST_KEPT:
+                    if len(self._kept) >= _MOST_KEPT:
+                        self._kept = {}
+                    self._kept[word] = found
+            ids += found
+        return ids
+
+    def _joined(self, word: str) -> list[str]:
+        """Return the pieces of a word."""
+        costs, pieces = self._costs, list(word)
+        before, behind = list(range(-1, len(pieces) - 1)), [*range(1, len(pieces)), -1]
+        queue = []
+        for place in range(len(pieces) - 1):
+            cost = costs.get(pieces[place] + pieces[place + 1])
+            if cost is not None:
+                queue.append((cost, place, place + 1, 2))
+        heapify(queue)
+        while queue:
+            _, left, right, length = heappop(queue)
+            if not pieces[left] or not pieces[right] or len(pieces[left]) + len(pieces[right]) != length:
+                continue  # one of them was joined to another
+            pieces[left] += pieces[right]
+            pieces[right] = ""
+            behind[left] = behind[right]
+            if behind[right] >= 0:
+                before[behind[right]] = left
+            for first, second in ((before[left], left), (left, behind[left])):
+                if first >= 0 and second >= 0:
+                    both = pieces[first] + pieces[second]
+                    cost = costs.get(both)
+                    if cost is not None:
+                        heappush(queue, (cost, first, second, len(both)))
+        return [piece for piece in pieces if piece]
+
+    def _spelled(self, piece: str) -> list[int]:
+        token = self._ids.get(piece)
+        if token is not None:
+            return [token]
+        bytes_ = [f"<0x{byte:02X}>" for byte in piece.encode()]
+        return [self._ids[name] for name in bytes_ if name in self._ids]
+
+
+def _between_words(names: list[str]) -> re.Pattern[str]:
+    """Return what matches where a word begins with a blank, and no token goes on from the word before it."""
+    inside = set(re.findall(f"([^{_BLANK}\0]){_BLANK}", "\0".join(names)))
+    return re.compile(f"(?<=[^{_BLANK}{re.escape(''.join(sorted(inside)))}])(?={_BLANK})")
+
+
+_NEWLINES = re.compile(r"\n+|[^\n]+")
+_BLANK = "\u2581"
+
+
+def byte_letters() -> dict[int, str]:
+    """Return the letter that stands for each byte in names of tokens, those of GPT-2."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(0x100) if byte not in printable]
+    return {b: chr(b) for b in printable} | {b: chr(0x100 + place) for place, b in enumerate(others)}
+
+
+class ByteMerges:
+    """Encodes texts without special tokens."""
+
+    def __init__(self, vocabulary: Vocabulary, pre: PreTokenizer) -> None:
+        self._vocabulary, self._pre = vocabulary, pre
+        self._missing = -1  # what stands for a byte without a token: nothing comes of it
+        self._tokenizer = self._made()
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text."""
+        if not self._pre.is_bytes:
+            text = text.replace(" ", _BLANK)
+        if not self._pre.whole_newlines:
+            return self._merged(text)
+        ids: list[int] = []
+        for part in _NEWLINES.findall(text):
+            whole = self._vocabulary.ids.get(part) if part[0] == "\n" else None
+            ids += self._merged(part) if whole is None else [whole]
+        return ids
+
+    def _merged(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return [token for token in ids if token != self._missing] if self._missing in ids else ids
+
+    def _made(self) -> Any:
+        from tokenizers import Regex, Tokenizer, pre_tokenizers
+
+        tokenizer = Tokenizer(self._model())
+        steps: list[Any] = [pre_tokenizers.Split(Regex(each), "isolated") for each in self._pre.expressions()]
+        if self._pre.is_bytes:
+            steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
+        return tokenizer
+
+    def _model(self) -> Any:
+        from tokenizers.models import BPE
+
+        ids, settings = self._vocabulary.ids, dict[str, Any](ignore_merges=self._pre.whole_first)
+        if not self._pre.is_bytes:
+            settings["byte_fallback"] = True
+        if not self._pre.is_bytes or not all(letter in ids for letter in byte_letters().values()):
+            self._missing, name = len(ids), "\0missing"
+            ids, settings = {**ids, name: self._missing}, {**settings, "unk_token": name}
+        try:
+            return BPE(vocab=ids, merges=self._merges(), **settings)
+        except Exception as error:  # the library raises no kinds of its own
+            raise ModelError(
+                f"the file's vocabulary is damaged ({str(error).rstrip('.')}): get the file again, or convert the "
+                "model anew"
+            ) from error
+
+    def _merges(self) -> Sequence[tuple[str, str]]:
+        given = self._vocabulary.metadata.get("tokenizer.ggml.merges")
+        if given is None:
+            raise ModelError("the file's vocabulary has no merges: convert the model anew")
+        pairs = [merge.partition(" ")[::2] if merge[:1] != " " else _behind_first(merge) for merge in given]
+        return pairs if len(set(given)) == len(pairs) else list(dict.fromkeys(pairs))  # the first one counts
+
+
+def _behind_first(merge: str) -> tuple[str, str]:
+    """Return the halves of a merge whose first one begins with a space."""
+    first, _, second = merge[1:].partition(" ")
+    return " " + first, second
