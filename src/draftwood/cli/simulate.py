@@ -193,13 +193,12 @@ class _Run:
         self, drafters: str, tokenizer: Any, curve: CostCurve | None, bar: Any, *, uncalibrated: bool
     ) -> None:
         """Replay everything, first plain decoding where passes have a cost."""
-        from draftwood.api.prompts import decoder
         from draftwood.drafters.load import arms
         from draftwood.measure.simulate import simulate
 
         settings: dict[str, Any] = {"batch": self._batch}
         if tokenizer is not None:
-            settings |= {"vocab_size": len(tokenizer), "decode": decoder(tokenizer)}
+            settings["vocab_size"] = len(tokenizer)
         labels = [label for label, _ in arms(drafters)]
         if curve is not None:
             settings |= {"cost": curve.seconds, "curve": None if uncalibrated else curve}
