@@ -30,7 +30,7 @@ from draftwood.engines.transformers.lean import Attend, LeanDecoder, _Block
 from draftwood.engines.transformers.lean_parts import Layer, Parts, read_parts
 from draftwood.engines.transformers.pack import Packing
 from draftwood.engines.transformers.target import TransformersTarget
-from draftwood.measure.profile.memory_speed import bytes_per_second, weight_bytes
+from draftwood.measure.profile.sweep import bytes_per_second, weight_bytes
 from draftwood.measure.records.provenance import provenance
 from draftwood.tree import TokenTree
 

@@ -39,7 +39,7 @@ from draftwood.testing import (
     WindowDrafter,
     WrongDrafter,
 )
-from draftwood.testing.heads import ToyHead
+from tests.toy_head import ToyHead
 
 Make = Callable[[ToyTarget, Sampling], Sequence[Drafter]]
 

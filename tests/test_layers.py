@@ -51,8 +51,7 @@ PACKAGES = {
     "tokenizers": ("models", "engines.cpu"),
     "jinja2": ("measure.report.page", "engines.file_tokenizer"),
     "markupsafe": ("measure.report.page",),  # comes with jinja2
-    "matplotlib": ("measure.profile.plot", "measure.report.figures"),
-    "plotext": ("measure.profile.plot",),
+    "matplotlib": ("measure.report.figures",),
     "scipy": ("measure",),
     "zstandard": ("measure",),
     "pathspec": ("corpora",),

@@ -6,6 +6,7 @@ import io
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +122,22 @@ def short_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("draftwood.training.texts.BATCH", 40)
     monkeypatch.setattr("draftwood.training.texts._REQUEST", 12)
     monkeypatch.setattr("draftwood.training.texts._ANSWER", 24)
+
+
+@pytest.fixture
+def unloaded(draftwood, monkeypatch):
+    """Run a command that must not come as far as loading a model; returns what it said."""
+
+    def loaded(*_):
+        raise AssertionError("a model was read")
+
+    monkeypatch.setattr(import_module("draftwood.models.load"), "_read", loaded)
+
+    def call(*arguments, code=2, stdin=b""):
+        ran = draftwood(*arguments, stdin=stdin)
+        assert (ran.code, ran.out) == (code, ""), ran.err
+        assert ran.err.startswith("error: ")
+        assert ran.err.count("\n") <= 2  # the second names --help
+        return ran.err
+
+    return call

@@ -6,30 +6,10 @@ import sys
 
 import pytest
 
-import draftwood.models.load  # noqa: F401 - patched below
 from draftwood.errors import FileFormatError
 from draftwood.files.paths import alone
 
 NOWHERE = "/proc/draftwood"  # a folder in which nobody can make a file, whoever he is
-
-
-@pytest.fixture
-def unloaded(draftwood, monkeypatch):
-    """Run a command that must not come as far as loading a model; returns what it said."""
-
-    def loaded(*_):
-        raise AssertionError("a model was read")
-
-    monkeypatch.setattr(sys.modules["draftwood.models.load"], "_read", loaded)
-
-    def call(*arguments, code=2, stdin=b""):
-        ran = draftwood(*arguments, stdin=stdin)
-        assert (ran.code, ran.out) == (code, ""), ran.err
-        assert ran.err.startswith("error: ")
-        assert ran.err.count("\n") == 1
-        return ran.err
-
-    return call
 
 
 @pytest.fixture
@@ -47,7 +27,6 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a folde
     ("arguments", "code"),
     [
         (("profile", "-o", f"{NOWHERE}.jsonl"), 2),
-        (("profile", "--plot", f"{NOWHERE}.png"), 2),
         (("simulate", "--live", "--trace", f"{NOWHERE}.jsonl"), 2),
         (("simulate", "--live", "-o", f"{NOWHERE}.jsonl"), 1),
         (("bench", "-o", f"{NOWHERE}.jsonl"), 1),
@@ -69,10 +48,6 @@ def test_names_that_are_too_long(unloaded, tiny, verb):
     prompt = {"generate": ["x"], "simulate": ["--live"]}.get(verb, [])
     said = unloaded(verb, *prompt, "-m", tiny, "-o", "a" * 250 + ".jsonl", code=2 if verb == "profile" else 1)
     assert "File name too long" in said
-
-
-def test_a_kind_of_picture_that_nobody_draws(unloaded, tiny):
-    assert "take one of " in unloaded("profile", "-m", tiny, "--plot", "curves.docx")
 
 
 @pytest.mark.parametrize("verb", ["bench", "simulate", "generate"])

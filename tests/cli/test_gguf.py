@@ -43,7 +43,7 @@ def test_the_engine_can_be_chosen_and_the_text_is_the_file_s(draftwood, gguf):
         assert json.loads(chosen.out)["ids"] == json.loads(named.out)["ids"]
 
 
-OF_OTHER_EXTRAS = ("torch", "transformers", "gguf", "scipy", "matplotlib", "plotext", "zstandard", "pydivsufsort")
+OF_OTHER_EXTRAS = ("torch", "transformers", "gguf", "scipy", "matplotlib", "zstandard", "pydivsufsort")
 
 
 def with_the_extra_llama_alone(*arguments: str) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
+from contextlib import redirect_stdout
 
 import pytest
 
+from draftwood.cli.main import run
 from draftwood.drafters.memory.memory import Memory
 from draftwood.measure.records.records import read_records
 
@@ -15,19 +18,21 @@ SHORT = ("--max-new-tokens", "40", "--threads", "1", "--planner", "fixed:16")  #
 RAW = ("--raw", *SHORT)
 
 
-@pytest.fixture
-def answered(draftwood, tiny):
+@pytest.fixture(scope="module")
+def answered(tiny):
     """What the model answers, and in how many passes it does with next to no drafting."""
-    return document(draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *RAW, "--json"))
+    with redirect_stdout(io.StringIO()) as out:
+        assert run(["generate", PROMPT, "-m", tiny, *PLAIN, *RAW, "--json"]) == 0
+    return json.loads(out.getvalue())
 
 
-@pytest.fixture
-def corpus(draftwood, tiny, answered, tmp_path):
-    (tmp_path / "texts").mkdir()
-    (tmp_path / "texts" / "answer.txt").write_text(answered["text"])
-    ran = draftwood("corpus", "build", str(tmp_path / "texts"), "-o", str(tmp_path / "c.dwc"), "--tokenizer", tiny)
-    assert ran.code == 0, ran.err
-    return str(tmp_path / "c.dwc")
+@pytest.fixture(scope="module")
+def corpus(tiny, answered, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    (folder / "texts").mkdir()
+    (folder / "texts" / "answer.txt").write_text(answered["text"])
+    assert run(["corpus", "build", str(folder / "texts"), "-o", str(folder / "c.dwc"), "--tokenizer", tiny]) == 0
+    return str(folder / "c.dwc")
 
 
 def document(ran):
@@ -44,13 +49,12 @@ def write(path, text):
 
 
 @pytest.mark.parametrize("name", ["prediction", "context"])
-@pytest.mark.parametrize("given", ["text", "file", "several"])
+@pytest.mark.parametrize("given", ["text", "several"])
 def test_text_is_drafted_from(draftwood, tiny, answered, tmp_path, name, given):
     text = answered["text"]
     flags = {
         "text": [f"--{name}", text.removeprefix("@")],
-        "file": [f"--{name}", write(tmp_path / "t", text + "\n")],
-        "several": [f"--{name}", "other", f"--{name}", write(tmp_path / "t", text)],
+        "several": [f"--{name}", "other", f"--{name}", write(tmp_path / "t", text + "\n")],
     }[given]
     found = document(draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *RAW, *flags, "--json"))
     assert found["ids"] == answered["ids"]
@@ -212,12 +216,6 @@ def test_a_bench_starts_from_a_memory_file_and_leaves_it(draftwood, tiny, prompt
         counts = passes(read_records(rows))
         assert max(counts.values()) < answered["passes"]
         assert path.read_bytes() == before
-
-
-def test_a_sustained_bench_forgets_between_answers(draftwood, tiny, prompts, tmp_path):
-    ran = bench(draftwood, tiny, prompts, "--sustain", "1", "--memory", str(tmp_path / "m.dwm"))
-    assert ran.code == 0
-    assert {found["drafter"] for found in json.loads(ran.out)["sustained"]} == {"none", "lookup:length=1+memory"}
 
 
 # --- mistakes ------------------------------------------------------------------------------------------------

@@ -13,13 +13,12 @@ from draftwood.contracts import Sampling
 from draftwood.engines.peer import PeerAnswer
 from draftwood.errors import PromptError, UsageError
 from draftwood.measure.bench.arms import OurArm, PeerArm
-from draftwood.measure.bench.differences import differences
 from draftwood.measure.bench.run import Bench, BenchSettings, Sustained, sustain
 from draftwood.measure.bench.table import geometric_mean, table
 from draftwood.measure.prompt_files import Job
 from draftwood.measure.records.records import Answer, Records, header, read_records
 from draftwood.measure.records.writer import RecordsWriter
-from draftwood.measure.ties import Difference, limits, rounding
+from draftwood.measure.ties import Difference, differences, limits, rounding
 from draftwood.planning.fixed import OffPlanner
 from draftwood.testing import ToyTarget
 

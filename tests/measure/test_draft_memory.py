@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 from tests.engines.tiny import SHAPE, build
@@ -27,8 +25,7 @@ from draftwood.engines.transformers.shared import shared_target
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.measure.bench.arms import memory_of
 from draftwood.measure.bench.table import draft_memory, table
-from draftwood.measure.records.records import Answer, Records, header, read_records
-from draftwood.measure.records.writer import RecordsWriter
+from draftwood.measure.records.records import Answer, Records
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import ToyTarget
 from draftwood.verify.exact import SampleAndMatch
@@ -154,39 +151,3 @@ def test_it_is_said_only_of_arms_that_take_something():
     said = draft_memory(found, "draft-model:model=S")
     assert said == "270.00 MB of draft weights, at most 12.34 MB of draft cache at the end of an answer"
     assert draft_memory(found, "none") is draft_memory(found, "early-exit") is None
-
-
-def test_records_keep_it_and_those_of_earlier_versions_are_read(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    writer = RecordsWriter(path, header("bench", {}, {}))
-    for answer in rows():
-        writer.answer(answer)
-    writer.close()
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert "draft_weight_bytes" not in lines[1], "plain decoding has none"
-    assert lines[5]["draft_cache_bytes"] == 0, "early exit has one, which takes nothing"
-    assert [a.draft_weight_bytes for a in read_records(path).answers] == [None, None, 270_000_000, 270_000_000, 0]
-    for line in lines:
-        line.pop("draft_weight_bytes", None)
-        line.pop("draft_cache_bytes", None)
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    old = table(read_records(path))
-    assert draft_memory(old, "draft-model:model=S") is None
-
-
-def test_the_page_has_columns_where_a_draft_takes_something(tmp_path):
-    from draftwood.measure.report.page import build as page
-
-    def made(answers):
-        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"
-        writer = RecordsWriter(path, header("bench", {"model": "toy"}, {}))
-        for answer in answers:
-            writer.answer(answer)
-        writer.close()
-        return page([path]).html
-
-    html = made(rows())
-    assert "Draft weights, MB</th>" in html
-    assert "<td>270.0</td>" in html
-    assert "<td>12.3</td>" in html
-    assert "Draft weights, MB</th>" not in made([a for a in rows() if a.arm != "draft-model:model=S"])

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from draftwood.errors import RecordError, UsageError
-from draftwood.measure.profile import memory_speed
-from draftwood.measure.profile.plot import picture_of_characters, save_picture
+from draftwood.measure.profile import sweep
 from draftwood.measure.profile.rows import Case, Profile, spread, write_profile
-from draftwood.measure.profile.sweep import CONTEXTS, ROUNDS, SAMPLING, SIZES, profile
+from draftwood.measure.profile.sweep import CONTEXTS, ROUNDS, SIZES, profile
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.testing import ToyTarget
 
@@ -21,7 +20,7 @@ SETTINGS = {"model": "toy", "dtype": "float32", "threads": 1, "device": "cpu"}
 
 @pytest.fixture(autouse=True)
 def small_buffer(monkeypatch):
-    monkeypatch.setattr(memory_speed, "BUFFER", 1 << 16)
+    monkeypatch.setattr(sweep, "BUFFER", 1 << 16)
 
 
 class Watched(ToyTarget):
@@ -48,7 +47,6 @@ def made():
             result.passes[Case(context, n)] = [k * n * s for s in (0.01, 0.03, 0.02)]
         result.passes[Case(context, 16, "tree")] = [k * 16 * s for s in (0.011, 0.03, 0.022)]
     result.prefill = {128: [0.5], 512: [2.0]}
-    result.sampling = {"greedy": [1e-6, 3e-6, 2e-6]}
     result.memory, result.pass_bytes = 1000.0, 10
     return result
 
@@ -79,7 +77,6 @@ def test_the_same_cases_come_in_the_same_order_again():
 def test_everything_else_is_measured_too():
     result = profile(ToyTarget(), sizes=(1, 2), contexts=(8, 32), rounds=1)
     assert sorted(result.prefill) == [8, 32]
-    assert list(result.sampling) == list(SAMPLING)
     assert result.memory > 0
     assert (result.pass_bytes, result.memory_share) == (None, None)
 
@@ -177,14 +174,14 @@ def test_weights_that_a_pass_reads():
             get_output_embeddings=lambda: SimpleNamespace(weight=head),
         )
 
-    assert memory_speed.weight_bytes(model(table)) == 107
-    assert memory_speed.weight_bytes(model(other)) == 7
-    assert memory_speed.weight_bytes(None) is None
+    assert sweep.weight_bytes(model(table)) == 107
+    assert sweep.weight_bytes(model(other)) == 7
+    assert sweep.weight_bytes(None) is None
 
 
 def test_memory_of_another_device_is_not_measured():
-    assert memory_speed.bytes_per_second(SimpleNamespace(device=SimpleNamespace(type="cuda")), 2) is None
-    assert memory_speed.bytes_per_second(None, 2) > 0
+    assert sweep.bytes_per_second(SimpleNamespace(device=SimpleNamespace(type="cuda")), 2) is None
+    assert sweep.bytes_per_second(None, 2) > 0
 
 
 def test_what_is_written_is_read_as_the_same_curve(tmp_path):
@@ -194,7 +191,7 @@ def test_what_is_written_is_read_as_the_same_curve(tmp_path):
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert (rows[0]["verb"], rows[0]["settings"]) == ("profile", SETTINGS)
     assert rows[0]["provenance"]["cores"]
-    assert {row["row"] for row in rows[1:]} == {"pass", "tree", "prefill", "sampling", "memory"}
+    assert {row["row"] for row in rows[1:]} == {"pass", "tree", "prefill", "memory"}
     assert [path.name for path in path.parent.iterdir()] == ["p.jsonl"]
 
 
@@ -203,24 +200,3 @@ def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path):
     with pytest.raises(RecordError, match="cannot be written"):
         write_profile(tmp_path / "p.jsonl", made(), SETTINGS)
     assert [path.name for path in tmp_path.iterdir()] == ["p.jsonl"]
-
-
-def test_a_picture(tmp_path):
-    path = tmp_path / "new" / "p.png"
-    save_picture(made(), path, "toy")
-    assert path.read_bytes().startswith(b"\x89PNG")
-    assert len(list(path.parent.iterdir())) == 1
-    with pytest.raises(UsageError, match=r"FILE\.png"):
-        save_picture(made(), tmp_path / "p.doc", "toy")
-    (tmp_path / "file").write_text("")
-    with pytest.raises(RecordError, match="cannot be written"):
-        save_picture(made(), tmp_path / "file" / "p.png", "toy")
-
-
-def test_a_picture_of_characters():
-    plain = picture_of_characters(made(), 60, colour=False)
-    assert "\x1b" not in plain
-    assert "context 512" in plain
-    assert "tokens per pass" in plain
-    assert max(map(len, plain.splitlines())) <= 60
-    assert "\x1b[" in picture_of_characters(made(), 60, colour=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from draftwood.tasks import prompts
-from draftwood.tasks.agent_bugs import Bug, bugs
+from draftwood.tasks.agent import Bug, bugs
 from draftwood.tasks.datafiles import table
 from draftwood.tasks.stdlib import place
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from draftwood.errors import UnknownNameError, UsageError
-from draftwood.tasks import KINDS, SAMPLED, prompts, sampled
+from draftwood.tasks import KINDS, prompts
 from draftwood.tasks.variants import ONE_SENTENCE, Variant, parse
 
 
@@ -45,12 +45,6 @@ def test_a_temperature_changes_the_sampling_alone(kind: str) -> None:
     for plain, warm in zip(prompts(kind), prompts(f"{kind}@0.7"), strict=True):
         assert (warm.task, warm.temperature, warm.top_p) == (f"{kind}@0.7", 0.7, None)
         assert (warm.name, warm.content) == (plain.name, plain.content)
-
-
-def test_the_sampled_variants_of_a_kind_can_be_asked_for() -> None:
-    assert SAMPLED == (0.3, 0.7, 1.0)
-    assert sampled("web-qa") == ("web-qa@0.3", "web-qa@0.7", "web-qa@1.0")
-    assert [prompts(name, 1)[0].temperature for name in sampled("chat")] == list(SAMPLED)
 
 
 @pytest.mark.parametrize("degrees", ["", "hot", "-1", "2.1", "nan", "inf", "1e0", " 0.7", "0.7@0.3", "0,7", ".5"])

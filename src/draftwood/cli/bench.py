@@ -80,10 +80,10 @@ def bench(
     from draftwood.api.setup import Setup
     from draftwood.api.user_texts import UserTexts
     from draftwood.cli.bench_table import show
-    from draftwood.measure.bench.differences import differences
     from draftwood.measure.bench.run import Bench, BenchSettings, Sustained
     from draftwood.measure.bench.run import sustain as repeat
     from draftwood.measure.bench.table import table
+    from draftwood.measure.ties import differences
 
     if planner is not None and draft is not None:
         raise UsageError(f"--draft {draft} means --planner fixed:{draft}: give one of them")

@@ -8,9 +8,10 @@ from typing import Any
 from rich.console import Console
 
 from draftwood.cli import measuring, screen
-from draftwood.cli.screen import number, percent
+from draftwood.cli.screen import percent
 from draftwood.measure.bench.table import ACCEPTED_PER_CYCLE, SPEEDUP, draft_memory, geometric_mean, sameness
 from draftwood.measure.records.records import Records
+from draftwood.measure.wording import number
 
 Cell = Callable[[dict[str, Any]], str]
 _ODD = 1.05  # speedups above so many times the tokens per pass cannot be: plain decoding was slowed down

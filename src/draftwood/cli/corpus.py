@@ -33,7 +33,7 @@ Field = Annotated[
 ]
 MaxFile = Annotated[float, Option("--max-file", min=0, metavar="MB", help="Leave out larger files of folders.")]
 
-app = options.group("corpus", "Text to draft from: build and inspect what the drafter corpus reads.")
+app = options.group("corpus", "Text to draft from: build and inspect such files.")
 
 _LARGEST = 8.0  # of a folder's files, in MB
 

@@ -11,7 +11,8 @@ import typer
 from draftwood.cli import measuring, options, screen
 from draftwood.cli.answering import Answering, recorded
 from draftwood.cli.given import Given, Loaded
-from draftwood.cli.screen import number, percent
+from draftwood.cli.screen import percent
+from draftwood.measure.wording import number
 
 if TYPE_CHECKING:
     from draftwood.measure.compare import Comparison
@@ -32,7 +33,7 @@ _MOST_NODES = 24  # of a tree that fits a screen
 
 @options.shared
 def demo(engines: options.Engines, max_new_tokens: measuring.MaxNewTokens = 96) -> None:
-    """Show three answers plainly and drafted, one step's token tree, and the table of speedups.
+    """Show three answers with and without drafts, and the speedups.
 
     Where llama.cpp is installed, the table has its speed without drafts on the same file.
     """

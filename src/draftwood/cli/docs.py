@@ -30,7 +30,7 @@ def page() -> str:
 
 def _section(title: str, command: Any) -> str:
     arguments = [p for p in command.params if not p.opts[0].startswith("-")]
-    options = [p for p in command.params if p.opts[0].startswith("-")]
+    options = [p for p in command.params if p.opts[0].startswith("-") and not p.hidden]
     words = [p.metavar or p.name.upper() for p in arguments]
     shown = [word if p.required else f"[{word}]" for word, p in zip(words, arguments, strict=True)]
     lines = [f"## `{' '.join([title, *shown])}`", "", inspect.cleandoc(command.help).partition("\n")[0], ""]

@@ -14,9 +14,10 @@ from typer import Argument, Option
 from draftwood.cli import measuring, options, screen
 from draftwood.cli.early import check_sampling
 from draftwood.cli.prompt import read_prompt
-from draftwood.cli.screen import number, percent
+from draftwood.cli.screen import percent
 from draftwood.errors import UnknownNameError, UsageError
 from draftwood.measure.records.provenance import provenance
+from draftwood.measure.wording import number
 from draftwood.models.engine import TRANSFORMERS, choose
 
 if TYPE_CHECKING:
@@ -69,7 +70,10 @@ def drift(
     wide: measuring.Wide = False,
     as_json: options.Json = False,
 ) -> None:
-    """Measure how far drafts, another number format or lossy rules stray from plain decoding."""
+    """Measure how far drafts or lossy rules stray from plain decoding.
+
+    With --against-dtype, compare plain decoding in two number formats instead.
+    """
     from draftwood.drafters.load import load as load_drafters
     from draftwood.planning.load import load as load_planner
 
@@ -96,12 +100,15 @@ def drift(
         settings["other"] = replace(loading, dtype=against_dtype).load_model()[0]
         against_dtype = loading.setting_of(settings["other"]).dtype
         _refuse_same(dtype, against_dtype)
-    run: _Run | _RuleRun = _Run(loading.model, dtype, against_dtype, drafters, planner)
+    named = {"model": loading.model, "dtype": dtype, "drafters": drafters, "planner": planner}
+    run: _Run | _RuleRun = _Run(named, against_dtype)
     if rules:
         settings["seed"] = secrets.randbits(32) if seed is None else seed  # one for all texts
-        run = _RuleRun(loading.model, dtype, drafters, planner, rules)
+        run = _RuleRun(named, rules)
     with screen.CtrlC() as stop:
-        run.measure(loaded, jobs, settings)
+        for count, job in enumerate(jobs, 1):
+            with screen.busy(f"{job.task} {job.name} ({count} of {len(jobs)})"):
+                run.measure(loaded, job, job.sampling | settings)
     screen.finish(run.document(), lambda: run.show(wide=wide), as_json=as_json, interrupted=stop.pressed)
 
 
@@ -123,26 +130,22 @@ def _first_difference(part: Drift) -> str:
 
 @dataclass(slots=True)
 class _Run:
-    """What is compared, and the comparison under way; what was found survives an interrupt."""
+    """A comparison under way; what was found survives an interrupt."""
 
-    model: str
-    dtype: str
-    against: str | None
-    drafters: str
-    planner: str
+    named: dict[str, str]  # model, dtype, drafters, planner
+    against: str | None  # another number format
     found: list[tuple[Job, Drift]] = field(default_factory=list)
 
-    def measure(self, model: Any, jobs: list[Job], settings: dict[str, Any]) -> None:
+    def measure(self, model: Any, job: Job, settings: dict[str, Any]) -> None:
+        """Compare along the answer to one prompt."""
         from draftwood.measure.drift import Drift, drift
 
-        for count, job in enumerate(jobs, 1):
-            part = Drift()
-            try:
-                with screen.busy(f"{job.task} {job.name} ({count} of {len(jobs)})"):
-                    drift(model, job.prompt, into=part, **(job.sampling | settings))
-            finally:
-                if part.tokens:
-                    self.found.append((job, part))
+        part = Drift()
+        try:
+            drift(model, job.prompt, into=part, **settings)
+        finally:
+            if part.tokens:
+                self.found.append((job, part))
 
     @property
     def total(self) -> Drift:
@@ -152,34 +155,26 @@ class _Run:
 
     def document(self) -> dict[str, Any]:
         """Return what ``--json`` prints."""
-        return {
-            "model": self.model,
-            "dtype": self.dtype,
-            "against_dtype": self.against,
-            "drafters": None if self.against else self.drafters,
-            "planner": None if self.against else self.planner,
-            "total": self.total.to_json(),
-            "prompts": [
-                {"task": job.task, "name": job.name, **part.to_json(positions=True)} for job, part in self.found
-            ],
-            "provenance": provenance(),
-        }
+        parts = [{"task": job.task, "name": job.name, **part.to_json(positions=True)} for job, part in self.found]
+        named = self.named | (dict.fromkeys(("drafters", "planner")) if self.against else {})
+        found = {"total": self.total.to_json(), "prompts": parts, "provenance": provenance()}
+        return {**named, "against_dtype": self.against, **found}
 
     def show(self, *, wide: bool) -> None:
         """Print what was compared, the table and what it means."""
         if not self.found:
             return
-        to, total = screen.console(), self.total
+        to, total, dtype = screen.console(), self.total, self.named["dtype"]
+        sides = "{model}, {dtype}: drafted decoding ({drafters}, {planner}), and plain decoding".format(
+            **self.named
+        )
         if self.against is not None:
-            sides = f"plain decoding in {self.dtype}, and {self.against} reading the same text"
-        else:
-            drafted = f"drafted decoding ({self.drafters}, {self.planner})"
-            sides = f"{drafted}, and plain decoding reading the same text"
-        to.print(f"{self.model}{': ' if self.against else f', {self.dtype}: '}{sides}")
+            sides = f"{self.named['model']}: plain decoding in {dtype}, and {self.against}"
+        to.print(f"{sides} reading the same text")
         rows = [(f"{job.task} {job.name}", part) for job, part in self.found]
         measuring.show_table(to, _COLUMNS, rows + [("all", total)] * (len(rows) > 1), wide=wide)
         to.print()
-        for line in _sentences(total, (self.dtype, self.against or self.dtype)):
+        for line in _sentences(total, (dtype, self.against or dtype)):
             to.print(line)
 
 
@@ -202,28 +197,23 @@ def _risen(change: float | None) -> str:
 class _RuleRun:
     """Lossy rules held against plain decoding; the prompts that were finished survive an interrupt."""
 
-    model: str
-    dtype: str
-    drafters: str
-    planner: str
+    named: dict[str, str]
     found: list[RuleDrift]
     jobs: list[Job] = field(default_factory=list)  # finished ones
 
-    def measure(self, model: Any, jobs: list[Job], settings: dict[str, Any]) -> None:
+    def measure(self, model: Any, job: Job, settings: dict[str, Any]) -> None:
+        """Write the answer to one prompt plainly and by each rule."""
         from draftwood.measure.drift import rule_drift
 
-        for count, job in enumerate(jobs, 1):
-            with screen.busy(f"{job.task} {job.name} ({count} of {len(jobs)})"):
-                rule_drift(model, job.prompt, self.found, **(job.sampling | settings))
-            self.jobs.append(job)
+        rule_drift(model, job.prompt, self.found, **settings)
+        self.jobs.append(job)
 
     def document(self) -> dict[str, Any]:
         """Return what ``--json`` prints."""
-        named = {name: getattr(self, name) for name in ("model", "dtype", "drafters", "planner")}
         prompts = [{"task": job.task, "name": job.name} for job in self.jobs]
-        plain = [text.ids for text in self.found[0].plain]
         rules = [one.to_json() for one in self.found]
-        return {**named, "prompts": prompts, "plain_ids": plain, "rules": rules, "provenance": provenance()}
+        plain = [text.ids for text in self.found[0].plain]
+        return {**self.named, "prompts": prompts, "plain_ids": plain, "rules": rules, "provenance": provenance()}
 
     def show(self, *, wide: bool) -> None:
         """Print the table and what it means."""
@@ -231,8 +221,8 @@ class _RuleRun:
             return
         to, n = screen.console(), len(self.jobs)
         to.print(
-            f"{self.model}, {self.dtype}: drafted decoding ({self.drafters}, {self.planner}) by each rule, and "
-            f"plain decoding, on {n} prompt{'s' if n > 1 else ''}"
+            "{model}, {dtype}: drafted decoding ({drafters}, {planner}) by each rule, and plain decoding, on "
+            "{n} prompt{s}".format(**self.named, n=n, s="s" if n > 1 else "")
         )
         measuring.show_table(to, _RULE_COLUMNS, self.found, wide=wide)
         to.print()

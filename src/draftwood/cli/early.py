@@ -70,20 +70,10 @@ def check_place(path: Path, force: bool, flag: str = "-o") -> None:
         raise UsageError(f"{path} is there already: choose another {flag}, or replace it with --force")
 
 
-def check_readable(path: Path | None) -> None:
+def check_readable(path: Path) -> None:
     """Refuse, by UsageError, a compressed profile."""
-    if path is not None and path.suffix == ".zst":
+    if path.suffix == ".zst":
         raise UsageError(f"{path}: a profile is small and stays readable; name it FILE.jsonl")
-
-
-def check_picture(path: Path) -> None:
-    """Refuse, by UsageError, the name of a picture of ``--plot`` whose ending matplotlib does not know."""
-    from draftwood.measure.profile.plot import picture_kinds
-
-    if not path.suffix:
-        raise UsageError(f"--plot {path} has no ending that says which kind of picture: name it FILE.png")
-    if path.suffix.removeprefix(".").lower() not in (kinds := picture_kinds()):
-        raise UsageError(f"--plot {path} is no kind of picture that can be drawn: take one of {', '.join(kinds)}")
 
 
 def check_writable(path: Path, flag: str = "-o", *, error: type[DraftwoodError] = UsageError) -> None:

@@ -11,10 +11,10 @@ from rich.tree import Tree
 
 from draftwood.cli import screen
 from draftwood.cli.render import styles
-from draftwood.cli.screen import number, percent
+from draftwood.cli.screen import percent
 from draftwood.measure.records.records import Answer
 from draftwood.measure.records.timing import rates
-from draftwood.measure.wording import count
+from draftwood.measure.wording import count, number
 
 _TEXT = 16  # characters shown of what a step wrote
 

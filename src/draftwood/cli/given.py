@@ -17,49 +17,43 @@ from draftwood.errors import UsageError
 if TYPE_CHECKING:
     from draftwood.decoding.request import Request
 
-MaxNewTokens = Annotated[
-    int | None, Option(min=1, help="Most tokens to write. [default: the model's own setting, else 256]")
-]
-Temperature = Annotated[float, Option(help="0 is greedy.")]
-TopK = Annotated[int | None, Option(help="Sample from the K best tokens.")]
-TopP = Annotated[float | None, Option(help="Sample from the best tokens that hold this probability.")]
-MinP = Annotated[float | None, Option(help="Leave out tokens below this share of the best one's probability.")]
-RepetitionPenalty = Annotated[
-    float | None, Option(help="Above 1 makes tokens that are in the text already less likely.")
-]
-Stop = Annotated[
-    list[str] | None, Option(metavar="TEXT", help="End the answer before this text; may be given again.")
-]
-JsonSchema = Annotated[
-    str | None, Option(metavar="JSON|@FILE", help="Answer with JSON that this JSON Schema allows.")
-]
-Regex = Annotated[str | None, Option(metavar="PATTERN", help="Answer with a text that this expression matches.")]
-Lark = Annotated[
-    str | None, Option("--grammar", metavar="TEXT|@FILE", help="Answer with a text of this grammar (as for Lark).")
-]
-
 
 @dataclass(frozen=True)
 class WritingFlags:
     """How the tokens of an answer are chosen, and where it ends."""
 
-    max_new_tokens: MaxNewTokens = None
-    temperature: Temperature = 0.0
-    top_k: TopK = None
-    top_p: TopP = None
-    min_p: MinP = None
-    repetition_penalty: RepetitionPenalty = None
+    max_new_tokens: Annotated[
+        int | None, Option(min=1, help="Most tokens to write. [default: the model's own setting, else 256]")
+    ] = None
+    temperature: Annotated[float, Option(help="0 is greedy.")] = 0.0
+    top_k: Annotated[int | None, Option(help="Sample from the K best tokens.")] = None
+    top_p: Annotated[float | None, Option(help="Sample from the best tokens that hold this probability.")] = None
+    min_p: Annotated[
+        float | None, Option(help="Leave out tokens below this share of the best one's probability.")
+    ] = None
+    repetition_penalty: Annotated[
+        float | None, Option(help="Above 1 makes tokens that are in the text already less likely.")
+    ] = None
     seed: options.Seed = None
-    stop: Stop = None
+    stop: Annotated[
+        list[str] | None, Option(metavar="TEXT", help="End the answer before this text; may be given again.")
+    ] = None
 
 
 @dataclass(frozen=True)
 class GrammarFlags:
     """What the answer must look like."""
 
-    json_schema: JsonSchema = None
-    regex: Regex = None
-    grammar: Lark = None
+    json_schema: Annotated[
+        str | None, Option(metavar="JSON|@FILE", help="Answer with JSON that this JSON Schema allows.")
+    ] = None
+    regex: Annotated[
+        str | None, Option(metavar="PATTERN", help="Answer with a text that this expression matches.")
+    ] = None
+    grammar: Annotated[
+        str | None,
+        Option("--grammar", metavar="TEXT|@FILE", help="Answer with a text of this grammar (as for Lark)."),
+    ] = None
 
     @cached_property
     def asked(self) -> Any:

@@ -17,7 +17,7 @@ _DTYPES = ("float32", "bfloat16", "float16")
 
 
 def info(as_json: options.Json = False) -> None:
-    """Show the models there are, versions, engines, threads, devices and the cache folder."""
+    """Show models, versions, engines, devices and the cache folder."""
     found = collect()
     if as_json:
         screen.say(json.dumps(found, indent=2))

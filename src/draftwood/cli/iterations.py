@@ -14,9 +14,10 @@ from rich.text import Text
 from draftwood.api.generation import Generation
 from draftwood.cli import options, screen
 from draftwood.cli.given import Given
-from draftwood.cli.render import count, styles
+from draftwood.cli.render import styles
 from draftwood.drafters.load import load
 from draftwood.errors import UsageError
+from draftwood.measure.wording import count
 from draftwood.step import Step
 
 NAME = "jacobi"

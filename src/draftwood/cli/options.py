@@ -30,12 +30,6 @@ DRAFTERS_DEFAULT = "default"
 PLANNER_DEFAULT = "goodput"
 RULE_DEFAULT = "exact"
 
-Model = Annotated[
-    str,
-    Option(
-        "--model", "-m", help="A model of `draftwood info`, a folder, a GGUF file, a hub name, or ollama:NAME."
-    ),
-]
 Drafters = Annotated[
     str, Option(help="Drafters joined by +, options after colons: suffix+lookup:max_ngram=3; none is plain.")
 ]
@@ -66,61 +60,9 @@ Chat = Annotated[
     ),
 ]
 System = Annotated[str | None, Option(help="System message of the chat template.")]
-Prediction = Annotated[
-    list[str] | None,
-    Option(metavar="TEXT|@FILE", help="Text expected in the answer, to draft from; may be given again."),
-]
-Memory = Annotated[
-    Path | None,
-    Option(metavar="FILE", help="Draft from the answers kept here, and keep these; made if it is not there."),
-]
-Corpus = Annotated[
-    list[Path] | None,
-    Option(metavar="FILE", help="Draft from what `draftwood corpus build` wrote; may be given again."),
-]
 Context = Annotated[
     list[str] | None,
     Option(metavar="TEXT|@FILE", help="Further text to draft from, not in the prompt; may be given again."),
-]
-Dtype = Annotated[str, Option(help="Number format: float32, bfloat16, float16 or auto.")]
-Device = Annotated[
-    str | None, Option(help="cpu, cuda, cuda:1 or mps. [default: the first of cuda, mps and cpu there is]")
-]
-Threads = Annotated[int | None, Option(min=1, help="CPU threads. [default: the engine's choice]")]
-Engine = Annotated[
-    str | None,
-    Option(
-        help="cpu (our own, for folders too) or llama.cpp for GGUF files, or transformers. [default: cpu for GGUF "
-        "files, fetched models and --weights, else transformers]"
-    ),
-]
-GpuLayers = Annotated[
-    int, Option(min=-1, help="Layers of a GGUF model for a graphics card to compute; -1 is as many as fit.")
-]
-Exact = Annotated[
-    bool | None,
-    Option(
-        "--exact/--fast",
-        help="Compute a GGUF model so that drafts change no bit of the text, or as llama.cpp does by itself.",
-    ),
-]
-Pack = Annotated[
-    bool, Option("--pack/--no-pack", help="On a CPU, copy the weights into a layout that is read faster.")
-]
-Weights = Annotated[
-    str | None,
-    Option(
-        metavar="int4|int8",
-        help="Run on the weights in 4 or 8 bits, on our own engine: another model, faster and a little worse.",
-    ),
-]
-KeepLearned = Annotated[
-    bool,
-    Option(
-        "--learned/--no-learned",
-        help="Begin with what earlier runs learnt of this model's speed and of how often drafts are right, and "
-        "keep what this one learns: numbers, never text.",
-    ),
 ]
 Json = Annotated[bool, Option("--json", help="Print one JSON document and nothing else.")]
 
@@ -129,25 +71,54 @@ Json = Annotated[bool, Option("--json", help="Print one JSON document and nothin
 class ModelFlag:
     """Which model."""
 
-    model: Model = MODEL_DEFAULT
+    model: Annotated[
+        str,
+        Option(
+            "--model", "-m", help="A model of `draftwood info`, a folder, a GGUF file, a hub name, or ollama:NAME."
+        ),
+    ] = MODEL_DEFAULT
 
 
 @dataclass(frozen=True)
 class Engines:
     """What computes a model, whichever it is."""
 
-    engine: Engine = None
-    device: Device = None
-    gpu_layers: GpuLayers = -1
-    threads: Threads = None
+    engine: Annotated[
+        str | None,
+        Option(
+            help="cpu (our own, for folders too) or llama.cpp for GGUF files, or transformers. [default: cpu for "
+            "GGUF files, fetched models and --weights, else transformers]"
+        ),
+    ] = None
+    device: Annotated[
+        str | None, Option(help="cpu, cuda, cuda:1 or mps. [default: the first of cuda, mps and cpu there is]")
+    ] = None
+    gpu_layers: Annotated[
+        int, Option(min=-1, help="Layers of a GGUF model for a graphics card to compute; -1 is as many as fit.")
+    ] = -1
+    threads: Annotated[int | None, Option(min=1, help="CPU threads. [default: the engine's choice]")] = None
 
 
 @dataclass(frozen=True)
 class _MachineFlags(Engines):
-    dtype: Dtype = "float32"
-    pack: Pack = True
-    exact: Exact = None
-    weights: Weights = None
+    dtype: Annotated[str, Option(help="Number format: float32, bfloat16, float16 or auto.")] = "float32"
+    pack: Annotated[
+        bool, Option("--pack/--no-pack", help="On a CPU, copy the weights into a layout that is read faster.")
+    ] = True
+    exact: Annotated[
+        bool | None,
+        Option(
+            "--exact/--fast",
+            help="Compute a GGUF model so that drafts change no bit of the text, or as llama.cpp does by itself.",
+        ),
+    ] = None
+    weights: Annotated[
+        str | None,
+        Option(
+            metavar="int4|int8",
+            help="Run on the weights in 4 or 8 bits, on our own engine: another model, faster and a little worse.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -199,9 +170,18 @@ class Loading(_MachineFlags, ModelFlag):
 class SourceFlags:
     """Further texts to draft from."""
 
-    prediction: Prediction = None
-    memory: Memory = None
-    corpus: Corpus = None
+    prediction: Annotated[
+        list[str] | None,
+        Option(metavar="TEXT|@FILE", help="Text expected in the answer, to draft from; may be given again."),
+    ] = None
+    memory: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Draft from the answers kept here, and keep these; made if it is not there."),
+    ] = None
+    corpus: Annotated[
+        list[Path] | None,
+        Option(metavar="FILE", help="Draft from what `draftwood corpus build` wrote; may be given again."),
+    ] = None
     context: Context = None
 
     @cached_property
@@ -219,7 +199,14 @@ class DraftingFlags:
     drafters: Drafters = DRAFTERS_DEFAULT
     planner: PlannerName = PLANNER_DEFAULT
     rule: RuleName = RULE_DEFAULT
-    learned: KeepLearned = True
+    learned: Annotated[
+        bool,
+        Option(
+            "--learned/--no-learned",
+            help="Begin with what earlier runs learnt of this model's speed and of how often drafts are right, "
+            "and keep what this one learns: numbers, never text.",
+        ),
+    ] = True
 
 
 def shared(verb: Callable[..., None]) -> Callable[..., None]:

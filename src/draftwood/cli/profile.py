@@ -1,8 +1,7 @@
-"""``draftwood profile``: what a pass over n tokens costs on this machine, as table, curve, picture and file."""
+"""``draftwood profile``: what a pass over n tokens costs on this machine, as a table and a file."""
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +27,7 @@ Contexts = Annotated[
 Rounds = Annotated[int | None, Option(min=1, help="Passes of each kind. [default: as many as --seconds allow]")]
 Seconds = Annotated[float, Option(min=1, help="Time for all rounds together.")]
 Output = Annotated[Path | None, Option("--output", "-o", metavar="FILE.jsonl", help="Write the profile here.")]
-Plot = Annotated[Path | None, Option(metavar="FILE.png", help="Draw the curves into a picture.")]
+Plot = Annotated[Path | None, Option(hidden=True)]  # of earlier versions
 EarlyExit = Annotated[
     bool, Option("--early-exit", help="Instead, show how often the model's first layers are right (early-exit).")
 ]
@@ -55,15 +54,18 @@ def profile(
     Planners read the file; without --sizes, --contexts, --rounds, --no-pack it is also kept in the cache folder.
     With --early-exit, show instead how often the model's first layers say the model's own next token.
     """
+    if plot is not None:
+        raise UsageError("profile draws no pictures any more: draftwood report draws the curves of what -o wrote")
     if early_exit:
-        given = {"--sizes": sizes, "--contexts": contexts, "--rounds": rounds, "--plot": plot, "-o": output}
+        given = {"--sizes": sizes, "--contexts": contexts, "--rounds": rounds, "-o": output}
         if named := [flag for flag, value in given.items() if value is not None]:
             raise UsageError(f"--early-exit tries layers, and {named[0]} is for the cost of passes: leave one out")
         _early_exit(loading, as_json)
         return
     asked = {"sizes": _numbers("--sizes", sizes), "contexts": _numbers("--contexts", contexts)}
-    _check_packages(picture=plot is not None, characters=not as_json)
-    _check_places(output, plot, force)
+    if output is not None:
+        early.check_readable(output)
+        early.check_place(output, force)
     loaded, tokenizer = loading.load_model()
     run = _Run(loading.setting_of(loaded), loaded, tokenizer)
     with screen.CtrlC() as stop:
@@ -73,7 +75,7 @@ def profile(
         raise typer.Exit(130)
     chosen = {"--sizes": sizes, "--contexts": contexts, "--rounds": rounds, "--no-pack": not loading.pack or None}
     partial = [flag for flag, value in chosen.items() if value is not None] + ["Ctrl-C"] * stop.pressed
-    run.write(output, plot, into_cache=not partial)
+    run.write(output, into_cache=not partial)
     if partial:
         hint = "" if output is not None else "; with -o FILE.jsonl it is kept for simulate --profile FILE.jsonl"
         screen.say(f"not kept in the cache folder, because of {', '.join(partial)}{hint}", file=sys.stderr)
@@ -103,15 +105,10 @@ class _Run:
             )  # fmt: skip
 
     def show(self) -> None:
-        """Print the table, the curves and what else was measured."""
-        from draftwood.measure.profile.plot import picture_of_characters
-
+        """Print the table and what else was measured."""
         to = screen.console()
         to.print(self._title)
         to.print(_table(self.measured, ratios=to.width >= _WIDE), soft_wrap=False)
-        to.print()
-        colour = to.color_system is not None
-        print(picture_of_characters(self.measured, min(to.width, 100), colour=colour))
         for line in _sentences(self.measured, self._settings["threads"]):
             to.print(line)
 
@@ -122,9 +119,8 @@ class _Run:
             by_kind.setdefault(row["row"], []).append({k: v for k, v in row.items() if k != "row"})
         return {**self._settings, "rounds": self.measured.rounds, **by_kind, "provenance": provenance()}
 
-    def write(self, output: Path | None, plot: Path | None, *, into_cache: bool) -> None:
+    def write(self, output: Path | None, *, into_cache: bool) -> None:
         """Write the files, and say where they are."""
-        from draftwood.measure.profile.plot import save_picture
         from draftwood.measure.profile.rows import write_profile
         from draftwood.models.findings import profile_path, setting_of
 
@@ -133,13 +129,6 @@ class _Run:
             files.append(profile_path(*(setting_of(self._model) or self._settings.values())))
         for place in files:
             write_profile(place, self.measured, self._settings)
-        if plot is not None:
-            share = self.measured.memory_share
-            speed = f"reads the weights at {100 * (share or 0):.0f} % of this machine's memory speed"
-            title = self._title if share is None else f"{self._title}\na pass over 1 token {speed}"
-            save_picture(self.measured, plot, title)
-            files.append(plot)
-        for place in files:
             screen.say(f"written: {place}", file=sys.stderr)
 
 
@@ -195,8 +184,6 @@ def _sentences(measured: Profile, threads: int) -> Iterator[str]:
     yield f"{measured.rounds} rounds, every size once per round in shuffled order; medians"
     reading = ((tokens, spread(seconds)["median_s"]) for tokens, seconds in sorted(measured.prefill.items()))
     yield "reading a prompt: " + ", ".join(f"{n} tokens at {n / s:.0f} tokens/s" for n, s in reading)
-    kinds = ((kind, 1e6 * spread(seconds)["median_s"]) for kind, seconds in measured.sampling.items())
-    yield "choosing a token: " + ", ".join(f"{kind} {microseconds:.0f} µs" for kind, microseconds in kinds)
     if ratios := measured.tree_ratios():
         listed = ", ".join(f"{ratio:.2f} ({n} at {context})" for (context, n), ratio in ratios.items())
         yield f"a bushy tree / a chain as wide (tokens at context): {listed}"
@@ -217,21 +204,3 @@ def _numbers(flag: str, given: str | None) -> list[int] | None:
         return [int(piece) for piece in given.split(",")]
     except ValueError as error:
         raise UsageError(f"{flag} {given!r} is no list of whole numbers: write it as 1,4,16") from error
-
-
-def _check_packages(*, picture: bool, characters: bool) -> None:
-    """Refuse what a missing package could not show after minutes of measuring."""
-    from draftwood.measure.profile.plot import missing
-
-    for package, needed in (("matplotlib", picture), ("plotext", characters)):
-        if needed and importlib.util.find_spec(package) is None:
-            raise missing(package)
-
-
-def _check_places(output: Path | None, plot: Path | None, force: bool) -> None:
-    early.check_readable(output)
-    if plot is not None:
-        early.check_picture(plot)
-    for place, flag in ((output, "-o"), (plot, "--plot")):
-        if place is not None:
-            early.check_place(place, force, flag)

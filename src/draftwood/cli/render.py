@@ -13,7 +13,7 @@ from rich.text import Text
 from draftwood.api.generation import Generation
 from draftwood.api.text import Piece
 from draftwood.cli import screen
-from draftwood.measure.wording import clean
+from draftwood.measure.wording import clean, count
 
 if TYPE_CHECKING:
     from draftwood.measure.compare import Comparison
@@ -184,8 +184,3 @@ def sameness(comparison: Comparison) -> str:
     if comparison.margin is None:
         return f"NOT identical: they part at {where} (see docs/exactness.md)"
     return f"NOT identical: they part at {where}, where the two best scores differ by {comparison.margin:.1e}"
-
-
-def count(number: int, one: str, many: str = "") -> str:
-    """Return ``1 token`` or ``2 tokens``."""
-    return f"{number} {one if number == 1 else many or one + 's'}"

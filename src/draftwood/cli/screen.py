@@ -146,11 +146,6 @@ def table(first: str, *columns: str, last: str | None = None, rows: Iterable[Seq
     return table
 
 
-def number(value: float | None, digits: int = 2, factor: float = 1.0) -> str:
-    """Format a number for a cell; nothing for None."""
-    return "" if value is None else f"{factor * value:.{digits}f}"
-
-
 def percent(value: float | None) -> str:
     """Format a share for a cell; nothing for None."""
     return "" if value is None else f"{100 * value:.0f} %"

@@ -10,8 +10,9 @@ import typer
 from typer import Argument, Option
 
 from draftwood.cli import early, measuring, options, screen, simulate_live
-from draftwood.cli.screen import number, percent
+from draftwood.cli.screen import percent
 from draftwood.errors import UsageError
+from draftwood.measure.wording import number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -78,7 +79,7 @@ def simulate(
     wide: measuring.Wide = False,
     as_json: options.Json = False,
 ) -> None:
-    """Replay answers and count the passes that drafting would have taken.
+    """Replay answers and count the passes that drafting takes.
 
     They are recorded ones, or with --live those that a model writes now, plainly.
     """
@@ -197,7 +198,7 @@ class _Run:
 
         settings: dict[str, Any] = {"batch": self._batch}
         if tokenizer is not None:
-            settings |= {"vocab_size": len(tokenizer)}
+            settings["vocab_size"] = len(tokenizer)
         labels = [label for label, _ in arms(drafters)]
         if curve is not None:
             settings |= {"cost": curve.seconds, "curve": None if uncalibrated else curve}

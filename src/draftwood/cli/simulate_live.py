@@ -12,6 +12,7 @@ from typer import Option
 from draftwood.cli import early, measuring, options, screen
 from draftwood.errors import UsageError
 from draftwood.measure.records.provenance import provenance
+from draftwood.measure.wording import number
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -115,9 +116,9 @@ class Live:
         settings = {"max_new_tokens": self.limit, "temperature": 0.0, "seed": 0}
         # Prompts that cannot be answered are refused before any is answered.
         requests = [job.request(self.setup, **settings) for job in jobs]
-        for number, (job, request) in enumerate(zip(jobs, requests, strict=True)):
-            bar(number, len(jobs), f"{job.task} {job.name}")
-            self.answers.append(Answer(number, job.task, job.name, "lookup", limit=request.limit))
+        for done, (job, request) in enumerate(zip(jobs, requests, strict=True)):
+            bar(done, len(jobs), f"{job.task} {job.name}")
+            self.answers.append(Answer(done, job.task, job.name, "lookup", limit=request.limit))
             probe(self.setup.target, self.drafter, request, self.answers[-1])
 
     @property
@@ -168,9 +169,9 @@ def show(to: Console, found: dict[str, Any], *, wide: bool) -> None:
         "targets": lambda r: str(r["targets"]),
         "proposals": lambda r: str(r["proposals"]),
         "accepted": lambda r: str(r["accepted"]),
-        "acceptance rate": lambda r: screen.number(r["acceptance_rate"], 3),
-        "accepted per target": lambda r: screen.number(r["accepted_per_target"], 3),
-        "proposal rate": lambda r: screen.number(r["proposal_rate"], 3),
+        "acceptance rate": lambda r: number(r["acceptance_rate"], 3),
+        "accepted per target": lambda r: number(r["accepted_per_target"], 3),
+        "proposal rate": lambda r: number(r["proposal_rate"], 3),
     }
     measuring.show_table(to, columns, rows, wide=wide)
     to.print(

@@ -60,7 +60,7 @@ class Settings:
         return Plan(half, half, rate=self.rate, seed=self.seed, files=files, written=self.written, **more)
 
 
-app = options.group("train", "Make a head or a sibling that drafts for a model, from the model alone.")
+app = options.group("train", "Make a head or a sibling that drafts for a model.")
 
 
 @app.command()

@@ -169,21 +169,6 @@ class ProbeCounts:
             found.by_match[source.match_length] = proposals + 1, accepted + right
         return found
 
-    @property
-    def proposal_rate(self) -> float:
-        """Proposals / targets: what draft coverage would be."""
-        return self.proposals / self.targets if self.targets else 0.0
-
-    @property
-    def acceptance_rate(self) -> float:
-        """Accepted / proposals."""
-        return self.accepted / self.proposals if self.proposals else 0.0
-
-    @property
-    def accepted_per_target(self) -> float:
-        """Accepted / targets."""
-        return self.accepted / self.targets if self.targets else 0.0
-
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary: the counts and rates, and under ``per_n`` the same by match length."""
         matches = sorted(self.by_match.items())
@@ -191,8 +176,15 @@ class ProbeCounts:
         return self._figures() | {"per_n": per_n}
 
     def _figures(self) -> dict[str, Any]:
-        names = ("targets", "proposals", "accepted", "proposal_rate", "acceptance_rate", "accepted_per_target")
-        return {name: getattr(self, name) for name in names}
+        targets, proposals, accepted = self.targets, self.proposals, self.accepted
+        return {
+            "targets": targets,
+            "proposals": proposals,
+            "accepted": accepted,
+            "proposal_rate": proposals / targets if targets else 0.0,  # what draft coverage would be
+            "acceptance_rate": accepted / proposals if proposals else 0.0,
+            "accepted_per_target": accepted / targets if targets else 0.0,
+        }
 
 
 _NOTHING = Ask(0, 0, np.empty(0, np.float32))

@@ -17,9 +17,9 @@ from draftwood.errors import UsageError
 from draftwood.tasks import agent, code, prose, structured
 from draftwood.tasks.looped import looped_tail
 from draftwood.tasks.prompt import Content, Prompt
-from draftwood.tasks.variants import SAMPLED, in_one_sentence, parse, sampled
+from draftwood.tasks.variants import in_one_sentence, parse
 
-__all__ = ["KINDS", "SAMPLED", "Prompt", "all_prompts", "looped_tail", "prompts", "sampled"]
+__all__ = ["KINDS", "Prompt", "all_prompts", "looped_tail", "prompts"]
 
 
 # Functions give iterators, so that a limit of two on code-edit reads two functions only.

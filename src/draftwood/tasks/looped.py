@@ -11,16 +11,16 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.errors import UsageError
+_REPEATS = 4  # copies that make a loop
 
 
-def looped_tail(ids: Sequence[int], *, repeats: int = 4) -> int:
+def looped_tail(ids: Sequence[int]) -> int:
     """Return the index of the first token of the looped tail, or ``len(ids)`` if there is none.
 
     A looped tail has a period ``p``: up to the very end, every token equals the one ``p`` places before it, for
-    at least ``repeats`` (2 or more, else `UsageError`) full periods, the first copy included; a partial one may
-    follow. The first copy is kept, so the loop starts at the second one. Of all periods, the one whose loop starts
-    earliest counts. Time is O(n * n / repeats) at worst, with a tiny factor.
+    at least four full periods, the first copy included; a partial one may follow. The first copy is kept, so the
+    loop starts at the second one. Of all periods, the one whose loop starts earliest counts. Time is O(n * n) at
+    worst, with a tiny factor.
 
     Examples
     --------
@@ -29,18 +29,16 @@ def looped_tail(ids: Sequence[int], *, repeats: int = 4) -> int:
     >>> looped_tail([1, 2, 3])
     3
     """
-    if repeats < 2:
-        raise UsageError(f"repeats must be 2 or more, not {repeats}")
     tokens = np.asarray(ids, dtype=np.int64)
     size = len(tokens)
-    longest = max((_matched(tokens, p, repeats) for p in range(1, size // repeats + 1)), default=0)
+    longest = max((_matched(tokens, p) for p in range(1, size // _REPEATS + 1)), default=0)
     return size - longest
 
 
-def _matched(tokens: NDArray[np.int64], period: int, repeats: int) -> int:
+def _matched(tokens: NDArray[np.int64], period: int) -> int:
     """Count the tokens at the end that equal the one a period before; 0 if they are too few for a loop."""
     later, earlier = tokens[period:], tokens[:-period]
-    needed = (repeats - 1) * period
+    needed = (_REPEATS - 1) * period
     # Nearly every period fails this test, so the full comparison below is rare.
     if not np.array_equal(later[-needed:], earlier[-needed:]):
         return 0

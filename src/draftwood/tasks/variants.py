@@ -12,9 +12,6 @@ from draftwood.tasks.prompt import Message
 ONE_SENTENCE = ("grammar", "summary", "web-qa", "chat")
 """The kinds that can be asked for one sentence; the answers of the others are no prose."""
 
-SAMPLED = (0.3, 0.7, 1.0)
-"""Temperatures of the sampled variants: low, where drafting is said to stop paying, and high."""
-
 _SUFFIX = "one-sentence"
 
 
@@ -54,14 +51,3 @@ def in_one_sentence(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """Return the messages with the instruction to answer in one sentence at the end of the last one."""
     last = messages[-1]
     return (*messages[:-1], {**last, "content": f"{last['content']}\n\nAnswer in one sentence."})
-
-
-def sampled(kind: str) -> tuple[str, ...]:
-    """Return the names of the sampled variants of a kind or its one-sentence variant, one for each of `SAMPLED`.
-
-    Examples
-    --------
-    >>> sampled("chat")
-    ('chat@0.3', 'chat@0.7', 'chat@1.0')
-    """
-    return tuple(f"{kind}@{temperature}" for temperature in SAMPLED)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
 
 from draftwood.api.learned import fresh
 from draftwood.api.setup import Setup
@@ -116,7 +115,7 @@ class PeerArm(Arm):
 def memory_of(drafters: Sequence[Drafter], sequences: Sequence[ActiveSequence]) -> tuple[int | None, int | None]:
     """Return bytes of weights, a model that several drafters share counted once, and bytes of the caches of these
     texts; None where no drafter has a model, or one does not tell."""
-    models: list[Any] = [model for drafter in drafters for model in drafter.models]
+    models = [model for drafter in drafters for model in drafter.models]
     weights = {id(model.target): model.weight_bytes for model in models}
     caches = [cache for sequence in sequences for cache in sequence.draft_caches()]
     return _sum(weights.values()), _sum(caches)

@@ -6,6 +6,7 @@ import dataclasses
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from time import perf_counter
 from typing import Any
 
@@ -138,28 +139,18 @@ class Sustained:
     # Per answer: at_s (seconds since the start), tokens_per_second of decoding, celsius where known.
     windows: list[dict[str, Any]] = field(default_factory=list)
 
-    @property
-    def tokens_per_second(self) -> tuple[float, float] | None:
-        """Mean of the first and of the last quarter of the time; None for fewer than four answers."""
-        if len(self.windows) < 4:
-            return None
-        end = self.windows[-1]["at_s"]
-        first = [w for w in self.windows if w["at_s"] <= end / 4] or self.windows[:1]
-        last = [w for w in self.windows if w["at_s"] >= 3 * end / 4]
-        before, after = (sum(w["tokens_per_second"] for w in part) / len(part) for part in (first, last))
-        return before, after
-
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready record of kind ``sustained``."""
-        pace = self.tokens_per_second
-        return {
-            "row": "sustained",
-            "drafter": self.arm,
-            "first_quarter": pace[0] if pace else None,
-            "last_quarter": pace[1] if pace else None,
-            "kept": pace[1] / pace[0] if pace and pace[0] else None,
-            "windows": self.windows,
-        }
+        """Return a record of kind ``sustained``: the mean pace of the first and the last quarter of the time, and
+        the share that was kept; None for fewer than four answers."""
+        first = last = kept = None
+        if len(self.windows) >= 4:
+            end = self.windows[-1]["at_s"]
+            early = [w for w in self.windows if w["at_s"] <= end / 4] or self.windows[:1]
+            late = [w for w in self.windows if w["at_s"] >= 3 * end / 4]
+            first, last = (fmean(w["tokens_per_second"] for w in part) for part in (early, late))
+            kept = last / first if first else None
+        quarters = {"first_quarter": first, "last_quarter": last, "kept": kept}
+        return {"row": "sustained", "drafter": self.arm, **quarters, "windows": self.windows}
 
 
 def sustain(

@@ -28,7 +28,6 @@ class Profile:
 
     passes: dict[Case, list[float]] = field(default_factory=dict)
     prefill: dict[int, list[float]] = field(default_factory=dict)  # prompt length -> reading it
-    sampling: dict[str, list[float]] = field(default_factory=dict)  # kind -> choosing one token from its scores
     memory: float | None = None  # bytes per second that this machine reads with the threads in use, if measured
     pass_bytes: int | None = None  # bytes of weights that one pass reads, if known
 
@@ -77,8 +76,6 @@ class Profile:
             yield {"row": kind, "context": case.context, "n": case.n, **spread(seconds), **ratio}
         for tokens, seconds in sorted(self.prefill.items()):
             yield {"row": "prefill", "tokens": tokens, **spread(seconds)}
-        for kind, seconds in self.sampling.items():
-            yield {"row": "sampling", "kind": kind, **spread(seconds)}
         if self.memory is not None:
             known = {"bytes_per_second": self.memory, "pass_bytes": self.pass_bytes, "share": self.memory_share}
             yield {"row": "memory", **known}

@@ -1,10 +1,11 @@
-"""Measures the seconds of a pass over n tokens at a context length, of reading prompts and of choosing tokens.
+"""Measures the seconds of a pass over n tokens at a context length and of reading prompts.
 Each round visits every case once, in a shuffled order, so that changes of the machine favour none."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from time import perf_counter
@@ -12,29 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from draftwood.contracts import Sampling, Target, TargetSession
+from draftwood.contracts import Target, TargetSession
 from draftwood.errors import UsageError
-from draftwood.measure.profile.memory_speed import bytes_per_second, weight_bytes
 from draftwood.measure.profile.rows import Case, Profile
+from draftwood.models.machine import free_memory
 from draftwood.tree import TokenTree
-from draftwood.verify.noise import KeyedNoise
-from draftwood.verify.sampling import choose
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 CONTEXTS = (128, 512, 2048)
 SECONDS = 90.0  # time that the passes may take if no number of rounds is given
 ROUNDS = 25  # more rounds do not change the medians
 BUSHY = (16, 64)  # sizes that are measured as a tree as well
-SAMPLING = {
-    "greedy": Sampling(),
-    "temperature": Sampling(temperature=0.8),
-    "top-k": Sampling(temperature=0.8, top_k=50),
-    "top-p": Sampling(temperature=0.8, top_p=0.9),
-}
 _LEAST_ROUNDS = 3
 _READINGS, _READING_SHARE = 3, 0.1
-_SAMPLES = 20
 _SEED = 1234
+BUFFER = 512 << 20  # bytes that are read: many times the last-level cache of most machines
+_READS = 4
 
 Progress = Callable[[str, float], None]  # called with what is measured now and the share of all work that is done
 
@@ -70,7 +64,6 @@ def profile(
         for case in cases:  # the first pass of a shape may compile or allocate
             on_progress("warming up", 0.0)
             timer.time(case)
-        result.sampling = timer.sampling()
         budget = _Budget(sweep.rounds, sweep.seconds)
         while not budget.spent:
             on_progress(f"round {budget.done + 1}", budget.share())
@@ -118,7 +111,6 @@ class _Timer:
     def __init__(self, target: Target, rng: np.random.Generator) -> None:
         self._target, self._rng = target, rng
         self._sessions: dict[int, TargetSession] = {}
-        self._scores: Any = None
 
     def open(
         self, cases: Sequence[Case], result: Profile, seconds: float, stack: ExitStack, on_progress: Progress
@@ -153,27 +145,11 @@ class _Timer:
         (scores,) = self._target.score([(session, ids[0], tree)])
         scores.argmax(0)  # waits for a device that works asynchronously
         taken = perf_counter() - started
-        self._scores = scores
         session.keep(())
         session.truncate(case.context)
         if session.length < case.context:  # the cut has lost tokens that the next pass must see
             self._target.extend([(session, self._ids(case.context - session.length))])
         return taken
-
-    def sampling(self) -> dict[str, list[float]]:
-        """Seconds of one choice of each kind from the scores of the last pass, by turns."""
-        scores, noise = self._scores, KeyedNoise(_SEED)
-        found: dict[str, list[float]] = {kind: [] for kind in SAMPLING}
-        for number in range(-2, _SAMPLES):  # the first two warm up
-            for kind, sampling in SAMPLING.items():
-                started = perf_counter()
-                if sampling.greedy:
-                    scores.argmax(0)
-                else:
-                    choose(scores.numpy(scores.raw(0)), sampling, noise, number + 2)
-                if number >= 0:
-                    found[kind].append(perf_counter() - started)
-        return found
 
     def _ids(self, n: int) -> list[int]:
         found: list[int] = self._rng.integers(0, self._target.capabilities.vocab_size, n).tolist()
@@ -197,3 +173,43 @@ def _cases(target: Target, sizes: Sequence[int], contexts: Sequence[int] | None)
     if not cases:
         raise UsageError(f"nothing to measure: give sizes up to {widest} and contexts below {can.max_positions}")
     return cases
+
+
+def bytes_per_second(model: Any, threads: int) -> float | None:
+    """Return the best of several reads of a large array, of which each thread reads a part; None if the weights of
+    ``model`` lie on another device than the CPU, or there is no room for the array."""
+    setting = getattr(model, "setting", None)  # of a target; models of transformers have a device
+    device = getattr(getattr(model, "device", None), "type", "cpu") if setting is None else setting.device
+    if device != "cpu":
+        return None
+    try:
+        buffer = np.ones(min(BUFFER, _free() // 4) // 4, dtype=np.float32)
+    except MemoryError:
+        return None
+    best = 0.0
+    parts = np.array_split(buffer, max(1, threads))
+    with ThreadPoolExecutor(len(parts)) as pool:
+        # Which is fastest depends on the processor and the build of numpy.
+        for read in (np.max, np.sum, lambda part: np.dot(part, part)):
+            for _ in range(_READS):
+                started = perf_counter()
+                list(pool.map(read, parts))
+                best = max(best, buffer.nbytes / (perf_counter() - started))
+    return best
+
+
+def weight_bytes(model: Any) -> int | None:
+    """Return the bytes of weights that a pass reads, None if ``model`` has no parameters and does not say it. An
+    embedding table counts only if it is the output layer as well; else a pass looks up a few of its rows."""
+    if not hasattr(model, "parameters"):
+        return getattr(model, "weight_bytes", None)
+    total = sum(p.nbytes for p in model.parameters())  # shared ones are listed once
+    embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
+    shared = head is not None and head.weight is embedding.weight
+    return int(total if shared else total - embedding.weight.nbytes)
+
+
+def _free() -> int:
+    """Bytes that may be used without pushing others out; where nobody knows, enough for the whole buffer."""
+    free = free_memory()
+    return 4 * BUFFER if free is None else free

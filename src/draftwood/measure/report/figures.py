@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import io
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
-from draftwood.measure.profile.plot import COLOURS, draw_lines, missing
+from draftwood.errors import UsageError
 from draftwood.measure.records.records import Answer, Records
 from draftwood.measure.records.timing import kept
 from draftwood.measure.records.timing import rates as rates_of
@@ -21,7 +22,8 @@ PARTS = {
     "keep": "keeping the cache", "learn": "learning",
 }  # fmt: skip
 """Parts of a step's time."""
-_PART_COLOURS = ("#9aa2aa", *COLOURS)
+_COLOURS = ("#0c8ae5", "#d66705", "#089c39", "#a06bea", "#e54b98")
+_PART_COLOURS = ("#9aa2aa", *_COLOURS)
 _TICKS = (0.125, 0.25, 0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8, 12, 16, 32)
 _STYLE: Any = {"svg.fonttype": "none", "svg.hashsalt": "draftwood", "text.parse_math": False, "font.size": 9}
 
@@ -32,7 +34,7 @@ def _drawn(draw: Callable[[Any], None], alt: str, height: float = 3.2) -> dict[s
         import matplotlib as mpl
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise missing("matplotlib") from error
+        raise UsageError('a report needs matplotlib: run pip install "draftwood[measure]"') from error
     with mpl.rc_context(_STYLE), warnings.catch_warnings(), io.BytesIO() as file:
         warnings.simplefilter("ignore")  # characters that the measuring font lacks; the browser has them
         figure = Figure(figsize=(7.2, height), layout="constrained")
@@ -57,8 +59,8 @@ def prompts(standings: Standings, records: Records) -> dict[str, Any] | None:
     def draw(axes: Any) -> None:
         for y, row in enumerate(reversed(timed)):
             for dot in row["per_prompt"]:
-                face = "none" if (row["task"], dot["name"]) in looped else COLOURS[0]
-                axes.plot(dot["speedup"], y, "o", markerfacecolor=face, color=COLOURS[0], alpha=0.6, markersize=5)
+                face = "none" if (row["task"], dot["name"]) in looped else _COLOURS[0]
+                axes.plot(dot["speedup"], y, "o", markerfacecolor=face, color=_COLOURS[0], alpha=0.6, markersize=5)
             if row["speedup_interval"]:
                 axes.plot(row["speedup_interval"], [y, y], color="#333333", alpha=0.6)
             if row["speedup"]:
@@ -152,9 +154,29 @@ def _lines(lines: dict[str, Any], below: str, beside: str, *, logarithmic: bool 
     ends = [f"{name}: {line[0][1]:.1f} to {line[-1][1]:.1f}" for name, line in lines.items()]
     shown = {clean(name): line for name, line in lines.items()}
     return _drawn(
-        lambda axes: draw_lines(axes, shown, below, beside, logarithmic=logarithmic),
+        lambda axes: _draw_lines(axes, shown, below, beside, logarithmic=logarithmic),
         f"{beside} over {below}. {'; '.join(ends)}",
     )
+
+
+def _draw_lines(
+    axes: Any, lines: Mapping[str, Sequence[Sequence[float]]], below: str, beside: str, *, logarithmic: bool
+) -> None:
+    """Draw lines by name, each of points (x, y, low, high): low and high bound a band around the line."""
+    for colour, (name, line) in zip(cycle(_COLOURS), lines.items(), strict=False):
+        x, middle, low, high = zip(*line, strict=True)
+        axes.plot(x, middle, color=colour, marker="o", markersize=4, label=name)
+        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+    if logarithmic:
+        sizes = sorted({point[0] for line in lines.values() for point in line})
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(sizes, [str(n) for n in sizes], fontsize=8)
+        axes.set_xticks([], minor=True)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(below)
+    axes.set_ylabel(beside)
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False)
 
 
 def positions(standings: Standings, records: Records) -> list[dict[str, Any]]:
