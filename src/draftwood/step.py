@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self
 
 from draftwood.errors import UsageError
 
@@ -44,9 +44,9 @@ def stages_of(some: Iterable[Iterable[StageStep]]) -> tuple[StageStep, ...]:
     return tuple(found.values())
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class SourceStep:
-    """What one drafter did in one step."""
+    """What one drafter did in one step; filled in while the step is under way."""
 
     calls: int = 0  # times it was asked to draft: 0 or 1
     open_s: float = 0.0  # seconds of opening its session; in the first step of a request
@@ -62,31 +62,11 @@ class SourceStep:
     stages: tuple[StageStep, ...] = ()  # of a draft model with drafters of its own, and of those among them
 
 
-class _Seconds:
-    """Sums over the parts of a step."""
-
-    if TYPE_CHECKING:
-        plan_s: float
-        draft_s: float
-        score_s: float
-        verify_s: float
-        keep_s: float
-        learn_s: float
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of the whole step."""
-        return self.score_s + self.overhead_s
-
-    @property
-    def overhead_s(self) -> float:
-        """Seconds of everything but the target's pass."""
-        return self.plan_s + self.draft_s + self.verify_s + self.keep_s + self.learn_s
-
-
-@dataclass(frozen=True)
-class Step(_Seconds):
+@dataclass(slots=True)
+class Step:
     """One pass and everything around it; fields that end in ``_s`` are seconds.
+
+    The loop, drafters' sources, planner and policies fill it in; afterwards nobody changes it.
 
     Attributes
     ----------
@@ -143,6 +123,16 @@ class Step(_Seconds):
     battery: float | None = None
     trace: dict[str, Any] | None = None
 
+    @property
+    def seconds(self) -> float:
+        """Seconds of the whole step."""
+        return self.score_s + self.overhead_s
+
+    @property
+    def overhead_s(self) -> float:
+        """Seconds of everything but the target's pass."""
+        return self.plan_s + self.draft_s + self.verify_s + self.keep_s + self.learn_s
+
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary; fields at their defaults are left out."""
         row = _said(self, _STEP_DEFAULTS)
@@ -158,54 +148,6 @@ class Step(_Seconds):
             fields[name] = tuple(fields.get(name, ()))
         fields["by_source"] = tuple(_source_step(source) for source in fields.get("by_source", ()))
         return cls(**_known(cls, fields))
-
-
-Record = TypeVar("Record", bound="Step | SourceStep")
-
-
-class _Running:
-    """A record that is being filled in: any field can be set, and `finished` refuses names that do not exist."""
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
-        def __setattr__(self, name: str, value: Any) -> None: ...
-
-
-class RunningSourceStep(_Running):
-    """What one drafter has done so far in the step under way: the fields of `SourceStep`."""
-
-    def __init__(self) -> None:
-        vars(self).update(_SOURCE_VALUES)
-
-    def finished(self) -> SourceStep:
-        """Return the record, frozen: this very object, from now on."""
-        return _NOTHING_DONE if vars(self) == _SOURCE_VALUES else _frozen(self, SourceStep, _SOURCE_VALUES)
-
-
-class RunningStep(_Running, _Seconds):
-    """The step under way: the fields of `Step`, filled in by the loop, draft sources, planner and policies."""
-
-    def __init__(self, index: int, context: int, emitted: tuple[int, ...] = (), **known: Any) -> None:
-        vars(self).update(_STEP_VALUES, index=index, context=context, emitted=emitted, **known)
-
-    def finished(self) -> Step:
-        """Return the record, frozen: this very object, from now on; called once, when the step is over."""
-        by_source: Sequence[Any] = vars(self)["by_source"]
-        if by_source:
-            done = [s.finished() if isinstance(s, RunningSourceStep) else s for s in by_source]
-            vars(self)["by_source"] = tuple(done)
-        return _frozen(self, Step, _STEP_VALUES)
-
-
-def _frozen(running: Any, kind: type[Record], known: Mapping[str, Any]) -> Record:
-    """Make a running record a frozen one, without a copy: it is done in every step."""
-    fields = vars(running)
-    if len(fields) != len(known):  # every known name is there, so there is another one
-        raise TypeError(f"a {kind.__name__} has no field {', '.join(sorted(set(fields) - set(known)))}")
-    running.__class__ = kind
-    frozen: Record = running
-    return frozen
 
 
 _OLD_NAMES = {"probed": "lookahead_scored", "probes": "lookahead_nodes", "probe": "lookahead"}
@@ -244,8 +186,6 @@ def _defaults(kind: type[Step | SourceStep]) -> tuple[tuple[str, Any], ...]:
 
 
 _STEP_DEFAULTS, _SOURCE_DEFAULTS = _defaults(Step), _defaults(SourceStep)
-_STEP_VALUES, _SOURCE_VALUES = dict(_STEP_DEFAULTS), dict(_SOURCE_DEFAULTS)
-_NOTHING_DONE = SourceStep()
 
 
 def _known(kind: type[Step | SourceStep | StageStep], row: Mapping[str, Any]) -> Mapping[str, Any]:

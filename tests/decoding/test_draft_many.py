@@ -18,7 +18,7 @@ from draftwood.decoding.request import Request
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.drafters.load import load
 from draftwood.drafters.ngram.drafter import NgramDrafter, NgramSession
-from draftwood.step import RunningSourceStep, RunningStep
+from draftwood.step import SourceStep, Step
 from draftwood.testing import ToyTarget, check_drafter
 from draftwood.tree import TokenTree
 
@@ -128,11 +128,11 @@ class Text:
             source.take_seat(number, seats)
             source.open(list(text), None)
         self.capabilities = ToyTarget().capabilities
-        self.step = RunningStep(0, len(text))
+        self.step = Step(0, len(text))
 
     def begin_step(self):
         for source in self.sources:
-            source.step = RunningSourceStep()
+            source.step = SourceStep()
 
     def draft(self, asks):
         self.begin_step()

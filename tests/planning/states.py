@@ -10,7 +10,7 @@ from tests.helpers import trees
 
 from draftwood.contracts import Capabilities, Drafter
 from draftwood.contracts.declaring import declared
-from draftwood.step import RunningSourceStep, RunningStep
+from draftwood.step import SourceStep, Step
 
 
 @dataclass(eq=False)
@@ -25,13 +25,13 @@ class FakeState:
     greedy: bool = True
     traced: bool = False
     ids: Sequence[int] = ()
-    step: RunningStep = field(default_factory=lambda: RunningStep(0, 50))
+    step: Step = field(default_factory=lambda: Step(0, 50))
     capabilities: Capabilities = field(init=False)
 
     def __post_init__(self) -> None:
         self.drafters = [None if drafter is None else declared(drafter) for drafter in self.drafters]
         self.capabilities = Capabilities(64, 4096, trees=self.trees, max_pass=self.max_pass)
-        self.step.by_source = tuple(RunningSourceStep() for _ in self.drafters)
+        self.step.by_source = tuple(SourceStep() for _ in self.drafters)
 
 
 STATES = st.builds(

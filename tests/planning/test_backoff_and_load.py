@@ -18,7 +18,7 @@ from draftwood.decoding.request import Request
 from draftwood.planning.base import Limit
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.policies.backoff_and_load import Backoff, LoadLimit
-from draftwood.step import RunningStep
+from draftwood.step import Step
 from draftwood.testing import EmptyDrafter, RandomDrafter, SameDrafter, ToyTarget
 from draftwood.verify.exact import SampleAndMatch
 
@@ -29,7 +29,7 @@ def make_step(policy, state, accepted=0, depth=5, emitted=None):
     drafted = depth if limit is None else min(depth, limit)
     accepted = min(accepted, drafted)
     tokens = accepted + 1 if emitted is None else emitted
-    state.step = RunningStep(0, 50, emitted=(1,) * tokens, drafted=drafted, depth=drafted, accepted=accepted)
+    state.step = Step(0, 50, emitted=(1,) * tokens, drafted=drafted, depth=drafted, accepted=accepted)
     policy.learn(state)
     return drafted
 
@@ -115,10 +115,10 @@ def test_a_turn_that_is_as_long_as_the_last_one_is_known_by_its_first_step():
     policy, state = Backoff(pause=4), FakeState()
     for index in (0, 1, 2, 3):
         policy.limit(state, 1, 9)
-        state.step = RunningStep(index, 50, emitted=(1,), drafted=5 * (index < 3), depth=5)
+        state.step = Step(index, 50, emitted=(1,), drafted=5 * (index < 3), depth=5)
         policy.learn(state)
     assert policy.limit(state, 1, 9).nodes == 0
-    state.step = RunningStep(0, 50, emitted=(1,))
+    state.step = Step(0, 50, emitted=(1,))
     policy.learn(state)
     assert policy.limit(state, 1, 9).nodes is None
 

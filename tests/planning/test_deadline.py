@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.planning.states import FakeState
 
 from draftwood.planning.policies.deadline import Deadline
-from draftwood.step import RunningStep
+from draftwood.step import Step
 
 
 def run(policy, passes, cost, wish=16, rows=1):
@@ -25,9 +25,7 @@ def run(policy, passes, cost, wish=16, rows=1):
         nodes = wish if limits[0] is None else min(wish, limits[0])
         ms = cost(nodes, number)
         for i, state in enumerate(states):
-            state.step = RunningStep(
-                number, 50, drafted=nodes, score_s=(ms - rows + 1) / 1000, learn_s=0.001 * bool(i)
-            )
+            state.step = Step(number, 50, drafted=nodes, score_s=(ms - rows + 1) / 1000, learn_s=0.001 * bool(i))
             policy.learn(state)
         found.append((nodes, ms))
     return found
@@ -114,7 +112,7 @@ def test_probes_are_to_blame_as_drafts_are():
     policy, state = Deadline(30), FakeState()
     for number in range(8):
         lookahead_scored = 0 if policy.limit(state, 1, 9).nodes == 0 else 100
-        state.step = RunningStep(
+        state.step = Step(
             number, 50, lookahead_scored=lookahead_scored, score_s=0.05 if lookahead_scored else 0.02
         )
         policy.learn(state)
@@ -127,14 +125,14 @@ def test_with_few_drafts_and_many_probes_two_halvings_end_both():
     for number in range(9):
         limits.append(policy.limit(state, 1, 9).nodes)
         drafted = 2 if limits[-1] is None else min(2, limits[-1])
-        state.step = RunningStep(number, 50, drafted=drafted, lookahead_scored=100 * bool(drafted), score_s=0.05)
+        state.step = Step(number, 50, drafted=drafted, lookahead_scored=100 * bool(drafted), score_s=0.05)
         policy.learn(state)
     assert limits == [None] * 4 + [1] * 4 + [0]
 
 
 @pytest.mark.parametrize("seconds", [math.nan, math.inf, -1.0, 0.0, 1e9])
 def test_a_clock_that_jumps_teaches_nothing(seconds):
-    policy, state = Deadline(40), FakeState(step=RunningStep(0, 50, drafted=4, score_s=seconds))
+    policy, state = Deadline(40), FakeState(step=Step(0, 50, drafted=4, score_s=seconds))
     for _ in range(100):
         policy.limit(state, 1, 9)
         policy.learn(state)

@@ -19,7 +19,7 @@ from draftwood.planning.goodput import GoodputPlanner
 from draftwood.planning.policies.backoff_and_load import Backoff, LoadLimit
 from draftwood.planning.policies.deadline import Deadline
 from draftwood.planning.policies.sensors import Battery, Charge, Thermal
-from draftwood.step import RunningStep
+from draftwood.step import Step
 from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget
 
 
@@ -49,7 +49,7 @@ def test_no_policy_raises_whatever_a_step_says(make, steps):
         assert limit.nodes is None or limit.nodes >= 0
         assert limit.drafters is None
         assert limit.why
-        state.step = RunningStep(0, 9, emitted=(1,), drafted=drafted, depth=drafted, accepted=accepted)
+        state.step = Step(0, 9, emitted=(1,), drafted=drafted, depth=drafted, accepted=accepted)
         state.step.score_s, state.step.learn_s = score, learn
         policy.learn(state)
 

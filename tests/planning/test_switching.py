@@ -18,7 +18,7 @@ from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.learned import Learned
 from draftwood.planning.policies.switching import SwitchingPolicy
 from draftwood.planning.turns import TURN, Turns
-from draftwood.step import RunningStep, SourceStep
+from draftwood.step import SourceStep, Step
 from draftwood.testing import RandomDrafter, ToyTarget
 
 GOOD, BAD = RandomDrafter(), RandomDrafter(seed=1)
@@ -37,7 +37,7 @@ def after(policy, state, accepted=(0, 3), calls=None):
         for n, on in zip(accepted, mask, strict=True)
     )
     taken, kept = max(s.accepted for s in sources), sum(s.kept for s in sources)
-    state.step = RunningStep(
+    state.step = Step(
         0, state.length, emitted=(1,) * (1 + taken), drafted=kept, accepted=taken, by_source=sources,
         score_s=0.001 * (11 + kept),
     )  # fmt: skip
@@ -104,7 +104,7 @@ def turn(policy: SwitchingPolicy, state: FakeState, tokens: dict[int | None, int
     asked = owners[0] if owners else None
     sources = tuple(SourceStep(calls=int(on)) for on in mask)
     emitted = (1,) * tokens[asked]
-    state.step = RunningStep(0, state.length, emitted=emitted, by_source=sources, score_s=0.01)
+    state.step = Step(0, state.length, emitted=emitted, by_source=sources, score_s=0.01)
     state.length += tokens[asked]
     policy.learn(state)
     return asked

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from draftwood.contracts.drafter import Feedback, Needs, Prices
 from draftwood.contracts.target import Capabilities, Floats, Ints
-from draftwood.step import RunningStep
+from draftwood.step import Step
 from draftwood.tree import TokenTree
 
 
@@ -70,7 +70,7 @@ class State(Protocol):
         ...
 
     @property
-    def step(self) -> RunningStep:
+    def step(self) -> Step:
         """Record of the current step; in `PlannerSession.ask`, of the last one.
 
         In `PlannerSession.learn` it has the seconds of its pass, by the loop's clock. Planners may write its

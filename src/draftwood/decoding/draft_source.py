@@ -25,7 +25,7 @@ from draftwood.contracts import (
 )
 from draftwood.contracts.declaring import NOTHING, declared
 from draftwood.errors import IntegrityError
-from draftwood.step import RunningSourceStep
+from draftwood.step import SourceStep
 from draftwood.tree import NO_CLAIM, TokenTree
 
 log = logging.getLogger("draftwood")
@@ -70,7 +70,7 @@ class DraftSource:
         self._by_tokens = False  # whether its session learns nothing but the committed tokens
         self.proposal, self.resting, self.is_off = _EMPTY, False, False
         self.ends = frozenset[int]()
-        self.step = RunningSourceStep()
+        self.step = SourceStep()
         self.batches = drafter.batches  # until `Drafter.draft_many` has failed
         self._own: NDArray[np.bool_] | None = None  # which of its nodes it vouches for; None: all
         self._untold: list[int | Feedback] = []  # what it has not learnt yet: tokens of plain steps, lessons

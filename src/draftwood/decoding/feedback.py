@@ -10,7 +10,7 @@ import numpy as np
 from draftwood.contracts import Feedback, Floats, Ints, Noise, Plan, Sampling, Scores, Verdict
 from draftwood.decoding.draft_source import DraftSource
 from draftwood.decoding.prompt_scores import hidden_layers
-from draftwood.step import MODEL, RunningStep
+from draftwood.step import MODEL, Step
 from draftwood.tree import TokenTree
 
 
@@ -65,7 +65,7 @@ def _raw_choice(where: Ints, ids: Ints, probabilities: Floats, sampling: Samplin
     return np.where(probabilities[:, 0] > 0, best, np.int32(-1))
 
 
-def record(step: RunningStep, tree: TokenTree, verdict: Verdict) -> None:
+def record(step: Step, tree: TokenTree, verdict: Verdict) -> None:
     """Write what was scored, accepted and emitted into the step's record."""
     path, emitted = verdict.path, verdict.emitted
     step.emitted, step.finish = emitted, verdict.finish

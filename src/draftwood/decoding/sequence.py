@@ -34,7 +34,7 @@ from draftwood.decoding.prompt_scores import Reading, hidden_layers, shown_too
 from draftwood.decoding.propose import propose
 from draftwood.decoding.request import Emission, Request
 from draftwood.decoding.stopping import Stopping
-from draftwood.step import MODEL, RunningSourceStep, RunningStep
+from draftwood.step import MODEL, SourceStep, Step
 from draftwood.tree import TokenTree
 
 log = logging.getLogger("draftwood")
@@ -55,7 +55,7 @@ class ActiveSequence:
         self.drafters: list[Declaration | None] = []
         self._engage(drafters if request.drafters is None else request.drafters)
         self.prefill_s = 0.0
-        self.step = RunningStep(0, 0)
+        self.step = Step(0, 0)
         self._rules = rule
         self._session: TargetSession | None = None
         self._scores: Scores | None = None
@@ -259,7 +259,7 @@ class ActiveSequence:
         """Begin the record of a step; `commit` ends it."""
         self._settled = False
         by_source = tuple([s.step for s in self.sources])
-        self.step = RunningStep(self._index, len(self.ids), replayed=self.session.replay, by_source=by_source)
+        self.step = Step(self._index, len(self.ids), replayed=self.session.replay, by_source=by_source)
         self._index += 1
 
     def commit(self, plan: Plan, scores: Scores, again: Callable[[], Scores] | None = None) -> list[Feedback]:
@@ -291,7 +291,7 @@ class ActiveSequence:
         feedback = self._teach(plan, verdict, scores)
         outcome.record(step, tree, verdict)
         for source in self.sources:
-            source.step = RunningSourceStep()
+            source.step = SourceStep()
         self._settled = True
         step.verify_s, step.keep_s = verified - started, kept - verified
         step.learn_s = perf_counter() - kept
@@ -325,7 +325,7 @@ class ActiveSequence:
     def emission(self) -> Emission:
         """Return what the last step gave."""
         step = self.step
-        gained = step.finished() if step.emitted else None
+        gained = step if step.emitted else None
         return Emission(self.number, step.emitted, step.sources, gained, self.finish, self.error)
 
     def turn(self, request: Request) -> int:
@@ -384,7 +384,7 @@ class ActiveSequence:
         """Let every drafter read the text."""
         self._opens_later = False
         for source in self.sources:
-            source.step = RunningSourceStep()
+            source.step = SourceStep()
             source.open(list(self.ids), self.rule.noise, self._session)  # a copy: it may be written to
             for saved in (saved for drafter, saved in self._readings if drafter == source.drafter):
                 source.resume(saved, self._resumed)

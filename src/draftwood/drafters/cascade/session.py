@@ -32,7 +32,7 @@ from draftwood.decoding.stopping import Stopping
 from draftwood.drafters.draft_model.experience import evidence_class
 from draftwood.drafters.draft_model.growth import SAMPLED, Candidate, candidates
 from draftwood.drafters.draft_model.session import ReadableText
-from draftwood.step import RunningStep, StageStep, stages_of
+from draftwood.step import StageStep, Step, stages_of
 from draftwood.tree import TokenTree
 
 _HOPE, _MOST_HOPE = 0.7, 0.999  # belief in the next token: at first, and the most that is counted on
@@ -157,7 +157,7 @@ class CascadeSession(ReadableText):
         """Let the model write the tokens that are still missing."""
         self.ahead.wants(self._most - len(self._written()))
 
-    def count(self, accept_rates: Floats, tokens: int, seconds: float, step: RunningStep | None = None) -> None:
+    def count(self, accept_rates: Floats, tokens: int, seconds: float, step: Step | None = None) -> None:
         """Record a pass that wrote so many tokens; ``step`` is None where it only read text."""
         drafted, accepted = (0, 0) if step is None else (step.drafted, step.accepted)
         self._own += StageStep(self._own.name, 1, drafted, accepted, seconds)

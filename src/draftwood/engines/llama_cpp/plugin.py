@@ -22,7 +22,7 @@ from draftwood.engines.file_tokenizer import known_tokens, utf8
 from draftwood.engines.llama_cpp.tokenizer import UNUSED, run_deep
 from draftwood.engines.replay import ReplayScores
 from draftwood.errors import CapabilityError
-from draftwood.step import RunningSourceStep, RunningStep, Step
+from draftwood.step import SourceStep, Step
 
 
 def calling() -> Any:
@@ -121,7 +121,7 @@ class FollowedText:
         self.ids = array("i", ids.tobytes())
         self.capabilities, self._planner = capabilities, planner
         self.steps: list[Step] = []
-        self.step = RunningStep(0, len(self.ids))
+        self.step = Step(0, len(self.ids))
         self._plan: Plan | None = None
         self._drafted: list[int] = []
         self._since = 0.0
@@ -156,7 +156,7 @@ class FollowedText:
         (asks,) = self._planner.ask([self])
         asked = perf_counter()
         by_source = tuple(source.step for source in self._sources)
-        self.step = RunningStep(len(self.steps), len(self.ids), by_source=by_source)
+        self.step = Step(len(self.steps), len(self.ids), by_source=by_source)
         proposals = propose(self._sources, asks, self.capabilities.vocab_size)
         drafted = perf_counter()
         (self._plan,) = self._planner.plan([self], [proposals])
@@ -183,12 +183,12 @@ class FollowedText:
         self.ids.extend(new)
         record(step, plan.tree, verdict)
         for source in self._sources:
-            source.step = RunningSourceStep()
+            source.step = SourceStep()
         step.learn_s = perf_counter() - seen
         taught = perf_counter()
         self._planner.learn([self], [lessons])
         step.plan_s += perf_counter() - taught
-        self.steps.append(step.finished())
+        self.steps.append(step)
 
     def close(self) -> None:
         """Close the drafters' sessions."""
