@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 # Machines differ in speed, laws do not: no test may fail for being slow.
-settings.register_profile("draftwood", deadline=None, print_blob=True)
+settings.register_profile("draftwood", deadline=None, print_blob=True, max_examples=60)
 settings.load_profile("draftwood")
 
 

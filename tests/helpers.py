@@ -221,6 +221,22 @@ class Grammar:
         return list(range(token + 1, vocab_size)) or [0]
 
 
+PROCESSORS: dict[str, Callable[[], list[Processor]]] = {
+    "none": list,
+    "stateful": lambda: [TwiceAtMost()],
+    "grammar": lambda: [Grammar()],
+}
+SETTINGS_OF_LAWS = {
+    "greedy with a penalty": Sampling(repetition_penalty=1.5, seed=5),
+    "temperature": Sampling(0.7, seed=5),
+    "top-k": Sampling(1.0, top_k=3, seed=5),
+    "top-p": Sampling(1.0, top_p=0.7, seed=5),
+    "min-p": Sampling(1.3, min_p=0.1, seed=5),
+    "penalty": Sampling(1.0, repetition_penalty=1.4, seed=5),
+    "everything": Sampling(0.9, top_k=6, top_p=0.9, min_p=0.02, repetition_penalty=1.2, seed=5),
+}
+
+
 # --- trees ---------------------------------------------------------------------------------------------------
 
 

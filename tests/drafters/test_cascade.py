@@ -177,7 +177,7 @@ def test_prices_end_a_draft():
         session.close()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.data())
 def test_edits_of_the_text_leave_the_caches_in_step(data):
     model, small = ToyTarget(order=2), ToyTarget(order=1)

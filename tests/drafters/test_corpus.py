@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.oracles.corpus import NaiveCorpus
 
@@ -43,7 +43,6 @@ def file(tmp_path):
     return tmp_path / "a.dwc"
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     documents=DOCUMENTS, text=TEXT, nodes=st.integers(0, 20), most=st.integers(1, 8), levels=st.integers(1, 4),
     seed=st.integers(0, 99),
@@ -62,7 +61,6 @@ def test_it_proposes_what_the_twin_grows(documents, text, nodes, most, levels, s
         assert session.match_length == NaiveCorpus(documents).match(text, most)
 
 
-@settings(max_examples=100, deadline=None)
 @given(documents=DOCUMENTS, pieces=st.lists(TEXT, max_size=6), nodes=st.integers(1, 9))
 def test_a_text_that_grows_is_drafted_as_one_that_is_read_at_once(documents, pieces, nodes):
     drafter = of(documents, max_match=6)
@@ -75,7 +73,6 @@ def test_a_text_that_grows_is_drafted_as_one_that_is_read_at_once(documents, pie
         assert ours.parents.tolist() == theirs.parents.tolist()
 
 
-@settings(max_examples=100, deadline=None)
 @given(corpora=st.lists(DOCUMENTS, min_size=2, max_size=3), text=TEXT, nodes=st.integers(1, 12))
 def test_candidates_of_several_corpora_go_into_one_tree(corpora, text, nodes):
     drafter = of(*corpora)

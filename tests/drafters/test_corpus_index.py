@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.oracles.corpus import NaiveCorpus
 
@@ -46,7 +46,6 @@ def saved(path, documents=SOME, **about):
 # --- lookups -----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300, deadline=None)
 @given(documents=DOCUMENTS, context=CONTEXT, most=st.integers(0, 12))
 def test_the_longest_suffix_is_found_with_all_its_occurrences(documents, context, most):
     corpus, naive = Corpus.of(documents), NaiveCorpus(documents)
@@ -61,7 +60,6 @@ def test_the_longest_suffix_is_found_with_all_its_occurrences(documents, context
         assert match.count == 0
 
 
-@settings(max_examples=200, deadline=None)
 @given(documents=DOCUMENTS, context=CONTEXT, limit=st.integers(0, 5), cut=st.integers(0, 5))
 def test_next_counts_count_what_follows_in_all_parts(documents, context, limit, cut):
     after = NaiveCorpus(documents).followers(context) if context else []
@@ -72,7 +70,6 @@ def test_next_counts_count_what_follows_in_all_parts(documents, context, limit, 
         assert list(zip(tokens.tolist(), counts.tolist(), strict=True)) == expected
 
 
-@settings(max_examples=100, deadline=None)
 @given(documents=DOCUMENTS, context=CONTEXT, cut=st.integers(0, 5))
 def test_parts_find_what_the_whole_finds(documents, context, cut):
     whole, parts = Corpus.of(documents), in_parts(documents, [min(cut, len(documents))])
@@ -83,7 +80,6 @@ def test_parts_find_what_the_whole_finds(documents, context, cut):
     assert [parts.ids(i).tolist() for i in range(len(documents))] == documents
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     documents=DOCUMENTS, context=CONTEXT, nodes=st.integers(0, 30), most=st.integers(0, 8),
     least=st.integers(0, 4), levels=st.integers(0, 5), seed=st.integers(0, 99),
@@ -144,7 +140,6 @@ def test_integrity_is_noticed():
         Corpus((part,), Documents.listed(["a", "b", "c"], [0, 3, 9])).check_integrity()
 
 
-@settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 9999))
 def test_a_damaged_suffix_array_harms_no_one(seed):
     rng = np.random.default_rng(seed)

@@ -56,7 +56,7 @@ def feedback(proposal, choice, emitted, rows=None):
 # --- the iteration -------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     target=TARGETS,
     block=st.integers(1, 9),
@@ -79,7 +79,6 @@ def test_it_follows_the_literal_iteration(target, block, start, prompt):
         guesses = literal(target, text[:at], guesses)
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     target=TARGETS,
     drafter=DRAFTERS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.helpers import GREEDY, SAMPLED
 
@@ -55,7 +55,6 @@ def paths(tree):
     return {tuple(tree.tokens[tree.path(i)].tolist()): int(tree.evidence[i]) for i in range(len(tree))}
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     prompt=TEXT,
     answer=st.lists(st.integers(0, 4), min_size=1, max_size=30),

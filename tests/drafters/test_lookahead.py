@@ -29,7 +29,7 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(options=OPTIONS, seed=st.integers(0, 50), vocab=st.integers(12, 30), order=st.integers(1, 4))
 @example(options={"window": 7, "ngram": 5}, seed=1, vocab=30, order=2)
 @example(options={"window": 15, "ngram": 5, "prompt": False}, seed=2, vocab=30, order=2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.drafters.lookup.drafter import LookupDrafter
@@ -18,7 +18,6 @@ def naive(text, max_ngram, min_ngram):
     return 0, []
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     text=st.lists(st.integers(0, 3), max_size=40) | st.lists(st.integers(0, 1), max_size=12),
     sizes=st.tuples(st.integers(1, 5), st.integers(1, 5)).map(sorted),

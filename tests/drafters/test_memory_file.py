@@ -205,7 +205,7 @@ def test_a_damaged_file_gives_one_sentence_or_what_it_held(path, place):
             assert {tuple(saved.ids.tolist()) for saved in used(path)} == {tuple(unique(n)) for n in (0, 1)}
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.lists(st.tuples(st.floats(0, 0.999), st.binary(min_size=1, max_size=8)), min_size=1, max_size=6))
 def test_any_bytes_in_a_file_are_refused_or_can_be_used(path, changes):
     path.unlink(missing_ok=True)

@@ -9,7 +9,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.drafters.answers import RATES, credit, follow, grown, session_at, texts, unique
 
@@ -168,7 +168,6 @@ class NaiveMemory:
 ANSWERS = st.integers(0, 30).map(lambda number: unique(number, 37 * number % 90))
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     size=st.sampled_from([1, 60, 250, 2600]),
     steps=st.lists(

@@ -9,7 +9,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.drafters.trie_checks import check_trie
 from tests.helpers import feedback
@@ -47,7 +47,6 @@ def file_of(path, *texts, **settings):
 # --- drafting ------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None)
 @given(prompt=TEXT, more=st.lists(TEXT, max_size=3), nodes=st.integers(0, 10), n_draft=st.integers(1, 9))
 def test_proposes_what_the_twin_does(prompt, more, nodes, n_draft):
     session = NgramCacheDrafter(n_draft=n_draft).open(prompt, None)

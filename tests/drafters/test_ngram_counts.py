@@ -40,7 +40,6 @@ def counts_of(records):
     return NgramCounts(np.array(records, dtype=np.int32).reshape(-1, 6))
 
 
-@settings(max_examples=150, deadline=None)
 @given(texts=st.lists(st.tuples(TEXT, st.booleans()), max_size=5))
 def test_reads_like_its_twin(texts):
     counts, naive = both()
@@ -52,7 +51,6 @@ def test_reads_like_its_twin(texts):
     assert len(counts) == len(naive.records())
 
 
-@settings(max_examples=150, deadline=None)
 @given(records=st.lists(RECORD, max_size=30), text=TEXT)
 def test_adds_like_its_twin_and_stops_where_32_bits_end(records, text):
     counts, naive = counts_of(records), NaiveNgramCounts()
@@ -63,7 +61,6 @@ def test_adds_like_its_twin_and_stops_where_32_bits_end(records, text):
     check_trie(counts)
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     texts=st.tuples(TEXT, TEXT, TEXT),
     records=st.tuples(*[st.lists(RECORD, max_size=12)] * 3),
@@ -156,7 +153,7 @@ def test_the_format_of_llama_is_what_it_should_be(tmp_path):
     assert (found.format, found.tokenizer, found.records.tolist()) == ("llama", None, SOME.tolist())
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(text=TEXT.filter(lambda t: len(t) > 1), format=st.sampled_from(["llama", "draftwood"]))
 def test_what_was_written_is_read_again(tmp_path_factory, text, format):
     path = tmp_path_factory.mktemp("round") / "counts"

@@ -44,7 +44,6 @@ def grown(index: NgramIndex, cursor: Cursor, nodes: int, depth: int, frequent: i
 
 
 @given(documents, st.integers(1, 24), st.integers(1, 8), st.integers(0, FREQUENT))
-@settings(max_examples=150)
 def test_the_tree_is_the_naive_twins(texts: list[list[int]], nodes: int, depth: int, frequent: int) -> None:
     index, cursor, twin = read(texts)
     if texts[-1]:
@@ -104,7 +103,6 @@ def test_so_they_do_on_long_edited_texts(seed: int) -> None:
 
 
 @given(documents, st.lists(st.integers(0, 5), min_size=1, max_size=30))
-@settings(max_examples=150)
 def test_the_cursor_follows_as_the_naive_twins_does(texts: list[list[int]], more: list[int]) -> None:
     index, cursor, twin = read(texts)
     expected, tail = (-1, 0, 0), []
@@ -121,7 +119,6 @@ def test_the_cursor_follows_as_the_naive_twins_does(texts: list[list[int]], more
 
 
 @given(documents, st.lists(st.integers(0, 5), min_size=1, max_size=60))
-@settings(max_examples=100)
 def test_another_texts_cursor_follows_without_being_read(texts: list[list[int]], other: list[int]) -> None:
     index, _, twin = read(texts)
     cursor, expected = Cursor(), (-1, 0, 0)

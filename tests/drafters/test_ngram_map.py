@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.drafters.reference import SCRIPTS, feedback, play
 from tests.oracles.llama_cpp import NaiveMap
@@ -15,7 +15,6 @@ from draftwood.drafters.load import load
 from draftwood.errors import UsageError
 
 
-@settings(max_examples=120, deadline=None)
 @given(script=SCRIPTS, n=st.integers(1, 4), m=st.integers(1, 6), hits=st.none() | st.integers(1, 3))
 def test_they_draft_what_the_reference_drafts(script, n, m, hits):
     play(script, made(n, m, hits), NaiveMap(n, m, hits))

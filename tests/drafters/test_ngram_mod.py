@@ -32,7 +32,7 @@ def used(drafter):
     return drafter.pool.used
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(script=SCRIPTS, n=st.sampled_from([1, 2, 3, 5, 33, 40]), least=st.integers(0, 6), most=st.integers(0, 9))
 def test_it_drafts_what_the_reference_drafts(script, n, least, most):
     pool = NaivePool(n)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.drafters.reference import SCRIPTS, play
 from tests.oracles import llama_cpp as llama
@@ -37,7 +37,6 @@ def draft(text, nodes=100, **options):
     return NgramSimpleDrafter(**options).open(text, None).draft(nodes, 0, PRIOR).tokens.tolist()
 
 
-@settings(max_examples=100, deadline=None)
 @given(script=SCRIPTS, n=st.integers(1, 4), m=st.integers(1, 9))
 def test_it_drafts_what_the_reference_drafts(script, n, m):
     play(script, NgramSimpleDrafter(size_n=n, size_m=m), Oracle(n, m))

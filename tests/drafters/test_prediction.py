@@ -79,7 +79,6 @@ def check_against_twin(texts, answer, window, nodes, accept_rates, floor):
         assert tree.belief.tolist() == accept_rates[tree.evidence].tolist()
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     texts=st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=14), max_size=2),
     answer=TEXT,
@@ -111,7 +110,7 @@ def edited(draw):
     return text, answer
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(both=edited(), window=st.sampled_from([8, 64]), nodes=st.sampled_from([4, 16, 40]))
 def test_so_it_does_on_edited_texts(both, window, nodes):
     check_against_twin([both[0]], both[1], window, nodes, RATES, 0.01)
@@ -144,7 +143,6 @@ def test_what_stood_between_the_ends_of_two_texts_is_no_replacement():
     check_against_twin([first, second], [*answer, *answer], 32, 12, RATES, 0.0)
 
 
-@settings(max_examples=100, deadline=None)
 @given(texts=st.lists(st.lists(st.integers(0, 3), max_size=40), max_size=3))
 def test_the_index_links_all_ends_of_equal_ngrams(texts):
     expected = Expected([np.array(t, dtype=np.int64) for t in texts])

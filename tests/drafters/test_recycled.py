@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.oracles.recycling import NaiveRecycled
 
@@ -90,7 +90,6 @@ def said(one, context, accept_rates=None, *, length=0, longest=LONGEST, **option
     return columns[0].tolist()
 
 
-@settings(max_examples=400, deadline=None)
 @given(
     rows=st.lists(st.tuples(records(), TOKEN, st.integers(1, 3)), min_size=1, max_size=4),
     seed=st.integers(0, 99),
@@ -192,7 +191,6 @@ def test_in_a_full_group_the_oldest_goes():
         assert [said(one, [context]) for context in range(1, 6)] == [[8], [7], [], [9], [9]]
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     seed=st.integers(-(2**63), 2**64),
     sequence=st.integers(0, 2**32 - 1),

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from draftwood.drafters.corpus.corpus import Corpus
@@ -116,7 +116,6 @@ def test_a_description_that_is_none(whole, description):
         use(path)
 
 
-@settings(max_examples=150)
 @given(name=st.data(), value=JSON)
 def test_any_value_in_the_description(whole, name, value):
     use, about, payload, path = whole
@@ -125,7 +124,6 @@ def test_any_value_in_the_description(whole, name, value):
         used(use, path, refitted(json.dumps(changed).encode(), payload))
 
 
-@settings(max_examples=200)
 @given(data=st.data())
 @example(data=None)
 def test_any_payload(whole, data):

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.helpers import feedback
 from tests.oracles.suffix import NaiveSuffix
@@ -21,7 +21,6 @@ def draft(session, nodes=16, drafter=CHAIN):
     return session.draft(nodes, 0, drafter.prior)
 
 
-@settings(max_examples=200, deadline=None)
 @given(text=TEXT, nodes=st.integers(0, 20), length=st.integers(1, 18), least=st.integers(1, 4))
 def test_a_chain_is_what_followed_the_longest_earlier_suffix(text, nodes, length, least):
     drafter = SuffixDrafter(length=length, min_match=least, factor=math.inf, branches=1)
@@ -66,7 +65,6 @@ def test_limits_that_are_not_given_are_those_of_a_chain_or_of_a_tree():
     assert drafted(once, length=70) == 70
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     text=TEXT,
     nodes=st.integers(0, 20),

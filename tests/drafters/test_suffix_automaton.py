@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.drafters.suffix_states import check_integrity
 from tests.oracles.suffix import NaiveSuffix
@@ -43,7 +43,6 @@ def agree(fast, slow):
             assert copied.tolist() == slow.copy_after(end, count).tolist()
 
 
-@settings(max_examples=300, deadline=None)
 @given(text=TEXT, refresh=REFRESH)
 def test_agrees_with_the_twin_after_every_token(text, refresh):
     fast, slow = SuffixAutomaton(refresh=refresh), NaiveSuffix(refresh=refresh)
@@ -55,7 +54,6 @@ def test_agrees_with_the_twin_after_every_token(text, refresh):
     check_integrity(fast)
 
 
-@settings(max_examples=150, deadline=None)
 @given(chunks=st.lists(TEXT, max_size=4), refresh=REFRESH)
 def test_chunks_make_no_difference(chunks, refresh):
     fast, slow = SuffixAutomaton(refresh=refresh), NaiveSuffix(refresh=refresh)
@@ -65,7 +63,6 @@ def test_chunks_make_no_difference(chunks, refresh):
         agree(fast, slow)
 
 
-@settings(max_examples=150, deadline=None)
 @given(text=TEXT, cut=st.integers(-2, 70), more=TEXT, refresh=REFRESH)
 def test_truncate_then_append(text, cut, more, refresh):
     fast, slow = SuffixAutomaton(text, refresh=refresh), NaiveSuffix(text, refresh=refresh)
@@ -78,7 +75,6 @@ def test_truncate_then_append(text, cut, more, refresh):
     check_integrity(fast)
 
 
-@settings(max_examples=100, deadline=None)
 @given(text=TEXT, left=TEXT, right=TEXT)
 def test_copies_are_independent(text, left, right):
     one = SuffixAutomaton(text)

@@ -29,7 +29,6 @@ def grown(automaton, accept_rates=FLAT, nodes=16, depth=16, branches=8, least=1)
     return [tuple(row) for row in columns.T.tolist()]
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     text=TEXT, accept_rates=RATES, nodes=st.integers(0, 20), depth=st.integers(0, 12), branches=st.integers(1, 9),
     least=st.integers(1, 4),
@@ -56,7 +55,7 @@ def test_agrees_with_the_twin_where_one_kind_of_evidence_is_worth_most(kind):
             assert tree == NaiveSuffix(text).grow(accept_rates, **limits)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=letters(2) | letters(60) | PERIODIC, cut=st.integers(0, 70), accept_rates=RATES)
 def test_pieces_copies_and_cuts_make_no_difference(text, cut, accept_rates):
     whole, pieces = SuffixAutomaton(text), SuffixAutomaton()

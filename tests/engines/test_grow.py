@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from functools import cache
 
 import numpy as np
 import pytest
@@ -23,10 +24,10 @@ KINDS = ("llama", "qwen2-window", "mistral-window", "gemma3")
 TEXT = [3, 1, 4, 1, 5, 2, 6, 5, 3, 5]
 
 
+@cache
 def _targets(kind):
     model = build(kind)
-    yield TransformersTarget(model)
-    yield TransformersTarget(model, lean=False)
+    return TransformersTarget(model), TransformersTarget(model, lean=False)
 
 
 def _levels(tree):
@@ -56,7 +57,7 @@ def target_row(scores, row):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(tree=trees(vocab_size=8, max_size=8, lookahead_nodes=False))
 def test_a_tree_grown_by_levels_has_the_scores_of_one_pass(kind, tree):
     for target in _targets(kind):

@@ -12,7 +12,7 @@ from draftwood.engines.llama_cpp import peers
 from draftwood.engines.peers import GROUPS, load_peers
 from draftwood.errors import ModelError, UsageError, VocabularyError
 from draftwood.models.find import find, gguf_file
-from draftwood.models.load import load
+from draftwood.models.load import load_tokenizer
 
 GREEDY = Sampling()
 END = frozenset([2])
@@ -79,9 +79,9 @@ def test_the_gguf_file_is_the_one_in_the_model_s_folder(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def smollm2():
+def tokenizer():
     pytest.importorskip("xllamacpp")
-    return load("smollm2", device="cpu")
+    return load_tokenizer("smollm2")
 
 
 @pytest.fixture(scope="module")
@@ -111,8 +111,7 @@ def prompt(tokenizer, text):
 @needs_llama_cpp
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GROUPS["llama.cpp:all"])
-def test_every_peer_answers_with_ids_of_the_same_vocabulary(smollm2, opened, name, capfd):
-    tokenizer = smollm2[1]
+def test_every_peer_answers_with_ids_of_the_same_vocabulary(tokenizer, opened, name, capfd):
     peer = opened(name, tokenizer)
     answer = ask(peer, prompt(tokenizer, "Count from 1 to 5, twice."))
     assert answer.text.startswith("1. 1\n2. 2\n3. 3\n")
@@ -133,8 +132,7 @@ def test_every_peer_answers_with_ids_of_the_same_vocabulary(smollm2, opened, nam
 
 @needs_llama_cpp
 @pytest.mark.slow
-def test_a_speculator_with_a_memory_finds_nothing_of_former_answers(smollm2, opened):
-    tokenizer = smollm2[1]
+def test_a_speculator_with_a_memory_finds_nothing_of_former_answers(tokenizer, opened):
     peer = opened("llama.cpp:ngram-cache", tokenizer)
     first, second = (ask(peer, prompt(tokenizer, "Count from 1 to 9, twice.")) for _ in range(2))
     assert (first.ids, first.drafted, first.accepted) == (second.ids, second.drafted, second.accepted)
@@ -142,9 +140,8 @@ def test_a_speculator_with_a_memory_finds_nothing_of_former_answers(smollm2, ope
 
 @needs_llama_cpp
 @pytest.mark.slow
-def test_a_longer_text_gets_a_larger_context(smollm2, opened, monkeypatch):
+def test_a_longer_text_gets_a_larger_context(tokenizer, opened, monkeypatch):
     monkeypatch.setattr(peers, "_SMALLEST", 256)
-    tokenizer = smollm2[1]
     peer, ids = opened("llama.cpp", tokenizer), prompt(tokenizer, ONE_WORD)
     peer.close()
     contexts = []
@@ -155,9 +152,8 @@ def test_a_longer_text_gets_a_larger_context(smollm2, opened, monkeypatch):
 
 
 @needs_llama_cpp
-def test_what_one_server_answers(smollm2, opened):
+def test_what_one_server_answers(tokenizer, opened):
     """Texts end with the end token, follow the seed, lose no token of a character; wrong ids are told."""
-    tokenizer = smollm2[1]
     peer = opened("llama.cpp", tokenizer)
     first = ask(peer, prompt(tokenizer, ONE_WORD))
     assert (tokenizer.decode(first.ids[:-1]), first.ids[-1]) == ("Paris", 2)
@@ -173,14 +169,14 @@ def test_what_one_server_answers(smollm2, opened):
 
 
 @needs_llama_cpp
-def test_another_vocabulary_or_no_model_at_all_is_refused(smollm2, tmp_path):
+def test_another_vocabulary_or_no_model_at_all_is_refused(tokenizer, tmp_path):
     (other,) = load_peers("llama.cpp", None, lambda *_, **__: {"input_ids": [1, 2, 3]}, "smollm2", 1)
     with pytest.raises(VocabularyError, match="has another vocabulary than the model"):
         ask(other, [1, 2, 3])
     other.close()
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "broken.gguf").write_text("GGUF")
-    (broken,) = load_peers("llama.cpp", None, smollm2[1], str(tmp_path), 1)
+    (broken,) = load_peers("llama.cpp", None, tokenizer, str(tmp_path), 1)
     with pytest.raises(ModelError, match=r"llama\.cpp cannot load"):
         ask(broken, [1, 2, 3])
     assert gguf_file("smollm2").parent == find("smollm2")

@@ -7,6 +7,7 @@ import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import cycle
 
 import numpy as np
 import psutil
@@ -142,10 +143,15 @@ STORIES = {
 }
 
 
+SHORT = [
+    *((name, "llama", 100) for name in STORIES),
+    *((name, family, 100) for name, family in zip(cycle(STORIES), FAMILIES[1:], strict=False)),
+]
+LONG = [(name, family, 2000) for name in STORIES for family in FAMILIES]
+
+
 @pytest.mark.usefixtures("small_cache")
-@pytest.mark.parametrize("trees", [100, pytest.param(2000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize(("name", "family", "trees"), rest_is_slow(SHORT + LONG, *SHORT))
 def test_a_cache_that_grows_and_is_written_anew_holds_the_same(tiny_gguf, name, family, trees):
     told = story(tiny_gguf(family, "Q4_0"), seed=2, **STORIES[name])
     told.tell(trees)

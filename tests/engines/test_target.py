@@ -27,7 +27,7 @@ from draftwood.testing import check_target
 from draftwood.tree import TokenTree
 from tests.engines.registered import tiny
 from tests.engines.rounding import TOLERANCE
-from tests.engines.tiny import FAMILIES, SHAPE, build
+from tests.engines.tiny import FAMILIES, SHAPE, build, scores_of_tree
 from tests.tiers import rest_is_slow
 
 T5 = {"vocab_size": 64, "d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
@@ -58,10 +58,9 @@ def test_scores_of_a_tree_are_the_models_own_after_any_history(family, chunk, le
     for step in range(25):
         tree, root = random_tree(rng), int(rng.integers(64))
         (scores,) = target.score([(session, root, tree)])
-        for node in range(-1, len(tree)):
-            path = [*text, root, *tree.tokens[tree.path(node)].tolist()]
-            gap = np.abs(scores.numpy(scores.raw(1 + node)) - truth(model, path)).max()
-            assert gap < TOLERANCE, f"step {step}, node {node} of {tree}: off by {gap}"
+        for row, own in enumerate(scores_of_tree(model, text, root, tree)):
+            gap = np.abs(scores.numpy(scores.raw(row)) - own).max()
+            assert gap < TOLERANCE, f"step {step}, row {row} of {tree}: off by {gap}"
         kept = tree.path(int(rng.integers(-1, len(tree))))
         session.keep(kept)
         text += [root, *tree.tokens[kept].tolist()]
@@ -188,9 +187,8 @@ def test_several_texts_in_one_pass_score_as_each_alone(family, lean):
         found = target.score([(sessions[i], roots[i], trees[i]) for i in live])
         for i, scores in zip(live, found, strict=True):
             tree = trees[i]
-            for node in range(-1, len(tree)):
-                path = [*texts[i], roots[i], *tree.tokens[tree.path(node)].tolist()]
-                assert np.abs(scores.numpy(scores.raw(1 + node)) - truth(model, path)).max() < TOLERANCE
+            for row, own in enumerate(scores_of_tree(model, texts[i], roots[i], tree)):
+                assert np.abs(scores.numpy(scores.raw(row)) - own).max() < TOLERANCE
             kept = tree.path(int(rng.integers(-1, len(tree))))
             sessions[i].keep(kept)
             texts[i] += [roots[i], *tree.tokens[kept].tolist()]

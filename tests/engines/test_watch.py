@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -73,7 +75,7 @@ def native(name, **settings):
     return NativeTarget(model, **settings), forward(model)
 
 
-KINDS = {
+MAKE = {
     "toy": toy,
     "arena": lambda: arena("llama"),
     "arena in pieces": lambda: arena("llama", chunk=12),
@@ -87,6 +89,16 @@ KINDS = {
 }
 
 
+KINDS = tuple(MAKE)
+LATER = [kind for kind in KINDS if kind != "native step by step"]
+
+
+@cache
+def made(kind):
+    """A target and its model's own scores."""
+    return MAKE[kind]()
+
+
 def some(n, seed=0):
     return np.random.default_rng(seed).integers(0, 64, n).tolist()
 
@@ -94,7 +106,7 @@ def some(n, seed=0):
 @pytest.mark.parametrize("wanted", [None, ([0, 11, 12, 13, 28], [], [16])], ids=["all", "some"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_wanted_rows_of_every_prompt_are_shown(kind, wanted):
-    target, own = KINDS[kind]()
+    target, own = made(kind)
     prompts = [some(30), some(1, 1), some(17, 2)]
     watches = [Seen(rows) for rows in wanted or [None] * 3]
     opened = target.open(prompts, watch=[seen.watch for seen in watches])
@@ -105,9 +117,9 @@ def test_wanted_rows_of_every_prompt_are_shown(kind, wanted):
         session.close()
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "native step by step"])
+@pytest.mark.parametrize("kind", LATER)
 def test_what_is_read_later_is_shown_and_nothing_else(kind):
-    target, own = KINDS[kind]()
+    target, own = made(kind)
     text = some(20)
     ((session, _),) = target.open([text])
     for step, count in enumerate((5, 1, 26)):
@@ -131,9 +143,9 @@ def test_what_is_read_later_is_shown_and_nothing_else(kind):
     session.close()
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "native step by step"])
+@pytest.mark.parametrize("kind", LATER)
 def test_of_text_read_later_wanted_rows_are_shown(kind):
-    target, own = KINDS[kind]()
+    target, own = made(kind)
     text, seen = some(40), Seen([3, 9, 10, 25, 39, 99])
     ((session, _),) = target.open([text[:10]])
     (scores,) = target.extend([(session, text[10:])], [seen.watch])
@@ -144,7 +156,7 @@ def test_of_text_read_later_wanted_rows_are_shown(kind):
 
 @pytest.mark.parametrize("kind", ["arena", "native with states"])
 def test_a_long_text_of_which_little_is_wanted_comes_at_once(kind):
-    target, own = KINDS[kind]()
+    target, own = made(kind)
     wanted = [*range(100), *range(200, 355), 398, 399]  # one more than fit a pass
     for rows, calls in ((wanted[:-1], 1), (wanted, 2), ([399], 1), (range(300), 2)):
         text, seen = some(400), Seen(rows)
@@ -155,7 +167,7 @@ def test_a_long_text_of_which_little_is_wanted_comes_at_once(kind):
 
 
 def test_pieces_that_are_only_read_again_are_not_shown():
-    target, own = KINDS["native with states, in pieces"]()
+    target, own = made("native with states, in pieces")
     text = some(30)
     ((session, _),) = target.open([text])
     session.truncate(28)  # 12 tokens in a pass: two pieces and a part of the third are known
@@ -165,13 +177,13 @@ def test_pieces_that_are_only_read_again_are_not_shown():
     assert seen.calls == 1
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "native step by step"])
+@pytest.mark.parametrize("kind", LATER)
 def test_a_watch_that_raises_leaves_a_session_that_goes_on(kind):
     def interrupt(positions, scores):
         raise KeyboardInterrupt
 
     interrupted = Watch(interrupt)
-    target, own = KINDS[kind]()
+    target, own = made(kind)
     with pytest.raises(KeyboardInterrupt):
         target.open([some(30), some(3)], watch=[interrupted] * 2)
     text = some(20)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from transformers import (
     Gemma3ForCausalLM,
     Gemma3TextConfig,
@@ -18,6 +21,8 @@ from transformers import (
     Qwen3Config,
     Qwen3ForCausalLM,
 )
+
+from draftwood.tree import TokenTree
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 64,
@@ -63,3 +68,25 @@ def build(family: str, seed: int = 0) -> Any:
     torch.manual_seed(seed)
     kind, config = FAMILIES[family]
     return kind(copy.deepcopy(config)).eval()  # a model may be given another attention later
+
+
+def scores_of_texts(model: Any, texts: Sequence[list[int]]) -> NDArray[np.float32]:
+    """The model's own scores after every token, all texts in one pass.
+
+    They are filled up at their ends: what follows a token has no say in its scores.
+    """
+    longest = max(map(len, texts))
+    with torch.no_grad():
+        ids = torch.tensor([text + [0] * (longest - len(text)) for text in texts])
+        return model(ids, use_cache=False).logits.numpy()
+
+
+def scores_of_tree(model: Any, text: Sequence[int], root: int, tree: TokenTree) -> NDArray[np.float32]:
+    """The model's own scores after the root and after each node, every branch read as a whole text."""
+    leaves = sorted({-1, *range(len(tree))} - set(tree.parents.tolist())) or [-1]
+    scores = scores_of_texts(model, [[*text, root, *tree.tokens[tree.path(leaf)].tolist()] for leaf in leaves])
+    found = np.empty((1 + len(tree), scores.shape[-1]), dtype=np.float32)
+    for row, leaf in enumerate(leaves):
+        for depth, node in enumerate((-1, *tree.path(leaf))):
+            found[1 + node] = scores[row, len(text) + depth]
+    return found

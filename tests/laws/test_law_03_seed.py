@@ -9,26 +9,23 @@ from itertools import pairwise
 
 import pytest
 from tests.drafter_list import EVERY, THREE_TOYS
-from tests.helpers import PROMPT, TARGETS, Grammar, TwiceAtMost, sampled_truth, write, write_batch
+from tests.helpers import (
+    PROCESSORS,
+    PROMPT,
+    SETTINGS_OF_LAWS,
+    TARGETS,
+    Grammar,
+    TwiceAtMost,
+    sampled_truth,
+    write,
+    write_batch,
+)  # fmt: skip
 
 from draftwood.contracts import Sampling
 from draftwood.decoding.request import Request
 from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget
 
-SETTINGS = {
-    "greedy with a penalty": Sampling(repetition_penalty=1.5, seed=5),
-    "temperature": Sampling(0.7, seed=5),
-    "top-k": Sampling(1.0, top_k=3, seed=5),
-    "top-p": Sampling(1.0, top_p=0.7, seed=5),
-    "min-p": Sampling(1.3, min_p=0.1, seed=5),
-    "penalty": Sampling(1.0, repetition_penalty=1.4, seed=5),
-    "everything": Sampling(0.9, top_k=6, top_p=0.9, min_p=0.02, repetition_penalty=1.2, seed=5),
-}
-PROCESSORS = {
-    "none": list,
-    "stateful": lambda: [TwiceAtMost()],
-    "grammar": lambda: [Grammar()],
-}
+SETTINGS = SETTINGS_OF_LAWS
 
 
 @lru_cache

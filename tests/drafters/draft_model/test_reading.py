@@ -96,7 +96,7 @@ def test_tokens_that_the_target_lacks_are_not_proposed(cascade, caplog):
     assert not caplog.records
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.data())
 def test_edits_of_the_text_leave_the_cache_in_step(data):
     model = ToyTarget(order=2)

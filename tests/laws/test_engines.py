@@ -1,4 +1,4 @@
-"""The laws on llama.cpp with a tiny random file: what a drafter proposes changes no token.
+"""The laws on the CPU engine and on llama.cpp with tiny random files: what a drafter proposes changes no token.
 
 The truth is plain decoding by another target of the same file, one token per pass, without the loop.
 """
@@ -10,29 +10,68 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from tests.drafter_list import EVERY, THREE_TOYS, with_settings
+from tests.engines.cpu.small_models import Truth
 from tests.engines.llama_story import OneByOne
-from tests.helpers import GREEDY, PROMPT, SAMPLED, Everything, greedy_truth, sampled_truth, write, write_batch
+from tests.helpers import (
+    GREEDY,
+    PROMPT,
+    SAMPLED,
+    Everything,
+    greedy_truth,
+    sampled_truth,
+    write,
+    write_batch,
+)  # fmt: skip
 from tests.tiers import rest_is_slow
 
 from draftwood.contracts import Sampling
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
+from draftwood.engines.cpu.session import CpuSession
+from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.llama_cpp.target import LlamaTarget
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.verify.exact import SampleAndMatch
 
-QUICK = [(name, "llama") for name in ("same", "random", "copy-and-recycle", "all of the model's own passes")]
 MOST = 48
-"""Nodes, more than a pass takes: planners cut trees to what fits."""
+"""Nodes, more than a pass of llama.cpp takes: planners cut trees to what fits."""
+FAMILIES = {"cpu": ("llama", "gemma3"), "llama.cpp": ("llama", "gemma3", "mamba", "jamba")}
+SETS = [
+    (engine, *case) for engine, families in FAMILIES.items() for case in with_settings(families, "llama")
+]  # fmt: skip
+QUICK = [
+    *((engine, name, "llama") for engine in FAMILIES
+      for name in ("same", "random", "copy-and-recycle", "all of the model's own passes")),
+    ("cpu", "same", "gemma3"), ("llama.cpp", "same", "gemma3"), ("llama.cpp", "random", "mamba"),
+]  # fmt: skip
 
 
-class Toy(LlamaTarget):
-    """With what tests ask a toy target for: its truth, and a seed for the toys beside it."""
+class OfToys:
+    """What toys ask of a toy target: its order, seed and sharpness."""
 
     order, seed, sharpness = 2, 0, 1.0
 
+
+class CpuToy(OfToys, CpuTarget):
+    def __init__(self, path):
+        super().__init__(path, threads=2)
+        self.vocab_size, self.trees = self.capabilities.vocab_size, True
+        self.scores_after = Truth(CpuTarget(path, threads=1))
+        self.opened = []
+
+    def open(self, prompts, **options):
+        found = super().open(prompts, **options)
+        self.opened += [session for session, _ in found]
+        return found
+
+    @property
+    def open_sessions(self):
+        return sum(not session._closed for session in self.opened)
+
+
+class LlamaToy(OfToys, LlamaTarget):
     def __init__(self, path):
         super().__init__(path, threads=1)
         self.vocab_size, self.trees = self.capabilities.vocab_size, self.capabilities.trees
@@ -43,28 +82,36 @@ class Toy(LlamaTarget):
         return len(self._mode.cache._texts)
 
 
-@pytest.fixture(params=["llama", "jamba"])
-def target(request, tiny_gguf):
-    """One that cuts its cache, and one that restores snapshots."""
-    return Toy(tiny_gguf(request.param, "Q8_0"))
+TOYS = {"cpu": (CpuToy, "Q8_0"), "llama.cpp": (LlamaToy, "Q4_0")}
 
 
-@pytest.fixture
-def family_target(tiny_gguf):
-    return lambda family: Toy(tiny_gguf(family, "Q4_0"))
+@pytest.fixture(scope="module")
+def toys(tiny_gguf):
+    """``toys(engine, family)`` is made once: every law leaves no open session."""
+    made = {}
+
+    def toy(engine, family, kind=None):
+        make, usual = TOYS[engine]
+        key = engine, family, kind or usual
+        if key not in made:
+            made[key] = make(tiny_gguf(family, kind or usual))
+        return made[key]
+
+    return toy
 
 
-@pytest.mark.parametrize(
-    ("drafters", "family"),
-    rest_is_slow(
-        with_settings(("llama", "gemma3", "mamba", "jamba"), "llama"),
-        *QUICK,
-        ("same", "gemma3"),
-        ("random", "mamba"),
-    ),
-)
-def test_law_1_and_3_the_text_is_the_plain_one(family_target, drafters, family):
-    target = family_target(family)
+QUICK_TARGETS = ("cpu llama", "llama.cpp llama", "llama.cpp jamba")
+"""One sees whole texts, one cuts its cache, one restores snapshots; the slow one has windows."""
+
+
+@pytest.fixture(params=rest_is_slow([*QUICK_TARGETS, "cpu gemma3"], *QUICK_TARGETS))
+def target(request, toys):
+    return toys(*request.param.split(), "Q8_0")
+
+
+@pytest.mark.parametrize(("engine", "drafters", "family"), rest_is_slow(SETS, *QUICK))
+def test_law_1_and_3_the_text_is_the_plain_one(toys, engine, drafters, family):
+    target = toys(engine, family)
     for sampling in (GREEDY, SAMPLED, Sampling(0.8, top_p=0.9, repetition_penalty=1.2, seed=2)):
         truth = sampled_truth(target, sampling)
         for nodes in (1, 8, MOST):
@@ -99,9 +146,9 @@ def test_law_5_after_every_step_the_cache_goes_on_as_a_fresh_one(target, drafter
     assert target.open_sessions == 0
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma3", "mamba", "jamba"])
-def test_law_5_from_one_turn_to_the_next(family_target, family):
-    target = family_target(family)
+@pytest.mark.parametrize(("engine", "family"), [(e, family) for e in FAMILIES for family in FAMILIES[e]])
+def test_law_5_from_one_turn_to_the_next(toys, engine, family):
+    target = toys(engine, family)
     with open_sequences(target, EVERY["same"](target, GREEDY), [Request(PROMPT, 30)], SampleAndMatch()) as (row,):
         list(decode_sequences(target, FixedPlanner(4), [row]))
         said = list(row.ids)
@@ -113,18 +160,16 @@ def test_law_5_from_one_turn_to_the_next(family_target, family):
 
 @pytest.mark.parametrize("drafters", rest_is_slow(EVERY, *THREE_TOYS))
 def test_law_6_requests_written_together_are_written_as_alone(target, drafters):
-    def requests():
-        return [
-            Request(PROMPT, 20),
-            Request((7,) * 40, 3, GREEDY, sequence=2),
-            Request((4, 4), 20, Sampling(1.0, top_p=0.9, seed=4)),
-            Request(PROMPT, 20, SAMPLED, sequence=1),
-            Request((1, 2), 20, end_ids=frozenset(range(0, 320, 9))),
-        ]
-
-    together = write_batch(target, EVERY[drafters](target, GREEDY), requests())
-    for number, written in enumerate(together):
-        (alone,) = write_batch(target, EVERY[drafters](target, GREEDY), [requests()[number]])
+    requests = [
+        Request(PROMPT, 20),
+        Request((7,) * 40, 3, GREEDY, sequence=2),
+        Request((4, 4), 20, Sampling(1.0, top_p=0.9, seed=4)),
+        Request(PROMPT, 20, SAMPLED, sequence=1),
+        Request((1, 2), 20, end_ids=frozenset(range(0, 320, 9))),
+    ]
+    together = write_batch(target, EVERY[drafters](target, GREEDY), requests)
+    for request, written in zip(requests, together, strict=True):
+        (alone,) = write_batch(target, EVERY[drafters](target, GREEDY), [request])
         assert written.ids == alone.ids
         assert written.finish == alone.finish
 
@@ -139,10 +184,9 @@ def test_law_11_threads_share_a_target(target, drafters):
     requests = [(PROMPT, GREEDY), (PROMPT[::-1], SAMPLED), ((3,), SAMPLED), ((7,) * 30, GREEDY)]
     truths = [sampled_truth(target, sampling, prompt) for prompt, sampling in requests]
     sets = [EVERY[drafters](target, sampling) for _, sampling in requests]
-    for made in sets:
-        for drafter in made:
-            if hasattr(drafter, "target"):  # its own truth: asking one is no thread's own
-                object.__setattr__(drafter, "target", Toy(target.weights.path))
+    for drafter in (drafter for made in sets for drafter in made):
+        if isinstance(target, LlamaToy) and hasattr(drafter, "target"):  # asking `OneByOne` is no thread's own
+            object.__setattr__(drafter, "target", LlamaToy(target.weights.path))
 
     def text(number):
         prompt, sampling = requests[number]
@@ -154,3 +198,12 @@ def test_law_11_threads_share_a_target(target, drafters):
         for _ in range(3):
             assert list(pool.map(text, range(4))) == truths
     assert target.open_sessions == 0
+
+
+@pytest.mark.parametrize("family", rest_is_slow(FAMILIES["cpu"], "llama"))
+def test_law_8_no_page_is_left_behind(tiny_gguf, family):
+    target = CpuToy(tiny_gguf(family, "Q8_0"))
+    requests = [Request(PROMPT, 20), Request((7,) * 70, 9, SAMPLED)]
+    write_batch(target, EVERY["random"](target, GREEDY), requests)
+    assert all(isinstance(session, CpuSession) for session in target.opened)
+    assert sum(session.pages.count for session in target.opened) == 0
