@@ -18,16 +18,16 @@ ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "draftwood"
 
 CEILINGS = {
-    "src lines": 68_335,
-    "src files": 603,
-    "core lines": 13_164,
-    "core files": 109,
-    "core classes": 149,
-    "tests lines": 58464,
-    "tests files": 370,
+    "src lines": 58_706,
+    "src files": 405,
+    "core lines": 10_636,
+    "core files": 79,
+    "core classes": 121,
+    "tests lines": 53_114,
+    "tests files": 336,
     "benchmarks lines": 4_461,
     "benchmarks files": 20,
-    "docs KB": 269,
+    "docs KB": 264,
     "docs pages": 24,
 }
 """What each figure may be at most. Lower one when the figure has fallen; never raise one."""

@@ -30,6 +30,17 @@ LAYERS = (
 )
 """From the foundation up. A longer name goes before the room that it lies in."""
 
+NEVER = {
+    "decoding": ("drafters", "planning", "verify", "index", "engines"),
+    "planning": ("drafters", "index", "decoding", "engines"),
+    "verify": ("drafters", "planning", "decoding", "engines"),
+    "drafters": ("planning", "engines"),
+    "engines.cpu": ("decoding", "drafters", "planning", "api"),
+    "engines.transformers.target": ("decoding", "drafters", "planning", "api"),
+    "contracts": ("drafters", "planning", "decoding", "engines", "index"),
+}
+"""What a room never imports, wherever in its files: the loop knows contracts only, the planner no compiler."""
+
 CORE = tuple(room for layer in LAYERS[:5] for room in layer)
 
 PACKAGES = {
@@ -172,6 +183,15 @@ def test_imports_go_down():
         if found.importer and found.imported and layer_of(found.imported) > layer_of(found.importer)
     ]
     assert wrong == []
+
+
+@pytest.mark.parametrize("room", NEVER)
+def test_what_is_never_imported(room):
+    """drafters/cascade is the one drafter that runs the loop on a model, and lies above it."""
+    mine = [
+        one for one in OURS if lies_in(one.importer, (room,)) and not lies_in(one.importer, ("drafters.cascade",))
+    ]
+    assert [str(one) for one in mine if lies_in(one.imported, NEVER[room])] == []
 
 
 def test_no_imports_run_in_circles():
