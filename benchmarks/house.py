@@ -18,12 +18,12 @@ ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "draftwood"
 
 CEILINGS = {
-    "src lines": 58_706,
+    "src lines": 58_778,
     "src files": 405,
-    "core lines": 10_636,
+    "core lines": 10_688,
     "core files": 79,
     "core classes": 121,
-    "tests lines": 53_114,
+    "tests lines": 53_129,
     "tests files": 336,
     "benchmarks lines": 4_461,
     "benchmarks files": 20,

@@ -100,7 +100,7 @@ def test_the_wheel_holds_the_package_and_its_licence(built):
     data = {str(path.relative_to(source)) for path in files}
     assert {
         "draftwood/py.typed",
-        "draftwood/measure/report/templates/page.html.j2",
+        "draftwood/measure/report/page.html.j2",
         "draftwood/tasks/data/chat.txt",
     } <= data
     assert data <= set(names)

@@ -66,7 +66,7 @@ class SourceStep:
 class Step:
     """One pass and everything around it; fields that end in ``_s`` are seconds.
 
-    The loop, drafters' sources, planner and policies fill it in; afterwards nobody changes it.
+    The loop, drafters' sources, planner and policies fill it in; afterwards it is not to be changed.
 
     Attributes
     ----------

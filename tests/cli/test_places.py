@@ -32,15 +32,14 @@ def writing(verb, tiny, prompts, rows, place):
     """The arguments with which a verb writes a whole file."""
     return {
         "profile": ("profile", "-m", tiny, "--sizes", "1,2", "--contexts", "16", "--rounds", "1", "-o", place),
-        "plot": ("profile", "-m", tiny, "--sizes", "1,2", "--contexts", "16", "--rounds", "1", "--plot", place),
         "trace": ("simulate", "--live", "-m", tiny, "--prompts", prompts, *SHORT, "--trace", place),
         "report": ("report", str(rows), "-o", place),
     }[verb]
 
 
-@pytest.mark.parametrize("verb", ["profile", "plot", "trace", "report"])
+@pytest.mark.parametrize("verb", ["profile", "trace", "report"])
 def test_what_is_there_is_replaced_only_by_force(draftwood, tiny, prompts, rows, tmp_path, verb):
-    ending = {"profile": "jsonl", "plot": "png", "trace": "jsonl", "report": "html"}[verb]
+    ending = {"profile": "jsonl", "trace": "jsonl", "report": "html"}[verb]
     place = tmp_path / f"thesis.{ending}"
     place.write_text("years of work")
     arguments = writing(verb, tiny, prompts, rows, str(place))

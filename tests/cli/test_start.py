@@ -12,7 +12,7 @@ from draftwood.cli import screen
 HEAVY = {"torch", "transformers", "llama_cpp", "xllamacpp", "gguf", "scipy", "numba", "huggingface_hub", "vllm"}
 NEEDLESS = {
     "draftwood.drafters.suffix", "draftwood.drafters.corpus.drafter", "draftwood.planning.fixed",
-    "draftwood.engines.cpu.head", "draftwood.drafters.cascade", "draftwood.models.licence", "draftwood.serve",
+    "draftwood.engines.cpu.head", "draftwood.drafters.cascade", "draftwood.serve",
     "draftwood.cli.bench", "draftwood.cli.serve", "draftwood.measure.compare",
 }  # fmt: skip
 """What other verbs, drafters and planners need."""

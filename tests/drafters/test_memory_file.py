@@ -285,9 +285,25 @@ def run(path, *statements):
 def answer(namespace=b"", ids=(4, 5), worth=0.0, known=None):
     """A statement that adds a row; ``ids`` and ``known`` may be anything."""
     kept = np.array(ids, "<i4").tobytes() if isinstance(ids, tuple) else ids
-    known = digest(np.array(ids, "<i4")) if known is None and isinstance(ids, tuple) else known
+    if known is None and isinstance(ids, tuple):
+        name = (
+            namespace.decode("utf-8", "surrogatepass")
+            if isinstance(namespace, bytes) and namespace != b"\xff"
+            else ""
+        )
+        known = digest(name, np.array(ids, "<i4"))
     values = (namespace, known, kept, worth)
     return "INSERT INTO answers (namespace, digest, ids, worth) VALUES (?, ?, ?, ?)", values
+
+
+def test_an_answer_that_was_given_to_another_user_is_damaged(tmp_path):
+    path = tmp_path / "m.dwm"
+    memory = Memory.open(path)
+    memory.add([1, 2, 3], "ann")
+    memory.save()
+    run(path, "UPDATE answers SET namespace = CAST('bob' AS BLOB)")
+    with pytest.raises(FileFormatError, match="damaged"):
+        Memory.open(path)
 
 
 UNSOUND = "holds no answers that belong together"

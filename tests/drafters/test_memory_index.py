@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import sys
 import threading
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from tests.drafters.answers import RATES, credit, follow, grown, session_at, texts, unique
 
 from draftwood.drafters.memory.answers import HALF_LIFE, NAMESPACE, START
+from draftwood.drafters.memory.file import digest
 from draftwood.drafters.memory.memory import MOST_TOKENS, Memory
 from draftwood.errors import IntegrityError, UsageError
 
@@ -92,7 +92,7 @@ def test_a_credit_loses_half_its_weight_in_a_half_life():
     size = 13_000
     memory = Memory(size)
     memory.add(unique(0))
-    before = memory.contents.find(("", hashlib.blake2b(np.array(unique(0), np.int32), digest_size=16).digest()))
+    before = memory.contents.find(("", digest("", np.array(unique(0), np.int32))))
     assert before.worth == pytest.approx(math.log2(START) + 13 / (HALF_LIFE * size))
     worth = memory.answers()[0].worth
     for number in range(1, 501):

@@ -247,7 +247,7 @@ def test_costs_of_a_busy_hour_are_found_out():
         times = model.times(1, 3, 64)
         best = max(range(3), key=lambda n: (1, 1.9, 2.7)[n] / times[n])
         model.earn(1)
-        count = model.explored(1, [1.0, 1.9, 2.7], times, best, 0.0)
+        count, _ = model.explored(1, [1.0, 1.9, 2.7], times, best, 0.0)
         model.learn(1 + count, 64, (0.06, 0.07, 0.075)[count])
         if count != best:
             model.regretted((0.06, 0.07, 0.075)[count] / 0.06 - 1)

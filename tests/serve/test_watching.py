@@ -36,9 +36,9 @@ def test_the_load_policy_hears_of_the_queue():
     setup = toy("ngram", "fixed:4+load:full=4")
     worker = Worker(setup, 2, 8)
     (policy,) = setup.planner.policies
-    assert policy._wait() == 0
+    assert policy.queue() == 0
     worker.inbox._jobs.extend([object()] * 3)
-    assert policy._wait() == 3
+    assert policy.queue() == 3
 
 
 def test_a_warm_up_is_in_no_metric(monkeypatch):

@@ -59,6 +59,7 @@ class LoadedModels:
     def get(self, name: str) -> tuple[Any, Any]:
         """Return a model and its tokenizer; raises what loading raises."""
         with self._lock:
+            self._known = {one: known for one, known in self._known.items() if known[0]() is not None}
             known, tokenizer = self._known.get(name, (None, None))
             model = None if known is None else known()
             if model is None:

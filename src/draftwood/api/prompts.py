@@ -122,7 +122,7 @@ def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any, *, special: bo
     """Return the token ids of a conversation, up to where the assistant's next answer begins.
 
     Messages that the chat template refuses or leaves out are made to fit as `fitting` says. Names of control
-    tokens in their text stay text, unless ``special`` is set: see `plain_text`.
+    tokens in their text stay text, unless ``special`` is set.
 
     `PromptError` for messages that cannot be read, `UsageError` without a chat template, `ModelError` for a broken
     one.

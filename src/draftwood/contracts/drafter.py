@@ -191,7 +191,8 @@ class SavedReading(Protocol):
 class DraftSession(ABC):
     """A drafter's side of one request. Sees committed tokens only, and feedback on what it proposed.
 
-    Only `draft`, `extend`, `fork` and `truncate` must be written; everything else has a default that does nothing.
+    `draft`, `extend`, `fork` and `truncate` must be written, and the methods for what `Drafter.needs` asks for;
+    the rest has defaults.
     """
 
     tokens_only: ClassVar[bool] = False
@@ -280,7 +281,7 @@ class DraftSession(ABC):
     @property
     def cache_bytes(self) -> int | None:
         """Bytes that the cached tokens take in caches of its own; None: not known."""
-        return 0
+        return None
 
     @abstractmethod
     def fork(self) -> DraftSession:

@@ -197,8 +197,8 @@ class Prefix(Protocol):
 class Target(ABC):
     """A model that scores trees. Requests may share it; it owns the cache, in which each session is a slot.
 
-    Sessions do not know their target. `open`, `extend` and `score` must be written; the rest is refused by
-    default.
+    Sessions do not know their target. `open`, `extend` and `score` must be written and `capabilities` set;
+    the rest has defaults.
     """
 
     capabilities: Capabilities

@@ -47,7 +47,7 @@ def build(
     """Build a corpus file from folders, files and records (``.jsonl``), whole or not at all.
 
     ``output`` is replaced if it exists; its folder also holds a temporary file of 4 bytes per token. ``tokenizer``
-    is one of transformers, ``model`` the name by which `draftwood.models.load_tokenizer` finds it again.
+    is one of transformers, ``model`` the name by which `draftwood.models.load.load_tokenizer` finds it again.
     ``fields`` are those of records; if some are named, ``.jsonl`` files of folders are records too. Files of
     folders that are larger than ``max_bytes`` are left out. Documents of ``base`` are kept, except those that this
     run reads under the same name. ``progress`` is called with the bytes done, all bytes, and what comes next.

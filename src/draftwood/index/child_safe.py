@@ -15,6 +15,10 @@ class ChildSafeLock:
         self._lock = RLock()
         _every.add(self)
 
+    def acquire(self, seconds: float) -> bool:
+        """Wait so long at most; whether it is held now. ``__exit__`` gives it back."""
+        return self._lock.acquire(timeout=max(0.0, seconds))
+
     def __enter__(self) -> None:
         self._lock.acquire()
 

@@ -185,6 +185,10 @@ class DrafterAccounts:
     def __init__(self) -> None:
         self._accounts: dict[str, Account] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._accounts
+
     def begin(self) -> None:
         """Begin a step."""
         for account in self._accounts.values():
@@ -199,23 +203,26 @@ class DrafterAccounts:
         return drafter.needs.top_k > 0 or drafter.label in self._accounts or seconds >= NOTICEABLE * plain
 
     def learn(
-        self, states: Sequence[State], plain: float, saved: Mapping[str, float], apart: Collection[str], count: int
-    ) -> None:
+        self, states: Sequence[State], plain: float, saved: Mapping[str, float] | None, apart: Collection[str],
+        count: int,
+    ) -> None:  # fmt: skip
         """Learn from a step that stands for ``count`` of them.
 
-        ``saved``: the seconds that each drafter's nodes save in it, by label; ``plain``: the seconds of a plain
-        pass; drafters whose labels are in ``apart`` are not judged.
+        ``saved``: the seconds that each drafter's nodes save in it, by label, None where nobody was asked;
+        ``plain``: the seconds of a plain pass; drafters whose labels are in ``apart`` are not judged.
         """
         for label, (drafter, seconds) in self._costs(states).items():
             account, runs_passes = self._accounts.get(label), drafter.needs.prices
             if label in apart or not self.is_judged(drafter, seconds, plain):
+                continue
+            if saved is None and (account is None or not account.steps):  # a trial begins by being asked
                 continue
             if account is None:
                 account = self._accounts[label] = _account(drafter)
                 if runs_passes:  # its first draft has read the prompt, and warmed up
                     continue
             cost = min(seconds, (_STALL_PASSES if runs_passes else _STALL) * plain)
-            account.learn(cost if cost >= NOTICEABLE * plain else 0.0, saved.get(label, 0.0), count=count)
+            account.learn(cost if cost >= NOTICEABLE * plain else 0.0, (saved or {}).get(label, 0.0), count=count)
 
     def _costs(self, states: Sequence[State]) -> dict[str, tuple[Declaration, float]]:
         """Return what each drafter that worked in this step has taken, over all texts, by label."""

@@ -182,8 +182,10 @@ class TreePlanner(Planner, PlannerSession):
             for drafter, lesson in zip(state.drafters, lessons, strict=True) if lessons else ():
                 if drafter is not None and len(lesson.proposal):  # drafters of one label share rates
                     taught.setdefault((drafter.label, state.greedy), (drafter, []))[1].append(lesson)
-            for policy in self.policies:
-                policy.learn(state)
+            if self.policies:
+                with self.learned.lock:
+                    for policy in self.policies:
+                        policy.learn(state)
             ended = ended or state.step.finish is not None
         if taught:
             untold.append(taught)

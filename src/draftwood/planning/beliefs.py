@@ -114,7 +114,7 @@ class Rates:
         except (KeyError, TypeError, ValueError):
             return rates
         hits, totals = counts[:, 1], counts[:, 2]
-        in_range = (counts[:, 0] >= 0) & (counts[:, 0] < len(prior)) & (totals <= 1 / (1 - KEEP_LONG))
+        in_range = (counts[:, 0] >= 0) & (counts[:, 0] < len(prior)) & (totals <= 1e-3 + 1 / (1 - KEEP_LONG))
         if not len(counts) or not (in_range & (hits >= 0) & (hits <= totals)).all():
             return rates
         rates.weight = state["weight"]

@@ -138,7 +138,7 @@ class CostModel:
 
     def explored(
         self, base: int, tokens: Sequence[float], times: Sequence[float], best: int, charge: float
-    ) -> int:
+    ) -> tuple[int, float]:
         """Return ``best`` or, if the exploration budget allows, a number of candidates whose cost was not measured
         lately; `regretted` takes what that has really cost.
 
@@ -154,8 +154,8 @@ class CostModel:
             seconds = min(times[count], plain * width / base + charge)
             regret = (seconds - sure * times[best] / tokens[best]) / plain
             if regret <= self.exploration_budget:
-                return count
-        return best
+                return count, regret
+        return best, 0.0
 
     def regretted(self, plain_passes: float) -> None:
         """Take from the exploration budget what a pass of another width took longer than the best choice."""

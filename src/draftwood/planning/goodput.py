@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from draftwood.contracts import Ask, Capabilities, Feedback, Plan, State
 from draftwood.errors import UsageError
 from draftwood.planning import MOST, SELDOM
-from draftwood.planning.accounts import ABTest, Asking, DrafterAccounts, Losses, Overhead
+from draftwood.planning.accounts import ABTest, Asking, DrafterAccounts, Losses, Overhead, asking_accounts
 from draftwood.planning.base import NOTHING, RESTING, Policy, TreePlanner
 from draftwood.planning.cost_model import CostModel
 from draftwood.planning.learned import Learned
@@ -71,13 +71,15 @@ class GoodputPlanner(TreePlanner):
         known = model.measured or model.passes > _LEAST
         # Draft nodes to ask for: few in a first step while the cost of a pass is only guessed.
         self._reach = float(min(self.most, 2 * _LEAST if known else _LEAST // 2))
-        self._asking_account: Asking | None = None
+        self._asks = Asking(asking_accounts())
+        self._known_as: tuple[int, bool, int] | None = None
         self._accounts = DrafterAccounts()
         self._ab_tests: dict[str, ABTest] = {}  # of lookahead nodes, by the drafter's label
         self._repeats: dict[int, Repeats] = {}  # by the identity of the request
         self._losses = Losses()
         self._pace, self._priced = Pace(), False  # the latter: whether a drafter goes by prices
         self._asking = self._is_idle = False  # whether drafters are asked in this step; whether nobody looks at it
+        self._passes = 1  # unasked steps that the one being judged stands for
         self._asked = self._unasked = 0  # steps of either kind, the latter since one was judged
         self._judged = True
         self._drafted = False  # whether the last pass had a draft
@@ -86,7 +88,9 @@ class GoodputPlanner(TreePlanner):
 
     def ask(self, states: Sequence[State]) -> list[list[Ask]]:
         if self._judged:
-            self._overhead.learn(states, asked=self._asking)
+            with self.learned.lock:
+                self._overhead.learn(states, asked=self._asking)
+        self._begin_step(states)
         one = states[0] if len(states) == 1 else None
         drafters = one.drafters if one is not None else any([state.drafters for state in states])
         self._asking = bool(drafters) and self._is_time(states)
@@ -96,19 +100,40 @@ class GoodputPlanner(TreePlanner):
         else:
             self._unasked += 1
             self._judged = self._unasked >= _SOON or self._drafted
+            if self._judged:
+                self._passes, self._unasked = self._unasked, 0
         self._choice = None
         self._is_idle = not (self._asking or self.policies)
         if self._is_idle:
-            return [[NOTHING] * len(state.drafters) for state in states]
+            return [self._rested(state, [NOTHING] * len(state.drafters)) for state in states]
         return super().ask(states)
+
+    def _begin_step(self, states: Sequence[State]) -> None:
+        """Find what is known of asking these drafters; who shares the pass may have changed."""
+        first = states[0]
+        key = len(states).bit_length(), first.greedy, id(first.drafters)
+        if key != self._known_as:
+            self._known_as = key
+            with self.learned.lock:
+                known = self.learned.asking(len(states), first.drafters, greedy=first.greedy)
+            self._overhead, self._asks = known[0], Asking(known[1])
+
+    def _ask(self, state: State, rows: int) -> list[Ask]:
+        return self._rested(state, super()._ask(state, rows))
+
+    def _rested(self, state: State, asks: list[Ask]) -> list[Ask]:
+        """Return the asks where skipped drafters that need scores rest: they are not shown any."""
+        if self._accounts.is_empty:
+            return asks
+        return [
+            RESTING if drafter is not None and drafter.needs.top_k and self._accounts.is_skipped(drafter) else ask
+            for drafter, ask in zip(state.drafters, asks, strict=True)
+        ]
 
     def _is_time(self, states: Sequence[State]) -> bool:
         """Return whether drafters are asked in the step that begins."""
         self._accounts.begin()
-        if self._asking_account is None:
-            with self.learned.lock:
-                self._asking_account = Asking(self.learned.asking(len(states), greedy=states[0].greedy))
-        return self._asking_account.begin(repeating=self._is_repeating(states))
+        return self._asks.begin(repeating=self._is_repeating(states))
 
     def _is_repeating(self, states: Sequence[State]) -> bool:
         """Whether one of the texts repeats itself at its end; of many texts one would nearly always."""
@@ -125,7 +150,6 @@ class GoodputPlanner(TreePlanner):
 
     def wish(self, states: Sequence[State]) -> int:
         nodes = min(self.most, int(self._reach)) if self._asking else 0
-        self._overhead = self.learned.overhead(len(states), greedy=states[0].greedy)
         drafters = [drafter for state in states for drafter in state.drafters]
         self._priced = any([drafter is not None and drafter.needs.prices for drafter in drafters])
         if self._priced and nodes:
@@ -134,7 +158,7 @@ class GoodputPlanner(TreePlanner):
 
     def ask_one(self, drafter: Any, state: State, nodes: int, lookahead_nodes: int) -> Ask:
         if self._accounts.is_skipped(drafter):
-            return RESTING if drafter.needs.top_k else NOTHING
+            return NOTHING
         if drafter.needs.prices and not self.prices.pass_s:  # no pass was measured yet
             return NOTHING
         ab_test = self._ab_tests.get(drafter.label)
@@ -177,6 +201,8 @@ class GoodputPlanner(TreePlanner):
     @property
     def _stands_for(self) -> int:
         """How many steps one that is judged stands for."""
+        if not self._asking:
+            return self._passes
         return 1 if self._asked <= _SOON else SELDOM
 
     def _judge(
@@ -187,18 +213,23 @@ class GoodputPlanner(TreePlanner):
         plain = times[0]
         model.earn(self._stands_for * times[best] / plain)
         if len(times) > 1:
-            choice.count = model.explored(base, tokens, times, best, self._overhead.of_scoring)
-        if not self._asking or self._asking_account is None:
+            choice.count, _ = model.explored(base, tokens, times, best, self._overhead.of_scoring)
+        if not self._asking:
             return
         saved = tokens[best] * plain / len(states) - times[best]
-        self._asking_account.learn(saved, self._overhead.of_asking, plain, keep_on=n_lookahead > 0)
+        self._asks.learn(saved, self._overhead.of_asking, plain, keep_on=n_lookahead > 0)
+        if not best:
+            return
+        seconds: dict[str, float] = {}
         for state in states:
             for drafter, own in zip(state.drafters, state.step.by_source, strict=True):
-                if drafter is None or drafter.label in choice.saved or not best:
-                    continue
-                if self._accounts.is_judged(drafter, own.draft_s, plain):
-                    mine = [[d is not None and d.label == drafter.label for d in one.drafters] for one in states]
-                    choice.saved[drafter.label] = gain(mine, rankings, times, best)
+                if drafter is not None:
+                    seconds[drafter.label] = seconds.get(drafter.label, 0.0) + own.draft_s
+                    if drafter.label not in choice.saved and self._accounts.is_judged(
+                        drafter, seconds[drafter.label], plain
+                    ):
+                        mine = [[d is not None and d.label == drafter.label for d in s.drafters] for s in states]
+                        choice.saved[drafter.label] = gain(mine, rankings, times, best)
 
     def _times(
         self, model: CostModel, capabilities: Capabilities, base: int, most: int, context: int
@@ -210,9 +241,8 @@ class GoodputPlanner(TreePlanner):
             found = [table[width] for width in stairs]
         else:
             found = model.times(base, base + most, context)
-        overhead = self._overhead.vain
-        more = overhead + self._overhead.of_scoring + model.switch.charge
-        return [found[0] + overhead, *[seconds + more for seconds in found[1:]]]
+        more = self._outside(drafted=True) + model.switch.charge
+        return [found[0] + self._outside(drafted=False), *[seconds + more for seconds in found[1:]]]
 
     def _adapt(self, best: int, rankings: Sequence[Ranking]) -> None:
         """Ask for twice as many nodes next time if nearly all were worth scoring, else for slightly fewer."""
@@ -236,8 +266,11 @@ class GoodputPlanner(TreePlanner):
                 return
             tokens = sum([1 + s.step.replayed + s.step.drafted + s.step.lookahead_scored for s in states])
             seconds = states[0].step.score_s
+            given = sum([len(s.step.emitted) for s in states])
             if choice.count:
-                self._learn_losses(states, choice, seconds)
+                self._losses.learn(given / len(states), choice.times[choice.count] / choice.times[0])
+            if choice.count != choice.best:
+                self._learn_regret(choice, given, seconds)
             self._learn_cost(choice.model, choice.context, states, tokens, plain=not choice.count)
             if self._judged and self._asking:
                 apart = [label for label, test in self._ab_tests.items() if test.on]
@@ -248,23 +281,24 @@ class GoodputPlanner(TreePlanner):
     def _learn_idle(self, states: Sequence[State]) -> None:
         """Learn from a plain pass for which nobody was asked; most of these tell nothing new."""
         with self.learned.lock:
-            passes, self._unasked = max(1, self._unasked), 0
+            passes = self._passes
             model, context = self.learned.cost(len(states)), max([state.length for state in states])
-            self._overhead = self.learned.overhead(len(states), greedy=states[0].greedy)
             model.earn(passes)
             tokens = sum([1 + state.step.replayed for state in states])
             self._learn_cost(model, context, states, tokens, plain=True, passes=passes)
             if any([drafter is not None and drafter.needs.top_k for s in states for drafter in s.drafters]):
-                self._accounts.learn(states, states[0].step.score_s, {}, (), passes)
+                self._accounts.learn(states, states[0].step.score_s, None, (), passes)
 
-    def _learn_losses(self, states: Sequence[State], choice: _Choice, seconds: float) -> None:
-        """Count the plain passes that drafts have lost, and what exploring has really cost."""
-        plain, given = choice.times[0], sum([len(s.step.emitted) for s in states])
-        self._losses.learn(given / len(states), choice.times[choice.count] / plain)
-        if choice.count != choice.best:
-            took = seconds + self._overhead.vain + self._overhead.of_scoring
-            usual = given * choice.times[choice.best] / choice.tokens[choice.best]
-            choice.model.regretted((took - usual) / plain)
+    def _learn_regret(self, choice: _Choice, given: int, seconds: float) -> None:
+        """Charge exploring with what it has really cost: the pass took ``seconds`` and gave so many tokens."""
+        took = seconds + self._outside(drafted=choice.count > 0)
+        usual = given * choice.times[choice.best] / choice.tokens[choice.best]
+        choice.model.regretted((took - usual) / choice.times[0])
+
+    def _outside(self, *, drafted: bool) -> float:
+        """Return the seconds of a step outside of its pass, in which drafters are asked."""
+        overhead = self._overhead
+        return (overhead.vain or overhead.drafted) + (overhead.of_scoring if drafted else 0.0)
 
     def _learn_cost(
         self, model: CostModel, context: int, states: Sequence[State], tokens: int, *, plain: bool, passes: int = 1

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from threading import RLock
 from typing import Any
 from weakref import WeakSet
 
+from draftwood.contracts import Declaration
 from draftwood.planning.accounts import Account, Overhead, asking_accounts
 from draftwood.planning.beliefs import Beliefs
 from draftwood.planning.cost_curve import CostCurve
@@ -16,6 +17,7 @@ from draftwood.planning.cost_model import CostModel
 from draftwood.planning.turns import Turns
 
 FORMAT = 2
+_MOST_SETS = 256  # sets of drafters whose asking is known; the oldest is forgotten
 _MOST_RATES = 64  # drafters whose rates are kept, each for greedy and for sampled answers; the latest used
 
 _every: WeakSet[Learned] = WeakSet()
@@ -40,8 +42,7 @@ class Learned:
         self.lock = RLock()
         _every.add(self)
         self.costs = dict(costs or {})
-        self._overheads: dict[tuple[int, bool], Overhead] = {}
-        self._asking: dict[tuple[int, bool], tuple[Account, Account]] = {}
+        self._asking: dict[Any, tuple[Overhead, tuple[Account, Account]]] = {}  # by size, greedy, and drafters
         self.turns: dict[tuple[str, ...], Turns] = {}  # by the labels of a set of drafters; not kept on disk
 
     @property
@@ -59,13 +60,17 @@ class Learned:
             self.costs[size] = CostModel(self.curve) if nearest is None else self.costs[nearest].widened()
         return self.costs[size]
 
-    def overhead(self, rows: int, *, greedy: bool) -> Overhead:
-        """Return the seconds of a step outside of its pass; choosing a sampled token takes longer."""
-        return self._overheads.setdefault((rows.bit_length(), greedy), Overhead())
-
-    def asking(self, rows: int, *, greedy: bool) -> tuple[Account, Account]:
-        """Return the accounts of asking for drafts, for texts that do not repeat themselves, and that do."""
-        return self._asking.setdefault((rows.bit_length(), greedy), asking_accounts())
+    def asking(
+        self, rows: int, drafters: Sequence[Declaration | None], *, greedy: bool
+    ) -> tuple[Overhead, tuple[Account, Account]]:
+        """Return what asking these drafters has taken in steps of so many texts: the seconds outside of the pass,
+        and the accounts for texts that do not repeat themselves, and that do.
+        """
+        labels = tuple([drafter.label for drafter in drafters if drafter is not None])
+        key = rows.bit_length(), greedy, labels
+        if key not in self._asking and len(self._asking) >= _MOST_SETS:
+            del self._asking[next(iter(self._asking))]
+        return self._asking.setdefault(key, (Overhead(), asking_accounts()))
 
 
 def to_record(learned: Learned) -> dict[str, Any]:

@@ -13,6 +13,7 @@ probability is the one that its tree carries (`TokenTree.draft_prob`).
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -39,6 +40,7 @@ class RelaxedRule(Rule):
         """Start a request; raises `UsageError` if a sampling setting is out of its range."""
         return RelaxedSession(self, prompt, sampling, processors, sequence)
 
+    @abstractmethod
     def allowed(
         self, row: Floats, tokens: NDArray[np.int32], p: NDArray[np.float64], draft_prob: Floats
     ) -> NDArray[np.bool_]:
@@ -47,7 +49,6 @@ class RelaxedRule(Rule):
         ``row`` float32[vocab] has the scores after penalty and processors. Of each child: its token, what the
         target gives it (``p``), and what a drafting model gave it (NaN for copied tokens).
         """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def distribution(row: Floats, sampling: Sampling) -> NDArray[np.float64]:
 def _support(row: Floats, sampling: Sampling, where: str) -> tuple[Floats, Ids | None]:
     """Tempered scores of the tokens that may be chosen, and their ids ascending (None: the whole row)."""
     with np.errstate(over="ignore"):  # masks written as the lowest float32 may become -inf
-        scores = row if sampling.temperature == 1 else row / sampling.temperature
+        scores = row if sampling.temperature == 1 else row / float(sampling.temperature)
     top = scores.max()
     _check_best(float(top), where)
     if top == np.inf:

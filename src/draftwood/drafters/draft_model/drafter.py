@@ -157,7 +157,7 @@ class ModelBackedDrafter(BaseDrafter):
         self, sessions: Sequence[Any], nodes: Sequence[int], lookahead_nodes: Sequence[int],
         accept_rates: Floats, base_trees: Sequence[TokenTree] | None = None,
     ) -> Sequence[TokenTree]:  # fmt: skip
-        """As in the contract (`BatchDrafter`): the model's passes are shared, too."""
+        """As in the contract (`Drafter.draft_many`): the model's passes are shared, too."""
         if self.found is not None and self.found.translation is not None:
             return draft_translated(sessions, nodes, accept_rates)
         return draft_together(sessions, nodes, accept_rates, base_trees)

@@ -181,7 +181,7 @@ class ModelSession(ReadableText):
         return twin
 
     def save(self) -> SavedReading | None:
-        """Copy what the model has read of the text (`draftwood.contracts.ResumingSession`)."""
+        """Copy what the model has read of the text (`draftwood.contracts.DraftSession.save`)."""
         return self._reader.save()
 
     def resume(self, saved: Any, length: int) -> None:

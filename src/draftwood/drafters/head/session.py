@@ -22,7 +22,7 @@ class HeadSession(ModelSession):
         return super().start(nodes, accept_rates, base_tree) if self._reader.covers(self._length) else None
 
     def observe_hidden(self, first: int, states: Mapping[int, Any]) -> None:
-        """Take in states of text that the target read (`draftwood.contracts.HiddenWatcher`)."""
+        """Take in states of text that the target read (`draftwood.contracts.DraftSession.observe_hidden`)."""
         self._reader.see(first, states)
 
     def learn(self, feedback: Feedback) -> None:

@@ -102,7 +102,11 @@ class MemoryDrafter(BaseDrafter):
 
     def in_namespace(self, namespace: str) -> MemoryDrafter:
         """Return a drafter on the same memory that reads and writes the answers of another namespace."""
-        return replace(self, file=None, memory=self._memory, namespace=namespace)
+        return (
+            replace(self, namespace=namespace)
+            if self.file
+            else replace(self, memory=self._memory, namespace=namespace)
+        )
 
     def remember(self, ids: Sequence[int]) -> None:
         self._memory.add(ids, self.namespace)

@@ -6,6 +6,7 @@ the order in which they came. ``forgotten`` are digests of namespaces: a forgott
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,6 +37,10 @@ _SEQUENCES = {"sqlite_sequence": "CREATE TABLE sqlite_sequence(name,seq)"}  # SQ
 _SLICE = 0.1  # seconds that SQLite waits at a time: Ctrl-C is noticed between two
 
 _one_by_one = ChildSafeLock()  # of this process: closing a file that another thread has locked would free its lock
+if hasattr(
+    os, "register_at_fork"
+):  # a child that was forked within a transaction would find the file locked for good
+    os.register_at_fork(before=_one_by_one.__enter__, after_in_parent=_one_by_one.__exit__)
 
 
 class Saved(NamedTuple):
@@ -47,9 +52,9 @@ class Saved(NamedTuple):
     digest: bytes
 
 
-def digest(ids: Ints) -> bytes:
-    """Return a digest of an answer's tokens, 16 bytes."""
-    return blake2b(ids.tobytes(), digest_size=16).digest()
+def digest(namespace: str, ids: Ints) -> bytes:
+    """Return a digest of whose answer it is and of its tokens, 16 bytes."""
+    return blake2b(_encoded(namespace) + b"\0" + ids.tobytes(), digest_size=16).digest()
 
 
 def tombstone(namespace: str) -> bytes:
@@ -107,7 +112,8 @@ class MemoryFile:
 
     def _answer(self, namespace: Any, ids: Any, worth: Any, known: Any) -> Saved:
         try:
-            found = Saved(namespace.decode("utf-8", "surrogatepass"), _tokens(ids), worth, digest(_tokens(ids)))
+            name, tokens = namespace.decode("utf-8", "surrogatepass"), _tokens(ids)
+            found = Saved(name, tokens, worth, digest(name, tokens))
         except (AttributeError, TypeError, ValueError) as error:
             raise _unsound(self._path) from error
         if found.digest != known:
@@ -161,6 +167,14 @@ def _tokens(ids: bytes) -> Ints:
 
 
 @contextmanager
+def _given_back(lock: ChildSafeLock) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        lock.__exit__()
+
+
+@contextmanager
 def opened(path: Path, wait: float, *, writing: bool = False) -> Iterator[MemoryFile]:
     """Open a file in one transaction, which ends with the block; if ``writing``, an error undoes all of it.
 
@@ -168,8 +182,10 @@ def opened(path: Path, wait: float, *, writing: bool = False) -> Iterator[Memory
     if it is no memory, damaged or newer, cannot be written, or is locked by others for more than ``wait`` seconds.
     """
     until = time.monotonic() + wait
+    if not _one_by_one.acquire(wait):
+        raise _locked(path, wait)
     try:
-        with _one_by_one:
+        with _given_back(_one_by_one):
             if writing:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 if not path.exists():
@@ -201,13 +217,17 @@ def _code(error: Exception) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest says more than is asked
 
 
+def _locked(path: Path, wait: float) -> FileFormatError:
+    return FileFormatError(
+        f"{path} was locked by another writer for {wait:g} seconds: try again later, or choose another file"
+    )
+
+
 def _refusal(path: Path, error: Exception, wait: float, writing: bool) -> DraftwoodError:
     """Return the error that says what was wrong with a file."""
     code = _code(error)
     if code == sqlite3.SQLITE_BUSY:
-        return FileFormatError(
-            f"{path} was locked by another writer for {wait:g} seconds: try again later, or choose another file"
-        )
+        return _locked(path, wait)
     if code == sqlite3.SQLITE_NOTADB:
         return _foreign(path)
     reason = getattr(error, "strerror", None) or error

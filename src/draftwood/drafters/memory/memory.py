@@ -184,7 +184,7 @@ class Memory:
         text = token_ids(ids)
         if len(text) < SHORTEST:
             return False
-        key = (namespace, digest(text))
+        key = (namespace, digest(namespace, text))
         if self._held_here:  # a session that the garbage collector closes in the middle of our own work
             self._late.append((key, text))
             return True

@@ -131,7 +131,7 @@ class RecyclingSession(TextSession):
         )
 
     def save(self) -> RecycledTable | None:
-        """Copy the table (`draftwood.contracts.ResumingSession`); None where all sessions share one anyway."""
+        """Copy the table (`draftwood.contracts.DraftSession.save`); None where all sessions share one anyway."""
         return None if self._drafter.keep or not len(self._table) else self._table.copy()
 
     def resume(self, saved: RecycledTable, length: int) -> None:

@@ -105,7 +105,7 @@ class HubModel:
 
 
 def read_folder(folder: Path) -> HubModel:
-    """Map the weights of a folder; raises what `HubModel` and `safetensors_file` raise."""
+    """Map the weights of a folder; raises what `HubModel` and `tensors_of` raise."""
     config = read_json(folder / "config.json")
     hub_type(config)  # before any weights are looked for
     generation = folder / "generation_config.json"

@@ -202,11 +202,6 @@ class Instructions:
 
 _V3 = frozenset(["avx2", "fma", "f16c", "bmi2"])
 _AVX512 = frozenset(["avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vnni"])
-_NO_512 = "-avx512f"
-
-
-def _joined(features: frozenset[str]) -> str:
-    return ",".join(f"+{feature}" for feature in sorted(features))
 
 
 INSTRUCTIONS = {

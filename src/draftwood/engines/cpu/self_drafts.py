@@ -34,12 +34,12 @@ class CpuPart:
 
     @locked
     def grow(self, requests: Sequence[Grown]) -> list[RowScores]:
-        """As in the contract (`GrowingTarget`)."""
+        """As in the contract (`Target`)."""
         return grow(self._model, requests, self._without)
 
 
 def early_exit(target: Any, layers: str = "") -> CpuPart:
-    """Return what runs only these layers of a target of this engine, for `GrowingTarget.grow`.
+    """Return what runs only these layers of a target of this engine, for `Target.grow`.
 
     ``layers`` is a number (the first so many) or ranges, as in ``0-9.20-29``; empty: the first half. The layers'
     keys and values of the committed text are those that the whole model has left. Raises `UsageError` for layers

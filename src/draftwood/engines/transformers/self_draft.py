@@ -30,7 +30,7 @@ _KINDS = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 
 
 def early_exit(target: Any, layers: str = "") -> TransformersTarget:
-    """Return what runs only these layers of a target, on the target's sessions, for `GrowingTarget.grow`.
+    """Return what runs only these layers of a target, on the target's sessions, for `Target.grow`.
 
     ``layers`` is a number (the first so many) or ranges, as in ``0-9.20-29``; empty: the first half. It has no
     weights of its own. The layers' keys and values of the committed text are those that the whole model has left.

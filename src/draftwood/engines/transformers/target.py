@@ -79,7 +79,6 @@ class TransformersTarget(Target):
             fills = self.packing is not None and self.packing.fills
         else:
             self.packing, fills = self._lean.packing, self._lean.fills
-        self.is_lean = self._lean is not None
         # Whether passes read linear layers from copies only, never from the model's own weights.
         self.owns_weights = self._lean is not None and self.packing is not None
         embedding = model.get_input_embeddings().weight

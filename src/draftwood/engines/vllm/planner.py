@@ -161,9 +161,8 @@ class GoodputChains:
                 return count
             count //= 4
         model.earn(float(times[best] / times[0]))
-        count = model.explored(1, tokens.tolist(), times.tolist(), best, 0.0)
-        if count != best:
-            model.regretted(float((times[count] - tokens[count] * times[best] / tokens[best]) / times[0]))
+        count, regret = model.explored(1, tokens.tolist(), times.tolist(), best, 0.0)
+        model.regretted(regret)
         return count
 
     def learn(self, rows: int, drafted: int, given: int, context: int, seconds: float) -> None:

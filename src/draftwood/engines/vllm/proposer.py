@@ -42,7 +42,7 @@ class Proposer:
         if mend_sampler():
             log.warning("draftwood has mended vLLM's sampler, which draws noise on CPUs (issue 55005)")
         known = Configuration.of(vllm_config)
-        self._longest, self._most_length = known.longest, known.max_length
+        self._longest = known.longest
         self._log_every = known.options.log_every
         self._make = known.drafting
         self._drafting: Drafting = self._make()

@@ -113,8 +113,6 @@ def record(ids: Ints, work: Longs, step: int, lengths: Longs, seen: Longs, known
         lengths[seat], seen[seat] = end, step
 
 
-Bools = NDArray[np.bool_]
-
 FINGERPRINT = 8  # tokens that are compared, at the beginning of a text and at its end
 NOBODY, LATER = -1, -2  # instead of a seat: the request is new; it will be looked for in a later step
 _SEARCHES = 8  # rows of one step for which all seats are looked through

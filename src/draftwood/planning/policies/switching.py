@@ -84,7 +84,7 @@ def _arms(drafters: Sequence[Declaration | None]) -> list[tuple[list[bool], str]
     here = [(i, drafter) for i, drafter in enumerate(drafters) if drafter is not None]
     owners = [(i, drafter) for i, drafter in here if drafter.needs.prices]
     if owners:
-        others = [not any(i == owner for owner, _ in owners) for i in range(len(drafters))]
+        others = [drafter is not None and not drafter.needs.prices for drafter in drafters]
         alone = [([may or i == owner for i, may in enumerate(others)], drafter.name) for owner, drafter in owners]
         return [(others, "no draft model"), *alone]
     every = ([True] * len(drafters), "all drafters")

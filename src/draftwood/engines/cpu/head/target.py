@@ -140,7 +140,7 @@ class HeadTarget:
 
     @locked
     def grow(self, requests: Sequence[Request]) -> list[ReducedScores]:
-        """As `GrowingTarget.grow`; -1 is the last pair that was read."""
+        """As `Target.grow`; -1 is the last pair that was read."""
         if any(max(parents) >= session.nodes for session, _, parents in requests):  # passes that overwrite scores
             copied = grown(requests, lambda some: [rows.copy() for rows in self._grow(some)])
             views = [np.concatenate(parts) for parts in copied]

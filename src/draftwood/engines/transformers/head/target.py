@@ -144,7 +144,7 @@ class HeadTarget:
 
     @locked
     def grow(self, requests: Sequence[Request]) -> list[ReducedScores]:
-        """As `GrowingTarget.grow`; -1 is the last pair that was read."""
+        """As `Target.grow`; -1 is the last pair that was read."""
         found = grown(requests, self._grow)
         return [ReducedScores(TorchScores(torch.cat(logits)), self._ids) for logits in found]
 
