@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Ask, Capabilities, Feedback, Plan, State
+from draftwood.contracts import Ask, Capabilities, Declaration, Feedback, Plan, State
 from draftwood.errors import UsageError
 from draftwood.planning import MOST, SELDOM
 from draftwood.planning.accounts import ABTest, Asking, DrafterAccounts, Losses, Overhead, asking_accounts
@@ -72,7 +72,7 @@ class GoodputPlanner(TreePlanner):
         # Draft nodes to ask for: few in a first step while the cost of a pass is only guessed.
         self._reach = float(min(self.most, 2 * _LEAST if known else _LEAST // 2))
         self._asks = Asking(asking_accounts())
-        self._known_as: tuple[int, bool, int] | None = None
+        self._known_as: tuple[int, bool, tuple[Declaration | None, ...]] | None = None
         self._accounts = DrafterAccounts()
         self._ab_tests: dict[str, ABTest] = {}  # of lookahead nodes, by the drafter's label
         self._repeats: dict[int, Repeats] = {}  # by the identity of the request
@@ -111,7 +111,7 @@ class GoodputPlanner(TreePlanner):
     def _begin_step(self, states: Sequence[State]) -> None:
         """Find what is known of asking these drafters; who shares the pass may have changed."""
         first = states[0]
-        key = len(states).bit_length(), first.greedy, id(first.drafters)
+        key = len(states).bit_length(), first.greedy, tuple(first.drafters)
         if key != self._known_as:
             self._known_as = key
             with self.learned.lock:

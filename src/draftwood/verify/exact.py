@@ -22,7 +22,7 @@ from draftwood.verify.sampling import check_sampling, choose, penalise
 
 @dataclass(frozen=True)
 class SampleAndMatch(Rule):
-    """The default rule; fulfils `draftwood.contracts.Rule`."""
+    """The default rule."""
 
     name: ClassVar[str] = "exact"
     lossy: ClassVar[bool] = False
@@ -35,7 +35,7 @@ class SampleAndMatch(Rule):
 
 
 class ExactSession(RuleSession):
-    """One request's committed text, noise and processors; fulfils `draftwood.contracts.RuleSession`.
+    """One request's committed text, noise and processors.
 
     Each processor is called once per emitted token, after the repetition penalty and before the temperature, with
     a row of the target's own array type, which it may write to. Seed and ``sequence`` key the noise.
