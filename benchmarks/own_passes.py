@@ -40,7 +40,7 @@ from draftwood.measure.records.records import Answer, Records, header, read_reco
 from draftwood.measure.records.traces import read_traces
 from draftwood.measure.records.writer import RecordsWriter
 from draftwood.step import Step
-from draftwood.tasks.datafiles import sections
+from draftwood.tasks import prompts
 
 SEED = 0
 PROSE = "prose"
@@ -262,7 +262,8 @@ class Way:
 
 
 def prose() -> list[Job]:
-    return [Job(PROSE, name, text[: len(text) // 2]) for name, text in sections("summary")]
+    texts = [(p.name, p.messages[0]["content"].partition("\n\n")[2]) for p in prompts("summary")]
+    return [Job(PROSE, name, text[: len(text) // 2]) for name, text in texts]
 
 
 def chosen(kinds: str, limit: int, kept_back: bool, process: str | None) -> list[Job]:

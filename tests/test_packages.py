@@ -101,7 +101,7 @@ def test_the_wheel_holds_the_package_and_its_licence(built):
     assert {
         "draftwood/py.typed",
         "draftwood/measure/report/page.html.j2",
-        "draftwood/tasks/data/chat.txt",
+        "draftwood/tasks/data/chat.jsonl",
     } <= data
     assert data <= set(names)
     assert not [name for name in names if "__pycache__" in name]

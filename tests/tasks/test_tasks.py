@@ -1,152 +1,62 @@
-"""The workloads: names, sizes, order and determinism."""
+"""The workloads: names, sizes, order and determinism; variants and temperatures."""
 
 from __future__ import annotations
 
 import hashlib
-import os
-import subprocess
-import sys
+import re
 
 import pytest
 
 from draftwood.errors import UnknownNameError, UsageError
 from draftwood.tasks import KINDS, Prompt, all_prompts, prompts
-from draftwood.tasks.datafiles import sections, table
+from draftwood.tasks.prompt import ONE_SENTENCE
 
-_FINGERPRINT = (
-    "import hashlib; from draftwood.tasks import all_prompts; "
-    "print(hashlib.sha256(repr(all_prompts()).encode()).hexdigest())"
-)
-
-
-DIGESTS = {
-    "code-edit": "7758eb4296c6773d",
-    "completion": "d8db11032c90439c",
-    "structured": "d251ab9ff56ae3af",
-    "grammar": "91011c00fcd7de4c",
-    "summary": "87d17a9499c7503a",
-    "web-qa": "97c9ef3c2b6e2b02",
-    "agent": "c3e70ce655adcae4",
-    "chat": "b03a1bfe740873b8",
-    "creative": "09709044cd04bf64",
-    "code-suite": "5a138105e5dc013c",
+# By kind: the digest of names and contents, and the bounds of a prompt's characters.
+PINNED = {
+    "code-edit": ("7758eb4296c6773d", 500, 2000),
+    "completion": ("d8db11032c90439c", 250, 2000),
+    "structured": ("d251ab9ff56ae3af", 250, 2000),
+    "grammar": ("91011c00fcd7de4c", 450, 700),
+    "summary": ("87d17a9499c7503a", 900, 1500),
+    "web-qa": ("97c9ef3c2b6e2b02", 800, 1500),
+    "agent": ("c3e70ce655adcae4", 2400, 9000),
+    "chat": ("b03a1bfe740873b8", 40, 200),
+    "creative": ("09709044cd04bf64", 40, 200),
+    "code-suite": ("5a138105e5dc013c", 450, 1500),
 }
-OF_THE_STANDARD_LIBRARY = ("code-edit", "completion", "structured", "agent", "code-suite")
 
 
-@pytest.mark.parametrize("kind", DIGESTS)
+@pytest.mark.parametrize("kind", PINNED)
 def test_no_byte_of_a_prompt_changes(kind: str) -> None:
     # Recorded measurements refer to prompts by name. New ones at the end are welcome, with a new digest.
-    if kind in OF_THE_STANDARD_LIBRARY and sys.version_info[:3] != (3, 11, 7):
-        pytest.skip("the digest is of the standard library of Python 3.11.7")
-    found = repr([(prompt.name, prompt.content) for prompt in prompts(kind)])
-    assert hashlib.sha256(found.encode()).hexdigest()[:16] == DIGESTS[kind]
-
-
-@pytest.mark.parametrize(
-    ("table_or_text", "digest"),
-    [
-        (lambda: sections("completion"), "79f07bdf087da057"),
-        (
-            lambda: [*(table(n) for n in ("code", "structured", "agent", "agent-bugs")), sections("structured")],
-            "029e192f6c87ab33",
-        ),
-    ],
-    ids=["unfinished code", "tables"],
-)
-def test_what_is_stored_of_the_other_prompts_does_not_change_either(table_or_text, digest) -> None:
-    assert hashlib.sha256(repr(table_or_text()).encode()).hexdigest()[:16] == digest
+    digest, shortest, longest = PINNED[kind]
+    found = prompts(kind)
+    said = repr([(prompt.name, prompt.content) for prompt in found])
+    assert hashlib.sha256(said.encode()).hexdigest()[:16] == digest
+    assert len(found) >= (5 if kind == "code-suite" else 24)
+    assert len({p.name for p in found}) == len({repr(p.content) for p in found}) == len(found)
+    sizes = [len(p.text) if p.text else sum(len(m["content"]) for m in p.messages) for p in found]
+    assert shortest <= min(sizes) <= max(sizes) <= longest
 
 
 def test_the_kinds() -> None:
-    assert KINDS == (
-        "code-edit",
-        "completion",
-        "structured",
-        "grammar",
-        "summary",
-        "web-qa",
-        "agent",
-        "chat",
-        "creative",
-    )
+    assert (*KINDS, "code-suite") == tuple(PINNED)
+    assert [prompt.task for prompt in all_prompts(2)] == [kind for kind in KINDS for _ in range(2)]
+    assert len(all_prompts()) == sum(len(prompts(kind)) for kind in KINDS)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_has_at_least_twenty_four_different_prompts(kind: str) -> None:
-    found = prompts(kind)
-    assert len(found) >= 24
-    assert len({prompt.name for prompt in found}) == len(found)
-    assert len({repr(prompt.content) for prompt in found}) == len(found)
-
-
-@pytest.mark.parametrize("kind", [*KINDS, "code-suite"])
+@pytest.mark.parametrize("kind", PINNED)
 def test_prompts_are_well_formed(kind: str) -> None:
+    expected = (1.0, 0.95) if kind == "creative" else (0.0, None)
     for prompt in prompts(kind):
         assert isinstance(prompt, Prompt)
-        assert prompt.task == kind
+        assert (prompt.task, prompt.temperature, prompt.top_p) == (kind, *expected)
         assert (prompt.text is None) == bool(prompt.messages)
-        assert prompt.content == (prompt.text or list(prompt.messages))
-        roles = [message["role"] for message in prompt.messages]
-        assert roles[-1:] in ([], ["user"])
-        assert all(set(message) == {"role", "content"} for message in prompt.messages)
-        texts = [prompt.text] if prompt.text else [message["content"] for message in prompt.messages]
-        for text in texts:
+        roles = "".join(message["role"][0] for message in prompt.messages)
+        assert re.fullmatch(r"u|(su(au)+)?", roles), roles
+        for text in [prompt.text] if prompt.text else [message["content"] for message in prompt.messages]:
             assert text == text.strip()
             assert text.isascii() or kind == "summary"  # one café
-
-
-@pytest.mark.parametrize("kind", ["grammar", "summary", "web-qa", "chat", "creative"])
-def test_prompts_about_prose_are_one_message_without_gaps(kind: str) -> None:
-    for prompt in prompts(kind):
-        (message,) = prompt.messages
-        assert "  " not in message["content"]
-
-
-def length(prompt: Prompt) -> int:
-    return len(prompt.text) if prompt.text else sum(len(message["content"]) for message in prompt.messages)
-
-
-@pytest.mark.parametrize(
-    ("kind", "shortest", "longest"),
-    [
-        ("code-edit", 500, 2000),
-        ("completion", 250, 2000),
-        ("structured", 250, 2000),
-        ("grammar", 450, 700),
-        ("summary", 900, 1500),
-        ("web-qa", 800, 1500),
-        ("agent", 2400, 9000),
-        ("chat", 40, 200),
-        ("creative", 40, 200),
-        ("code-suite", 450, 1500),
-    ],
-)
-def test_the_length_in_characters_stays_within_bounds(kind: str, shortest: int, longest: int) -> None:
-    lengths = [length(prompt) for prompt in prompts(kind)]
-    assert shortest <= min(lengths)
-    assert max(lengths) <= longest
-
-
-@pytest.mark.parametrize(
-    ("kind", "digest"),
-    [
-        ("grammar", "0c0293a057bd58fd"),
-        ("summary", "57eca004eb0168f5"),
-        ("web-qa", "e360db5b5b198159"),
-        ("chat", "228ba8c7c025d167"),
-    ],
-)
-def test_the_first_twelve_never_change(kind: str, digest: str) -> None:
-    # Recorded measurements refer to them by name.
-    texts = "\x00".join(prompt.messages[0]["content"] for prompt in prompts(kind, 12))
-    assert hashlib.sha256(texts.encode()).hexdigest()[:16] == digest
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_only_creative_prompts_are_meant_to_be_sampled(kind: str) -> None:
-    expected = (1.0, 0.95) if kind == "creative" else (0.0, None)
-    assert {(prompt.temperature, prompt.top_p) for prompt in prompts(kind)} == {expected}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -157,34 +67,52 @@ def test_a_limit_takes_the_first_ones(kind: str) -> None:
     assert prompts(kind, 1000) == everything == prompts(kind, None)
 
 
-def test_all_prompts_follow_the_order_of_the_kinds() -> None:
-    assert [prompt.task for prompt in all_prompts(2)] == [kind for kind in KINDS for _ in range(2)]
-    assert len(all_prompts()) == sum(len(prompts(kind)) for kind in KINDS)
+def test_a_changed_prompt_does_not_change_the_next_call() -> None:
+    first = prompts("chat:one-sentence", 1)[0]
+    said = first.messages[0]["content"]
+    first.messages[0]["content"] = "changed"
+    assert prompts("chat:one-sentence", 1)[0].messages[0]["content"] == said
 
 
-def test_an_unknown_kind_is_named() -> None:
-    with pytest.raises(UnknownNameError, match="unknown task 'grammer': did you mean 'grammar'"):
-        prompts("grammer")
+@pytest.mark.parametrize("kind", ONE_SENTENCE)
+def test_the_instruction_stands_at_the_end(kind: str) -> None:
+    name = f"{kind}:one-sentence"
+    for plain, short in zip(prompts(kind), prompts(name), strict=True):
+        assert (short.task, short.name, short.temperature) == (name, plain.name, 0.0)
+        assert short.messages[-1]["content"] == plain.messages[-1]["content"] + "\n\nAnswer in one sentence."
 
 
-def test_a_negative_limit_is_refused() -> None:
+@pytest.mark.parametrize("kind", [*KINDS, "code-suite", "web-qa:one-sentence"])
+def test_a_temperature_changes_the_sampling_alone(kind: str) -> None:
+    for degrees in ("0", "0.7", "2"):
+        for plain, warm in zip(prompts(kind), prompts(f"{kind}@{degrees}"), strict=True):
+            assert (warm.task, warm.temperature, warm.top_p) == (f"{kind}@{degrees}", float(degrees), None)
+            assert (warm.name, warm.content) == (plain.name, plain.content)
+
+
+@pytest.mark.parametrize("degrees", ["", "hot", "-1", "2.1", "nan", "inf", "1e0", " 0.7", "0.7@0.3", "0,7", ".5"])
+def test_what_is_no_temperature_is_refused(degrees: str) -> None:
+    with pytest.raises(UsageError, match=r"must be a number from 0 to 2, as in chat@0\.7"):
+        prompts(f"chat@{degrees}")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("chatt@0.7", "unknown task 'chatt': did you mean 'chat'"),
+        ("chat:one-sentense", "unknown variant of chat 'one-sentense': did you mean 'one-sentence'"),
+        ("chat:", "unknown variant of chat ''"),
+        ("", "unknown task ''"),
+    ],
+)
+def test_unknown_names_are_named(name: str, said: str) -> None:
+    with pytest.raises(UnknownNameError, match=said):
+        prompts(name)
+
+
+def test_what_cannot_be_asked_is_refused() -> None:
     with pytest.raises(UsageError, match="limit must be 0 or more"):
         prompts("chat", -1)
-
-
-def test_a_changed_prompt_does_not_change_the_next_call() -> None:
-    first = prompts("chat", 1)[0]
-    first.messages[0]["content"] = "changed"
-    assert prompts("chat", 1)[0].messages[0]["content"] == sections("chat")[0][1]
-
-
-def test_another_process_with_another_hash_seed_sees_the_same_prompts() -> None:
-    path = os.pathsep.join(entry for entry in sys.path if entry)
-    seen = set()
-    for seed in ("1", "2"):
-        env = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": path}
-        run = subprocess.run(
-            [sys.executable, "-c", _FINGERPRINT], env=env, capture_output=True, text=True, check=True
-        )
-        seen.add(run.stdout)
-    assert len(seen) == 1
+    for kind in sorted({*PINNED} - {*ONE_SENTENCE}):
+        with pytest.raises(UsageError, match=f"{kind} has no one-sentence variant.*grammar, summary, web-qa"):
+            prompts(f"{kind}:one-sentence")
