@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from random import Random
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
-from tests.drafters.draft_model.random_tokenizers import random_tokenizer
 from tests.helpers import PROMPT
 
 import draftwood
@@ -16,8 +12,8 @@ from draftwood.api.draft_models import DraftModels, LoadedModels, with_models
 from draftwood.drafters.cascade.drafter import CascadeDrafter
 from draftwood.drafters.draft_model.drafter import DraftModelDrafter, DraftTarget
 from draftwood.drafters.draft_model.growth import Growth
-from draftwood.drafters.draft_model.translation import Translation
 from draftwood.drafters.load import load
+from draftwood.errors import VocabularyError
 from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
 
@@ -105,18 +101,36 @@ def test_copies_that_the_model_cannot_read_are_left_out():
     assert (growth.tokens, growth.parents) == ([3, 2, 1], [-1, 0, 1])
 
 
-def test_a_translation_belongs_to_the_numbers_of_rows():
-    tokenizers = [random_tokenizer(Random(seed), "bytes") for seed in (1, 2)]
-    sizes = [len(one.get_vocab()) for one in tokenizers]
+class _Tokenizer:
+    def __init__(self, *names):
+        self._names = names
 
-    def translation(more):
-        own, draft = (SimpleNamespace(capabilities=SimpleNamespace(vocab_size=size + more)) for size in sizes)
-        return DraftModels(own, None, tokenizers[0])._translation(tokenizers[1], draft, ())
+    def __len__(self):
+        return len(self._names)
 
-    first, cut = translation(0), translation(-1)
-    assert isinstance(first, Translation)
-    assert [len(cut.target.pieces), len(cut.draft.pieces)] == [size - 1 for size in sizes]
-    assert translation(0) is first
+    def get_vocab(self):
+        return {name: token for token, name in enumerate(self._names)}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "error"),
+    [
+        (("a", "b", "c"), None),
+        (("a", "b"), None),
+        (("a", "b", "[PAD2]", "c"), None),
+        (("a", "x", "y"), r"\(2 of 3 ids differ: 1 is 'b' and 'x' there; .*of the target's own family"),
+        (("[PAD0]",), "0 of 0 ids differ"),
+    ],
+)  # fmt: skip
+def test_another_vocabulary_is_refused(monkeypatch, theirs, error):
+    monkeypatch.setattr(draft_models, "LOADED", LoadedModels(lambda _: (ToyTarget(5), _Tokenizer(*theirs))))
+    models = DraftModels(TARGET, None, _Tokenizer("a", "b", "c"))
+    for spec in ("draft-model:model=x", "draft-model:model=x:drafters=ngram"):
+        if error is None:
+            assert with_models(load(spec), models)
+        else:
+            with pytest.raises(VocabularyError, match=error):
+                with_models(load(spec), models)
 
 
 def test_a_drafter_that_was_bound_before_is_limited_again():

@@ -234,7 +234,9 @@ def test_a_stem_drafter_that_fails_costs_nothing_else(made, first):
 
 @pytest.mark.parametrize("planner", [lambda: FixedPlanner(6), GoodputPlanner])
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED, Sampling(0.7, top_p=0.8, repetition_penalty=1.3, seed=2)])
-@pytest.mark.parametrize("spec", ["spine", "recycling+lookup", "suffix+recycling:keep=true+recycling:context=1"])
+@pytest.mark.parametrize(
+    "spec", ["copy-and-recycle", "recycling+lookup", "suffix+recycling:keep=true+recycling:context=1"]
+)
 def test_the_text_does_not_depend_on_who_goes_on_behind_whom(spec, sampling, planner):
     for variant in ({}, {"trees": False}):
         target = ToyTarget(vocab_size=12, order=2, **variant)

@@ -16,9 +16,9 @@ from draftwood.api.learned import learned
 from draftwood.api.target import target_of
 from draftwood.contracts import Drafter, Target
 from draftwood.drafters.draft_model.drafter import DraftTarget
-from draftwood.drafters.draft_model.translation import Translation
+from draftwood.drafters.draft_model.vocabulary import refuse_other_vocabulary
 from draftwood.drafters.load import load_inner
-from draftwood.errors import CapabilityError, ModelError, UsageError, VocabularyError
+from draftwood.errors import CapabilityError, ModelError, UsageError
 from draftwood.index.child_safe import ChildSafeLock
 from draftwood.models.engine import CPU, LLAMA_CPP, TRANSFORMERS, choose, first_line
 from draftwood.models.fingerprint import tokenizer_fingerprint
@@ -37,11 +37,9 @@ _NO_MEMORY = (
     "out of memory", "alloc_failed", "not enough memory", "can't allocate", "cannot allocate", "failed to allocate"
 )  # fmt: skip
 _LARGER = 1.1  # times the target's bytes: from here on a draft model is warned of
-_MOST = 16  # pairs of vocabularies whose translation is kept
-# By tokenizers, numbers of rows and replacements.
-_translations: OrderedDict[Any, Translation | None] = OrderedDict()
+_BITS = 4  # of a quantized-self
+_compared: set[tuple[str, str]] = set()  # fingerprints of tokenizers with the same tokens
 _warned: set[str] = set()  # names of draft models that are larger than their targets
-_lock = ChildSafeLock()
 
 
 class LoadedModels:
@@ -128,10 +126,10 @@ class DraftModels:
     def __init__(self, target: Target | None = None, model: Any = None, tokenizer: Any = None) -> None:
         self.target, self.model, self.tokenizer = target, model, tokenizer
 
-    def named(self, name: str, replacements: Sequence[tuple[str, str]] = ()) -> DraftTarget:
+    def named(self, name: str) -> DraftTarget:
         """Return a model by its name, with a cache of its own; it stays loaded for later calls.
 
-        Raises what `draftwood.load` raises, and `VocabularyError` for a vocabulary that cannot be translated.
+        Raises what `draftwood.load` raises, and `VocabularyError` for another vocabulary than the target's.
         """
         model, tokenizer = LOADED.get(name)
         with needing_room(name):
@@ -139,18 +137,15 @@ class DraftModels:
         weights = size_of(model)
         self._warn_of_size(name, weights)
         size = None if self.target is None else self.target.capabilities.vocab_size
-        translation = self._translation(tokenizer, draft, replacements)
-        return DraftTarget(draft, False, translation, size, weights, self.target, model)
+        self._compare(name, tokenizer)
+        return DraftTarget(draft, False, size, weights, self.target, model)
 
     def given(self, found: DraftTarget) -> DraftTarget:
         """Return a model that the user gave as an object, with what is known of the target."""
         if self.target is None:
             return found
-        size = found.vocab_size
-        if found.translation is None:
-            own = self.target.capabilities.vocab_size
-            size = own if size is None else min(own, size)
-        return replace(found, vocab_size=size, verifier=self.target)
+        size, own = found.vocab_size, self.target.capabilities.vocab_size
+        return replace(found, vocab_size=own if size is None else min(own, size), verifier=self.target)
 
     def _warn_of_size(self, name: str, size: int) -> None:
         """Say once that a draft model reads more than its target."""
@@ -163,46 +158,25 @@ class DraftModels:
                 name, size / 1e6, own / 1e6, size / own,
             )  # fmt: skip
 
-    def _translation(
-        self, tokenizer: Any, draft: Target, replacements: Sequence[tuple[str, str]]
-    ) -> Translation | None:
-        """Return how the target's vocabulary becomes the draft's; None where both are the same."""
-        from draftwood.drafters.draft_model.tokenizer_view import tokens_of
-        from draftwood.drafters.draft_model.vocabulary import compare
-
+    def _compare(self, name: str, tokenizer: Any) -> None:
+        """Raise `VocabularyError` where the target's ids mean something else to this draft model."""
         if self.tokenizer is None or self.target is None:
-            return None
-        pair = tuple(tokenizer_fingerprint(one) for one in (self.tokenizer, tokenizer))
-        if pair[0] == pair[1] and not replacements:
-            return None
-        rows = (self.target.capabilities.vocab_size, draft.capabilities.vocab_size)
-        key = (*pair, *rows, tuple(replacements))
-        with _lock:
-            if key not in _translations:
-                mine, theirs = tokens_of(self.tokenizer, rows[0]), tokens_of(tokenizer, rows[1])
-                compared = compare(mine, theirs)
-                same = compared.same and not compared.only_target and not replacements
-                while len(_translations) >= _MOST:
-                    _translations.popitem(last=False)
-                _translations[key] = None if same else Translation(mine, theirs, replacements)
-                if not same:
-                    log.info("the draft model has another vocabulary, which is translated: %s", compared)
-            return _translations[key]
+            return
+        pair = tokenizer_fingerprint(self.tokenizer), tokenizer_fingerprint(tokenizer)
+        if pair[0] != pair[1] and pair not in _compared:
+            refuse_other_vocabulary(name, self.tokenizer, tokenizer)
+            _compared.add(pair)
 
     def cascade(self, name: str, drafters: str, length: int, p_min: float) -> CascadeDrafter:
         """Return a drafter that drafts by this model with drafters of its own, which have their models too.
 
         What the model's planner learns is kept with the model. Raises what `draftwood.load` and the inner
-        drafters raise, and `VocabularyError` for a model of another vocabulary.
+        drafters raise.
         """
         from draftwood.drafters.cascade.drafter import CascadeDrafter
 
         inner = load_inner(drafters)
         found = self.named(name)
-        if found.translation is not None:
-            raise VocabularyError(
-                f"the draft model {name} has another vocabulary, so it cannot have drafters: leave drafters= out"
-            )
         model, tokenizer = LOADED.get(name)
         return CascadeDrafter(
             drafters=with_models(inner, DraftModels(found.target, model, tokenizer)), target=found.target,
@@ -262,8 +236,8 @@ class DraftModels:
             return transformers.head_of, transformers.shipped_head
         return None
 
-    def quantized_self(self, bits: int) -> DraftTarget:
-        """Return the target's own weights in so many bits, on our own engine.
+    def quantized_self(self) -> DraftTarget:
+        """Return the target's own weights in 4 bits, on our own engine.
 
         Raises `CapabilityError` where that brings nothing, or is not known how.
         """
@@ -271,7 +245,7 @@ class DraftModels:
         if self._engine == CPU:
             from draftwood.engines.cpu import self_drafts
 
-            found = self_drafts.quantized_self(self.target, bits)  # type: ignore[arg-type]
+            found = self_drafts.quantized_self(self.target, _BITS)  # type: ignore[arg-type]
         elif self._engine == LLAMA_CPP:
             raise CapabilityError(
                 "quantized-self makes no smaller copy of a GGUF file for llama.cpp: write draft-model:model=FILE "
@@ -283,7 +257,7 @@ class DraftModels:
                 raise CapabilityError("quantized-self needs the model itself: use generate or bench")
             from draftwood.engines.transformers.self_draft import quantized_self
 
-            found = quantized_self(self.target, self.model, bits)  # type: ignore[arg-type]
+            found = quantized_self(self.target, self.model, _BITS)  # type: ignore[arg-type]
         return DraftTarget(found, False, weight_bytes=found.weight_bytes, verifier=self.target)
 
     @property

@@ -306,7 +306,7 @@ class Drafter(ABC):
     (``name:key=value``). By default it needs nothing from the target and has one evidence class.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str] = ""
     """Shown as the source of tokens."""
     modules: ClassVar[Sequence[str]] = ()
     """Full names of modules that `open` needs and that take long to import: another thread begins to import them

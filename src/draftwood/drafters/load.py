@@ -58,21 +58,14 @@ SETS: Mapping[str, tuple[str, ...]] = {
     "copy-and-recycle": ("ngram", "logits-extend", "recycling"),
 }  # names that stand for sets of drafters
 
-ALIASES = {"spine": "copy-and-recycle"}  # names of sets in 0.1.0
-
-_AS_LLAMA = "it always drafts as llama.cpp does now: leave this option out; 'lookup' and 'ngram' copy better"
-_IGNORED = "llama.cpp ignores it, and so does this drafter now: leave it out"
-GONE: Mapping[tuple[str, str], str] = {
-    **{(f"ngram-{name}", "faithful"): _AS_LLAMA for name in ("simple", "map-k", "map-k4v", "mod")},
-    ("ngram-simple", "min_n"): "llama.cpp tries no shorter n-grams: use 'lookup:min_ngram=2' instead",
-    ("ngram-simple", "min_hits"): _IGNORED,
-    ("ngram-map-k", "min_hits"): _IGNORED,
-    ("ngram-cache", "faithful"): (
-        "it always counts without llama.cpp's defects now: leave this option out; "
-        "'draftwood bench --peers llama.cpp:ngram-cache' runs the original"
+_GONE: Mapping[tuple[str, str], str] = {
+    ("early-exit", "file"): (
+        "trained exits are no longer read, since heads draft better: make one with draftwood train head, and "
+        "write head:file=FILE"
     ),
-}
-"""Options of earlier versions, and what to write instead."""
+    ("ngram-simple", "min_n"): "llama.cpp tries no shorter n-grams: use 'lookup:min_ngram=2'",
+    ("quantized-self", "bits"): "it drafts by 4 bits: leave the option out",
+}  # options of earlier versions, and what to do instead
 
 GROUP = "draftwood.drafters"
 
@@ -113,7 +106,7 @@ def _alike(one: Any, other: Any, *, bound: bool) -> bool:
     if type(one) is not type(other) or repr(one) != repr(other):
         return False
     names = [f.name for f in fields(one) if f.init and not f.repr] if bound and is_dataclass(one) else []
-    pairs = [(getattr(one, name), getattr(other, name)) for name in names]
+    pairs = [(vars(one)[name], vars(other)[name]) for name in names]
     return all(a is b or (isinstance(a, tuple) and a == b) for a, b in pairs)
 
 
@@ -125,7 +118,6 @@ def arms(spec: str) -> list[tuple[str, tuple[Drafter, ...]]]:
 def known() -> dict[str, str]:
     """Return every name that `load` accepts, with a one-line description, for help texts."""
     lines = {name: f"a set: {'+'.join(members)}" for name, members in SETS.items()} | {"none": "plain decoding"}
-    lines |= {alias: f"the name of {name} in 0.1.0" for alias, name in ALIASES.items()}
     lines |= {name: _first_line(make) for name, make in DRAFTERS.items()}
     for name, points in _plugins().items():
         try:
@@ -133,12 +125,6 @@ def known() -> dict[str, str]:
         except DrafterError as error:
             lines[name] = str(error)
     return lines
-
-
-def _parted(member: str) -> tuple[str, list[str]]:
-    """Return name and options of a drafter in a set."""
-    name, *options = split(member, ":")
-    return name, options
 
 
 def _named(part: str) -> list[Drafter]:
@@ -149,8 +135,7 @@ def _named(part: str) -> list[Drafter]:
         name, *options = split(item, ":")
         if not name:
             raise UsageError(f"a drafter's name is missing in {part!r}; known: {', '.join(_names())}")
-        members = SETS.get(ALIASES.get(name, name))
-        if members is not None and options:
+        if name in SETS and options:
             raise UsageError(f"{name!r} takes no options; write them after the drafter that they are for")
         for before, option in pairwise(options):
             if "=" in before and "=" not in option:
@@ -158,22 +143,18 @@ def _named(part: str) -> list[Drafter]:
                     f"options of drafter {name!r} are written key=value, not {option!r}; a value with ':' in it "
                     f'needs double quotes: {before.partition("=")[0]}="..."'
                 )
-        if members is None:
-            drafters.append(_make(name, options))
-        else:
-            drafters += [_make(*_parted(member)) for member in members]
+        members = [split(member, ":") for member in SETS[name]] if name in SETS else [[name, *options]]
+        drafters += [_make(member, settings) for member, *settings in members]
     return drafters
 
 
 def _make(name: str, options: list[str]) -> Drafter:
     for option in options:
-        if instead := GONE.get((name, key := option.partition("=")[0].strip())):
+        if instead := _GONE.get((name, key := option.partition("=")[0].strip())):
             raise UsageError(f"drafter {name!r} has no option {key!r} any more: {instead}")
     if name in DRAFTERS:
         make = DRAFTERS[name]
-        drafter = make(**arguments("drafter", name, make, options))
-        load_inner(getattr(drafter, "drafters", ""))  # a wrong name is an error at once
-        return drafter
+        return make(**arguments("drafter", name, make, options))
     plugins = _plugins()
     if name not in plugins:
         raise UnknownNameError("drafter", name, _names())
@@ -198,13 +179,13 @@ def _plugins() -> dict[str, list[EntryPoint]]:
 
     found: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=GROUP):
-        if point.name not in {*DRAFTERS, *SETS, *ALIASES}:
+        if point.name not in {*DRAFTERS, *SETS}:
             found.setdefault(point.name, []).append(point)
     return found
 
 
 def _names() -> list[str]:
-    return [*SETS, *ALIASES, *DRAFTERS, *_plugins()]
+    return [*SETS, *DRAFTERS, *_plugins()]
 
 
 def _title(name: str, points: list[EntryPoint]) -> str:
@@ -238,9 +219,8 @@ def _checked(drafter: Any, what: str) -> Drafter:
         raise DrafterError(f"{what} is a class; give one of its instances: {drafter.__name__}()")
     if not isinstance(drafter, Drafter):
         raise DrafterError(f"{what} is no drafter: let its class inherit from draftwood.contracts.Drafter")
-    name = getattr(drafter, "name", None)
-    if not isinstance(name, str) or not name:
-        raise DrafterError(f"{what}: 'name' must be a string that is not empty, not {name!r}")
+    if not isinstance(drafter.name, str) or not drafter.name:
+        raise DrafterError(f"{what}: 'name' must be a string that is not empty, not {drafter.name!r}")
     prior = drafter.prior
     if not isinstance(prior, np.ndarray) or prior.dtype != np.float32 or prior.ndim != 1 or not prior.size:
         raise DrafterError(f"{what}: 'prior' must be a float32 array, one number per evidence class")

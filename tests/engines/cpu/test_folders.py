@@ -125,12 +125,9 @@ def proposed(generation):
 def test_a_model_of_transformers_drafts_by_its_own_weights_in_few_bits(folders):
     model = folders("qwen3").model
     plain = draftwood.generate(model, IDS[:20], drafters="none", max_new_tokens=30).ids
-    for bits in (4, 8):
-        drafted = draftwood.generate(
-            model, IDS[:20], drafters=f"quantized-self:bits={bits}", planner="fixed:4", max_new_tokens=30
-        )
-        assert drafted.ids == plain
-        assert len(drafted.steps) < 30  # some were accepted
+    drafted = draftwood.generate(model, IDS[:20], drafters="quantized-self", planner="fixed:4", max_new_tokens=30)
+    assert drafted.ids == plain
+    assert len(drafted.steps) < 30  # some were accepted
 
 
 def test_so_does_one_in_floats_on_this_engine_and_no_other(folders):

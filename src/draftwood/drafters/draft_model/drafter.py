@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, ClassVar, Self
 
 from draftwood.contracts import Floats, Needs, Noise, Target
@@ -18,8 +17,7 @@ from draftwood.drafters.draft_model.experience import PRIOR, QUANTIZED_PRIOR, ex
 from draftwood.drafters.draft_model.growth import LOOKED_AT, SAMPLED
 from draftwood.drafters.draft_model.reading import ChainReader, OwnReader, Reader, SharedReader
 from draftwood.drafters.draft_model.session import ModelSession, draft_together
-from draftwood.drafters.draft_model.translated import TranslatedSession, draft_translated
-from draftwood.drafters.draft_model.translation import Translation
+from draftwood.drafters.load import load_inner
 from draftwood.errors import CapabilityError, UsageError
 from draftwood.tree import TokenTree
 
@@ -34,8 +32,6 @@ class DraftTarget:
         The model.
     shares
         Whether it reads on the target's own cache, and not on one of its own.
-    translation
-        Where its vocabulary is another one.
     vocab_size
         Its tokens from here on are not proposed: the target has none such. None: it has the target's own.
     weight_bytes
@@ -48,7 +44,6 @@ class DraftTarget:
 
     target: Any
     shares: bool = True
-    translation: Translation | None = None
     vocab_size: int | None = None
     weight_bytes: int | None = None
     verifier: Any = field(default=None, repr=False)
@@ -108,7 +103,7 @@ class ModelBackedDrafter(BaseDrafter):
     def limited(self, vocab_size: int) -> Self:
         """Return a drafter that proposes no token from ``vocab_size`` on: the target has none such."""
         found = self.found
-        if found is None or found.translation is not None:
+        if found is None:
             return self
         known = found.target.capabilities.vocab_size if found.vocab_size is None else found.vocab_size
         return self if known <= vocab_size else replace(self, target=replace(found, vocab_size=vocab_size))
@@ -124,21 +119,20 @@ class ModelBackedDrafter(BaseDrafter):
         """The models by which it drafts, as far as they are known."""
         return () if self.found is None else (self.found,)
 
-    def open(self, prompt: Sequence[int], noise: Noise | None) -> ModelSession | TranslatedSession:
+    def open(self, prompt: Sequence[int], noise: Noise | None) -> ModelSession:
         if (found := self.found) is None:
             raise UsageError(f"{self.name!r} needs its model, which is loaded where the target is known")
         room = found.target.capabilities.max_positions
-        reader = self.reader(found, LOOKED_AT if noise is None else SAMPLED)
-        known = experience_with(found.target, found.verifier)
-        own = partial(
-            self.session_kind, reader=reader, experience=known, depth=self.length, p_min=self.p_min, room=room
-        )
-        if found.translation is None:
-            self._refuse_length(len(prompt), room)
-            return own(prompt, noise, vocab_size=found.vocab_size)
-        session = TranslatedSession(prompt, own((), None), found.translation)  # noise is for the target's tokens
-        self._refuse_length(len(session.catch_up().text), room)
-        return session
+        if len(prompt) >= room:
+            raise CapabilityError(
+                f"the prompt has {len(prompt)} tokens for the draft model of {self.name!r}, which takes at most "
+                f"{room}: it drafts nothing here"
+            )
+        return self.session_kind(
+            prompt, noise, reader=self.reader(found, LOOKED_AT if noise is None else SAMPLED),
+            experience=experience_with(found.target, found.verifier), depth=self.length, p_min=self.p_min,
+            room=room, vocab_size=found.vocab_size,
+        )  # fmt: skip
 
     def reader(self, found: DraftTarget, k: int) -> Reader:
         """Return what reads one text by this model, and looks at the ``k`` best tokens of each row."""
@@ -146,20 +140,11 @@ class ModelBackedDrafter(BaseDrafter):
             return SharedReader(found.target, k)
         return (OwnReader if found.target.capabilities.grows else ChainReader)(found.target, k)
 
-    def _refuse_length(self, tokens: int, room: int) -> None:
-        if tokens >= room:
-            raise CapabilityError(
-                f"the prompt has {tokens} tokens for the draft model of {self.name!r}, which takes at most "
-                f"{room}: it drafts nothing here"
-            )
-
     def draft_many(
         self, sessions: Sequence[Any], nodes: Sequence[int], lookahead_nodes: Sequence[int],
         accept_rates: Floats, base_trees: Sequence[TokenTree] | None = None,
     ) -> Sequence[TokenTree]:  # fmt: skip
         """As in the contract (`Drafter.draft_many`): the model's passes are shared, too."""
-        if self.found is not None and self.found.translation is not None:
-            return draft_translated(sessions, nodes, accept_rates)
         return draft_together(sessions, nodes, accept_rates, base_trees)
 
 
@@ -170,18 +155,19 @@ class DraftModelDrafter(ModelBackedDrafter):
     Parameters
     ----------
     model
-        The smaller model: anything that ``--model`` takes. Its vocabulary may be another one.
+        The smaller model: anything that ``--model`` takes, of the target's vocabulary.
     drafters
         Who drafts for the smaller model, as `draftwood.drafters.load.load_inner` reads it: ``ngram/recycling``.
-    replacements
-        For another vocabulary, pairs of a text of the target and what the draft model reads instead of it.
     """
 
     name: ClassVar[str] = "draft-model"
 
     model: str = ""
     drafters: str = ""
-    replacements: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        load_inner(self.drafters)  # a wrong name is an error at once
 
     def with_models(self, models: Any) -> ModelBackedDrafter:
         """Return the drafter with its model loaded, a cascade if that has drafters (`draftwood.drafters.cascade`).
@@ -195,7 +181,7 @@ class DraftModelDrafter(ModelBackedDrafter):
         if self.drafters:
             cascade: ModelBackedDrafter = models.cascade(self.model, self.drafters, self.length, self.p_min)
             return cascade
-        return self.bound(models.named(self.model, self.replacements))
+        return self.bound(models.named(self.model))
 
 
 @dataclass(frozen=True)
@@ -206,22 +192,11 @@ class EarlyExitDrafter(ModelBackedDrafter):
     ----------
     layers
         The layers that it runs: a number (the first so many) or ranges like ``0-9.20-29``; empty: the first half.
-    file
-        Refused: what ``draftwood train-exit`` made is no longer read.
     """
 
     name: ClassVar[str] = "early-exit"
 
     layers: str = ""
-    file: str = ""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.file:
-            raise UsageError(
-                "early-exit: trained exits are no longer read, since heads draft better: make one with draftwood "
-                "train head, and write head:file=FILE"
-            )
 
     @property
     def needs(self) -> Needs:
@@ -234,26 +209,11 @@ class EarlyExitDrafter(ModelBackedDrafter):
 
 @dataclass(frozen=True)
 class QuantizedSelfDrafter(ModelBackedDrafter):
-    """Proposes what the target's own weights in few bits would write.
-
-    They run on our own engine, with a cache of their own.
-
-    Parameters
-    ----------
-    bits
-        4 or 8.
-    """
+    """Proposes what the target's own weights in 4 bits would write: on our own engine, on a cache of their own."""
 
     name: ClassVar[str] = "quantized-self"
     prior: ClassVar[Floats] = QUANTIZED_PRIOR
 
-    bits: int = 4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.bits not in (4, 8):
-            raise UsageError(f"quantized-self: bits must be 4 or 8, not {self.bits}")
-
     def with_models(self, models: Any) -> QuantizedSelfDrafter:
         """Return the drafter with its copy of the weights; raises `CapabilityError` where there is none."""
-        return self.bound(models.quantized_self(self.bits))
+        return self.bound(models.quantized_self())
