@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from tests.drafters.kernels import helper
+
 from draftwood.drafters.suffix import kernel
-from draftwood.index.numba_compiling import helper
+
+find_slot = helper(kernel.find_slot)
 
 
 def check_integrity(automaton):
     """States, edges and text agree; time grows with the square of the text."""
-    find_slot = helper(kernel.find_slot)
     n, clones, used, length, _ = automaton._head.tolist()
     states, edges, text = automaton._states, automaton._edges, automaton.text
 

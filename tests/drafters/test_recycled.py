@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.drafters.kernels import helper
 from tests.oracles.recycling import NaiveRecycled
 
 from draftwood.drafters.recycling import table as recycled
@@ -15,7 +16,6 @@ from draftwood.drafters.recycling.evidence import CLASSES, LONGEST, PROMPT, K, L
 from draftwood.drafters.recycling.kernel import SAMPLED, WAYS, _gumbel
 from draftwood.drafters.recycling.table import RecycledTable
 from draftwood.errors import IntegrityError
-from draftwood.index.numba_compiling import helper
 from draftwood.tree import NO_CLAIM, TokenTree, merge
 from draftwood.verify.noise import KeyedNoise
 
@@ -25,6 +25,8 @@ ROOMY = 1 << 13
 
 TOKEN = st.integers(0, VOCAB - 1)
 CHANCE = st.sampled_from([0.0, 1e-4, 0.02, 0.1, 0.2, 0.2, 0.5, 0.9, 1.0])
+
+GUMBEL = helper(_gumbel)
 
 
 @st.composite
@@ -200,7 +202,7 @@ def test_in_a_full_group_the_oldest_goes():
 def test_the_kernel_makes_the_noise_of_the_rule(seed, sequence, position, tokens):
     noise = KeyedNoise(seed, sequence)
     key = np.array(noise.key, dtype=np.int64)
-    made = [helper(_gumbel)(key, position, token) for token in tokens]
+    made = [GUMBEL(key, position, token) for token in tokens]
     assert made == pytest.approx(noise.gumbel(position, np.array(tokens)).tolist(), rel=0, abs=1e-12)
 
 

@@ -1,13 +1,11 @@
 """Arrays of many sessions for one call of a kernel: by address, since their number differs from step to step.
 
 numba takes arrays one by one or in tuples, and compiles anew for each length of a tuple. So each session keeps
-an `ArrayRow`: the addresses and shapes of its arrays. A kernel is given the addresses of the rows, a number per
-session, and makes arrays of them again by `ints_at` and `longs_at`.
+an `ArrayRow`: the addresses and shapes of its arrays, of which a kernel makes arrays again.
 
 Why this is safe: an `ArrayRow` holds the very arrays that it names, so their memory is not freed while the row
-lives; the caller holds the sessions, and they their rows, until the kernel returns; a kernel keeps Python's
-global lock, so no other thread replaces an array meanwhile. `ArrayRow.at`, called before each kernel, notices
-arrays that were replaced. Kernels write only to arrays that belong to the session.
+lives; the caller holds the rows until the kernel returns; a kernel keeps Python's global lock, so no other thread
+replaces an array meanwhile. `ArrayRow.at`, called before each kernel, notices arrays that were replaced.
 """
 
 from __future__ import annotations
@@ -34,14 +32,10 @@ class ArrayRow:
         if len(arrays) != len(self._arrays) or not all(map(is_, arrays, self._arrays)):
             if not all(array.flags.carray for array in arrays):
                 raise ValueError("a kernel finds contiguous, aligned and writable arrays only by their address")
-            numbers = [number for array in arrays for number in (_address(array), *array.shape)]
+            numbers = [number for array in arrays for number in (array.ctypes.data, *array.shape)]
             self._arrays, self._numbers = arrays, np.array(numbers, dtype=np.int64)
-            self._address = _address(self._numbers)
+            self._address = self._numbers.ctypes.data
         return self._address
-
-
-def _address(array: NDArray[Any]) -> int:
-    return int(array.__array_interface__["data"][0])
 
 
 @array_at("int32")

@@ -1,84 +1,78 @@
-"""Checks the arguments of a kernel's machine code, which trusts them, by the signature that numba has compiled."""
+"""What kernels take: a check of arguments, which machine code trusts, by the signature that numba has compiled."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import ast
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.errors import IntegrityError
+
+Floats = NDArray[np.float32]
+Check = Callable[[Any], bool]
+
+_INTEGER, _REAL = (int, np.integer), (int, float, np.integer, np.floating)
+_NUMBERS: dict[str, tuple[Any, tuple[type, ...]]] = {
+    "i4": (np.int32, _INTEGER), "int32": (np.int32, _INTEGER), "i8": (np.int64, _INTEGER),
+    "u1": (np.uint8, _INTEGER), "uint8": (np.uint8, _INTEGER), "u2": (np.uint16, _INTEGER),
+    "u8": (np.uint64, _INTEGER), "f4": (np.float32, _REAL), "float32": (np.float32, _REAL),
+    "f8": (np.float64, _REAL), "b1": (np.bool_, (bool, np.bool_)),
+}  # fmt: skip
+"""numba's words for numbers: their type in arrays, and what Python passes for one."""
 
 
-class Kind(ABC):
-    """What one argument must be; called with arguments, as in ``i8(f8, b1)``, it is the result of a signature."""
-
-    def __call__(self, *arguments: Kind) -> tuple[Kind, ...]:
-        return arguments
-
-    @abstractmethod
-    def fits(self, value: Any) -> bool:
-        """Return whether a value is of this kind."""
+def checks_of(signature: str) -> list[Check]:
+    """Return a check per argument of a signature in numba's words, ``result(arguments)``."""
+    whole = ast.parse(signature, mode="eval").body
+    assert isinstance(whole, ast.Call)
+    return [_check(argument) for argument in whole.args]
 
 
-class _Scalar(Kind):
-    """A number; with an index, as in ``i4[:,::1]``, an array of such numbers that the kernel may write to."""
+def _check(node: Any) -> Check:
+    if isinstance(node, ast.Name):  # i8
+        accepted = _NUMBERS[node.id][1]
+        return lambda value: isinstance(value, accepted)
+    if isinstance(node, ast.Subscript):  # i4[:,::1]
+        return _array(node.value, len(node.slice.elts) if isinstance(node.slice, ast.Tuple) else 1, False)
+    kind, (first, *more) = node.func.id, node.args
+    if kind == "Array":  # Array(int32, 1, 'C', readonly=True)
+        return _array(first, more[0].value, bool(node.keywords))
+    checks = [_check(member) for member in first.elts] if kind == "Tuple" else [_check(first)] * more[0].value
+    return lambda value: type(value) is tuple and all_pass(checks, value)
 
-    def __init__(self, dtype: type, accepted: tuple[type, ...]) -> None:
-        self.dtype, self._accepted = np.dtype(dtype), accepted
 
-    def __getitem__(self, axes: Any) -> Kind:
-        return _Array(self, len(axes) if isinstance(axes, tuple) else 1, "C")
+def _array(number: Any, ndim: int, readonly: bool) -> Check:
+    dtype = np.dtype(_NUMBERS[number.id][0])
 
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, self._accepted)
-
-
-class _Array(Kind):
-    def __init__(self, scalar: _Scalar, ndim: int, layout: str, *, readonly: bool = False) -> None:
-        assert layout == "C"
-        self._dtype, self._ndim, self._readonly = scalar.dtype, ndim, readonly
-
-    def fits(self, value: Any) -> bool:
-        if type(value) is not np.ndarray or value.dtype != self._dtype or value.ndim != self._ndim:
+    def check(value: Any) -> bool:
+        if type(value) is not np.ndarray or value.dtype != dtype or value.ndim != ndim:
             return False
         flags = value.flags
-        return flags.carray or (self._readonly and flags.c_contiguous and flags.aligned)
+        return flags.carray or (readonly and flags.c_contiguous and flags.aligned)
+
+    return check
 
 
-class _Tuple(Kind):
-    def __init__(self, kinds: Any, count: int | None = None) -> None:
-        self._kinds: tuple[Kind, ...] = tuple(kinds) if count is None else (kinds,) * count
-
-    def fits(self, value: Any) -> bool:
-        return type(value) is tuple and len(value) == len(self._kinds) and all_fit(self._kinds, value)
-
-
-def all_fit(kinds: tuple[Kind, ...], values: tuple[Any, ...]) -> bool:
-    """Return whether so many values are of these kinds."""
-    for kind, value in zip(kinds, values, strict=True):  # noqa: SIM110 - a generator takes twice as long
-        if not kind.fits(value):
+def all_pass(checks: list[Check], values: tuple[Any, ...]) -> bool:
+    """Return whether these are as many values as checks, and pass them."""
+    if len(checks) != len(values):
+        return False
+    for check, value in zip(checks, values, strict=True):  # noqa: SIM110 - a generator takes twice as long
+        if not check(value):
             return False
     return True
 
 
-_INTEGER, _REAL, _TRUTH = (int, np.integer), (int, float, np.integer, np.floating), (bool, np.bool_)
-_NUMBERS = {
-    "int32": ("i4", np.int32, _INTEGER),
-    "int64": ("i8", np.int64, _INTEGER),
-    "uint8": ("u1", np.uint8, _INTEGER),
-    "uint16": ("u2", np.uint16, _INTEGER),
-    "uint64": ("u8", np.uint64, _INTEGER),
-    "float32": ("f4", np.float32, _REAL),
-    "float64": ("f8", np.float64, _REAL),
-    "bool": ("b1", np.bool_, _TRUTH),
-    "void": ("none", np.void, ()),
-}
-_WORDS: dict[str, Any] = {"Array": _Array, "Tuple": _Tuple, "UniTuple": _Tuple}
-for _name, (_short, _dtype, _accepted) in _NUMBERS.items():
-    _WORDS[_name] = _WORDS[_short] = _Scalar(_dtype, _accepted)
-
-
-def kinds_of(signature: str) -> tuple[Kind, ...]:
-    """Return the kinds of the arguments of a signature in numba's words, ``result(arguments)``."""
-    # A constant of our own, never of the user.
-    found: tuple[Kind, ...] = eval(signature, {"__builtins__": {}}, _WORDS)
-    return found
+def for_kernel(accept_rates: Floats, classes: int) -> Floats:
+    """Return one rate per evidence class as contiguous float32: kernels look them up unchecked. Perhaps a copy."""
+    shape = np.shape(accept_rates)
+    if shape != (classes,):
+        raise IntegrityError(f"{classes} accept rates are needed, one per evidence class, not {shape}")
+    if type(accept_rates) is np.ndarray and accept_rates.dtype == np.float32:
+        flags = accept_rates.flags
+        if flags.c_contiguous and flags.aligned:
+            return accept_rates
+    return np.array(accept_rates, dtype=np.float32)

@@ -1,9 +1,8 @@
 """Marks kernels. They are compiled when their module is imported, by numba, and the result is kept on disk.
 
-A kernel that is on disk already is loaded without numba (`draftwood.index.machine_code`), which takes
-milliseconds; numba's import alone takes half a second. The file's name holds a digest of all code in the kernel,
-helpers in other modules included. A kernel holds Python's global lock, so no other thread changes its arrays while
-it runs.
+A kernel that is on disk is loaded without numba (`draftwood.index.machine_code`), which takes milliseconds;
+numba's import alone takes half a second. The file's name holds a digest of all code in the kernel, helpers in
+other modules included. A kernel holds Python's global lock, so no other thread changes its arrays meanwhile.
 """
 
 from __future__ import annotations
@@ -26,20 +25,22 @@ TABLE = "Array(int32, 2, 'C', readonly=True)"
 FLOATS = "Array(float32, 1, 'C', readonly=True)"
 """Types of arrays that a kernel only reads: these take read-only arrays and writable ones, without a copy."""
 
-_FORMAT = 4  # of what is compiled and how
 KERNELS: list[Any] = []
 """Every kernel that this process has imported."""
+
+_FORMAT = 5  # of what is compiled and how
 
 
 def compiled(signature: str, *, reorder: bool = False) -> Callable[[Any], Any]:
     """Load a kernel for one signature, or compile it; ``reorder`` lets sums use whole vectors."""
 
     def load(function: Any) -> Any:
-        kernel = machine_code.load(function, signature, stamp(function, reorder))
+        digest = stamp(function, reorder)
+        kernel = machine_code.load(function, signature, digest)
         if kernel is None:
             from draftwood.index.numba_compiling import compile_kernel
 
-            kernel = compile_kernel(function, signature, stamp(function, reorder), reorder=reorder)
+            kernel = compile_kernel(function, signature, digest, reorder=reorder)
         KERNELS.append(kernel)
         return kernel
 
@@ -48,8 +49,8 @@ def compiled(signature: str, *, reorder: bool = False) -> Callable[[Any], Any]:
 
 def stamp(function: Any, *options: object) -> str:
     """Digest of a kernel's code and constants as loaded, helpers in other modules included."""
-    settings = sorted(pair for pair in os.environ.items() if pair[0].startswith("NUMBA_") and pair[0] != _FOLDER)
-    parts: list[object] = [_FORMAT, np.__version__, settings, options]
+    names = sorted(name for name in os.environ if name.startswith("NUMBA_") and name != "NUMBA_CACHE_DIR")
+    parts: list[object] = [_FORMAT, np.__version__, [(name, os.environ[name]) for name in names], options]
     waiting, seen = [function], set()
     while waiting:
         found = waiting.pop()
@@ -69,6 +70,3 @@ def stamp(function: Any, *options: object) -> str:
         else:
             parts.append(found.__name__ if isinstance(found, ModuleType) else found)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
-
-
-_FOLDER = "NUMBA_CACHE_DIR"  # says where compiled kernels are kept, not what they are

@@ -1,7 +1,7 @@
 """Kernels from disk without numba, whose import and start take half a second: LLVM's loader takes 40 ms.
 
 The machine code that numba makes of a kernel calls Python, libc, and a few functions of three extension modules
-of numba. These are loaded by themselves here. numba promises none of it, so this is done on systems and versions
+of numba, which are loaded by themselves here. numba promises none of it, so this is done on systems and versions
 where our tests have seen it work; elsewhere, and if the environment says ``DRAFTWOOD_KERNELS=numba``, numba does
 the work.
 """
@@ -28,7 +28,7 @@ import numpy as np
 
 from draftwood.errors import FileFormatError
 from draftwood.files.paths import whole_file
-from draftwood.index.arguments import all_fit, kinds_of
+from draftwood.index.arguments import all_pass, checks_of
 
 _LOG = logging.getLogger("draftwood.compiling")
 _DIGEST = hashlib.sha256().digest_size
@@ -47,30 +47,30 @@ class MachineCode(NamedTuple):
 
 
 class Kernel:
-    """A kernel that is called as numba would call it, arguments checked.
-
-    ``unchecked`` is for callers that have made all arguments themselves: the check takes as long as some kernels.
+    """A kernel that is called as numba would call it, arguments checked; ``unchecked`` is for callers that have
+    made all of them themselves, since the check takes as long as some kernels.
     """
 
     def __init__(self, function: Any, signature: str, entry: Any) -> None:
         self.py_func, self.__name__, self.signatures = function, function.__name__, [signature]
-        self._kinds, self.unchecked = kinds_of(signature), entry
+        self._checks, self.unchecked = checks_of(signature), entry
 
     def __call__(self, *arguments: Any) -> Any:
-        if len(arguments) != len(self._kinds) or not all_fit(self._kinds, arguments):
+        if not all_pass(self._checks, arguments):
             raise TypeError(f"the kernel {self.__name__} does not take these arguments: {self.signatures[0]}")
         return self.unchecked(*arguments)
 
 
 def load(function: Any, signature: str, stamp: str) -> Kernel | None:
     """Return a kernel whose machine code for this processor is on disk; else None."""
-    if not is_supported():
+    if not is_usable():
         return None
     try:
         found = _read(function, stamp)
         return None if found is None else Kernel(function, signature, _linked(function, found))
     except Exception as error:  # whatever another version of LLVM, or of numba's modules, does differently
         _LOG.info("the machine code of %s cannot be used: %s", function.__qualname__, error)
+        _unusable.append(error)
         return None
 
 
@@ -86,27 +86,27 @@ def _read(function: Any, stamp: str) -> MachineCode | None:
 
 
 def save(function: Any, stamp: str, found: MachineCode) -> None:
-    """Keep a kernel's machine code for the next process; where that is impossible, do without."""
-    if not is_supported():
-        return
+    """Keep a kernel's machine code for the next process; raises `OSError` where that is impossible."""
     content = json.dumps([found.entry, list(found.environments)]).encode() + b"\n" + found.code
+    failure: BaseException = OSError()
     for folder in _folders(function):
         path = folder / _name(function, stamp)
-        if path.exists():
-            return
-        with suppress(OSError, FileFormatError):
+        try:
             with whole_file(path) as beside:
                 beside.write_bytes(hashlib.sha256(content).digest() + content)
-            _prune(path, function)
-            return
+            return _prune(path, function)
+        except FileFormatError as error:
+            failure = error.__cause__ or error
+    raise failure
 
 
 def _prune(new: Path, function: Any) -> None:
     """Remove the oldest versions; after a jump of the clock the ``new`` one may seem old."""
-    others = [path for path in new.parent.glob(f"{_stem(function)}-*.kernel") if path != new]
-    others.sort(key=lambda path: -path.stat().st_mtime)
-    for version in others[_KEPT - 1 :]:
-        version.unlink(missing_ok=True)  # who is about to load it compiles it anew
+    with suppress(OSError):
+        others = [path for path in new.parent.glob(f"{_stem(function)}-*.kernel") if path != new]
+        others.sort(key=lambda path: -path.stat().st_mtime)
+        for version in others[_KEPT - 1 :]:
+            version.unlink()  # who is about to load it compiles it anew
 
 
 def _stem(function: Any) -> str:
@@ -128,9 +128,16 @@ def _folders(function: Any) -> list[Path]:
     return [beside, Path(cache) / "draftwood" / "kernels"]
 
 
-@cache
-def is_supported() -> bool:
+_unusable: list[Exception] = []  # why a kernel could not be linked
+
+
+def is_usable() -> bool:
     """Whether machine code can be run without numba here."""
+    return not _unusable and _is_tried()
+
+
+@cache
+def _is_tried() -> bool:
     tried_system = sys.platform == "linux" and platform.machine() == "x86_64"
     asked = [name for name in os.environ if name.startswith("NUMBA_") and name != "NUMBA_CACHE_DIR"]
     if not tried_system or sys.implementation.name != "cpython" or asked:

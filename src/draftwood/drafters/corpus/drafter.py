@@ -14,7 +14,7 @@ from draftwood.drafters.base import BaseDrafter, TextSession, best_nodes, fixed_
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.errors import UsageError
 from draftwood.files.paths import named
-from draftwood.index.accept_rates import for_kernel
+from draftwood.index.arguments import for_kernel
 from draftwood.tree import TokenTree, merge
 
 PRIOR = fixed_rates((

@@ -13,8 +13,8 @@ from draftwood.drafters.ngram.grow_kernel import advance
 from draftwood.drafters.ngram.grow_kernel import grow as grow_kernel
 from draftwood.drafters.ngram.kernel import CLASSES, DISTINCT, FREQUENT, HEAD, REACH, READ
 from draftwood.errors import UsageError
-from draftwood.index.accept_rates import for_kernel
 from draftwood.index.addresses import ArrayRow
+from draftwood.index.arguments import for_kernel
 
 MOST_NODES = 1024  # most nodes of one tree
 

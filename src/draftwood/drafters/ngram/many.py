@@ -14,8 +14,8 @@ from draftwood.drafters.ngram.index import MOST_NODES, NgramIndex
 from draftwood.drafters.ngram.kernel import CLASSES, FREQUENT, REACH
 from draftwood.drafters.ngram.many_kernel import grow_many
 from draftwood.errors import UsageError
-from draftwood.index.accept_rates import for_kernel
 from draftwood.index.addresses import ArrayRow
+from draftwood.index.arguments import for_kernel
 from draftwood.tree import TokenTree
 
 _ALONE = (0, 0, 0, 0)  # a row of the kernel that it skips

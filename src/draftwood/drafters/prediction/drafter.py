@@ -11,7 +11,7 @@ import numpy as np
 
 from draftwood.contracts import DraftTexts, Feedback, Floats, Noise, Takes
 from draftwood.drafters.base import AnswerSession, BaseDrafter, checked_ids, draft_tree, read_rates
-from draftwood.index.accept_rates import for_kernel
+from draftwood.index.arguments import for_kernel
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from draftwood.contracts import Floats, Ints
 from draftwood.drafters.recycling.evidence import CLASSES, GREEDY, LONGEST, NO_LIMITS, K, Limits, RowNoise
 from draftwood.drafters.recycling.kernel import USED, WAYS, grow, record
 from draftwood.errors import IntegrityError
-from draftwood.index.accept_rates import for_kernel
+from draftwood.index.arguments import for_kernel
 from draftwood.tree import TokenTree
 
 _NO_STEM = TokenTree.empty()

@@ -14,7 +14,7 @@ from draftwood.contracts import Floats, Ints
 from draftwood.drafters.suffix.grow_kernel import CLASSES, grow
 from draftwood.drafters.suffix.kernel import LINK, TOKEN, append
 from draftwood.errors import UsageError
-from draftwood.index.accept_rates import for_kernel
+from draftwood.index.arguments import for_kernel
 
 _ROWS = 1024  # of each array at first: 32 KiB
 

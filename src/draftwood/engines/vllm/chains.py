@@ -22,8 +22,8 @@ from draftwood.engines.vllm.chains_kernel import (
     SHARED,
     grow_chains,
 )
-from draftwood.index.accept_rates import for_kernel
 from draftwood.index.addresses import ArrayRow
+from draftwood.index.arguments import for_kernel
 
 FEW = 64  # new tokens that the kernel reads; more are read before
 
