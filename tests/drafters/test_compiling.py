@@ -105,7 +105,7 @@ def package(tmp_path):
 
 
 def ask(package, added, times=2, **environment):
-    """What the kernel answers once the helper says this, and what was told; of numba, whether it came from disk."""
+    """What the kernel answers once the helper says this, and what was told; of numba, its hits on disk."""
     helper = package / "helper_of_a_test.py"
     helper.write_text(HELPER.format(added=added, times=times))
     shutil.rmtree(package / "__pycache__" / helper.stem, ignore_errors=True)
