@@ -262,8 +262,8 @@ class Way:
 
 
 def prose() -> list[Job]:
-    texts = [(p.name, p.messages[0]["content"].partition("\n\n")[2]) for p in prompts("summary")]
-    return [Job(PROSE, name, text[: len(text) // 2]) for name, text in texts]
+    texts = {p.name: p.messages[0]["content"].partition("\n\n")[2] for p in prompts("summary")}
+    return [Job(PROSE, name, text[: len(text) // 2]) for name, text in texts.items()]
 
 
 def chosen(kinds: str, limit: int, kept_back: bool, process: str | None) -> list[Job]:

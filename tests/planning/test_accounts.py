@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.planning.states import FakeState
 
 from draftwood.contracts import Needs
 from draftwood.drafters.base import BaseDrafter
-from draftwood.planning.accounts import BLOCK, ABTest, Asking, DrafterAccounts, Losses, Overhead, asking_accounts
+from draftwood.planning.accounts import (
+    SIZE, DrafterAccounts, Losses, Overhead, QuietSteps, Repeats, asking_accounts
+)
 
 PLAIN, UNASKED, ASKED = 0.010, 0.0001, 0.0004
 
@@ -21,7 +25,7 @@ class Rest:
     """Asking, with the seconds that steps take outside of their pass."""
 
     def __init__(self, learned=None):
-        self.overhead, self.asking = Overhead(), Asking(learned or asking_accounts())
+        self.overhead, self.asking = Overhead(), QuietSteps(learned or asking_accounts())
 
     def steps(self, count, gain, plain=PLAIN, *, keep_on=False):
         """Take steps whose drafts save so many seconds; returns in which of them drafters were asked."""
@@ -137,7 +141,7 @@ def skips(accounts: DrafterAccounts, count: int, state: FakeState, saves: float 
         found.append(recycler is not None and accounts.is_skipped(recycler))
         state.step.emitted = (1,)
         state.step.learn_s = 0.0 if found[-1] else TAKES
-        accounts.learn([state], PLAIN, {one.label: saves for one in (copier, recycler) if one}, (), 1)
+        accounts.learn([state], PLAIN, {one.label: saves for one in (copier, recycler) if one}, {}, 1)
     return found
 
 
@@ -203,43 +207,46 @@ def test_drafts_that_save_time_pay_it_back():
     assert losses.passes == 1, "gains are not saved up"
 
 
-# --- two ways in turns -----------------------------------------------------------------------------------------
+def test_lookahead_nodes_are_left_out_where_they_take_more_than_they_save():
+    class Looker(Recycler):
+        @property
+        def needs(self):
+            return Needs(lookahead_nodes=8)
+
+    state, accounts, skipped = FakeState(drafters=[Looker()]), DrafterAccounts(), []
+    (looker,) = state.drafters
+    for step in range(300):
+        accounts.begin()
+        skipped.append(accounts.is_skipped(looker))
+        state.step.by_source[0].calls = 1
+        saves = 2 * TAKES if step > 200 else 0.0
+        accounts.learn([state], PLAIN, {looker.label: saves}, {looker.label: TAKES}, 1)
+    assert not any(skipped[:24])
+    assert sum(skipped[:200]) > 100
+    assert not any(skipped[-40:])
 
 
-def run(ab_test, blocks, rate_on, rate_off):
-    """Take blocks of steps; returns how many of them were on."""
-    on = 0
-    for _ in range(blocks):
-        on += ab_test.on
-        for _ in range(BLOCK):
-            ab_test.learn(10, 10 / (rate_on if ab_test.on else rate_off))
-    return on
+# --- repeats ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("on", "off"), [(2.0, 1.0), (1.0, 2.0)])
-def test_the_better_way_is_kept_and_the_other_seldom_tried(on, off):
-    ab_test = ABTest()
-    run(ab_test, 20, on, off)
-    assert run(ab_test, 100, on, off) in (range(95, 99) if on > off else range(2, 6))
+def naive(ids):
+    end = tuple(ids[-SIZE:])
+    return len(ids) >= SIZE and any(tuple(ids[i : i + SIZE]) == end for i in range(len(ids) - SIZE))
 
 
-def test_a_way_that_becomes_the_better_one_is_found():
-    ab_test = ABTest()
-    run(ab_test, 20, 2.0, 1.0)
-    run(ab_test, 100, 1.0, 2.0)
-    assert run(ab_test, 50, 1.0, 2.0) <= 3
+@given(st.lists(st.integers(0, 3), max_size=60), st.lists(st.integers(1, 5), max_size=20))
+def test_a_text_that_grows_is_looked_at_as_a_whole(ids, steps):
+    seen, length = Repeats(), 0
+    for step in [*steps, 60]:
+        length = min(len(ids), length + step)
+        assert seen.at_end_of(ids[:length]) == naive(ids[:length])
 
 
-@pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
-def test_a_step_without_a_time_tells_nothing(seconds):
-    ab_test = ABTest()
-    for _ in range(10 * BLOCK):
-        ab_test.learn(1, seconds)
-    assert ab_test.on
-    assert ab_test.why() == "being tried"
-
-
-def test_it_says_what_it_found():
-    ab_test = ABTest()
-    run(ab_test, 2, 2.0, 1.0)
-    assert ab_test.why() == "2.0 tokens/s with, 1.0 without"
+def test_a_text_that_was_cut_is_looked_at_anew_and_of_a_very_long_one_the_end(monkeypatch):
+    seen = Repeats()
+    assert not seen.at_end_of([1, 2, 3, 4, 5, 6])
+    assert not seen.at_end_of([1, 2, 3])
+    assert seen.at_end_of([1, 2, 3, 9, 1, 2, 3])
+    monkeypatch.setattr("draftwood.planning.accounts._MOST", 10)
+    assert not Repeats().at_end_of([1, 2, 3, *range(20, 40), 1, 2, 3])
+    assert Repeats().at_end_of([*range(20, 40), 1, 2, 3, 7, 1, 2, 3])

@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 
 from draftwood.contracts import Prices
 from draftwood.planning.cost_curve import CostCurve
-from draftwood.planning.cost_model import CostModel
-from draftwood.planning.pace import Pace
-from draftwood.planning.switch_cost import SwitchCost
+from draftwood.planning.cost_model import CostModel, Pace, SwitchCost
 
 CURVE = CostCurve.parse("1=20,2=21,4=22,8=25,16=30,32=45,64=80")
 DEEP = CostCurve({0: {1: 0.02, 16: 0.03, 64: 0.08}, 4096: {1: 0.04, 16: 0.06, 64: 0.2}})
@@ -49,7 +47,7 @@ def test_the_table_holds_what_seconds_says(passes, context):
     assert table.shape == (81,)
     near = context & ~31  # where the table's curve is taken
     believed = [model.seconds(n, near) for n in range(1, len(model._base))]
-    assert np.allclose(table[1:], [min(believed[n:]) for n in range(80)], rtol=0.0021), "no wider one is cheaper"
+    assert np.allclose(table[1:], [min(believed[n:]) for n in range(80)], rtol=1e-9), "no wider one is cheaper"
     assert (table > 0).all()
 
 
@@ -83,15 +81,6 @@ def test_a_machine_that_changed_is_followed_within_a_dozen_passes(factor):
     taught(model, changed, [8, 16], times=6)
     assert max(off(model, changed, n) for n in (8, 16)) < 0.1
     assert model.exploration_budget > exploration_budget, "a change is worth looking at"
-
-
-@pytest.mark.parametrize("factor", [3.0, 1 / 3, 1.5])
-def test_of_plain_passes_one_in_four_tells_that_the_machine_changed(factor):
-    changed = CostCurve.of({n: factor * s for _, n, s in CURVE.points()})
-    model = taught(CostModel(CURVE), CURVE, [1], times=100)
-    taught(model, changed, [1], times=24)
-    assert model.passes == 124
-    assert off(model, changed, 1) < 0.1
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf, 4000.0, -math.inf])
@@ -174,17 +163,6 @@ def test_it_is_a_number_and_bounded_whatever_the_clock_says(excesses):
     assert 0 <= after(*excesses).charge <= PLAIN / 2
 
 
-def test_it_is_kept():
-    cost = after(0.001, 0.002)
-    assert SwitchCost.restored(cost.state()).charge == pytest.approx(cost.charge, rel=1e-4)
-
-
-@pytest.mark.parametrize("damaged", [None, [], [1.0], [math.nan, 0.5], [0.1, 2.0], ["a", 0.5], 3])
-def test_what_is_damaged_is_refused(damaged):
-    with pytest.raises((TypeError, ValueError)):
-        SwitchCost.restored(damaged)
-
-
 # --- the worth of a token --------------------------------------------------------------------------------------
 
 
@@ -195,11 +173,7 @@ def state(emitted=(1,), score_s=0.02, overhead_s=0.0, length=50):
 
 
 def measured(*widths):
-    model = CostModel()
-    for _ in range(40):
-        for width in widths:
-            model.learn(width, 50, 0.02 + 0.001 * (width - 1))
-    return model
+    return taught(CostModel(), CostCurve.of({n: 0.02 + 0.001 * (n - 1) for n in (1, 64)}), widths, times=40)
 
 
 def test_nothing_is_said_before_a_pass_was_measured():

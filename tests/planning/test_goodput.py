@@ -19,7 +19,7 @@ from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.fixed import FixedPlanner, OffPlanner
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.planning.learned import Learned
-from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget, WindowDrafter
+from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget
 from draftwood.tree import TokenTree, merge
 
 FLAT = CostCurve.parse("1=20,64=20.01")
@@ -199,15 +199,6 @@ def test_two_threads_may_write_with_what_one_target_taught():
     for thread in threads:
         thread.join()
     assert found == [truth] * 4
-
-
-def test_probes_are_tried_with_and_without():
-    target = ToyTarget()
-    written = write(target, [WindowDrafter(target)], GoodputPlanner(), limit=400)
-    assert written.ids == greedy_truth(target, limit=400)
-    lookahead_scored = [step.lookahead_scored > 0 for step in written.steps]
-    assert any(lookahead_scored)
-    assert not all(lookahead_scored)
 
 
 def test_a_trace_tells_the_alternatives():

@@ -16,8 +16,7 @@ from draftwood.drafters.draft_model.drafter import DraftModelDrafter
 from draftwood.planning.base import Limit
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.learned import Learned
-from draftwood.planning.policies.switching import SwitchingPolicy
-from draftwood.planning.turns import TURN, Turns
+from draftwood.planning.policies.switching import TURN, SwitchingPolicy, Turns
 from draftwood.step import SourceStep, Step
 from draftwood.testing import RandomDrafter, ToyTarget
 

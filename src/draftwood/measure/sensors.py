@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, process_time
 
-from draftwood.planning.policies.sensors import temperature
+from draftwood.planning.policies.sensors import of_nvidia, temperature
 
 POWERCAP = Path("/sys/class/powercap")
 
@@ -75,18 +75,5 @@ def _powercap_counters(folder: Path) -> dict[str, Counter]:
 
 def _nvidia_counters() -> dict[str, Counter]:
     """Return a counter per device; it counts since the driver was loaded."""
-    found: dict[str, Counter] = {}
-    try:
-        import pynvml  # type: ignore[import-not-found]
-
-        pynvml.nvmlInit()
-        devices = pynvml.nvmlDeviceGetCount()
-    except Exception:  # not installed, no driver, no device: each has an error of its own
-        return found
-    for index in range(devices):
-        try:
-            device = pynvml.nvmlDeviceGetHandleByIndex(index)
-            found[f"nvidia {index}"] = pynvml.nvmlDeviceGetTotalEnergyConsumption(device) / 1e3, float("inf")
-        except Exception:  # a device that is too old for this counter
-            continue
-    return found
+    used = of_nvidia(lambda nvml, device: nvml.nvmlDeviceGetTotalEnergyConsumption(device) / 1e3)
+    return {f"nvidia {number}": (joules, float("inf")) for number, joules in used.items()}

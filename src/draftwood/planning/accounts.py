@@ -1,20 +1,19 @@
 """Accounts: what something takes and saves, and for how many steps it is skipped while it takes more.
 
-Two things are skipped by this rule: asking anybody for drafts (`Asking`), and one drafter (`DrafterAccounts`).
-What lookahead nodes save shows only some steps later, so they are switched on and off in blocks (`ABTest`).
+Skipped by this rule are: asking anybody for drafts (`QuietSteps`), one drafter, and lookahead nodes of a drafter
+(both `DrafterAccounts`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from draftwood.contracts import Declaration, State
 from draftwood.planning import KEEP_LATELY
 
 NOTICEABLE = 0.02  # a drafter that takes less than this share of a plain pass is always asked
-BLOCK = 24  # steps of one block of an A/B test
 
 _KEEP = 0.9  # weight of earlier steps in an account
 _IN_VAIN = 0.0025  # share of the decoding time that asking may take while drafts save nothing
@@ -25,8 +24,8 @@ _STALL, _STALL_PASSES = 1.0, 4.0
 _WORTH = 1.05  # times the speed of plain decoding that a draft must promise to be scored
 _FREE_LOSS = 1.0  # plain passes that drafts may lose before more is asked
 _RAISE = 0.1  # how much more is asked per plain pass lost beyond that
-_KEEP_BLOCK = 0.6  # weight of a variant's earlier blocks
-_FIRST_BLOCKS, _MOST_BLOCKS = 2, 32  # blocks before the slower variant is tried again
+SIZE = 3  # tokens that must have occurred before: a repeat
+_MOST = 1 << 15  # tokens of a text that are looked at for repeats, the latest when it was first seen
 
 
 @dataclass(slots=True)
@@ -55,10 +54,7 @@ class Account:
                 self.steps = 0
 
     def learn(self, cost: float, gain: float, longest: int | None = None, count: int = 1) -> None:
-        """Count a step in which it was used, or one that stands for ``count`` of them.
-
-        May begin a skip, of at most ``longest`` steps.
-        """
+        """Count a step in which it was used, or one that stands for ``count``; may begin a skip of ``longest``."""
         self.steps += count
         keep = min(max(_KEEP, 1 - 1 / self.trial), 1 - count / self.steps)
         self.cost = keep * self.cost + (1 - keep) * cost
@@ -91,32 +87,22 @@ class Overhead:
         if not states or states[0].traced:  # writing a trace takes time that other steps do not take
             return
         seconds = states[0].step.plan_s  # all share it
-        drafted = False
         for state in states:
             step = state.step
             seconds += step.draft_s + step.verify_s + step.keep_s + step.learn_s
-            drafted = drafted or step.drafted > 0
             for drafter, own in zip(state.drafters, step.by_source, strict=False):
                 if drafter is not None and drafter.needs.prices:
                     seconds -= own.draft_s  # it runs passes and goes by prices: it must not stop others
-        self.count(seconds, asked=asked, drafted=drafted)
+        self.count(seconds, asked=asked, drafted=any([state.step.drafted > 0 for state in states]))
 
     def count(self, seconds: float, *, asked: bool, drafted: bool) -> None:
-        """Add a step that took so many seconds outside of its pass."""
-        if not asked:
-            self.quiet = _averaged(self.quiet, seconds)
-        elif drafted:
-            self.drafted = _averaged(self.drafted, seconds)
-        else:
-            self.vain = _averaged(self.vain, seconds)
-
-
-def _averaged(known: float, seconds: float) -> float:
-    """Add a time to a running average; one that is not positive and finite is ignored, a long one capped."""
-    if not 0 < seconds < math.inf:
-        return known
-    weight = 1 - KEEP_LATELY if known else 1.0
-    return known + weight * (min(seconds, 4 * known + 1e-3) - known)
+        """Add a step that took so many seconds outside of its pass; a long one is capped."""
+        if not 0 < seconds < math.inf:
+            return
+        which = "quiet" if not asked else "drafted" if drafted else "vain"
+        known = getattr(self, which)
+        weight = 1 - KEEP_LATELY if known else 1.0
+        setattr(self, which, known + weight * (min(seconds, 4 * known + 1e-3) - known))
 
 
 class Losses:
@@ -139,12 +125,32 @@ class Losses:
         self.passes = max(0.0, KEEP_LATELY * self.passes + plain_passes - tokens)
 
 
+class Repeats:
+    """Whether one text, which grows, repeats itself: the cheapest sign that something can be copied."""
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[int, ...]] = set()
+        self._length = 0  # of the text that was looked at
+
+    def at_end_of(self, ids: Sequence[int]) -> bool:
+        """Return whether the last `SIZE` of these tokens, prompt included, stood in the text before."""
+        length = len(ids)
+        if length < self._length:  # it was cut
+            self._seen, self._length = set(), 0
+        if length < SIZE:
+            return False
+        lately = ids[max(self._length, length - _MOST, SIZE) - SIZE : length - 1]
+        self._seen.update(zip(lately, lately[1:], lately[2:], strict=False))
+        self._length = length
+        return tuple(ids[-SIZE:]) in self._seen
+
+
 def asking_accounts() -> tuple[Account, Account]:
     """Return the accounts of steps in which the text does not repeat itself, and of those in which it does."""
     return Account(longest=_LONGEST_QUIET), Account(longest=_LONGEST_QUIET)
 
 
-class Asking:
+class QuietSteps:
     """Decides in each step whether drafters are asked at all.
 
     Steps in which the text repeats itself have an account of their own: where copies begin, drafters are asked at
@@ -160,9 +166,8 @@ class Asking:
     def begin(self, *, repeating: bool) -> bool:
         """Begin a step; return whether to ask. ``repeating``: one of the texts repeats itself at this place."""
         self._now, self._shared = self._accounts[repeating], self._learned[repeating]
-        now = self._now
-        now.count_down()
-        return not now.left
+        self._now.count_down()
+        return not self._now.left
 
     def learn(self, gain: float, cost: float, plain: float, *, keep_on: bool) -> None:
         """Record that a draft saves ``gain`` seconds of a step; asking costs ``cost``, a plain pass ``plain``."""
@@ -179,49 +184,47 @@ class DrafterAccounts:
     """Decides for each slow drafter whether to ask it, from the seconds it takes and saves over all requests.
 
     A drafter that needs the target's best tokens takes time in every step, asked or not. While it is skipped it
-    rests: it is not shown any.
+    rests: it is not shown any. One with lookahead nodes is asked for drafts alone meanwhile.
     """
 
     def __init__(self) -> None:
-        self._accounts: dict[str, Account] = {}
-
-    @property
-    def is_empty(self) -> bool:
-        return not self._accounts
+        self.accounts: dict[str, Account] = {}
 
     def begin(self) -> None:
         """Begin a step."""
-        for account in self._accounts.values():
+        for account in self.accounts.values():
             account.count_down()
 
     def is_skipped(self, drafter: Declaration) -> bool:
-        account = self._accounts.get(drafter.label)
+        account = self.accounts.get(drafter.label)
         return account is not None and account.left > 0
 
     def is_judged(self, drafter: Declaration, seconds: float, plain: float) -> bool:
         """Whether what the drafter saves has to be known, if its drafts take so long."""
-        return drafter.needs.top_k > 0 or drafter.label in self._accounts or seconds >= NOTICEABLE * plain
+        needs = drafter.needs
+        slow = needs.top_k > 0 or needs.lookahead_nodes > 0 or seconds >= NOTICEABLE * plain
+        return slow or drafter.label in self.accounts
 
     def learn(
-        self, states: Sequence[State], plain: float, saved: Mapping[str, float] | None, apart: Collection[str],
-        count: int,
+        self, states: Sequence[State], plain: float, saved: Mapping[str, float] | None,
+        lookahead_s: Mapping[str, float], count: int,
     ) -> None:  # fmt: skip
         """Learn from a step that stands for ``count`` of them.
 
         ``saved``: the seconds that each drafter's nodes save in it, by label, None where nobody was asked;
-        ``plain``: the seconds of a plain pass; drafters whose labels are in ``apart`` are not judged.
+        ``plain``: the seconds of a plain pass; ``lookahead_s``: those that its lookahead nodes have added.
         """
         for label, (drafter, seconds) in self._costs(states).items():
-            account, runs_passes = self._accounts.get(label), drafter.needs.prices
-            if label in apart or not self.is_judged(drafter, seconds, plain):
+            account, runs_passes = self.accounts.get(label), drafter.needs.prices
+            if not self.is_judged(drafter, seconds, plain):
                 continue
             if saved is None and (account is None or not account.steps):  # a trial begins by being asked
                 continue
             if account is None:
-                account = self._accounts[label] = _account(drafter)
+                account = self.accounts[label] = _account(drafter)
                 if runs_passes:  # its first draft has read the prompt, and warmed up
                     continue
-            cost = min(seconds, (_STALL_PASSES if runs_passes else _STALL) * plain)
+            cost = min(seconds, (_STALL_PASSES if runs_passes else _STALL) * plain) + lookahead_s.get(label, 0.0)
             account.learn(cost if cost >= NOTICEABLE * plain else 0.0, (saved or {}).get(label, 0.0), count=count)
 
     def _costs(self, states: Sequence[State]) -> dict[str, tuple[Declaration, float]]:
@@ -243,8 +246,7 @@ class DrafterAccounts:
                 seconds = own.draft_s
                 if drafter.needs.top_k > 0:
                     seconds += own.learn_s + shared / shown
-                before = found.get(drafter.label, (drafter, 0.0))[1]
-                found[drafter.label] = drafter, before + seconds
+                found[drafter.label] = drafter, found.get(drafter.label, (drafter, 0.0))[1] + seconds
         return found
 
     def why(self) -> list[str]:
@@ -252,56 +254,14 @@ class DrafterAccounts:
         return [
             f"{label.partition(' ')[0]} is not asked for {own.left} steps: "
             f"it takes {1000 * own.cost:.1f} ms and saves {1000 * own.gain:.1f}"
-            for label, own in self._accounts.items()
+            for label, own in self.accounts.items()
             if own.left
         ]
 
 
 def _account(drafter: Declaration) -> Account:
+    if drafter.needs.lookahead_nodes:
+        return Account(trial=24, shortest=24, longest=512, fresh=True)  # what they find comes some steps later
     if drafter.needs.top_k:
         return Account(trial=16, shortest=32, longest=512, fresh=True)
     return Account(trial=4, shortest=8, longest=256, fresh=True)
-
-
-@dataclass(slots=True)
-class ABTest:
-    """Compares the tokens per second of decoding with a feature (``on``) and without it, in blocks of steps."""
-
-    on: bool = True
-    _rates: dict[bool, float] = field(default_factory=dict)  # tokens per second of each variant
-    _tokens: int = 0
-    _seconds: float = 0.0
-    _steps: int = 0
-    _blocks: int = 0
-    _wait: int = _FIRST_BLOCKS
-
-    def learn(self, tokens: int, seconds: float) -> None:
-        """Record a step that used the variant ``on``; ignored if its time is not positive and finite."""
-        if not 0 < seconds < math.inf:
-            return
-        self._tokens += tokens
-        self._seconds += seconds
-        self._steps += 1
-        if self._steps >= BLOCK:
-            self._end_block()
-
-    def _end_block(self) -> None:
-        rate, before = self._tokens / self._seconds, self._rates.get(self.on)
-        self._rates[self.on] = rate if before is None else _KEEP_BLOCK * before + (1 - _KEEP_BLOCK) * rate
-        self._tokens, self._seconds, self._steps = 0, 0.0, 0
-        self._blocks += 1
-        if len(self._rates) < 2:
-            self.on = not self.on
-            return
-        better = self._rates[True] >= self._rates[False]
-        if self.on != better:  # the slower variant was being retried, or the one in use has become the slower
-            self.on, self._blocks = better, 0
-            self._wait = min(_MOST_BLOCKS, 2 * self._wait)
-        elif self._blocks >= self._wait:
-            self.on, self._blocks = not better, 0
-
-    def why(self) -> str:
-        """Return the result so far as text, for ``draftwood explain``."""
-        if len(self._rates) < 2:
-            return "being tried"
-        return f"{self._rates[True]:.1f} tokens/s with, {self._rates[False]:.1f} without"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from operator import index
 from pathlib import Path
 from typing import Any, Self
@@ -44,11 +44,9 @@ class CostCurve:
                 raise UsageError(f"{place} cannot take {seconds} s: measure it again")
         self.contexts = tuple(self._points)  # the measured context lengths, ascending
         self._widest = max(n for _, n, _ in self.points())
-        # The values at every n are tabulated for each context, as they are looked up in every step: as an array
-        # for `many`, as lists for `seconds`.
-        self._dense = np.array([_tabulated(line, self._widest) for line in self._points.values()])
-        self._lists: list[list[float]] = self._dense.tolist()
         self._slopes = [_slope(line) for line in self._points.values()]
+        # By context, the seconds of passes over 0 to ``widest`` tokens, as they are looked up in every step.
+        self._table = np.array([_tabulated(line, self._widest) for line in self._points.values()])
 
     @classmethod
     def of(cls, points: Mapping[int, float]) -> Self:
@@ -75,9 +73,7 @@ class CostCurve:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a file of ``draftwood profile -o FILE``; `UsageError` or, if its content is wrong,
-        `RecordError`.
-        """
+        """Read a file of ``draftwood profile -o FILE``; `UsageError`, or `RecordError` if its content is wrong."""
         points: dict[int, dict[int, float]] = {}
         for number, record in read_profile(path):
             if record["row"] != "pass":
@@ -96,11 +92,22 @@ class CostCurve:
 
     def seconds(self, n: int, context: int = 0) -> float:
         """Return the seconds of a pass over ``n`` tokens (the root included) at this context length."""
-        return self._joined(self._at, max, n, context)
+        return float(self.many(n, context))
 
-    def many(self, n: Sequence[int] | NDArray[Any], context: int = 0) -> NDArray[np.float64]:
-        """Return what `seconds` gives for each of ``n``, float64[len(n)]."""
-        return self._joined(self._row, np.maximum, np.asarray(n), context)
+    def many(self, n: Any, context: int = 0) -> NDArray[np.float64]:
+        """Return what `seconds` gives for each of ``n``, float64[len(n)], from the contexts on both sides."""
+        sizes, last = np.asarray(n), len(self.contexts) - 1
+        if context <= self.contexts[0] or not last:
+            return self._at(0, sizes)
+        right = min(bisect_right(self.contexts, context), last)
+        before, after = self.contexts[right - 1], self.contexts[right]
+        low, high = self._at(right - 1, sizes), self._at(right, sizes)
+        found = low + (high - low) * (context - before) / (after - before)
+        return np.maximum(found, high) if context > after else found
+
+    def _at(self, which: int, sizes: NDArray[Any]) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = self._table[which, np.clip(sizes, 0, self._widest)]
+        return found + np.maximum(sizes - self._widest, 0) * self._slopes[which]
 
     def points(self) -> Iterator[tuple[int, int, float]]:
         """Yield what was measured: (context, n, seconds), ascending."""
@@ -115,27 +122,6 @@ class CostCurve:
 
     def __repr__(self) -> str:
         return f"CostCurve({self._points})"
-
-    def _joined(
-        self, at: Callable[[int, Any], Any], larger: Callable[[Any, Any], Any], n: Any, context: int
-    ) -> Any:
-        """Join what ``at`` gives for ``n`` at the measured contexts on both sides, by a straight line."""
-        if context <= self.contexts[0] or len(self.contexts) == 1:
-            return at(0, n)
-        right = min(bisect_right(self.contexts, context), len(self.contexts) - 1)
-        before, after = self.contexts[right - 1], self.contexts[right]
-        low, high = at(right - 1, n), at(right, n)
-        found = low + (high - low) * (context - before) / (after - before)
-        return larger(found, high) if context > after else found
-
-    def _at(self, which: int, n: int) -> float:
-        if n <= self._widest:
-            return self._lists[which][max(n, 0)]
-        return self._lists[which][-1] + (n - self._widest) * self._slopes[which]
-
-    def _row(self, which: int, sizes: NDArray[Any]) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = self._dense[which, np.clip(sizes, 0, self._widest)]
-        return found + np.maximum(sizes - self._widest, 0) * self._slopes[which]
 
 
 def read_profile(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -10,14 +10,15 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.planning import KEEP_SOME, LONGEST, SELDOM, SHORTEST
+from draftwood.contracts import Prices, State
+from draftwood.planning import KEEP_LATELY, KEEP_SOME, LONGEST, SHORTEST
 from draftwood.planning.cost_curve import CostCurve
-from draftwood.planning.switch_cost import SwitchCost
 
 Doubles = NDArray[np.float64]
 
@@ -31,18 +32,18 @@ _GUESSED_PACE, _GUESSED_SHAPE = 3.0, 0.3
 _PACE_DRIFT, _SHAPE_DRIFT = 0.01, 0.002  # how much they grow per pass
 _FORGET = 0.9999  # bounds that growth: to 0.7 as a whole, 0.14 per octave
 _NOISE = 0.05  # standard deviation of one pass
-_MOST_NOISE = 0.15  # on a machine that other programs use, by the passes so far
 _CLIP = 3.0  # standard deviations that one pass may be off before it is clipped
-_UNNOTICED = 0.002  # the table of all widths is made anew where one may have changed by more
 _STALE = 32  # passes after which the cost of a width should be measured again
 GRANT = 1.25
 """First exploration budget of a guess, in plain passes: 2 % of an answer of 64 tokens. A measured curve has 0."""
 _SETTLED = 256  # passes after which a machine that has changed again is worth another such budget
-_SLACK = 1.5
-"""How many times longer than its tokens one by one a pass may be believed to take."""
+_SLACK = 1.5  # how many times longer than its tokens one by one a pass may be believed to take
 _MOST_LOG = 100.0  # of what is restored, so that its exponential is a number
 _EXPLORE = 0.003  # share of the decoding time that may be spent on passes of other widths, to measure their cost
 _MOST_SAVED = 2.0  # plain passes: the exploration budget grows up to this
+_MOST_SWITCH = 0.5  # plain passes that a change of width may take: more comes from something else
+_FIRST_TOKENS, _FIRST_PASSES = 6, 3.6  # what a text is assumed to have taken at first
+_AHEAD = 8  # draft nodes over which the cost of one more is averaged
 
 
 class CostModel:
@@ -54,12 +55,9 @@ class CostModel:
         pace, shape = (_PACE, _SHAPE) if self.measured else (_GUESSED_PACE, _GUESSED_SHAPE)
         self._log = np.zeros(_OCTAVES)
         self._cov = pace**2 + shape**2 * _WALK
-        self._noise = _NOISE  # average of how far passes were off
         self._doubted = 0.0  # logarithm of measured over expected seconds of the last pass, if it was clipped
         self._at, self._base = -1, np.empty(0)  # the table's context in units of 32 tokens, and the curve there
         self._table: Doubles | None = None
-        self._moved = 0.0  # at most so far has any width's logarithm moved since the table was made
-        self._times: list[float] | None = None  # the same numbers
         self._seen = [0 if self.measured else -_STALE] * len(_SIZES)  # number of the last pass of each width
         self.passes = 0  # how many were recorded
         # How much time may be spent on passes of other widths to measure their cost, in plain passes.
@@ -69,7 +67,7 @@ class CostModel:
 
     def seconds(self, n: int, context: int) -> float:
         """Return the expected seconds of a pass over ``n`` tokens (the root included) at this context length."""
-        return self._curve.seconds(n, context) * math.exp(self._correction(n))
+        return self._curve.seconds(n, context) * math.exp(float(_hat(n) @ self._log))
 
     @property
     def knows_drafts(self) -> bool:
@@ -77,70 +75,51 @@ class CostModel:
         return self.measured or max(self._seen[1:]) > 0
 
     def table(self, widest: int, context: int) -> Doubles:
-        """Return the expected seconds of each width to 0.2 %, float64[widest + 1], never falling and kept: do not
-        write to it.
-        """
+        """Return the expected seconds of each width, float64[widest + 1], never falling; do not write to it."""
         at = context >> 5 if len(self._curve.contexts) > 1 else 0  # else it is the same at every length
         if at != self._at or len(self._base) <= widest:
-            self._at = at
+            self._at, self._table = at, None
             self._base = self._curve.many(np.arange(max(128, 2 * widest)), context & ~31)
-            self._table = None
         if self._table is None:
-            hats = _hats(len(self._base) - 1)
-            self._table = np.minimum.accumulate((self._base * np.exp(hats @ self._log))[::-1])[::-1]
-            self._times = None
-            self._moved = 0.0
+            found = self._base * np.exp(_hats(len(self._base)) @ self._log)
+            self._table = np.minimum.accumulate(found[::-1])[::-1]
         return self._table[: widest + 1]
 
     def times(self, least: int, widest: int, context: int) -> list[float]:
         """Return the expected seconds of passes over ``least`` to ``widest`` tokens."""
-        self.table(widest, context)
-        if self._times is None:
-            assert self._table is not None
-            self._times = self._table.tolist()
-        return self._times[least : widest + 1]
+        found: list[float] = self.table(widest, context)[least:].tolist()
+        return found
 
     def learn(self, n: int, context: int, seconds: float, passes: int = 1) -> None:
-        """Record the seconds of a pass over ``n`` tokens, the latest of so many; times that no pass can take are
-        ignored.
-        """
+        """Record the seconds of a pass over ``n`` tokens, the latest of so many; impossible times are ignored."""
         if not SHORTEST < seconds < LONGEST or n < 1:
             return
-        self.passes += passes - 1
-        if n == 1 and self._is_calm(passes):
-            self.passes += 1  # plain passes are so many that one in four tells enough
-            self._seen[0] = self.passes
-            return
-        surprise = math.log(seconds / self._curve.seconds(n, context)) - self._correction(n)
-        self.passes += 1
-        self._seen[size(n)] = self.passes
-        off = abs(surprise)
-        noise, self._noise = self._noise, KEEP_SOME * self._noise + (1 - KEEP_SOME) * min(off, _MOST_NOISE)
-        if off < 2 * max(_NOISE, noise) and self._is_calm(passes):
-            return  # it would change next to nothing
         hat = _hat(n)
+        surprise = math.log(seconds / self._curve.seconds(n, context)) - float(hat @ self._log)
+        self.passes += passes
+        self._seen[size(n)] = self.passes
         reach = self._cov @ hat
         variance = float(hat @ reach) + _NOISE**2
         bound = _CLIP * math.sqrt(variance)
         clipped = min(bound, max(-bound, surprise))
         self._log += reach * (clipped / variance)
-        self._moved += abs(clipped) / variance * max(map(abs, reach.tolist()))
         self._cov -= np.outer(reach, reach / variance)
         self._cov *= _FORGET
         self._cov += _DRIFT
-        if self._doubted * surprise > self._doubted**2 / 2:
+        self._table = None
+        doubted, self._doubted = self._doubted, 0.0
+        if doubted * surprise > doubted**2 / 2:
             self._change()
-        self._doubted = 0.0
-        if self._moved > _UNNOTICED:
-            self._table = None
-        if clipped != surprise:
-            self._doubt(n, hat, surprise)
+        if clipped != surprise:  # all widths, those from here on, or this one may have changed
+            self._doubted = surprise
+            self._cov += surprise**2 * (1 + np.diag(hat) + _UPWARDS[octave(n)])
+            self._seen[size(n)] -= _STALE
 
     def explored(
         self, base: int, tokens: Sequence[float], times: Sequence[float], best: int, charge: float
     ) -> tuple[int, float]:
         """Return ``best`` or, if the exploration budget allows, a number of candidates whose cost was not measured
-        lately; `regretted` takes what that has really cost.
+        lately, and what that is expected to cost; `regretted` takes what it has really cost.
 
         ``tokens`` and ``times`` are what passes bring and take by the number of candidates scored, with ``base``
         other tokens; ``charge``: seconds outside of the pass that scoring any adds.
@@ -165,24 +144,6 @@ class CostModel:
         """Let the exploration budget grow by its share of the time of so many plain passes."""
         budget = self.exploration_budget
         self.exploration_budget = max(budget, min(_MOST_SAVED, budget + _EXPLORE * plain_passes))
-
-    def _is_calm(self, passes: int) -> bool:
-        """Whether the last of so many passes need not be learnt from, if it took about the expected time."""
-        return self.passes > _STALE and self.passes % SELDOM >= passes and not self._doubted
-
-    def _correction(self, n: int) -> float:
-        """Return the logarithm of believed over curve's seconds: between two knots, without numpy's calls."""
-        knot = octave(n)
-        share = min(math.log2(n) - knot, 1.0)
-        if not share or knot == _OCTAVES - 1:
-            return float(self._log[knot])
-        return (1 - share) * float(self._log[knot]) + share * float(self._log[knot + 1])
-
-    def _doubt(self, n: int, hat: Doubles, surprise: float) -> None:
-        """Give the next passes more weight: all widths, those from here on, or this one may have changed."""
-        self._doubted = surprise
-        self._cov += surprise**2 * (1 + np.diag(hat) + _UPWARDS[octave(n)])
-        self._seen[size(n)] -= _STALE
 
     def _change(self) -> None:
         """Have all widths measured again: two passes in a row say that the machine has changed."""
@@ -218,8 +179,7 @@ class CostModel:
         """Return what was learnt, JSON-ready, for `restored`."""
         return {
             "passes": self.passes,
-            "noise": round(self._noise, 6),
-            "switch": self.switch.state(),
+            "switch": [float(f"{self.switch.after:.6g}"), round(self.switch.share, 6)],
             "log": [round(value, 6) for value in self._log.tolist()],
             "cov": [[float(f"{value:.6g}") for value in row] for row in self._cov.tolist()],
         }
@@ -232,29 +192,88 @@ class CostModel:
         spent on measuring widths anew until passes surprise, but for the share that every pass earns.
         """
         log, cov = np.array(state["log"], np.float64), np.array(state["cov"], np.float64)
-        noise, passes = float(state["noise"]), int(state["passes"])
-        shapes = log.shape == (_OCTAVES,) and cov.shape == (_OCTAVES, _OCTAVES)
-        if not shapes or not np.abs(log).max() < _MOST_LOG or not 0 < noise < 1 or passes < 0:
+        passes, (after, share) = int(state["passes"]), map(float, state["switch"])
+        shapes = log.shape == (_OCTAVES,) and cov.shape == (_OCTAVES, _OCTAVES) and np.isfinite(cov).all()
+        if (
+            not shapes
+            or not np.abs(log).max() < _MOST_LOG
+            or passes < 0
+            or not math.isfinite(after)
+            or not 0 <= share <= 1
+        ):
             raise ValueError("the learnt cost of passes is damaged")
         cov = (cov + cov.T) / 2
-        if not np.isfinite(cov).all() or not np.linalg.eigvalsh(cov)[0] >= -1e-4 * np.trace(cov):  # it was rounded
+        if not np.linalg.eigvalsh(cov)[0] >= -1e-4 * np.trace(cov):  # it was rounded
             raise ValueError("the learnt cost of passes is damaged")
         model = cls(curve)
-        model.switch = SwitchCost.restored(state["switch"])
-        model._log, model._cov, model._noise = log, cov + _PACE**2, noise
+        model.switch.after, model.switch.share = after, share
+        model._log, model._cov = log, cov + _PACE**2
         model.measured, model.passes, model.exploration_budget = True, passes, 0.0
         model._granted = passes - _SETTLED
         model._seen = [passes] * len(_SIZES)
         return model
 
     def widened(self, guess: CostCurve | None = None) -> CostModel:
-        """Return a copy with larger uncertainty, to begin with for another batch size, for which there may be
-        another ``guess``.
-        """
+        """Return a copy with larger uncertainty, for another batch size, for which there may be another guess."""
         twin = CostModel(self._curve if self.measured else None, guess if guess is not None else self._curve)
         twin._log = self._log.copy()
         twin._cov = self._cov + _PACE**2 + _SHAPE**2 * _WALK
         return twin
+
+
+class SwitchCost:
+    """An average of the seconds by which plain passes after wide ones took longer than others.
+
+    llama.cpp plans its work anew when the width changes: 0.5 to 1 ms where a plain pass takes 5.5.
+    """
+
+    def __init__(self) -> None:
+        self.after = 0.0  # seconds
+        self.share = 0.5  # of the passes with a draft, how many are followed by a plain one
+
+    @property
+    def charge(self) -> float:
+        """Seconds that a pass with a draft is expected to add to the next one."""
+        return self.share * max(0.0, self.after)
+
+    def learn(self, *, plain: bool, excess: float, expected: float) -> None:
+        """Record the pass after one with a draft: whether it was plain, by how many seconds it took longer than
+        ``expected``.
+        """
+        self.share = KEEP_LATELY * self.share + (1 - KEEP_LATELY) * plain
+        if plain and math.isfinite(excess):
+            clipped = min(_MOST_SWITCH * expected, max(-_MOST_SWITCH * expected, excess))
+            self.after = KEEP_LATELY * self.after + (1 - KEEP_LATELY) * clipped
+
+
+class Pace:
+    """Seconds per emitted token of the texts of one call, lately; so that drafters with passes of their own can
+    tell when another pass pays.
+    """
+
+    def __init__(self) -> None:
+        self._seconds = self._tokens = 0.0
+
+    def learn(self, states: Sequence[State]) -> None:
+        """Learn from a finished step."""
+        tokens = sum([len(state.step.emitted) for state in states])
+        seconds = states[0].step.score_s + sum([state.step.overhead_s for state in states]) if states else 0.0
+        self._tokens = KEEP_SOME * self._tokens + tokens
+        self._seconds = KEEP_SOME * self._seconds + seconds
+
+    def prices(self, model: CostModel, states: Sequence[State]) -> Prices:
+        """Return the prices for the step that begins, whose passes take what ``model`` says.
+
+        A token is never worth more than a plain pass takes for it: that would be the faster way. While the cost of
+        a draft node is only guessed it counts as nothing, so that drafts are tried.
+        """
+        if not (model.passes or model.measured):
+            return Prices()
+        rows = len(states)
+        times = model.times(rows, rows + _AHEAD, max([state.length for state in states]))
+        token = rows * (self._seconds / times[0] + _FIRST_PASSES) / (self._tokens + rows * _FIRST_TOKENS)
+        node = max(0.0, times[-1] - times[0]) / (_AHEAD * times[0]) if model.knows_drafts else 0.0
+        return Prices(times[0], min(token, 1.0) / rows, node)
 
 
 def size(n: int) -> int:
@@ -268,18 +287,14 @@ def octave(n: int) -> int:
 
 
 def _hat(n: int) -> Doubles:
-    return _hats(max(64, n))[n]
+    return _hats(1 << max(8, n.bit_length()))[n]
 
 
-_HATS: list[Doubles] = []
-
-
-def _hats(widest: int) -> Doubles:
-    """Return the weight of each knot at each width, float64[widest + 1, knots]: linear in log2(n)."""
-    if not _HATS or len(_HATS[0]) <= widest:
-        places = np.minimum(np.log2(np.maximum(np.arange(max(128, 2 * widest) + 1), 1)), _OCTAVES - 1)
-        _HATS[:] = [np.maximum(0, 1 - np.abs(places[:, None] - np.arange(_OCTAVES)))]
-    return _HATS[0][: widest + 1]
+@lru_cache
+def _hats(widths: int) -> Doubles:
+    """Return the weight of each knot at each width, float64[widths, knots]: linear in log2(n)."""
+    places = np.minimum(np.log2(np.maximum(np.arange(widths), 1)), _OCTAVES - 1)
+    return np.maximum(0, 1 - np.abs(places[:, None] - np.arange(_OCTAVES)))
 
 
 _SIZES = [1, *(w << k for k in range(_OCTAVES) for w in (2, 3))]

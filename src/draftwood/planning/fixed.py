@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from draftwood.contracts import State
-from draftwood.errors import UsageError
-from draftwood.planning.base import Policy, TreePlanner
+from draftwood.planning.base import Policy, TreePlanner, require
 from draftwood.planning.learned import Learned
 from draftwood.planning.ranking import Ranking
 
@@ -26,10 +25,8 @@ class FixedPlanner(TreePlanner):
         policies: Sequence[Policy] = (),
     ) -> None:  # fmt: skip
         super().__init__(learned, policies)
-        if nodes < 0:
-            raise UsageError(f"fixed:{nodes} asks for fewer than no draft nodes: use 0 or more")
-        if not 0 <= floor <= 1:
-            raise UsageError(f"fixed: floor must lie between 0 and 1, not {floor}")
+        require(nodes >= 0, f"fixed:{nodes} asks for fewer than no draft nodes: use 0 or more")
+        require(0 <= floor <= 1, f"fixed: floor must lie between 0 and 1, not {floor}")
         self.nodes, self.floor = nodes, floor
 
     def wish(self, states: Sequence[State]) -> int:  # noqa: ARG002
@@ -43,19 +40,15 @@ class FixedPlanner(TreePlanner):
 
 
 class ThresholdPlanner(FixedPlanner):
-    """Scores the candidates, at most ``most``, that are reached and accepted with a probability of ``p`` or
-    more.
-    """
+    """Scores at most ``most`` candidates, with a probability of being reached and accepted of at least ``p``."""
 
     name = "threshold"
 
     def __init__(
         self, p: float = 0.25, most: int = 64, *, learned: Learned | None = None, policies: Sequence[Policy] = ()
     ) -> None:
-        if not 0 <= p <= 1:
-            raise UsageError(f"threshold: p is {p}: give a probability between 0 and 1")
-        if most < 0:
-            raise UsageError(f"threshold: most is {most}: use 0 draft nodes or more")
+        require(0 <= p <= 1, f"threshold: p is {p}: give a probability between 0 and 1")
+        require(most >= 0, f"threshold: most is {most}: use 0 draft nodes or more")
         super().__init__(most, p, learned=learned, policies=policies)
 
 

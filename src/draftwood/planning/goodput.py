@@ -14,15 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Ask, Capabilities, Declaration, Feedback, Plan, State
-from draftwood.errors import UsageError
 from draftwood.planning import MOST, SELDOM
-from draftwood.planning.accounts import ABTest, Asking, DrafterAccounts, Losses, Overhead, asking_accounts
-from draftwood.planning.base import NOTHING, RESTING, Policy, TreePlanner
-from draftwood.planning.cost_model import CostModel
+from draftwood.planning.accounts import DrafterAccounts, Losses, Overhead, QuietSteps, Repeats, asking_accounts
+from draftwood.planning.base import NOTHING, RESTING, Policy, TreePlanner, require
+from draftwood.planning.cost_model import CostModel, Pace
 from draftwood.planning.learned import Learned
-from draftwood.planning.pace import Pace
 from draftwood.planning.ranking import Ranking, gain, nothing_planned, nothing_ranked
-from draftwood.planning.repeats import Repeats
 from draftwood.tree import TokenTree
 
 _MOST_LOOKAHEAD = 256  # lookahead nodes of one drafter in one pass
@@ -54,8 +51,7 @@ class GoodputPlanner(TreePlanner):
         self, most: int = MOST, *, learned: Learned | None = None, policies: Sequence[Policy] = ()
     ) -> None:
         super().__init__(learned, policies)
-        if most < 0:
-            raise UsageError(f"goodput: most is {most}: use 0 draft nodes or more")
+        require(most >= 0, f"goodput: most is {most}: use 0 draft nodes or more")
         self.most = most
         self._begin_call()
 
@@ -71,10 +67,9 @@ class GoodputPlanner(TreePlanner):
         known = model.measured or model.passes > _LEAST
         # Draft nodes to ask for: few in a first step while the cost of a pass is only guessed.
         self._reach = float(min(self.most, 2 * _LEAST if known else _LEAST // 2))
-        self._asks = Asking(asking_accounts())
+        self._asks = QuietSteps(asking_accounts())
         self._known_as: tuple[int, bool, tuple[Declaration | None, ...]] | None = None
         self._accounts = DrafterAccounts()
-        self._ab_tests: dict[str, ABTest] = {}  # of lookahead nodes, by the drafter's label
         self._repeats: dict[int, Repeats] = {}  # by the identity of the request
         self._losses = Losses()
         self._pace, self._priced = Pace(), False  # the latter: whether a drafter goes by prices
@@ -116,14 +111,14 @@ class GoodputPlanner(TreePlanner):
             self._known_as = key
             with self.learned.lock:
                 known = self.learned.asking(len(states), first.drafters, greedy=first.greedy)
-            self._overhead, self._asks = known[0], Asking(known[1])
+            self._overhead, self._asks = known[0], QuietSteps(known[1])
 
     def _ask(self, state: State, rows: int) -> list[Ask]:
         return self._rested(state, super()._ask(state, rows))
 
     def _rested(self, state: State, asks: list[Ask]) -> list[Ask]:
         """Return the asks where skipped drafters that need scores rest: they are not shown any."""
-        if self._accounts.is_empty:
+        if not self._accounts.accounts:
             return asks
         return [
             RESTING if drafter is not None and drafter.needs.top_k and self._accounts.is_skipped(drafter) else ask
@@ -158,12 +153,11 @@ class GoodputPlanner(TreePlanner):
 
     def ask_one(self, drafter: Any, state: State, nodes: int, lookahead_nodes: int) -> Ask:
         if self._accounts.is_skipped(drafter):
-            return NOTHING
+            if not drafter.needs.lookahead_nodes:
+                return NOTHING
+            lookahead_nodes = 0
         if drafter.needs.prices and not self.prices.pass_s:  # no pass was measured yet
             return NOTHING
-        ab_test = self._ab_tests.get(drafter.label)
-        if ab_test is not None and not ab_test.on:
-            lookahead_nodes = 0
         return super().ask_one(drafter, state, nodes, min(lookahead_nodes, _MOST_LOOKAHEAD))
 
     def plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:
@@ -273,10 +267,8 @@ class GoodputPlanner(TreePlanner):
                 self._learn_regret(choice, given, seconds)
             self._learn_cost(choice.model, choice.context, states, tokens, plain=not choice.count)
             if self._judged and self._asking:
-                apart = [label for label, test in self._ab_tests.items() if test.on]
-                self._accounts.learn(states, choice.times[0], choice.saved, apart, self._stands_for)
-            if self._ab_tests or any([state.step.lookahead_scored for state in states]):
-                self._learn_lookahead(states)
+                added = self._lookahead_s(choice, states, tokens)
+                self._accounts.learn(states, choice.times[0], choice.saved, added, self._stands_for)
 
     def _learn_idle(self, states: Sequence[State]) -> None:
         """Learn from a plain pass for which nobody was asked; most of these tell nothing new."""
@@ -287,7 +279,7 @@ class GoodputPlanner(TreePlanner):
             tokens = sum([1 + state.step.replayed for state in states])
             self._learn_cost(model, context, states, tokens, plain=True, passes=passes)
             if any([drafter is not None and drafter.needs.top_k for s in states for drafter in s.drafters]):
-                self._accounts.learn(states, states[0].step.score_s, None, (), passes)
+                self._accounts.learn(states, states[0].step.score_s, None, {}, passes)
 
     def _learn_regret(self, choice: _Choice, given: int, seconds: float) -> None:
         """Charge exploring with what it has really cost: the pass took ``seconds`` and gave so many tokens."""
@@ -313,21 +305,15 @@ class GoodputPlanner(TreePlanner):
         self._drafted = not plain
         model.learn(width, context, seconds, passes)
 
-    def _learn_lookahead(self, states: Sequence[State]) -> None:
-        """Update the A/B tests of lookahead nodes; a drafter's test begins when one of its nodes is scored."""
-        asked = set()
-        for state in states:
+    def _lookahead_s(self, choice: _Choice, states: Sequence[State], tokens: int) -> dict[str, float]:
+        """Return the seconds that each drafter's lookahead nodes have added to a pass over so many tokens."""
+        nodes: dict[str, int] = {}
+        for state in states if any([state.step.lookahead_scored for state in states]) else ():
             for drafter, own in zip(state.drafters, state.step.by_source, strict=True):
-                if drafter is not None and (own.lookahead_nodes or (own.calls and self._ab_tests)):
-                    asked.add(key := drafter.label)
-                    if own.lookahead_nodes:
-                        self._ab_tests.setdefault(key, ABTest())
-        if not asked:
-            return
-        tokens = sum(len(s.step.emitted) for s in states)
-        seconds = states[0].step.score_s + sum(s.step.overhead_s - s.step.plan_s for s in states)
-        for key in asked & self._ab_tests.keys():
-            self._ab_tests[key].learn(tokens, seconds)
+                if drafter is not None and own.lookahead_nodes:
+                    nodes[drafter.label] = nodes.get(drafter.label, 0) + own.lookahead_nodes
+        times = choice.model.times(0, tokens, choice.context)
+        return {label: times[-1] - times[-1 - count] for label, count in nodes.items()}
 
     def trace(self, state: State, ranking: Ranking, count: int, rows: int) -> dict[str, Any]:
         choice = self._choice
@@ -335,7 +321,6 @@ class GoodputPlanner(TreePlanner):
             return super().trace(state, ranking, count, rows)
         shown = sorted({n for n in _SHOWN if n < len(choice.times)} | {choice.best, choice.count})
         times, tokens = choice.times, choice.tokens
-        notes = [f"lookahead nodes of {label.partition(' ')[0]}: {t.why()}" for label, t in self._ab_tests.items()]
         return super().trace(state, ranking, count, rows) | {
             "most": self.most,
             "pooled": choice.count,
@@ -344,7 +329,7 @@ class GoodputPlanner(TreePlanner):
             "context": choice.context,
             "alternatives": [[n, round(tokens[n], 3), round(1000 * times[n], 3)] for n in shown],
             "overhead_ms": round(1000 * self._overhead.vain, 3),
-            "sources": self._accounts.why() + notes,
+            "sources": self._accounts.why(),
         }
 
 

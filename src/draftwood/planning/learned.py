@@ -14,7 +14,6 @@ from draftwood.planning.accounts import Account, Overhead, asking_accounts
 from draftwood.planning.beliefs import Beliefs
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.cost_model import CostModel
-from draftwood.planning.turns import Turns
 
 FORMAT = 2
 _MOST_SETS = 256  # sets of drafters whose asking is known; the oldest is forgotten
@@ -43,7 +42,7 @@ class Learned:
         _every.add(self)
         self.costs = dict(costs or {})
         self._asking: dict[Any, tuple[Overhead, tuple[Account, Account]]] = {}  # by size, greedy, and drafters
-        self.turns: dict[tuple[str, ...], Turns] = {}  # by the labels of a set of drafters; not kept on disk
+        self.turns: dict[tuple[str, ...], Any] = {}  # by the labels of a set of drafters; not kept on disk
 
     @property
     def passes(self) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import UsageError
-from draftwood.planning.accounts import Asking, Losses, Overhead, asking_accounts
+from draftwood.planning.accounts import Losses, Overhead, QuietSteps, asking_accounts
 from draftwood.planning.base import TreePlanner
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.cost_model import CostModel, octave
@@ -84,7 +84,7 @@ class GoodputChains:
         self._losses: dict[int, Losses] = {}
         self._choices = 0
         self._again: dict[tuple[int, int], int] = {}  # by batch and width, the choice from which to try it again
-        self._overhead, self._asking = Overhead(), Asking(asking_accounts())
+        self._overhead, self._asking = Overhead(), QuietSteps(asking_accounts())
         self._expected = 0.0  # of the last pass with a draft: plain passes that it takes
         self.floor = 0.0
 

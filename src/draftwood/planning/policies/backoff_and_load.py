@@ -8,8 +8,7 @@ from time import monotonic
 from weakref import WeakKeyDictionary
 
 from draftwood.contracts import State
-from draftwood.errors import UsageError
-from draftwood.planning.base import Limit
+from draftwood.planning.base import Limit, require
 
 
 @dataclass(slots=True)
@@ -28,18 +27,14 @@ class Backoff:
 
     If the first draft after a pause fails too, another pause begins. A draft that was accepted whole has not
     failed, however short it was. Each request is judged separately, and each turn of a conversation.
-    `UsageError` if a value is out of range.
     """
 
     name = "backoff"
 
     def __init__(self, misses: int = 3, accepted: int = 1, pause: int = 50) -> None:
-        if misses < 1:
-            raise UsageError(f"backoff: misses is {misses}: at least 1 draft must fail before it stops")
-        if accepted < 0:
-            raise UsageError(f"backoff: accepted is {accepted}: no draft has fewer than 0 accepted tokens")
-        if pause < 1:
-            raise UsageError(f"backoff: pause is {pause}: pause for at least 1 token")
+        require(misses >= 1, f"backoff: misses is {misses}: at least 1 draft must fail before it stops")
+        require(accepted >= 0, f"backoff: accepted is {accepted}: no draft has fewer than 0 accepted tokens")
+        require(pause >= 1, f"backoff: pause is {pause}: pause for at least 1 token")
         self.misses, self.accepted, self.pause = misses, accepted, pause
         self._turns: WeakKeyDictionary[State, _Turn] = WeakKeyDictionary()
 
@@ -63,9 +58,9 @@ class Backoff:
             failed = step.accepted <= self.accepted and step.accepted < step.depth
             turn.misses = turn.misses + 1 if failed else 0
             turn.pause = self.pause if turn.misses >= self.misses else 0
-            turn.why = "the last draft was accepted"
-            if failed:
-                turn.why = f"{_counted(turn.misses, 'draft')} in a row failed"
+            turn.why = (
+                f"{_counted(turn.misses, 'draft')} in a row failed" if failed else "the last draft was accepted"
+            )
         if turn.pause:
             turn.why = f"drafts kept failing, {_counted(turn.pause, 'token')} of the pause to go"
 
@@ -79,27 +74,18 @@ class LoadLimit:
 
     A single request has no limit; from two on the limit falls linearly from about ``most`` draft nodes per request
     to none at ``full`` requests. When the load falls, the higher value counts for ``dwell`` seconds more.
-    ``queue`` returns at once how many requests wait and is called after each pass; by default none do.
-    `UsageError` if a value is out of range.
+    ``queue`` returns at once how many requests wait and is called after each pass.
     """
 
     name = "load"
 
     def __init__(
-        self,
-        full: int = 16,
-        most: int = 8,
-        dwell: float = 2.0,
-        *,
-        queue: Callable[[], int] = lambda: 0,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        if full < 1:
-            raise UsageError(f"load: full is {full}: give the texts that are too many, at least 1")
-        if most < 0:
-            raise UsageError(f"load: most is {most}: use 0 draft nodes or more")
-        if not 0 <= dwell < float("inf"):
-            raise UsageError(f"load: dwell is {dwell}: give 0 seconds or more")
+        self, full: int = 16, most: int = 8, dwell: float = 2.0, *,
+        queue: Callable[[], int] = lambda: 0, clock: Callable[[], float] = monotonic,
+    ) -> None:  # fmt: skip
+        require(full >= 1, f"load: full is {full}: give the texts that are too many, at least 1")
+        require(most >= 0, f"load: most is {most}: use 0 draft nodes or more")
+        require(0 <= dwell < float("inf"), f"load: dwell is {dwell}: give 0 seconds or more")
         self.full, self.most, self.dwell = full, most, dwell
         self.queue, self._clock = queue, clock
         self._rows = self._waiting = 0

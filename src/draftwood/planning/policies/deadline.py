@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import deque
 
 from draftwood.contracts import State
-from draftwood.errors import UsageError
 from draftwood.planning import LONGEST, MOST
-from draftwood.planning.base import Limit
+from draftwood.planning.base import Limit, require
 
 _WINDOW = 64  # last steps by which the policy decides
 _LATE = 0.05  # share of steps that may be late
@@ -20,23 +19,21 @@ class Deadline:
 
     The tokens of a step arrive together, so a step is the time that a reader waits: the pass, and everything else
     for each request of the batch. When more than 5 % of the last 64 steps were late, the draft nodes are halved.
-    While 95 % take less than 80 % of the limit, they grow by half after each ``dwell`` steps; lengths that were
-    too slow are tried again after 64, 128, ... 1024 steps. If most plain steps are late, too, there is no limit
-    for 1024 steps, since drafts make the steps fewer. `UsageError` if a value is out of range.
+    While 95 % take less than 80 % of the limit, they grow by half after each ``dwell`` steps, or up to 1024 where
+    growing has failed. If most plain steps are late, too, there is no limit for 1024 steps: drafts make the steps
+    fewer.
     """
 
     name = "deadline"
 
     def __init__(self, ms: float, dwell: int = 32) -> None:
-        if not 0 < ms < 1e6:
-            raise UsageError(f"deadline: ms is {ms}: give milliseconds above 0, as in deadline:ms=40")
-        if not 1 <= dwell <= _PATIENCE:
-            raise UsageError(f"deadline: dwell is {dwell}: give 1 to {_PATIENCE} steps")
+        require(0 < ms < 1e6, f"deadline: ms is {ms}: give milliseconds above 0, as in deadline:ms=40")
+        require(1 <= dwell <= _PATIENCE, f"deadline: dwell is {dwell}: give 1 to {_PATIENCE} steps")
         self.ms, self.dwell = ms, dwell
         self._nodes: int | None = None
         self._window: deque[float] = deque(maxlen=_WINDOW)
         self._steps = self._widest = 0  # steps and most draft nodes since the limit changed
-        self._failed, self._patience = MOST + 1, dwell  # a length that was too slow, and steps until its retry
+        self._patience, self._has_grown = dwell, False
         self._given_up = 0  # steps until the limit is tried again
         self._learnt = False
 
@@ -48,16 +45,15 @@ class Deadline:
 
     def learn(self, state: State) -> None:
         """Add the seconds of the step: the pass, which all requests share, and the rest, which each adds to."""
-        step, window = state.step, self._window
-        seconds = step.seconds
-        if not 0 < seconds < LONGEST:
+        step = state.step
+        if not 0 < step.seconds < LONGEST:
             return
         # Only a limit of 0 ends lookahead nodes, so any number of them counts as one node.
         self._widest = max(self._widest, step.drafted, min(1, step.lookahead_scored))
         if self._learnt:
-            window[-1] += max(0.0, step.overhead_s)
+            self._window[-1] += max(0.0, step.overhead_s)
         else:
-            window.append(seconds)
+            self._window.append(step.seconds)
             self._steps, self._learnt = self._steps + 1, True
 
     def _why(self) -> str:
@@ -70,43 +66,26 @@ class Deadline:
     def _decide(self) -> None:
         late = self._over(1.0) > _LATE * _WINDOW
         if self._given_up:
-            self._given_up -= 1
-            if not late and self._steps >= self.dwell:
-                self._given_up = 0
-            elif not self._given_up:
+            self._given_up = 0 if not late and self._steps >= self.dwell else self._given_up - 1
+            if late and not self._given_up:
                 self._change(0)
-        elif late:
-            self._shorten()
-        elif self._nodes is not None and self._over(_EASY) <= _LATE * len(self._window):
-            self._lengthen(self._nodes)
+        elif late and self._widest:
+            self._patience = min(_PATIENCE, 4 * self._patience) if self._has_grown else self._patience
+            self._change(self._widest // 2)
+        elif late and 2 * self._over(1.0) > len(self._window):
+            self._given_up = _PATIENCE
+            self._change(None)
+        elif late and self._nodes is None:
+            self._change(0)
+        elif self._nodes is not None and self._steps >= self._patience and self._over(_EASY) <= _LATE * _WINDOW:
+            self._patience = max(self.dwell, self._patience // 2) if self._has_grown else self._patience
+            more = max(self._nodes + 1, self._nodes * 3 // 2)
+            self._change(more if more <= MOST else None, grows=True)
 
     def _over(self, share: float) -> int:
-        bound = share * self.ms / 1000
-        return sum(seconds > bound for seconds in self._window)
+        return sum(seconds > share * self.ms / 1000 for seconds in self._window)
 
-    def _shorten(self) -> None:
-        if not self._widest:  # plain steps were late
-            if 2 * self._over(1.0) > len(self._window):
-                self._given_up = _PATIENCE
-                self._change(None)
-            elif self._nodes is None:
-                self._change(0)
-            return
-        if self._widest >= self._failed:  # the retry was too slow as well
-            self._patience = min(_PATIENCE, 2 * self._patience)
-        else:
-            self._failed, self._patience = self._widest, min(_PATIENCE, 2 * self.dwell)
-        self._change(self._widest // 2)
-
-    def _lengthen(self, nodes: int) -> None:
-        more = max(nodes + 1, nodes * 3 // 2)
-        if self._steps < (self._patience if more >= self._failed else self.dwell):
-            return
-        if nodes >= self._failed:  # this length was too slow before and is not now
-            self._failed, self._patience = MOST + 1, self.dwell
-        self._change(more if more <= MOST else None)
-
-    def _change(self, nodes: int | None) -> None:
-        self._nodes = nodes
+    def _change(self, nodes: int | None, *, grows: bool = False) -> None:
+        self._nodes, self._has_grown = nodes, grows
         self._window.clear()
         self._steps = self._widest = 0
