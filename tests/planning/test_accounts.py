@@ -12,7 +12,13 @@ from tests.planning.states import FakeState
 from draftwood.contracts import Needs
 from draftwood.drafters.base import BaseDrafter
 from draftwood.planning.accounts import (
-    SIZE, DrafterAccounts, Losses, Overhead, QuietSteps, Repeats, asking_accounts
+    SIZE,
+    DrafterAccounts,
+    Losses,
+    Overhead,
+    QuietSteps,
+    Repeats,
+    asking_accounts,
 )
 
 PLAIN, UNASKED, ASKED = 0.010, 0.0001, 0.0004

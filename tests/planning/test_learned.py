@@ -103,7 +103,10 @@ DAMAGED = [
     lambda r: r["costs"]["1"].update(log=[math.nan] * 11),
     lambda r: r["costs"]["1"].update(log=[1e9] * 11),
     lambda r: r["costs"]["1"].update(cov=[[-1.0] * 11] * 11),
-    *(lambda r, d=d: r["costs"]["1"].update(switch=d) for d in (None, [], [1.0], [math.nan, 0.5], [0.1, 2.0], ["a", 1])),
+    *(
+        lambda r, d=d: r["costs"]["1"].update(switch=d)
+        for d in (None, [], [1.0], [math.nan, 0.5], [0.1, 2.0], ["a", 1])
+    ),
     lambda r: r["costs"]["1"].update(passes=-1),
     lambda r: r.update(costs=[1]),
     lambda r: r.update(rates=3),
