@@ -78,7 +78,7 @@ def test_texts_are_vllms_own_with_chunks_and_preemption_and_at_the_longest_text(
     prompts = tiny_prompts()
     sampling = [{"max_tokens": 150 if i % 3 else LONGEST - len(prompts[i])} for i in range(len(prompts))]
     plain = run(tiny, prompts, sampling, **tiny_engine())
-    for options in ({"planner": "fixed:16"}, {}, {"drafters": "ngram+memory+suffix", "planner": "fixed:5"}):
+    for options in ({"planner": "fixed:16"}, {}, {"drafters": "ngram+memory", "planner": "fixed:5"}):
         drafted = run(tiny, prompts, sampling, options, **tiny_engine())
         assert drafted["texts"] == plain["texts"]
         if options:

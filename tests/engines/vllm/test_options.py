@@ -11,8 +11,8 @@ from draftwood.errors import CapabilityError, UnknownNameError, UsageError
 
 def test_the_configuration_goes_before_the_environment():
     environment = {"DRAFTWOOD_VLLM_PLANNER": "off", "DRAFTWOOD_VLLM_TEXTS": "5", "DRAFTWOOD_LEARNED": "off"}
-    found = Options.read({"draftwood": {"planner": "fixed:4", "log_every": 5, "corpus": ["a", "b"]}}, environment)
-    assert found == Options(planner="fixed:4", texts=5, log_every=5.0, corpus="a:b")
+    found = Options.read({"draftwood": {"planner": "fixed:4", "log_every": 5}}, environment)
+    assert found == Options(planner="fixed:4", texts=5, log_every=5.0)
     assert Options.read({}, {}) == Options() == Options.read(None, {})
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from draftwood.engines.vllm.chains_kernel import BEGIN, COLUMNS, END, ROOM, ROW, SEAT
 from draftwood.engines.vllm.seats import LATER, NOBODY, Seats
 
 
@@ -16,49 +15,30 @@ def texts(*rows, room=64):
     return ids
 
 
-def read(seats, rows, ends):
-    """What was done: these texts were read to their ends."""
-    work = np.zeros((len(rows), COLUMNS), dtype=np.int64)
-    work[:, SEAT], work[:, ROW], work[:, END] = seats, rows, ends
-    return work
-
-
 def find(seats, ids, ends, active, step=0, names=None):
-    """The seat of each row, in which a token was written or none."""
-    addresses, new = np.zeros(len(seats.lengths), dtype=np.int64), active.astype(np.int64)
-    known = [seats.lengths.copy(), *(some.copy() for some in seats._known)]
-    found, work, is_all = seats.match(np.ascontiguousarray(ids), ends, new, (16, 64), addresses, names)
-    assert naive_match(ends, new, known, seats.taken, ids, found, work) == is_all
-    if names is None:
-        seats.search(np.ascontiguousarray(ids), ends, new, found, step)
+    """The seat of each row, in which a token was written or none: where its text goes on."""
+    found = seats.match(np.ascontiguousarray(ids), ends, active.astype(np.int64), step, names)
+    for row, seat in enumerate(found.tolist()):
+        if seat < 0:
+            continue
+        size, text = int(seats.lengths[seat]), ids[row].tolist()
+        assert seats.taken[seat]
+        assert active[row]
+        assert 0 < size < ends[row]
+        assert [t for t in seats._heads[seat].tolist() if t >= 0] == text[: min(size, 8)]
+        assert [t for t in seats._tails[seat].tolist() if t >= 0] == text[max(0, size - 8) : size]
+    assert len(set(found[found >= 0].tolist())) == (found >= 0).sum(), "two rows have one seat"
     return found
 
 
-def naive_match(ends, new, known, taken, ids, found, work):
-    """Check each row of what `Seats.match` has found; returns whether nothing is left to do."""
-    lengths, heads, tails = known
-    lines, complete = {int(line[ROW]): line for line in work}, True
-    for row, seat in enumerate(found.tolist()):
-        if seat < 0:
-            complete &= not new[row]
-            assert row not in lines
-            continue
-        size = int(lengths[seat])
-        assert taken[seat]
-        assert new[row] > 0
-        assert 0 < size < ends[row]
-        text = ids[row].tolist()
-        assert [t for t in heads[seat].tolist() if t >= 0] == text[: min(size, 8)]
-        assert [t for t in tails[seat].tolist() if t >= 0] == text[max(0, size - 8) : size]
-        assert lines[row][[SEAT, BEGIN, END, ROOM]].tolist() == [seat, size, ends[row], min(16, 63 - ends[row])]
-        complete &= bool(ends[row] - size == new[row])
-    return complete
+def settle(seats, own, rows, ends, ids, step):
+    seats.settle(np.asarray(rows), np.asarray(own), np.asarray(ends), ids, step)
 
 
 def seated(seats, ids, lengths, step=1):
     """Give a seat to each row."""
     found = np.array([seats.take(row) for row in range(len(ids))])
-    seats.settle(read(found, range(len(ids)), lengths), ids, step)
+    settle(seats, found, range(len(ids)), lengths, ids, step)
     return found
 
 
@@ -75,7 +55,6 @@ def test_rows_may_change_places(three):
     seats, ids, own = three
     order = [2, 0, 1]
     assert find(seats, ids[order], np.array([35, 6, 21]), np.ones(3, bool)).tolist() == own[order].tolist()
-    seats.check_integrity()
 
 
 def test_rows_that_are_still_read_have_no_seat_and_lose_none(three):
@@ -101,7 +80,6 @@ def test_the_longest_fitting_text_is_chosen_and_nobody_shares_a_seat():
     own = seated(seats, ids, [10, 20, 30])
     found = find(seats, ids[[2, 1, 0]], np.array([31, 31, 31]), np.ones(3, bool)).tolist()
     assert sorted(found) == sorted(own.tolist())
-    seats.check_integrity()
     assert find(seats, ids[:1], np.array([25]), np.ones(1, bool)).tolist() in ([own[1]], [own[0]])
 
 
@@ -122,7 +100,7 @@ def test_of_many_lost_rows_some_are_looked_for_later():
 def test_names_go_before_tokens(three):
     seats, ids, _ = three
     named = seats.take(3, "x")
-    seats.settle(read([named], [0], [5]), ids, 1)
+    settle(seats, [named], [0], [5], ids, 1)
     assert find(seats, ids, np.array([6, 6, 6]), np.ones(3, bool), names=["x", "y", "z"]).tolist() == [
         named,
         -1,
@@ -134,7 +112,7 @@ def test_names_go_before_tokens(three):
 
 def test_seats_that_are_free_are_taken_and_those_away_longest_come_first(three):
     seats, ids, own = three
-    seats.settle(read(own[1:2], [1], [22]), ids, 7)
+    settle(seats, own[1:2], [1], [22], ids, 7)
     assert seats.parked(8) == [own[0], own[2], own[1]]
     assert seats.parked(7) == [own[0], own[2]]
     assert [seats.take(3) for _ in range(4)][-1] == NOBODY

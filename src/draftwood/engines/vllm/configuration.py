@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from draftwood.api.user_texts import UserTexts, check_tokenizer
-from draftwood.contracts import Capabilities, Drafter
-from draftwood.contracts.declaring import declared, files_of, refuse_mismatch
-from draftwood.drafters.draft_model.drafter import ModelBackedDrafter
+from draftwood.api.user_texts import check_tokenizer
+from draftwood.contracts import Drafter
+from draftwood.contracts.declaring import files_of
 from draftwood.drafters.load import load as load_drafters
+from draftwood.drafters.memory.drafter import MemoryDrafter
+from draftwood.drafters.ngram.drafter import NgramDrafter
 from draftwood.engines.vllm.drafting import Drafting
 from draftwood.engines.vllm.planner import planner_of
 from draftwood.errors import CapabilityError, DraftwoodError, UnknownNameError, UsageError
@@ -32,14 +33,12 @@ class Options:
     Attributes
     ----------
     drafters
-        As ``--drafters`` of the command line; drafters that need more of a model than its tokens are refused.
+        ``ngram``, ``memory``, ``ngram+memory`` or ``none``.
     planner
         ``goodput`` (drafts as much as pays, possibly nothing), ``fixed:16``, ``threshold`` or ``off``.
     memory
         File of earlier answers, shared by all requests of a worker. All users draft from each other's answers,
         unless namespaces are on.
-    corpus
-        Files that ``draftwood corpus build`` has made, several separated by ``:``.
     texts
         Most tokens of all texts that are followed, at about 80 bytes each; further requests are not drafted for.
     requests
@@ -52,7 +51,6 @@ class Options:
     drafters: str = "ngram"
     planner: str = "goodput"
     memory: str = ""
-    corpus: str = ""
     texts: int = 8_000_000
     requests: bool = False
     log_every: float = 60.0
@@ -106,8 +104,6 @@ def _of_text(name: str, text: str, kind: type) -> Any:
 def _of_json(key: str, value: Any, kind: type) -> Any:
     if kind is float and type(value) is int:
         return float(value)
-    if key == "corpus" and isinstance(value, list) and all(isinstance(one, str) for one in value):
-        return os.pathsep.join(value)
     if type(value) is not kind:
         wanted = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}[kind]
         raise UsageError(f"option {key!r} of draftwood in --additional-config must be {wanted}, not {value!r}")
@@ -153,10 +149,6 @@ class Configuration:
             raise UsageError(f"num_speculative_tokens must be 1 to {MOST}, not {longest!r}")
         vocab_size, max_length = int(model.get_vocab_size()), int(model.max_model_len)
         drafters = _drafters(options)
-        refuse_mismatch(
-            Capabilities(vocab_size, max_length, trees=False, top_k=False, max_pass=1 + longest), drafters
-        )
-        _refuse_models(drafters)
         if any(file.path is not None for drafter in drafters for file in files_of(drafter)):
             check_tokenizer(drafters, _tokenizer(model.tokenizer))
         planner_of(options.planner)  # a wrong name raises at once
@@ -181,31 +173,22 @@ class Configuration:
         """Return what drafts, knowing nothing yet."""
         return Drafting(
             self.drafters, planner_of(self.options.planner if self.drafters else "off"), Beliefs(),
-            longest=self.longest, rows=self.rows, max_length=self.max_length, vocab_size=self.vocab_size,
-            most_tokens=self.options.texts,
+            longest=self.longest, rows=self.rows, max_length=self.max_length, most_tokens=self.options.texts,
         )  # fmt: skip
 
 
 def _drafters(options: Options) -> tuple[Drafter, ...]:
-    corpora = [path for path in options.corpus.split(os.pathsep) if path]
-    texts = UserTexts(None, None, corpora or None)
-    chosen = list(load_drafters(options.drafters))
+    """Return the set, ``ngram`` first; raises `CapabilityError` for other drafters."""
+    chosen = load_drafters(options.drafters)
     if options.memory:
-        chosen = [drafter for drafter in chosen if drafter.name != "memory"]
+        chosen = tuple(drafter for drafter in chosen if not isinstance(drafter, MemoryDrafter))
         chosen += load_drafters(f'memory:file="{options.memory}"')
-    opened = texts.opened()
-    return opened.bind(texts.complete(tuple(chosen)), None, None)
-
-
-def _refuse_models(drafters: tuple[Drafter, ...]) -> None:
-    """Refuse drafters with models of their own, and those that go on from others' drafts."""
-    for drafter in drafters:
-        needs = declared(drafter).needs
-        if needs.prices or needs.base_tree or needs.target_session or isinstance(drafter, ModelBackedDrafter):
+    for drafter in chosen:
+        if not isinstance(drafter, (NgramDrafter, MemoryDrafter)):
             raise CapabilityError(
-                f"drafter {drafter.name!r} is not offered inside vLLM: name drafters that copy text, as in ngram, "
-                "ngram+memory or suffix"
+                f"drafter {drafter.name!r} is not offered inside vLLM: name ngram, memory or ngram+memory"
             )
+    return tuple(sorted(chosen, key=lambda drafter: isinstance(drafter, MemoryDrafter)))
 
 
 def _tokenizer(name: str) -> Any:

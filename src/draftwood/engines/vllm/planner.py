@@ -31,8 +31,6 @@ _PATIENCE = 64  # choices after which it may be tried again where nothing was le
 _GUESS, _SLOPE = 0.025, 0.05  # a guess: seconds of a pass over one token, by how much each further one adds to it
 _KEPT = 0.5  # share of what is promised that is counted on where a wide pass is tried
 _WIDEST = 1024  # drafted tokens up to which a guess tells costs apart
-_LEAST, _MOST = 0.01, 0.5  # bounds of the floor
-_SAFE = 0.5  # the floor is this share of what a draft token must promise on average
 
 
 def planner_of(spec: str) -> FixedChains | GoodputChains:
@@ -53,7 +51,7 @@ class FixedChains:
     """At most so many tokens of each chain, as far as they are likely enough; costs are not looked at."""
 
     def __init__(self, nodes: int, floor: float) -> None:
-        self._nodes, self.floor = nodes, floor
+        self._nodes, self._floor = nodes, max(floor, 1e-9)
 
     def wants_drafts(self, own_s: float, *, asked: bool) -> bool:  # noqa: ARG002
         """Return whether drafters are asked in this step."""
@@ -61,7 +59,7 @@ class FixedChains:
 
     def choose(self, reach: Floats, rows: int, context: int) -> Longs:  # noqa: ARG002
         """Return how much of each chain is drafted."""
-        return np.minimum((reach >= max(self.floor, 1e-9)).sum(axis=1), self._nodes)
+        return np.minimum((reach >= self._floor).sum(axis=1), self._nodes)
 
     def learn(self, rows: int, drafted: int, given: int, context: int, seconds: float) -> None:
         """Learn from a pass."""
@@ -86,7 +84,6 @@ class GoodputChains:
         self._again: dict[tuple[int, int], int] = {}  # by batch and width, the choice from which to try it again
         self._overhead, self._asking = Overhead(), QuietSteps(asking_accounts())
         self._expected = 0.0  # of the last pass with a draft: plain passes that it takes
-        self.floor = 0.0
 
     def _size(self, rows: int) -> int:
         return rows if rows <= 4 else round(4 + 3 * math.log2(rows / 4))
@@ -127,15 +124,12 @@ class GoodputChains:
         times = model.table(1 + max(chains * width, 8 * rows), context)[1:] + self._overhead.vain
         plain = float(times[0])
         best = int((tokens / times[: len(tokens)]).argmax())
-        # What a drafted token must bring on average, in tokens that plain passes would bring meanwhile.
-        needed = float((rows * (times[1:] / plain - 1) / np.arange(1, len(times))).min())
         if tokens[best] * plain < losses.demand * tokens[0] * times[best]:
             best = 0
         count = self._explored(size, tokens, times[: len(tokens)], best)
         saved = float(tokens[best]) * plain / rows - float(times[best])
         self._asking.learn(saved, self._overhead.of_asking, plain, keep_on=count > best)
         self._expected = float(times[count]) / plain
-        self.floor = min(_MOST, max(_LEAST, _SAFE * needed))
         return np.bincount(order[:count] // max(1, width), minlength=chains)
 
     def _explored(self, size: int, tokens: Doubles, times: Doubles, best: int) -> int:
