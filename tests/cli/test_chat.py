@@ -29,9 +29,9 @@ def test_a_script_gets_answers_only(draftwood, tiny):
 def test_stats_show_that_a_turn_reads_only_what_is_new(draftwood, tiny):
     ran = draftwood("chat", "--model", tiny, *FLAGS, stdin=script("hello", "again", "/stats", "/exit", "unheard"))
     first, second = [line for line in ran.out.splitlines() if line.startswith("turn ")]
-    assert first.startswith("turn 1: read 8 of 8, wrote 12 in ")
+    assert first.startswith("turn 1: read 8 of 8, wrote 12 tokens, ")
     # There are 8 + 12 from before; new are the answer's last token, <end>, and <user>again<end><assistant>.
-    assert second.startswith("turn 2: read 10 of 29, wrote 12 in ")
+    assert second.startswith("turn 2: read 10 of 29, wrote 12 tokens, ")
     assert "mean acceptance length" in second
 
 
@@ -50,28 +50,16 @@ def test_undo_and_reset_take_the_text_back(draftwood, tiny):
     assert answers("/undo", "/stats") == "there is nothing to take back\nnothing was said yet\n"
 
 
-def test_an_unknown_command_ends_a_script(draftwood, tiny):
-    ran = draftwood("chat", "--model", tiny, *FLAGS, stdin=script("/rest", "hello"))
-    assert (ran.code, ran.out) == (2, "")
+def test_an_unknown_command_ends_a_script_and_a_path_is_none(draftwood, tiny):
+    ran = draftwood("chat", "--model", tiny, *FLAGS, stdin=script("/usr/bin holds what?", "/rest", "hello"))
+    assert (ran.code, ran.out.count("\n")) == (2, 1)
     assert "did you mean '/reset'" in ran.err
-
-
-def test_a_path_is_no_command(draftwood, tiny):
-    ran = draftwood("chat", "--model", tiny, *FLAGS, stdin=script("/usr/bin holds what?"))
-    assert ran.code == 0
-    assert ran.out
 
 
 def test_no_chat_template(draftwood, tiny_without_template):
     ran = draftwood("chat", "--model", tiny_without_template, stdin=script("hello"))
     assert (ran.code, ran.out) == (2, "")
     assert "no chat template" in ran.err
-
-
-def test_too_long_a_question(draftwood, tiny):
-    ran = draftwood("chat", "--model", tiny, stdin=script("x" * 3000))
-    assert ran.code == 2
-    assert "shorten" in ran.err
 
 
 def test_ctrl_c_ends_a_script(draftwood, tiny, interrupt):
@@ -160,18 +148,10 @@ def test_ctrl_c_while_a_question_is_read_forgets_it(talk, monkeypatch):
 # --- a conversation that becomes too long; the tiny model takes 2,048 tokens, one a letter ---------------------
 
 
-def test_a_full_conversation_is_not_called_a_prompt(draftwood, tiny):
-    lines = ("a" * 1500, "b" * 800, "unheard")
-    ran = draftwood("chat", "--model", tiny, *FLAGS, stdin=script(*lines))
-    assert ran.code == 2
-    assert "the conversation is full: it has 2,3" in ran.err
-    for way in ("/reset", "/undo", "--forget"):
-        assert way in ran.err
-
-
 def test_a_full_conversation_goes_on_after_reset(talk):
     ran = talk("a" * 1500, "b" * 800, "/reset", "b" * 800, "/stats")
-    assert ran.err.count("the conversation is full") == 1
+    assert ran.err.count("the conversation is full: it has 2,3") == 1
+    assert all(way in ran.err for way in ("/reset", "/undo", "--forget"))
     assert "turn 1: read 803 of 803, wrote 12" in ran.out
 
 

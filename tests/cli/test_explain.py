@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-from draftwood.cli import screen
 from draftwood.measure.records.records import Answer, header
 from draftwood.measure.records.writer import RecordsWriter
 from draftwood.step import SourceStep, Step
@@ -121,19 +120,10 @@ def test_ctrl_c_explains_what_was_written(draftwood, tiny, interrupt):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "give one of them"),
-        (["ROWS", "--live", "x"], "give one of them"),
-        (["ROWS", "--temperature", "1"], "--temperature is for an answer written now"),
-        (["ROWS", "-m", "x"], "--model is for an answer written now"),
         (["ROWS", "--answer", "7"], "no drafted answer 7: its answers have numbers 0 to 1"),
         (["ROWS", "--step", "1"], "holds 2 answers: say with --answer which one's step 1"),
         (["ROWS", "--answer", "0", "--step", "99"], "there is no step 99"),
         (["ROWS", "--answer", "0", "--step", "0"], "--step"),
-        (["--live", "x", "--answer", "1"], "leave it out with --live"),
-        (["--live", "x", "--raw", "--system", "y"], "--raw leaves out"),
-        (["--live", ""], "the prompt is empty"),
-        (["--live", "x", "--planner", "nobody"], "unknown planner"),
-        (["missing.jsonl"], "cannot be read"),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_code_two(draftwood, rows, arguments, said):
@@ -165,10 +155,6 @@ def test_rows_of_earlier_versions_are_explained_as_far_as_their_counts_go(draftw
     assert "3 of 5 proposed scored" in ran.out
     one = draftwood("explain", str(tmp_path / "rows.jsonl"), "--step", "1")
     assert one.out.startswith("Step 1, after 2 tokens: #4 #9")
-
-
-def test_control_characters_never_reach_a_terminal():
-    assert screen.visible("a\n\t\x1b[0m\x9b") == "a↵⇥␛[0m\N{REPLACEMENT CHARACTER}"
 
 
 def test_an_answer_of_a_lossy_rule_is_called_so(draftwood, tiny):

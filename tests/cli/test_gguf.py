@@ -146,15 +146,10 @@ def test_a_corpus_is_built_with_the_file_s_tokenizer(draftwood, gguf, tmp_path):
     [
         (("generate", "Hi", "--dtype", "bfloat16"), "keeps its own number format: leave dtype out"),
         (("generate", "Hi", "--device", "cuda"), "say with gpu_layers what a graphics card computes"),
-        (("generate", "Hi", "--no-pack"), "--no-pack is for transformers, which does not run"),
         (("generate", "Hi", "--weights", "int4"), "has no floats that could become int4: leave weights out"),
         (
             ("generate", "Hi", "--engine", "transformers"),
             "is a GGUF file, which the engines cpu and llama.cpp read",
-        ),
-        (
-            ("drift", "Hi", "--against-dtype", "bfloat16"),
-            "--against-dtype is for transformers, and cpu runs",
         ),
         (
             ("bench", "--tasks", "chat", "--limit", "1", "--peers", "transformers:lookup"),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
+from rich.style import Style
 
-from draftwood.cli.iterations import Iteration, iterations
+from draftwood.cli.iterations import _line
 from draftwood.measure.explain.summary import explainable
 from draftwood.step import Step
 
@@ -60,7 +61,6 @@ def test_the_planner_scores_the_whole_block_unless_another_one_is_named(draftwoo
 
     assert nodes(1) == ("fixed:5", 5)
     assert nodes(2, "--planner", "fixed:2") == ("fixed:2", 2)
-    assert nodes(3, "--planner", "off") == ("off", 0)
 
 
 def test_a_terminal_gets_colours_and_the_text_first(draftwood, tiny):
@@ -79,13 +79,6 @@ def test_one_token_needs_no_pass(draftwood, tiny):
     assert "no pass was made" in ran.err
 
 
-def test_it_works_beside_other_drafters(draftwood, tiny):
-    ran = draftwood("generate", PROMPT, *flags(tiny, "--drafters", "ngram+jacobi:block=4"))
-    assert ran.code == 0
-    rows, _ = table(ran.err)
-    assert int(rows[-1][2]) == 24
-
-
 def test_an_interrupt_keeps_what_there_is(draftwood, tiny, interrupt):
     interrupt(4)
     ran = draftwood("generate", PROMPT, *flags(tiny, "--drafters", "jacobi"))
@@ -93,53 +86,14 @@ def test_an_interrupt_keeps_what_there_is(draftwood, tiny, interrupt):
     assert "3 passes" in ran.err
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ([], "give --drafters jacobi"),
-        (["--drafters", "ngram+suffix"], "give --drafters jacobi"),
-        (["--drafters", "jacobi", "--json"], "leave out --compare and --json"),
-        (["--drafters", "jacobi", "--compare"], "leave out --compare and --json"),
-        (["--drafters", "jacobi:block=0"], "block must lie between"),
-        (["--drafters", "jacobi:start=nowhere"], "start must be one of"),
-        (["--drafters", "jacobi:start=vocabulary"], "vocabulary=N"),
-    ],
-)
-def test_wrong_use(draftwood, tiny, more, said):
-    ran = draftwood("generate", PROMPT, *flags(tiny, *more))
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith("error: ")
-    assert said in ran.err
-    assert ran.err.count("\n") == 1
+def test_what_a_step_says():
+    def said(tokens, parents, source, path, emitted):
+        trace = {"tokens": tokens, "parents": parents, "source": source, "path": path}
+        return _line(Step(0, 9, emitted=tuple(emitted), trace=trace), {0}, str, Style()).plain
 
-
-def step(tokens, parents, source, path, emitted, **more):
-    trace = {"tokens": tokens, "parents": parents, "source": source, "path": path} | more
-    return Step(0, 9, emitted=tuple(emitted), trace=trace)
-
-
-@pytest.mark.parametrize(
-    ("made", "expected"),
-    [
-        (step([5, 6, 7], [-1, 0, 1], [0, 0, 0], [0, 1], [5, 6, 8]), Iteration((5, 6, 7), 2, (8,))),
-        (step([5, 6, 7], [-1, 0, 1], [0, 0, 0], [], [8]), Iteration((5, 6, 7), 0, (8,))),
-        (step([5, 6], [-1, 0], [0, 0], [0, 1], [5, 6]), Iteration((5, 6), 2, ())),  # the text ended there
-        # The first guess is credited to the other drafter as well as the branch that was accepted.
-        (step([5, 6, 9, 7], [-1, 0, 0, 2], [1, 1, 0, 0], [0, 1], [5, 6, 8]), Iteration((5, 9, 7), 1, (6, 8))),
-        (step([5, 6], [-1, -1], [1, 1], [1], [6, 8]), Iteration((), 0, (6, 8))),
-        (step([], [], [], [], [8]), Iteration((), 0, (8,))),
-        (Step(0, 9, emitted=(8,)), Iteration((), 0, (8,))),
-    ],
-)
-def test_what_a_step_says(made, expected):
-    assert iterations([made], ["jacobi", "ngram"]) == [expected]
-
-
-def test_characters_that_a_terminal_would_obey_are_shown():
-    from draftwood.cli.iterations import _shower
-
-    class Tokenizer:
-        def decode(self, ids, **_):
-            return {1: "\x1b[31m", 2: "a\nb\t", 3: " x ", 4: "", 5: "\r"}[ids[0]]
-
-    assert list(map(_shower(Tokenizer()), (1, 2, 3, 4, 5))) == ["␛[31m", "a↵b⇥", "·x·", "#4", "␍"]
+    assert said([5, 6, 7], [-1, 0, 1], [0, 0, 0], [0, 1], [5, 6, 8]) == "[5│6] 7 → 8"
+    assert said([5, 6, 7], [-1, 0, 1], [0, 0, 0], [], [8]) == "5│6│7 → 8"
+    assert said([5, 6], [-1, 0], [0, 0], [0, 1], [5, 6]) == "[5│6]", "the text ended there"
+    # The first guess is credited to the other drafter as well as the branch that was accepted.
+    assert said([5, 6, 9, 7], [-1, 0, 0, 2], [1, 1, 0, 0], [0, 1], [5, 6, 8]) == "[5] 9│7 → 6│8"
+    assert said([5, 6], [-1, -1], [1, 1], [1], [6, 8]) == said([], [], [], [], [6, 8]) == "→ 6│8"

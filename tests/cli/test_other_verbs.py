@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from draftwood.cli.render import loop_note
 from draftwood.errors import FetchError
 from draftwood.models.catalogue import CATALOGUE
 
@@ -82,8 +81,3 @@ def test_info_as_json_also_without_torch(draftwood, cache, monkeypatch):
     monkeypatch.setattr("draftwood.cli.info.package_version", lambda _name: None)
     assert json.loads(draftwood("info", "--json").out)["threads"] is None
     assert "not installed" in draftwood("info").out
-
-
-def test_loops_are_pointed_out():
-    assert loop_note(list(range(20))) == ""
-    assert loop_note([1, 2, *[3, 4] * 6]).startswith("the last 10 tokens only repeat themselves")

@@ -57,7 +57,7 @@ def test_what_is_there_is_replaced_only_by_force(draftwood, tiny, prompts, rows,
 
 def test_rows_that_are_no_profile_are_not_to_be_destroyed(draftwood, rows):
     before = rows.read_bytes()
-    ran = draftwood("simulate", str(rows), "--profile", str(rows), "--draft", "8")
+    ran = draftwood("simulate", str(rows), "--profile", str(rows), "--planner", "fixed:8")
     assert ran.code == 1
     assert f"profile -o {rows}" not in ran.err
     assert "draftwood profile -o NEW.jsonl" in ran.err
@@ -94,6 +94,6 @@ def test_every_verb_says_that_the_last_record_is_torn_and_goes_on(draftwood, tin
     page = str(tmp_path / "page.html")
     ran("report", str(rows), "-o", page)
     ran("explain", str(rows))
-    ran("simulate", str(rows), "--draft", "8")
+    ran("simulate", str(rows), "--planner", "fixed:8")
     ran("generate", PROMPT, *flags(tiny, 8), "-o", str(rows))
     assert [answer.id for answer in read_records(rows).answers] == [0, 1]

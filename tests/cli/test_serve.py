@@ -10,8 +10,6 @@ import subprocess
 import sys
 import urllib.request
 
-import pytest
-
 
 def test_it_says_its_address_and_ends_with_an_interrupt(tiny):
     command = [sys.executable, "-m", "draftwood", "serve", "--model", tiny, "--name", "tiny", "--port", "0"]
@@ -31,25 +29,6 @@ def test_it_says_its_address_and_ends_with_an_interrupt(tiny):
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
         assert process.stderr.read() == ""
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--drafters", "nonsense"], "nonsense"),
-        (["--planner", "nonsense"], "nonsense"),
-        (["--host", "not a host"], "cannot listen"),
-        (["--prediction", "x"], "clients of a server send their own"),
-        (["--port", "99999"], "port"),
-        (["--corpus", "/nowhere/at/all"], "nowhere"),
-        (["--api-key", "one", "--api-key", " "], "an API key is empty"),
-    ],
-)
-def test_wrong_flags_are_refused_before_a_model_is_loaded(draftwood, flags, said):
-    ran = draftwood("serve", "--model", "no such model", *flags)
-    assert ran.code == 2
-    assert said in ran.err
-    assert ran.out == ""
 
 
 def test_a_port_that_is_taken(draftwood):

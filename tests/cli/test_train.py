@@ -113,7 +113,7 @@ def test_other_settings_in_a_folder_that_was_begun(draftwood, tiny, tmp_path):
     ("command", "more", "said"),
     [
         (head, ["--states", "0,9"], "this model shows 0 to 2"),
-        (head, ["--states", "one"], "must be numbers"),
+        (head, ["--states", "one"], "no list of whole numbers"),
         (head, ["--text", "nothing.txt"], "cannot be read as text"),
         (head, ["--written", "nothing.jsonl"], "cannot be read"),
         (sibling, ["--layers", "0,1"], "fewer than 2 layers"),
@@ -149,12 +149,3 @@ def test_a_file_that_is_there_already(draftwood, tiny, tmp_path, command, said):
     assert ran.code == 2
     assert said in ran.err
     assert (tmp_path / "mine").read_text() == "mine"
-
-
-@pytest.mark.parametrize(
-    ("old", "new"), [("train-head", "train head"), ("train-exit", "train head"), ("distil", "train sibling")]
-)
-def test_old_verbs_say_what_to_use_now(draftwood, old, new):
-    ran = draftwood(old, "some-model", "-o", "place")
-    assert (ran.code, ran.out) == (2, "")
-    assert f"draftwood {old} is gone: use draftwood {new}" in ran.err

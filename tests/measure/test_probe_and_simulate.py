@@ -258,27 +258,19 @@ def trace(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "planner", "batch"),
+    ("arguments", "planner"),
     [
-        ((), "fixed:16", 1),
-        (("--cost", "1=10,64=11"), "goodput", 1),
-        (("--cost", "1=10,64=11", "--batch", "2", "--uncalibrated"), "goodput", 2),
-        (("--planner", "off"), "off", 1),
-        (("--planner", "goodput:8", "--cost", "1=10", "--batch", "3"), "goodput:8", 3),
+        ((), "fixed:16"),
+        (("--cost", "1=10,64=11"), "goodput"),
+        (("--planner", "off"), "off"),
+        (("--planner", "goodput:8", "--cost", "1=10"), "goodput:8"),
     ],
 )
-def test_the_command_goes_by_goodput_where_passes_have_a_cost(trace, capsys, arguments, planner, batch):
+def test_the_command_goes_by_goodput_where_passes_have_a_cost(trace, capsys, arguments, planner):
     assert run(["simulate", trace, "--drafters", "ngram", "--json", *arguments]) == 0
     (found,) = json.loads(capsys.readouterr().out)["rows"]
-    assert (found["planner"], found["batch"]) == (planner, batch)
+    assert found["planner"] == planner
     assert (found["predicted_speedup"] is None) == ("--cost" not in arguments)
-
-
-def test_the_rows_say_what_passes_cost(trace, tmp_path):
-    path, cost = tmp_path / "rows.jsonl", "1=10,64=11"
-    assert run(["simulate", trace, "--drafters", "ngram", "--cost", cost, "--uncalibrated", "-o", str(path)]) == 0
-    said = read_records(path).header["settings"]
-    assert (said["cost"], said["profile"], said["uncalibrated"]) == (cost, None, True)
 
 
 @pytest.mark.parametrize(
@@ -286,8 +278,6 @@ def test_the_rows_say_what_passes_cost(trace, tmp_path):
     [
         (("--planner", "goodput"), "goes by what passes cost: say it with --cost or --profile"),
         (("--planner", "fixd:1"), "unknown planner 'fixd'"),
-        (("--batch", "0"), "--batch"),
-        (("--uncalibrated",), "--uncalibrated hides what passes cost"),
     ],
 )
 def test_a_wrong_call_of_the_command_is_told(trace, capsys, arguments, said):

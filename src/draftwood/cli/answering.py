@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from draftwood.cli import screen
+from rich.console import COLOR_SYSTEMS
+from rich.style import Style
+
+from draftwood.api.text import Piece
+from draftwood.cli import render, screen
+from draftwood.measure.wording import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -13,7 +19,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from draftwood.api.generation import Generation
-    from draftwood.api.text import Piece
     from draftwood.cli.given import Loaded
     from draftwood.measure.compare import Comparison
     from draftwood.measure.records.records import Answer
@@ -34,12 +39,44 @@ def recorded(
     )  # fmt: skip
 
 
+class AnswerWriter:
+    """Writes pieces to standard output as they come; the names of the drafters decide the colours."""
+
+    def __init__(self, drafters: Sequence[str]) -> None:
+        self._out = sys.stdout
+        look = screen.console(self._out)
+        self._terminal = self._out.isatty()
+        self._colours = None if look.legacy_windows else COLOR_SYSTEMS.get(look.color_system or "")
+        self._styles = render.styles(drafters)
+        self._written = 0
+        self._last = "\n"
+
+    def piece(self, piece: Piece) -> None:
+        """Write a piece in the colour of its source."""
+        text = clean(piece.text) if self._terminal else piece.text  # whatever a model writes
+        style = self._styles.get(piece.source, Style())
+        self._out.write(style.render(text, color_system=self._colours))
+        self._out.flush()
+        self._written += len(piece.text)
+        self._last = piece.text[-1:] or self._last
+
+    def end(self, text: str | None) -> None:
+        """Write what an interrupt kept from being written of the whole ``text``, and end the line."""
+        self.piece(Piece((text or "")[self._written :], "model"))
+        self.line()
+
+    def line(self) -> None:
+        """End the line, if one was begun."""
+        if self._last != "\n":
+            self._out.write("\n")
+            self._last = "\n"
+        self._out.flush()
+
+
 class Answering:
     """An answer under way; what was produced survives an interrupt. ``quiet`` shows nothing."""
 
     def __init__(self, loaded: Loaded, content: Any, *, quiet: bool = False) -> None:
-        from draftwood.cli.render import AnswerWriter
-
         self.generation: Generation | None = None
         self.comparison: Comparison | None = None
         self._loaded, self._content = loaded, content
@@ -62,15 +99,30 @@ class Answering:
         return stop.pressed
 
     def compare(self, rounds: int) -> bool:
-        """Write the answer several times, plainly and drafted; returns whether it was interrupted."""
-        from draftwood.cli.render import Rounds
+        """Write the answer several times, plainly and drafted; returns whether it was interrupted.
+
+        The first drafted text is shown as it comes; of the other runs, which one is under way.
+        """
         from draftwood.measure.compare import Comparison, compare
 
         self.comparison = Comparison()
-        with screen.CtrlC() as stop, Rounds(rounds, self._writer) as progress:
+        writer, status = self._writer, screen.Status()
+
+        def begin(arm: str, number: int) -> None:
+            streams = writer is not None and (arm, number) == ("drafted", 0)
+            if writer is not None and not streams:
+                writer.line()
+            status.say("reading the prompt …" if streams else f"timing round {number + 1} of {rounds}: {arm} …")
+
+        def piece(piece: Piece) -> None:
+            if writer is not None:
+                status.__exit__()
+                writer.piece(piece)
+
+        with screen.CtrlC() as stop, status:
             compare(
                 self._loaded.model, self._content, rounds=rounds, into=self.comparison,
-                on_round=progress.begin, on_piece=progress.piece, **self._loaded.keywords,
+                on_round=begin, on_piece=piece, **self._loaded.keywords,
             )  # fmt: skip
         self.generation = next(iter(self.comparison.drafted), None)
         return stop.pressed
@@ -83,54 +135,39 @@ class Answering:
     def finish(self, to: Console | None = None, *, iterations: bool = False) -> None:
         """Write the rest of the text, the iterations if they are asked for, legend and summary."""
         from draftwood.cli.iterations import print_iterations
-        from draftwood.cli.render import people, print_flow, print_summary, verdict
 
         self.end()
         if self._writer is None or self.generation is None or not self.generation.ids:  # interrupted early
             return
-        to = to or people()
+        to = to or render.people()
         if iterations:
-            print_iterations(to, self.generation, self._loaded.names, self._loaded.tokenizer)
-        print_summary(to, self.generation, self._loaded.names)
+            decode = screen.shower(self._loaded.tokenizer, special=True)
+            print_iterations(to, self.generation, self._loaded.names, decode)
+        render.print_summary(to, self.generation, self._loaded.names)
         if self.comparison is not None and self.comparison.rounds:
-            print_flow(to, verdict(self.comparison).split(", "), ", ")
+            render.print_flow(to, render.verdict(self.comparison).split(", "), ", ")
 
 
-class Waiting:
+class Waiting(screen.Status):
     """Shows on a terminal what is going on until the first piece of an answer comes."""
 
     def __init__(self, model: Any) -> None:
-        self._model = model
-        self._what, self._before = "preparing", 0
-        self._tokens: int | None = None
-        self._status = screen.console(sys.stderr).status(self) if sys.stderr.isatty() else None
+        from draftwood.api.target import target_of
+
+        self._target, self._begun, self._tokens = target_of(model), 0, -1
+        super().__init__(self)
 
     def until_first(self, pieces: Iterable[Piece], tokens: int | None = None) -> Iterator[Piece]:
         """Yield the pieces; before the first one a prompt of so many tokens is read (None: unknown)."""
-        self._what, self._tokens, self._before = "reading", tokens, self._read
+        self._tokens, self._begun = tokens or 0, self._target.tokens_read
         for piece in pieces:
             self.__exit__()
             yield piece
 
     def __rich__(self) -> str:
         """Return what the line says; called for every frame."""
-        tokens = "" if self._tokens is None else f" {self._tokens:,} tokens"
-        done = self._read - self._before if self._what == "reading" else 0
-        if self._tokens is not None and done >= self._tokens:
+        done = self._target.tokens_read - self._begun
+        if self._tokens < 0 or 0 < self._tokens <= done:
             return "preparing the drafters …"
-        return f"{self._what}{tokens} …" + (f" {done:,} done" if done else "")
-
-    @property
-    def _read(self) -> int:
-        from draftwood.api.target import target_of
-
-        return target_of(self._model).tokens_read
-
-    def __enter__(self) -> Self:
-        if self._status is not None:
-            self._status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._status is not None:
-            self._status.stop()
+        known = f" {self._tokens:,} tokens" if self._tokens else ""
+        return f"reading{known} …" + (f" {done:,} done" if done else "")

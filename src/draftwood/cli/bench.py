@@ -1,8 +1,8 @@
-"""``draftwood bench``: compares drafters, and other engines, on the same prompts."""
+"""``draftwood bench``: compares drafters, and other engines, on the same prompts; the worst task comes first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import asdict
 from pathlib import Path
@@ -11,40 +11,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from draftwood.cli import early, measuring, options, screen
+from draftwood.cli import early, given, measuring, options, screen
+from draftwood.cli.screen import percent
 from draftwood.errors import UsageError
+from draftwood.measure.wording import number
 
 if TYPE_CHECKING:
     from draftwood.api.setup import Setup
     from draftwood.api.user_texts import UserTexts
     from draftwood.measure.bench.arms import Arm
     from draftwood.measure.bench.run import BenchSettings
+    from draftwood.measure.records.records import Records
     from draftwood.measure.records.writer import RecordsWriter
     from draftwood.models.findings import Setting
 
-Tasks = Annotated[
-    str | None,
-    Option(metavar="TASK,TASK", help="Kinds of prompts, as chat or grammar:one-sentence@0.7. [default: all]"),
-]
-Peers = Annotated[
-    str | None,
-    Option(
-        metavar="PEER,PEER", help="Other engines on the same weights: transformers:assistant=NAME, llama.cpp:all."
-    ),
-]
-Planner = Annotated[str | None, Option(help="How much is drafted. [default: goodput]")]
-Draft = Annotated[int | None, Option(min=0, help="Short for --planner fixed:N.")]
-Temperature = Annotated[
-    float | None, Option(help="Temperature for every prompt. [default: the task's own, else greedy]")
-]
+_TASKS = "Kinds of prompts, as chat or grammar:one-sentence@0.7. [default: all]"
+Tasks = Annotated[str | None, Option(metavar="TASK,TASK", help=_TASKS)]
+_PEERS = "Other engines on the same weights: transformers:assistant=NAME, llama.cpp:all."
+Peers = Annotated[str | None, Option(metavar="PEER,PEER", help=_PEERS)]
+_TEMPERATURE = "Temperature for every prompt. [default: the task's own, else greedy]"
+Temperature = Annotated[float | None, Option(help=_TEMPERATURE)]
 Rounds = Annotated[int, Option(min=1, help="Runs of each arm on each prompt.")]
 Seed = Annotated[int, Option(help="Seed of sampling and of the order of runs.")]
-Sustain = Annotated[
-    float | None,
-    Option(
-        min=1, metavar="SECONDS", help="Instead, repeat one answer for this long and show how its speed changes."
-    ),
-]
+_SUSTAIN = "Instead, repeat one answer for this long and show how its speed changes."
+Sustain = Annotated[float | None, Option(min=1, metavar="SECONDS", help=_SUSTAIN)]
 
 
 @options.shared
@@ -57,18 +47,16 @@ def bench(
     limit: measuring.Limit = None,
     drafters: measuring.Arms = options.DRAFTERS_DEFAULT,
     peers: Peers = None,
-    planner: Planner = None,
+    planner: options.PlannerName = options.PLANNER_DEFAULT,
     rule: options.RuleName = options.RULE_DEFAULT,
-    draft: Draft = None,
     *,
-    texts: options.SourceFlags,
+    texts: given.SourceFlags,
     temperature: Temperature = None,
     max_new_tokens: measuring.MaxNewTokens = 192,
     rounds: Rounds = 2,
     seed: Seed = 0,
     sustain: Sustain = None,
     output: measuring.RecordsOut = None,
-    wide: measuring.Wide = False,
     as_json: options.Json = False,
 ) -> None:
     """Compare drafters, and peers, on the same prompts.
@@ -79,29 +67,28 @@ def bench(
     """
     from draftwood.api.setup import Setup
     from draftwood.api.user_texts import UserTexts
-    from draftwood.cli.bench_table import show
     from draftwood.measure.bench.run import Bench, BenchSettings, Sustained
     from draftwood.measure.bench.run import sustain as repeat
     from draftwood.measure.bench.table import table
     from draftwood.measure.ties import differences
 
-    if planner is not None and draft is not None:
-        raise UsageError(f"--draft {draft} means --planner fixed:{draft}: give one of them")
-    chosen = f"fixed:{draft}" if draft is not None else planner or options.PLANNER_DEFAULT
-    _check(call, chosen, rule, temperature, sustain)
-    specs = _specs(drafters, chosen, texts.sources)
+    given.check_names(planner, rule)
+    early.check_sampling({"temperature": temperature})
+    if sustain is not None and "rounds" in dict(options.given_flags(call)):
+        raise UsageError("--sustain repeats one answer for so long, which --rounds cannot count: leave one out")
+    specs = _specs(drafters, planner, texts.sources)
     jobs, peers = measuring.jobs_of(tasks, prompts, limit, chat), _with_plain(peers)
     early.check_rows(output, "bench")
     if peers is not None and "transformers" in peers:  # compared on the same weights
         loading = loading.for_transformers()
     model, tokenizer, jobs = measuring.load(loading, jobs, chat, own=prompts is not None, quiet=as_json)
-    setting, given = loading.setting_of(model), UserTexts(**texts.sources)
-    settings = BenchSettings(chosen, max_new_tokens, temperature, seed, rule)
+    setting, sources = loading.setting_of(model), UserTexts(**texts.sources)
+    settings = BenchSettings(planner, max_new_tokens, temperature, seed, rule)
     found: list[Sustained] = []
     with ExitStack() as held, screen.progress() as bar:
-        setup = Setup(model, tokenizer, "none", chosen)
-        writer = held.enter_context(closing(_writer(output, loading, setting, settings, given)))
-        arms = [held.enter_context(closing(arm)) for arm in _arms(setup, specs, peers, settings, given, setting)]
+        setup = Setup(model, tokenizer, "none", planner)
+        writer = held.enter_context(closing(_writer(output, loading, setting, settings, sources)))
+        arms = [held.enter_context(closing(arm)) for arm in _arms(setup, specs, peers, settings, sources, setting)]
         work = Bench(setup, arms, jobs, settings, writer, bar)
         with screen.CtrlC() as stop:
             if sustain is None:
@@ -110,24 +97,12 @@ def bench(
                 length = int(sustain)
                 repeat(work, arms, jobs[0], sustain, found, lambda arm, at: bar(int(at), length, arm))
         kept = writer.records
-        sustained = (each.to_json() for each in found)
-        for row in differences(kept, setup.target, setting.dtype) if sustain is None else sustained:
+        repeated = (each.to_json() for each in found)
+        for row in differences(kept, setup.target, setting.dtype) if sustain is None else repeated:
             writer.other(row)
     rows, others = table(kept), {kind: kept.of_kind(kind) for kind in ("difference", "sustained")}
     document = {"rows": rows, **others, "header": kept.header, "interrupted": stop.pressed}
-    screen.finish(document, lambda: show(rows, kept, wide=wide), as_json=as_json, interrupted=stop.pressed)
-
-
-def _check(call: typer.Context, planner: str, rule: str, temperature: float | None, sustain: float | None) -> None:
-    """Refuse, before the model is loaded, settings that are wrong or would have no effect."""
-    from draftwood.planning.load import load as load_planner
-    from draftwood.verify.load import load as load_rule
-
-    load_planner(planner)
-    load_rule(rule)
-    early.check_sampling({"temperature": temperature})
-    if sustain is not None and options.was_given(call, "rounds"):
-        raise UsageError("--sustain repeats one answer for so long, which --rounds cannot count: leave one out")
+    screen.finish(document, lambda: _show(rows, kept), as_json=as_json, interrupted=stop.pressed)
 
 
 def _specs(drafters: str, planner: str, sources: dict[str, Any]) -> list[str]:
@@ -136,9 +111,9 @@ def _specs(drafters: str, planner: str, sources: dict[str, Any]) -> list[str]:
 
     specs = list(dict.fromkeys(["none", *(spec for spec, _ in arms(drafters))]))
     for spec in specs:
-        options.check_sources(spec, {} if spec == "none" and len(specs) > 1 else sources)
+        given.check_sources(spec, {} if spec == "none" and len(specs) > 1 else sources)
     if len(specs) > 1:
-        options.refuse_plain(specs[1], planner, "arms with drafters are compared with plain decoding")
+        given.refuse_plain(specs[1], planner, "arms with drafters are compared with plain decoding")
     return specs
 
 
@@ -162,13 +137,8 @@ def _writer(
     from draftwood.measure.records.writer import RecordsWriter
 
     names = {"model": loading.model, "dtype": setting.dtype, "threads": setting.threads}
-    said: dict[str, Any] = {**names, **asdict(settings), **texts.said()}
-    if settings.rule == options.RULE_DEFAULT:  # files of earlier versions do not name it
-        del said["rule"]
-    if not loading.pack:
-        said["pack"] = False
-    if loading.device is not None:
-        said["device"] = loading.device
+    device = {} if loading.device is None else {"device": loading.device}
+    said: dict[str, Any] = {**names, **asdict(settings), **texts.said(), **device}
     return RecordsWriter(output, header("bench", said, provenance(**names)))
 
 
@@ -194,3 +164,99 @@ def _arms(
         by_name = partial(load, engine="transformers")
         found = load_peers(peers, setup.model, setup.tokenizer, setting.model, setting.threads, by_name)
         yield from map(PeerArm, found)
+
+
+Cell = Callable[[dict[str, Any]], str]
+_ODD = 1.05  # speedups above so many times the tokens per pass cannot be: plain decoding was slowed down
+_COLUMNS: dict[str, Cell] = {
+    "task": lambda r: r["task"],
+    "arm": lambda r: r["drafter"],
+    "speedup": lambda r: _speedup(r),
+    "tokens per pass": lambda r: number(r["mean_acceptance_length_unlooped"] or r["mean_acceptance_length"]),
+    "tokens per second": lambda r: number(r["tokens_per_second"], 1),
+    "same text": lambda r: _same(r),
+}
+
+
+def _speedup(row: dict[str, Any]) -> str:
+    from draftwood.measure.bench.table import SPEEDUP
+
+    speedup, interval = row["speedup_unlooped"], row["speedup_unlooped_interval"]
+    between = f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval and interval[0] < interval[1] else ""
+    return number(speedup) + "*" * (speedup is not None and speedup > SPEEDUP) + "?" * _is_odd(row) + between
+
+
+def _is_odd(row: dict[str, Any]) -> bool:
+    speedup, length = row["speedup_unlooped"], row["mean_acceptance_length_unlooped"]
+    return bool(speedup and length and row["engine"] == "draftwood" and speedup > _ODD * length)
+
+
+def _same(row: dict[str, Any]) -> str:
+    from draftwood.measure.bench.table import sameness
+
+    return sameness(row).replace("no", "NO")
+
+
+def _show(rows: list[dict[str, Any]], kept: Records) -> None:
+    """Print the table, engine by engine and the worst task first, the means, trends and notes."""
+    from draftwood.measure.bench.table import SPEEDUP, geometric_mean
+
+    def place(row: dict[str, Any]) -> tuple[bool, str, bool, float]:
+        speedup = row["speedup_unlooped"]
+        return row["engine"] != "draftwood", row["engine"], speedup is None, speedup or 0.0
+
+    to, rows = screen.console(), sorted(rows, key=place)
+    if rows:
+        screen.show_table(to, _COLUMNS, rows, ("task", "arm"))
+        odd = "; ?: above the tokens per pass, so plain decoding was slowed down: measure again"
+        to.print(
+            "speedup: over plain decoding of the same engine, without looped tails; in brackets its 95 % interval "
+            f"over prompts; *: above {SPEEDUP:g}{odd if any(map(_is_odd, rows)) else ''}. --json has more figures."
+        )
+    if any(row["prompts"] > 1 for row in rows) and not any(row["speedup_unlooped_interval"] for row in rows):
+        to.print('Intervals need scipy: run pip install "draftwood[measure]".')
+    for arm in dict.fromkeys(row["drafter"] for row in rows):
+        found = [row["speedup_unlooped"] for row in rows if row["drafter"] == arm and row["speedup_unlooped"]]
+        if found and arm != "none":
+            to.print(f"{arm}: geometric mean {geometric_mean(found):.2f}, worst task {min(found):.2f}")
+    for row in kept.of_kind("sustained"):
+        to.print(_trend(row))
+    for note in _notes(rows, kept):
+        to.print(note)
+
+
+def _trend(row: dict[str, Any]) -> str:
+    if row["kept"] is None:
+        return f"{row['drafter']}: too few answers for a trend; give it more seconds"
+    heat = [window["celsius"] for window in row["windows"] if "celsius" in window]
+    warm = f"{heat[0]:.0f} to {heat[-1]:.0f} degrees Celsius" if heat else "temperature not told"
+    return (
+        f"{row['drafter']}: {row['first_quarter']:.1f} tokens/s in the first quarter of the time, "
+        f"{row['last_quarter']:.1f} in the last ({percent(row['kept'])} kept); {warm}"
+    )
+
+
+def _notes(rows: list[dict[str, Any]], kept: Records) -> Iterator[str]:
+    """Yield what one must know to read the table."""
+    from draftwood.measure.bench.table import draft_memory
+
+    looped = {r["task"]: r["looped_tokens"] for r in rows if r["drafter"] == "none" and r["looped_tokens"]}
+    if looped:
+        yield "looped tails of plain's answers, in tokens: " + ", ".join(f"{t} {n}" for t, n in looped.items())
+    for rule in dict.fromkeys(row["rule"] for row in rows if row["rule"] is not None):
+        yield f"lossy: by the rule {rule} texts may differ from those of plain decoding; the changed are counted"
+    for arm in dict.fromkeys(row["drafter"] for row in rows):
+        if memory := draft_memory(rows, arm):
+            yield f"{arm}: {memory}"
+    if failed := {r["drafter"]: r["failed"] for r in rows if r["failed"]}:
+        yield "answers in which a drafter failed: " + ", ".join(f"{arm} {n}" for arm, n in failed.items())
+    if sittings := len(kept.of_kind("resumed")):
+        yield f"measured in {1 + sittings} sittings: arms of one were not interleaved with those of another"
+    by_id = {answer.id: answer for answer in kept.answers}
+    for found in kept.of_kind("difference"):
+        answer = by_id[found["answer"]]
+        margin = "" if found["margin"] is None else f", where the two best scores differ by {found['margin']:.1e}"
+        tie = {True: " (a near-tie)", False: " (NOT a near-tie: please report it)", None: ""}[found["near_tie"]]
+        if found["near_tie"] and "rounding" in found:
+            tie = f" (a near-tie: {found['cause']} moves scores by up to {found['rounding']:.2g})"
+        yield f"{answer.arm} differs on {answer.task} {answer.name} from token {found['index']}{margin}{tie}"

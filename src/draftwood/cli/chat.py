@@ -13,8 +13,9 @@ from typer import Option
 
 from draftwood.api.prompts import render
 from draftwood.cli import options, prompt, screen
-from draftwood.cli.answering import Waiting
+from draftwood.cli.answering import AnswerWriter, Waiting
 from draftwood.cli.given import Given, Loaded
+from draftwood.cli.render import figures, lossy_note, people, print_summary
 from draftwood.errors import DraftwoodError, PromptError, UnknownNameError
 from draftwood.models.find import cache_folder
 
@@ -35,58 +36,17 @@ def chat(given: Given, system: options.System = None, forget: Forget = False) ->
 
     render([{"role": "user", "content": "?"}], loaded.tokenizer)  # refuses a tokenizer without a chat template
     with Conversation(loaded.model, system=system, **loaded.keywords) as conversation:
-        Talk(conversation, Room(loaded, forget), loaded).run()
-
-
-class Room:
-    """Keeps a conversation within the longest text of the model; ``forget`` drops the oldest turns for that."""
-
-    def __init__(self, loaded: Loaded, forget: bool) -> None:
-        from draftwood.api.target import target_of
-
-        self._loaded, self._forget = loaded, forget
-        self._most = target_of(loaded.model).capabilities.max_positions
-
-    def make(self, messages: list[dict[str, str]], question: str) -> int:
-        """Drop turns for a question and its answer; returns how many. PromptError if there is no room."""
-        systems = [message for message in messages if message["role"] == "system"]
-        if (tokens := len(self._ids(systems, question))) >= self._most:
-            raise PromptError(
-                f"the question has {tokens:,} tokens, the model takes {self._most:,} with its answer: shorten it"
-            )
-        dropped = 0
-        while self._forget and self._is_short(messages, question) and len(messages) > len(systems):
-            turns = [number for number, message in enumerate(messages) if message["role"] == "user"]
-            del messages[turns[0] : turns[1] if len(turns) > 1 else len(messages)]
-            dropped += 1
-        if (tokens := len(self._ids(messages, question))) >= self._most:
-            raise PromptError(
-                f"the conversation is full: it has {tokens:,} tokens with this question, and the model takes "
-                f"{self._most:,} with the answer. /reset forgets it all, /undo the last turn; draftwood chat "
-                "--forget drops the oldest turns by itself"
-            )
-        return dropped
-
-    def _is_short(self, messages: list[dict[str, str]], question: str) -> bool:
-        """Return whether less room is left than the answer's limit, or than half of what the model takes."""
-        ids = self._ids(messages, question)
-        wanted = self._loaded.request(ids).limit
-        return len(ids) + min(wanted, self._most // 2) > self._most
-
-    def cut(self, answer: Generation) -> bool:
-        """Return whether an answer ended where it did only because the conversation is full."""
-        full = answer.prompt_tokens + len(answer.ids) >= self._most
-        return answer.finish_reason == "length" and full
-
-    def _ids(self, messages: list[dict[str, str]], question: str) -> list[int]:
-        return render([*messages, {"role": "user", "content": question}], self._loaded.tokenizer)
+        Talk(conversation, loaded, forget).run()
 
 
 class Talk:
     """The loop of questions, answers and commands; an error ends it only where questions are piped in."""
 
-    def __init__(self, conversation: Conversation, room: Room, loaded: Loaded) -> None:
-        self._conversation, self._room, self._loaded = conversation, room, loaded
+    def __init__(self, conversation: Conversation, loaded: Loaded, forget: bool) -> None:
+        from draftwood.api.target import target_of
+
+        self._conversation, self._loaded, self._forget = conversation, loaded, forget
+        self._most = target_of(loaded.model).capabilities.max_positions
         self._turns: list[tuple[int, Generation]] = []  # tokens read, and the answer
         self._interactive = sys.stdin.isatty() and sys.stdout.isatty()
         self._commands: dict[str, tuple[str, Callable[[], None]]] = {
@@ -116,39 +76,33 @@ class Talk:
         warned = False
         while True:
             try:
-                line = prompt.ask("> ")
+                yield prompt.ask("> ")
+                warned = False
             except EOFError:
                 screen.say()
                 return
             except PromptError as error:
                 screen.say(f"error: {error}", file=sys.stderr)
-                continue
             except KeyboardInterrupt:
                 screen.say()
                 if warned:
                     raise
                 screen.say("(Ctrl-C once more leaves)")
                 warned = True
-                continue
-            warned = False
-            yield line
 
     def _take(self, line: str) -> None:
-        if not line:
-            return
-        word = line.split()[0]
+        word = line.split()[0] if line else ""
         if not _COMMAND.fullmatch(word):
-            self._answer(line)
-            return
-        if word not in self._commands:
+            if line:
+                self._answer(line)
+        elif word in self._commands:
+            self._commands[word][1]()
+        else:
             raise UnknownNameError("command", word, self._commands)
-        self._commands[word][1]()
 
     def _answer(self, question: str) -> None:
-        from draftwood.cli.render import AnswerWriter, lossy_note, people, print_summary
-
         conversation = self._conversation
-        if dropped := self._room.make(conversation.messages, question):
+        if dropped := self._make_room(conversation.messages, question):
             turns = "turn was" if dropped == 1 else f"{dropped} turns were"
             self._note(f"(the conversation was full: the oldest {turns} forgotten)")
         writer, before = AnswerWriter(self._loaded.names), len(conversation.messages)
@@ -169,13 +123,42 @@ class Talk:
             print_summary(people(), answer, self._loaded.names)
         elif answer.lossy:
             self._note(lossy_note(answer.rule))
-        if self._room.cut(answer):
+        if answer.finish_reason == "length" and answer.prompt_tokens + len(answer.ids) >= self._most:
             self._note(
                 f"(the conversation is full, which cut the answer after {len(answer.ids)} tokens: /reset forgets "
                 "it all; draftwood chat --forget drops the oldest turns by itself)"
             )
         if stop.pressed:
             self._stopped("(stopped; what was said is kept)")
+
+    def _make_room(self, messages: list[dict[str, str]], question: str) -> int:
+        """Drop turns for a question and its answer, where asked to; returns how many. PromptError without room.
+
+        Room for an answer is its limit, but half of what the model takes at most.
+        """
+
+        def tokens(said: list[dict[str, str]]) -> list[int]:
+            return render([*said, {"role": "user", "content": question}], self._loaded.tokenizer)
+
+        systems = [message for message in messages if message["role"] == "system"]
+        if (alone := len(tokens(systems))) >= self._most:
+            raise PromptError(
+                f"the question has {alone:,} tokens, the model takes {self._most:,} with its answer: shorten it"
+            )
+        dropped, ids = 0, tokens(messages)
+        while self._forget and len(messages) > len(systems):
+            if len(ids) + min(self._loaded.request(ids).limit, self._most // 2) <= self._most:
+                break
+            turns = [number for number, message in enumerate(messages) if message["role"] == "user"]
+            del messages[turns[0] : turns[1] if len(turns) > 1 else len(messages)]
+            dropped, ids = dropped + 1, tokens(messages)
+        if len(ids) >= self._most:
+            raise PromptError(
+                f"the conversation is full: it has {len(ids):,} tokens with this question, and the model takes "
+                f"{self._most:,} with the answer. /reset forgets it all, /undo the last turn; draftwood chat "
+                "--forget drops the oldest turns by itself"
+            )
+        return dropped
 
     def _note(self, note: str) -> None:
         """Print a note about the conversation, on standard error where answers are piped."""
@@ -192,12 +175,8 @@ class Talk:
 
     def _stats(self) -> None:
         for number, (read, answer) in enumerate(self._turns, 1):
-            rates = answer.stats
-            screen.say(
-                f"turn {number}: read {read} of {answer.prompt_tokens}, wrote {len(answer.ids)} in "
-                f"{rates.passes} passes, mean acceptance length {rates.mean_acceptance_length:.2f}, "
-                f"acceptance rate {100 * rates.acceptance_rate:.0f} %, {rates.tokens_per_second:.1f} tokens/s"
-            )
+            said = ", ".join(figures(answer))
+            screen.say(f"turn {number}: read {read} of {answer.prompt_tokens}, wrote {said}")
         if not self._turns:
             screen.say("nothing was said yet")
 

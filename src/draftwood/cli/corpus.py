@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,33 +10,26 @@ from typer import Argument, Option
 
 from draftwood.cli import early, options, screen
 from draftwood.errors import UsageError
+from draftwood.files.format import refuse_to_replace
+from draftwood.measure.wording import count
 
 if TYPE_CHECKING:
     from draftwood.drafters.corpus.corpus import Corpus
 
-Paths = Annotated[
-    list[Path], Argument(metavar="PATH...", help="Folders (.gitignore is respected), files, .jsonl of records.")
-]
+_PATHS = "Folders (.gitignore is respected), files, .jsonl of records."
+Paths = Annotated[list[Path], Argument(metavar="PATH...", help=_PATHS)]
 File = Annotated[Path, Argument(metavar="FILE", help="What corpus build wrote.")]
 Output = Annotated[Path, Option("--output", "-o", metavar="FILE.dwc", help="Write the corpus here.")]
-AddOutput = Annotated[
-    Path | None, Option("--output", "-o", metavar="FILE.dwc", help="Write here. [default: replace FILE]")
-]
-Tokenizer = Annotated[
-    str, Option(metavar="MODEL", help="The model that will use it, or a folder with its tokenizer.")
-]
-KnownTokenizer = Annotated[
-    str | None, Option(metavar="MODEL", help="Where its tokenizer is. [default: the model it was built for]")
-]
-Field = Annotated[
-    list[str] | None,
-    Option(metavar="NAME", help="Fields of records that are texts. [default: text, else prompt and output]"),
-]
-MaxFile = Annotated[float, Option("--max-file", min=0, metavar="MB", help="Leave out larger files of folders.")]
+_ADD = "Write here. [default: replace FILE]"
+AddOutput = Annotated[Path | None, Option("--output", "-o", metavar="FILE.dwc", help=_ADD)]
+_TOKENIZER = "The model that will use it, or a folder with its tokenizer."
+Tokenizer = Annotated[str, Option(metavar="MODEL", help=_TOKENIZER)]
+_KNOWN = "Where its tokenizer is. [default: the model it was built for]"
+KnownTokenizer = Annotated[str | None, Option(metavar="MODEL", help=_KNOWN)]
+_FIELD = "Fields of records that are texts. [default: text, else prompt and output]"
+Field = Annotated[list[str] | None, Option(metavar="NAME", help=_FIELD)]
 
 app = options.group("corpus", "Text to draft from: build and inspect such files.")
-
-_LARGEST = 8.0  # of a folder's files, in MB
 
 
 @app.command()
@@ -44,12 +38,11 @@ def build(
     output: Output,
     tokenizer: Tokenizer = options.MODEL_DEFAULT,
     field: Field = None,
-    max_file: MaxFile = _LARGEST,
     as_json: options.Json = False,
 ) -> None:
     """Index the text of folders and files."""
     _refuse_to_replace(output)
-    _make(paths, output, tokenizer, field, max_file, as_json, None)
+    _make(paths, output, tokenizer, field, as_json, None)
 
 
 @app.command()
@@ -59,7 +52,6 @@ def add(
     output: AddOutput = None,
     tokenizer: KnownTokenizer = None,
     field: Field = None,
-    max_file: MaxFile = _LARGEST,
     as_json: options.Json = False,
 ) -> None:
     """Index more text together with what FILE holds; documents of the same name are replaced."""
@@ -68,7 +60,9 @@ def add(
     base = Corpus.open(file)
     if output is not None:
         _refuse_to_replace(output)
-    _make(paths, output or file, tokenizer or _model_of(base), field, max_file, as_json, base)
+    if (model := tokenizer or base.model) is None:
+        raise UsageError(f"{file} does not say whose tokenizer it needs: give --tokenizer")
+    _make(paths, output or file, model, field, as_json, base)
 
 
 @app.command()
@@ -81,44 +75,26 @@ def stats(file: File, as_json: options.Json = False) -> None:
         if corpus.header is not None:
             corpus.header.verify()
     found = _facts(corpus)
-
-    def show() -> None:
-        for name, value in found.items():
-            screen.say(
-                f"{name.replace('_', ' '):<16} {value:,}" if isinstance(value, int) else f"{name:<16} {value}"
-            )
-
-    screen.finish(found, show, as_json=as_json)
-
-
-@app.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def query() -> None:
-    """Say what to use instead of this verb of earlier versions."""
-    raise UsageError(
-        "draftwood corpus query is gone: draftwood.Corpus.open(FILE).match(ids) finds text in Python, and "
-        "draftwood corpus stats says what a file holds"
-    )
+    screen.finish(found, lambda: screen.show_facts(found), as_json=as_json)
 
 
 def _make(
-    paths: list[Path], output: Path, tokenizer: str, field: list[str] | None, max_file: float, as_json: bool,
-    base: Corpus | None,
-) -> None:  # fmt: skip
+    paths: list[Path], output: Path, tokenizer: str, field: list[str] | None, as_json: bool, base: Corpus | None
+) -> None:
     from draftwood.corpora.build import build as make
 
     known = options.load_tokenizer(tokenizer)
     with screen.progress() as bar:
-        built = make(
-            paths, output, known, model=tokenizer, fields=field or (), max_bytes=int(max_file * 1e6),
-            base=base, progress=bar,
-        )  # fmt: skip
+        built = make(paths, output, known, model=tokenizer, fields=field or (), base=base, progress=bar)
     facts = _facts(built.corpus)
 
     def show() -> None:
-        n = facts["documents"]
-        documents = f"{n:,} document{'s' * (n != 1)}"
+        documents = count(facts["documents"], "document")
         screen.say(f"{output}: {facts['tokens']:,} tokens of {documents}, {facts['bytes'] / 1e6:,.1f} MB")
-        screen.say_skipped(built.skipped)
+        if built.skipped:
+            reasons = sorted(built.skipped.items(), key=lambda item: -item[1])
+            said = ", ".join(f"{n:,} {reason}" for reason, n in reasons)
+            screen.say(f"left out: {said}", file=sys.stderr)
 
     document = facts | {"read": built.read, "skipped": dict(built.skipped)}
     screen.finish(document, show, as_json=as_json)
@@ -130,14 +106,9 @@ def _facts(corpus: Corpus) -> dict[str, Any]:
     return {"file": str(path), "tokens": len(corpus), **counts, "bytes": size, **made_for}
 
 
-def _model_of(corpus: Corpus) -> str:
-    if corpus.model is None:
-        raise UsageError(f"{corpus.path} does not say whose tokenizer it needs: give --tokenizer")
-    return corpus.model
-
-
 def _refuse_to_replace(path: Path) -> None:
-    """Refuse to replace anything but a corpus."""
+    """Refuse a path that cannot be written, or that holds anything but a corpus."""
     from draftwood.drafters.corpus.file import KIND
 
-    early.check_replaceable(path, KIND)
+    refuse_to_replace(path, KIND)
+    early.check_writable(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -11,12 +11,10 @@ import typer
 from draftwood.cli import measuring, options, screen
 from draftwood.cli.answering import Answering, recorded
 from draftwood.cli.given import Given, Loaded
-from draftwood.cli.screen import percent
 from draftwood.measure.wording import number
 
 if TYPE_CHECKING:
     from draftwood.measure.compare import Comparison
-    from draftwood.step import Step
     from draftwood.tasks import Prompt
 
 PLAIN = "draftwood generate @prompt.txt --drafters none"
@@ -28,7 +26,6 @@ _MODEL = "smollm2"
 _CHOSEN = {"code-edit": "csv.Sniffer.sniff", "grammar": "meeting", "chat": "list-or-tuple"}
 _ROUNDS = 2
 _SHOWN_LINES = 6
-_MOST_NODES = 24  # of a tree that fits a screen
 
 
 @options.shared
@@ -97,15 +94,16 @@ def _llama_speeds(given: Given) -> dict[str, float]:
 
 
 def _show_step(loaded: Loaded, prompt: Prompt) -> None:
-    """Write an answer silently, and show its most instructive step."""
+    """Write an answer silently, and show the step that accepted most."""
     from draftwood.cli import explain_tables
     from draftwood.measure.explain.account import Account
     from draftwood.measure.explain.summary import detail
 
     answer = Answering(loaded, list(prompt.messages), quiet=True)
     _end(answer, answer.write(trace=True))
-    if answer.generation is None or (step := telling(answer.generation.steps)) is None:
+    if answer.generation is None or not (steps := answer.generation.steps):
         return
+    step = 1 + max(range(len(steps)), key=lambda i: steps[i].accepted)
     told = "one step of the second answer: what was drafted, and the path that was accepted"
     _head(told, f"{STEP} {step}", loaded.given)
     record = recorded(loaded, answer.generation)
@@ -114,19 +112,6 @@ def _show_step(loaded: Loaded, prompt: Prompt) -> None:
     to.print()
     explain_tables.show_head(to, found)
     explain_tables.show_tree(to, found, record, screen.shower(loaded.tokenizer))
-
-
-def telling(steps: Sequence[Step]) -> int | None:
-    """Return the number, from 1, of the step with the most branched tree, then longest accepted path, if any."""
-    from draftwood.measure.explain.account import Tree
-
-    best = (False, False, -1), 0
-    for position, step in enumerate(steps, start=1):
-        tree = Tree.of(step)
-        if tree is not None:
-            branches = len(set(tree.parents)) < len(tree.parents)
-            best = max(best, ((len(tree.tokens) <= _MOST_NODES, branches, len(tree.path)), -position))
-    return -best[1] or None
 
 
 def _head(what: str, command: str, given: Given) -> None:
@@ -154,40 +139,31 @@ def _end(answer: Answering, interrupted: bool) -> None:
 
 
 def _show_table(results: dict[str, Comparison], others: dict[str, float], given: Given) -> None:
+    """Print the table, worst kind first, and the means of its speedups."""
     from draftwood.measure.bench.table import geometric_mean
 
-    ranked = sorted(results.items(), key=lambda result: result[1].speedup or 0.0)
+    rows = [(kind, one, len(one.drafted[0].ids)) for kind, one in results.items()]
+    rows.sort(key=lambda row: row[1].speedup or 0.0)
     _head("the table, worst kind first", TABLE, given)
-    columns = ["tokens", "passes", "accept. length", "accept. rate", "plain tok/s", "drafted tok/s", "speedup"]
-    columns[4:4] = ["llama.cpp tok/s"] if others else []
-    table = screen.table("kind", *columns, last="identical")
-    for kind, result in ranked:
-        rates, tokens = result.drafted[0].stats, len(result.drafted[0].ids)
-        speeds = [
-            tokens / seconds if seconds else None for seconds in (result.plain_seconds, result.drafted_seconds)
-        ]
-        shown = [number(speed, 0) for speed in ([others.get(kind)] if others else []) + speeds]
-        table.add_row(
-            kind, str(tokens), str(rates.passes), number(rates.mean_acceptance_length),
-            percent(rates.acceptance_rate), *shown, number(result.speedup),
-            {True: "yes", False: "NO", None: ""}[result.identical],
-        )  # fmt: skip
+    columns: dict[str, Callable[[tuple[str, Comparison, int]], str]] = {
+        "kind": lambda r: r[0],
+        "speedup": lambda r: number(r[1].speedup),
+        "tokens per pass": lambda r: number(r[1].drafted[0].stats.mean_acceptance_length),
+        "drafted tokens/s": lambda r: number(r[2] / r[1].drafted_seconds, 0) if r[1].drafted_seconds else "",
+        "plain tokens/s": lambda r: number(r[2] / r[1].plain_seconds, 0) if r[1].plain_seconds else "",
+        "llama.cpp tokens/s": lambda r: number(others.get(r[0]), 0),
+        "same text": lambda r: {True: "yes", False: "NO", None: ""}[r[1].identical],
+    }
     to = screen.console()
     to.print()
-    to.print(table, soft_wrap=False)
-    ratios = [(result.speedup, kind) for kind, result in ranked if result.speedup]
-    if ratios:
+    screen.show_table(to, columns, rows, ("kind",))
+    if ratios := [(one.speedup, kind) for kind, one, _ in rows if one.speedup]:
         worst, kind = min(ratios)
         to.print(
             f"\n{geometric_mean(ratio for ratio, _ in ratios):.2f} times as fast (geometric mean), worst "
             f"{worst:.2f} ({kind}); reading the prompt is in no figure"
         )
-    its = [
-        len(result.drafted[0].ids) / result.drafted_seconds / others[kind]
-        for kind, result in ranked
-        if kind in others and result.drafted_seconds
-    ]
-    if its:
+    if its := [n / one.drafted_seconds / others[k] for k, one, n in rows if k in others and one.drafted_seconds]:
         to.print(
             f"{geometric_mean(its):.2f} times as fast as llama.cpp without drafts, on the same file and machine"
         )

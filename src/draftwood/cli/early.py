@@ -10,16 +10,10 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from draftwood.errors import DraftwoodError, PromptError, RecordError, UsageError
-from draftwood.files.foreign import json_object
-from draftwood.files.format import refuse_to_replace
+from draftwood.errors import DraftwoodError, RecordError, UsageError
 from draftwood.measure.records.lines import compressed, read_lines, zstandard
-from draftwood.models.find import find
-from draftwood.models.load import load_tokenizer
 
 Force = Annotated[bool, Option("--force", help="Replace a file that is there already.")]
-
-_TEMPLATE = 512  # bytes that a chat template may put around a prompt, generously
 
 
 def check_sampling(settings: Mapping[str, Any]) -> None:
@@ -31,49 +25,11 @@ def check_sampling(settings: Mapping[str, Any]) -> None:
     check(Sampling(**{name: value for name, value in given.items() if value is not None}))
 
 
-def check_lengths(model: str, prompts: Mapping[str, str], engine: str | None = None) -> None:
-    """Refuse a prompt that leaves the model no room for an answer, its weights unread; ``prompts`` are by name.
-
-    Models that do not say their length in ``config.json`` are left to the check that follows loading.
-    """
-    most = _positions(model)
-    if most is None:
-        return
-    # A text has no more tokens than bytes: the tokenizer is loaded for long ones only.
-    long = {name: text for name, text in prompts.items() if len(text.encode()) + _TEMPLATE >= most}
-    tokenizer: Any = load_tokenizer(model, engine=engine) if long else None
-    for name, text in long.items():
-        tokens = len(tokenizer(text, verbose=False)["input_ids"])
-        if tokens >= most:
-            said = f"the prompt has {tokens} tokens, the model takes {most} with its answer: shorten the prompt"
-            raise PromptError(f"{name}: {said}" if name else said)
-
-
-def _positions(model: str) -> int | None:
-    """Tokens that a model's text may have; None where its folder does not say so."""
-    place = find(model)
-    if not isinstance(place, Path):
-        return None
-    try:
-        config = json_object((place / "config.json").read_bytes(), "config.json", ValueError)
-    except (OSError, ValueError):
-        return None  # loading says what is wrong with it
-    parts = [part for part in (config, config.get("text_config")) if isinstance(part, dict)]
-    known = [part.get(name) for part in parts for name in ("max_position_embeddings", "n_positions")]
-    return next((length for length in known if isinstance(length, int) and length > 0), None)
-
-
 def check_place(path: Path, force: bool, flag: str = "-o") -> None:
     """Refuse a path that cannot be written, or a file that is not empty unless ``force`` is set (UsageError)."""
     check_writable(path, flag)
     if path.is_file() and path.stat().st_size and not force:
         raise UsageError(f"{path} is there already: choose another {flag}, or replace it with --force")
-
-
-def check_readable(path: Path) -> None:
-    """Refuse, by UsageError, a compressed profile."""
-    if path.suffix == ".zst":
-        raise UsageError(f"{path}: a profile is small and stays readable; name it FILE.jsonl")
 
 
 def check_writable(path: Path, flag: str = "-o", *, error: type[DraftwoodError] = UsageError) -> None:
@@ -91,12 +47,6 @@ def check_writable(path: Path, flag: str = "-o", *, error: type[DraftwoodError] 
     except OSError as reason:
         said = reason.strerror or str(reason)
         raise error(f"{path} cannot be written ({said}): choose another place with {flag}") from reason
-
-
-def check_replaceable(path: Path, kind: str) -> None:
-    """Refuse a path that cannot be written or holds something else; see `files.format.refuse_to_replace`."""
-    refuse_to_replace(path, kind)
-    check_writable(path)
 
 
 def check_rows(path: Path | None, verb: str) -> None:

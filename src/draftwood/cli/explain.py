@@ -10,28 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from draftwood.cli import options, screen
+from draftwood.cli import explain_tables, options, screen
 from draftwood.cli.answering import Answering, recorded
-from draftwood.cli.given import Given, Loaded
+from draftwood.cli.given import Given, Loaded, refuse_plain
 from draftwood.cli.prompt import as_asked, check_chat, read_prompt
 from draftwood.errors import UsageError
-from draftwood.measure.explain.account import Account
 
 if TYPE_CHECKING:
     from draftwood.measure.records.records import Answer
 
-Records = Annotated[
-    Path | None, Argument(metavar="RECORDS", help="A file that generate, bench or simulate wrote with -o.")
-]
-Live = Annotated[
-    str | None, Option(metavar="PROMPT|@FILE|-", help="Instead of RECORDS: answer this prompt and explain that.")
-]
-AnswerNumber = Annotated[
-    int | None, Option("--answer", min=0, metavar="N", help="Explain this answer of RECORDS, step by step.")
-]
-StepNumber = Annotated[
-    int | None, Option("--step", min=1, metavar="K", help="Show all that is known of one step, from 1.")
-]
+_RECORDS = "A file that generate or bench wrote with -o."
+Records = Annotated[Path | None, Argument(metavar="RECORDS", help=_RECORDS)]
+_LIVE = "Instead of RECORDS: answer this prompt and explain that."
+Live = Annotated[str | None, Option(metavar="PROMPT|@FILE|-", help=_LIVE)]
+_ANSWER = "Explain this answer of RECORDS, step by step."
+AnswerNumber = Annotated[int | None, Option("--answer", min=0, metavar="N", help=_ANSWER)]
+_STEP = "Show all that is known of one step, from 1."
+StepNumber = Annotated[int | None, Option("--step", min=1, metavar="K", help=_STEP)]
 
 _OF_ROWS = frozenset(("rows", "live", "answer", "step", "as_json"))
 
@@ -51,25 +46,19 @@ def explain(
     """Say why each step drafted as much as it did."""
     if (rows is None) == (live is None):
         raise UsageError("explain takes a file of records, or a prompt with --live: give one of them")
-    if live is None:
-        _refuse_flags_of_live(call)
-        if rows is not None:
-            _explain_records(rows, answer, step, as_json)
+    if rows is not None:
+        for name, flag in options.given_flags(call):
+            if name not in _OF_ROWS:
+                raise UsageError(f"{flag} is for an answer written now: give it with --live")
+        _explain_records(rows, answer, step, as_json)
         return
     if answer is not None:
         raise UsageError("--answer names an answer of a file: leave it out with --live")
     check_chat(chat, system)
-    options.refuse_plain(given.drafters, given.planner, "explain says why so much was drafted")
-    text = read_prompt(live)
-    loaded = given.load(text)
+    refuse_plain(given.drafters, given.planner, "explain says why so much was drafted")
+    text = read_prompt(live or "")
+    loaded = given.load()
     _explain_live(loaded, as_asked(text, loaded.tokenizer, chat, system, quiet=as_json), step, as_json)
-
-
-def _refuse_flags_of_live(call: typer.Context) -> None:
-    """Refuse a flag of generation, which would be ignored where recorded answers are explained."""
-    for parameter in call.command.params:
-        if parameter.name not in _OF_ROWS and options.was_given(call, parameter.name or ""):
-            raise UsageError(f"{parameter.opts[0]} is for an answer written now: give it with --live")
 
 
 def _explain_records(path: Path, number: int | None, step: int | None, as_json: bool) -> None:
@@ -86,16 +75,9 @@ def _explain_records(path: Path, number: int | None, step: int | None, as_json: 
     if step is not None and answer is None:
         raise UsageError(f"{path} holds {len(answers)} answers: say with --answer which one's step {step}")
     shown = answers if answer is None else [answer]
-    _show(shown, answer, step, as_json, Pieces(answers).text, _recorded_rule(shown))
-
-
-def _recorded_rule(answers: Sequence[Answer]) -> dict[str, Any]:
-    """Return the rule of recorded answers, None of several, and whether one of them is lossy."""
-    rules = {answer.rule or options.RULE_DEFAULT for answer in answers}
-    return {
-        "rule": next(iter(rules)) if len(rules) == 1 else None,
-        "lossy": any(answer.rule is not None for answer in answers),
-    }
+    rules = {one.rule or options.RULE_DEFAULT for one in shown}
+    ruled = {"rule": rules.pop() if len(rules) == 1 else None, "lossy": any(one.rule for one in shown)}
+    _show(shown, answer, step, as_json, Pieces(answers).text, ruled)
 
 
 def _explain_live(loaded: Loaded, content: Any, step: int | None, as_json: bool) -> None:
@@ -127,7 +109,7 @@ def _show(
     ruled: dict[str, Any],
 ) -> None:  # fmt: skip
     """Show one step, one answer, or what the answers of each arm amount to; ``ruled`` is said in JSON only."""
-    from draftwood.cli import explain_tables
+    from draftwood.measure.explain.account import Account
     from draftwood.measure.explain.summary import arm, by_arm, detail, steps_of
 
     if answer is not None and step is not None:

@@ -32,31 +32,32 @@ def show_arms(arms: Sequence[dict[str, Any]]) -> None:
 
 def show_answers(answers: Sequence[Answer]) -> None:
     """Print a line per answer, and how to see more of one."""
-    to = screen.console()
-    table = screen.table("answer", "tokens", "passes", "accept. length", "accept. rate", "coverage", last="prompt")
-    for answer in answers:
-        found = rates([answer])
-        cells = [str(found.tokens), str(found.passes), number(found.mean_acceptance_length)]
-        cells += [percent(found.acceptance_rate), percent(found.draft_coverage)]
-        again = f", round {answer.round + 1}" if answer.round else ""
-        table.add_row(str(answer.id), *cells, f"{answer.task} {answer.name}, {answer.arm}{again}")
-    to.print(table, soft_wrap=False)
+    to, found = screen.console(), {answer.id: rates([answer]) for answer in answers}
+    columns: dict[str, Callable[[Answer], str]] = {
+        "answer": lambda a: str(a.id),
+        "tokens": lambda a: str(found[a.id].tokens),
+        "passes": lambda a: str(found[a.id].passes),
+        "acceptance length": lambda a: number(found[a.id].mean_acceptance_length),
+        "acceptance rate": lambda a: percent(found[a.id].acceptance_rate),
+        "prompt": lambda a: f"{a.task} {a.name}, {a.arm}" + (f", round {a.round + 1}" if a.round else ""),
+    }
+    screen.show_table(to, columns, answers, ("prompt",))
     to.print("the steps of one: --answer N")
 
 
 def show_steps(rows: Sequence[dict[str, Any]], answer: Answer) -> None:
     """Print a line per step."""
-    to = screen.console()
-    table = screen.table("step", "text", "accepted", "ms", last="why")
-    table.columns[0].justify, table.columns[1].justify = "right", "left"
-    for column in table.columns[:-1]:
-        column.no_wrap = True
-    for row, text in zip(rows, _texts(answer), strict=True):
-        accepted = f"{row['accepted']} of {row['drafted']}" if row["drafted"] else ""
-        expected = "" if row["expected_ms"] is None else f"{row['expected_ms']:.1f} / "
-        table.add_row(str(row["step"]), text, accepted, f"{expected}{row['ms']:.1f}", row["why"])
-    to.print(table, soft_wrap=False)
-    to.print("ms: expected / came. All that is known of one step: --step K")
+    to, texts = screen.console(), dict(zip((row["step"] for row in rows), _texts(answer), strict=True))
+    columns: dict[str, Callable[[dict[str, Any]], str | Text]] = {
+        "step": lambda r: str(r["step"]),
+        "text": lambda r: texts[r["step"]],
+        "accepted": lambda r: f"{r['accepted']} of {r['drafted']}" if r["drafted"] else "",
+        "expected ms": lambda r: number(r["expected_ms"], 1),
+        "ms": lambda r: number(r["ms"], 1),
+        "why": lambda r: r["why"],
+    }
+    screen.show_table(to, columns, rows, ("text", "why"))
+    to.print("All that is known of one step: --step K")
 
 
 def _texts(answer: Answer) -> Iterator[Text]:
@@ -78,11 +79,16 @@ def show_step(found: dict[str, Any], answer: Answer, text: Callable[[int], str])
     to = screen.console()
     show_head(to, found)
     to.print()
-    names = ("asked", "proposed", "kept", "accepted", "match_length")
-    sources = [[r["source"], *(str(r[n]) for n in names), number(r["draft_ms"])] for r in found["sources"]]
-    if sources:
-        heads = ("source", "asked", "proposed", "scored", "accepted", "match length", "ms")
-        to.print(screen.table(*heads, rows=sources), soft_wrap=False)
+    columns: dict[str, Callable[[dict[str, Any]], str]] = {
+        "source": lambda r: r["source"],
+        "proposed": lambda r: str(r["proposed"]),
+        "scored": lambda r: str(r["kept"]),
+        "accepted": lambda r: str(r["accepted"]),
+        "match length": lambda r: str(r["match_length"]),
+        "ms": lambda r: number(r["draft_ms"]),
+    }
+    if found["sources"]:
+        screen.show_table(to, columns, found["sources"], ("source",))
         to.print()
     for row in found["sources"]:
         for one in row.get("stages", ()):
@@ -118,17 +124,18 @@ def _show_alternatives(to: Console, found: dict[str, Any]) -> None:
     rows, plan = found["alternatives"], found["plan"]
     if not rows:
         return
-    table = screen.table("draft nodes", "expected tokens", "ms", "tokens/s", "of the best", last="")
     best = max(row["tokens_per_second"] for row in rows) or 1.0
-    scored = plan.get("pooled", plan.get("chosen"))
-    for row in rows:
-        marks = [word for word, nodes in (("scored", scored), ("best", plan.get("best"))) if nodes == row["nodes"]]
-        cells = number(row["expected_tokens"]), number(row["ms"], 1), number(row["tokens_per_second"], 1)
-        table.add_row(
-            str(row["nodes"]), *cells, percent(row["tokens_per_second"] / best), " ".join(marks),
-            style="bold" if "scored" in marks else "",
-        )  # fmt: skip
-    to.print(table, soft_wrap=False)
+    scored, most = plan.get("pooled", plan.get("chosen")), plan.get("best")
+    marked = {most: "best", scored: "scored best" if scored == most else "scored"}
+    columns: dict[str, Callable[[dict[str, Any]], str]] = {
+        "draft nodes": lambda r: str(r["nodes"]),
+        "expected tokens": lambda r: number(r["expected_tokens"]),
+        "ms": lambda r: number(r["ms"], 1),
+        "tokens/s": lambda r: number(r["tokens_per_second"], 1),
+        "of the best": lambda r: percent(r["tokens_per_second"] / best),
+        "": lambda r: marked.get(r["nodes"], ""),
+    }
+    screen.show_table(to, columns, rows, ("",))
     if plan.get("rows", 1) > 1:
         to.print(f"the pass was shared by {plan['rows']} requests: these are sums over all of them")
     to.print()

@@ -11,26 +11,25 @@ from typer import Argument, Option
 
 from draftwood.cli import early, options, screen
 from draftwood.cli.answering import Answering, recorded
-from draftwood.cli.given import Given, Loaded
+from draftwood.cli.given import Given, Loaded, refuse_plain
 from draftwood.cli.prompt import as_asked, check_chat, read_prompt
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from draftwood.api.generation import Generation
     from draftwood.measure.compare import Comparison
+    from draftwood.measure.records.writer import RecordsWriter
 
-PromptText = Annotated[
-    str, Argument(metavar="PROMPT|@FILE|-", help="The prompt, a file with it, or - for standard input.")
-]
+_PROMPT = "The prompt, a file with it, or - for standard input."
+PromptText = Annotated[str, Argument(metavar="PROMPT|@FILE|-", help=_PROMPT)]
 Compare = Annotated[bool, Option("--compare", help="Time plain against drafted, in turns.")]
-Output = Annotated[
-    Path | None,
-    Option("--output", "-o", metavar="RECORDS.jsonl[.zst]", help="Append the answer and its steps to this file."),
-]
+_OUTPUT = "Append the answer and its steps to this file."
+Output = Annotated[Path | None, Option("--output", "-o", metavar="RECORDS.jsonl[.zst]", help=_OUTPUT)]
 Rounds = Annotated[int | None, Option(min=2, help="Runs of each arm with --compare. [default: 2]")]
-ShowIterations = Annotated[
-    bool, Option("--show-iterations", help="Show pass by pass how the guesses of jacobi become the text.")
-]
+_ITERATIONS = "Show pass by pass how the guesses of jacobi become the text."
+ShowIterations = Annotated[bool, Option("--show-iterations", help=_ITERATIONS)]
 
 
 @options.shared
@@ -48,103 +47,87 @@ def generate(
 ) -> None:
     """Answer a prompt, coloured by where each token came from."""
     check_chat(chat, system)
-    _check_compare(given, compare, rounds, output)
+    if rounds is not None and not compare:
+        raise UsageError("--rounds counts the runs of a comparison: give --compare as well")
+    if output is not None and compare:
+        raise UsageError("--output keeps one answer, and --compare writes several: draftwood bench keeps them all")
+    if compare:
+        refuse_plain(given.drafters, given.planner, "--compare times drafts against plain decoding")
     if show_iterations:
         from draftwood.cli.iterations import for_iterations
 
         given = for_iterations(call, given, unseen=compare or as_json)
     text = read_prompt(prompt)
     early.check_rows(output, "generate")
-    loaded = given.load(text)
+    loaded = given.load()
     content = as_asked(text, loaded.tokenizer, chat, system, quiet=as_json)
     answer = Answering(loaded, content, quiet=as_json)
-    kept = _Kept(output, loaded) if output is not None else None
-    trace = show_iterations or kept is not None
+    writer = _writer(output, loaded) if output is not None else None
+    if writer is not None:
+        writer().close()  # checked before anything is written
+    trace = show_iterations or writer is not None
     interrupted = answer.compare(rounds or 2) if compare else answer.write(trace=trace)
     found = answer.generation
     if found is None:  # interrupted before there was any
         raise typer.Exit(130)
-    if kept is not None and found.ids:
-        kept.add(content, found)
+    if writer is not None and found.ids:
+        _keep(writer(), loaded, content, found)  # opened again, since others may have appended meanwhile
     shown = document(found, answer.comparison, given) | {"chat": not isinstance(content, str)} if as_json else None
     show = partial(answer.finish, iterations=show_iterations)
     screen.finish(shown, show, as_json=as_json, interrupted=interrupted)
 
 
-def _check_compare(given: Given, compare: bool, rounds: int | None, output: Path | None) -> None:
-    if rounds is not None and not compare:
-        raise UsageError("--rounds counts the runs of a comparison: give --compare as well")
-    if output is not None and compare:
-        raise UsageError("--output keeps one answer, and --compare writes several: draftwood bench keeps them all")
-    if compare:
-        options.refuse_plain(given.drafters, given.planner, "--compare times drafts against plain decoding")
-
-
 _WAIT = 60.0  # seconds for other processes that append to the same file
 
 
-class _Kept:
-    """The records file that answers are appended to; checked before any is written."""
+def _writer(path: Path, loaded: Loaded) -> Callable[[], RecordsWriter]:
+    """Return what opens the records file that answers are appended to."""
+    from draftwood.api.user_texts import UserTexts
+    from draftwood.measure.records.provenance import provenance
+    from draftwood.measure.records.records import header
+    from draftwood.measure.records.writer import RecordsWriter
 
-    def __init__(self, path: Path, loaded: Loaded) -> None:
-        from draftwood.api.user_texts import UserTexts
-        from draftwood.measure.records.provenance import provenance
-        from draftwood.measure.records.records import header
-        from draftwood.measure.records.writer import RecordsWriter
+    settings = {"model": loaded.given.model, "dtype": loaded.given.setting_of(loaded.model).dtype}
+    # Not among the settings, which must stay the same in a file: a memory is another one after each answer.
+    said = UserTexts(**loaded.given.sources).said()
+    here = provenance(**settings) | ({"sources": said} if said else {})
+    return partial(RecordsWriter, path, header("generate", settings, here), wait=_WAIT)
 
-        settings = {"model": loaded.given.model, "dtype": loaded.given.setting_of(loaded.model).dtype}
-        # Not among the settings, which must stay the same in a file: a memory is another one after each answer.
-        said = UserTexts(**loaded.given.sources).said()
-        here = provenance(**settings) | ({"sources": said} if said else {})
-        self._open = partial(RecordsWriter, path, header("generate", settings, here), wait=_WAIT)
-        self._open().close()
-        self._loaded = loaded
 
-    def add(self, content: Any, generation: Generation) -> None:
-        from draftwood.api.prompts import as_ids
-        from draftwood.measure.records.records import sampling_said, token_texts
+def _keep(writer: RecordsWriter, loaded: Loaded, content: Any, generation: Generation) -> None:
+    """Append an answer to its file."""
+    from draftwood.api.prompts import as_ids
+    from draftwood.measure.records.records import sampling_said, token_texts
 
-        writer = self._open()  # again, since others may have appended answers while this one was written
-        tokenizer, number = self._loaded.tokenizer, writer.next_id
-        prompt_ids = as_ids(content, tokenizer)
-        request = self._loaded.request(prompt_ids)
-        writer.answer(recorded(
-            self._loaded, generation, number, "generate", f"answer {number}", prompt_ids=prompt_ids,
-            prompt_pieces=token_texts(prompt_ids, tokenizer), limit=request.limit,
-            sampling=sampling_said(request.sampling), prefill_s=generation.prefill_s,
-            decode_s=sum(step.seconds for step in generation.steps),
-        ))  # fmt: skip
-        writer.close()
+    prompt_ids, number = as_ids(content, loaded.tokenizer), writer.next_id
+    request = loaded.request(prompt_ids)
+    writer.answer(recorded(
+        loaded, generation, number, "generate", f"answer {number}", prompt_ids=prompt_ids,
+        prompt_pieces=token_texts(prompt_ids, loaded.tokenizer), limit=request.limit,
+        sampling=sampling_said(request.sampling), prefill_s=generation.prefill_s,
+        decode_s=sum(step.seconds for step in generation.steps),
+    ))  # fmt: skip
+    writer.close()
 
 
 _RATES = (
     "mean_acceptance_length", "drafted_step_acceptance_length", "acceptance_rate", "accepted_per_cycle",
-    "draft_coverage", "tokens_per_second", "passes",
+    "draft_coverage", "tokens_per_second", "passes", "seconds",
 )  # fmt: skip
 
 
 def document(generation: Generation, comparison: Comparison | None, given: Given) -> dict[str, Any]:
     """Return what ``--json`` prints; the words are those of docs/words.md."""
     rates = generation.stats
-    found: dict[str, Any] = {
+    timed = ("rounds", "plain_seconds", "drafted_seconds", "margin") if comparison is not None else ()
+    own = ("text", "finish_reason", "seed", "rule", "lossy", "prompt_tokens", "prefill_s", "ids", "sources")
+    return {
         "model": given.model,
         "weights": given.weights,
         "drafters": given.label,
         "planner": given.planner,
-        "rule": generation.rule,
-        "lossy": generation.lossy,
-        **{name: getattr(generation, name) for name in ("text", "finish_reason", "seed")},
-        **{name: getattr(comparison, name, None) for name in ("identical", "speedup")},
+        **{name: getattr(generation, name) for name in own},
+        **{name: getattr(comparison, name, None) for name in ("identical", "speedup", *timed)},
         **{name: getattr(rates, name) for name in _RATES},
-        "prompt_tokens": generation.prompt_tokens,
-        "prefill_s": generation.prefill_s,
-        "seconds": rates.seconds,
-    }
-    if comparison is not None:
-        timed = ("rounds", "plain_seconds", "drafted_seconds", "margin")
-        found |= {name: getattr(comparison, name) for name in timed}
-    return found | {
-        "ids": generation.ids,
-        "sources": generation.sources,
         "steps": [step.to_json() for step in generation.steps],
     }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from draftwood.cli import early, options
-from draftwood.cli.options import DraftingFlags, Loading, ModelFlag, SourceFlags, check_sources
+from draftwood.cli.options import Loading, ModelFlag
 from draftwood.cli.prompt import read_given
 from draftwood.decoding.stopping import StopStrings
 from draftwood.errors import UsageError
@@ -18,42 +19,37 @@ if TYPE_CHECKING:
     from draftwood.decoding.request import Request
 
 
+_LIMIT = "Most tokens to write. [default: the model's own setting, else 256]"
+_PREDICTION = "Text expected in the answer, to draft from; may be given again."
+_MEMORY = "Draft from the answers kept here, and keep these; made if it is not there."
+_CORPUS = "Draft from what `draftwood corpus build` wrote; may be given again."
+_CONTEXT = "Further text to draft from, not in the prompt; may be given again."
+_LEARNED = "Begin with what earlier runs learnt of this model, and keep what this one learns: numbers, never text."
+
+
 @dataclass(frozen=True)
 class WritingFlags:
     """How the tokens of an answer are chosen, and where it ends."""
 
-    max_new_tokens: Annotated[
-        int | None, Option(min=1, help="Most tokens to write. [default: the model's own setting, else 256]")
-    ] = None
+    max_new_tokens: Annotated[int | None, Option(min=1, help=_LIMIT)] = None
     temperature: Annotated[float, Option(help="0 is greedy.")] = 0.0
     top_k: Annotated[int | None, Option(help="Sample from the K best tokens.")] = None
     top_p: Annotated[float | None, Option(help="Sample from the best tokens that hold this probability.")] = None
-    min_p: Annotated[
-        float | None, Option(help="Leave out tokens below this share of the best one's probability.")
-    ] = None
-    repetition_penalty: Annotated[
-        float | None, Option(help="Above 1 makes tokens that are in the text already less likely.")
-    ] = None
+    min_p: Annotated[float | None, Option(help="Leave out tokens below this share of the best one's.")] = None
+    repetition_penalty: Annotated[float | None, Option(help="Above 1: tokens in the text are less likely.")] = None
     seed: options.Seed = None
-    stop: Annotated[
-        list[str] | None, Option(metavar="TEXT", help="End the answer before this text; may be given again.")
-    ] = None
+    stop: Annotated[list[str] | None, Option(metavar="TEXT", help="End before this text; may be repeated.")] = None
 
 
 @dataclass(frozen=True)
 class GrammarFlags:
     """What the answer must look like."""
 
-    json_schema: Annotated[
-        str | None, Option(metavar="JSON|@FILE", help="Answer with JSON that this JSON Schema allows.")
-    ] = None
-    regex: Annotated[
-        str | None, Option(metavar="PATTERN", help="Answer with a text that this expression matches.")
-    ] = None
-    grammar: Annotated[
-        str | None,
-        Option("--grammar", metavar="TEXT|@FILE", help="Answer with a text of this grammar (as for Lark)."),
-    ] = None
+    json_schema: Annotated[str | None, Option(metavar="JSON|@FILE", help="Answer with JSON of this schema.")] = (
+        None
+    )
+    regex: Annotated[str | None, Option(metavar="PATTERN", help="Answer with a text that this matches.")] = None
+    grammar: Annotated[str | None, Option(metavar="TEXT|@FILE", help="Answer with a text of this (Lark).")] = None
 
     @cached_property
     def asked(self) -> Any:
@@ -73,7 +69,43 @@ class GrammarFlags:
 
 
 @dataclass(frozen=True)
-class Given(Loading, GrammarFlags, WritingFlags, SourceFlags, DraftingFlags, ModelFlag):
+class SourceFlags:
+    """Further texts to draft from."""
+
+    prediction: Annotated[list[str] | None, Option(metavar="TEXT|@FILE", help=_PREDICTION)] = None
+    memory: Annotated[Path | None, Option(metavar="FILE", help=_MEMORY)] = None
+    corpus: Annotated[list[Path] | None, Option(metavar="FILE", help=_CORPUS)] = None
+    context: Annotated[list[str] | None, Option(metavar="TEXT|@FILE", help=_CONTEXT)] = None
+
+    @cached_property
+    def sources(self) -> dict[str, Any]:
+        """The keyword arguments of `draftwood.generate`; files of text are read, others only named."""
+        given = {"prediction": self.prediction, "context": self.context}
+        read = {what: [read_given(text, what) for text in texts or ()] or None for what, texts in given.items()}
+        return {**read, "memory": self.memory, "corpus": self.corpus or None}
+
+
+@dataclass(frozen=True)
+class DraftingFlags(SourceFlags):
+    """What drafts and from what, who decides how much, and which of it is accepted."""
+
+    drafters: options.Drafters = options.DRAFTERS_DEFAULT
+    planner: options.PlannerName = options.PLANNER_DEFAULT
+    rule: options.RuleName = options.RULE_DEFAULT
+    learned: Annotated[bool, Option("--learned/--no-learned", help=_LEARNED)] = True
+
+    def check(self) -> list[str]:
+        """Check everything that can be checked without a model; return the names of the drafters."""
+        if not self.learned:
+            from draftwood.models import findings
+
+            findings.keep_no_learning()
+        check_names(self.planner, self.rule)
+        return check_sources(self.drafters, self.sources)
+
+
+@dataclass(frozen=True)
+class Given(Loading, GrammarFlags, WritingFlags, DraftingFlags, ModelFlag):
     """Everything that decides how an answer is written."""
 
     @property
@@ -89,23 +121,12 @@ class Given(Loading, GrammarFlags, WritingFlags, SourceFlags, DraftingFlags, Mod
 
         return UserTexts(**self.sources).label(self.drafters)
 
-    def load(self, prompt: str | None = None) -> Loaded:
-        """Check everything that can be checked without a model, among it the ``prompt``, then load the model."""
-        from draftwood.planning.load import load as load_planner
-        from draftwood.verify.load import load as load_rule
-
-        if not self.learned:
-            from draftwood.models import findings
-
-            findings.keep_no_learning()
-        names = check_sources(self.drafters, self.sources)
-        load_planner(self.planner)
-        load_rule(self.rule)
+    def load(self) -> Loaded:
+        """Check everything that can be checked without a model, then load it."""
+        names = self.check()
         early.check_sampling(self.settings)
         if self.stop:
             StopStrings(self.stop, lambda _: "")  # refuses empty ones
-        if prompt is not None:
-            early.check_lengths(self.model, {"": prompt}, self.engine)
         return Loaded(self, *self.load_model(release="quantized-self" not in names), names)
 
 
@@ -132,3 +153,36 @@ class Loaded:
 
         setup = Setup(self.model, self.tokenizer, self.given.drafters, self.given.planner)
         return setup.request(ids, **self.given.settings)
+
+
+def check_names(planner: str, rule: str = options.RULE_DEFAULT) -> None:
+    """Refuse a planner or a rule that does not exist."""
+    from draftwood.planning.load import load as load_planner
+    from draftwood.verify.load import load as load_rule
+
+    load_planner(planner)
+    load_rule(rule)
+
+
+def check_sources(drafters: str, sources: dict[str, Any]) -> list[str]:
+    """Open every file once, before a model is loaded; return the names of the drafters."""
+    from draftwood.api.user_texts import UserTexts
+    from draftwood.drafters.load import load as load_drafters
+
+    given = UserTexts(**sources)
+    complete = given.complete(load_drafters(drafters))
+    given.opened(complete)
+    memory = sources.get("memory")
+    if memory is not None and not memory.exists():
+        early.check_writable(memory, "--memory")
+    return [d.name for d in complete]
+
+
+def refuse_plain(drafters: str, planner: str, purpose: str) -> None:
+    """Refuse, by UsageError, drafters or a planner that draft nothing; ``purpose`` begins the sentence."""
+    from draftwood.drafters.load import load as load_drafters
+
+    if not load_drafters(drafters):
+        raise UsageError(f"{purpose}, and --drafters {drafters} is plain decoding: name drafters")
+    if planner.partition("+")[0].strip() in ("off", "fixed:0"):
+        raise UsageError(f"{purpose}, and --planner {planner} never drafts: choose another planner")

@@ -13,7 +13,6 @@ from draftwood.errors import DraftwoodError
 from draftwood.measure.records.provenance import package_version
 
 _PACKAGES = ("torch", "transformers", "xllamacpp", "llama_cpp_python", "numpy", "numba")
-_DTYPES = ("float32", "bfloat16", "float16")
 
 
 def info(as_json: options.Json = False) -> None:
@@ -27,17 +26,15 @@ def info(as_json: options.Json = False) -> None:
         **{f"engine {name}": said for name, said in found["engines"].items()},
         "system": found["system"],
         "CPU": f"{found['cpu_count']} cores, instructions: {found['cpu_instructions'] or 'unknown'}",
-        **({"threads of torch": found["threads"]} if found["threads"] else {}),
-        **{f"{device} computes in": ", ".join(names) for device, names in found["devices"].items()},
+        "threads of torch": found["threads"],
+        "devices of torch": ", ".join(found["devices"]) or None,
         "cache folder": found["cache_folder"],
         "learnt": _said_learnt(found["learned"]),
         **{f"model {model['name']}": _said_model(model) for model in found["models"]},
         "other models": "any GGUF file, any folder of transformers, ollama:NAME, a hub name (with a network)",
         "drafters": ", ".join(found["drafters"]),
     }
-    width = max(map(len, lines))
-    for name, value in lines.items():
-        screen.say(f"{name:{width}}  {'not installed' if value is None else value}")
+    screen.show_facts({name: "not installed" if value is None else value for name, value in lines.items()})
 
 
 def collect() -> dict[str, Any]:
@@ -47,7 +44,7 @@ def collect() -> dict[str, Any]:
     from draftwood.models.find import cache_folder, installed
 
     versions = {name: package_version(name) for name in _PACKAGES}
-    machine: dict[str, Any] = {"threads": None, "cpu_instructions": None, "devices": {}}
+    machine: dict[str, Any] = {"threads": None, "cpu_instructions": None, "devices": []}
     return {
         "versions": {"draftwood": __version__, "python": platform.python_version(), **versions},
         "engines": _engines(),
@@ -117,16 +114,5 @@ def _torch() -> dict[str, Any]:
     return {
         "threads": torch.get_num_threads(),
         "cpu_instructions": torch.backends.cpu.get_cpu_capability(),
-        "devices": {device: [name for name in _DTYPES if _multiplies(device, name)] for device in devices},
+        "devices": devices,
     }
-
-
-def _multiplies(device: str, dtype: str) -> bool:
-    """Return whether the device multiplies in this format; tried, since names of devices do not tell."""
-    import torch
-
-    try:
-        one = torch.ones(2, 2, dtype=getattr(torch, dtype), device=device)
-        return bool((one @ one == 2).all())
-    except (RuntimeError, TypeError, NotImplementedError):
-        return False

@@ -30,6 +30,7 @@ GROUPS = ("corpus", "train")
 """Verbs with verbs below them; each is ``app`` in a module of its name."""
 OLD = {
     "cache": "--drafters ngram-cache:dynamic=FILE:save=true, which keeps its counts itself",
+    "corpus query": "draftwood.Corpus.open(FILE).match(ids) in Python, or draftwood corpus stats",
     "distil": "draftwood train sibling",
     "export-custom-generate": "model.generate(..., custom_generate=draftwood.decode_with())",
     "models": "draftwood info",
@@ -52,7 +53,7 @@ def command_line(verb: str | None = None) -> typer.Typer:
     )
     app.callback()(_top)
     for name in VERBS:
-        if verb in (None, name.replace("_", "-")):
+        if verb in (None, name):
             app.command()(getattr(import_module(f"draftwood.cli.{name}"), name))
     for name in GROUPS:
         if verb in (None, name):
@@ -83,6 +84,7 @@ class _Warnings(logging.Handler):
 
 
 _WARNINGS = _Warnings()
+_FULL = (errno.ENOSPC, errno.EBADF, errno.EIO)  # of streams that cannot be written
 
 
 def main() -> None:
@@ -98,9 +100,11 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit code. Errors are one line, with a traceback only after ``--debug``."""
     debug, arguments = _take_debug(arguments)
     _prepare(debug)
-    verb = _verb(arguments)
-    if verb is None and arguments and arguments[0] in OLD:
-        return _complain(f"error: draftwood {arguments[0]} is gone: use {OLD[arguments[0]]}", 2)
+    for words in (arguments[:1], arguments[:2]):
+        if (old := " ".join(words)) in OLD:
+            _say(f"error: draftwood {old} is gone: use {OLD[old]}")
+            return 2
+    verb = arguments[0] if arguments and arguments[0] in (*VERBS, *GROUPS) else None
     with warnings.catch_warnings():
         if not debug and not sys.warnoptions:
             warnings.simplefilter("ignore")  # warnings of other libraries tell the user nothing
@@ -119,12 +123,6 @@ def run(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _verb(arguments: Sequence[str]) -> str | None:
-    """Return the verb that the arguments begin with, if it is one."""
-    verbs = [name.replace("_", "-") for name in (*VERBS, *GROUPS)]
-    return arguments[0] if arguments and arguments[0] in verbs else None
-
-
 def _take_debug(arguments: Sequence[str]) -> tuple[bool, list[str]]:
     """Take ``--debug`` out of the arguments wherever it stands before ``--``, so that no verb need declare it."""
     found = list(arguments)
@@ -138,29 +136,30 @@ def _prepare(debug: bool) -> None:
     logger = logging.getLogger("draftwood")
     logger.setLevel(logging.DEBUG if debug else logging.WARNING)
     logger.addHandler(_WARNINGS)  # once: a second time changes nothing
-    _show_any_character()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # ? for characters that its encoding lacks
 
 
 def _explain(error: Exception, debug: bool) -> int:
+    """Say an error in a line; returns the exit code."""
     if debug:
         _say("".join(traceback.format_exception(error)).rstrip())
-    if isinstance(error, DraftwoodError):
-        return _complain(f"error: {error}", error.exit_code)
     if isinstance(error, typer.Abort):
         return 130
-    if hasattr(error, "format_message"):  # typer's own: a wrong flag, verb or value
+    if isinstance(error, DraftwoodError):
+        line, code = f"error: {error}", error.exit_code
+    elif hasattr(error, "format_message"):  # typer's own: a wrong flag, verb or value
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "draftwood"
-        return _complain(f"error: {error.format_message().rstrip('.')}\nsee {path} --help", 2)
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EBADF, errno.EIO) and not error.filename:
+        line, code = f"error: {error.format_message().rstrip('.')}\nsee {path} --help", 2
+    elif isinstance(error, OSError) and error.errno in _FULL and not error.filename:
         _abandon()
-        return _complain(f"error: the output cannot be written ({error.strerror}): choose another place for it", 1)
-    said = str(error).strip().partition("\n")[0] or type(error).__name__
-    hint = "" if debug else "; run again with --debug for the traceback"
-    return _complain(f"draftwood failed: {type(error).__name__}: {said}{hint}", 1)
-
-
-def _complain(line: str, code: int) -> int:
+        line, code = f"error: the output cannot be written ({error.strerror}): choose another place for it", 1
+    else:
+        said = str(error).strip().partition("\n")[0] or type(error).__name__
+        hint = "" if debug else "; run again with --debug for the traceback"
+        line, code = f"draftwood failed: {type(error).__name__}: {said}{hint}", 1
     _say(line)
     return code
 
@@ -177,13 +176,6 @@ def _open_closed() -> None:
             else:
                 os.close(found)
         setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - open as long as we are
-
-
-def _show_any_character() -> None:
-    """Show ? for characters that the encoding of a stream lacks."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
 
 
 def _say(line: str) -> None:

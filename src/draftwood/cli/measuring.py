@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from draftwood.cli import early, options, prompt, screen
+from draftwood.cli import early, options, prompt
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from draftwood.measure.prompt_files import Job
 
-R = TypeVar("R")
-
-RecordsOut = Annotated[
-    Path | None,
-    Option(
-        "--output", "-o", metavar="RECORDS.jsonl[.zst]",
-        help="Keep every answer and step here; resumes what it holds.",
-    ),
-]  # fmt: skip
-Prompts = Annotated[
-    Path | None, Option(metavar="FILE", help="Your own prompts: JSONL, or text with blank lines between.")
-]
+_OUTPUT = "Keep every answer and step here; resumes what it holds."
+RecordsOut = Annotated[Path | None, Option("--output", "-o", metavar="RECORDS.jsonl[.zst]", help=_OUTPUT)]
+_PROMPTS = "Your own prompts: JSONL, or text with blank lines between."
+Prompts = Annotated[Path | None, Option(metavar="FILE", help=_PROMPTS)]
 Arms = Annotated[str, Option(metavar="ARM,ARM", help="Arms to compare: suffix,suffix+lookup:length=8.")]
 MaxNewTokens = Annotated[int, Option(min=1, help="Most tokens of an answer.")]
-Wide = Annotated[bool, Option("--wide", help="Show every column of the table, however wide it gets.")]
 Limit = Annotated[int | None, Option(min=1, help="Most prompts per task.")]
 
 
@@ -64,9 +51,7 @@ def jobs_of(tasks: str | None, prompts: Path | None, limit: int | None, chat: bo
 def load(
     loading: options.Loading, jobs: list[Job], chat: bool | None, *, own: bool, quiet: bool
 ) -> tuple[Any, Any, list[Job]]:
-    """Load a model for these prompts, those too long refused first; returns model, tokenizer, prompts as asked."""
-    texts = {f"{job.task} {job.name}": job.prompt for job in jobs if isinstance(job.prompt, str)}
-    early.check_lengths(loading.model, texts, loading.engine)
+    """Load a model for these prompts; returns model, tokenizer, prompts as asked."""
     model, tokenizer = loading.load_model()
     return model, tokenizer, as_asked(jobs, own, tokenizer, chat, quiet=quiet)
 
@@ -80,47 +65,3 @@ def as_asked(jobs: list[Job], own: bool, tokenizer: Any, chat: bool | None, *, q
         replace(job, prompt=prompt.as_asked(job.prompt, tokenizer, True)) if isinstance(job.prompt, str) else job
         for job in jobs
     ]
-
-
-_WIDTH, _MOST = 80, 6  # characters and columns of a table without --wide
-_UNLIMITED = 10_000
-
-
-def show_table(
-    to: Console, columns: Mapping[str, Callable[[R], str]], rows: Sequence[R], *, left: int = 1, wide: bool
-) -> None:
-    """Print a table: without ``wide`` the first six columns that are not empty, in 80 characters.
-
-    The first ``left`` columns hold names: the last of them is folded where the line would be too long.
-    """
-    names = [name for name, cell in columns.items() if any(map(cell, rows))]
-    shown = names if wide else names[:_MOST]
-    heads = [name if i < left or wide else _in_two_lines(name) for i, name in enumerate(shown)]
-    cells = [[columns[name](row) for name in shown] for row in rows]
-    table = screen.table(*heads, rows=cells)
-    excess = to.measure(table, options=to.options.update(max_width=_UNLIMITED)).maximum - _WIDTH
-    if excess > 0 and not wide:
-        longest = max(len(row[left - 1]) for row in cells)
-        cells = [[*row[: left - 1], _folded(row[left - 1], longest - excess), *row[left:]] for row in cells]
-        table = screen.table(*heads, rows=cells)
-    for i, column in enumerate(table.columns):
-        column.no_wrap = True
-        column.justify = "left" if i < left else "right"
-    to.print(table, soft_wrap=False)
-    if len(names) > len(shown):
-        to.print(f"--wide also shows: {', '.join(names[_MOST:])}")
-
-
-def _in_two_lines(header: str) -> str:
-    before, _, last = header.rpartition(" ")
-    return f"{before}\n{last}"
-
-
-def _folded(name: str, width: int) -> str:
-    """Break a name after its signs + : / and blanks, so that the lines have ``width`` if that can be."""
-    lines = [""]
-    for part in re.findall(r"[^+:/ ]*[+:/ ]*", name):
-        if lines[-1] and len(lines[-1]) + len(part) > width:
-            lines.append("")
-        lines[-1] += part
-    return "\n".join(lines)

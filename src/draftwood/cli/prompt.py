@@ -71,7 +71,7 @@ def decoded(raw: bytes, where: str, kind: type[UsageError]) -> str:
 
 
 def check_chat(chat: bool | None, system: str | None) -> None:
-    """Refuse a system message for a prompt that is continued as it stands, or of half characters."""
+    """Refuse a system message of half characters, or for a prompt that is continued as it stands."""
     if system is not None:
         whole(system, "the system message", UsageError)
     if chat is False and system is not None:

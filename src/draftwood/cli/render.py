@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from rich.console import COLOR_SYSTEMS, Console
+from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
 from draftwood.api.generation import Generation
-from draftwood.api.text import Piece
 from draftwood.cli import screen
-from draftwood.measure.wording import clean, count
+from draftwood.measure.wording import count
 
 if TYPE_CHECKING:
     from draftwood.measure.compare import Comparison
@@ -31,71 +30,6 @@ def styles(drafters: Sequence[str]) -> dict[str, Style]:
     """Return the style of each source; the model's own tokens keep the terminal's colour."""
     coloured = {name: Style.parse(PALETTE[i % len(PALETTE)]) for i, name in enumerate(dict.fromkeys(drafters))}
     return {"model": Style()} | coloured
-
-
-class AnswerWriter:
-    """Writes pieces to standard output as they come; the names of the drafters decide the colours."""
-
-    def __init__(self, drafters: Sequence[str]) -> None:
-        self._out = sys.stdout
-        look = screen.console(self._out)
-        self._terminal = self._out.isatty()
-        self._colours = None if look.legacy_windows else COLOR_SYSTEMS.get(look.color_system or "")
-        self._styles = styles(drafters)
-        self._written = 0
-        self._last = "\n"
-
-    def piece(self, piece: Piece) -> None:
-        """Write a piece in the colour of its source."""
-        text = clean(piece.text) if self._terminal else piece.text  # whatever a model writes
-        style = self._styles.get(piece.source, Style())
-        self._out.write(style.render(text, color_system=self._colours))
-        self._out.flush()
-        self._written += len(piece.text)
-        self._last = piece.text[-1:] or self._last
-
-    def end(self, text: str | None) -> None:
-        """Write what an interrupt kept from being written of the whole ``text``, and end the line."""
-        self.piece(Piece((text or "")[self._written :], "model"))
-        self.line()
-
-    def line(self) -> None:
-        """End the line, if one was begun."""
-        if self._last != "\n":
-            self._out.write("\n")
-            self._last = "\n"
-        self._out.flush()
-
-
-class Rounds:
-    """Shows which run of a comparison is under way, and by ``writer``, if any, the first drafted text."""
-
-    def __init__(self, rounds: int, writer: AnswerWriter | None) -> None:
-        self._rounds, self._writer = rounds, writer
-        self._status = screen.console(sys.stderr).status("") if sys.stderr.isatty() else None
-
-    def begin(self, arm: str, number: int) -> None:
-        """Note that a run begins."""
-        streams = self._writer is not None and (arm, number) == ("drafted", 0)
-        if self._writer is not None and not streams:
-            self._writer.line()
-        if self._status is not None:
-            what = "reading the prompt" if streams else f"timing round {number + 1} of {self._rounds}: {arm}"
-            self._status.update(f"{what} …")
-            self._status.start()
-
-    def piece(self, piece: Piece) -> None:
-        """Write a piece of the run that is shown."""
-        if self._writer is not None:
-            self.__exit__()
-            self._writer.piece(piece)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._status is not None:
-            self._status.stop()
 
 
 def shares(sources: Sequence[str], drafters: Sequence[str], *, colour: bool) -> list[Text]:

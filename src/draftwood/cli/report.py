@@ -9,14 +9,12 @@ from typer import Argument, Option
 
 from draftwood.cli import early, screen
 
-Records = Annotated[
-    list[Path], Argument(metavar="RECORDS...", help="Files that bench, simulate or profile wrote with -o.")
-]
+_RECORDS = "Files that bench, generate or profile wrote with -o."
+Records = Annotated[list[Path], Argument(metavar="RECORDS...", help=_RECORDS)]
 Output = Annotated[Path, Option("--output", "-o", metavar="PAGE.html", help="Write the page here.")]
 Title = Annotated[str | None, Option(metavar="TEXT", help="Title of the page. [default: the model]")]
-Answers = Annotated[
-    int | None, Option(min=0, metavar="N", help="Answers shown as text. [default: one per task, at most 6]")
-]
+_ANSWERS = "Answers shown as text. [default: one per task, at most 6]"
+Answers = Annotated[int | None, Option(min=0, metavar="N", help=_ANSWERS)]
 
 
 def report(

@@ -6,11 +6,11 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO, TypeVar
 
 import typer
 
@@ -19,11 +19,12 @@ from draftwood.measure.wording import clean
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
+    from rich.text import Text
 
+R = TypeVar("R")
 _PIPE_WIDTH = 200
-_SECOND, _MINUTE = 1.0, 60.0
-_BAR_WIDTH = 40
+_WIDTH, _COLUMNS = 80, 6  # characters and columns of a table
+_MINUTE = 60.0
 
 
 class CtrlC:
@@ -39,9 +40,9 @@ class CtrlC:
         return self.pressed
 
 
-def say(text: object = "", *, file: TextIO | None = None, end: str = "\n", flush: bool = False) -> None:
+def say(text: object = "", *, file: TextIO | None = None) -> None:
     """Print text, without characters that a terminal would obey: every verb does it so, or by a `console`."""
-    print(clean(str(text)), file=file or sys.stdout, end=end, flush=flush)
+    print(clean(str(text)), file=file or sys.stdout, flush=file is sys.stderr)
 
 
 def finish(document: Any, show: Callable[[], None], *, as_json: bool, interrupted: bool = False) -> None:
@@ -78,28 +79,33 @@ def _clean_console() -> type[Console]:
     return CleanConsole
 
 
+class Status:
+    """A line on a terminal's standard error that says what is going on, until the block ends."""
+
+    def __init__(self, what: Any = "") -> None:
+        self._shown = console(sys.stderr).status(what) if sys.stderr.isatty() else None
+
+    def say(self, what: Any) -> None:
+        """Show this from now on: text, or what rich draws anew for every frame."""
+        if self._shown is not None:
+            self._shown.update(what)
+            self._shown.start()
+
+    def __enter__(self) -> Self:
+        if self._shown is not None:
+            self._shown.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown is not None:
+            self._shown.stop()
+
+
 @contextmanager
 def busy(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show on a terminal that something takes a while.
-
-    Yields (done, all) -> None: where it is called, and it takes longer than a second, a bar is shown.
-    """
-    if not sys.stderr.isatty():
-        yield lambda _done, _total: None
-        return
-    begun = monotonic()
-    with console(sys.stderr).status(f"{what} …") as shown:
-
-        def report(done: int, total: int) -> None:
-            if monotonic() - begun > _SECOND:
-                from rich.progress_bar import ProgressBar
-                from rich.table import Table
-
-                line = Table.grid(padding=(0, 1))
-                line.add_row(what, ProgressBar(total, done, width=_BAR_WIDTH), percent(done / max(1, total)))
-                shown.update(line)
-
-        yield report
+    """Show on a terminal that something takes a while; yields (done, all) -> None, which shows the share."""
+    with Status(f"{what} …") as shown:
+        yield lambda done, total: shown.say(f"{what} … {percent(done / max(1, total))}")
 
 
 @contextmanager
@@ -127,23 +133,58 @@ def _line_a_minute() -> Callable[[int, int, str], None]:
         nonlocal said
         if monotonic() - said > _MINUTE:
             said = monotonic()
-            say(f"{done} of {total}, {what}", file=sys.stderr, flush=True)
+            say(f"{done} of {total}, {what}", file=sys.stderr)
 
     return note
 
 
-def table(first: str, *columns: str, last: str | None = None, rows: Iterable[Sequence[str]] = ()) -> Table:
-    """Return a table without lines: the first and ``last`` column to the left, numbers to the right."""
+def show_table(
+    to: Console, columns: Mapping[str, Callable[[R], str | Text]], rows: Sequence[R], left: Sequence[str]
+) -> None:
+    """Print the first six columns that are not empty, in 80 characters or what the terminal has.
+
+    Those named in ``left`` hold text: the last of them is folded where a line would be too long. Others hold
+    numbers, to the right.
+    """
+    cells = {name: [cell(row) for row in rows] for name, cell in columns.items()}
+    shown = dict([(name, cell) for name, cell in cells.items() if any(cell)][:_COLUMNS])
+    excess = to.measure(_table(shown, left), options=to.options.update(max_width=10_000)).maximum
+    names = [name for name in shown if name in left]
+    if names and (excess := excess - min(_WIDTH, to.width)) > 0:
+        width = max(map(len, shown[names[-1]])) - excess
+        shown[names[-1]] = [_folded(str(cell), width) for cell in shown[names[-1]]]
+    to.print(_table(shown, left), soft_wrap=False)
+
+
+def _table(columns: Mapping[str, Sequence[str | Text]], left: Sequence[str]) -> Any:
     from rich.table import Table
 
-    table = Table(first, box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column, justify="right")
-    if last is not None:
-        table.add_column(last)
-    for row in rows:
+    table = Table(box=None, pad_edge=False)
+    heads = {name: name if name in left else "\n".join(name.rsplit(" ", 1)) for name in columns}
+    tall = any("\n" in head for head in heads.values())
+    for name, head in heads.items():
+        header = f"\n{head}" if tall and "\n" not in head else head
+        table.add_column(header, justify="left" if name in left else "right", no_wrap=True)
+    for row in zip(*columns.values(), strict=True):
         table.add_row(*row)
     return table
+
+
+def _folded(text: str, width: int) -> str:
+    """Break text after its signs + : / and blanks, so that the lines have ``width`` if that can be."""
+    lines = [""]
+    for part in re.findall(r"[^+:/ ]*[+:/ ]*", text):
+        if lines[-1] and len(lines[-1]) + len(part.rstrip()) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def show_facts(facts: Mapping[str, Any]) -> None:
+    """Print a name and a value a line."""
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        say(f"{name:{width}}  {f'{value:,}' if isinstance(value, int) else value}")
 
 
 def percent(value: float | None) -> str:
@@ -165,10 +206,3 @@ def shower(tokenizer: Any, *, special: bool = False) -> Callable[[int], str]:
     """Return a function that gives a token's text, ``special`` ones' too if asked, else ``#`` and its id."""
     decode = decoder(tokenizer, special=special)
     return lambda token: decode([token]) or f"#{token}"
-
-
-def say_skipped(skipped: dict[str, int]) -> None:
-    """Say on standard error how many files were left out, and why, the most frequent reason first."""
-    if skipped:
-        reasons = sorted(skipped.items(), key=lambda item: -item[1])
-        say("left out: " + ", ".join(f"{count:,} {reason}" for reason, count in reasons), file=sys.stderr)

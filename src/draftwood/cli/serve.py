@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from draftwood.cli import options, screen
-from draftwood.cli.options import DraftingFlags, Loading, SourceFlags, check_sources
+from draftwood.cli.given import DraftingFlags
+from draftwood.cli.options import Loading
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,40 +27,24 @@ _SOCKETS = 8192
 
 Host = Annotated[str, Option(help="Address to listen on; 0.0.0.0 is every network that this machine is in.")]
 Port = Annotated[int, Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")]
-Name = Annotated[
-    str | None, Option(metavar="NAME", help="The model's name in the API. [default: what --model says]")
-]
-ApiKey = Annotated[
-    list[str] | None,
-    Option(
-        metavar="KEY",
-        help=f"Serve only who sends this key; may be given again. [default: ${KEYS}, else everybody]",
-    ),
-]
-AllowedHost = Annotated[
-    list[str] | None,
-    Option(
-        metavar="NAME",
-        help="Answer under this name, too, beside the loopback's and --host; may be given again; * is any.",
-    ),
-]
+_NAME = "The model's name in the API. [default: what --model says]"
+Name = Annotated[str | None, Option(metavar="NAME", help=_NAME)]
+_KEY = f"Serve only who sends this key; may be given again. [default: ${KEYS}, else everybody]"
+ApiKey = Annotated[list[str] | None, Option(metavar="KEY", help=_KEY)]
+_ALLOWED = "A further name under which the server answers; may be given again; * is any."
+AllowedHost = Annotated[list[str] | None, Option(metavar="NAME", help=_ALLOWED)]
 MostRunning = Annotated[int, Option("--max-running", min=1, help="Texts that are written at a time.")]
-MostWaiting = Annotated[int, Option("--max-waiting", min=0, help="Texts that may wait for room besides.")]
-MostMiB = Annotated[int, Option("--max-body-mib", min=1, help="Largest body of a request.")]
-PrefixMiB = Annotated[
-    int, Option("--prefix-cache-mib", min=0, help="Memory for what was read of ended texts; 0 keeps nothing.")
-]
-MostSeconds = Annotated[
-    float | None, Option("--max-seconds", min=0.001, help="End a text that takes longer. [default: no limit]")
-]
-SpecialTokens = Annotated[
-    bool, Option(help="Let names of control tokens in messages be these tokens: for clients that you trust.")
-]
-StopSeconds = Annotated[float, Option(min=0, help="Time to finish what is being written when stopped.")]
+MostWaiting = Annotated[int, Option("--max-waiting", min=0, help="Texts that may also wait for room.")]
+_PREFIX = "Memory for what was read of ended texts; 0 keeps nothing."
+PrefixMiB = Annotated[int, Option("--prefix-cache-mib", min=0, help=_PREFIX)]
+_SECONDS = "End a text that takes longer. [default: no limit]"
+MostSeconds = Annotated[float | None, Option("--max-seconds", min=0.001, help=_SECONDS)]
+_SPECIAL = "Let names of control tokens in messages be these tokens: for clients that you trust."
+SpecialTokens = Annotated[bool, Option(help=_SPECIAL)]
 
 
 @dataclass(frozen=True)
-class _Serving(Loading, SourceFlags, DraftingFlags):
+class _Serving(Loading, DraftingFlags):
     """What is served, and what drafts."""
 
 
@@ -73,31 +58,33 @@ def serve(
     allowed_host: AllowedHost = None,
     max_running: MostRunning = 16,
     max_waiting: MostWaiting = 64,
-    max_body_mib: MostMiB = 16,
     prefix_cache_mib: PrefixMiB = 512,
     max_seconds: MostSeconds = None,
-    stop_seconds: StopSeconds = 30.0,
     special_tokens: SpecialTokens = False,
 ) -> None:
     """Serve a model under the OpenAI API, with a page to try it on."""
-    _check(given)
-    _check_packages()
-    from draftwood.serve.guards import hosts_of, listed_keys, usable_keys
+    try:
+        from draftwood.serve.app import Settings
+        from draftwood.serve.guards import hosts_of, listed_keys, usable_keys
+        from draftwood.serve.metrics import ENDPOINTS
+    except ModuleNotFoundError as error:
+        raise UsageError(f"the server needs {error.name}: pip install 'draftwood[serve]'") from error
+    from draftwood.api.setup import Setup
+    from draftwood.api.user_texts import UserTexts
 
     keys = usable_keys(api_key) if api_key else listed_keys(os.environ.get(KEYS, ""))
     if given.prediction:
         raise UsageError("--prediction is for one answer: clients of a server send their own, as 'prediction'")
-    names = check_sources(given.drafters, given.sources)
+    names = given.check()
     listening = _listening(host, port)
-    setup = _setup(given, release="quantized-self" not in names)
-    from draftwood.serve.app import Settings
-    from draftwood.serve.metrics import ENDPOINTS
-
+    model, tokenizer = given.load_model(release="quantized-self" not in names)
+    with screen.busy(f"preparing {given.model}"):
+        setup = Setup(model, tokenizer, given.drafters, given.planner, UserTexts(**given.sources), given.rule)
+        setup.refresh()
     settings = Settings(
-        name or given.model, max_running, max_waiting, stop_seconds, tuple(keys), max_body_mib << 20,
-        prefix_cache_mib << 20, max_seconds, warms_up=True, traced=any(map(os.environ.get, ENDPOINTS)),
-        special_tokens=special_tokens,
-        hosts=(*hosts_of(host), *(allowed_host or ())),
+        name or given.model, max_running, max_waiting, keys=tuple(keys), prefix_bytes=prefix_cache_mib << 20,
+        most_seconds=max_seconds, warms_up=True, traced=any(map(os.environ.get, ENDPOINTS)),
+        special_tokens=special_tokens, hosts=(*hosts_of(host), *(allowed_host or ())),
     )  # fmt: skip
     _say(listening, settings, setup)
     run(setup, settings, listening)
@@ -134,38 +121,6 @@ def _allow_connections() -> None:
 def _is_no_interrupt(record: logging.LogRecord) -> bool:
     """Return whether a record is more than the traceback of an impatient second Ctrl-C."""
     return "KeyboardInterrupt" not in record.getMessage()
-
-
-def _check(given: _Serving) -> None:
-    """Refuse what can be refused without a model."""
-    from draftwood.planning.load import load as load_planner
-    from draftwood.verify.load import load as load_rule
-
-    if not given.learned:
-        from draftwood.models import findings
-
-        findings.keep_no_learning()
-    load_planner(given.planner)
-    load_rule(given.rule)
-
-
-def _check_packages() -> None:
-    try:
-        import draftwood.serve.app  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise UsageError(f"the server needs {error.name}: pip install 'draftwood[serve]'") from error
-
-
-def _setup(given: _Serving, *, release: bool) -> Setup:
-    """Load the model; returns what `make_app` takes."""
-    from draftwood.api.setup import Setup
-    from draftwood.api.user_texts import UserTexts
-
-    model, tokenizer = given.load_model(release=release)
-    with screen.busy(f"preparing {given.model}"):
-        setup = Setup(model, tokenizer, given.drafters, given.planner, UserTexts(**given.sources), given.rule)
-        setup.refresh()
-    return setup
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -2,123 +2,135 @@
 
 from __future__ import annotations
 
-from itertools import product
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
 
-from draftwood.cli import early, measuring, options, screen, simulate_live
+from draftwood.cli import early, measuring, options, screen
 from draftwood.cli.screen import percent
 from draftwood.errors import UsageError
+from draftwood.measure.records.provenance import provenance
 from draftwood.measure.wording import number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
-    from rich.console import Console
-
+    from draftwood.measure.prompt_files import Job
     from draftwood.measure.records.records import Answer
     from draftwood.measure.records.traces import Trace
     from draftwood.planning.cost_curve import CostCurve
 
-Traces = Annotated[
-    list[Path] | None,
-    Argument(metavar="[TRACE...]", help="Recorded answers, as --trace or bench -o write."),
-]
-Live = Annotated[
-    bool,
-    Option("--live", help="Instead of TRACE: let a model answer plainly, and count what copying offers."),
-]
-Draft = Annotated[list[int] | None, Option(min=0, metavar="N", help="Draft nodes per pass; may be given again.")]
-Planner = Annotated[
-    str | None,
-    Option(
-        help="Instead of --draft: fixed:16, off, goodput+backoff. [default: goodput where passes have a cost, "
-        "else fixed:16]"
-    ),
-]
-Batch = Annotated[int, Option(min=1, metavar="N", help="Answers of a task that share each pass.")]
-Uncalibrated = Annotated[
-    bool, Option("--uncalibrated", help="Hide the cost of passes from planners, which then learn it.")
-]
-Tokenizer = Annotated[
-    str | None, Option(metavar="MODEL", help="Model or folder whose tokenizer reads traces of text.")
-]
-Profile = Annotated[
-    Path | None,
-    Option(
-        metavar="FILE|MODEL", help="Cost of a pass, from draftwood profile, or of a model that was profiled here."
-    ),
-]
-Output = Annotated[
-    Path | None, Option("--output", "-o", metavar="RECORDS.jsonl[.zst]", help="Write every replayed step here.")
-]
-Cost = Annotated[
-    str | None, Option(metavar="N=MS,N=MS", help="Cost of a pass in milliseconds: 1=31,4=30,16=53,64=151.")
-]
+_TRACES = "Recorded answers, as --trace or bench -o write."
+Traces = Annotated[list[Path] | None, Argument(metavar="[TRACE...]", help=_TRACES)]
+_LIVE = "Instead of TRACE: let a model answer plainly, and count what copying offers."
+Live = Annotated[bool, Option("--live", help=_LIVE)]
+_PLANNER = "May be given again. [default: goodput where passes have a cost, else fixed:16]"
+Planners = Annotated[list[str] | None, Option("--planner", help=_PLANNER)]
+_TOKENIZER = "Model or folder whose tokenizer reads traces of text."
+Tokenizer = Annotated[str | None, Option(metavar="MODEL", help=_TOKENIZER)]
+_PROFILE = "Cost of a pass: what draftwood profile wrote, or a model that was profiled here."
+Profile = Annotated[Path | None, Option(metavar="FILE|MODEL", help=_PROFILE)]
+_COST = "Cost of a pass in milliseconds: 1=31,4=30,16=53,64=151."
+Cost = Annotated[str | None, Option(metavar="N=MS,N=MS", help=_COST)]
+
+_SUITE = "code-suite"  # five prompts of unfinished code
+_UNTIMED = "fixed:16"  # the default where passes have no cost, so that goodput has nothing to weigh
+_OF_TRACES = ("traces", "tokenizer")
+_OF_BOTH = ("live", "drafters", "planner", "profile", "cost", "as_json")
+
+
+@dataclass(frozen=True)
+class LiveFlags:
+    """What is answered, and what is kept."""
+
+    tasks: Annotated[str | None, Option(metavar="TASK,TASK", help="Kinds of prompts. [default: code-suite]")] = (
+        None
+    )
+    prompts: measuring.Prompts = None
+    chat: options.Chat = None
+    prompt_ids_file: Annotated[Path | None, Option(metavar="FILE", help="Prompts as token ids, a line each.")] = (
+        None
+    )
+    limit: measuring.Limit = None
+    ngram_min: Annotated[int, Option(min=1, help="Fewest tokens that must match.")] = 2
+    ngram_max: Annotated[int, Option(min=1, help="Most tokens that are looked for.")] = 8
+    max_new_tokens: measuring.MaxNewTokens = 64
+    trace: Annotated[Path | None, Option(metavar="OUT.jsonl[.zst]", help="Keep the answers, to be replayed.")] = (
+        None
+    )
+    force: early.Force = False
+
+    def check(self) -> list[Job]:
+        """Return the prompts that the flags name; `UsageError` for what cannot be."""
+        from draftwood.measure.prompt_files import read_prompt_ids
+
+        if self.ngram_min > self.ngram_max:
+            raise UsageError(
+                f"--ngram-min {self.ngram_min} is above --ngram-max {self.ngram_max}: give a smaller one"
+            )
+        if self.trace is not None:
+            early.check_place(self.trace, self.force, "--trace")
+        if sum(given is not None for given in (self.prompts, self.prompt_ids_file, self.tasks)) > 1:
+            raise UsageError("--tasks, --prompts and --prompt-ids-file each name the prompts: give one of them")
+        if self.prompt_ids_file is None:
+            tasks = self.tasks or (None if self.prompts else _SUITE)
+            return measuring.jobs_of(tasks, self.prompts, self.limit, self.chat)
+        if self.chat is not None:
+            raise UsageError("--chat and --raw are for prompts of text (--prompts): token ids stay as they are")
+        return read_prompt_ids(self.prompt_ids_file)[: self.limit]
 
 
 @options.shared
 def simulate(
     call: typer.Context,
     loading: options.Loading,
-    asked: simulate_live.LiveFlags,
+    asked: LiveFlags,
     traces: Traces = None,
     live: Live = False,
-    draft: Draft = None,
     drafters: measuring.Arms = options.DRAFTERS_DEFAULT,
-    planner: Planner = None,
+    planner: Planners = None,
     tokenizer: Tokenizer = None,
     profile: Profile = None,
     cost: Cost = None,
-    batch: Batch = 1,
-    uncalibrated: Uncalibrated = False,
-    output: Output = None,
-    wide: measuring.Wide = False,
     as_json: options.Json = False,
 ) -> None:
     """Replay answers and count the passes that drafting takes.
 
     They are recorded ones, or with --live those that a model writes now, plainly.
     """
+    from draftwood.drafters.load import arms
+    from draftwood.measure.records.traces import read_traces
+
     _check_sides(call, traces, live)
-    if planner is not None and draft:
-        raise UsageError("--draft N means --planner fixed:N: give one of them")
     curve = _curve(profile, cost)
-    if uncalibrated and curve is None:
-        raise UsageError("--uncalibrated hides what passes cost: say that with --cost or --profile")
-    default = _UNTIMED if curve is None else options.PLANNER_DEFAULT
-    planners = [f"fixed:{n}" for n in draft or ()] or [planner or default]
-    early.check_rows(output, "simulate")
-    _refuse_planners(planners, curve)
-    probed = simulate_live.write(loading, asked, quiet=as_json) if live else None
-    known = probed.tokenizer if probed else options.load_tokenizer(tokenizer) if tokenizer is not None else None
-    run = _Run(probed.traces if probed else _read(traces or (), known), planners, batch)
-    with screen.progress() as bar, screen.CtrlC() as stop:
-        run.replay(drafters, known, curve, bar, uncalibrated=uncalibrated)
-    rows, totals = run.tables()
-    if output is not None:
-        timed = {"cost": cost, "profile": str(profile) if profile else None, "uncalibrated": uncalibrated}
-        run.write(output, timed)
-    interrupted = stop.pressed or bool(probed and probed.interrupted)
-    document = {"rows": rows, "totals": totals, "interrupted": interrupted}
-    if probed:
-        document["probe"] = probed.document()
+    planners = planner or [_UNTIMED if curve is None else options.PLANNER_DEFAULT]
+    _check_planners(planners, curve)
+    document: dict[str, Any] = {}
+    if live:
+        answered, known, document["probe"], interrupted = _answer(loading, asked, quiet=as_json)
+    else:
+        known = options.load_tokenizer(tokenizer) if tokenizer is not None else None
+        answered, interrupted = [trace for path in traces or () for trace in read_traces(path, known)], False
+    plain: Found = {}
+    found: Found = {}
+    labels = [label for label, _ in arms(drafters)]
+    stopped = curve is not None and _replay(answered, [("none", "fixed:0")], known, curve, plain)
+    if not stopped:
+        stopped = _replay(answered, [(label, name) for name in planners for label in labels], known, curve, found)
+    alone = plain.get(("none", "fixed:0"), [])
+    rows = [row for task in dict.fromkeys(t.task for t in answered) for row in _rows(found, alone, task)]
+    totals = [row | {"task": "all"} for row in _rows(found, alone, None)]
+    document |= {"rows": rows, "totals": totals, "interrupted": stopped or interrupted}
 
     def show() -> None:
-        to = screen.console()
-        if probed:
-            simulate_live.show(to, probed.document(), wide=wide)
-        _show(to, rows if len({row["task"] for row in rows}) == 1 else [*rows, *totals], wide=wide)
+        if live:
+            _show_probe(document["probe"])
+        _show(rows if len({row["task"] for row in rows}) == 1 else [*rows, *totals])
 
-    screen.finish(document, show, as_json=as_json, interrupted=interrupted)
-
-
-_OF_TRACES = ("traces", "tokenizer")
-_OF_BOTH = ("live", "draft", "drafters", "planner", "profile", "cost", "batch", "uncalibrated", "output", "wide",
-            "as_json")  # fmt: skip
+    screen.finish(document, show, as_json=as_json, interrupted=document["interrupted"])
 
 
 def _check_sides(call: typer.Context, traces: Sequence[Path] | None, live: bool) -> None:
@@ -127,23 +139,12 @@ def _check_sides(call: typer.Context, traces: Sequence[Path] | None, live: bool)
         raise UsageError(
             "simulate takes recorded answers, or with --live a model that writes them: give one of them"
         )
-    for parameter in call.command.params:
-        name = parameter.name or ""
-        if name in _OF_BOTH or not options.was_given(call, name) or (name in _OF_TRACES) == (not live):
-            continue
-        raise UsageError(f"{parameter.opts[0]} is for {'recorded answers' if live else '--live'}: leave it out")
+    for name, flag in options.given_flags(call):
+        if name not in _OF_BOTH and (name in _OF_TRACES) == live:
+            raise UsageError(f"{flag} is for {'recorded answers' if live else '--live'}: leave it out")
 
 
-def _read(paths: Sequence[Path], tokenizer: Any) -> list[Trace]:
-    from draftwood.measure.records.traces import read_traces
-
-    return [trace for path in paths for trace in read_traces(path, tokenizer)]
-
-
-_UNTIMED = "fixed:16"  # the default where passes have no cost, so that goodput has nothing to weigh
-
-
-def _refuse_planners(planners: list[str], curve: CostCurve | None) -> None:
+def _check_planners(planners: list[str], curve: CostCurve | None) -> None:
     """Refuse unknown planners, and those that weigh time where no pass takes any."""
     from draftwood.planning.goodput import GoodputPlanner
     from draftwood.planning.load import load
@@ -153,12 +154,6 @@ def _refuse_planners(planners: list[str], curve: CostCurve | None) -> None:
             raise UsageError(
                 f"planner {name!r} goes by what passes cost: say it with --cost or --profile, or take {_UNTIMED}"
             )
-
-
-def _nodes(planner: str) -> int | None:
-    """Draft nodes of a fixed planner; None of others."""
-    name, _, nodes = planner.partition(":")
-    return int(nodes) if name == "fixed" and nodes.isdecimal() else None
 
 
 def _curve(profile: Path | None, cost: str | None) -> CostCurve | None:
@@ -175,99 +170,122 @@ def _curve(profile: Path | None, cost: str | None) -> CostCurve | None:
     if known is None:
         raise UsageError(
             f"the profile {profile} cannot be read: there is no such file, and none was kept of a model of "
-            f"this name. Run draftwood profile -m {profile} (without --sizes, --contexts, --rounds and "
-            "--no-pack), or give the file that its -o wrote"
+            f"this name. Run draftwood profile -m {profile} (without --sizes, --contexts and --rounds), or give "
+            "the file that its -o wrote"
         )
     return CostCurve.load(known)
 
 
-class _Run:
-    """Arms x planners over the traces; what was replayed survives an interrupt."""
+def _answer(
+    loading: options.Loading, asked: LiveFlags, *, quiet: bool
+) -> tuple[list[Trace], Any, dict[str, Any], bool]:
+    """Let a model answer plainly, probed token by token by a drafter that copies what followed the longest match.
 
-    def __init__(self, traces: list[Trace], planners: list[str], batch: int) -> None:
-        self._traces, self._planners, self._batch = traces, planners, batch
-        self._found: dict[tuple[str, str], list[Answer]] = {}
-        self._plain: list[Answer] = []
+    Returns the answers, the tokenizer, what the probe counted, and whether it was interrupted; an interrupted
+    answer counts, but Ctrl-C before the first token leaves with exit code 130.
+    """
+    from draftwood.api.setup import Setup
+    from draftwood.drafters.lookup.drafter import LookupDrafter
+    from draftwood.measure.records.records import Answer
+    from draftwood.measure.records.traces import Trace, write_traces
+    from draftwood.measure.simulate import ProbeCounts, probe
 
-    def replay(
-        self, drafters: str, tokenizer: Any, curve: CostCurve | None, bar: Any, *, uncalibrated: bool
-    ) -> None:
-        """Replay everything, first plain decoding where passes have a cost."""
-        from draftwood.drafters.load import arms
-        from draftwood.measure.simulate import simulate
-
-        settings: dict[str, Any] = {"batch": self._batch}
-        if tokenizer is not None:
-            settings["vocab_size"] = len(tokenizer)
-        labels = [label for label, _ in arms(drafters)]
-        if curve is not None:
-            settings |= {"cost": curve.seconds, "curve": None if uncalibrated else curve}
-
-        def answers(label: str, planner: str) -> Iterator[Answer]:
-            for done, answer in enumerate(simulate(self._traces, label, planner, **settings), 1):
-                bar(done, len(self._traces), f"{label}, {planner}")
-                yield answer
-
-        if curve is not None:
-            self._plain = list(answers("none", "fixed:0"))
-        for planner, label in product(self._planners, labels):
-            found = self._found[label, planner] = []
-            found.extend(answers(label, planner))  # as they come: an interrupt loses none
-
-    def write(self, path: Path, timed: dict[str, Any]) -> None:
-        """Write every replayed answer with its steps; ``timed`` are the settings that say what passes cost."""
-        from draftwood.measure.records.lines import whole_file
-        from draftwood.measure.records.provenance import provenance
-        from draftwood.measure.records.records import header
-        from draftwood.measure.records.writer import RecordsWriter
-
-        with whole_file(path) as beside:
-            settings = {"planners": self._planners, "batch": self._batch, **timed}
-            writer = RecordsWriter(beside, header("simulate", settings, provenance()), wait=None)
-            for (label, planner), answers in self._found.items():
-                for answer in answers:
-                    answer.arm = f"{label} {planner}" if len(self._planners) > 1 else label
-                    answer.id = writer.next_id
-                    writer.answer(answer)
-            writer.close()
-
-    def tables(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return the rows of every task, and those of all tasks together."""
-        rows = [row for task in dict.fromkeys(trace.task for trace in self._traces) for row in self.rows(task)]
-        return rows, [row | {"task": "all"} for row in self.rows(None)]
-
-    def rows(self, task: str | None) -> list[dict[str, Any]]:
-        """Return one row per arm and planner over the answers of a task; None is all tasks."""
-        from draftwood.measure.simulate import row
-
-        rows = []
-        for (label, planner), answers in self._found.items():
-            chosen = [a for a in answers if task in (None, a.task)]
-            if chosen:
-                names = {(a.task, a.name) for a in chosen}
-                plain = [a for a in self._plain if (a.task, a.name) in names]
-                named = {"drafter": label, "draft": _nodes(planner), "batch": self._batch}
-                rows.append(row(chosen, plain or None) | named)
-        return rows
+    jobs, limit = asked.check(), asked.max_new_tokens
+    drafter = LookupDrafter(max_ngram=asked.ngram_max, min_ngram=asked.ngram_min, length=1)
+    model, tokenizer, jobs = measuring.load(loading, jobs, asked.chat, own=asked.prompts is not None, quiet=quiet)
+    setup, setting = Setup(model, tokenizer, "none", "off"), loading.setting_of(model)
+    # Prompts that cannot be answered are refused before any is answered.
+    requests = [job.request(setup, max_new_tokens=limit, temperature=0.0, seed=0) for job in jobs]
+    answers: list[Answer] = []
+    with screen.progress() as bar, screen.CtrlC() as stop:
+        for done, (job, request) in enumerate(zip(jobs, requests, strict=True)):
+            bar(done, len(jobs), f"{job.task} {job.name}")
+            answers.append(Answer(done, job.task, job.name, "lookup", limit=request.limit))
+            probe(setup.target, drafter, request, answers[-1])
+    traces = [
+        Trace(a.task, a.name, a.prompt_ids, a.output_ids, a.limit, a.finish_reason)
+        for a in answers
+        if a.output_ids
+    ]
+    if not traces:
+        raise typer.Exit(130)
+    run = {"model": loading.model, "dtype": setting.dtype, "threads": setting.threads}
+    if asked.trace is not None:
+        write_traces(asked.trace, traces, provenance(**run), tokenizer)
+    each = [{"task": a.task, "name": a.name, **ProbeCounts.of([a]).to_json()} for a in answers]
+    found = {**run, "max_new_tokens": limit, "ngram_min": asked.ngram_min, "ngram_max": asked.ngram_max}
+    return traces, tokenizer, {**found, "prompts": each, **ProbeCounts.of(answers).to_json()}, stop.pressed
 
 
-def _show(to: Console, rows: list[dict[str, Any]], *, wide: bool) -> None:
+Found = dict[tuple[str, str], "list[Answer]"]
+"""(label of the drafters, planner) -> replayed answers."""
+
+
+def _replay(
+    traces: list[Trace], arms: list[tuple[str, str]], tokenizer: Any, curve: CostCurve | None, found: Found
+) -> bool:
+    """Replay everything into ``found``; returns whether it was interrupted, which loses no finished answer."""
+    from draftwood.measure.simulate import simulate
+
+    settings: dict[str, Any] = {} if tokenizer is None else {"vocab_size": len(tokenizer)}
+    if curve is not None:
+        settings |= {"cost": curve.seconds, "curve": curve}
+    with screen.progress() as bar, screen.CtrlC() as stop:
+        for label, planner in arms:
+            answers = found[label, planner] = []
+            for answer in simulate(traces, label, planner, **settings):
+                answers.append(answer)
+                bar(len(answers), len(traces), f"{label}, {planner}")
+    return stop.pressed
+
+
+def _rows(found: Found, plain: Sequence[Answer], task: str | None) -> list[dict[str, Any]]:
+    """Return one row per arm and planner over the answers of a task; None is all tasks."""
+    from draftwood.measure.simulate import row
+
+    rows = []
+    for (label, _), answers in found.items():
+        if chosen := [a for a in answers if task in (None, a.task)]:
+            names = {(a.task, a.name) for a in chosen}
+            alone = [a for a in plain if (a.task, a.name) in names]
+            rows.append(row(chosen, alone or None) | {"drafter": label})
+    return rows
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
     several = len({row["planner"] for row in rows}) > 1
-    columns: dict[str, Callable[[dict[str, Any]], str]] = {
+    to = screen.console()
+    columns = {
         "task": lambda r: r["task"],
         "drafter": lambda r: f"{r['drafter']} {r['planner']}" if several else r["drafter"],
-        "tokens": lambda r: str(r["generated"]),
         "passes": lambda r: str(r["verifier_passes"]),
-        "ideal speedup": lambda r: number(r["ideal_speedup"]),
+        "tokens per pass": lambda r: number(r["ideal_speedup"]),
         "predicted speedup": lambda r: number(r["predicted_speedup"]),
         "acceptance rate": lambda r: percent(r["acceptance_rate"]),
         "draft coverage": lambda r: percent(r["draft_coverage"]),
-        "without looped tails": lambda r: number(r["mean_acceptance_length_unlooped"]),
-        "drafting us/step": lambda r: number(r["drafting_us_per_step"], 0),
-        "planner": lambda r: r["planner"],
     }
-    measuring.show_table(to, columns, rows, left=2, wide=wide)
+    screen.show_table(to, columns, rows, ("task", "drafter"))
     to.print(
-        "tokens: those that decoding wrote, without the one that reading the prompt gives; ideal speedup: tokens "
-        "/ passes, as if a wide pass cost no more than a narrow one."
+        "tokens per pass: the speedup if a wide pass cost no more than a narrow one. --json has more figures."
+    )
+
+
+def _show_probe(found: dict[str, Any]) -> None:
+    """Print what the probe counted."""
+    to = screen.console()
+    rows = [{"prompt": f"{row['task']} {row['name']}", **row} for row in found["prompts"]]
+    rows += [{"prompt": "all", **found}]
+    rows += [{"prompt": f"of these n = {row['n']}", **row} for row in found["per_n"]]
+    columns = {
+        "prompt": lambda r: r["prompt"],
+        "targets": lambda r: str(r["targets"]),
+        "proposals": lambda r: str(r["proposals"]),
+        "accepted": lambda r: str(r["accepted"]),
+        "acceptance rate": lambda r: number(r["acceptance_rate"], 3),
+        "accepted per target": lambda r: number(r["accepted_per_target"], 3),
+    }
+    screen.show_table(to, columns, rows, ("prompt",))
+    to.print(
+        "Decoding was unchanged. Targets: tokens that decoding wrote; proposals: those for which the text had a "
+        "continuation to offer; accepted: it was the token. Below, the same answers replayed with drafts.\n"
     )

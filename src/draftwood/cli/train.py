@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,9 +28,11 @@ Folder = Annotated[Path, Option("--output", "-o", metavar="FOLDER", help="A new 
 Vocabulary = Annotated[int, Option(min=16, help="Most frequent tokens, which are those that it can say.")]
 Steps = Annotated[int, Option(min=1, max=16, help="Tokens in a row that it is trained to foretell.")]
 States = Annotated[str | None, Option("--states", metavar="N,N,N", help="Layers whose input it reads.")]
-Layers = Annotated[
-    str | None, Option("--layers", metavar="N,N,N", help="Layers of the model that it is made of, from 0.")
-]
+_LAYERS = "Layers of the model that it is made of, from 0."
+Layers = Annotated[str | None, Option("--layers", metavar="N,N,N", help=_LAYERS)]
+_TEXT = "Train on this text, too; may be given again."
+_WRITTEN = "Write no text: take what an earlier run wrote (texts.jsonl)."
+_KEEP = "Keep the folder of texts and states when the result is written."
 
 
 @dataclass(frozen=True)
@@ -37,18 +40,10 @@ class Settings:
     """Flags of every training."""
 
     minutes: Annotated[float, Option(min=0.1, help="For writing text and for training, half for each.")] = 60.0
-    texts: Annotated[
-        list[Path] | None, Option("--text", metavar="FILE", help="Train on this text, too; may be given again.")
-    ] = None
-    written: Annotated[
-        Path | None,
-        Option("--written", metavar="FILE", help="Write no text: take what an earlier run wrote (texts.jsonl)."),
-    ] = None
-    rate: Annotated[float, Option(min=1e-6, max=1.0, help="Highest learning rate.")] = 1e-3
+    texts: Annotated[list[Path] | None, Option("--text", metavar="FILE", help=_TEXT)] = None
+    written: Annotated[Path | None, Option("--written", metavar="FILE", help=_WRITTEN)] = None
     seed: Annotated[int, Option(min=0, help="Of the texts and of their order.")] = 0
-    keep: Annotated[
-        bool, Option("--keep", help="Keep the folder of texts and states when the result is written.")
-    ] = False
+    keep: Annotated[bool, Option("--keep", help=_KEEP)] = False
     force: early.Force = False
 
     def plan(self, **more: Any) -> Plan:
@@ -57,7 +52,7 @@ class Settings:
 
         half = 30.0 * self.minutes
         files = tuple(self.texts or ())
-        return Plan(half, half, rate=self.rate, seed=self.seed, files=files, written=self.written, **more)
+        return Plan(half, half, seed=self.seed, files=files, written=self.written, **more)
 
 
 app = options.group("train", "Make a head or a sibling that drafts for a model.")
@@ -81,11 +76,10 @@ def head(
     from draftwood.training.head import HeadJob, write_head
 
     early.check_place(output, settings.force)
-    plan = settings.plan(vocabulary=vocabulary, layers=_numbers(states, "--states"), steps=steps)
-    run = _Run(loading if name is None else replace(loading, model=name), output, plan)
-    model, _, made = run.do(HeadJob)
-    write_head(output, made.module, made.ids, model.get_input_embeddings().weight, run.about(made))
-    run.clear(settings.keep)
+    layers = tuple(options.numbers(states, "--states") or ())
+    plan = settings.plan(vocabulary=vocabulary, layers=layers, steps=steps)
+    with _trained(HeadJob, loading, name, output, plan, settings.keep) as (model, _, made, about):
+        write_head(output, made.module, made.ids, model.get_input_embeddings().weight, about)
     said = _shares(made.progress.agreement)
     screen.say(f"on held-out texts the head's tokens are the model's own in {said} (token 1, 2, ... of a draft)")
     screen.say(f"written: {output}; use it with --drafters ngram+head:file={output}")
@@ -103,76 +97,53 @@ def sibling(
     from draftwood.training.sibling import SiblingJob, write_folder
 
     _check_folder(output, settings.force)
-    plan = settings.plan(layers=_numbers(layers, "--layers"), steps=1)
-    run = _Run(loading if name is None else replace(loading, model=name), output, plan)
-    model, tokenizer, made = run.do(SiblingJob)
-    write_folder(output, made.module.model, tokenizer, model.dtype, run.about(made))
-    run.clear(settings.keep)
+    plan = settings.plan(layers=tuple(options.numbers(layers, "--layers") or ()), steps=1)
+    with _trained(SiblingJob, loading, name, output, plan, settings.keep) as (model, tokenizer, made, about):
+        write_folder(output, made.module.model, tokenizer, model.dtype, about)
     said = _shares(made.progress.agreement)
     screen.say(f"on held-out texts the sibling's next token is the model's own in {said}")
     screen.say(f"written: {output}; use it with --drafters draft-model:model={output}")
 
 
-@dataclass(frozen=True)
-class _Run:
-    """One training; the folder of texts and states lies next to its output."""
+@contextmanager
+def _trained(
+    kind: type[Job], loading: options.Loading, name: str | None, output: Path, plan: Plan, keep: bool
+) -> Iterator[tuple[Any, Any, Made, dict[str, str]]]:
+    """Load the model and do the job; yields model, tokenizer, what was made, and how, each value as JSON.
 
-    loading: options.Loading
-    output: Path
-    plan: Plan
-
-    @property
-    def folder(self) -> Path:
-        """Where text, states and checkpoints lie."""
-        return self.output.with_name(f"{self.output.name}.training")
-
-    def do(self, kind: type[Job]) -> tuple[Any, Any, Made]:
-        """Load the model, make the job and run it; returns the model, its tokenizer and what was made.
-
-        After Ctrl-C, `typer.Exit` with code 130.
-        """
-        note, asked = (
-            self.folder / "plan.json",
-            self._asked(replace(self.plan, text_seconds=0.0, train_seconds=0.0)),
+    A folder of texts, states and checkpoints lies next to the output; it goes when the block has written that.
+    After Ctrl-C, `typer.Exit` with code 130.
+    """
+    if name is not None:
+        loading = replace(loading, model=name)
+    folder = output.with_name(f"{output.name}.training")
+    note, asked = folder / "plan.json", _asked(loading, replace(plan, text_seconds=0.0, train_seconds=0.0))
+    if note.exists() and note.read_text(encoding="utf-8") != asked:
+        raise UsageError(
+            f"{folder} was begun with other settings: give these again to go on, or remove it to start anew"
         )
-        if note.exists() and note.read_text(encoding="utf-8") != asked:
-            raise UsageError(
-                f"{self.folder} was begun with other settings: give these again to go on, or remove it to start "
-                "anew"
-            )
-        model, tokenizer = self.loading.for_transformers().load_model()
-        job, made = kind(model, tokenizer, self.folder, self.plan), None
-        with whole_file(note, error=UsageError) as beside:  # only now: what was refused leaves nothing
-            beside.write_text(asked, encoding="utf-8")
-        with screen.progress("") as bar, screen.CtrlC() as stop:
-            made = job.run(lambda what, share: bar(int(1000 * min(1.0, share)), 1000, what) is None)
-        if made is None or stop.pressed:
-            screen.say(f"stopped; the same command goes on with what is in {self.folder}", file=sys.stderr)
-            raise typer.Exit(130)
-        return model, tokenizer, made
-
-    def about(self, made: Made) -> dict[str, str]:
-        """Return how it was made, each value as JSON."""
-        log = [[round(number, 3) for number in row] for row in made.progress.history]
-        return {"made": self._asked(self.plan), "log": json.dumps(log), "provenance": json.dumps(provenance())}
-
-    def clear(self, keep: bool) -> None:
-        """Remove the folder, which nobody needs when the result is written."""
-        if not keep:
-            shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _asked(self, plan: Plan) -> str:
-        return json.dumps({"model": self.loading.model, **asdict(plan)}, default=str, sort_keys=True)
+    model, tokenizer = loading.for_transformers().load_model()
+    job, made = kind(model, tokenizer, folder, plan), None
+    with whole_file(note, error=UsageError) as beside:  # only now: what was refused leaves nothing
+        beside.write_text(asked, encoding="utf-8")
+    with screen.progress() as bar, screen.CtrlC() as stop:
+        made = job.run(lambda what, share: bar(int(1000 * min(1.0, share)), 1000, what) is None)
+    if made is None or stop.pressed:
+        screen.say(f"stopped; the same command goes on with what is in {folder}", file=sys.stderr)
+        raise typer.Exit(130)
+    log = json.dumps([[round(number, 3) for number in row] for row in made.progress.history])
+    yield (
+        model,
+        tokenizer,
+        made,
+        {"made": _asked(loading, plan), "log": log, "provenance": json.dumps(provenance())},
+    )
+    if not keep:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _numbers(text: str | None, flag: str) -> tuple[int, ...]:
-    """Read numbers with commas between; raises `UsageError`."""
-    if text is None:
-        return ()
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError as error:
-        raise UsageError(f"{flag} must be numbers with commas between, not {text!r:.80}") from error
+def _asked(loading: options.Loading, plan: Plan) -> str:
+    return json.dumps({"model": loading.model, **asdict(plan)}, default=str, sort_keys=True)
 
 
 def _shares(some: Sequence[float]) -> str:
