@@ -19,7 +19,7 @@ from draftwood.drafters.lookup.drafter import LookupDrafter
 from draftwood.drafters.memory.drafter import save_all
 from draftwood.engines.replay import ReplayClock, ReplayTarget
 from draftwood.errors import UsageError
-from draftwood.measure.records.records import Answer, read_records
+from draftwood.measure.records.records import Answer
 from draftwood.measure.records.traces import Trace, write_traces
 from draftwood.measure.simulate import ProbeCounts, probe, row, simulate
 from draftwood.planning.cost_curve import CostCurve

@@ -154,20 +154,16 @@ class Waiting(screen.Status):
     def __init__(self, model: Any) -> None:
         from draftwood.api.target import target_of
 
-        self._target, self._begun, self._tokens = target_of(model), 0, -1
+        self._target, self._begun, self._tokens = target_of(model), 0, ""
         super().__init__(self)
 
     def until_first(self, pieces: Iterable[Piece], tokens: int | None = None) -> Iterator[Piece]:
         """Yield the pieces; before the first one a prompt of so many tokens is read (None: unknown)."""
-        self._tokens, self._begun = tokens or 0, self._target.tokens_read
+        self._tokens, self._begun = f" {tokens:,} tokens" if tokens else "", self._target.tokens_read
         for piece in pieces:
             self.__exit__()
             yield piece
 
     def __rich__(self) -> str:
         """Return what the line says; called for every frame."""
-        done = self._target.tokens_read - self._begun
-        if self._tokens < 0 or 0 < self._tokens <= done:
-            return "preparing the drafters …"
-        known = f" {self._tokens:,} tokens" if self._tokens else ""
-        return f"reading{known} …" + (f" {done:,} done" if done else "")
+        return f"reading{self._tokens} … {self._target.tokens_read - self._begun:,} done"

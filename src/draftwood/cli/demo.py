@@ -1,4 +1,4 @@
-"""``draftwood demo``: what other verbs show, on three prompts of a real model, each part with its command."""
+"""``draftwood demo``: three answers of a real model with and without drafts, one step of it, and the speedups."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from draftwood.cli import measuring, options, screen
+from draftwood.cli import explain_tables, measuring, options, screen
 from draftwood.cli.answering import Answering, recorded
 from draftwood.cli.given import Given, Loaded
 from draftwood.measure.wording import number
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from draftwood.measure.compare import Comparison
     from draftwood.tasks import Prompt
 
-PLAIN = "draftwood generate @prompt.txt --drafters none"
 COMPARED = "draftwood generate @prompt.txt --compare"
 STEP = "draftwood explain --live @prompt.txt --step"
 TABLE = "draftwood bench --tasks code-edit,grammar,chat --limit 1"
@@ -34,101 +33,47 @@ def demo(engines: options.Engines, max_new_tokens: measuring.MaxNewTokens = 96) 
 
     Where llama.cpp is installed, the table has its speed without drafts on the same file.
     """
-    planner, limit = options.PLANNER_DEFAULT, max_new_tokens
-    loaded = Given(model=_MODEL, planner=planner, max_new_tokens=limit, **asdict(engines)).load()
+    from draftwood.models.engine import choose
+    from draftwood.tasks import prompts
+
+    planner = options.PLANNER_DEFAULT
+    loaded = Given(model=_MODEL, planner=planner, max_new_tokens=max_new_tokens, **asdict(engines)).load()
+    chosen = [next(p for p in prompts(kind) if p.name == name) for kind, name in _CHOSEN.items()]
+    engine, _ = choose(_MODEL, engines.engine)
     results: dict[str, Comparison] = {}
     others: dict[str, float] = {}
     with screen.CtrlC() as stop:
-        _show_answers(loaded, results)
-        others |= _llama_speeds(loaded.given)
+        _head(f"{_MODEL} with {engine}: drafted and plain, {_ROUNDS} times each in turns", COMPARED, engines)
+        for prompt in chosen:
+            _compare(prompt, loaded, results)
+        _show_step(loaded, chosen[1])
+        others |= _llama_speeds(loaded.given, engine, chosen)
     if results:
-        _show_table(results, others, loaded.given)
+        _head("the table, worst kind first", TABLE, engines)
+        _show_table(results, others)
     if stop.pressed:
         raise typer.Exit(130)
 
 
-def _show_answers(loaded: Loaded, results: dict[str, Comparison]) -> None:
-    """Show all parts but the table, of which ``results`` are filled."""
-    from draftwood.models.engine import choose
-
-    engine, _ = choose(loaded.given.model, loaded.given.engine)
-    chosen = _prompts()
-    _head(f"{_MODEL} with {engine}, plainly: one token per pass", PLAIN, loaded.given)
-    plain = replace(loaded, given=replace(loaded.given, drafters="none", planner="off"), names=[])
-    answer = _asked(chosen[0], plain)
-    _end(answer, answer.write())
-    compared = f"drafted, and timed against plain decoding, {_ROUNDS} times each in turns: the same tokens"
-    _head(compared, COMPARED, loaded.given)
-    for prompt in chosen:
-        answer = _asked(prompt, loaded)
-        _end(answer, answer.compare(_ROUNDS))
-        answer.finish(screen.console())
-        if answer.comparison is not None:
-            results[prompt.task] = answer.comparison
-    _show_step(loaded, chosen[1])
-
-
-def _prompts() -> list[Prompt]:
-    from draftwood.tasks import prompts
-
-    return [next(p for p in prompts(kind) if p.name == name) for kind, name in _CHOSEN.items()]
-
-
-def _llama_speeds(given: Given) -> dict[str, float]:
-    """Return the tokens per second of llama.cpp without drafts, in its own fastest settings, by kind of prompt.
-
-    Empty where it is not installed, or runs the demo itself.
-    """
-    from draftwood.models.engine import CPU, LLAMA_CPP, choose, is_installed
-
-    if choose(given.model, given.engine)[0] != CPU or not is_installed(LLAMA_CPP):
-        return {}
-    other = replace(given, engine=LLAMA_CPP, exact=False, weights=None, drafters="none", planner="off").load()
-    speeds: dict[str, float] = {}
-    for prompt in _prompts():
-        answer = Answering(other, list(prompt.messages), quiet=True)
-        _end(answer, answer.write())
-        if answer.generation is not None and (seconds := sum(step.seconds for step in answer.generation.steps)):
-            speeds[prompt.task] = len(answer.generation.ids) / seconds
-    return speeds
-
-
-def _show_step(loaded: Loaded, prompt: Prompt) -> None:
-    """Write an answer silently, and show the step that accepted most."""
-    from draftwood.cli import explain_tables
-    from draftwood.measure.explain.account import Account
-    from draftwood.measure.explain.summary import detail
-
-    answer = Answering(loaded, list(prompt.messages), quiet=True)
-    _end(answer, answer.write(trace=True))
-    if answer.generation is None or not (steps := answer.generation.steps):
-        return
-    step = 1 + max(range(len(steps)), key=lambda i: steps[i].accepted)
-    told = "one step of the second answer: what was drafted, and the path that was accepted"
-    _head(told, f"{STEP} {step}", loaded.given)
-    record = recorded(loaded, answer.generation)
-    found = detail(record, Account(step, record.steps[step - 1]))
-    to = screen.console()
-    to.print()
-    explain_tables.show_head(to, found)
-    explain_tables.show_tree(to, found, record, screen.shower(loaded.tokenizer))
-
-
-def _head(what: str, command: str, given: Given) -> None:
+def _head(what: str, command: str, engines: options.Engines) -> None:
     """Print the head of a part: what it shows, and the command that shows it for other texts."""
     to = screen.console()
     to.print(f"\n── {what}", style="bold")
-    to.print(f"   {command}" + (f" --engine {given.engine}" if given.engine else ""), style="dim")
+    to.print(f"   {command}" + (f" --engine {engines.engine}" if engines.engine else ""), style="dim")
 
 
-def _asked(prompt: Prompt, loaded: Loaded) -> Answering:
-    """Show a prompt, shortened; return its answer, which is not written yet."""
+def _compare(prompt: Prompt, loaded: Loaded, results: dict[str, Comparison]) -> None:
+    """Show a prompt, shortened, and its answer; the comparison is kept in ``results``."""
     lines = prompt.messages[-1]["content"].strip().splitlines()
     shown = "\n".join(lines[:_SHOWN_LINES]) + (" …" if len(lines) > _SHOWN_LINES else "")
     to = screen.console()
     to.print(f"\n{prompt.task}: {shown}", style="bold", soft_wrap=False)
     to.print("\nanswer:\n")
-    return Answering(loaded, list(prompt.messages))
+    answer = Answering(loaded, list(prompt.messages))
+    _end(answer, answer.compare(_ROUNDS))
+    answer.finish(to)
+    if answer.comparison is not None:
+        results[prompt.task] = answer.comparison
 
 
 def _end(answer: Answering, interrupted: bool) -> None:
@@ -138,13 +83,49 @@ def _end(answer: Answering, interrupted: bool) -> None:
         raise KeyboardInterrupt
 
 
-def _show_table(results: dict[str, Comparison], others: dict[str, float], given: Given) -> None:
+def _show_step(loaded: Loaded, prompt: Prompt) -> None:
+    """Write an answer silently, and show the step that accepted most."""
+    from draftwood.measure.explain.account import Account
+    from draftwood.measure.explain.summary import detail
+
+    answer = Answering(loaded, list(prompt.messages), quiet=True)
+    _end(answer, answer.write(trace=True))
+    if answer.generation is None or not (steps := answer.generation.steps):
+        return
+    step = 1 + max(range(len(steps)), key=lambda i: steps[i].accepted)
+    _head("one step of the second answer: what was drafted and accepted", f"{STEP} {step}", loaded.given)
+    record = recorded(loaded, answer.generation)
+    found, to = detail(record, Account(step, record.steps[step - 1])), screen.console()
+    to.print()
+    explain_tables.show_head(to, found)
+    explain_tables.show_tree(to, found, record, screen.shower(loaded.tokenizer))
+
+
+def _llama_speeds(given: Given, engine: str, prompts: list[Prompt]) -> dict[str, float]:
+    """Return the tokens per second of llama.cpp without drafts, in its own fastest settings, by kind of prompt.
+
+    Empty where it is not installed, or runs the demo itself.
+    """
+    from draftwood.models.engine import CPU, LLAMA_CPP, is_installed
+
+    if engine != CPU or not is_installed(LLAMA_CPP):
+        return {}
+    other = replace(given, engine=LLAMA_CPP, exact=False, weights=None, drafters="none", planner="off").load()
+    speeds: dict[str, float] = {}
+    for prompt in prompts:
+        answer = Answering(other, list(prompt.messages), quiet=True)
+        _end(answer, answer.write())
+        if answer.generation is not None and (seconds := sum(step.seconds for step in answer.generation.steps)):
+            speeds[prompt.task] = len(answer.generation.ids) / seconds
+    return speeds
+
+
+def _show_table(results: dict[str, Comparison], others: dict[str, float]) -> None:
     """Print the table, worst kind first, and the means of its speedups."""
     from draftwood.measure.bench.table import geometric_mean
 
     rows = [(kind, one, len(one.drafted[0].ids)) for kind, one in results.items()]
     rows.sort(key=lambda row: row[1].speedup or 0.0)
-    _head("the table, worst kind first", TABLE, given)
     columns: dict[str, Callable[[tuple[str, Comparison, int]], str]] = {
         "kind": lambda r: r[0],
         "speedup": lambda r: number(r[1].speedup),

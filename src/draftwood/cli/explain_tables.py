@@ -79,18 +79,9 @@ def show_step(found: dict[str, Any], answer: Answer, text: Callable[[int], str])
     to = screen.console()
     show_head(to, found)
     to.print()
-    columns: dict[str, Callable[[dict[str, Any]], str]] = {
-        "source": lambda r: r["source"],
-        "proposed": lambda r: str(r["proposed"]),
-        "scored": lambda r: str(r["kept"]),
-        "accepted": lambda r: str(r["accepted"]),
-        "match length": lambda r: str(r["match_length"]),
-        "ms": lambda r: number(r["draft_ms"]),
-    }
-    if found["sources"]:
-        screen.show_table(to, columns, found["sources"], ("source",))
-        to.print()
     for row in found["sources"]:
+        said = f"{row['proposed']} proposed, {row['kept']} scored, {row['accepted']} accepted"
+        to.print(f"{row['source']}: {said}; match length {row['match_length']}, {number(row['draft_ms'])} ms")
         for one in row.get("stages", ()):
             did = f"{one['passes']} passes, {one['accepted']} of {one['proposed']} drafts accepted"
             to.print(f"{row['source']}, its model {one['name']}: {did}, {1000 * one['seconds']:.2f} ms")
@@ -146,27 +137,22 @@ def _tree(trace: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> 
     children: dict[int, list[int]] = {}
     for node, parent in enumerate(trace["parents"]):
         children.setdefault(parent, []).append(node)
+    looks = [styles(answer.drafters)[name] for name in answer.drafters]
+    beliefs, sources, lookahead = (trace.get(name) or [] for name in ("belief", "source", "lookahead"))
+
+    def said(node: int) -> Text:
+        mark = "✓" if node in trace["path"] else "?" if lookahead and lookahead[node] else ""
+        look = looks[sources[node]] if sources and 0 <= sources[node] < len(looks) else ""
+        belief = f" {percent(beliefs[node])}" if beliefs else ""
+        return Text.assemble(mark, (screen.edged(text(trace["tokens"][node])), look), (belief, "dim"))
+
     whole = Tree("the tree that was scored")
-    open_ = [(whole, -1)]
-    while open_:
-        branch, parent = open_.pop()
+    waiting = [(whole, -1)]
+    while waiting:
+        branch, parent = waiting.pop()
         for first in children.get(parent, ()):
             run = [first]
             while len(below := children.get(run[-1], [])) == 1:
                 run += below
-            open_.append((branch.add(_run(run, trace, answer, text)), run[-1]))
+            waiting.append((branch.add(Text("  ").join(map(said, run))), run[-1]))
     return whole
-
-
-def _run(nodes: Sequence[int], trace: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> Text:
-    names, looks, accepted = answer.drafters, styles(answer.drafters), set(trace["path"])
-    beliefs, sources, lookahead_nodes = (trace.get(name) or [] for name in ("belief", "source", "lookahead"))
-    said = Text()
-    for node in nodes:
-        mark = "✓" if node in accepted else "?" if node < len(lookahead_nodes) and lookahead_nodes[node] else ""
-        source = sources[node] if node < len(sources) else -1
-        look = looks.get(names[source] if 0 <= source < len(names) else "model", "")
-        said.append(f"{'  ' if said else ''}{mark}")
-        said.append(screen.edged(text(trace["tokens"][node])), look)
-        said.append(f" {percent(beliefs[node])}" if node < len(beliefs) else "", "dim")
-    return said

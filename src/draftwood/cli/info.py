@@ -21,6 +21,12 @@ def info(as_json: options.Json = False) -> None:
     if as_json:
         screen.say(json.dumps(found, indent=2))
         return
+    learnt = (
+        "speed and acceptance under {files} settings, {bytes:,} bytes in {folder}; remove it and it is learnt anew"
+    )
+    learnt = learnt.format(**found["learned"])
+    if not found["learned"]["is_kept"]:
+        learnt = "nothing is read or kept (DRAFTWOOD_LEARNED)"
     lines = {
         **found["versions"],
         **{f"engine {name}": said for name, said in found["engines"].items()},
@@ -29,7 +35,7 @@ def info(as_json: options.Json = False) -> None:
         "threads of torch": found["threads"],
         "devices of torch": ", ".join(found["devices"]) or None,
         "cache folder": found["cache_folder"],
-        "learnt": _said_learnt(found["learned"]),
+        "learnt": learnt,
         **{f"model {model['name']}": _said_model(model) for model in found["models"]},
         "other models": "any GGUF file, any folder of transformers, ollama:NAME, a hub name (with a network)",
         "drafters": ", ".join(found["drafters"]),
@@ -78,13 +84,6 @@ def _learned() -> dict[str, Any]:
     files = findings.files(findings.LEARNED)
     kept = {"files": len(files), "bytes": sum(path.stat().st_size for path in files)}
     return {"folder": str(findings.folder()), "is_kept": findings.learning_is_kept(), **kept}
-
-
-def _said_learnt(found: dict[str, Any]) -> str:
-    if not found["is_kept"]:
-        return "nothing is read or kept (DRAFTWOOD_LEARNED)"
-    held = f"speed and acceptance under {found['files']} settings, {found['bytes'] / 1000:.0f} kB"
-    return f"{held}, in {found['folder']}; remove it and it is learnt anew"
 
 
 def _engines() -> dict[str, str | None]:

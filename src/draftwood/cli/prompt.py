@@ -5,7 +5,6 @@ Questions are typed on a terminal, with a history and pasted lines, or piped in 
 
 from __future__ import annotations
 
-import os
 import select
 import sys
 from collections.abc import Iterator
@@ -145,8 +144,6 @@ def history(path: Path) -> Iterator[None]:
     except ImportError:
         yield
         return
-    with suppress(Exception):  # a readline without bracketed paste
-        readline.parse_and_bind("set enable-bracketed-paste on")
     readline.clear_history()
     with suppress(OSError):
         readline.read_history_file(path)
@@ -155,7 +152,7 @@ def history(path: Path) -> Iterator[None]:
     finally:
         with suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+            path.touch(0o600)
             path.chmod(0o600)
             readline.set_history_length(HISTORY)
             readline.write_history_file(path)
