@@ -6,10 +6,6 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import COLOR_SYSTEMS
-from rich.style import Style
-
-from draftwood.api.text import Piece
 from draftwood.cli import render, screen
 from draftwood.measure.wording import clean
 
@@ -19,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from draftwood.api.generation import Generation
+    from draftwood.api.text import Piece
     from draftwood.cli.given import Loaded
     from draftwood.measure.compare import Comparison
     from draftwood.measure.records.records import Answer
@@ -43,6 +40,8 @@ class AnswerWriter:
     """Writes pieces to standard output as they come; the names of the drafters decide the colours."""
 
     def __init__(self, drafters: Sequence[str]) -> None:
+        from rich.console import COLOR_SYSTEMS
+
         self._out = sys.stdout
         look = screen.console(self._out)
         self._terminal = self._out.isatty()
@@ -54,7 +53,7 @@ class AnswerWriter:
     def piece(self, piece: Piece) -> None:
         """Write a piece in the colour of its source."""
         text = clean(piece.text) if self._terminal else piece.text  # whatever a model writes
-        style = self._styles.get(piece.source, Style())
+        style = self._styles.get(piece.source, self._styles["model"])
         self._out.write(style.render(text, color_system=self._colours))
         self._out.flush()
         self._written += len(piece.text)
@@ -62,6 +61,8 @@ class AnswerWriter:
 
     def end(self, text: str | None) -> None:
         """Write what an interrupt kept from being written of the whole ``text``, and end the line."""
+        from draftwood.api.text import Piece
+
         self.piece(Piece((text or "")[self._written :], "model"))
         self.line()
 

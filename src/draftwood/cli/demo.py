@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from draftwood.cli import explain_tables, measuring, options, screen
+from draftwood.cli import measuring, options, screen
 from draftwood.cli.answering import Answering, recorded
 from draftwood.cli.given import Given, Loaded
 from draftwood.measure.wording import number
@@ -85,6 +85,7 @@ def _end(answer: Answering, interrupted: bool) -> None:
 
 def _show_step(loaded: Loaded, prompt: Prompt) -> None:
     """Write an answer silently, and show the step that accepted most."""
+    from draftwood.cli import explain_tables
     from draftwood.measure.explain.account import Account
     from draftwood.measure.explain.summary import detail
 

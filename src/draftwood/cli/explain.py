@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from draftwood.cli import explain_tables, options, screen
+from draftwood.cli import options, screen
 from draftwood.cli.answering import Answering, recorded
 from draftwood.cli.given import Given, Loaded, refuse_plain
 from draftwood.cli.prompt import as_asked, check_chat, read_prompt
@@ -109,6 +109,7 @@ def _show(
     ruled: dict[str, Any],
 ) -> None:  # fmt: skip
     """Show one step, one answer, or what the answers of each arm amount to; ``ruled`` is said in JSON only."""
+    from draftwood.cli import explain_tables
     from draftwood.measure.explain.account import Account
     from draftwood.measure.explain.summary import arm, by_arm, detail, steps_of
 

@@ -6,15 +6,15 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.style import Style
-from rich.text import Text
-
-from draftwood.api.generation import Generation
 from draftwood.cli import screen
 from draftwood.measure.wording import count
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.style import Style
+    from rich.text import Text
+
+    from draftwood.api.generation import Generation
     from draftwood.measure.compare import Comparison
 
 # Colours of the drafters, in their order: of equal, middle brightness, readable on black and on white.
@@ -28,12 +28,16 @@ def people() -> Console:
 
 def styles(drafters: Sequence[str]) -> dict[str, Style]:
     """Return the style of each source; the model's own tokens keep the terminal's colour."""
+    from rich.style import Style
+
     coloured = {name: Style.parse(PALETTE[i % len(PALETTE)]) for i, name in enumerate(dict.fromkeys(drafters))}
     return {"model": Style()} | coloured
 
 
 def shares(sources: Sequence[str], drafters: Sequence[str], *, colour: bool) -> list[Text]:
     """Say which share of the tokens each source wrote, in its colour."""
+    from rich.text import Text
+
     found = []
     for name, style in styles(drafters).items():
         if n := sources.count(name):
@@ -57,6 +61,8 @@ def figures(generation: Generation) -> list[str]:
 
 def print_flow(to: Console, parts: Sequence[str | Text], separator: str, style: str = "") -> None:
     """Print parts with separators between, broken into lines between parts only, where the console is narrow."""
+    from rich.text import Text
+
     lines = [Text()]
     for number, part in enumerate(parts):
         text = Text.assemble(part, separator if number + 1 < len(parts) else "")
