@@ -62,13 +62,6 @@ def test_no_chat_template(draftwood, tiny_without_template):
     assert "no chat template" in ran.err
 
 
-def test_ctrl_c_ends_a_script(draftwood, tiny, interrupt):
-    interrupt(4)
-    ran = draftwood("chat", "--model", tiny, *FLAGS, stdin=script("hello", "more"))
-    assert ran.code == 130
-    assert 0 < len(ran.out) <= 12
-
-
 @pytest.fixture
 def talk(monkeypatch, tiny):
     """Type lines on a terminal; an exception among them is raised instead, and the end is Ctrl-D."""
@@ -124,25 +117,6 @@ def test_ctrl_c_stops_an_answer_and_keeps_it(talk, interrupt):
     assert "what was said is kept" in ran.out
     read, total = re.search(r"turn 2: read (\d+) of (\d+)", ran.out).groups()
     assert int(read) < int(total)
-
-
-def test_ctrl_c_while_a_question_is_read_forgets_it(talk, monkeypatch):
-    from draftwood.api.setup import Setup
-
-    opened, pressed = Setup.open, []
-
-    def press_once(self, requests):
-        if not pressed:
-            pressed.append(1)
-            raise KeyboardInterrupt
-        return opened(self, requests)
-
-    monkeypatch.setattr(Setup, "open", press_once)
-    ran = talk("hello", "hello", "/stats")
-    assert ran.code == 0
-    assert "the question is forgotten" in ran.out
-    assert "turn 1: read 8 of 8" in ran.out
-    assert "turn 2" not in ran.out
 
 
 # --- a conversation that becomes too long; the tiny model takes 2,048 tokens, one a letter ---------------------

@@ -48,28 +48,17 @@ def write(path, text):
 # --- generate ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["prediction", "context"])
-@pytest.mark.parametrize("given", ["text", "several"])
-def test_text_is_drafted_from(draftwood, tiny, answered, tmp_path, name, given):
+@pytest.mark.parametrize("name", ["prediction", "context", "corpus"])
+def test_further_text_is_drafted_from(draftwood, tiny, answered, corpus, tmp_path, name):
     text = answered["text"]
-    flags = {
-        "text": [f"--{name}", text.removeprefix("@")],
-        "several": [f"--{name}", "other", f"--{name}", write(tmp_path / "t", text + "\n")],
-    }[given]
+    flags = {"corpus": [corpus, corpus]}.get(name, ["other", write(tmp_path / "t", text + "\n")])
+    flags = [word for given in flags for word in (f"--{name}", given)]
     found = document(draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *RAW, *flags, "--json"))
     assert found["ids"] == answered["ids"]
     assert found["passes"] < answered["passes"] / 2
-    drafter = {"prediction": "prediction", "context": "ngram"}[name]
+    drafter = {"context": "ngram"}.get(name, name)
     assert found["drafters"] == f"lookup:length=1+{drafter}"
     assert drafter in found["sources"]
-
-
-def test_a_corpus_is_drafted_from(draftwood, tiny, answered, corpus):
-    flags = ("--corpus", corpus, "--corpus", corpus)
-    found = document(draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *RAW, *flags, "--json"))
-    assert found["ids"] == answered["ids"]
-    assert found["passes"] < answered["passes"] / 2
-    assert "corpus" in found["sources"]
 
 
 def test_a_memory_is_made_used_and_kept(draftwood, tiny, answered, tmp_path):
@@ -128,13 +117,6 @@ def test_chat_takes_them_all(draftwood, tiny, corpus, tmp_path):
     assert len(only.ids) == 40
 
 
-def test_chat_saves_a_memory_after_an_interrupt(draftwood, tiny, tmp_path, interrupt):
-    interrupt(5)
-    ran = draftwood("chat", "-m", tiny, *PLAIN, *SHORT, "--memory", str(tmp_path / "m.dwm"), stdin=b"abc\n")
-    assert ran.code == 130
-    assert len(Memory.open(tmp_path / "m.dwm").answers()) == 1
-
-
 # --- bench ---------------------------------------------------------------------------------------------------
 
 
@@ -155,16 +137,8 @@ def passes(rows):
 
 
 def test_a_bench_adds_sources_to_every_arm_but_plain(draftwood, tiny, prompts, corpus, answered, tmp_path):
-    flags = (
-        "--prediction",
-        answered["text"],
-        "--corpus",
-        corpus,
-        "--context",
-        "abc",
-        "-o",
-        str(tmp_path / "r.jsonl"),
-    )
+    flags = ("--prediction", answered["text"], "--corpus", corpus, "--context", "abc")
+    flags = (*flags, "-o", str(tmp_path / "r.jsonl"))
     arms = ("--drafters", "lookup:length=1,suffix+prediction:length=4", "--rounds", "1")
     found = document(bench(draftwood, tiny, prompts, *flags, *arms))
     assert {row["drafter"] for row in found["rows"]} == {
@@ -196,16 +170,6 @@ def test_a_memory_goes_from_prompt_to_prompt_and_begins_each_round_anew(
     )
 
 
-def test_a_bench_that_goes_on_remembers_the_round_so_far(draftwood, tiny, prompts, tmp_path, interrupt):
-    flags = ("--memory", str(tmp_path / "m.dwm"), "--rounds", "1", "-o")
-    document(bench(draftwood, tiny, prompts, *flags, str(tmp_path / "whole.jsonl")))
-    document(bench(draftwood, tiny, prompts, "--limit", "1", *flags, str(tmp_path / "cut.jsonl")))
-    document(bench(draftwood, tiny, prompts, *flags, str(tmp_path / "cut.jsonl")))
-    whole, cut = (passes(read_records(tmp_path / name)) for name in ("whole.jsonl", "cut.jsonl"))
-    assert cut.keys() == whole.keys()
-    assert cut["lookup:length=1+memory", 0, "again"] < cut["lookup:length=1+memory", 0, "a"]
-
-
 def test_a_bench_starts_from_a_memory_file_and_leaves_it(draftwood, tiny, prompts, answered, tmp_path):
     path = tmp_path / "m.dwm"
     document(draftwood("generate", PROMPT, "-m", tiny, *RAW, "--memory", str(path), "--json"))
@@ -221,51 +185,26 @@ def test_a_bench_starts_from_a_memory_file_and_leaves_it(draftwood, tiny, prompt
 # --- mistakes ------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["generate", "chat", "bench"])
-def call(request, draftwood, prompts):
-    """A verb that names no model: nothing may be loaded before the mistake is told."""
-    first = {"generate": ["generate", PROMPT], "chat": ["chat"], "bench": ["bench", "--prompts", prompts]}
-    return lambda *flags: draftwood(*first[request.param], "-m", "no such model", *flags)
-
-
-@pytest.mark.parametrize("name", ["prediction", "context"])
-def test_files_that_are_no_text(call, tmp_path, name):
-    (tmp_path / "binary").write_bytes(b"a\0b")
-    (tmp_path / "latin").write_bytes("é".encode("latin-1"))
-    for given, said in (
-        (tmp_path / "nothing", f"the {name} file {tmp_path}/nothing cannot be read (No such file or directory)"),
-        (tmp_path, "cannot be read (Is a directory): check its name"),
-        (tmp_path / "binary", "is binary: give a text file"),
-        (tmp_path / "latin", "is no UTF-8 text: its bytes look like WINDOWS-1252"),
-        ("", "(no name)"),
-    ):
-        ran = call(f"--{name}", f"@{given}")
-        assert (ran.code, ran.out) == (2, "")
-        assert said in ran.err
-
-
-@pytest.mark.parametrize("name", ["memory", "corpus"])
-def test_files_of_another_kind(call, tmp_path, name):
+@pytest.mark.parametrize("verb", ["generate abc", "chat", "bench"])
+def test_wrong_files_are_told_before_anything_is_loaded(unloaded, tmp_path, verb):
     (tmp_path / "binary").write_bytes(b"a\0b" * 100)
-    ran = call(f"--{name}", str(tmp_path))
-    assert (ran.code, ran.out) == (2, "")
-    ran = call(f"--{name}", str(tmp_path / "binary"))
-    assert (ran.code, ran.out) == (1, "")
-    assert str(tmp_path / "binary") in ran.err
-    assert "no such model" not in ran.err
-
-
-def test_a_corpus_must_be_there(call):
-    ran = call("--corpus", "nothing.dwc")
-    assert (ran.code, ran.out) == (2, "")
-    assert "nothing.dwc" in ran.err
-
-
-@pytest.mark.parametrize("verb", [["generate", PROMPT], ["chat"], ["bench"]])
-def test_plain_decoding_drafts_from_nothing(draftwood, verb):
-    ran = draftwood(*verb, "-m", "no such model", "--drafters", "none", "--prediction", "abc")
-    assert (ran.code, ran.out) == (2, "")
-    assert "leave prediction out, or name drafters other than 'none'" in ran.err
+    (tmp_path / "latin").write_bytes("é".encode("latin-1"))
+    binary, folder = str(tmp_path / "binary"), str(tmp_path)
+    for name in ("prediction", "context"):
+        for given, said in (
+            (f"{folder}/nothing", f"the {name} file {folder}/nothing cannot be read (No such file or directory)"),
+            (folder, "cannot be read (Is a directory): check its name"),
+            (binary, "is binary: give a text file"),
+            (str(tmp_path / "latin"), "is no UTF-8 text: its bytes look like WINDOWS-1252"),
+            ("", "(no name)"),
+        ):
+            assert said in unloaded(*verb.split(), f"--{name}", f"@{given}")
+    for name in ("memory", "corpus"):
+        assert unloaded(*verb.split(), f"--{name}", folder)
+        assert binary in unloaded(*verb.split(), f"--{name}", binary, code=1)
+    assert "nothing.dwc" in unloaded(*verb.split(), "--corpus", "nothing.dwc")
+    said = unloaded(*verb.split(), "--drafters", "none", "--prediction", "abc")
+    assert "leave prediction out, or name drafters other than 'none'" in said
 
 
 def test_a_corpus_of_another_tokenizer(draftwood, tiny, corpus, tmp_path):
