@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from draftwood.cli import early, measuring, options, screen
 from draftwood.cli.screen import percent
-from draftwood.errors import UsageError
+from draftwood.errors import RecordError, UsageError
 from draftwood.measure.records.provenance import provenance
 from draftwood.measure.wording import number
 

@@ -6,13 +6,12 @@ import io
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from draftwood.errors import RecordError, UsageError
-from draftwood.files import paths
 from draftwood.files.foreign import json_object
+from draftwood.files.paths import whole_file
 
 log = logging.getLogger("draftwood")
 
@@ -23,20 +22,19 @@ def read_lines(
     """Yield (line number from 1, object) of a file of JSON objects; blank lines are skipped. A last line that was
     cut off is left out, and ``on_torn`` (by default a warning in the log) gets file and place. Raises `UsageError`
     if the file cannot be opened or decompressed, `RecordError` for a line that is no JSON object."""
-    with _opened(path) as raw:
-        some = False
-        for number, line in _texts(path, raw):
-            if not line.strip():
-                continue
-            try:
-                found = _object(line, f"{path}, line {number}")
-            except RecordError:
-                if not some or line.endswith("\n"):  # a first line, or a whole one, was not cut off
-                    raise
-                (on_torn or warn_of_torn)(path, f"line {number}")
-                return
-            some = True
-            yield number, found
+    some = False
+    for number, line in enumerate(_texts(path), 1):
+        if not line.strip():
+            continue
+        try:
+            found = json_object(line.encode("utf-8", "surrogateescape"), f"{path}, line {number}", RecordError)
+        except RecordError:
+            if not some or line.endswith("\n"):  # a first line, or a whole one, was not cut off
+                raise
+            (on_torn or warn_of_torn)(path, f"line {number}")
+            return
+        some = True
+        yield number, found
 
 
 def warn_of_torn(path: Path, where: str) -> None:
@@ -44,30 +42,23 @@ def warn_of_torn(path: Path, where: str) -> None:
     log.warning("%s ends in a record that was cut off (%s): it is left out", path, where)
 
 
-def _texts(path: Path, raw: BinaryIO) -> Iterator[tuple[int, str]]:
+def _texts(path: Path) -> Iterator[str]:
     try:
-        with io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape") as text:
-            yield from enumerate(text, start=1)
-    except OSError as error:
-        raise RecordError(f"{path} cannot be read to its end ({error.strerror})") from error
-    except Exception as error:
-        if type(error).__name__ != "ZstdError":  # of a library that may not be installed
-            raise
-        raise RecordError(f"{path} is damaged or not compressed with zstd ({error})") from error
-
-
-def _object(line: str, where: str) -> dict[str, Any]:
-    return json_object(line.encode("utf-8", "surrogateescape"), where, RecordError)
-
-
-def _opened(path: Path) -> BinaryIO:
-    try:
-        file = path.open("rb")
+        raw: BinaryIO = path.open("rb")
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}): check its name") from error
-    if not compressed(path):
-        return file
-    return zstandard().ZstdDecompressor().stream_reader(file, read_across_frames=True)
+    with raw:
+        if compressed(path):
+            raw = zstandard().ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+        try:
+            with io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape") as text:
+                yield from text
+        except OSError as error:
+            raise RecordError(f"{path} cannot be read to its end ({error.strerror})") from error
+        except Exception as error:
+            if type(error).__name__ != "ZstdError":  # of a library that may not be installed
+                raise
+            raise RecordError(f"{path} is damaged or not compressed with zstd ({error})") from error
 
 
 def compressed(path: Path) -> bool:
@@ -85,21 +76,16 @@ def zstandard() -> Any:
     return zstandard
 
 
-def encoded(path: Path, lines: Iterable[Mapping[str, Any]]) -> bytes:
+def _encoded(path: Path, lines: Iterable[Mapping[str, Any]]) -> bytes:
     """Return lines as bytes, compressed if the name asks for it; such pieces may be concatenated in a file."""
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
     return zstandard().ZstdCompressor().compress(text) if compressed(path) else text
 
 
-def whole_file(path: Path) -> AbstractContextManager[Path]:
-    """As `draftwood.files.paths.whole_file`, but raise `RecordError` if the file cannot be written."""
-    return paths.whole_file(path, error=RecordError)
-
-
 def write_whole(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    """Write a file completely or not at all; raises what `whole_file` does."""
-    with whole_file(path) as beside:
-        beside.write_bytes(encoded(path, lines))
+    """Write a file completely or not at all; raises `RecordError` where it cannot be written."""
+    with whole_file(path, error=RecordError) as new:
+        new.write_bytes(_encoded(path, lines))
 
 
 class Appender:
@@ -116,7 +102,7 @@ class Appender:
 
     def write(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Append these lines as one piece."""
-        piece, end = memoryview(encoded(self._path, lines)), self._file.tell()
+        piece, end = memoryview(_encoded(self._path, lines)), self._file.tell()
         try:
             while piece:
                 piece = piece[self._file.write(piece) :]

@@ -49,15 +49,13 @@ def package_version(package: str) -> str | None:
 def _commit() -> str | None:
     """Return the commit of the checkout that this code runs from, with ``+changes`` if files differ from it."""
     here = str(Path(__file__).parents[2])
-
-    def git(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(["git", "-C", here, *arguments], capture_output=True, text=True)
-
+    commands = ("ls-files --error-unmatch __init__.py", "rev-parse --short=12 HEAD", "diff --quiet HEAD -- .")
     try:
-        if git("ls-files", "--error-unmatch", "__init__.py").returncode:
-            return None
-        head = git("rev-parse", "--short=12", "HEAD")
-        dirty = git("diff", "--quiet", "HEAD", "--", here)
+        known, head, differs = (
+            subprocess.run(["git", "-C", here, *one.split()], capture_output=True, text=True) for one in commands
+        )
     except OSError:
         return None
-    return None if head.returncode else head.stdout.strip() + ("+changes" if dirty.returncode else "")
+    if known.returncode or head.returncode:
+        return None
+    return head.stdout.strip() + ("+changes" if differs.returncode else "")

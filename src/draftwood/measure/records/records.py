@@ -171,60 +171,50 @@ def read_records(path: Path) -> Records:
     """Read a records file, ``.jsonl`` or ``.jsonl.zst``; what was cut off at the very end is left out, with a
     warning in the log. Raises `RecordError` for a broken line, no header, another version's format, or an answer
     whose steps do not follow it, and `UsageError` if the file cannot be opened."""
-    reader = _Reader()
-    torn: list[tuple[Path, str]] = []
+    found, prompts, torn = Records({}), dict[tuple[str, str], Answer](), list[tuple[Path, str]]()
+    missing = 0  # steps of the last answer that are still to be read
     for number, record in read_lines(path, lambda *place: torn.append(place)):
         try:
-            reader.take(record)
+            if not found.header:
+                found.header = _checked_header(record)
+            else:
+                missing = _take(found, record, missing, prompts)
         except (RecordError, UsageError, TypeError, KeyError) as error:
             raise RecordError(f"{path}, line {number}: {error}") from error
-    found = reader.records
     if not found.header:
         raise RecordError(f"{path} is empty: give a file that draftwood wrote with -o")
-    if reader.missing:
+    if missing:
         unfinished = found.answers.pop()
-        warn_of_torn(path, f"{unfinished.task} {unfinished.name}, {unfinished.arm}")
-    elif torn:
+        torn = [(path, f"{unfinished.task} {unfinished.name}, {unfinished.arm}")]
+    if torn:
         warn_of_torn(*torn[0])
-    found.torn = bool(torn or reader.missing)
+    found.torn = bool(torn)
     return found
 
 
-class _Reader:
-    """Collects the records of a file."""
-
-    def __init__(self) -> None:
-        self.records = Records({})
-        self.missing = 0  # steps of the last answer that are still to be read
-        self._prompts: dict[tuple[str, str], Answer] = {}
-
-    def take(self, record: dict[str, Any]) -> None:
-        kind, answers = record.get("row"), self.records.answers
-        if not self.records.header:
-            self.records.header = _checked_header(record)
-        elif kind == "step":
-            if not self.missing or record.get("answer") != answers[-1].id:
-                raise RecordError("a step without its answer")
-            fields = {name: value for name, value in record.items() if name not in ("row", "answer")}
-            answers[-1].steps.append(Step.from_json(fields))
-            self.missing -= 1
-        elif self.missing:
-            raise RecordError(f"{self.missing} steps of the answer before are missing")
-        elif kind == "answer":
-            answers.append(self._answer(record))
-            self.missing = int(record.get("n_steps", 0))
-        elif isinstance(kind, str):
-            self.records.others.append(record)
-        else:
-            raise RecordError("a line that does not say what 'row' it is")
-
-    def _answer(self, record: Mapping[str, Any]) -> Answer:
+def _take(found: Records, record: dict[str, Any], missing: int, prompts: dict[tuple[str, str], Answer]) -> int:
+    """Add a record; returns how many steps of the last answer are missing now."""
+    kind, answers = record.get("row"), found.answers
+    if kind == "step":
+        if not missing or record.get("answer") != answers[-1].id:
+            raise RecordError("a step without its answer")
+        fields = {name: value for name, value in record.items() if name not in ("row", "answer")}
+        answers[-1].steps.append(Step.from_json(fields))
+        return missing - 1
+    if missing:
+        raise RecordError(f"{missing} steps of the answer before are missing")
+    if kind == "answer":
         answer = Answer.read(record)
-        first = self._prompts.setdefault((answer.task, answer.name), answer)
+        first = prompts.setdefault((answer.task, answer.name), answer)
         for name in OF_THE_PROMPT:
             if not getattr(answer, name):
                 setattr(answer, name, getattr(first, name))
-        return answer
+        answers.append(answer)
+        return int(record.get("n_steps", 0))
+    if not isinstance(kind, str):
+        raise RecordError("a line that does not say what 'row' it is")
+    found.others.append(record)
+    return 0
 
 
 def _checked_header(record: Mapping[str, Any]) -> dict[str, Any]:

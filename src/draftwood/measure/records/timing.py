@@ -48,8 +48,7 @@ def steps_until(answer: Answer, tokens: int) -> list[Step]:
 
 def generated(answer: Answer, until: int | None = None) -> int:
     """How many of the first ``until`` tokens decoding wrote; reading the prompt gave the others."""
-    tokens = len(answer.output_ids) if until is None else until
-    return max(0, tokens - arrivals(answer)[0][0])
+    return max(0, (len(answer.output_ids) if until is None else until) - arrivals(answer)[0][0])
 
 
 def passes(answer: Answer, until: int | None = None) -> int | None:
@@ -63,13 +62,12 @@ def passes(answer: Answer, until: int | None = None) -> int | None:
 
 def acceptance_length(answers: Sequence[Answer], *, unlooped: bool = False) -> float | None:
     """Mean acceptance length, with or without looped tails; None if the number of passes is unknown."""
-    tokens = count = 0
-    for answer in answers:
-        until = kept(answer) if unlooped else None
-        taken = passes(answer, until)
-        if taken is None:
-            return None
-        tokens, count = tokens + generated(answer, until), count + taken
+    ends = [kept(answer) if unlooped else None for answer in answers]
+    taken = [passes(answer, end) for answer, end in zip(answers, ends, strict=True)]
+    count = sum(each or 0 for each in taken)
+    if None in taken:
+        return None
+    tokens = sum(generated(answer, end) for answer, end in zip(answers, ends, strict=True))
     return tokens / count if count else 0.0
 
 

@@ -17,6 +17,9 @@ from draftwood.measure.records.records import grouped_by, header
 from draftwood.models.fingerprint import tokenizer_fingerprint
 
 
+OURS = ("draftwood", "replay")  # engines of our own loop
+
+
 @dataclass(frozen=True, slots=True)
 class Trace:
     """One recorded answer."""
@@ -43,42 +46,33 @@ def read_traces(path: Path, tokenizer: Any = None) -> list[Trace]:
     Raises `RecordError` for what is no JSON and for a file without answers, `VocabularyError` if the trace was
     made with another tokenizer or holds ids that this one does not know."""
     known = MAX_ID if tokenizer is None else len(tokenizer)
-    traces: dict[tuple[str, str], Trace] = {}
-    best: dict[tuple[str, str], int] = {}
+    traces: dict[tuple[str, str], tuple[int, Trace]] = {}  # with the rank of the answer
     prompts: dict[tuple[str, str], list[int]] = {}
     left_out = LeftOut(path, RecordError)
     for number, line in read_lines(path):
-        kind, key = line.get("row"), (str(line.get("task")), str(line.get("name")))
+        kind, key, rank = line.get("row"), (str(line.get("task")), str(line.get("name"))), 0
         if kind == "header":
             _refuse_other_tokenizer(path, line, tokenizer)
+        if kind not in (None, "trace", "answer"):
+            continue
         if kind == "answer":  # of a records file, which holds a prompt once, and no text after an early interrupt
-            line.setdefault("prompt_ids", prompts.get(key))
-            prompts[key] = line["prompt_ids"]
-            rank = _rank(line)
-            if not line.get("output_ids") or (key in best and rank >= best[key]):
+            prompts[key] = line.setdefault("prompt_ids", prompts.get(key))
+            rank = 0 if line.get("arm") == "none" else 1 + (line.get("engine", "draftwood") not in OURS)
+            if not line.get("output_ids") or (key in traces and rank >= traces[key][0]):
                 continue
-            best[key] = rank
-        if kind in (None, "trace", "answer"):
-            try:
-                trace = _trace(path, number, line, tokenizer)
-            except (RecordError, UsageError) as error:
-                left_out.note(number, error)
-                continue
-            if (worst := max(max(trace.prompt_ids), max(trace.output_ids))) >= known:
-                what = f"id {worst} is outside the vocabulary of {known} tokens"
-                raise VocabularyError(f"{path}, line {number}: {what}: give the tokenizer it was made with")
-            traces[trace.task, trace.name if kind == "answer" else f"{trace.name}\n{number}"] = trace
+        try:
+            trace = _trace(path, number, line, tokenizer)
+        except (RecordError, UsageError) as error:
+            left_out.note(number, error)
+            continue
+        if (worst := max(max(trace.prompt_ids), max(trace.output_ids))) >= known:
+            what = f"id {worst} is outside the vocabulary of {known} tokens"
+            raise VocabularyError(f"{path}, line {number}: {what}: give the tokenizer it was made with")
+        traces[key if kind == "answer" else (trace.task, f"{trace.name}\n{number}")] = rank, trace
     left_out.say(len(traces))
     if not traces:
         raise RecordError(f"{path} holds no recorded answer: give a trace, or records that draftwood wrote")
-    return list(traces.values())
-
-
-def _rank(answer: Mapping[str, Any]) -> int:
-    """The lowest rank is replayed: plain decoding, then our loop, then peers."""
-    if answer.get("arm") == "none":
-        return 0
-    return 1 if answer.get("engine", "draftwood") in ("draftwood", "replay") else 2
+    return [trace for _, trace in traces.values()]
 
 
 def write_traces(path: Path, traces: Iterable[Trace], provenance: Mapping[str, Any], tokenizer: Any) -> None:
@@ -90,7 +84,7 @@ def write_traces(path: Path, traces: Iterable[Trace], provenance: Mapping[str, A
 def _refuse_other_tokenizer(path: Path, header: Mapping[str, Any], tokenizer: Any) -> None:
     settings = header.get("settings")
     made_with = settings.get("tokenizer") if isinstance(settings, Mapping) else None
-    if tokenizer is not None and made_with is not None and made_with != tokenizer_fingerprint(tokenizer):
+    if tokenizer is not None and made_with not in (None, tokenizer_fingerprint(tokenizer)):
         raise VocabularyError(f"{path} was made with another tokenizer: give that one, or leave --tokenizer out")
 
 
@@ -101,9 +95,7 @@ def _trace(path: Path, number: int, line: Mapping[str, Any], tokenizer: Any) -> 
     limit, reason = line.get("limit"), line.get("finish_reason")
     if limit is not None and (type(limit) is not int or limit < 1):
         raise RecordError(f"limit is {limit!r:.40}: write a whole number from 1 on")
-    return Trace(
-        task, name, prompt, output, limit=limit, finish_reason=reason if isinstance(reason, str) else None
-    )
+    return Trace(task, name, prompt, output, limit, reason if isinstance(reason, str) else None)
 
 
 def _ids(line: Mapping[str, Any], which: str, tokenizer: Any) -> list[int]:
@@ -114,24 +106,20 @@ def _ids(line: Mapping[str, Any], which: str, tokenizer: Any) -> list[int]:
         if not isinstance(ids, Sequence) or not all(type(i) is int and i >= 0 for i in ids):
             raise RecordError(f"{name} is no list of token ids (whole numbers from 0)")
     elif isinstance(line.get("output"), str) and ("messages" in line or "prompt" in line):
-        given = line.get("messages") or line.get("prompt") if which == "prompt" else line["output"]
-        name, ids = which, _tokenized(given, which, tokenizer)
+        given, name = line.get("messages") or line.get("prompt") if which == "prompt" else line["output"], which
+        if tokenizer is None:
+            raise RecordError("holds text and no ids: name a model whose tokenizer reads it (--tokenizer)")
+        if isinstance(given, str):
+            ids = tokenizer(given, add_special_tokens=which == "prompt")["input_ids"]
+        else:
+            ids = as_ids(given, tokenizer)
+    elif line.get("output", "") != "" and not isinstance(line["output"], str):
+        raise RecordError("its output is no text (a call, or an error?)")
     else:
-        if line.get("output", "") != "" and not isinstance(line["output"], str):
-            raise RecordError("its output is no text (a call, or an error?)")
         raise RecordError("lacks prompt_ids and output_ids (or prompt and output with --tokenizer)")
     if not ids:
         raise RecordError(f"{name} is empty")
     return list(ids)
-
-
-def _tokenized(given: Any, which: str, tokenizer: Any) -> Sequence[int]:
-    """Return the ids of a text, or of the chat messages of a prompt."""
-    if tokenizer is None:
-        raise RecordError("holds text and no ids: name a model whose tokenizer reads it (--tokenizer)")
-    if isinstance(given, str):
-        return tokenizer(given, add_special_tokens=which == "prompt")["input_ids"]
-    return as_ids(given, tokenizer)
 
 
 def grouped(traces: Iterable[Trace]) -> Iterator[tuple[str, list[Trace]]]:
@@ -157,7 +145,5 @@ def _said(response: Mapping[str, Any]) -> Any:
     if not choices:
         return response.get("content")  # of llama.cpp's route /completion
     first = choices[0] if isinstance(choices, list) else None
-    if not isinstance(first, Mapping):
-        return None
-    message = first.get("message")
-    return message.get("content") if isinstance(message, Mapping) else first.get("text")
+    message = first.get("message", first) if isinstance(first, Mapping) else None
+    return message.get("content", message.get("text")) if isinstance(message, Mapping) else None

@@ -12,6 +12,8 @@ from draftwood.files.paths import alone
 from draftwood.measure.records.lines import Appender, compressed, write_whole
 from draftwood.measure.records.records import OF_THE_PROMPT, Answer, Records, read_records
 
+_SAME_MACHINE = ("draftwood", "commit", "packages", "processor", "instructions")
+
 
 class RecordsWriter:
     """Writes a records file, locked until `close`; an existing one is resumed if its settings are the same.
@@ -22,7 +24,7 @@ class RecordsWriter:
     def __init__(self, path: Path | None, header: dict[str, Any], *, wait: float | None = 1.0) -> None:
         self.records = Records(header)
         self._path = path
-        self._sitting: dict[str, Any] | None = None
+        self._resumed: dict[str, Any] | None = None  # a record that comes before the next answer
         self._written: dict[tuple[str, str], Answer] = {}
         self._file: Appender | None = None
         self._held = ExitStack()
@@ -32,21 +34,21 @@ class RecordsWriter:
             # A pipe cannot be locked. Checked in this order, as another writer may create the file meanwhile.
             if wait is not None and (not path.exists() or path.is_file()):
                 held.enter_context(alone(path, wait, error=RecordError))
-            if path.exists() and path.stat().st_size:
+            begun = path.exists() and path.stat().st_size > 0
+            if begun:
                 self._resume(path, header)
-                self._file = Appender(path)
-            else:
-                self._file = Appender(path)
+            self._file = Appender(path)
+            if not begun:
                 self._file.write([header])
             held.callback(self._file.close)
             self._held = held.pop_all()
 
     def _resume(self, path: Path, header: dict[str, Any]) -> None:
-        """Take over the complete records; the next answer is preceded by a ``resumed`` record."""
+        """Take over the complete records."""
         self.records = read_records(path)
         _refuse_another_run(path, self.records.header, header)
         if self.records.answers:
-            self._sitting = {"row": "resumed", "provenance": header["provenance"]}
+            self._resumed = {"row": "resumed", "provenance": header["provenance"]}
         lines = [line for answer in self.records.answers for line in self._lines(answer)]
         # In a compressed file a torn piece may go unnoticed, and what follows it could not be read.
         if self.records.torn or compressed(path) or not path.read_bytes().endswith(b"\n"):
@@ -65,9 +67,9 @@ class RecordsWriter:
 
     def answer(self, answer: Answer) -> None:
         """Append an answer with its steps."""
-        if self._sitting is not None:  # not before something was measured
-            sitting, self._sitting = self._sitting, None
-            self.other(sitting)
+        if self._resumed is not None:  # not before something was measured
+            self.other(self._resumed)
+            self._resumed = None
         if self._file is not None:
             self._file.write(self._lines(answer))
         self.records.answers.append(answer)
@@ -89,16 +91,12 @@ class RecordsWriter:
         self._held.close()
 
 
-_SAME_MACHINE = ("draftwood", "commit", "packages", "processor", "instructions")
-
-
 def _refuse_another_run(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     """Raise `UsageError` if the records could not be compared with those in the file."""
     if old["verb"] != new["verb"]:
         raise UsageError(f"{path} was written by draftwood {old['verb']}: choose another -o")
     parts = [("settings", name) for name in sorted({*old["settings"], *new["settings"]})]
-    parts += [("provenance", name) for name in _SAME_MACHINE]
-    for part, name in parts:
+    for part, name in [*parts, *(("provenance", name) for name in _SAME_MACHINE)]:
         before, now = old[part].get(name), new[part].get(name)
         if before != now:
             raise UsageError(f"{path} was written with {name} {before!r}, this run has {now!r}: choose another -o")
