@@ -36,7 +36,7 @@ from draftwood.api.setup import Setup
 from draftwood.engines.llama_cpp.context import PASS, Context, Row, Settings, exact_settings
 from draftwood.engines.llama_cpp.weights import Weights
 from draftwood.engines.peers import load_peers
-from draftwood.measure.prompt_files import Job, task_jobs
+from draftwood.measure.prompt_files import PromptJob, task_jobs
 from draftwood.measure.records.lines import Appender, write_whole
 from draftwood.measure.records.provenance import provenance
 from draftwood.models.machine import cores
@@ -106,7 +106,7 @@ def passes(args: argparse.Namespace) -> None:
 SERVER = "llama.cpp"
 
 
-def jobs_of(count: int) -> list[Job]:
+def jobs_of(count: int) -> list[PromptJob]:
     """Return so many prompts, one of each kind in turns; kinds with few prompts end early."""
     kinds = [[job for job in task_jobs(kind) if not job.sampling] or task_jobs(f"{kind}@0") for kind in KINDS]
     return list(islice((job for job in chain(*zip_longest(*kinds)) if job is not None), count))
@@ -122,7 +122,7 @@ class Texts:
         threads = self.model.setting.threads
         (self.server,) = load_peers(SERVER, self.model, self.tokenizer, str(args.model), threads)
 
-    def row(self, job: Job) -> dict[str, Any]:
+    def row(self, job: PromptJob) -> dict[str, Any]:
         request = job.request(self.setup, max_new_tokens=self.tokens, temperature=0.0, seed=0)
         ids = list(request.prompt)
         plain = self.ours(ids, drafters="none", planner="off")

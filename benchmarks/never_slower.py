@@ -34,7 +34,7 @@ from draftwood.contracts import Drafter, Planner
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Request
 from draftwood.decoding.sequence import ActiveSequence
-from draftwood.measure.prompt_files import Job, task_jobs
+from draftwood.measure.prompt_files import PromptJob, task_jobs
 from draftwood.measure.records.provenance import provenance
 from draftwood.measure.records.records import header, read_records
 from draftwood.measure.records.writer import RecordsWriter
@@ -84,7 +84,7 @@ class Bench:
         for arm in self.arms:
             self.answers(Request([1, 2, 3, 1, 2, 3, 1, 2], 8), [(arm, 0.0)])
 
-    def request(self, job: Job, temperature: float, tokens: int) -> Request:
+    def request(self, job: PromptJob, temperature: float, tokens: int) -> Request:
         return job.request(self.setup, max_new_tokens=tokens, temperature=temperature, seed=SEED)
 
     def answers(self, request: Request, turns: Sequence[tuple[Arm, float]]) -> list[dict[str, Any]]:
@@ -136,11 +136,11 @@ def split(steps: Sequence[Step]) -> dict[str, Any]:
     }
 
 
-Turn = tuple[Job, list[float], int, int]
+Turn = tuple[PromptJob, list[float], int, int]
 """A prompt, the temperatures that are missing, the round, and the prompt's place within its task."""
 
 
-def todo(jobs: Sequence[tuple[Job, Sequence[float]]], rounds: int, done: Sequence[Pair]) -> Iterator[Turn]:
+def todo(jobs: Sequence[tuple[PromptJob, Sequence[float]]], rounds: int, done: Sequence[Pair]) -> Iterator[Turn]:
     there = {(p.task, p.name, p.temperature, p.round) for p in done}
     for number in range(rounds):
         places: Counter[str] = Counter()
@@ -160,7 +160,7 @@ def in_turns(arms: Sequence[Arm], temperatures: Sequence[float], number: int) ->
     ]
 
 
-def measure(args: argparse.Namespace, jobs: Sequence[tuple[Job, Sequence[float]]], rounds: int) -> None:
+def measure(args: argparse.Namespace, jobs: Sequence[tuple[PromptJob, Sequence[float]]], rounds: int) -> None:
     bench = Bench(args)
     settings = {name: getattr(args, name) for name in SETTINGS}
     settings |= {"seed": SEED, "threads": torch.get_num_threads()}
@@ -190,7 +190,7 @@ def measure(args: argparse.Namespace, jobs: Sequence[tuple[Job, Sequence[float]]
 
 
 def run(args: argparse.Namespace) -> int:
-    tasks: dict[str, list[Job]] = {}
+    tasks: dict[str, list[PromptJob]] = {}
     for job in task_jobs(args.tasks, args.limit):
         tasks.setdefault(job.task, []).append(job)
     mixed = [job for some in zip_longest(*tasks.values()) for job in some if job is not None]

@@ -33,7 +33,7 @@ from draftwood.decoding.sequence import common_prefix
 from draftwood.drafters.load import arms as read_arms
 from draftwood.drafters.load import load as load_drafters
 from draftwood.measure.bench.arms import OurArm
-from draftwood.measure.prompt_files import Job, task_jobs
+from draftwood.measure.prompt_files import PromptJob, task_jobs
 from draftwood.measure.records import timing
 from draftwood.measure.records.provenance import provenance
 from draftwood.measure.records.records import Answer, Records, header, read_records
@@ -261,15 +261,15 @@ class Way:
     temperature: float
 
 
-def prose() -> list[Job]:
+def prose() -> list[PromptJob]:
     texts = {p.name: p.messages[0]["content"].partition("\n\n")[2] for p in prompts("summary")}
-    return [Job(PROSE, name, text[: len(text) // 2]) for name, text in texts.items()]
+    return [PromptJob(PROSE, name, text[: len(text) // 2]) for name, text in texts.items()]
 
 
-def chosen(kinds: str, limit: int, kept_back: bool, process: str | None) -> list[Job]:
+def chosen(kinds: str, limit: int, kept_back: bool, process: str | None) -> list[PromptJob]:
     """The prompts, kind after kind; of ``K/N`` every Nth one from the Kth on."""
     learnt = {(trace.task, trace.name) for trace in read_traces(LEARNT)} if kept_back else set()
-    found: list[Job] = []
+    found: list[PromptJob] = []
     for kind in kinds.split(","):
         jobs = prose() if kind == PROSE else task_jobs(kind)
         found += [job for job in jobs if (job.task, job.name) not in learnt][:limit]
@@ -289,7 +289,7 @@ def measure(args: argparse.Namespace, ways: Sequence[Way]) -> int:
     facts = {"model": args.model, "dtype": args.dtype, "threads": torch.get_num_threads()}
     writer = RecordsWriter(args.output, header("own_passes", settings, provenance(**facts)))
     done = {(Way(r.group.arm, r.group.draft, r.group.temperature), r.task, r.name) for r in runs([writer.records])}
-    work: list[tuple[Way, list[Job]]] = []
+    work: list[tuple[Way, list[PromptJob]]] = []
     for way in ways:
         missing = [job for job in jobs if (way, job.task, job.name) not in done]
         work.append((way, jobs if missing and args.across else missing))
@@ -309,7 +309,7 @@ class Live:
     def __init__(self, setup: Setup, writer: RecordsWriter, args: argparse.Namespace) -> None:
         self._setup, self._writer, self._args = setup, writer, args
 
-    def all(self, work: Sequence[tuple[Way, list[Job]]]) -> None:
+    def all(self, work: Sequence[tuple[Way, list[PromptJob]]]) -> None:
         count, total, started = 0, sum(len(jobs) for _, jobs in work), time.perf_counter()
         for way, jobs in work:
             arm = OurArm(way.arm, self._setup, f"fixed:{way.draft}")
@@ -321,7 +321,7 @@ class Live:
                 said = f"{way.arm} at {way.draft}, T={way.temperature:g}, {job.task} {job.name}: {passes}"
                 print(f"{count}/{total} {said} ({left:.0f} min left)", file=sys.stderr, flush=True)
 
-    def answer(self, arm: OurArm, way: Way, job: Job) -> Answer:
+    def answer(self, arm: OurArm, way: Way, job: PromptJob) -> Answer:
         if not self._args.across:
             arm.begin_round()
         request = job.request(

@@ -30,7 +30,6 @@ from draftwood.engines.transformers.lean import Attend, LeanDecoder, _Block
 from draftwood.engines.transformers.lean_parts import Layer, Parts, read_parts
 from draftwood.engines.transformers.pack import Packing
 from draftwood.engines.transformers.target import TransformersTarget
-from draftwood.measure.profile.sweep import bytes_per_second, weight_bytes
 from draftwood.measure.records.provenance import provenance
 from draftwood.tree import TokenTree
 
@@ -237,32 +236,16 @@ def by_op(decoder: LeanDecoder, parts: Parts, context: Tensor, ids: Tensor, roun
     return {name: statistics.median(each[name] for each in found) for name in found[0]}
 
 
-def limits(parts: Parts, context: int, speed: float) -> dict[str, float]:
-    """Milliseconds that reading takes at the memory's speed: each kind of weight, keys and values."""
-    layers, head = parts.layers, parts.head.weight.nbytes
-    size = {
-        "qkv": sum(p.weight.nbytes for s in layers for p in (s.q, s.k, s.v)),
-        "out": sum(s.o.weight.nbytes for s in layers),
-        "gate and up": sum(p.weight.nbytes for s in layers for p in (s.gate, s.up)),
-        "down": sum(s.down.weight.nbytes for s in layers),
-        "head": head,
-        "attention and cache": 2 * len(layers) * parts.kv_heads * parts.dim * context * parts.head.weight.itemsize,
-    }
-    return {name: 1e3 * nbytes / speed for name, nbytes in (size | {"all": sum(size.values())}).items()}
-
-
 def measure(dtype: str, args: argparse.Namespace) -> list[dict[str, Any]]:
     model = draftwood.load("smollm2", dtype=dtype)[0]
     ids = torch.randint(model.config.vocab_size, (args.context + 64,), generator=torch.manual_seed(0))
     context, rows = ids[: args.context], []
     runs, decoder = arms(model, context)
     parts = read_parts(model)
-    speed = bytes_per_second(model, torch.get_num_threads())
     for n in args.widths:
         new = ids[args.context : args.context + n]
         times, gaps = interleaved(runs, new, args.rounds)
-        limit = 1e3 * weight_bytes(model) / speed
-        print(f"\n{dtype}, n = {n}; reading the weights takes {limit:.1f} ms\n{'':<18}{'best':>8}{'median':>8} ms"
+        print(f"\n{dtype}, n = {n}\n{'':<18}{'best':>8}{'median':>8} ms"
               f"   {'x transformers':<22}{'x twin':<22}furthest score", flush=True)  # fmt: skip
         for name, ms in times.items():
             ratio = {f"to_{to}": ratios(times, name, to) for to in (THEIRS, TWIN)}
@@ -272,10 +255,9 @@ def measure(dtype: str, args: argparse.Namespace) -> list[dict[str, Any]]:
             )
             rows.append({"dtype": dtype, "n": n, "arm": name, "best_ms": min(ms), "ms": quartiles(ms), **ratio,
                          "furthest_score": gaps[name]})  # fmt: skip
-        read = limits(parts, args.context, speed)
         for name, spent in by_op(decoder, parts, context, new, args.rounds).items():
-            rows.append({"dtype": dtype, "n": n, "op": name, "ms": spent, "limit_ms": read.get(name)})
-            print(f"    {name:<22}{spent:7.2f} ms" + (f", to read {read[name]:.2f}" if name in read else ""))
+            rows.append({"dtype": dtype, "n": n, "op": name, "ms": spent})
+            print(f"    {name:<22}{spent:7.2f} ms")
     return rows
 
 

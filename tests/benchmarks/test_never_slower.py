@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from draftwood.measure.prompt_files import Job
+from draftwood.measure.prompt_files import PromptJob
 from draftwood.measure.records.lines import write_whole
 from draftwood.measure.records.records import header
 
@@ -29,7 +29,7 @@ def first_arms(bench, jobs, rounds):
 
 @pytest.mark.parametrize("count", [9, 10])
 def test_each_of_the_slowest_prompts_is_begun_by_either_arm_in_turns_over_rounds(bench, count):
-    jobs = [(Job("chat", str(i), "x"), [0.7]) for i in range(count)]
+    jobs = [(PromptJob("chat", str(i), "x"), [0.7]) for i in range(count)]
     began = first_arms(bench, jobs, 8)
     for i in range(count):
         arms = [began["chat", str(i), 0.7, number] for number in range(8)]
@@ -38,7 +38,7 @@ def test_each_of_the_slowest_prompts_is_begun_by_either_arm_in_turns_over_rounds
 
 @pytest.mark.parametrize("tasks", [1, 2, 3, 8])
 def test_either_arm_begins_as_often_in_every_task_and_at_every_temperature(bench, tasks):
-    jobs = [(Job(f"task {t}", str(i), "x"), [0.0, 0.7, 1.0]) for i in range(24) for t in range(tasks)]
+    jobs = [(PromptJob(f"task {t}", str(i), "x"), [0.0, 0.7, 1.0]) for i in range(24) for t in range(tasks)]
     began = Counter((task, t, arm) for (task, _, t, _), arm in first_arms(bench, jobs, 1).items())
     assert set(began.values()) == {12}
 

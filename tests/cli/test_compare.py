@@ -8,7 +8,7 @@ from draftwood.api.generation import Generation
 from draftwood.api.setup import Setup
 from draftwood.cli.render import sameness, verdict
 from draftwood.errors import UsageError
-from draftwood.measure.compare import Comparison, _margin, compare
+from draftwood.measure.compare import PlainAndDrafted, _margin, compare
 from draftwood.step import Step
 from draftwood.testing import ToyTarget
 
@@ -34,7 +34,7 @@ def test_arms_take_turns_and_write_the_same():
 
 
 def test_medians_and_speedup():
-    result = Comparison(
+    result = PlainAndDrafted(
         plain=[answer([1], 3.0), answer([1], 1.0), answer([1], 2.0)],
         drafted=[answer([1], 1.0), answer([1], 1.0), answer([1], 9.0)],
     )
@@ -43,13 +43,13 @@ def test_medians_and_speedup():
 
 
 def test_an_unfinished_run_counts_for_nothing():
-    result = Comparison(plain=[], drafted=[answer([1, 2], 1.0, finish=None)])
+    result = PlainAndDrafted(plain=[], drafted=[answer([1, 2], 1.0, finish=None)])
     assert (result.rounds, result.identical, result.speedup) == (0, None, None)
 
 
 @pytest.mark.parametrize(("other", "index"), [([1, 9, 3], 1), ([1, 2], 2), ([1, 2, 3, 4], 3)])
 def test_where_texts_part(other, index):
-    result = Comparison(plain=[answer([1, 2, 3], 1.0)], drafted=[answer(other, 1.0)])
+    result = PlainAndDrafted(plain=[answer([1, 2, 3], 1.0)], drafted=[answer(other, 1.0)])
     assert result.identical is False
     assert result.parted_at == index
     assert f"NOT identical: they part at token {index}" in sameness(result)

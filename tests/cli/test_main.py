@@ -148,9 +148,9 @@ def test_the_page_names_every_field_of_the_document():
     from draftwood.api.generation import Generation
     from draftwood.cli.generate import document
     from draftwood.cli.given import Given
-    from draftwood.measure.compare import Comparison
+    from draftwood.measure.compare import PlainAndDrafted
 
-    fields = document(Generation(), Comparison(), Given()).keys() | {"chat"}
+    fields = document(Generation(), PlainAndDrafted(), Given()).keys() | {"chat"}
     line = next(line for line in docs.page().splitlines() if line.startswith("`generate --json`"))
     named = {word for quoted in line.split("`")[1::2] for word in quoted.split(", ")}
     assert set(fields) <= named

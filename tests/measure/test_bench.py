@@ -15,14 +15,18 @@ from draftwood.errors import PromptError, UsageError
 from draftwood.measure.bench.arms import OurArm, PeerArm
 from draftwood.measure.bench.run import Bench, BenchSettings, Sustained, sustain
 from draftwood.measure.bench.table import geometric_mean, table
-from draftwood.measure.prompt_files import Job
-from draftwood.measure.records.records import Answer, Records, header, read_records
+from draftwood.measure.prompt_files import PromptJob
+from draftwood.measure.records.records import TRACED, Answer, Records, header, read_records
 from draftwood.measure.records.writer import RecordsWriter
-from draftwood.measure.ties import Difference, differences, limits, rounding
+from draftwood.measure.ties import Difference, differences, limits
 from draftwood.planning.fixed import OffPlanner
 from draftwood.testing import ToyTarget
 
-JOBS = [Job("toy", "a", [1, 2, 0, 1, 2]), Job("toy", "b", [3, 1]), Job("other", "c", [5], {"temperature": 1.0})]
+JOBS = [
+    PromptJob("toy", "a", [1, 2, 0, 1, 2]),
+    PromptJob("toy", "b", [3, 1]),
+    PromptJob("other", "c", [5], {"temperature": 1.0}),
+]
 
 
 class FakePeer:
@@ -62,17 +66,19 @@ def test_every_arm_answers_every_prompt_in_every_round():
     work, writer, arms = bench(seen=seen)
     work.run(2)
     answers = writer.records.answers
-    assert len({a.key for a in answers}) == len(answers) == 3 * 2 * 2
-    assert [a.id for a in answers] == list(range(12))
-    assert [s[:2] for s in seen] == [(i, 12) for i in range(12)]
+    assert len({a.key for a in answers}) == len(answers) == 3 * 2 * 2 + 3
+    assert [a.id for a in answers] == list(range(15))
+    assert [s[:2] for s in seen] == [(i, 15) for i in range(15)]
     for a in answers:
         assert a.decode_s > 0
         assert len(a.output_ids) == 24
         assert sum(len(s.emitted) for s in a.steps) == 23
-        assert (a.steps[0].trace is not None) == (a.round == 0), "trees are kept once"
+        assert (a.steps[0].trace is not None) == (a.round == TRACED), "trees are kept outside the timed rounds"
         assert a.planner == ("off" if a.arm == "none" else arms[1].planner)
         assert a.cpu_share is None or a.cpu_share >= 0
-    orders = [[a.arm for a in answers if (a.name, a.round) == key] for key in {(a.name, a.round) for a in answers}]
+    assert {a.arm for a in answers if a.round == TRACED} == {"suffix"}
+    keys = {(a.name, a.round) for a in answers if a.round != TRACED}
+    orders = [[a.arm for a in answers if (a.name, a.round) == key] for key in keys]
     assert {tuple(order) for order in orders} == {("none", "suffix"), ("suffix", "none")}, "arms are shuffled"
 
 
@@ -110,8 +116,8 @@ def test_a_stopped_bench_goes_on_where_it_stopped(tmp_path):
     writer.close()
     rows = read_records(path)
     assert rows.answers[:5] == kept
-    assert len({a.key for a in rows.answers}) == len(rows.answers) == 12
-    assert seen[-1][:2] == (11, 12)
+    assert len({a.key for a in rows.answers}) == len(rows.answers) == 15
+    assert seen[-1][:2] == (14, 15)
 
 
 def test_drafters_are_made_anew_each_round_and_planners_are_not():
@@ -274,7 +280,7 @@ def test_another_prompt_under_the_same_name_is_refused(tmp_path):
     work.run(1)
     writer.close()
     with pytest.raises(UsageError, match="holds another prompt named toy a: choose another -o"):
-        bench(path=tmp_path / "r.jsonl", jobs=[Job("toy", "a", [1, 2, 3])])
+        bench(path=tmp_path / "r.jsonl", jobs=[PromptJob("toy", "a", [1, 2, 3])])
     work, writer, _ = bench(path=tmp_path / "r.jsonl")
     assert writer.records.of_kind("resumed") == [], "nothing was measured yet"
     work.run(2)
@@ -297,7 +303,7 @@ def test_looped_tails_are_left_out_of_the_headline():
 
 def test_a_prompt_that_cannot_be_written_is_told_before_anything_runs():
     with pytest.raises(PromptError, match="toy long: the prompt has 5000 tokens"):
-        bench(jobs=[Job("toy", "long", [1] * 5000)])
+        bench(jobs=[PromptJob("toy", "long", [1] * 5000)])
 
 
 def test_a_sustained_run_tells_its_trend():
@@ -316,8 +322,8 @@ def test_a_sustained_run_tells_its_trend():
 def test_near_ties_depend_on_the_number_format():
     assert Difference(3, (1, 2), 0.1, 20.0).near_tie("bfloat16")
     assert not Difference(3, (1, 2), 0.1, 20.0).near_tie("float32")
-    assert rounding(20.0, "bfloat16") == 2 * 2.0**-7 * 16
-    assert rounding(0.0, "float32") < 1e-7
+    assert limits("bfloat16", 20.0).score == 2 * 2.0**-7 * 16
+    assert limits("float32").score < 1e-7
 
 
 def test_llama_cpp_declares_its_rounding():

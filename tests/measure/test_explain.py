@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from draftwood.cli.explain_tables import show_arms, show_step
 from draftwood.errors import RecordError, UsageError
-from draftwood.measure.explain.account import Account, accounts
+from draftwood.measure.explain.account import Reason, StepAccount, accounts
 from draftwood.measure.explain.summary import (
     arm,
     by_arm,
@@ -24,7 +24,6 @@ from draftwood.measure.explain.summary import (
     steps_of,
     summary,
 )
-from draftwood.measure.explain.why import Reason, reason, words
 from draftwood.measure.records.records import Answer, header
 from draftwood.measure.records.writer import RecordsWriter
 from draftwood.measure.wording import share
@@ -64,8 +63,8 @@ THRESHOLD = {"alternatives": [], "planner": "threshold", "nodes": 64, "floor": 0
 
 
 def told(step):
-    account = Account(1, step)
-    return reason(account), words(account)
+    account = StepAccount(1, step)
+    return account.reason, account.words
 
 
 @pytest.mark.parametrize(
@@ -160,7 +159,7 @@ def test_whatever_a_trace_holds_a_step_is_explained(nonsense):
 
 def assert_explained(step):
     answer = Answer(0, "t", "n", "suffix", drafters=["suffix"], output_ids=[1, 5, 9], steps=[step])
-    whole, found = arm([answer]), detail(answer, Account(1, step))
+    whole, found = arm([answer]), detail(answer, StepAccount(1, step))
     assert whole["words"]
     assert found["why"]
     json.dumps([whole, found], allow_nan=False)
@@ -175,12 +174,12 @@ def test_alternatives_without_a_sensible_number_are_left_out(wrong):
     for at in range(3):
         alternative = [3, 2.0, 30.0]
         alternative[at] = wrong
-        found = Account(1, planned(alternatives=[[0, 1.0, 20.0], alternative], chosen=0))
+        found = StepAccount(1, planned(alternatives=[[0, 1.0, 20.0], alternative], chosen=0))
         assert [a.nodes for a in found.alternatives] == [0]
 
 
 def test_of_a_shared_pass_alternatives_are_the_pass_s_and_what_was_scored_is_the_row_s():
-    shared = Account(1, planned(rows=3, chosen=1, pooled=4, candidates=4))
+    shared = StepAccount(1, planned(rows=3, chosen=1, pooled=4, candidates=4))
     assert (shared.chosen, shared.pooled, shared.expected) == (1, 4, None)
     assert told(shared.step) == (Reason.PART, "of 4 candidates 1 pay best")
     tried = {"rows": 3, "pooled": 4, "best": 2, "explored": True}
@@ -252,7 +251,7 @@ def test_rows_of_steps_carry_their_text():
     assert (first["text"], second["text"]) == ("bc", "de")
     assert (first["expected_tokens"], first["expected_ms"], first["candidates"]) == (1.9, 24.0, 4)
     assert (second["expected_tokens"], second["candidates"], second["asked"]) == (None, None, 16)
-    assert json.loads(json.dumps(detail(answer, Account(1, steps[0]))))["alternatives"][1] == {
+    assert json.loads(json.dumps(detail(answer, StepAccount(1, steps[0]))))["alternatives"][1] == {
         "nodes": 1, "expected_tokens": 1.6, "ms": 22.0, "tokens_per_second": pytest.approx(72.7, abs=0.1)
     }  # fmt: skip
 

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from draftwood.errors import RecordError, UsageError
-from draftwood.measure.profile import sweep
-from draftwood.measure.profile.rows import Case, Profile, spread, write_profile
+from draftwood.measure.profile.rows import PassCase, Profile, spread, write_profile
 from draftwood.measure.profile.sweep import CONTEXTS, ROUNDS, SIZES, profile
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.testing import ToyTarget
 
 SETTINGS = {"model": "toy", "dtype": "float32", "threads": 1, "device": "cpu"}
-
-
-@pytest.fixture(autouse=True)
-def small_buffer(monkeypatch):
-    monkeypatch.setattr(sweep, "BUFFER", 1 << 16)
 
 
 class Watched(ToyTarget):
@@ -33,7 +26,7 @@ class Watched(ToyTarget):
 
     def score(self, requests):
         ((session, _, tree),) = requests
-        self.seen.append(Case(session.length, 1 + len(tree), "chain" if tree.is_chain else "tree"))
+        self.seen.append(PassCase(session.length, 1 + len(tree), "chain" if tree.is_chain else "tree"))
         if len(self.seen) == self.fails_at:
             raise KeyboardInterrupt
         return super().score(requests)
@@ -44,17 +37,16 @@ def made():
     result = Profile()
     for context, k in ((128, 1), (512, 2)):
         for n in (1, 16):
-            result.passes[Case(context, n)] = [k * n * s for s in (0.01, 0.03, 0.02)]
-        result.passes[Case(context, 16, "tree")] = [k * 16 * s for s in (0.011, 0.03, 0.022)]
+            result.passes[PassCase(context, n)] = [k * n * s for s in (0.01, 0.03, 0.02)]
+        result.passes[PassCase(context, 16, "tree")] = [k * 16 * s for s in (0.011, 0.03, 0.022)]
     result.prefill = {128: [0.5], 512: [2.0]}
-    result.memory, result.pass_bytes = 1000.0, 10
     return result
 
 
 def test_every_round_visits_every_case_once_in_another_order():
     target = Watched()
     result = profile(target, sizes=(1, 4, 16), contexts=(8, 32), rounds=4)
-    cases = [Case(c, n) for c in (8, 32) for n in (1, 4, 16)] + [Case(c, 16, "tree") for c in (8, 32)]
+    cases = [PassCase(c, n) for c in (8, 32) for n in (1, 4, 16)] + [PassCase(c, 16, "tree") for c in (8, 32)]
     rounds = np.reshape([cases.index(case) for case in target.seen], (5, len(cases))).tolist()
     assert all(sorted(one) == list(range(len(cases))) for one in rounds)
     assert rounds[0] == sorted(rounds[0]), "the first one warms up"
@@ -77,8 +69,6 @@ def test_the_same_cases_come_in_the_same_order_again():
 def test_everything_else_is_measured_too():
     result = profile(ToyTarget(), sizes=(1, 2), contexts=(8, 32), rounds=1)
     assert sorted(result.prefill) == [8, 32]
-    assert result.memory > 0
-    assert (result.pass_bytes, result.memory_share) == (None, None)
 
 
 def test_defaults_fit_the_model():
@@ -136,7 +126,6 @@ def test_progress_goes_up():
     )
     assert [share for _, share in told] == sorted(share for _, share in told)
     assert told[-1] == ("round 3", 1.0)
-    assert told[0][0] == "reading memory"
 
 
 @pytest.mark.parametrize(
@@ -159,29 +148,8 @@ def test_figures_of_known_seconds():
     result = made()
     assert list(result.curve().points()) == [(128, 1, 0.02), (128, 16, 0.32), (512, 1, 0.04), (512, 16, 0.64)]
     assert result.tree_ratios() == pytest.approx({(128, 16): 1.1, (512, 16): 1.1})
-    assert result.memory_share == pytest.approx(10 / 0.02 / 1000)
     assert spread([1.0, 2.0, 3.0, 4.0, 5.0]) == {"median_s": 3.0, "q1_s": 2.0, "q3_s": 4.0, "rounds": 5}
     assert spread([2.0]) == {"median_s": 2.0, "q1_s": 2.0, "q3_s": 2.0, "rounds": 1}
-
-
-def test_weights_that_a_pass_reads():
-    table, other = SimpleNamespace(nbytes=100), SimpleNamespace(nbytes=7)
-
-    def model(head):
-        return SimpleNamespace(
-            parameters=lambda: [table, other],
-            get_input_embeddings=lambda: SimpleNamespace(weight=table),
-            get_output_embeddings=lambda: SimpleNamespace(weight=head),
-        )
-
-    assert sweep.weight_bytes(model(table)) == 107
-    assert sweep.weight_bytes(model(other)) == 7
-    assert sweep.weight_bytes(None) is None
-
-
-def test_memory_of_another_device_is_not_measured():
-    assert sweep.bytes_per_second(SimpleNamespace(device=SimpleNamespace(type="cuda")), 2) is None
-    assert sweep.bytes_per_second(None, 2) > 0
 
 
 def test_what_is_written_is_read_as_the_same_curve(tmp_path):
@@ -191,7 +159,7 @@ def test_what_is_written_is_read_as_the_same_curve(tmp_path):
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert (rows[0]["verb"], rows[0]["settings"]) == ("profile", SETTINGS)
     assert rows[0]["provenance"]["cores"]
-    assert {row["row"] for row in rows[1:]} == {"pass", "tree", "prefill", "memory"}
+    assert {row["row"] for row in rows[1:]} == {"pass", "tree", "prefill"}
     assert [path.name for path in path.parent.iterdir()] == ["p.jsonl"]
 
 

@@ -15,7 +15,7 @@ import pytest
 from draftwood.errors import RecordError, UsageError
 from draftwood.measure.records.records import Answer, header
 from draftwood.measure.records.writer import RecordsWriter
-from draftwood.measure.report.answers import Pieces, packed
+from draftwood.measure.report.answers import TokenTexts, packed
 from draftwood.measure.report.material import gather
 from draftwood.measure.report.page import build, write
 from draftwood.measure.report.standings import Standings
@@ -94,7 +94,6 @@ PROFILE = [
       for c in (128, 512) for n in (1, 4, 16)),
     {"row": "tree", "context": 128, "n": 16, "median_s": 0.02, "q1_s": 0.02, "q3_s": 0.02, "to_chain": 1.02},
     {"row": "prefill", "tokens": 128, "median_s": 0.25, "q1_s": 0.2, "q3_s": 0.3},
-    {"row": "memory", "bytes_per_second": 5e10, "pass_bytes": 10, "share": 0.5},
 ]  # fmt: skip
 
 
@@ -164,9 +163,9 @@ def test_every_section_that_has_something_to_show_is_there(rows, tmp_path):
     pace = save(tmp_path / "pace.jsonl", [], [trend])
     profile = save(tmp_path / "profile.jsonl", [], PROFILE, "profile")
     found = Reader(made(rows, pace, profile))
-    wanted = "results prompts texts positions time cost pace differences loops words provenance"
+    wanted = "results prompts texts cost pace differences loops words provenance"
     assert [i for i in found.ids if i in wanted.split()] == wanted.split()
-    for said in ("edit", "suffix", "Slow One", "context 512", "50\N{NO-BREAK SPACE}%", "89\N{NO-BREAK SPACE}%"):
+    for said in ("edit", "suffix", "Slow One", "context 512", "89\N{NO-BREAK SPACE}%"):
         assert said in "".join(found.words)
 
 
@@ -304,7 +303,7 @@ def test_steps_are_embedded_with_their_tree(page):
 def test_a_trace_that_makes_no_sense_is_no_tree(broken):
     one = answer(0, "t", "n", "suffix", 1.0)
     one.steps[-1].trace.update(broken)
-    assert packed([one], {"suffix": 0}, Pieces([one]))["answers"][0][-1][-1] == 0
+    assert packed([one], {"suffix": 0}, TokenTexts([one]))["answers"][0][-1][-1] == 0
 
 
 def test_texts_that_differ_are_listed_with_their_margin(tmp_path):

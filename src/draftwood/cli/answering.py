@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from draftwood.api.generation import Generation
     from draftwood.api.text import Piece
     from draftwood.cli.given import Loaded
-    from draftwood.measure.compare import Comparison
+    from draftwood.measure.compare import PlainAndDrafted
     from draftwood.measure.records.records import Answer
 
 
@@ -79,7 +79,7 @@ class Answering:
 
     def __init__(self, loaded: Loaded, content: Any, *, quiet: bool = False) -> None:
         self.generation: Generation | None = None
-        self.comparison: Comparison | None = None
+        self.comparison: PlainAndDrafted | None = None
         self._loaded, self._content = loaded, content
         self._writer = None if quiet else AnswerWriter(loaded.names)
 
@@ -104,9 +104,9 @@ class Answering:
 
         The first drafted text is shown as it comes; of the other runs, which one is under way.
         """
-        from draftwood.measure.compare import Comparison, compare
+        from draftwood.measure.compare import PlainAndDrafted, compare
 
-        self.comparison = Comparison()
+        self.comparison = PlainAndDrafted()
         writer, status = self._writer, screen.Status()
 
         def begin(arm: str, number: int) -> None:

@@ -14,7 +14,7 @@ from draftwood.cli.given import Given, Loaded
 from draftwood.measure.wording import number
 
 if TYPE_CHECKING:
-    from draftwood.measure.compare import Comparison
+    from draftwood.measure.compare import PlainAndDrafted
     from draftwood.tasks import Prompt
 
 COMPARED = "draftwood generate @prompt.txt --compare"
@@ -40,7 +40,7 @@ def demo(engines: options.Engines, max_new_tokens: measuring.MaxNewTokens = 96) 
     loaded = Given(model=_MODEL, planner=planner, max_new_tokens=max_new_tokens, **asdict(engines)).load()
     chosen = [next(p for p in prompts(kind) if p.name == name) for kind, name in _CHOSEN.items()]
     engine, _ = choose(_MODEL, engines.engine)
-    results: dict[str, Comparison] = {}
+    results: dict[str, PlainAndDrafted] = {}
     others: dict[str, float] = {}
     with screen.CtrlC() as stop:
         _head(f"{_MODEL} with {engine}: drafted and plain, {_ROUNDS} times each in turns", COMPARED, engines)
@@ -62,7 +62,7 @@ def _head(what: str, command: str, engines: options.Engines) -> None:
     to.print(f"   {command}" + (f" --engine {engines.engine}" if engines.engine else ""), style="dim")
 
 
-def _compare(prompt: Prompt, loaded: Loaded, results: dict[str, Comparison]) -> None:
+def _compare(prompt: Prompt, loaded: Loaded, results: dict[str, PlainAndDrafted]) -> None:
     """Show a prompt, shortened, and its answer; the comparison is kept in ``results``."""
     lines = prompt.messages[-1]["content"].strip().splitlines()
     shown = "\n".join(lines[:_SHOWN_LINES]) + (" …" if len(lines) > _SHOWN_LINES else "")
@@ -86,7 +86,7 @@ def _end(answer: Answering, interrupted: bool) -> None:
 def _show_step(loaded: Loaded, prompt: Prompt) -> None:
     """Write an answer silently, and show the step that accepted most."""
     from draftwood.cli import explain_tables
-    from draftwood.measure.explain.account import Account
+    from draftwood.measure.explain.account import StepAccount
     from draftwood.measure.explain.summary import detail
 
     answer = Answering(loaded, list(prompt.messages), quiet=True)
@@ -96,7 +96,7 @@ def _show_step(loaded: Loaded, prompt: Prompt) -> None:
     step = 1 + max(range(len(steps)), key=lambda i: steps[i].accepted)
     _head("one step of the second answer: what was drafted and accepted", f"{STEP} {step}", loaded.given)
     record = recorded(loaded, answer.generation)
-    found, to = detail(record, Account(step, record.steps[step - 1])), screen.console()
+    found, to = detail(record, StepAccount(step, record.steps[step - 1])), screen.console()
     to.print()
     explain_tables.show_head(to, found)
     explain_tables.show_tree(to, found, record, screen.shower(loaded.tokenizer))
@@ -121,13 +121,13 @@ def _llama_speeds(given: Given, engine: str, prompts: list[Prompt]) -> dict[str,
     return speeds
 
 
-def _show_table(results: dict[str, Comparison], others: dict[str, float]) -> None:
+def _show_table(results: dict[str, PlainAndDrafted], others: dict[str, float]) -> None:
     """Print the table, worst kind first, and the means of its speedups."""
     from draftwood.measure.bench.table import geometric_mean
 
     rows = [(kind, one, len(one.drafted[0].ids)) for kind, one in results.items()]
     rows.sort(key=lambda row: row[1].speedup or 0.0)
-    columns: dict[str, Callable[[tuple[str, Comparison, int]], str]] = {
+    columns: dict[str, Callable[[tuple[str, PlainAndDrafted, int]], str]] = {
         "kind": lambda r: r[0],
         "speedup": lambda r: number(r[1].speedup),
         "tokens per pass": lambda r: number(r[1].drafted[0].stats.mean_acceptance_length),

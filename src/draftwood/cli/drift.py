@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from draftwood.measure.drift import Drift, RuleDrift
-    from draftwood.measure.prompt_files import Job
+    from draftwood.measure.prompt_files import PromptJob
 
 _TASKS = "code-edit,summary,chat"
 
@@ -69,8 +69,8 @@ def drift(
         settings["seed"] = secrets.randbits(32) if seed is None else seed  # one for all texts
     named = {"model": loading.model, "dtype": loading.setting_of(model).dtype}
     named |= {"drafters": drafters, "planner": planner}
-    texts: list[tuple[Job, Drift]] = []
-    finished: list[Job] = []
+    texts: list[tuple[PromptJob, Drift]] = []
+    finished: list[PromptJob] = []
     with screen.CtrlC() as stop:
         for nth, job in enumerate(jobs, 1):
             with screen.busy(f"{job.task} {job.name} ({nth} of {len(jobs)})"):
@@ -103,14 +103,14 @@ _COLUMNS: dict[str, Callable[[tuple[str, Drift]], str]] = {
 }
 
 
-def _texts_json(texts: list[tuple[Job, Drift]]) -> dict[str, Any]:
+def _texts_json(texts: list[tuple[PromptJob, Drift]]) -> dict[str, Any]:
     from draftwood.measure.drift import Drift
 
     parts = [{"task": job.task, "name": job.name, **part.to_json(positions=True)} for job, part in texts]
     return {"total": Drift.total([part for _, part in texts]).to_json(), "prompts": parts}
 
 
-def _show_texts(named: dict[str, str], texts: list[tuple[Job, Drift]]) -> None:
+def _show_texts(named: dict[str, str], texts: list[tuple[PromptJob, Drift]]) -> None:
     """Print what was compared, the table, and what it means."""
     from draftwood.measure.drift import Drift
     from draftwood.measure.ties import limits
@@ -152,7 +152,7 @@ def _risen(change: float | None) -> str:
     return "" if change is None else f"{change:+.4f}" + ("*" if change <= TARGET else "")
 
 
-def _rules_json(rules: list[RuleDrift], jobs: list[Job]) -> dict[str, Any]:
+def _rules_json(rules: list[RuleDrift], jobs: list[PromptJob]) -> dict[str, Any]:
     return {
         "prompts": [{"task": job.task, "name": job.name} for job in jobs],
         "plain_ids": [text.ids for text in rules[0].plain],
@@ -188,13 +188,13 @@ def _rules_of(rules: Sequence[str]) -> list[RuleDrift]:
 
 def _jobs(
     prompt: str | None, tasks: str | None, prompts: Path | None, limit: int | None, chat: bool | None
-) -> list[Job]:
-    from draftwood.measure.prompt_files import Job
+) -> list[PromptJob]:
+    from draftwood.measure.prompt_files import PromptJob
 
     if sum(given is not None for given in (prompt, tasks, prompts)) > 1:
         raise UsageError("a prompt, --tasks and --prompts exclude each other: give one of them")
     if prompt is not None:
-        return [Job("prompt", "1", read_prompt(prompt))]
+        return [PromptJob("prompt", "1", read_prompt(prompt))]
     if prompts is not None:
         return measuring.jobs_of(None, prompts, limit, chat)
     return measuring.jobs_of(tasks or _TASKS, None, limit or 1, chat)

@@ -63,7 +63,7 @@ def explain(
 
 def _explain_records(path: Path, number: int | None, step: int | None, as_json: bool) -> None:
     from draftwood.measure.explain.summary import explainable
-    from draftwood.measure.report.answers import Pieces
+    from draftwood.measure.report.answers import TokenTexts
 
     answers = explainable(path)
     answer = answers[0] if len(answers) == 1 and number is None else None
@@ -77,7 +77,7 @@ def _explain_records(path: Path, number: int | None, step: int | None, as_json: 
     shown = answers if answer is None else [answer]
     rules = {one.rule or options.RULE_DEFAULT for one in shown}
     ruled = {"rule": rules.pop() if len(rules) == 1 else None, "lossy": any(one.rule for one in shown)}
-    _show(shown, answer, step, as_json, Pieces(answers).text, ruled)
+    _show(shown, answer, step, as_json, TokenTexts(answers).text, ruled)
 
 
 def _explain_live(loaded: Loaded, content: Any, step: int | None, as_json: bool) -> None:
@@ -110,13 +110,13 @@ def _show(
 ) -> None:  # fmt: skip
     """Show one step, one answer, or what the answers of each arm amount to; ``ruled`` is said in JSON only."""
     from draftwood.cli import explain_tables
-    from draftwood.measure.explain.account import Account
+    from draftwood.measure.explain.account import StepAccount
     from draftwood.measure.explain.summary import arm, by_arm, detail, steps_of
 
     if answer is not None and step is not None:
         if step > len(answer.steps):
             raise UsageError(f"there is no step {step}: the answer's steps have numbers 1 to {len(answer.steps)}")
-        found = ruled | detail(answer, Account(step, answer.steps[step - 1]))
+        found = ruled | detail(answer, StepAccount(step, answer.steps[step - 1]))
         screen.finish(found, lambda: explain_tables.show_step(found, answer, text), as_json=as_json)
         return
     arms = [arm(members) for members in by_arm(answers).values()]

@@ -39,7 +39,7 @@ def show_answers(answers: Sequence[Answer]) -> None:
         "passes": lambda a: str(found[a.id].passes),
         "acceptance length": lambda a: number(found[a.id].mean_acceptance_length),
         "acceptance rate": lambda a: percent(found[a.id].acceptance_rate),
-        "prompt": lambda a: f"{a.task} {a.name}, {a.arm}" + (f", round {a.round + 1}" if a.round else ""),
+        "prompt": lambda a: f"{a.task} {a.name}, {a.arm}" + (f", round {a.round + 1}" if a.round > 0 else ""),
     }
     screen.show_table(to, columns, answers, ("prompt",))
     to.print("the steps of one: --answer N")

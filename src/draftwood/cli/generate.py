@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from draftwood.api.generation import Generation
-    from draftwood.measure.compare import Comparison
+    from draftwood.measure.compare import PlainAndDrafted
     from draftwood.measure.records.writer import RecordsWriter
 
 _PROMPT = "The prompt, a file with it, or - for standard input."
@@ -116,7 +116,7 @@ _RATES = (
 )  # fmt: skip
 
 
-def document(generation: Generation, comparison: Comparison | None, given: Given) -> dict[str, Any]:
+def document(generation: Generation, comparison: PlainAndDrafted | None, given: Given) -> dict[str, Any]:
     """Return what ``--json`` prints; the words are those of docs/words.md."""
     rates = generation.stats
     timed = ("rounds", "plain_seconds", "drafted_seconds", "margin") if comparison is not None else ()

@@ -13,7 +13,7 @@ from draftwood.cli import early, options, prompt
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
-    from draftwood.measure.prompt_files import Job
+    from draftwood.measure.prompt_files import PromptJob
 
 _OUTPUT = "Keep every answer and step here; resumes what it holds."
 RecordsOut = Annotated[Path | None, Option("--output", "-o", metavar="RECORDS.jsonl[.zst]", help=_OUTPUT)]
@@ -24,7 +24,7 @@ MaxNewTokens = Annotated[int, Option(min=1, help="Most tokens of an answer.")]
 Limit = Annotated[int | None, Option(min=1, help="Most prompts per task.")]
 
 
-def jobs_of(tasks: str | None, prompts: Path | None, limit: int | None, chat: bool | None = None) -> list[Job]:
+def jobs_of(tasks: str | None, prompts: Path | None, limit: int | None, chat: bool | None = None) -> list[PromptJob]:
     """Return the prompts that the flags name; all tasks where they name none."""
     from draftwood.measure.prompt_files import read_prompts, task_jobs
     from draftwood.tasks import KINDS
@@ -49,14 +49,14 @@ def jobs_of(tasks: str | None, prompts: Path | None, limit: int | None, chat: bo
 
 
 def load(
-    loading: options.Loading, jobs: list[Job], chat: bool | None, *, own: bool, quiet: bool
-) -> tuple[Any, Any, list[Job]]:
+    loading: options.Loading, jobs: list[PromptJob], chat: bool | None, *, own: bool, quiet: bool
+) -> tuple[Any, Any, list[PromptJob]]:
     """Load a model for these prompts; returns model, tokenizer, prompts as asked."""
     model, tokenizer = loading.load_model()
     return model, tokenizer, as_asked(jobs, own, tokenizer, chat, quiet=quiet)
 
 
-def as_asked(jobs: list[Job], own: bool, tokenizer: Any, chat: bool | None, *, quiet: bool) -> list[Job]:
+def as_asked(jobs: list[PromptJob], own: bool, tokenizer: Any, chat: bool | None, *, quiet: bool) -> list[PromptJob]:
     """Return the prompts; of a user's ``own``, texts go through the model's chat template where it has one."""
     texts = own and any(isinstance(job.prompt, str) for job in jobs)
     if not texts or not prompt.in_template(tokenizer, chat, quiet=quiet):

@@ -57,8 +57,7 @@ def profile(
     settings, measured = loading.setting_of(model)._asdict(), Profile()
     with screen.progress(f"profiling {loading.model}") as bar, screen.CtrlC() as stop:
         measure(
-            Setup(model, tokenizer, "none", "fixed:0").target, model=model, rounds=rounds, seconds=seconds,
-            threads=settings["threads"], into=measured,
+            Setup(model, tokenizer, "none", "fixed:0").target, rounds=rounds, seconds=seconds, into=measured,
             on_progress=lambda what, share: bar(int(100 * share), 100, what),
             **{name: given for name, given in asked.items() if given},
         )  # fmt: skip
@@ -99,11 +98,11 @@ def _show(measured: Profile, settings: dict[str, Any]) -> None:
     columns: dict[str, Callable[[int], str]] = {"tokens per pass": str}
     columns |= {f"context {context}": partial(cell, line) for context, line in lines.items()}
     screen.show_table(to, columns, sorted({n for line in lines.values() for n in line}), ())
-    for line in _sentences(measured, settings["threads"]):
+    for line in _sentences(measured):
         to.print(line)
 
 
-def _sentences(measured: Profile, threads: int) -> Iterator[str]:
+def _sentences(measured: Profile) -> Iterator[str]:
     from draftwood.measure.profile.rows import spread
 
     yield f"{measured.rounds} rounds, every size once per round in shuffled order; medians"
@@ -112,11 +111,3 @@ def _sentences(measured: Profile, threads: int) -> Iterator[str]:
     if ratios := measured.tree_ratios():
         listed = ", ".join(f"{ratio:.2f} ({n} at {context})" for (context, n), ratio in ratios.items())
         yield f"a bushy tree / a chain as wide (tokens at context): {listed}"
-    if measured.memory is not None:
-        said = f"memory: this machine reads {measured.memory / 1e9:.1f} GB/s with {threads} threads"
-        if measured.memory_share is not None and measured.pass_bytes is not None:
-            said += (
-                f"; a pass over 1 token reads {measured.pass_bytes / 1e9:.2f} GB of weights "
-                f"at {100 * measured.memory_share:.0f} % of that speed"
-            )
-        yield said

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from draftwood.api.generation import Generation
-    from draftwood.measure.compare import Comparison
+    from draftwood.measure.compare import PlainAndDrafted
 
 # Colours of the drafters, in their order: of equal, middle brightness, readable on black and on white.
 PALETTE = ("#089c39", "#0c8ae5", "#e54b98", "#a06bea", "#d66705")
@@ -103,7 +103,7 @@ def loop_note(ids: Sequence[int]) -> str:
     return f"the last {len(ids) - start} tokens only repeat themselves, which flatters any drafter"
 
 
-def verdict(comparison: Comparison) -> str:
+def verdict(comparison: PlainAndDrafted) -> str:
     """Say in one line what a comparison found."""
     plain, drafted, speedup = comparison.plain_seconds, comparison.drafted_seconds, comparison.speedup
     if speedup is None:
@@ -114,7 +114,7 @@ def verdict(comparison: Comparison) -> str:
     )
 
 
-def sameness(comparison: Comparison) -> str:
+def sameness(comparison: PlainAndDrafted) -> str:
     """Say whether the texts were identical, and if not, where they part."""
     if comparison.identical:
         return "identical to the last token"

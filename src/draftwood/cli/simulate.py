@@ -11,14 +11,14 @@ from typer import Argument, Option
 
 from draftwood.cli import early, measuring, options, screen
 from draftwood.cli.screen import percent
-from draftwood.errors import RecordError, UsageError
+from draftwood.errors import UsageError
 from draftwood.measure.records.provenance import provenance
 from draftwood.measure.wording import number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from draftwood.measure.prompt_files import Job
+    from draftwood.measure.prompt_files import PromptJob
     from draftwood.measure.records.records import Answer
     from draftwood.measure.records.traces import Trace
     from draftwood.planning.cost_curve import CostCurve
@@ -63,7 +63,7 @@ class LiveFlags:
     )
     force: early.Force = False
 
-    def check(self) -> list[Job]:
+    def check(self) -> list[PromptJob]:
         """Return the prompts that the flags name; `UsageError` for what cannot be."""
         from draftwood.measure.prompt_files import read_prompt_ids
 
@@ -188,7 +188,7 @@ def _answer(
     from draftwood.drafters.lookup.drafter import LookupDrafter
     from draftwood.measure.records.records import Answer
     from draftwood.measure.records.traces import Trace, write_traces
-    from draftwood.measure.simulate import ProbeCounts, probe
+    from draftwood.measure.simulate import probe, probed
 
     jobs, limit = asked.check(), asked.max_new_tokens
     drafter = LookupDrafter(max_ngram=asked.ngram_max, min_ngram=asked.ngram_min, length=1)
@@ -212,9 +212,9 @@ def _answer(
     run = {"model": loading.model, "dtype": setting.dtype, "threads": setting.threads}
     if asked.trace is not None:
         write_traces(asked.trace, traces, provenance(**run), tokenizer)
-    each = [{"task": a.task, "name": a.name, **ProbeCounts.of([a]).to_json()} for a in answers]
+    each = [{"task": a.task, "name": a.name, **probed([a])} for a in answers]
     found = {**run, "max_new_tokens": limit, "ngram_min": asked.ngram_min, "ngram_max": asked.ngram_max}
-    return traces, tokenizer, {**found, "prompts": each, **ProbeCounts.of(answers).to_json()}, stop.pressed
+    return traces, tokenizer, {**found, "prompts": each, **probed(answers)}, stop.pressed
 
 
 Found = dict[tuple[str, str], "list[Answer]"]

@@ -25,8 +25,9 @@ _WARM_PROMPT, _WARM_TOKENS = 16, 4
 
 
 @dataclass(slots=True)
-class Comparison:
-    """Results of the rounds so far; after an interrupt the last answer of an arm may be unfinished."""
+class PlainAndDrafted:
+    """Results of the rounds so far; after an interrupt the last answer of an arm may be unfinished. Figures are
+    None before a round is finished."""
 
     plain: list[Generation] = field(default_factory=list)  # one answer per round
     drafted: list[Generation] = field(default_factory=list)
@@ -40,7 +41,7 @@ class Comparison:
 
     @property
     def plain_seconds(self) -> float | None:
-        """Median decode seconds of plain decoding, reading the prompt excluded; None before a finished round."""
+        """Median decode seconds of plain decoding, reading the prompt excluded."""
         return _seconds(self.plain)
 
     @property
@@ -50,10 +51,8 @@ class Comparison:
 
     @property
     def speedup(self) -> float | None:
-        """Plain seconds / drafted seconds; None before a round is finished, or where there was no step.
-
-        Texts that a lossy rule has changed are compared per token.
-        """
+        """Plain seconds / drafted seconds; None where there was no step, too. Texts that a lossy rule has changed
+        are compared per token."""
         plain, drafted = self.plain_seconds, self.drafted_seconds
         if not plain or not drafted:
             return None
@@ -62,7 +61,7 @@ class Comparison:
 
     @property
     def identical(self) -> bool | None:
-        """Whether every finished text is the same; None before a round is finished."""
+        """Whether every finished text is the same."""
         return self.differing() is None if self.rounds else None
 
     @property
@@ -83,10 +82,10 @@ class Comparison:
 
 
 def compare(
-    model: Any, prompt: Prompt, *, rounds: int = 2, into: Comparison | None = None,
+    model: Any, prompt: Prompt, *, rounds: int = 2, into: PlainAndDrafted | None = None,
     on_round: Callable[[str, int], None] = lambda _arm, _round: None,
     on_piece: Callable[[Piece], None] = lambda _piece: None, **settings: Any,
-) -> Comparison:  # fmt: skip
+) -> PlainAndDrafted:  # fmt: skip
     """Write one answer with and without drafting, by turns, after a few untimed tokens. Drafted begins the first
     round, plain the next, and so on, so that a machine that slows down or speeds up favours neither.
 
@@ -98,7 +97,7 @@ def compare(
     """
     if rounds < 1:
         raise UsageError(f"rounds is {rounds}: it must be at least 1")
-    result = Comparison() if into is None else into
+    result = PlainAndDrafted() if into is None else into
     sources = UserTexts(*(settings.pop(name, None) for name in ("prediction", "memory", "corpus", "context")))
     tokenizer, drafters = settings.pop("tokenizer", None), settings.pop("drafters", "default")
     rule = settings.pop("rule", DEFAULT_RULE)
@@ -116,12 +115,10 @@ def compare(
         return detached(fresh.predicting(sources.prediction) or fresh.drafters)
 
     def run(arm: str, text: list[int], **changed: Any) -> Stream:
-        options = {"tokenizer": setup.tokenizer, **settings, **changed}
-        if arm == "plain":
-            return stream(setup.model, text, drafters="none", planner="off", **options)
-        return stream(
-            setup.model, text, drafters=fresh_drafters(), planner=setup.planner, rule=setup.rule, **options
-        )
+        how: dict[str, Any] = {"drafters": "none", "planner": "off"}
+        if arm != "plain":
+            how = {"drafters": fresh_drafters(), "planner": setup.planner, "rule": setup.rule}
+        return stream(setup.model, text, tokenizer=setup.tokenizer, **settings | how | changed)
 
     for arm in arms:
         for _ in run(arm, ids[:_WARM_PROMPT], max_new_tokens=_WARM_TOKENS):
@@ -138,12 +135,11 @@ def compare(
     return result
 
 
-def _margin(setup: Setup, ids: list[int], result: Comparison, settings: dict[str, Any]) -> float | None:
+def _margin(setup: Setup, ids: list[int], result: PlainAndDrafted, settings: dict[str, Any]) -> float | None:
     """The margin where the texts differ; None unless the raw scores alone decided."""
-    other = result.differing()
-    request = setup.request(ids, **settings)
-    altered = is_lossy(setup.rule) or not request.sampling.greedy or request.sampling.repetition_penalty != 1
-    altered = bool(altered or request.processors)
+    other, request = result.differing(), setup.request(ids, **settings)
+    sampling = request.sampling
+    altered = is_lossy(setup.rule) or not sampling.greedy or sampling.repetition_penalty != 1 or request.processors
     if other is None or altered:
         return None
     parted = first_difference(setup.target, ids, result.plain[0].ids, other)

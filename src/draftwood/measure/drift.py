@@ -40,7 +40,8 @@ from draftwood.verify.sampling import choose, penalise
 
 @dataclass(slots=True)
 class Drift:
-    """What was found along one text, or along several (`total`); lists have an entry per token of the text."""
+    """What was found along one text, or along several (`total`); lists have an entry per token of the text. Of no
+    tokens means are 0, and other figures None."""
 
     kl: list[float] = field(default_factory=list)  # KL(plain || other) in nats, never negative
     # -log probability of the token under each side, in nats.
@@ -56,17 +57,17 @@ class Drift:
 
     @property
     def kl_mean(self) -> float:
-        """Mean KL per token; 0 without tokens."""
+        """Mean KL per token."""
         return math.fsum(self.kl) / len(self.kl) if self.kl else 0.0
 
     @property
     def kl_max(self) -> float:
-        """Largest KL of a token; 0 without tokens."""
+        """Largest KL of a token."""
         return max(self.kl, default=0.0)
 
     @property
     def perplexity_plain(self) -> float | None:
-        """Perplexity of the text under plain decoding; None without tokens."""
+        """Perplexity of the text under plain decoding."""
         return perplexity(self.surprise_plain)
 
     @property
@@ -76,7 +77,7 @@ class Drift:
 
     @property
     def equal_share(self) -> float | None:
-        """Share of the tokens where both sides choose the same one; None without tokens."""
+        """Share of the tokens where both sides choose the same one."""
         return sum(self.same) / len(self.same) if self.same else None
 
     @property
@@ -91,22 +92,16 @@ class Drift:
 
     def to_json(self, *, positions: bool = False) -> dict[str, Any]:
         """Return the figures, JSON-ready; with ``positions`` the lists as well."""
-        names: tuple[str, ...] = (
-            "tokens", "kl_mean", "kl_max", "perplexity_plain", "perplexity_other",
-            "equal_share", "first_difference", "text_identical",
-        )  # fmt: skip
-        if positions:
-            names += ("ids", "kl", "surprise_plain", "surprise_other")
+        names = ["tokens", "kl_mean", "kl_max", "perplexity_plain", "perplexity_other", "equal_share"]
+        names += ["first_difference", "text_identical"]
+        names += ["ids", "kl", "surprise_plain", "surprise_other"] if positions else []
         return {name: getattr(self, name) for name in names}
 
     @classmethod
     def total(cls, found: Sequence[Drift]) -> Drift:
         """Join texts: means are over all tokens, ``first_difference`` is an index into all texts in a row."""
-        whole = cls()
-        for one in found:
-            for name in ("kl", "surprise_plain", "surprise_other", "same", "ids"):
-                getattr(whole, name).extend(getattr(one, name))
-        return whole
+        names = ("kl", "surprise_plain", "surprise_other", "same", "ids")
+        return cls(*([value for one in found for value in getattr(one, name)] for name in names))
 
     def add(self, token: int, plain: Floats, other: Floats, *, same: bool) -> None:
         """Add a token of the text with the raw scores, float32[vocab], that each side gave before it."""
@@ -157,8 +152,11 @@ def drift(
     request = setup.request(as_ids(prompt, setup.tokenizer), **settings)
     request.check(setup.target.capabilities)
     recording = _RecordingRule()
-    reads = setup.target if other is None else _other_target(setup, other)
-    with closing(Reader(reads, request)) as reader:
+    reads = setup.target if other is None else Setup(other, setup.tokenizer, "none", "fixed:0").target
+    sizes = [target.capabilities.vocab_size for target in (setup.target, reads)]
+    if sizes[0] != sizes[1]:
+        raise UsageError(f"vocabularies of {sizes[0]} and {sizes[1]} tokens differ: give one model twice")
+    with closing(TextReader(reads, request)) as reader:
         for _ in decode(setup.target, setup.drafters, alone, recording, [request]):
             while recording.decisions:  # between steps, when the target may be used for something else
                 token, row = recording.decisions.popleft()
@@ -167,14 +165,6 @@ def drift(
                 reader.read(token)
                 on_token(result.tokens)
     return result
-
-
-def _other_target(setup: Setup, other: Any) -> Target:
-    target = Setup(other, setup.tokenizer, "none", "fixed:0").target
-    sizes = setup.target.capabilities.vocab_size, target.capabilities.vocab_size
-    if sizes[0] != sizes[1]:
-        raise UsageError(f"vocabularies of {sizes[0]} and {sizes[1]} tokens differ: give one model twice")
-    return target
 
 
 class _RecordingRule(Rule):
@@ -202,7 +192,7 @@ class _RecordingSession(RuleSession):
         self._session.extend(ids)
 
 
-class Reader:
+class TextReader:
     """Reads a text as plain decoding does, a token per pass; `row` has its scores for the next token."""
 
     def __init__(self, target: Target, request: Request) -> None:
@@ -238,7 +228,8 @@ def perplexity(surprise: Sequence[float]) -> float | None:
 
 @dataclass(slots=True)
 class RuleDrift:
-    """What one rule did to some prompts: its texts, plain decoding's, and how the model reads both."""
+    """What one rule did to some prompts: its texts, plain decoding's, and how the model reads both. Figures are
+    None without texts."""
 
     rule: str  # with its options
     lossy: bool
@@ -250,9 +241,9 @@ class RuleDrift:
 
     @property
     def changed(self) -> float | None:
-        """Share of the texts that differ from plain decoding's; None without texts."""
-        pairs = list(zip(self.plain, self.texts, strict=True))
-        return sum(one.ids != two.ids for one, two in pairs) / len(pairs) if pairs else None
+        """Share of the texts that differ from plain decoding's."""
+        differ = [one.ids != two.ids for one, two in zip(self.plain, self.texts, strict=True)]
+        return sum(differ) / len(differ) if differ else None
 
     @property
     def perplexity_change(self) -> float | None:
@@ -275,9 +266,8 @@ class RuleDrift:
     def to_json(self) -> dict[str, Any]:
         """Return the figures, JSON-ready."""
         names = ("rule", "lossy", "changed", "perplexity_change", "tokens_per_pass", "speedup")
-        both = {"perplexity_plain": self.surprise_plain, "perplexity": self.surprise}
-        figures = {name: getattr(self, name) for name in names} | {n: perplexity(s) for n, s in both.items()}
-        return figures | {"ids": [text.ids for text in self.texts]}
+        both = {"perplexity_plain": perplexity(self.surprise_plain), "perplexity": perplexity(self.surprise)}
+        return {name: getattr(self, name) for name in names} | both | {"ids": [text.ids for text in self.texts]}
 
 
 def _pace(text: Generation) -> float | None:
@@ -296,21 +286,19 @@ def rule_drift(model: Any, prompt: Prompt, into: Sequence[RuleDrift], **settings
     reading = {name: settings[name] for name in settings if name not in ("drafters", "planner", "tokenizer")}
     setup = Setup(model, settings.get("tokenizer"), "none", "off")
     request = setup.request(as_ids(prompt, setup.tokenizer), **reading)
-    read: dict[tuple[int, ...], list[float]] = {}
-    for one in found:
-        for text in (*one.plain, *one.drafted):
-            if tuple(text.ids) not in read:
-                read[tuple(text.ids)] = _surprise(setup.target, request, text.ids)
+    different = {tuple(text.ids) for one in found for text in (*one.plain, *one.drafted)}
+    read = {ids: _surprise(setup.target, request, ids) for ids in different}
     for one, result in zip(found, into, strict=True):
-        result.plain += one.plain
-        result.texts += one.drafted
-        result.surprise_plain += read[tuple(one.plain[0].ids)]
-        result.surprise += read[tuple(one.drafted[0].ids)]
+        (plain,), (text,) = one.plain, one.drafted
+        result.plain.append(plain)
+        result.texts.append(text)
+        result.surprise_plain += read[tuple(plain.ids)]
+        result.surprise += read[tuple(text.ids)]
 
 
 def _surprise(target: Target, request: Request, ids: Sequence[int]) -> list[float]:
     found = []
-    with closing(Reader(target, request)) as reader:
+    with closing(TextReader(target, request)) as reader:
         for token in ids:
             found.append(-float(log_softmax(reader.row)[token]))
             reader.read(token)

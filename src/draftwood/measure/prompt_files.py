@@ -18,7 +18,7 @@ from draftwood.measure.records.traces import exchanged
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class PromptJob:
     """One prompt to be answered; task and name together are unique."""
 
     task: str
@@ -36,25 +36,25 @@ class Job:
         return request
 
 
-def task_jobs(names: str, limit: int | None = None) -> list[Job]:
+def task_jobs(names: str, limit: int | None = None) -> list[PromptJob]:
     """Return the prompts of tasks, whose names are joined by commas; raises as `draftwood.tasks.prompts` does."""
     from draftwood.tasks import prompts
 
     jobs = []
     for prompt in (p for name in dict.fromkeys(names.split(",")) for p in prompts(name.strip(), limit)):
         sampling = {name: value for name in ("temperature", "top_p") if (value := getattr(prompt, name))}
-        jobs.append(Job(prompt.task, prompt.name, prompt.content, sampling))
+        jobs.append(PromptJob(prompt.task, prompt.name, prompt.content, sampling))
     return jobs
 
 
-def read_prompts(path: Path) -> list[Job]:
+def read_prompts(path: Path) -> list[PromptJob]:
     """Read prompts: JSONL by the file's ending, else text with one prompt per block between blank lines. A line
     holds ``prompt`` (text) or ``messages``, or a body with them as ``request``, and may hold ``task``, ``name``,
     ``temperature`` and ``top_p``. Lines that cannot be used are left out, which the log says. Raises
     `PromptError` for a file without a prompt, `UsageError` or `RecordError` for unreadable files."""
     if not (compressed(path) or path.suffix in (".jsonl", ".json", ".ndjson")):
         blocks = re.split(r"\n[ \t]*\n", _text(path))
-        jobs = [Job(path.stem, f"block {i}", b.strip("\n")) for i, b in enumerate(blocks, 1) if b.strip()]
+        jobs = [PromptJob(path.stem, f"block {i}", b.strip("\n")) for i, b in enumerate(blocks, 1) if b.strip()]
     else:
         jobs, left_out = [], LeftOut(path, PromptError)
         for number, line in read_lines(path):
@@ -68,7 +68,7 @@ def read_prompts(path: Path) -> list[Job]:
     return _named_apart(path, jobs)
 
 
-def read_prompt_ids(path: Path) -> list[Job]:
+def read_prompt_ids(path: Path) -> list[PromptJob]:
     """Read prompts as token ids, one per line, separated by commas or spaces; brackets around them are allowed."""
     jobs = []
     for number, line in enumerate(_text(path).splitlines(), 1):
@@ -77,11 +77,11 @@ def read_prompt_ids(path: Path) -> list[Job]:
             continue
         if not all(word.isdecimal() for word in words):
             raise PromptError(f"{path}, line {number}: no list of token ids (whole numbers from 0)")
-        jobs.append(Job(path.stem, f"line {number}", [int(word) for word in words]))
+        jobs.append(PromptJob(path.stem, f"line {number}", [int(word) for word in words]))
     return _named_apart(path, jobs)
 
 
-def _job(path: Path, number: int, line: Mapping[str, Any]) -> Job:
+def _job(path: Path, number: int, line: Mapping[str, Any]) -> PromptJob:
     line = exchanged(line)
     prompt = line.get("messages") or line.get("prompt") or line.get("text") or line.get("prompt_ids")
     if not prompt:
@@ -90,7 +90,7 @@ def _job(path: Path, number: int, line: Mapping[str, Any]) -> Job:
     sampling = {name: line[name] for name in ("temperature", "top_p") if line.get(name)}
     if odd := [name for name, value in sampling.items() if type(value) not in (int, float)]:
         raise PromptError(f"{odd[0]} is {sampling[odd[0]]!r:.40}: write a number")
-    return Job(str(line.get("task", path.stem)), str(line.get("name", f"line {number}")), prompt, sampling)
+    return PromptJob(str(line.get("task", path.stem)), str(line.get("name", f"line {number}")), prompt, sampling)
 
 
 def _text(path: Path) -> str:
@@ -100,7 +100,7 @@ def _text(path: Path) -> str:
         raise UsageError(f"{path} cannot be read ({error.strerror}): check its name") from error
 
 
-def _named_apart(path: Path, jobs: list[Job]) -> list[Job]:
+def _named_apart(path: Path, jobs: list[PromptJob]) -> list[PromptJob]:
     if not jobs:
         raise PromptError(f"{path} holds no prompt: write one per line or block")
     seen: set[tuple[str, str]] = set()

@@ -7,8 +7,8 @@ while a drafter proposes one token at each step, and counts how many were right.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from draftwood.api.draft_models import DraftModels, with_models
 from draftwood.api.setup import DrafterSpec, affordable
 from draftwood.api.user_texts import detached
-from draftwood.contracts import Ask, Drafter, Feedback, Plan, Planner, PlannerSession, State, Target
+from draftwood.contracts import Ask, Feedback, Plan, Planner, PlannerSession, State, Target
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
@@ -60,8 +60,7 @@ def simulate(
         shared = detached(with_models(load_drafters(drafters), DraftModels()))
         chosen = load_planner(planner, Learned(curve=how.curve))
         for first in range(0, len(members), batch):
-            some = members[first : first + batch]
-            clock = ReplayClock()
+            some, clock = members[first : first + batch], ReplayClock()
             recorded = [(trace.prompt_ids, trace.output_ids) for trace in some]
             target = ReplayTarget(
                 *recorded[0], *recorded[1:], vocab_size=how.vocab_size, cost=how.cost, clock=clock
@@ -74,22 +73,20 @@ def simulate(
                 )
                 for i, trace in enumerate(some)
             ]  # fmt: skip
-            _replay(target, able, chosen, some, answers, clock)
+            requests = [recorded_request(trace) for trace in some]
+            with open_sequences(target, able, requests, SampleAndMatch()) as sequences:
+                for emission in decode_sequences(target, chosen, sequences, clock):
+                    answers[emission.row].take(emission)
+            _share_passes(answers)
             number += len(some)
             yield from answers
 
 
-def _replay(
-    target: ReplayTarget, drafters: Sequence[Drafter], planner: Planner, traces: Sequence[Trace],
-    answers: Sequence[Answer], clock: Callable[[], float],
-) -> None:  # fmt: skip
-    requests = [recorded_request(trace) for trace in traces]
-    with open_sequences(target, drafters, requests, SampleAndMatch()) as sequences:
-        for emission in decode_sequences(target, planner, sequences, clock):
-            answers[emission.row].take(emission)
+def _share_passes(answers: Sequence[Answer]) -> None:
+    """Let each answer bear its part of a shared pass and its planning."""
     for number in range(max(len(a.steps) for a in answers)):
         sharing = [a.steps for a in answers if number < len(a.steps)]
-        for steps in sharing:  # of a shared pass and its planning each sequence bears its part
+        for steps in sharing:
             score_s, plan_s = (seconds / len(sharing) for seconds in (steps[number].score_s, steps[number].plan_s))
             steps[number] = replace(steps[number], score_s=score_s, plan_s=plan_s)
     for answer in answers:
@@ -144,39 +141,19 @@ def row(answers: Sequence[Answer], plain: Sequence[Answer] | None = None) -> dic
     }
 
 
-@dataclass(slots=True)
-class ProbeCounts:
-    """What a probe counted."""
+def probed(answers: Iterable[Answer]) -> dict[str, Any]:
+    """Return what a probe counted over some answers, JSON-ready: ``targets``, tokens that decoding wrote without
+    the one that reading the prompt gives, the ``proposals`` for them, those ``accepted`` that were equal, their
+    rates, and under ``per_n`` the same by match length."""
+    targets, by_match = 0, dict[int, list[bool]]()
+    for step in (step for answer in answers for step in answer.steps):
+        (source,) = step.by_source
+        targets += 1
+        if source.proposed:
+            by_match.setdefault(source.match_length, []).append(bool(step.trace and step.trace["right"]))
 
-    targets: int = 0  # tokens that decoding wrote, without the one that reading the prompt gives
-    proposals: int = 0  # targets for which the drafter proposed a token
-    accepted: int = 0  # proposals that were equal to the target
-    by_match: dict[int, tuple[int, int]] = field(default_factory=dict)  # match length -> (proposals, accepted)
-
-    @classmethod
-    def of(cls, answers: Iterable[Answer]) -> ProbeCounts:
-        """Count over probed answers."""
-        found = cls()
-        for step in (step for answer in answers for step in answer.steps):
-            (source,) = step.by_source
-            found.targets += 1
-            if not source.proposed:
-                continue
-            right = bool(step.trace and step.trace["right"])
-            found.proposals += 1
-            found.accepted += right
-            proposals, accepted = found.by_match.get(source.match_length, (0, 0))
-            found.by_match[source.match_length] = proposals + 1, accepted + right
-        return found
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dictionary: the counts and rates, and under ``per_n`` the same by match length."""
-        matches = sorted(self.by_match.items())
-        per_n = [{"n": n, **ProbeCounts(self.targets, *counts)._figures()} for n, counts in matches]
-        return self._figures() | {"per_n": per_n}
-
-    def _figures(self) -> dict[str, Any]:
-        targets, proposals, accepted = self.targets, self.proposals, self.accepted
+    def figures(right: list[bool]) -> dict[str, Any]:
+        proposals, accepted = len(right), sum(right)
         return {
             "targets": targets,
             "proposals": proposals,
@@ -185,6 +162,9 @@ class ProbeCounts:
             "acceptance_rate": accepted / proposals if proposals else 0.0,
             "accepted_per_target": accepted / targets if targets else 0.0,
         }
+
+    per_n = [{"n": n, **figures(right)} for n, right in sorted(by_match.items())]
+    return figures([one for right in by_match.values() for one in right]) | {"per_n": per_n}
 
 
 _NOTHING = Ask(0, 0, np.empty(0, np.float32))

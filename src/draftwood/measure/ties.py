@@ -18,6 +18,12 @@ from draftwood.measure.bench.table import PLAIN
 from draftwood.measure.records.records import Answer, Records, grouped_by
 from draftwood.verify.noise import KeyedNoise
 
+# Of a number format: its epsilon; the units in the last place by which wide and narrow passes were seen to differ:
+# in float32 because of the order of summation (6e-5 at scores around 20, see LOG.md), in the short formats because
+# scores are rounded; and the largest divergence.
+_FLOAT32 = (2.0**-23, 64, 1e-6)
+_SEEN = {"float32": _FLOAT32, "float16": (2.0**-10, 2, 1e-3), "bfloat16": (2.0**-7, 2, 1e-2)}
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -30,30 +36,17 @@ class Difference:
 
     def near_tie(self, dtype: str) -> bool:
         """Whether rounding in this number format can have decided."""
-        return self.margin <= rounding(self.best, dtype)
-
-
-_EPSILON = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-_UNITS = {"float32": 64, "float16": 2, "bfloat16": 2}
-"""Units in the last place by which wide and narrow passes were seen to differ: in float32 because of the order of
-summation (6e-5 at scores around 20, see LOG.md), in the short formats because scores are rounded."""
-
-
-_DIVERGENCE = {"float32": 1e-6, "bfloat16": 1e-2, "float16": 1e-3}
-
-
-def rounding(score: float, dtype: str) -> float:
-    """By how much two passes may round a score of this size differently; an unknown format counts as float32."""
-    return limits(dtype, score).score
+        return self.margin <= limits(dtype, self.best).score
 
 
 def limits(dtype: str, score: float = 0.0) -> Rounding:
     """What rounding can do in this number format to a row whose best score is given: as the engine declares it,
-    else as was seen of torch."""
+    else as was seen of torch; an unknown format counts as float32."""
     if declared := rounding_of(dtype):
         return declared
-    unit = _EPSILON.get(dtype, _EPSILON["float32"]) * 2.0 ** math.floor(math.log2(max(abs(score), 2.0**-10)))
-    return Rounding(unit * _UNITS.get(dtype, _UNITS["float32"]), _DIVERGENCE.get(dtype, 0.0), "rounding")
+    epsilon, units, divergence = _SEEN.get(dtype, _FLOAT32)
+    unit = epsilon * 2.0 ** math.floor(math.log2(max(abs(score), 2.0**-10)))
+    return Rounding(unit * units, divergence if dtype in _SEEN else 0.0, "rounding")
 
 
 def first_difference(
@@ -70,8 +63,7 @@ def first_difference(
     finally:
         session.close()
     if sampling is not None and not sampling.greedy:
-        noise = KeyedNoise(sampling.seed, 0)
-        row = row / sampling.temperature + noise.gumbel(len(text), np.arange(len(row)))
+        row = row / sampling.temperature + KeyedNoise(sampling.seed, 0).gumbel(len(text), np.arange(len(row)))
     second, best = np.partition(row, -2)[-2:]
     pair = (a[index] if index < len(a) else None, b[index] if index < len(b) else None)
     return Difference(index, pair, float(best - second), float(best))
@@ -99,12 +91,8 @@ def differences(records: Records, target: Target | None, dtype: str) -> Iterator
 
 
 def _record(answer: Answer, truth: Answer, target: Target | None, dtype: str) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "row": "difference",
-        "answer": answer.id,
-        "against": truth.id,
-        "index": common_prefix(answer.output_ids, truth.output_ids),
-    }
+    index = common_prefix(answer.output_ids, truth.output_ids)
+    found: dict[str, Any] = {"row": "difference", "answer": answer.id, "against": truth.id, "index": index}
     comparable = not answer.sampled or answer.engine == "draftwood"
     if target is None or not comparable or set(answer.sampling) - {"temperature"}:
         return found | {"margin": None, "near_tie": None}

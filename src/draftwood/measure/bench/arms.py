@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -25,6 +25,7 @@ class Arm:
 
     label: str  # its name in records
     engine: str  # whose loop writes
+    drafts = False  # whether it has steps that are worth a trace
 
     def begin_round(self) -> None:
         """Forget the tokens of earlier answers (memories, pools), keep what the planner learned."""
@@ -52,31 +53,28 @@ class OurArm(Arm):
     drafters: str | None = None  # as typed, if different from the label
     rule: str = "exact"  # as typed; plain decoding is always exact
     engine = "draftwood"
-    _spec: str = field(init=False)
     _chosen: Planner = field(init=False)
     _rule: Rule = field(init=False)
     _round: Setup = field(init=False)
 
     def __post_init__(self) -> None:
-        plain = (self.drafters or self.label) == "none" and not self.sources.given
-        self._spec = "off" if plain else self.planner
-        self._rule = load_rule("exact" if plain else self.rule)
-        self._chosen = load_planner(self._spec, fresh(self.setup.model))
+        self.drafts = (self.drafters or self.label) != "none" or bool(self.sources.given)
+        self.planner, rule = (self.planner, self.rule) if self.drafts else ("off", "exact")
+        self._rule, self._chosen = load_rule(rule), load_planner(self.planner, fresh(self.setup.model))
         self.begin_round()
 
     def begin_round(self) -> None:
         # New drafters remember nothing of the round before; the planner and what it learned stay.
         drafters, sources = self.drafters or self.label, self.sources
         self._round = Setup(self.setup.model, self.setup.tokenizer, drafters, self._chosen, sources, self._rule)
-        bound = self._round.predicting(sources.prediction) or self._round.drafters
-        self._round.drafters = detached(bound)
+        self._round.drafters = detached(self._round.predicting(sources.prediction) or self._round.drafters)
 
     def remember(self, ids: Sequence[int]) -> None:
         for drafter in self._round.drafters:
             drafter.remember(ids)
 
     def run(self, request: Request, answer: Answer) -> None:
-        answer.drafters, answer.planner = self._round.names, self._spec
+        answer.drafters, answer.planner = self._round.names, self.planner
         answer.rule = label(self._rule) if is_lossy(self._rule) else None
         started = perf_counter()
         with self._round.open([request]) as sequences:
@@ -115,13 +113,8 @@ class PeerArm(Arm):
 def memory_of(drafters: Sequence[Drafter], sequences: Sequence[ActiveSequence]) -> tuple[int | None, int | None]:
     """Return bytes of weights, a model that several drafters share counted once, and bytes of the caches of these
     texts; None where no drafter has a model, or one does not tell."""
-    models = [model for drafter in drafters for model in drafter.models]
-    weights = {id(model.target): model.weight_bytes for model in models}
+    weights = {id(model.target): model.weight_bytes for drafter in drafters for model in drafter.models}
     caches = [cache for sequence in sequences for cache in sequence.draft_caches()]
-    return _sum(weights.values()), _sum(caches)
-
-
-def _sum(every: Iterable[int | None]) -> int | None:
-    found = list(every)
-    known = [each for each in found if each is not None]
-    return sum(known) if known and len(known) == len(found) else None
+    parts = list(weights.values()), caches
+    sums = [None if None in part or not part else sum(each or 0 for each in part) for part in parts]
+    return sums[0], sums[1]

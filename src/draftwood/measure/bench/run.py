@@ -7,16 +7,16 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 from draftwood.api.setup import Setup
 from draftwood.decoding.request import Request
 from draftwood.measure.bench.arms import Arm
-from draftwood.measure.prompt_files import Job
-from draftwood.measure.records.records import Answer, sampling_said, token_texts
+from draftwood.measure.prompt_files import PromptJob
+from draftwood.measure.records.records import TRACED, Answer, sampling_said, token_texts
 from draftwood.measure.records.writer import RecordsWriter
-from draftwood.measure.sensors import Sensors
+from draftwood.planning.policies.sensors import temperature
 from draftwood.tree import TokenTree
 
 _WARM_PROMPT, _WARM_TOKENS, _WARM_WIDTH = 16, 4, 33
@@ -32,7 +32,7 @@ class BenchSettings:
     seed: int = 0  # of sampling and of the shuffling
     rule: str = "exact"  # as typed; lossy ones change texts
 
-    def sampling(self, job: Job) -> dict[str, Any]:
+    def sampling(self, job: PromptJob) -> dict[str, Any]:
         """Sampling settings of a prompt; empty is greedy."""
         if self.temperature is None:
             return job.sampling
@@ -41,36 +41,36 @@ class BenchSettings:
 
 class Bench:
     """Runs every arm on every prompt, round after round, and saves each answer as soon as it is finished. Arms are
-    shuffled for every prompt and round; the first should be ``none``. Answers that ``writer`` holds are not run
+    shuffled for every prompt and round; the first should be ``none``. After the timed rounds each arm that drafts
+    writes once more, with the trace of its steps, in the round `TRACED`. Answers that ``writer`` holds are not run
     again. ``on_run`` is called with (runs done, all runs, name of this run) before each run. Raises `PromptError`
     for a prompt that the model cannot take, `UsageError` for one that differs from the writer's."""
 
     def __init__(
-        self, setup: Setup, arms: Sequence[Arm], jobs: Sequence[Job], settings: BenchSettings,
+        self, setup: Setup, arms: Sequence[Arm], jobs: Sequence[PromptJob], settings: BenchSettings,
         writer: RecordsWriter, on_run: Callable[[int, int, str], None] = lambda _done, _all, _what: None,
     ) -> None:  # fmt: skip
         self._setup, self._arms, self._jobs, self._settings = setup, arms, jobs, settings
         self._writer, self._on_run = writer, on_run
-        self._sensors = Sensors()
         self._requests = {(j.task, j.name): self._request(j) for j in jobs}
         self._warmed: set[str] = set()
-        self._round = -1
+        self._round: int | None = None
 
     def run(self, rounds: int) -> None:
         """Run what is missing of this many rounds; raises `RecordError` if an answer cannot be saved."""
         done = {answer.key for answer in self._writer.records.answers}
-        plan = [entry for entry in self._plan(rounds) if entry[0] not in done]
-        total = len(self._arms) * len(self._jobs) * rounds
-        self._round = -1
-        for count, (key, job, arm) in enumerate(plan):
-            if key[3] != self._round:
-                self._round = key[3]
+        plan = list(self._plan(rounds))
+        left = [entry for entry in plan if entry[0] not in done]
+        for count, (key, job, arm) in enumerate(left, len(plan) - len(left)):
+            number = key[3]
+            if number != self._round:
+                self._round = number
                 for each in self._arms:
                     self._begin_round(each)
-            name = f"round {self._round + 1}: {job.task} {job.name}, {arm.label}"
-            self._on_run(total - len(plan) + count, total, name)
+            called = "trace" if number == TRACED else f"round {number + 1}"
+            self._on_run(count, len(plan), f"{called}: {job.task} {job.name}, {arm.label}")
             self.warm(arm, job)
-            self._writer.answer(self.answer(arm, job, self._round))
+            self._writer.answer(self.answer(arm, job, number))
 
     def _begin_round(self, arm: Arm) -> None:
         arm.begin_round()
@@ -78,57 +78,53 @@ class Bench:
             if (answer.arm, answer.round) == (arm.label, self._round):
                 arm.remember(answer.output_ids)
 
-    def answer(self, arm: Arm, job: Job, number: int) -> Answer:
+    def answer(self, arm: Arm, job: PromptJob, number: int) -> Answer:
         """Run one arm on one prompt once."""
-        request = dataclasses.replace(self._requests[job.task, job.name], trace=number == 0)
+        request = dataclasses.replace(self._requests[job.task, job.name], trace=number == TRACED)
         answer = Answer(
             self._writer.next_id, job.task, job.name, arm.label, arm.engine, number, limit=request.limit,
             prompt_ids=list(request.prompt), seed=request.sampling.seed, sampling=sampling_said(request.sampling),
         )  # fmt: skip
-        self._sensors.start()
+        busy, started = process_time(), perf_counter()
         arm.run(request, answer)
-        reading = self._sensors.read()
-        answer.celsius = reading.temperature
         if arm.engine != "llama.cpp":  # it may start a server within the answer
-            answer.joules, answer.cpu_share = reading.joules, reading.cpu_share
-        if number == 0 and self._setup.tokenizer is not None:
+            answer.cpu_share = (process_time() - busy) / (perf_counter() - started)
+        answer.celsius = temperature()
+        if number in (0, TRACED) and self._setup.tokenizer is not None:
             answer.pieces = token_texts(answer.output_ids, self._setup.tokenizer)
             answer.prompt_pieces = token_texts(answer.prompt_ids, self._setup.tokenizer)
         return answer
 
-    def _plan(self, rounds: int) -> Iterator[tuple[tuple[str, str, str, int], Job, Arm]]:
-        for number in range(rounds):
+    def _plan(self, rounds: int) -> Iterator[tuple[tuple[str, str, str, int], PromptJob, Arm]]:
+        for number in [*range(rounds), TRACED]:
             for job in self._jobs:
                 shuffle = random.Random(f"{self._settings.seed} {number} {job.task} {job.name}")
                 for arm in shuffle.sample(self._arms, len(self._arms)):
-                    yield (job.task, job.name, arm.label, number), job, arm
+                    if number != TRACED or arm.drafts:
+                        yield (job.task, job.name, arm.label, number), job, arm
 
-    def _request(self, job: Job) -> Request:
+    def _request(self, job: PromptJob) -> Request:
         settings = {"temperature": 0.0, **self._settings.sampling(job), "seed": self._settings.seed}
         request = job.request(self._setup, max_new_tokens=self._settings.max_new_tokens, **settings)
         self._writer.refuse_another_prompt(job.task, job.name, request.prompt)
         return request
 
-    def warm(self, arm: Arm, job: Job) -> None:
-        """Run a few untimed tokens once per arm, so that compiling and allocating are done before timing."""
-        if not self._warmed:
-            self._warm_widths()
+    def warm(self, arm: Arm, job: PromptJob) -> None:
+        """Run a few untimed tokens once per arm, so that compiling and allocating are done before timing; before
+        the first arm also a pass of every width, which may compile or choose a kernel."""
         if arm.label in self._warmed:
             return
+        if not self._warmed:
+            target = self._setup.target
+            ((session, _),) = target.open([[0] * _WARM_PROMPT])
+            for width in range(min(_WARM_WIDTH, target.capabilities.max_pass)):
+                target.score([(session, 0, TokenTree.build([0] * width))])
+            session.close()
         self._warmed.add(arm.label)
         request = self._requests[job.task, job.name]
         short = dataclasses.replace(request, prompt=list(request.prompt)[:_WARM_PROMPT], limit=_WARM_TOKENS)
         arm.run(short, Answer(-1, job.task, job.name, arm.label))
         self._begin_round(arm)
-
-    def _warm_widths(self) -> None:
-        """Run a pass of every width once: the first may compile or choose a kernel."""
-        target = self._setup.target
-        ((session, _),) = target.open([[0] * _WARM_PROMPT])
-        widest = min(_WARM_WIDTH, target.capabilities.max_pass)
-        for width in range(1, widest + 1):
-            target.score([(session, 0, TokenTree.build([0] * (width - 1)))])
-        session.close()
 
 
 @dataclass(slots=True)
@@ -154,7 +150,7 @@ class Sustained:
 
 
 def sustain(
-    bench: Bench, arms: Sequence[Arm], job: Job, seconds: float, into: list[Sustained],
+    bench: Bench, arms: Sequence[Arm], job: PromptJob, seconds: float, into: list[Sustained],
     on_answer: Callable[[str, float], None] = lambda _arm, _elapsed: None,
 ) -> None:  # fmt: skip
     """Let the arms answer one prompt by turns, so that the machine's changes affect all alike, until ``seconds``

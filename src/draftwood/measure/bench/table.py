@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from draftwood.measure.records.records import Answer, Records, grouped_by
+from draftwood.measure.records.records import TRACED, Answer, Records, grouped_by
 from draftwood.measure.records.timing import acceptance_length, gaps, generated, kept, rates, seconds_until
 
 PLAIN = {
@@ -35,7 +35,8 @@ def table(records: Records) -> list[dict[str, Any]]:
     is the lossy rule of the arm or None, and ``changed`` the share of prompts whose text it changed.
     ``draft_weight_bytes`` and ``draft_cache_bytes`` are the most of all answers, None without a draft model.
     """
-    arms = grouped_by(records.answers, lambda a: (a.task, a.arm, a.engine == "replay"))
+    timed = [answer for answer in records.answers if answer.round != TRACED]
+    arms = grouped_by(timed, lambda a: (a.task, a.arm, a.engine == "replay"))
     return [_row(*key, arms) for key in arms]
 
 
@@ -75,8 +76,6 @@ def _row(task: str, arm: str, replayed: bool, arms: Groups) -> dict[str, Any]:
     first = list({a.name: a for a in reversed(answers)}.values())
     decode = sum(_medians(answers, _whole).values())
     tpot = [(a.decode_s or 0.0) / generated(a) for a in answers if a.decode_s and generated(a)]
-    metered = [a for a in answers if a.joules is not None]
-    powered = sum(len(a.output_ids) for a in metered)  # tokens whose energy is known
     shares = [a.cpu_share for a in answers if a.cpu_share is not None]
     gap = [g for a in answers for g in gaps(a)]
     return {
@@ -96,7 +95,6 @@ def _row(task: str, arm: str, replayed: bool, arms: Groups) -> dict[str, Any]:
         "tpot": median(tpot) if tpot else None,
         "p95_itl": float(np.quantile(gap, 0.95)) if gap else None,
         "cpu_share": statistics.fmean(shares) if shares else None,
-        "joules_per_token": sum(a.joules or 0.0 for a in metered) / powered if powered else None,
         **{name: _most(answers, name) for name in ("draft_weight_bytes", "draft_cache_bytes")},
         "celsius": max((a.celsius for a in answers if a.celsius is not None), default=None),
     }

@@ -1,22 +1,53 @@
-"""A step with what its planner recorded about its choice; records of older versions hold less."""
+"""A step with what its planner recorded about its choice, and the reason that can be read from it; records of
+older versions hold less."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from draftwood.measure.wording import count, share
 from draftwood.step import Step
 
-_WHOLE = ("nodes", "most", "asked", "candidates", "chosen", "pooled", "best", "context", "rows")
 _NUMBERS = (int, float)
 _KNOWN: Mapping[str, tuple[type, ...]] = {
     "planner": (str,), "explored": (bool,), "floor": _NUMBERS, "overhead_ms": _NUMBERS,
-    **dict.fromkeys(_WHOLE, (int,)),
+    **dict.fromkeys(
+        ("nodes", "most", "asked", "candidates", "chosen", "pooled", "best", "context", "rows"), (int,)
+    ),
 }  # fmt: skip
 _MOST, _LEAST_MS = 1e15, 1e-6  # bounds of what a real pass can have
+
+
+class Reason(StrEnum):
+    """Why a step drafted as much as it did."""
+
+    OFF = "off"  # drafting was switched off
+    HELD = "held"  # a policy limited the draft
+    EXPLORED = "explored"  # another size than the best was tried, to measure its cost
+    END = "end"  # the text had room for one token only
+    RESTED = "rested"  # sources were not asked, because none of their drafts had paid for a while
+    NOTHING = "nothing"  # no source had a candidate
+    UNLIKELY = "unlikely"  # no candidate was worth its cost
+    ALL = "all"  # every candidate was worth its cost
+    PART = "part"  # more candidates would not have been worth their cost
+    MOST = "most"  # as many as the planner may score; more might have been worth their cost
+    LIKELY = "likely"  # every candidate above the planner's threshold
+    FIXED = "fixed"  # the planner scores a fixed number
+    COUNTS = "counts"  # no reason was recorded, only counts
+
+
+_RULES = ("fixed", "threshold")  # planners that compare no draft sizes
+_PLAIN = {
+    Reason.OFF: "drafting is off",
+    Reason.END: "one token was left to write",
+    Reason.RESTED: "sources were not asked",
+    Reason.NOTHING: "no source had a candidate",
+}
 
 
 class Alternative(NamedTuple):
@@ -32,77 +63,37 @@ class Alternative(NamedTuple):
         return 1000 * self.tokens / self.ms
 
 
-@dataclass(frozen=True)
-class Account:
-    """A step and its recorded plan; unknown or malformed parts of the plan are left out."""
+class StepAccount:
+    """A step, its ``number`` in the answer from 1, and its recorded plan without what is unknown or malformed.
 
-    number: int  # of the step within its answer, from 1
-    step: Step
+    ``plan`` has the valid single values by the names in `_KNOWN`, ``alternatives`` the draft sizes that the
+    planner compared, smallest first, ``policies`` what each active policy measured, ``notes`` remarks about
+    sources, ``asked`` the most draft nodes that a source was asked for (None: not known), ``proposed`` the nodes of all
+    sources before equal ones were merged, ``rows`` the requests that shared the pass, ``chosen`` this request's
+    scored nodes, ``pooled`` those of all requests, which `alternatives` are about, and ``held`` the policies that
+    limited this draft: those with a limit, if all candidates within it were scored.
+    """
 
-    @cached_property
-    def _recorded(self) -> Mapping[str, Any]:
-        given = self.step.trace.get("plan") if isinstance(self.step.trace, Mapping) else None
-        return given if isinstance(given, Mapping) else {}
-
-    @cached_property
-    def plan(self) -> Mapping[str, Any]:
-        """The valid single values of the plan, by the names in `_KNOWN`."""
-        given = {name: self._recorded.get(name) for name in _KNOWN}
-        return {
+    def __init__(self, number: int, step: Step) -> None:
+        self.number, self.step, self.ms = number, step, 1000 * step.seconds
+        trace = step.trace if isinstance(step.trace, Mapping) else {}
+        given = found if isinstance(found := trace.get("plan"), Mapping) else {}
+        self.plan: dict[str, Any] = {
             name: value
-            for name, value in given.items()
-            if type(value) in _KNOWN[name] and (isinstance(value, str) or 0 <= value < _MOST)  # type: ignore[operator]
+            for name, kinds in _KNOWN.items()
+            if type(value := given.get(name)) in kinds and (isinstance(value, str) or 0 <= value < _MOST)  # type: ignore[operator]
         }
-
-    @cached_property
-    def alternatives(self) -> tuple[Alternative, ...]:
-        """The draft sizes that the planner compared, smallest first; empty if it compared none."""
-        given = [_listed(each)[:3] for each in _listed(self._recorded.get("alternatives"))]
-        whole = [each for each in given if len(each) == 3 and {type(value) for value in each} <= set(_NUMBERS)]
-        valid = [e for e in whole if 0 <= e[0] < _MOST and 0 <= e[1] < _MOST and _LEAST_MS <= e[2] < _MOST]
-        return tuple(sorted({Alternative(int(n), float(tokens), float(ms)) for n, tokens, ms in valid}))
-
-    @cached_property
-    def policies(self) -> Mapping[str, str]:
-        """Name -> what it measured, for every active policy."""
-        return {str(p[0]): str(p[1]) for p in _listed(self._recorded.get("policies")) if len(_listed(p)) >= 2}
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """The planner's remarks about sources."""
-        return tuple(str(note) for note in _listed(self._recorded.get("sources")))
-
-    @property
-    def asked(self) -> int | None:
-        """Most draft nodes that a source was asked for; None if not recorded."""
-        asked: int | None = self.plan.get("asked", max((s.asked for s in self.step.by_source), default=None))
-        return asked
-
-    @property
-    def proposed(self) -> int:
-        """Draft nodes that the sources proposed, before equal ones were merged."""
-        return sum(s.proposed for s in self.step.by_source)
-
-    @property
-    def held(self) -> tuple[str, ...]:
-        """Policies that limited this draft: those with a limit, if all candidates within it were scored."""
+        self.alternatives = _alternatives(given.get("alternatives"))
+        policies = [_listed(each) for each in _listed(given.get("policies"))]
+        self.policies = {str(each[0]): str(each[1]) for each in policies if len(each) >= 2}
+        self.notes = [str(note) for note in _listed(given.get("sources"))]
+        self.asked = self.plan.get("asked", max((s.asked for s in step.by_source), default=None))
+        self.proposed = sum(s.proposed for s in step.by_source)
+        self.rows = int(self.plan.get("rows", 1))
+        self.chosen = int(self.plan.get("chosen", step.drafted))
+        self.pooled = int(self.plan.get("pooled", self.chosen))
         cut = self.chosen >= self.plan.get("candidates", 0) and self.proposed >= (self.asked or 0)
-        return self.step.held if cut else ()
-
-    @property
-    def rows(self) -> int:
-        """Requests that shared the pass; 1 if not recorded."""
-        return int(self.plan.get("rows", 1))
-
-    @property
-    def chosen(self) -> int:
-        """Draft nodes of this request that were scored."""
-        return int(self.plan.get("chosen", self.step.drafted))
-
-    @property
-    def pooled(self) -> int:
-        """Draft nodes scored for all requests of the pass; `alternatives` are about this number."""
-        return int(self.plan.get("pooled", self.chosen))
+        self.held = step.held if cut else ()
 
     def alternative(self, nodes: int) -> Alternative | None:
         """Return what the planner expected of a pass over this many draft nodes."""
@@ -116,31 +107,100 @@ class Account:
     @property
     def odds(self) -> tuple[float, float] | None:
         """Predicted acceptance of the best candidate, and the extra time for the first draft node as a share of
-        a plain pass; None where they are not known, or may belong to another request.
-        """
+        a plain pass; None where they are not known, or may belong to another request."""
         none, one = self.alternative(0), self.alternative(1)
         if none is None or one is None or self.rows > 1:
             return None
         return max(0.0, min(1.0, one.tokens - none.tokens)), max(0.0, one.ms / none.ms - 1)
 
+    @cached_property
+    def reason(self) -> Reason:
+        """The reason that decided; a policy's limit takes precedence over all others."""
+        plan, chosen, candidates = self.plan, self.chosen, self.plan.get("candidates")
+        if self.held:
+            return Reason.HELD
+        if plan.get("explored") and (chosen or not self.pooled):  # else other requests had these nodes
+            return Reason.EXPLORED
+        if not chosen:
+            return self._undrafted()
+        if self.alternatives and candidates is not None:
+            if chosen >= candidates:
+                return Reason.ALL
+            return Reason.MOST if chosen >= plan.get("most", candidates) else Reason.PART
+        if plan.get("planner") not in _RULES:
+            return Reason.COUNTS
+        if chosen >= plan.get("nodes", 1 + chosen):
+            return Reason.FIXED if plan["planner"] == "fixed" else Reason.MOST
+        return Reason.LIKELY if plan.get("floor") or plan["planner"] == "threshold" else Reason.FIXED
+
+    def _undrafted(self) -> Reason:
+        plan = self.plan
+        if not self.step.by_source or plan.get("planner") == "off":
+            return Reason.OFF
+        if self.asked == 0:
+            if self.step.finish == "length" or plan.get("nodes"):  # it might draft but asked for nothing
+                return Reason.END
+            return Reason.OFF if plan.get("planner") in _RULES or plan.get("most") == 0 else Reason.RESTED
+        return Reason.UNLIKELY if plan.get("candidates", self.proposed) else Reason.NOTHING
+
     @property
-    def ms(self) -> float:
-        """Milliseconds that the step took."""
-        return 1000 * self.step.seconds
+    def words(self) -> str:
+        """The reason in a few words, with its numbers."""
+        plan, chosen = self.plan, self.chosen
+        known, floor, best, most = (plan.get(name) for name in ("candidates", "floor", "best", "nodes"))
+        each = "the one candidate" if chosen == 1 else f"all {chosen} candidates"
+        some = f"{self.proposed} proposed" if known is None else f"{known} candidates"
+        match self.reason:
+            case Reason.HELD:
+                named = [f"{name} ({said})" if (said := self.policies.get(name)) else name for name in self.held]
+                did = f"held it to {count(chosen, 'node')}" if chosen else "stopped drafting"
+                return f"{' and '.join(named)} {did}"
+            case Reason.EXPLORED:
+                instead = f", not {best}," if best is not None and best != self.pooled else ""
+                shared = f" for {self.rows} requests" if self.rows > 1 else ""
+                return f"tried {count(self.pooled, 'node')}{shared}{instead} to see the cost"
+            case Reason.UNLIKELY if floor:
+                return f"no candidate was as likely as {share(floor)}"
+            case Reason.UNLIKELY if self.odds:
+                return f"best candidate {share(self.odds[0])}, a node costs {share(self.odds[1])} of a pass"
+            case Reason.UNLIKELY:
+                return "no candidate was likely enough"
+            case Reason.ALL:
+                return f"{each} pay{'s' * (chosen == 1)}"
+            case Reason.PART:
+                return f"of {known} candidates {chosen} pay best"
+            case Reason.MOST:
+                return f"{chosen} of {some} scored, no more may be"
+            case Reason.LIKELY:
+                least = f" ({share(floor)} at least)" if floor is not None else ""
+                these = f"of {known} candidates {chosen}" if known is not None and chosen < known else each
+                return f"{these} likely enough{least}"
+            case Reason.FIXED if known == chosen and most is not None and known < most:
+                return f"{each} scored, {most} at most"
+            case Reason.FIXED:
+                return f"{chosen} of {some} scored, a fixed number"
+        return _PLAIN.get(self.reason, f"{chosen} of {some} scored")
+
+
+def accounts(steps: Sequence[Step]) -> list[StepAccount]:
+    """Return an account per step of one answer."""
+    return [StepAccount(number, step) for number, step in enumerate(steps, start=1)]
 
 
 def _listed(given: Any) -> Sequence[Any]:
     return given if isinstance(given, (list, tuple)) else ()
 
 
-def accounts(steps: Sequence[Step]) -> list[Account]:
-    """Return an account per step of one answer."""
-    return [Account(number, step) for number, step in enumerate(steps, start=1)]
+def _alternatives(given: Any) -> list[Alternative]:
+    rows = [row for each in _listed(given) if len(row := _listed(each)[:3]) == 3]
+    whole = [row for row in rows if {type(value) for value in row} <= set(_NUMBERS)]
+    valid = [r for r in whole if 0 <= r[0] < _MOST and 0 <= r[1] < _MOST and _LEAST_MS <= r[2] < _MOST]
+    return sorted({Alternative(int(nodes), float(tokens), float(ms)) for nodes, tokens, ms in valid})
 
 
 _TOKENS = 1 << 31  # token ids lie below it
 _COLUMNS: Mapping[str, tuple[type, ...]] = {
-    "source": (int,), "evidence": (int,), "belief": (int, float), "lookahead": (bool,),
+    "source": (int,), "evidence": (int,), "belief": _NUMBERS, "lookahead": (bool,),
 }  # fmt: skip
 
 

@@ -10,13 +10,12 @@ from statistics import median
 from typing import Any
 
 from draftwood.errors import UsageError
-from draftwood.measure.explain.account import Account, Tree, accounts
-from draftwood.measure.explain.why import Reason, reason, words
+from draftwood.measure.explain.account import Reason, StepAccount, Tree, accounts
 from draftwood.measure.records.lines import read_lines
 from draftwood.measure.records.records import Answer, grouped_by, read_records
 from draftwood.measure.wording import count, share
 from draftwood.rates import Rates
-from draftwood.step import SourceStep, stages_of
+from draftwood.step import stages_of
 
 _OTHERS = {
     "trace": "is a trace, which has no steps: replay it with draftwood simulate -o and explain those records",
@@ -63,32 +62,29 @@ def arm(answers: Sequence[Answer]) -> dict[str, Any]:
     }
 
 
-def summary(every: Sequence[Account], names: Sequence[str] = ()) -> dict[str, Any]:
+def summary(every: Sequence[StepAccount], names: Sequence[str] = ()) -> dict[str, Any]:
     """Return the figures of some steps, JSON-ready; their sources have these names."""
-    why = [(reason(account), account) for account in every]
-    off = [(each, a) for each, a in why if not a.step.drafted]
     return {
         "steps": len(every),
         "tokens": sum(len(a.step.emitted) for a in every),
         "planned": sum(bool(a.plan) for a in every),  # steps whose plan was recorded
         "rates": asdict(Rates.of([a.step for a in every])),
-        "reasons": _shares(why),  # reason -> its steps and their tokens, the most frequent first
-        "off_reasons": _shares(off),  # the same for steps without a draft
+        "reasons": _shares(every),  # reason -> its steps and their tokens, the most frequent first
+        "off_reasons": _shares([a for a in every if not a.step.drafted]),  # the same for steps without a draft
         "forecast": _forecast(every),  # None if the planner compared no draft sizes
         "sources": [_source(every, i, name) for i, name in enumerate(names)],
         "stages": [asdict(s) for s in stages_of(own.stages for a in every for own in a.step.by_source)],
     }
 
 
-def _shares(why: Sequence[tuple[Reason, Account]]) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
-    for each, _ in Counter(each for each, _ in why).most_common():
-        some = [a for r, a in why if r is each]
-        found[each.value] = {"steps": len(some), "tokens": sum(len(a.step.emitted) for a in some)}
-    return found
+def _shares(every: Sequence[StepAccount]) -> dict[str, dict[str, int]]:
+    groups = sorted(grouped_by(every, lambda a: a.reason).items(), key=lambda item: -len(item[1]))
+    return {
+        why.value: {"steps": len(some), "tokens": sum(len(a.step.emitted) for a in some)} for why, some in groups
+    }
 
 
-def _forecast(every: Sequence[Account]) -> dict[str, float] | None:
+def _forecast(every: Sequence[StepAccount]) -> dict[str, float] | None:
     """Return what the planner expected and what came, over passes of one request each.
 
     ``speedup``: expected tokens per second over those of plain passes by the planner's estimate; ``made``: the
@@ -107,13 +103,13 @@ def _forecast(every: Sequence[Account]) -> dict[str, float] | None:
     }  # fmt: skip
 
 
-def _source(every: Sequence[Account], index: int, name: str) -> dict[str, Any]:
+def _source(every: Sequence[StepAccount], index: int, name: str) -> dict[str, Any]:
     each = [a.step.by_source[index] for a in every if index < len(a.step.by_source)]
     counts = {k: sum(getattr(s, k) for s in each) for k in ("calls", "proposed", "kept", "accepted", "failed")}
     return {"name": name, **counts, "draft_ms": 1000 * sum(s.draft_s for s in each)}
 
 
-def sentences(every: Sequence[Account], found: dict[str, Any]) -> Iterator[str]:
+def sentences(every: Sequence[StepAccount], found: dict[str, Any]) -> Iterator[str]:
     """Yield what the figures of these steps say, the most important first."""
     if not every:
         yield "Nothing was decoded: no pass beyond reading the prompt."
@@ -123,9 +119,10 @@ def sentences(every: Sequence[Account], found: dict[str, Any]) -> Iterator[str]:
     passes = f"{count(tokens, 'token')} in {count(steps, 'pass', 'passes')}"
     yield f"{passes}: mean acceptance length {rates['mean_acceptance_length']:.2f}{pace}."
     if off := found["off_reasons"]:
-        causes = [(of["steps"], _off(every, name)) for name, of in off.items()]
-        several = len(causes) > 1
-        listed = "; ".join(several * f"in {count(n, 'step')} " + cause for n, cause in causes)
+        several = "in {} " if len(off) > 1 else ""
+        listed = "; ".join(
+            several.format(count(of["steps"], "step")) + _off(every, why) for why, of in off.items()
+        )
         part = share(sum(of["tokens"] for of in off.values()) / max(1, tokens))
         yield f"Drafting was off for {part} of the text: {listed}."
     yield from _drafted(every, found)
@@ -170,11 +167,11 @@ _DRAFTED = {
 }
 
 
-def _off(every: Sequence[Account], name: str) -> str:
+def _off(every: Sequence[StepAccount], name: str) -> str:
     """Say why there was no draft where this was the reason."""
     if name != Reason.UNLIKELY:
         return _UNDRAFTED.get(Reason(name), "no reason was recorded")
-    odds = [a.odds for a in every if reason(a) is Reason.UNLIKELY and a.odds is not None]
+    odds = [a.odds for a in every if a.reason is Reason.UNLIKELY and a.odds is not None]
     if not odds:
         return "no candidate was likely enough"
     likely, cost = [one for one, _ in odds], median(node for _, node in odds)
@@ -184,7 +181,7 @@ def _off(every: Sequence[Account], name: str) -> str:
     return f"the best candidate had {share(median(likely))} (median; {share(max(likely))} at most) and {price}"
 
 
-def _drafted(every: Sequence[Account], found: dict[str, Any]) -> Iterator[str]:
+def _drafted(every: Sequence[StepAccount], found: dict[str, Any]) -> Iterator[str]:
     sizes, rates, reasons = [a.step.drafted for a in every if a.step.drafted], found["rates"], found["reasons"]
     if not sizes:
         return
@@ -200,11 +197,9 @@ def _drafted(every: Sequence[Account], found: dict[str, Any]) -> Iterator[str]:
         yield f"{count(tried['steps'], 'step')} ({part}) tried another width, to see what passes cost now."
 
 
-def _policies(every: Sequence[Account]) -> Iterator[str]:
+def _policies(every: Sequence[StepAccount]) -> Iterator[str]:
     """Yield what each policy did, the most frequent first, then those that only measured."""
-    last: dict[str, str] = {}
-    for account in every:
-        last.update(account.policies)
+    last = {name: why for account in every for name, why in account.policies.items()}
     counted = Counter(name for a in every for name in a.held)
     for name, n in counted.most_common():
         held = [a for a in every if name in a.held]
@@ -234,33 +229,33 @@ def steps_of(answer: Answer) -> Iterator[dict[str, Any]]:
             "expected_tokens": expected.tokens if expected else None,
             "expected_ms": expected.ms if expected else None,
             "ms": account.ms,
-            "reason": reason(account).value,
-            "why": words(account),
+            "reason": account.reason.value,
+            "why": account.words,
         }
         at = end
 
 
-def detail(answer: Answer, account: Account) -> dict[str, Any]:
+def detail(answer: Answer, account: StepAccount) -> dict[str, Any]:
     """Return everything that is known about one step."""
-    step, names, tree = account.step, answer.drafters, Tree.of(account.step)
-    parts = ("plan", "draft", "score", "verify", "keep", "learn")
-    named = [*names, *(f"source {i}" for i in range(len(names), len(step.by_source)))]
+    step, tree, sources = account.step, Tree.of(account.step), []
+    counts = ("asked", "proposed", "kept", "accepted", "match_length", "failed")
+    for index, own in enumerate(step.by_source):
+        name = answer.drafters[index] if index < len(answer.drafters) else f"source {index}"
+        stages = {"stages": [asdict(stage) for stage in own.stages]} if own.stages else {}
+        sources.append(
+            {"source": name, **{k: getattr(own, k) for k in counts}, "draft_ms": 1000 * own.draft_s, **stages}
+        )
     return next(each for each in steps_of(answer) if each["step"] == account.number) | {
-        "ms_of": {name: 1000 * getattr(step, f"{name}_s") for name in parts},
-        "plan": dict(account.plan),
+        "ms_of": {
+            n: 1000 * getattr(step, f"{n}_s") for n in ("plan", "draft", "score", "verify", "keep", "learn")
+        },
+        "plan": account.plan,
         "alternatives": [
             {"nodes": a.nodes, "expected_tokens": a.tokens, "ms": a.ms, "tokens_per_second": a.rate}
             for a in account.alternatives
         ],
         "policies": [{"policy": n, "held": n in account.held, "why": why} for n, why in account.policies.items()],
-        "notes": list(account.notes),
-        "sources": [_counts(name, own) for name, own in zip(named, step.by_source, strict=False)],
+        "notes": account.notes,
+        "sources": sources,
         "tree": tree.to_json() if tree is not None else None,
     }
-
-
-def _counts(name: str, own: SourceStep) -> dict[str, Any]:
-    names = ("asked", "proposed", "kept", "accepted", "match_length", "failed")
-    stages = [asdict(stage) for stage in own.stages]
-    found = {"source": name, **{k: getattr(own, k) for k in names}, "draft_ms": 1000 * own.draft_s}
-    return found | ({"stages": stages} if stages else {})

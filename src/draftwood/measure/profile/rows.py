@@ -14,7 +14,7 @@ from draftwood.measure.records.records import header
 from draftwood.planning.cost_curve import CostCurve
 
 
-class Case(NamedTuple):
+class PassCase(NamedTuple):
     """A pass that every round times."""
 
     context: int  # tokens in the cache
@@ -26,10 +26,8 @@ class Case(NamedTuple):
 class Profile:
     """What was measured: lists of seconds, one entry per finished round or repetition."""
 
-    passes: dict[Case, list[float]] = field(default_factory=dict)
+    passes: dict[PassCase, list[float]] = field(default_factory=dict)
     prefill: dict[int, list[float]] = field(default_factory=dict)  # prompt length -> reading it
-    memory: float | None = None  # bytes per second that this machine reads with the threads in use, if measured
-    pass_bytes: int | None = None  # bytes of weights that one pass reads, if known
 
     @property
     def rounds(self) -> int:
@@ -45,14 +43,6 @@ class Profile:
         """Return n -> seconds of the chains at a context length, n ascending."""
         found = {c.n: seconds for c, seconds in self.passes.items() if (c.context, c.shape) == (context, "chain")}
         return dict(sorted(found.items()))
-
-    @property
-    def memory_share(self) -> float | None:
-        """Share of the memory speed that a pass over one token reaches; None where something is unknown."""
-        if not self.contexts or not self.memory or not self.pass_bytes:
-            return None
-        line = self.line(self.contexts[0])
-        return self.pass_bytes / median(line[1]) / self.memory if 1 in line else None
 
     def curve(self) -> CostCurve:
         """Return the medians as a curve; raises `UsageError` before a round is finished."""
@@ -76,9 +66,6 @@ class Profile:
             yield {"row": kind, "context": case.context, "n": case.n, **spread(seconds), **ratio}
         for tokens, seconds in sorted(self.prefill.items()):
             yield {"row": "prefill", "tokens": tokens, **spread(seconds)}
-        if self.memory is not None:
-            known = {"bytes_per_second": self.memory, "pass_bytes": self.pass_bytes, "share": self.memory_share}
-            yield {"row": "memory", **known}
 
 
 def spread(seconds: Sequence[float]) -> dict[str, float]:

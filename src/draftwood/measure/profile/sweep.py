@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from time import perf_counter
@@ -15,8 +14,7 @@ import numpy as np
 
 from draftwood.contracts import Target, TargetSession
 from draftwood.errors import UsageError
-from draftwood.measure.profile.rows import Case, Profile
-from draftwood.models.machine import free_memory
+from draftwood.measure.profile.rows import PassCase, Profile
 from draftwood.tree import TokenTree
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
@@ -27,8 +25,6 @@ BUSHY = (16, 64)  # sizes that are measured as a tree as well
 _LEAST_ROUNDS = 3
 _READINGS, _READING_SHARE = 3, 0.1
 _SEED = 1234
-BUFFER = 512 << 20  # bytes that are read: many times the last-level cache of most machines
-_READS = 4
 
 Progress = Callable[[str, float], None]  # called with what is measured now and the share of all work that is done
 
@@ -37,12 +33,10 @@ Progress = Callable[[str, float], None]  # called with what is measured now and 
 class Sweep:
     """What `profile` measures."""
 
-    model: Any = None  # behind the target; its weights are counted, else the share of the memory speed is unknown
     sizes: Sequence[int] = SIZES  # tokens per pass, the root included; those the target cannot take are left out
     contexts: Sequence[int] | None = None  # tokens in the cache before; None: `CONTEXTS` as far as the model goes
     rounds: int | None = None  # times each case is timed; None: as ``seconds`` allow, from 3 to `ROUNDS`
     seconds: float = SECONDS  # that the rounds may take together
-    threads: int = 1  # that read memory when its speed is measured
 
 
 def profile(
@@ -55,9 +49,6 @@ def profile(
     result = Profile() if into is None else into
     cases = _cases(target, sweep.sizes, sweep.contexts)
     rng = np.random.default_rng(_SEED)
-    on_progress("reading memory", 0.0)
-    result.pass_bytes = weight_bytes(sweep.model)
-    result.memory = bytes_per_second(sweep.model, sweep.threads)
     with ExitStack() as stack:
         timer = _Timer(target, rng)
         timer.open(cases, result, sweep.seconds * _READING_SHARE, stack, on_progress)
@@ -67,7 +58,7 @@ def profile(
         budget = _Budget(sweep.rounds, sweep.seconds)
         while not budget.spent:
             on_progress(f"round {budget.done + 1}", budget.share())
-            measured: dict[Case, float] = {}
+            measured: dict[PassCase, float] = {}
             for which in rng.permutation(len(cases)):
                 measured[cases[which]] = timer.time(cases[which])
                 on_progress(f"round {budget.done + 1}", budget.share(len(measured) / len(cases)))
@@ -85,18 +76,14 @@ class _Budget:
             raise UsageError(f"rounds is {rounds}: it must be at least 1")
         if not 0 < seconds < math.inf:
             raise UsageError(f"seconds is {seconds}: give a number above 0")
-        self._rounds, self._seconds = rounds, seconds
-        self._started = perf_counter()
-        self.done = 0
+        self._rounds, self._seconds, self._started, self.done = rounds, seconds, perf_counter(), 0
 
     @property
     def spent(self) -> bool:
         if self._rounds is not None:
             return self.done >= self._rounds
-        if self.done < _LEAST_ROUNDS:
-            return False
         taken = perf_counter() - self._started
-        return self.done >= ROUNDS or taken + taken / self.done > self._seconds
+        return self.done >= _LEAST_ROUNDS and (self.done >= ROUNDS or taken + taken / self.done > self._seconds)
 
     def share(self, of_round: float = 0.0) -> float:
         """Share of the work that is done, with this share of the current round."""
@@ -113,7 +100,7 @@ class _Timer:
         self._sessions: dict[int, TargetSession] = {}
 
     def open(
-        self, cases: Sequence[Case], result: Profile, seconds: float, stack: ExitStack, on_progress: Progress
+        self, cases: Sequence[PassCase], result: Profile, seconds: float, stack: ExitStack, on_progress: Progress
     ) -> None:
         """Open a session per context length and time the reading; short ones are read up to three times."""
         widest = max(case.n for case in cases)
@@ -134,7 +121,7 @@ class _Timer:
                     session.close()
             result.prefill[context] = taken
 
-    def time(self, case: Case) -> float:
+    def time(self, case: PassCase) -> float:
         """Return the seconds of one pass."""
         session, ids = self._sessions[case.context], self._ids(case.n)
         can = session.capabilities or self._target.capabilities
@@ -156,7 +143,7 @@ class _Timer:
         return found
 
 
-def _cases(target: Target, sizes: Sequence[int], contexts: Sequence[int] | None) -> list[Case]:
+def _cases(target: Target, sizes: Sequence[int], contexts: Sequence[int] | None) -> list[PassCase]:
     """The cases that this target can run, shortest context first."""
     can = target.capabilities
     if wrong := [n for n in sizes if n < 1]:
@@ -167,49 +154,9 @@ def _cases(target: Target, sizes: Sequence[int], contexts: Sequence[int] | None)
     room = can.max_positions - 1
     asked = contexts or [c for c in CONTEXTS if c < room] or [max(1, room // 2)]
     widths = sorted({n for n in sizes if n <= widest})
-    cases = [Case(c, n) for c in sorted(set(asked)) for n in widths if c + n <= room]
+    cases = [PassCase(c, n) for c in sorted(set(asked)) for n in widths if c + n <= room]
     if can.trees:
         cases += [c._replace(shape="tree") for c in cases if c.n in BUSHY]
     if not cases:
         raise UsageError(f"nothing to measure: give sizes up to {widest} and contexts below {can.max_positions}")
     return cases
-
-
-def bytes_per_second(model: Any, threads: int) -> float | None:
-    """Return the best of several reads of a large array, of which each thread reads a part; None if the weights of
-    ``model`` lie on another device than the CPU, or there is no room for the array."""
-    setting = getattr(model, "setting", None)  # of a target; models of transformers have a device
-    device = getattr(getattr(model, "device", None), "type", "cpu") if setting is None else setting.device
-    if device != "cpu":
-        return None
-    try:
-        buffer = np.ones(min(BUFFER, _free() // 4) // 4, dtype=np.float32)
-    except MemoryError:
-        return None
-    best = 0.0
-    parts = np.array_split(buffer, max(1, threads))
-    with ThreadPoolExecutor(len(parts)) as pool:
-        # Which is fastest depends on the processor and the build of numpy.
-        for read in (np.max, np.sum, lambda part: np.dot(part, part)):
-            for _ in range(_READS):
-                started = perf_counter()
-                list(pool.map(read, parts))
-                best = max(best, buffer.nbytes / (perf_counter() - started))
-    return best
-
-
-def weight_bytes(model: Any) -> int | None:
-    """Return the bytes of weights that a pass reads, None if ``model`` has no parameters and does not say it. An
-    embedding table counts only if it is the output layer as well; else a pass looks up a few of its rows."""
-    if not hasattr(model, "parameters"):
-        return getattr(model, "weight_bytes", None)
-    total = sum(p.nbytes for p in model.parameters())  # shared ones are listed once
-    embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
-    shared = head is not None and head.weight is embedding.weight
-    return int(total if shared else total - embedding.weight.nbytes)
-
-
-def _free() -> int:
-    """Bytes that may be used without pushing others out; where nobody knows, enough for the whole buffer."""
-    free = free_memory()
-    return 4 * BUFFER if free is None else free

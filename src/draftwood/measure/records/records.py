@@ -29,6 +29,8 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 FORMAT = 1
+TRACED = -1
+"""The round of a bench that is not timed: its answers have a trace, which takes 1 to 2 % of a step."""
 OF_THE_PROMPT = ("prompt_ids", "prompt_pieces")
 """Fields of an answer that a file holds once per prompt, with its first answer."""
 
@@ -42,7 +44,7 @@ class Answer:
     name: str
     arm: str  # the drafters as typed, or the name of a peer; ``none`` is plain decoding
     engine: str = "draftwood"  # whose loop ran: draftwood, replay, transformers, llama.cpp
-    round: int = 0
+    round: int = 0  # from 0, or `TRACED`
     drafters: list[str] = field(default_factory=list)  # names, by the source index that steps use
     planner: str | None = None  # as typed
     rule: str | None = None  # the lossy rule by which it was written; None: the exact one
@@ -66,7 +68,6 @@ class Answer:
     draft_weight_bytes: int | None = None
     draft_cache_bytes: int | None = None
     cpu_share: float | None = None  # processor use in cores
-    joules: float | None = None
     celsius: float | None = None
     steps: list[Step] = field(default_factory=list)
 

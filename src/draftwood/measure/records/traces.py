@@ -16,7 +16,6 @@ from draftwood.measure.records.lines import read_lines, write_whole
 from draftwood.measure.records.records import grouped_by, header
 from draftwood.models.fingerprint import tokenizer_fingerprint
 
-
 OURS = ("draftwood", "replay")  # engines of our own loop
 
 
@@ -56,7 +55,8 @@ def read_traces(path: Path, tokenizer: Any = None) -> list[Trace]:
         if kind not in (None, "trace", "answer"):
             continue
         if kind == "answer":  # of a records file, which holds a prompt once, and no text after an early interrupt
-            prompts[key] = line.setdefault("prompt_ids", prompts.get(key))
+            line.setdefault("prompt_ids", prompts.get(key))
+            prompts[key] = line["prompt_ids"]
             rank = 0 if line.get("arm") == "none" else 1 + (line.get("engine", "draftwood") not in OURS)
             if not line.get("output_ids") or (key in traces and rank >= traces[key][0]):
                 continue

@@ -10,14 +10,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, zip_longest
 from statistics import median
 from typing import Any
 
-from draftwood.measure.explain.account import Account, Tree, accounts
-from draftwood.measure.explain.why import words
-from draftwood.measure.records.records import Answer, Records
+from draftwood.measure.explain.account import StepAccount, Tree, accounts
+from draftwood.measure.records.records import TRACED, Answer, Records
 from draftwood.measure.records.timing import kept, rates
 from draftwood.measure.report.standings import PLAIN_ARMS, Standings
 from draftwood.measure.wording import clean
@@ -38,17 +37,16 @@ def choose(
     task first, the answers of its first drafted arm, the one nearest to the median speedup first.
     """
     ranked = _ranked(records, standings)
-    turns = [task[i] for i in range(max(map(len, ranked), default=0)) for task in ranked if i < len(task)]
+    turns = [answer for turn in zip_longest(*ranked) for answer in turn if answer is not None]
     most = min(MOST, len(ranked)) if most is None else most
-    timed = {
-        id(a): abs(speedup - value)
-        for a in turns
-        if a.arm == arm and value is not None
-        if (speedup := standings.prompt_speedups(a.task, a.arm).get(a.name)) is not None
-    }
-    first = min((a for a in turns if id(a) in timed), key=lambda a: timed[id(a)], default=None)
-    if first is not None:  # in place of the one of its task that would come first
-        same = next(a for a in turns if a.task == first.task)
+    timed: list[tuple[float, Answer]] = []
+    for answer in turns if value is not None else ():
+        speedup = standings.prompt_speedups(answer.task, answer.arm).get(answer.name)
+        if answer.arm == arm and speedup is not None:
+            timed.append((abs(speedup - (value or 0.0)), answer))
+    if timed:  # in place of the one of its task that would come first
+        _, first = min(timed, key=lambda pair: pair[0])
+        same = next(answer for answer in turns if answer.task == first.task)
         turns = [first, *(a for a in turns if a is not first and a is not same)] + [same] * (same is not first)
     return turns[:most]
 
@@ -56,17 +54,16 @@ def choose(
 def _ranked(records: Records, standings: Standings) -> list[list[Answer]]:
     """Per task its answers with text and steps, the first to be shown first."""
     readable: dict[tuple[str, str], dict[str, Answer]] = {}
-    for answer in records.answers:
+    for answer in sorted(records.answers, key=lambda a: a.round != TRACED):
         if answer.pieces and answer.steps:
             readable.setdefault((answer.task, answer.arm), {}).setdefault(answer.name, answer)
     found = []
     for task in standings.tasks:
         members: list[Answer] = []
         for arm in (a for a in standings.arms if a not in PLAIN_ARMS):
-            speedups = standings.prompt_speedups(task, arm)
-            middle = median(speedups.values()) if speedups else 0.0
-            some = readable.get((task, arm), {})
-            members += [some[n] for n in sorted(some, key=lambda n: abs(speedups.get(n, middle) - middle))]
+            speedups, some = standings.prompt_speedups(task, arm), readable.get((task, arm), {})
+            near = {n: abs(speedups[n] - median(speedups.values())) for n in some if n in speedups}
+            members += [some[n] for n in sorted(some, key=lambda n: near.get(n, 0.0))]
         found += [members] if members else []
     return found
 
@@ -111,7 +108,7 @@ def _steps(answer: Answer, at: int, styles: Sequence[str]) -> Iterator[list[tupl
         at += len(step.emitted)
 
 
-class Pieces:
+class TokenTexts:
     """Texts of tokens by id, collected from every answer that kept them, so that drafts can be shown as text."""
 
     def __init__(self, answers: Sequence[Answer]) -> None:
@@ -132,45 +129,36 @@ class Pieces:
         return "".join(self._known.get(token, "") for token in ids)
 
 
-def packed(answers: Sequence[Answer], look: Mapping[str, int], pieces: Pieces) -> dict[str, Any]:
+def packed(answers: Sequence[Answer], look: Mapping[str, int], texts: TokenTexts) -> dict[str, Any]:
     """Return the steps of these answers, JSON-ready; ``look`` maps each drafter to its number."""
     strings: dict[str, int] = {}
 
-    def known(texts: Iterator[str] | Sequence[str]) -> list[int]:
-        return [strings.setdefault(clean(text), len(strings)) for text in texts]
+    def known(some: Iterable[str]) -> list[int]:
+        return [strings.setdefault(clean(text), len(strings)) for text in some]
 
-    def step(account: Account, sources: Sequence[int]) -> list[Any]:
-        one = account.step
+    def step(account: StepAccount, sources: Sequence[int]) -> list[Any]:
+        one, said, expected = account.step, account.words, account.expected
         own = [t for t, source in zip(one.emitted, one.sources, strict=False) if source == MODEL][-1:]
+        more = f" Expected: {expected.tokens:.2f} tokens in {expected.ms:.1f} ms." if expected else ""
         return [
             one.context, round(1000 * one.seconds, 2), round(1000 * one.score_s, 2), len(one.emitted) - len(own),
-            *(known(map(pieces.text, own)) or [-1]), *known([_because(account)]),
-            _tree(Tree.of(one), sources, known, pieces),
+            *(known(map(texts.text, own)) or [-1]), *known([f"{said[:1].upper()}{said[1:]}.{more}"]),
+            tree(Tree.of(one), sources),
+        ]  # fmt: skip
+
+    def tree(found: Tree | None, sources: Sequence[int]) -> Any:
+        if found is None or not {"source", "belief"} <= found.columns.keys():
+            return 0
+        if not all(0 <= source < len(sources) for source in found.columns["source"]):
+            return 0
+        chain = found.parents == list(range(-1, len(found.tokens) - 1))
+        ahead = [int(p) for p in found.columns.get("lookahead", ())]
+        columns = [round(100 * b) for b in found.columns["belief"]], [sources[s] for s in found.columns["source"]]
+        return [
+            known(map(texts.text, found.tokens)), 0 if chain else found.parents,
+            *(column[0] if len(set(column)) == 1 else column for column in columns),
+            len(found.path) if chain else found.path, ahead if any(ahead) else 0,
         ]  # fmt: skip
 
     steps = [[step(each, [look[n] for n in a.drafters]) for each in accounts(a.steps)] for a in answers]
     return {"names": [clean(name) for name in look], "strings": list(strings), "answers": steps}
-
-
-def _because(account: Account) -> str:
-    said, expected = words(account), account.expected if account.rows == 1 else None
-    more = f" Expected: {expected.tokens:.2f} tokens in {expected.ms:.1f} ms." if expected else ""
-    return f"{said[:1].upper()}{said[1:]}.{more}"
-
-
-def _tree(tree: Tree | None, look: Sequence[int], known: Any, pieces: Pieces) -> Any:
-    if tree is None or not {"source", "belief"} <= tree.columns.keys():
-        return 0
-    if not all(0 <= source < len(look) for source in tree.columns["source"]):
-        return 0
-    chain = tree.parents == list(range(-1, len(tree.tokens) - 1))
-    lookahead = [int(p) for p in tree.columns.get("lookahead", ())]
-    beliefs, sources = [round(100 * b) for b in tree.columns["belief"]], [look[s] for s in tree.columns["source"]]
-    return [
-        known(map(pieces.text, tree.tokens)), 0 if chain else tree.parents, _one_or_all(beliefs),
-        _one_or_all(sources), len(tree.path) if chain else tree.path, lookahead if any(lookahead) else 0,
-    ]  # fmt: skip
-
-
-def _one_or_all(values: list[int]) -> int | list[int]:
-    return values[0] if len(set(values)) == 1 else values

@@ -1,29 +1,23 @@
-"""The figures of a page, drawn by matplotlib as SVG: speedup per prompt, time, cost curves, pace."""
+"""The figures of a page, drawn by matplotlib as SVG: speedup per prompt, cost curves, pace."""
 
 from __future__ import annotations
 
 import base64
 import io
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import cycle
 from typing import Any
 
 from draftwood.errors import UsageError
-from draftwood.measure.records.records import Answer, Records
+from draftwood.measure.records.records import Records
 from draftwood.measure.records.timing import kept
-from draftwood.measure.records.timing import rates as rates_of
-from draftwood.measure.report.standings import OURS, Standings
+from draftwood.measure.records.traces import OURS
+from draftwood.measure.report.standings import Standings
 from draftwood.measure.wording import clean, count, number
 
 MOST_ARMS = 12  # most drafted arms that figures draw: the best on average. The table has all.
-PARTS = {
-    "score": "the model's pass", "draft": "drafting", "plan": "planning", "verify": "verifying",
-    "keep": "keeping the cache", "learn": "learning",
-}  # fmt: skip
-"""Parts of a step's time."""
 _COLOURS = ("#0c8ae5", "#d66705", "#089c39", "#a06bea", "#e54b98")
-_PART_COLOURS = ("#9aa2aa", *_COLOURS)
 _TICKS = (0.125, 0.25, 0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8, 12, 16, 32)
 _STYLE: Any = {"svg.fonttype": "none", "svg.hashsalt": "draftwood", "text.parse_math": False, "font.size": 9}
 
@@ -76,57 +70,19 @@ def prompts(standings: Standings, records: Records) -> dict[str, Any] | None:
         axes.set_yticks(range(len(timed)), [clean(f"{r['task']}, {r['drafter']}"[:60]) for r in reversed(timed)])
         axes.set_xlabel("times as fast as plain decoding")
 
-    said = [
-        f"{r['task']}, {r['drafter']}: {_range(r['per_prompt'])}, together {number(r['speedup'])}" for r in timed
-    ]
+    said = [f"{r['task']}, {r['drafter']}: {_range(r)}, together {number(r['speedup'])}" for r in timed]
     image = _drawn(draw, "Speedup per prompt. " + "; ".join(said), 0.9 + 0.3 * len(timed))
     return {"image": image, "ours": len(ours), "slower": sum(v < 1 for v in ours), "looped": bool(looped)}
 
 
-def _range(dots: Sequence[dict[str, Any]]) -> str:
-    values = sorted(dot["speedup"] for dot in dots)
+def _range(row: dict[str, Any]) -> str:
+    values = sorted(dot["speedup"] for dot in row["per_prompt"])
     return f"{count(len(values), 'prompt')} from {number(values[0])} to {number(values[-1])}"
-
-
-def split(standings: Standings, records: Records) -> dict[str, Any] | None:
-    """Return per arm milliseconds per token and microseconds per step by part; None where nothing was timed."""
-    lines: list[dict[str, Any]] = []
-    for arm in standings.foremost(MOST_ARMS):
-        rates = rates_of([a for a in records.answers if a.arm == arm])
-        if standings.arms[arm] == "replay" or not rates.tokens:
-            continue
-        ms = {part: 1000 * rates.seconds[part] / rates.tokens for part in PARTS}
-        us = {part: 1e6 * rates.seconds[part] / rates.passes for part in PARTS}
-        rest = 1 - rates.seconds["score"] / (sum(rates.seconds.values()) or 1.0)
-        lines.append({"arm": arm, "ms": ms, "us": us, "total": sum(ms.values()), "rest": rest})
-    if not any(line["total"] for line in lines):
-        return None
-
-    def draw(axes: Any) -> None:
-        ends = [0.0] * len(lines)
-        for part, colour in zip(PARTS, _PART_COLOURS, strict=True):
-            widths = [line["ms"][part] for line in lines]
-            axes.barh(range(len(lines)), widths, left=ends, color=colour, label=PARTS[part])
-            ends = [end + width for end, width in zip(ends, widths, strict=True)]
-        axes.set_yticks(range(len(lines)), [clean(line["arm"][:60]) for line in lines])
-        axes.invert_yaxis()
-        axes.set_xlabel("milliseconds per token")
-        axes.legend(frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0, 1))
-
-    said = [
-        f"{one['arm']} {one['total']:.1f}, of it {one['ms']['score']:.1f} in the model's pass" for one in lines
-    ]
-    return {
-        "lines": lines,
-        "image": _drawn(draw, "Milliseconds per token. " + "; ".join(said), 1.4 + 0.3 * len(lines)),
-    }
 
 
 def costs(profile: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """Return the cost curve of a profile and its other measurements; None without a profile."""
     passes = sorted((row for row in profile if row["row"] == "pass"), key=lambda r: (r["context"], r["n"]))
-    if not passes:
-        return None
     lines: dict[str, Any] = {}
     for row in passes:
         ms = (1000 * row[k] for k in ("median_s", "q1_s", "q3_s"))
@@ -135,60 +91,36 @@ def costs(profile: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     return {
         "image": _lines(lines, "tokens per pass", "milliseconds per pass", logarithmic=True),
         "trees": (min(trees), max(trees)) if trees else None,
-        "prefills": [row for row in profile if row["row"] == "prefill"],
-        "memory": [row for row in profile if row["row"] == "memory"],
-    }
+        "prefill": [row for row in profile if row["row"] == "prefill"],
+    } if passes else None  # fmt: skip
 
 
 def trends(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """Return tokens per second over minutes of a ``sustained`` run; None without one."""
     timed = [row for row in rows if row.get("windows")]
-    if not timed:
-        return None
     lines = {row["drafter"]: [(w["at_s"], *[w["tokens_per_second"]] * 3) for w in row["windows"]] for row in timed}
     kept = [row for row in timed if row.get("kept") is not None]
-    return {"image": _lines(lines, "seconds", "tokens per second"), "kept": kept}
+    return {"image": _lines(lines, "seconds", "tokens per second"), "kept": kept} if timed else None
 
 
 def _lines(lines: dict[str, Any], below: str, beside: str, *, logarithmic: bool = False) -> dict[str, str]:
-    ends = [f"{name}: {line[0][1]:.1f} to {line[-1][1]:.1f}" for name, line in lines.items()]
-    shown = {clean(name): line for name, line in lines.items()}
-    return _drawn(
-        lambda axes: _draw_lines(axes, shown, below, beside, logarithmic=logarithmic),
-        f"{beside} over {below}. {'; '.join(ends)}",
-    )
-
-
-def _draw_lines(
-    axes: Any, lines: Mapping[str, Sequence[Sequence[float]]], below: str, beside: str, *, logarithmic: bool
-) -> None:
     """Draw lines by name, each of points (x, y, low, high): low and high bound a band around the line."""
-    for colour, (name, line) in zip(cycle(_COLOURS), lines.items(), strict=False):
-        x, middle, low, high = zip(*line, strict=True)
-        axes.plot(x, middle, color=colour, marker="o", markersize=4, label=name)
-        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-    if logarithmic:
-        sizes = sorted({point[0] for line in lines.values() for point in line})
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(sizes, [str(n) for n in sizes], fontsize=8)
-        axes.set_xticks([], minor=True)
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel(below)
-    axes.set_ylabel(beside)
-    axes.grid(alpha=0.25)
-    axes.legend(frameon=False)
 
+    def draw(axes: Any) -> None:
+        for colour, (name, line) in zip(cycle(_COLOURS), lines.items(), strict=False):
+            x, middle, low, high = zip(*line, strict=True)
+            axes.plot(x, middle, color=colour, marker="o", markersize=4, label=clean(name))
+            axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+        if logarithmic:
+            sizes = sorted({point[0] for line in lines.values() for point in line})
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(sizes, [str(n) for n in sizes], fontsize=8)
+            axes.set_xticks([], minor=True)
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel(below)
+        axes.set_ylabel(beside)
+        axes.grid(alpha=0.25)
+        axes.legend(frameon=False)
 
-def positions(standings: Standings, records: Records) -> list[dict[str, Any]]:
-    """Return per task and arm how often each position of the draft was accepted, the first `MOST_ARMS`."""
-    arms, found = standings.foremost(MOST_ARMS), []
-    for row in standings.drafted:
-        if row["drafter"] in arms and row["draft_coverage"] and row["acceptance_by_position"]:
-            answers = [a for a in records.answers if (a.task, a.arm) == (row["task"], row["drafter"])]
-            found.append(row | {"reached": _reached(answers)})
-    return found
-
-
-def _reached(answers: Sequence[Answer]) -> list[int]:
-    depths = [s.depth for a in answers for s in a.steps if s.drafted]
-    return [sum(depth > i for depth in depths) for i in range(min(MOST_ARMS, max(depths)))]
+    ends = [f"{name}: {line[0][1]:.1f} to {line[-1][1]:.1f}" for name, line in lines.items()]
+    return _drawn(draw, f"{beside} over {below}. {'; '.join(ends)}")

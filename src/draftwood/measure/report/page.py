@@ -5,35 +5,25 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from draftwood.errors import UsageError
+from draftwood.errors import RecordError, UsageError
+from draftwood.files.paths import whole_file
 from draftwood.measure.bench.table import ACCEPTED_PER_CYCLE, SPEEDUP, sameness
-from draftwood.measure.records.lines import whole_file
 from draftwood.measure.records.provenance import package_version
+from draftwood.measure.records.records import TRACED
+from draftwood.measure.records.traces import OURS
 from draftwood.measure.report import answers, figures
 from draftwood.measure.report.material import Material, gather
-from draftwood.measure.report.standings import (
-    OURS,
-    PLAIN_ARMS,
-    Row,
-    Standings,
-    interval,
-    is_plain,
-    length,
-    speedup,
-)
+from draftwood.measure.report.standings import PLAIN_ARMS, Row, Standings
 from draftwood.measure.wording import clean, count, number, percent
 
-_ODD = 1.05  # speedups above so many times the tokens per pass cannot be: the plain arm was slow
 _BEFORE = 12  # tokens shown before the place where texts differ
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(NamedTuple):
     """A finished page."""
 
     html: str  # without references to anything outside
@@ -49,11 +39,11 @@ def build(paths: Sequence[Path], title: str | None = None, most: int | None = No
     material = gather(paths)
     records, standings = material.records, Standings.of(material.records)
     figure = headline(standings)
-    of = (figure["arm"], figure["value"]) if figure and figure["kind"] == "speedup" else ("", None)
+    of = (figure["arm"], figure["value"]) if figure and figure["kind"] == "gain" else ("", None)
     shown = answers.choose(records, standings, most, *of)
-    look, pieces = answers.names(shown), answers.Pieces(records.answers)
-    facts = material.facts
-    name = " ".join(str(facts[n]) for n in ("model", "dtype") if n in facts)
+    look, texts = answers.names(shown), answers.TokenTexts(records.answers)
+    name = " ".join(str(material.facts[n]) for n in ("model", "dtype") if n in material.facts)
+    tails = {row["task"]: row for row in reversed(standings.plain or standings.rows)}
     values = {
         "title": title or (f"draftwood on {name}" if name else "draftwood"),
         "lead": lead(material, standings),
@@ -66,15 +56,12 @@ def build(paths: Sequence[Path], title: str | None = None, most: int | None = No
         "arms": sum(arm not in PLAIN_ARMS for arm in standings.arms),
         "most_arms": figures.MOST_ARMS,
         "prompts": figures.prompts(standings, records),
-        "positions": figures.positions(standings, records),
-        "time": figures.split(standings, records),
-        "parts": figures.PARTS,
         "cost": figures.costs(material.profile),
         "pace": figures.trends(records.of_kind("sustained")),
-        "differences": differences(material, standings, pieces),
-        "loops": looped(standings),
+        "differences": differences(material, standings, texts),
+        "tails": [tails[task] for task in standings.tasks if task in tails],
         "headers": material.headers,
-        "data": answers.packed(shown, look, pieces),
+        "data": answers.packed(shown, look, texts),
         "version": package_version("draftwood") or "",
     }
     return Page(render(values), len(shown))
@@ -97,7 +84,7 @@ def render(values: dict[str, Any]) -> str:
     environment = Environment(
         autoescape=True, finalize=shown, lstrip_blocks=True, trim_blocks=True, undefined=StrictUndefined
     )
-    environment.filters.update(count=count, number=number, percent=percent)
+    environment.filters.update(count=count, number=number, percent=percent, sameness=sameness)
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     script = read("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -113,8 +100,8 @@ def write(path: Path, page: Page, sources: Sequence[Path] = ()) -> int:
     if path.resolve() in {source.resolve() for source in sources}:
         raise UsageError(f"{path} is one of the files that the report is made from: choose another -o")
     content = page.html.encode()
-    with whole_file(path) as beside:
-        beside.write_bytes(content)
+    with whole_file(path, error=RecordError) as new:
+        new.write_bytes(content)
     return len(content)
 
 
@@ -132,73 +119,51 @@ def lead(material: Material, standings: Standings) -> dict[str, Any]:
         "profiled": bool(material.profile),
         "prompts": len({(a.task, a.name) for a in material.records.answers}),
         "tasks": len(standings.tasks),
-        "rounds": len({a.round for a in material.records.answers}),
+        "rounds": len({a.round for a in material.records.answers} - {TRACED}),
         "plainly": len(drafted) < len(standings.arms),
         "ours": [arm for arm, engine in drafted.items() if engine in OURS],
         "others": len(others),
         "engines": list(dict.fromkeys(others)),
-        "worst": min((m.worst for m in means), key=lambda row: speedup(row) or 0.0) if len(means) > 1 else None,
+        "worst": min((mean.worst for mean in means), key=lambda row: row["gain"]) if len(means) > 1 else None,
     }
 
 
 def headline(standings: Standings) -> dict[str, Any] | None:
-    """Return the headline figure and its small table, the worst task first; None if nothing was measured.
+    """Return the headline figure and its rows, the worst task first; None if nothing was measured.
 
-    It is the speedup if plain decoding was timed, else tokens per pass.
+    It is the speedup (``gain``) if plain decoding was timed, else tokens per pass (``length``).
     """
-    for kind, measure in (("speedup", speedup), ("length", length)):
-        means = standings.means(measure)
+    for kind in ("gain", "length"):
+        means = standings.means(kind)
         if known := [m for m in means if standings.arms[m.arm] in OURS] or means:
             best = max(known, key=lambda mean: mean.value)
-            rows = [r for r in standings.drafted if r["drafter"] == best.arm and measure(r)]
-            lines = [{"task": r["task"], "value": measure(r), **_beside(r, kind)} for r in rows]
+            rows = [row for row in standings.drafted if row["drafter"] == best.arm and row[kind]]
+            speeds = [prompt["speedup"] for row in rows for prompt in row["per_prompt"]]
             return {
-                "kind": kind,
-                "arm": best.arm,
-                "of": len(known),
-                "slower": sum(p["speedup"] < 1 for r in rows for p in r["per_prompt"]),
-                "prompts": sum(len(r["per_prompt"]) for r in rows),
-                "value": best.value,
-                "lines": sorted(lines, key=lambda line: line["value"]),
-            }
+                "kind": kind, "arm": best.arm, "of": len(known), "value": best.value, "prompts": len(speeds),
+                "slower": sum(speed < 1 for speed in speeds), "lines": sorted(rows, key=lambda row: row[kind]),
+            }  # fmt: skip
     return None
 
 
-def _beside(row: Row, kind: str) -> dict[str, Any]:
-    value, passes = speedup(row), length(row)
-    return {
-        "odd": bool(kind == "speedup" and value and passes and value > _ODD * passes),
-        "interval": interval(row) if kind == "speedup" else None,
-        "length": passes,
-        "pace": row["tokens_per_second"],
-        "identical": sameness(row),
-    }
-
-
 _COLUMNS: dict[str, Callable[[Row], str]] = {
-    "Speedup": lambda r: number(speedup(r)),
+    "Speedup": lambda r: number(r["gain"]),
     "Accepted per cycle": lambda r: number(r["accepted_per_cycle_unlooped"] or None),
-    "Tokens per pass": lambda r: number(length(r)),
+    "Tokens per pass": lambda r: number(r["length"]),
     "Tokens per second": lambda r: number(r["tokens_per_second"], 1),
     "Acceptance rate": lambda r: percent(r["acceptance_rate"] or None),
     "Draft coverage": lambda r: percent(r["draft_coverage"]),
     "Identical text": sameness,
     "Speedup with looped tails": lambda r: number(r["speedup"]),
-    "Speedup end to end": lambda r: number(r.get("end_to_end_speedup")),
+    "Speedup end to end": lambda r: number(r["end_to_end_speedup"]),
     "TTFT, ms": lambda r: number(r["ttft"], 0, 1000),
     "ITL p95, ms": lambda r: number(r["p95_itl"], 1, 1000),
     "CPUs": lambda r: number(r["cpu_share"], 1),
-    "Joules per token": lambda r: number(r["joules_per_token"]),
-    "Draft weights, MB": lambda r: number(r.get("draft_weight_bytes") or None, 1, 1e-6),
-    "Draft cache, MB": lambda r: number(r.get("draft_cache_bytes") or None, 1, 1e-6),
-    "°C": lambda r: number(r.get("celsius"), 0),
+    "Draft weights, MB": lambda r: number(r["draft_weight_bytes"] or None, 1, 1e-6),
+    "Draft cache, MB": lambda r: number(r["draft_cache_bytes"] or None, 1, 1e-6),
+    "°C": lambda r: number(r["celsius"], 0),
     "Tokens": lambda r: str(r["generated"]),
     "Prompts": lambda r: str(r["prompts"]),
-}
-
-_TARGETS: dict[str, Callable[[Row], bool]] = {
-    "Speedup": lambda r: (speedup(r) or 0.0) > SPEEDUP,
-    "Accepted per cycle": lambda r: (r["accepted_per_cycle_unlooped"] or 0.0) > ACCEPTED_PER_CYCLE,
 }
 
 
@@ -206,64 +171,36 @@ def results(standings: Standings) -> dict[str, Any] | None:
     """Return the table; a column without any figure is left out."""
     if not standings.rows:
         return None
-    columns = [name for name, cell in _COLUMNS.items() if any(cell(r) for r in standings.rows)]
-    if all(number(r["speedup"]) == number(speedup(r)) for r in standings.rows):
-        columns = [name for name in columns if name != "Speedup with looped tails"]
+    columns = {name: cell for name, cell in _COLUMNS.items() if any(cell(r) for r in standings.rows)}
+    if all(number(r["speedup"]) == number(r["gain"]) for r in standings.rows):
+        columns.pop("Speedup with looped tails", None)
     rows = [*standings.drafted, *standings.plain]
-    engines = dict.fromkeys(standings.arms.values())
-    means = standings.means() if len(standings.tasks) > 1 else []
     return {
         "columns": columns,
-        "groups": [(e, [_line(r, columns) for r in rows if r["engine"] == e]) for e in engines],
-        "means": [(m.arm, number(m.value), m.value > SPEEDUP, number(speedup(m.worst))) for m in means],
+        "groups": [(e, [r for r in rows if r["engine"] == e]) for e in dict.fromkeys(standings.arms.values())],
+        "means": standings.means() if len(standings.tasks) > 1 else [],
         "cycles": any(r["accepted_per_cycle"] for r in standings.rows),
-        "targets": (f"{ACCEPTED_PER_CYCLE:g}", f"{SPEEDUP:g}"),
+        "targets": {"Speedup": SPEEDUP, "Accepted per cycle": ACCEPTED_PER_CYCLE},
     }
 
 
-def _line(row: Row, columns: list[str]) -> dict[str, Any]:
-    found = interval(row)
-    return {
-        "task": row["task"],
-        "arm": "none (plain)" if row["drafter"] == "none" else row["drafter"],
-        "plain": is_plain(row),
-        "cells": {name: _COLUMNS[name](row) for name in columns},
-        "met": [name for name, met in _TARGETS.items() if met(row)],
-        "interval": found if found and found[0] < found[1] else None,  # plain against itself has none
-    }
-
-
-def differences(material: Material, standings: Standings, pieces: answers.Pieces) -> dict[str, Any] | None:
+def differences(material: Material, standings: Standings, texts: answers.TokenTexts) -> dict[str, Any] | None:
     """Return the texts that differ from plain decoding's, with their margins; None if all were replayed."""
     if all(engine == "replay" for engine in standings.arms.values()):
         return None
     by_id = {answer.id: answer for answer in material.records.answers}
-    lossy = [r for r in standings.drafted if r["rule"] is not None]
-    compared = [r for r in standings.drafted if r["identical"] is not None and r["rule"] is None]
 
     def one(row: dict[str, Any]) -> dict[str, Any]:
         answer, plain, i = by_id[row["answer"]], by_id[row["against"]], row["index"]
-        theirs, ours = (pieces.text(a.output_ids[i] if i < len(a.output_ids) else None) for a in (plain, answer))
+        theirs, ours = (texts.text(a.output_ids[i] if i < len(a.output_ids) else None) for a in (plain, answer))
         known = {name: row.get(name) for name in ("index", "margin", "near_tie", "rounding", "cause")}
-        before = pieces.joined(answer.output_ids[max(0, i - _BEFORE) : i])
+        before = texts.joined(answer.output_ids[max(0, i - _BEFORE) : i])
         return {"answer": answer, "before": before, "ours": ours, "theirs": theirs, **known}
 
+    exact = [row for row in standings.drafted if row["rule"] is None]
     return {
         "found": [one(row) for row in material.records.of_kind("difference")],
-        "compared": bool(compared),
-        "lossy": [
-            f"{r['drafter']} on {r['task']}, by the lossy rule {r['rule']}: {sameness(r) or 'nothing to compare'}"
-            for r in lossy
-        ],
-        "unmeasured": [f"{r['drafter']} on {r['task']}" for r in compared if r["identical"] is False],
+        "compared": any(row["identical"] is not None for row in exact),
+        "lossy": [row for row in standings.drafted if row["rule"] is not None],
+        "unmeasured": [row for row in exact if row["identical"] is False],
     }
-
-
-def looped(standings: Standings) -> dict[str, Any] | None:
-    """Return how many tokens of each task are looped tails."""
-    rows = standings.plain or standings.rows
-    if not rows:
-        return None
-    first = {r["task"]: r for r in reversed(rows)}
-    looping = [r for task in standings.tasks if (r := first.get(task)) is not None and r["looped_tokens"]]
-    return {"rows": looping, "plain": is_plain(rows[0])}
