@@ -69,7 +69,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(INSTALL) --group dev --editable ".[transformers,measure,corpus,llama,grammar,serve,traces]"
+	$(INSTALL) --group dev --editable ".[transformers,measure,corpus,llama,grammar,serve]"
 	touch $(VENV)/.demo $@
 
 clean:

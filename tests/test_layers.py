@@ -80,7 +80,6 @@ PACKAGES = {
     "pydantic": ("serve",),
     "pydantic_core": ("serve",),
     "prometheus_client": ("serve",),
-    "opentelemetry": ("serve",),
     "uvicorn": ("cli.serve", "serve.guards"),
 }
 """What is not of the standard library, and the rooms that may import it ("" is all of them)."""

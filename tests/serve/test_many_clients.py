@@ -11,7 +11,7 @@ import httpx2 as httpx
 import pytest
 
 import draftwood
-from draftwood.serve.inbox import Job, QueueFullError
+from draftwood.serve.inbox import QueueFullError, ServedText
 from draftwood.serve.worker import Worker
 from tests.serve.conftest import running
 from tests.serve.session import tokenizer_of_bytes, toy
@@ -187,7 +187,7 @@ def worker():
 def submitted(worker, setup, tokens=24, **settings):
     """A job that was submitted, and a function that waits for its end and returns why it ended."""
     told = Queue()
-    job = Job(setup.request([1, 2], max_new_tokens=tokens, **settings), told.put)
+    job = ServedText(setup.request([1, 2], max_new_tokens=tokens, **settings), told.put)
     worker.submit([job])
     return job, lambda: next(one.finish for one in iter(lambda: told.get(timeout=60), None) if one.finish)
 
@@ -196,7 +196,7 @@ def test_a_client_that_goes_while_its_text_is_begun_is_noticed_before_the_next_p
     setup = toy()
     running = worker(setup)
     told = Queue()
-    job = Job(setup.request([1, 2], max_new_tokens=1000), told.put)
+    job = ServedText(setup.request([1, 2], max_new_tokens=1000), told.put)
     running._prefixes.begin = lambda *_: job.cancel()  # when it waits no more, and is no text yet
     running.submit([job])
     assert next(one.finish for one in iter(lambda: told.get(timeout=60), None) if one.finish) == "cancelled"

@@ -66,8 +66,7 @@ def serve(
     try:
         from draftwood.serve.app import Settings
         from draftwood.serve.guards import hosts_of, listed_keys, usable_keys
-        from draftwood.serve.metrics import ENDPOINTS
-    except ModuleNotFoundError as error:
+        except ModuleNotFoundError as error:
         raise UsageError(f"the server needs {error.name}: pip install 'draftwood[serve]'") from error
     from draftwood.api.setup import Setup
     from draftwood.api.user_texts import UserTexts
@@ -83,7 +82,7 @@ def serve(
         setup.refresh()
     settings = Settings(
         name or given.model, max_running, max_waiting, keys=tuple(keys), prefix_bytes=prefix_cache_mib << 20,
-        most_seconds=max_seconds, warms_up=True, traced=any(map(os.environ.get, ENDPOINTS)),
+        most_seconds=max_seconds, warms_up=True,
         special_tokens=special_tokens, hosts=(*hosts_of(host), *(allowed_host or ())),
     )  # fmt: skip
     _say(listening, settings, setup)

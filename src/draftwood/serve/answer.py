@@ -1,10 +1,9 @@
-"""One answer on the side of its client: turns what the worker writes into pieces of text."""
+"""One choice of a response on the side of its client: turns what the worker writes into pieces of text."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from draftwood.api.generation import Generation, recorded
@@ -12,7 +11,7 @@ from draftwood.api.setup import Setup
 from draftwood.api.text import Piece, Spelling, TextBuilder
 from draftwood.contracts.declaring import takes_of
 from draftwood.decoding.request import Emission, Request
-from draftwood.serve.inbox import Job
+from draftwood.serve.inbox import ServedText
 from draftwood.serve.logprobs import (
     LogprobRecorder,
     PromptLogprobs,
@@ -38,11 +37,10 @@ class ToldToken(NamedTuple):
     scored: TokenLogprobs | None
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(NamedTuple):
     """What one pass has brought: text that is certain now, and how many tokens were written so far."""
 
-    pieces: tuple[Piece, ...]
+    pieces: list[Piece]
     tokens: int
     finish: str | None = None  # why the text has ended, as draftwood calls it; None while it goes on
     step: Step | None = None  # its record; None for the token that reading the prompt brings
@@ -53,11 +51,11 @@ class Update:
         return "".join(piece.text for piece in self.pieces)
 
 
-class Answer:
-    """Follows one job of a client of this ``namespace``, in the event loop in which `updates` will be read.
+class Choice:
+    """Follows one text of a client of this ``namespace``, in the event loop in which `updates` will be read.
 
     ``index`` is its number among the choices of a request, ``tags`` are control tokens that are part of the text,
-    and of a silent answer only what was read of its prompt is told. ``prompt_text`` is the prompt as the client
+    and of a silent choice only what was read of its prompt is told. ``prompt_text`` is the prompt as the client
     wrote it, None where it did not write text.
     """
 
@@ -74,7 +72,7 @@ class Answer:
         self._spelled = None if logprobs is None else SpelledText(self.spelling, request.stop)
         self._builder = self._spelled or TextBuilder(self.spelling, request.stop)
         self._loop, self._told = loop, asyncio.Queue[Emission]()
-        self.job = Job(request, self._deliver, namespace)
+        self.job = ServedText(request, self._deliver, namespace)
         self.generation = Generation(
             text="", prompt_tokens=len(request.prompt), seed=request.sampling.seed, **setup.ruled()
         )
@@ -108,7 +106,7 @@ class Answer:
             self.error = emission.error
             pieces += self._builder.finish((self.generation.sources or ["model"])[-1])
         self.generation.text = self._builder.text
-        return Update(tuple(pieces), len(self.generation.ids), emission.finish, emission.step)
+        return Update(pieces, len(self.generation.ids), emission.finish, emission.step)
 
     @property
     def text(self) -> str:

@@ -20,8 +20,8 @@ from pydantic import BaseModel
 from draftwood.api.prompts import decoder, render
 from draftwood.api.setup import Setup
 from draftwood.api.text import Spelling
-from draftwood.serve.answer import Answer
-from draftwood.serve.asking import HEADER, Asking, Wishes
+from draftwood.serve.answer import Choice
+from draftwood.serve.asking import HEADER, ChoiceMaker, Wishes
 from draftwood.serve.document import (
     FAILURES,
     ChatCompletion,
@@ -35,7 +35,7 @@ from draftwood.serve.errors import BAD_REQUEST, NOT_FOUND, ApiError, StrictRoute
 from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, Messages
 from draftwood.serve.guards import BodyLimit, HostGuard, KeyGuard, namespace_of
 from draftwood.serve.meanings import CHAT, RESPONSES, TEXT
-from draftwood.serve.metrics import Metrics, RefusalCounter, Spans
+from draftwood.serve.metrics import Metrics, RefusalCounter
 from draftwood.serve.page import page
 from draftwood.serve.responses import ResponsesRequest, ResponseUnderWay
 from draftwood.serve.shapes import ChatForm, Form, TextForm, ToolForm
@@ -47,7 +47,6 @@ IGNORED = "x-draftwood-ignored"
 """Header of an answer: the fields of the request that were ignored."""
 _MOST_NAMES = 32
 _NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)  # what a header can hold, and any field of the API is called
-_TRACE = ("traceparent", "tracestate")
 _READERS = 2
 """Threads that read requests: templates and tokenizers take their time over a long text."""
 
@@ -65,7 +64,6 @@ class Settings:
     prefix_bytes: int = 512 << 20  # memory for what was read of ended texts
     most_seconds: float | None = None  # a text that takes longer ends as if it were long enough; None: no limit
     warms_up: bool = False  # write a few tokens at the start, so that no client waits for kernels to be loaded
-    traced: bool = False  # send a span of each text to the collector that the environment names
     special_tokens: bool = False  # names of control tokens in messages become these tokens
     hosts: Sequence[str] = ()  # names besides the loopback's under which it may be asked; ``*``: under any
 
@@ -96,11 +94,8 @@ class Server:
             setup.expect_grammars()
         self.setup, self.settings = setup, settings
         self.worker = Worker(setup, settings.most_running, settings.most_waiting, settings.prefix_bytes)
-        self.metrics = Metrics(settings.model, setup.names, self.worker.inbox, setup.planner)
+        self.metrics = Metrics(settings.model, setup.names, self.worker.inbox)
         self.worker.watchers.append(self.metrics.note)
-        self.spans = Spans(settings.model) if settings.traced else None
-        if self.spans is not None:
-            self.worker.watchers.append(self.spans.note)
         self._readers = ThreadPoolExecutor(_READERS, "draftwood-reader")
         self.started = int(time())
 
@@ -117,8 +112,6 @@ class Server:
             finally:
                 await asyncio.to_thread(self.worker.stop, self.settings.stop_seconds)
                 self._readers.shutdown(wait=False, cancel_futures=True)
-                if self.spans is not None:
-                    await asyncio.to_thread(self.spans.close)
 
     async def aside(self, call: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function that takes its time in another thread."""
@@ -131,21 +124,19 @@ class Server:
             raise ApiError(NOT_FOUND, said, param="model", code="model_not_found")
 
     async def begin(
-        self, http: Request, asked: Common, wishes: Wishes, choose: Callable[[Asking], list[Answer]]
-    ) -> list[Answer]:
+        self, http: Request, asked: Common, wishes: Wishes, choose: Callable[[ChoiceMaker], list[Choice]]
+    ) -> list[Choice]:
         """Begin to write what is asked for; ``choose`` makes the answers of it."""
         self.check_name(asked.model)
         namespace = namespace_of(http.headers.get("authorization"), asked.user)
         loop, limit = asyncio.get_running_loop(), self.settings.most_seconds
-        asking = Asking(self.setup, loop, wishes, namespace, limit, self.settings.special_tokens)
-        answers: list[Answer] = await self.aside(choose, asking)
-        for answer in answers:
-            answer.job.trace_headers = {name: http.headers[name] for name in _TRACE if name in http.headers}
+        asking = ChoiceMaker(self.setup, loop, wishes, namespace, limit, self.settings.special_tokens)
+        answers: list[Choice] = await self.aside(choose, asking)
         self.worker.submit([answer.job for answer in answers])
         return answers
 
     async def respond(
-        self, http: Request, asked: Common, form: Form, choose: Callable[[Asking], list[Answer]]
+        self, http: Request, asked: Common, form: Form, choose: Callable[[ChoiceMaker], list[Choice]]
     ) -> Response:
         """Write what is asked for, in one of the two older shapes."""
         wishes = Wishes.of(http.headers.get(HEADER))

@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 from draftwood.api.prompts import render
 from draftwood.api.setup import Setup
 from draftwood.contracts import Drafter, Processor, Sampling
-from draftwood.decoding.request import Request
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.errors import UnknownNameError, UsageError
 from draftwood.grammar.grammar import Grammar, answer_or_calls, call_grammar, check_parameters
-from draftwood.serve.answer import Answer, Logprobs
+from draftwood.serve.answer import Choice, Logprobs
 from draftwood.serve.calls import CLOSING, OPENING
 from draftwood.serve.errors import BAD_REQUEST, ApiError
-from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, Drafting, ResponseFormat
+from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, DraftingField, ResponseFormat
 from draftwood.serve.logprobs import LogprobRecorder, PromptLogprobs
 from draftwood.serve.tools import ToolUse, hidden_tags, tools_of, without_calls
 
@@ -57,7 +56,7 @@ class _Scored(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class ChoiceMaker:
     """Makes the answers of one request, in any thread; its `Setup`'s drafters take predictions."""
 
     setup: Setup
@@ -67,7 +66,7 @@ class Asking:
     seconds: float | None = None  # after so many a text ends as if it were long enough; None: never
     special: bool = False  # names of control tokens in the text of messages become these tokens
 
-    def chat(self, asked: ChatRequest) -> list[Answer]:
+    def chat(self, asked: ChatRequest) -> list[Choice]:
         """Return the choices of a chat; raises `ApiError` or what `Setup.request` raises."""
         tools = tools_of(asked)
         messages = without_calls(asked.messages) if tools is None else tools.messages(asked.messages)
@@ -79,11 +78,11 @@ class Asking:
         scored = _Scored(asked.top_logprobs or 0) if asked.logprobs else None
         return self._answers(asked, ids, asked.limit, scored, grammar, frozenset(tags.values()))
 
-    def completions(self, asked: CompletionRequest) -> list[Answer]:
+    def completions(self, asked: CompletionRequest) -> list[Choice]:
         """Return the choices of all prompts, prompt by prompt; raises as `chat`."""
         grammar = grammar_of(asked, None, {})
         scored = None if asked.logprobs is None else _Scored(asked.logprobs, of_prompt=bool(asked.echo))
-        answers: list[Answer] = []
+        answers: list[Choice] = []
         for prompt in _several(asked.prompt):
             text = prompt if isinstance(prompt, str) else None
             ids = list(prompt) if text is None else list(self.setup.tokenizer(text)["input_ids"])
@@ -95,45 +94,42 @@ class Asking:
     def _answers(
         self, asked: Common, ids: Sequence[int], limit: int | None, scored: _Scored | None,
         grammar: Grammar | None, tags: Collection[int] = (),
-    ) -> list[Answer]:  # fmt: skip
+    ) -> list[Choice]:  # fmt: skip
         """Return the choices of one prompt; ``tags`` are control tokens that are part of their texts."""
-        setup = self.setup
-        without = (asked.draftwood or Drafting()).without(setup.names)
-        room = max(1, setup.target.capabilities.max_positions - len(ids))
+        setup, can = self.setup, self.setup.target.capabilities
+        without = (asked.draftwood or DraftingField()).without(setup.names)
+        room = max(1, can.max_positions - len(ids))
         limit = room if limit is None else min(limit, room)  # as in the API: as long as the model takes
         request = setup.request(
             ids, max_new_tokens=max(1, limit), stop=asked.stop, trace=self.wishes.trace, grammar=grammar,
             drafters=() if without is None else self._drafters(asked, len(ids) + limit), **_sampling(asked),
         )  # fmt: skip
         request = replace(request, without=without or frozenset())
-        request.check(setup.target.capabilities)
+        request.check(can)
         if self.seconds is not None and (request.seconds is None or request.seconds > self.seconds):
             request = replace(request, seconds=self.seconds)
         if asked.ignore_eos and grammar is None:
             request = replace(request, end_ids=frozenset())
-        is_silent = limit == 0  # then the token that reading the prompt has paid for is told to nobody
-        return [
-            self._answer(asked, request, number, scored, is_silent=is_silent, tags=tags)
-            for number in range(asked.n or 1)
-        ]
-
-    def _answer(self, asked: Common, request: Request, number: int, scored: _Scored | None, **more: Any) -> Answer:
-        processors = [*self._processors(asked, len(request.prompt)), *request.processors]
-        logprobs = shown = None
-        if scored is not None:
-            of_prompt = PromptLogprobs(request.prompt, scored.top) if scored.of_prompt else None
-            logprobs = Logprobs(LogprobRecorder(request.sampling, scored.top), of_prompt)
-            processors.append(logprobs.answer)
-            shown = None if of_prompt is None else of_prompt.show
-        own = replace(request, processors=processors, sequence=number, shown=shown or request.shown)
-        return Answer(self.setup, own, self.loop, number, logprobs, self.namespace, **more)
-
-    def _processors(self, asked: Common, start: int) -> list[Processor]:
-        found: list[Processor] = []
-        if asked.presence_penalty or asked.frequency_penalty:
-            found.append(Penalties(asked.presence_penalty or 0.0, asked.frequency_penalty or 0.0, start))
-        if asked.logit_bias:
-            found.append(Biases(_biases(asked.logit_bias, self.setup.target.capabilities.vocab_size)))
+        found = []
+        for number in range(asked.n or 1):
+            processors: list[Processor] = []
+            if asked.presence_penalty or asked.frequency_penalty:
+                penalties = asked.presence_penalty or 0.0, asked.frequency_penalty or 0.0
+                processors.append(Penalties(*penalties, len(request.prompt)))
+            if asked.logit_bias:
+                processors.append(Biases(_biases(asked.logit_bias, can.vocab_size)))
+            processors += request.processors
+            logprobs, shown = None, request.shown
+            if scored is not None:
+                of_prompt = PromptLogprobs(request.prompt, scored.top) if scored.of_prompt else None
+                logprobs = Logprobs(LogprobRecorder(request.sampling, scored.top), of_prompt)
+                processors.append(logprobs.answer)
+                shown = shown if of_prompt is None else of_prompt.show
+            own = replace(request, processors=processors, sequence=number, shown=shown)
+            # With a limit of 0 the token that reading the prompt has paid for is told to nobody.
+            found.append(
+                Choice(setup, own, self.loop, number, logprobs, self.namespace, is_silent=limit == 0, tags=tags)
+            )
         return found
 
     def _drafters(self, asked: Common, most: int) -> Sequence[Drafter] | None:

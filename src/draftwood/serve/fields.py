@@ -49,7 +49,7 @@ class Lenient(BaseModel):
         return sorted(self.model_extra or ())
 
 
-class Body(Lenient):
+class RequestBody(Lenient):
     """The body of a request, whose values are read by the table `VALUES`."""
 
     @model_validator(mode="before")
@@ -143,7 +143,7 @@ class ResponseFormat(Lenient):
     json_schema: JsonSchema | None = None
 
 
-class Drafting(BaseModel):
+class DraftingField(BaseModel):
     """Our own field ``draftwood``: with which drafters an answer is written. The text is the same with all."""
 
     model_config = ConfigDict(extra="forbid")
@@ -163,7 +163,7 @@ class Drafting(BaseModel):
         return frozenset(names) - wanted if wanted else None
 
 
-class Writing(Body):
+class Writing(RequestBody):
     """What all requests for texts have in common."""
 
     model: str | None = None
@@ -173,7 +173,7 @@ class Writing(Body):
     stream: bool | None = None
     user: Annotated[str, Field(max_length=512)] | None = None
     prediction: PredictedText | None = None
-    draftwood: Drafting | None = None
+    draftwood: DraftingField | None = None
 
 
 class Common(Writing):

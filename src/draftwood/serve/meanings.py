@@ -12,28 +12,27 @@ ALL = 1 << 24
 
 
 class Meaning(NamedTuple):
-    """Values of fields that other servers and clients use in a sense of their own."""
+    """Values of fields that other servers and clients use in a sense of their own; docs/server.md lists them."""
 
     fields: tuple[str, ...]
     values: tuple[Any, ...]
     read_as: Any  # what is put in their place; None: as if the field were left out
-    said: str  # the same in words
 
 
 VALUES = (
-    Meaning(("temperature",), (0,), 0, "greedy: the likeliest token each time"),
-    Meaning(("top_p",), (0,), 1e-9, "the likeliest token alone, as with temperature 0"),
-    Meaning(("top_p", "min_p"), (-1,), None, "as if left out"),
-    Meaning(("min_p",), (0,), 0, "no such cut"),
-    Meaning(("top_k",), (0, -1), ALL, "all tokens, whatever the model's generation config says"),
-    Meaning(("repetition_penalty",), (0, -1), 1, "1, no penalty"),
-    Meaning(("seed",), (-1,), None, "drawn anew for each request"),
-    Meaning(LIMITS, (-1,), ALL, "as many as the model takes"),
-    Meaning(("stop",), ([],), None, "no stop strings"),
-    Meaning(("logit_bias",), ([],), None, "no biases"),
-    Meaning(("logprobs",), (False,), None, "none"),
-    Meaning(("tool_choice",), ("any",), "required", "`required`"),
-    Meaning(("tool_choice",), ("none",), "none", "no tools: the model is not told of any"),
+    Meaning(("temperature",), (0,), 0),
+    Meaning(("top_p",), (0,), 1e-9),  # the likeliest token alone
+    Meaning(("top_p", "min_p"), (-1,), None),
+    Meaning(("min_p",), (0,), 0),
+    Meaning(("top_k",), (0, -1), ALL),
+    Meaning(("repetition_penalty",), (0, -1), 1),
+    Meaning(("seed",), (-1,), None),
+    Meaning(LIMITS, (-1,), ALL),
+    Meaning(("stop",), ([],), None),
+    Meaning(("logit_bias",), ([],), None),
+    Meaning(("logprobs",), (False,), None),
+    Meaning(("tool_choice",), ("any",), "required"),
+    Meaning(("tool_choice",), ("none",), "none"),
 )
 """Null means for every field that it is left out: then the model's generation config decides, temperature is 1,
 and the seed is drawn. Values that are neither here nor in the API's ranges are refused with a sentence."""

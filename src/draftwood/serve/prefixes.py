@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,6 @@ from draftwood.decoding.sequence import ActiveSequence
 
 _SHORTEST = 32
 """Tokens of the shortest beginning that is worth copying."""
-
-
-class Reading(NamedTuple):
-    """What has read the beginning of a prompt: the model's session, and what drafters had learnt of it."""
-
-    session: Any
-    drafters: Sequence[tuple[Drafter, SavedReading]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +44,11 @@ class Prefixes:
         """Bytes that are kept now."""
         return sum(kept.nbytes for kept in self._kept)
 
-    def begin(self, namespace: str, prompt: Sequence[int], reserve: int) -> Reading | None:
-        """Return who has read the longest known beginning of a prompt; None if none is long enough.
+    def begin(
+        self, namespace: str, prompt: Sequence[int], reserve: int
+    ) -> tuple[Any, Sequence[tuple[Drafter, SavedReading]]] | None:
+        """Return the model's session that has read the longest known beginning of a prompt, and what drafters had
+        learnt of it; None if none is long enough.
 
         At least the prompt's last token is left to be read. ``reserve`` as in `Target.open`.
         """
@@ -66,7 +62,7 @@ class Prefixes:
         kept = self._kept.pop(best)
         self._kept.append(kept)
         session = self._target.resume(kept.prefix, length, reserve=reserve + len(prompt) - length)
-        return Reading(session, kept.drafters)
+        return session, kept.drafters
 
     def keep(self, namespace: str, sequence: ActiveSequence) -> None:
         """Keep what was read of a text that has ended, in place of texts that it goes on from."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
-from draftwood.serve.answer import Answer
+from draftwood.serve.answer import Choice
 from draftwood.serve.calls import CallReader, Event
 from draftwood.serve.errors import BAD_REQUEST, ApiError, as_api_error
 from draftwood.serve.fields import MOST_MESSAGES, ChatRequest, JsonSchema, Tokens, Top, Writing
@@ -149,7 +149,7 @@ def _text(content: Any) -> str | None:
 class ResponseUnderWay:
     """What is written for a request; ``reader`` is that of its calls, None where it has no tools."""
 
-    def __init__(self, asked: ResponsesRequest, answer: Answer, model: str, reader: CallReader | None) -> None:
+    def __init__(self, asked: ResponsesRequest, answer: Choice, model: str, reader: CallReader | None) -> None:
         self._asked, self._answer, self._model = asked, answer, model
         self._told = 0  # tokens whose log-probabilities were told
         self._id, self._created, self._number = f"resp_{secrets.token_hex(16)}", int(time.time()), 0
@@ -285,7 +285,7 @@ def _part() -> dict[str, Any]:
     return {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
 
 
-def _usage(answer: Answer) -> dict[str, Any]:
+def _usage(answer: Choice) -> dict[str, Any]:
     found = usage_of([answer])
     return {
         "input_tokens": found["prompt_tokens"],

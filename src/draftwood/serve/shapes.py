@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from draftwood.api.text import Spelling
-from draftwood.serve.answer import Answer, ToldToken
+from draftwood.serve.answer import Choice, ToldToken
 from draftwood.serve.calls import CallReader, Event
 from draftwood.serve.logprobs import SpelledToken, TokenLogprobs
 from draftwood.serve.tools import ToolUse, new_id
@@ -41,25 +41,25 @@ class Form(ABC):
         return {"id": self._id, "object": kind, "created": self._created, "model": self._model}
 
     @abstractmethod
-    def begin(self, answer: Answer) -> dict[str, Any] | None:
+    def begin(self, answer: Choice) -> dict[str, Any] | None:
         """Return what a stream says of a choice before its first text, if anything."""
 
     @abstractmethod
-    def delta(self, answer: Answer, text: str, finish: str | None, logprobs: Any) -> dict[str, Any]:
+    def delta(self, answer: Choice, text: str, finish: str | None, logprobs: Any) -> dict[str, Any]:
         """Return a piece of a choice."""
 
-    def deltas(self, answer: Answer, text: str, finish: str | None, logprobs: Any) -> list[dict[str, Any]]:
+    def deltas(self, answer: Choice, text: str, finish: str | None, logprobs: Any) -> list[dict[str, Any]]:
         """Return the pieces of a choice that a text and an end make; the reason comes alone, as in the API."""
         if text and finish is not None:
             return [self.delta(answer, text, None, logprobs), self.delta(answer, "", finish, None)]
         return [self.delta(answer, text, finish, logprobs)]
 
     @abstractmethod
-    def whole(self, answer: Answer, finish: str) -> dict[str, Any]:
+    def whole(self, answer: Choice, finish: str) -> dict[str, Any]:
         """Return a whole choice."""
 
     @abstractmethod
-    def logprobs(self, answer: Answer, first: int = 0) -> Any:
+    def logprobs(self, answer: Choice, first: int = 0) -> Any:
         """Return the log-probabilities of tokens from the ``first`` on whose text is certain; None if unasked."""
 
 
@@ -68,20 +68,20 @@ class ChatForm(Form):
 
     kind, prefix = "chat.completion", "chatcmpl"
 
-    def begin(self, answer: Answer) -> dict[str, Any] | None:
+    def begin(self, answer: Choice) -> dict[str, Any] | None:
         delta = {"role": "assistant", "content": ""}
         return {"index": answer.index, "delta": delta, "logprobs": None, "finish_reason": None}
 
-    def delta(self, answer: Answer, text: str, finish: str | None, logprobs: Any) -> dict[str, Any]:
+    def delta(self, answer: Choice, text: str, finish: str | None, logprobs: Any) -> dict[str, Any]:
         delta = {"content": text} if text or finish is None else {}
         return {"index": answer.index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
 
-    def whole(self, answer: Answer, finish: str) -> dict[str, Any]:
+    def whole(self, answer: Choice, finish: str) -> dict[str, Any]:
         message = {"role": "assistant", "content": answer.generation.text, "refusal": None}
         logprobs = self.logprobs(answer)
         return {"index": answer.index, "message": message, "logprobs": logprobs, "finish_reason": finish}
 
-    def logprobs(self, answer: Answer, first: int = 0) -> Any:
+    def logprobs(self, answer: Choice, first: int = 0) -> Any:
         if not answer.has_logprobs:
             return None
         return {"content": chat_logprobs(answer.told(first), answer.spelling), "refusal": None}
@@ -95,7 +95,7 @@ class ToolForm(ChatForm):
         self._tools, self._tokenizer = tools, tokenizer
         self._readers: dict[int, CallReader] = {}  # by the choice's index
 
-    def deltas(self, answer: Answer, text: str, finish: str | None, logprobs: Any) -> list[dict[str, Any]]:
+    def deltas(self, answer: Choice, text: str, finish: str | None, logprobs: Any) -> list[dict[str, Any]]:
         index = answer.index
         if (reader := self._readers.get(index)) is None:
             reader = self._readers[index] = self._tools.reader(self._tokenizer)
@@ -110,7 +110,7 @@ class ToolForm(ChatForm):
         pieces[0]["logprobs"] = logprobs
         return pieces
 
-    def whole(self, answer: Answer, finish: str) -> dict[str, Any]:
+    def whole(self, answer: Choice, finish: str) -> dict[str, Any]:
         found = super().whole(answer, finish)
         text, calls = "", list[dict[str, Any]]()
         for piece in self.deltas(answer, answer.text, finish, None):
@@ -125,7 +125,7 @@ class ToolForm(ChatForm):
         return found | {"message": found["message"] | ({"tool_calls": calls} if calls else {})}
 
     @staticmethod
-    def _called(answer: Answer, event: Event) -> dict[str, Any]:
+    def _called(answer: Choice, event: Event) -> dict[str, Any]:
         said: dict[str, Any] = {"index": event.number, "function": {"arguments": event.text}}
         if event.kind == "call":
             function = {"name": event.text, "arguments": ""}
@@ -143,22 +143,22 @@ class TextForm(Form):
         self._echo = echo
         self._starts: dict[int, int] = {}  # by the choice's index, once its prompt was told: characters before it
 
-    def begin(self, answer: Answer) -> dict[str, Any] | None:
+    def begin(self, answer: Choice) -> dict[str, Any] | None:
         if not self._echo or answer.has_logprobs:  # which are known when the prompt has been read
             return None
         return self.delta(answer, "", None, None)
 
-    def delta(self, answer: Answer, text: str, finish: str | None, logprobs: Any) -> dict[str, Any]:
+    def delta(self, answer: Choice, text: str, finish: str | None, logprobs: Any) -> dict[str, Any]:
         if self._echo and answer.index not in self._starts:
             before, _ = answer.told_prompt()
             self._starts[answer.index], text = len(before), before + text
         return {"index": answer.index, "text": text, "logprobs": logprobs, "finish_reason": finish}
 
-    def whole(self, answer: Answer, finish: str) -> dict[str, Any]:
+    def whole(self, answer: Choice, finish: str) -> dict[str, Any]:
         logprobs = self.logprobs(answer)
         return self.delta(answer, answer.text, finish, logprobs)
 
-    def logprobs(self, answer: Answer, first: int = 0) -> Any:
+    def logprobs(self, answer: Choice, first: int = 0) -> Any:
         if not answer.has_logprobs:
             return None
         start, before = self._starts.get(answer.index, 0), list[ToldToken]()
@@ -172,7 +172,7 @@ class TextForm(Form):
         return _text_logprobs([*before, *told], answer.spelling)
 
 
-def usage_of(answers: Sequence[Answer]) -> dict[str, Any]:
+def usage_of(answers: Sequence[Choice]) -> dict[str, Any]:
     """Return the tokens that a request took; those of its prompts count once, however many choices they have."""
     prompts = {id(answer.job.request.prompt): answer for answer in answers}.values()
     prompt, cached = sum(one.generation.prompt_tokens for one in prompts), sum(one.job.cached for one in prompts)

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import StreamingResponse
 
-from draftwood.serve.answer import Answer, Update
+from draftwood.serve.answer import Choice, Update
 from draftwood.serve.errors import GONE, ApiError, as_api_error
 from draftwood.serve.shapes import FINISH, Form, usage_of
 from draftwood.step import MODEL, Step
@@ -51,7 +51,7 @@ async def kept_alive(body: AsyncIterator[bytes], seconds: float) -> AsyncIterato
 class EventStream(StreamingResponse):
     """Server-sent events; the texts end with the response, even if nobody ever read it."""
 
-    def __init__(self, body: AsyncIterator[bytes], answers: Sequence[Answer], headers: Mapping[str, str]) -> None:
+    def __init__(self, body: AsyncIterator[bytes], answers: Sequence[Choice], headers: Mapping[str, str]) -> None:
         events = kept_alive(body, SILENCE)
         super().__init__(events, media_type="text/event-stream", headers={**headers, **_HEADERS})
         self._answers = answers
@@ -83,7 +83,7 @@ async def _gone(http: Request) -> None:
         pass
 
 
-async def whole(answers: Sequence[Answer], form: Form, *, traced: bool) -> dict[str, Any]:
+async def whole(answers: Sequence[Choice], form: Form, *, traced: bool) -> dict[str, Any]:
     """Wait for all choices; returns the response. Raises `ApiError` where one of them fails."""
     try:
         finishes = await asyncio.gather(*(finished(answer) for answer in answers))
@@ -95,7 +95,7 @@ async def whole(answers: Sequence[Answer], form: Form, *, traced: bool) -> dict[
     return found | {"draftwood": [_summary(answer) for answer in answers]} if traced else found
 
 
-async def finished(answer: Answer) -> str:
+async def finished(answer: Choice) -> str:
     """Wait for the end of a text; returns the API's word for it, or raises `ApiError`."""
     finish = None
     async for update in answer.updates():
@@ -103,7 +103,7 @@ async def finished(answer: Answer) -> str:
     return reason_of(answer, finish)
 
 
-def reason_of(answer: Answer, finish: str | None) -> str:
+def reason_of(answer: Choice, finish: str | None) -> str:
     """Return the API's word for why a text has ended; raises `ApiError` where it has failed."""
     if answer.error is not None:
         raise as_api_error(answer.error)
@@ -112,7 +112,7 @@ def reason_of(answer: Answer, finish: str | None) -> str:
     return FINISH[finish]
 
 
-async def events(answers: Sequence[Answer], form: Form, *, with_usage: bool, traced: bool) -> AsyncIterator[bytes]:
+async def events(answers: Sequence[Choice], form: Form, *, with_usage: bool, traced: bool) -> AsyncIterator[bytes]:
     """Yield all choices as events, as their texts become certain; an error is an event and ends the stream."""
     try:
         for answer in answers:
@@ -139,7 +139,7 @@ async def events(answers: Sequence[Answer], form: Form, *, with_usage: bool, tra
             answer.job.cancel()
 
 
-async def _merged(answers: Sequence[Answer]) -> AsyncIterator[tuple[Answer, Update]]:
+async def _merged(answers: Sequence[Choice]) -> AsyncIterator[tuple[Choice, Update]]:
     """Yield the updates of several answers as they come."""
     if len(answers) == 1:
         async for update in answers[0].updates():
@@ -147,7 +147,7 @@ async def _merged(answers: Sequence[Answer]) -> AsyncIterator[tuple[Answer, Upda
         return
     queue = asyncio.Queue[Any]()
 
-    async def feed(answer: Answer) -> None:
+    async def feed(answer: Choice) -> None:
         async for update in answer.updates():
             queue.put_nowait((answer, update))
 
@@ -185,7 +185,7 @@ def _step(step: Step, names: Sequence[str], decode: Callable[[Sequence[int]], st
     return {**said, "ms": round(step.seconds * 1e3, 3), "tree": tree}
 
 
-def _summary(answer: Answer) -> dict[str, Any]:
+def _summary(answer: Choice) -> dict[str, Any]:
     """Return what a traced whole response tells of one choice: a record per step, as in our files, and rates."""
     rates, found = answer.generation.stats, answer.generation
     return {

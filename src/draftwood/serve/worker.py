@@ -1,4 +1,4 @@
-"""The one thread that runs a model: it takes jobs from the inbox and writes them, many in each pass."""
+"""The one thread that runs a model: it takes texts from the inbox and writes them, many in each pass."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from draftwood.decoding.sequence import ActiveSequence
 from draftwood.errors import DraftwoodError, UsageError
 from draftwood.planning.base import TreePlanner
 from draftwood.planning.policies.backoff_and_load import LoadLimit
-from draftwood.serve.inbox import Inbox, Job
+from draftwood.serve.inbox import Inbox, ServedText
 from draftwood.serve.prefixes import Prefixes
 
 _WHOLE = frozenset({"eos", "stop", "length", "cancelled"})
@@ -27,17 +27,17 @@ log = logging.getLogger("draftwood")
 
 
 class Worker:
-    """Writes jobs with one model; ``prefix_bytes`` is memory for what was read of ended texts.
+    """Writes texts with one model; ``prefix_bytes`` is memory for what was read of ended texts.
 
-    The ``watchers`` are called by the worker's thread with each job and emission, before the job's client gets it;
+    The ``watchers`` are called by the worker's thread with each text and emission, before its client gets it;
     they must be quick and not fail.
     """
 
     def __init__(self, setup: Setup, most_running: int, most_waiting: int, prefix_bytes: int = 0) -> None:
         self._setup, self._numbers, self._most = setup, count(), most_running + most_waiting
         self._prefixes, self._prefix_bytes = Prefixes(setup.target, prefix_bytes), prefix_bytes
-        self.watchers: list[Callable[[Job, Emission], None]] = []
-        self._jobs: dict[int, Job] = {}  # by the number of their sequence
+        self.watchers: list[Callable[[ServedText, Emission], None]] = []
+        self._texts: dict[int, ServedText] = {}  # by the number of their sequence
         self.inbox = Inbox(most_waiting, most_running, self._begin)
         for policy in setup.planner.policies if isinstance(setup.planner, TreePlanner) else ():
             if isinstance(policy, LoadLimit):
@@ -56,88 +56,80 @@ class Worker:
         """
         ids = [token % self._setup.target.capabilities.vocab_size for token in (5, 6, 7, 8)] * 4
         request = self._setup.request(ids, max_new_tokens=6, temperature=0.7, stop=[])
-        self.inbox.put([Job(request, lambda _: None, secrets.token_hex())])
+        self.inbox.put([ServedText(request, lambda _: None, secrets.token_hex())])
 
-    def submit(self, jobs: Sequence[Job]) -> None:
-        """Let jobs be written; any thread may call it.
+    def submit(self, texts: Sequence[ServedText]) -> None:
+        """Let texts be written; any thread may call it.
 
         Raises `QueueFullError` where there is no room for all of them, and `PromptError`, `UsageError` or
         `CapabilityError` for a request that cannot be written.
         """
-        if len(jobs) > self._most:
+        if len(texts) > self._most:
             raise UsageError(
-                f"{len(jobs)} texts are asked for at once, and this server takes {self._most}: ask for fewer"
+                f"{len(texts)} texts are asked for at once, and this server takes {self._most}: ask for fewer"
             )
-        for job in jobs:
-            job.watchers = self.watchers
-            check_request(job.request, self._setup.target)
-        self.inbox.put(jobs)
+        for text in texts:
+            text.watchers = self.watchers
+            check_request(text.request, self._setup.target)
+        self.inbox.put(texts)
 
     def stop(self, seconds: float) -> None:
         """Let nobody in any more; texts that are not written within so many seconds are cancelled."""
         self.inbox.stop()
         self._thread.join(seconds)
         if self._thread.is_alive():
-            for job in list(self._jobs.values()):
-                job.cancel()
+            for text in list(self._texts.values()):
+                text.cancel()
             self._thread.join(seconds)
 
-    def _begin(self, job: Job) -> ActiveSequence | None:
-        if job.is_cancelled:
-            job.end("cancelled")
+    def _begin(self, text: ServedText) -> ActiveSequence | None:
+        if text.is_cancelled:
+            text.end("cancelled")
             return None
-        job.begun, number, setup = perf_counter(), next(self._numbers), self._setup
+        text.begun, number, setup, request = perf_counter(), next(self._numbers), self._setup, text.request
         try:
-            job.sequence = ActiveSequence(number, job.request, setup.target, setup.drafters, setup.rule)
-            shown = job.request.shown is not None  # then all of the prompt is read, as its scores are asked for
-            prompt, limit = job.request.prompt, job.request.limit
-            known = None if shown else self._prefixes.begin(job.namespace, prompt, limit)
-            if known is not None:
-                job.sequence.resume(known.session, known.drafters)
-                job.cached = known.session.length
+            text.sequence = ActiveSequence(number, request, setup.target, setup.drafters, setup.rule)
+            if request.shown is None:  # else all of the prompt is read, as its scores are asked for
+                known = self._prefixes.begin(text.namespace, request.prompt, request.limit)
+                if known is not None:
+                    text.sequence.resume(*known)
+                    text.cached = known[0].length
         except Exception as error:  # whatever a drafter or a processor raises: this text fails, and no other
-            job.end("error", error)
+            text.end("error", error)
             return None
-        self._jobs[number] = job
-        if job.is_cancelled:  # since it was asked above, when there was no sequence yet
-            job.sequence.cancel()
-        return job.sequence
+        self._texts[number] = text
+        if text.is_cancelled:  # since it was asked above, when there was no sequence yet
+            text.sequence.cancel()
+        return text.sequence
 
     def _run(self) -> None:
         """Write until the inbox is closed; where the model itself fails, only the texts under way are lost."""
         while True:
             try:
                 for emission in decode_sequences(self._setup.target, self._setup.planner, self.inbox):
-                    self._deliver(emission)
+                    text = self._texts[emission.row]
+                    text.tell(emission)
+                    if emission.finish is not None:
+                        self._close(emission.row, remember=emission.finish in _WHOLE)
                 return
             except Exception as error:
                 log.exception("a pass of the model failed: the texts under way are lost")
                 said = DraftwoodError(f"the model failed in the middle of this text ({error}): ask again")
-                for number, job in list(self._jobs.items()):
-                    job.end("error", said)
-                    self._close(number)
+                for number, text in list(self._texts.items()):
+                    text.end("error", said)
+                    self._close(number, remember=False)
                 self._prefixes.clear()
 
-    def _deliver(self, emission: Emission) -> None:
-        job = self._jobs[emission.row]
-        job.tell(emission)
-        if emission.finish is not None:
-            if emission.finish in _WHOLE:
-                self._remember(job)
-            self._close(emission.row)
-
-    def _remember(self, job: Job) -> None:
-        """Keep what the model has read of a text; where that fails, nothing is kept of any."""
-        if job.sequence is None or not job.sequence.is_open:
-            return
-        try:
-            self._prefixes.keep(job.namespace, job.sequence)
-        except Exception:
-            log.exception("what was read of a text could not be kept: long prompts are read again")
-            self._prefixes.clear()
-
-    def _close(self, number: int) -> None:
-        job = self._jobs.pop(number)
+    def _close(self, number: int, *, remember: bool) -> None:
+        """Forget a text; keep what the model has read of it, or where that fails nothing of any."""
+        text = self._texts[number]
+        if remember and text.sequence is not None and text.sequence.is_open:
+            try:
+                self._prefixes.keep(text.namespace, text.sequence)
+            except Exception:
+                log.exception("what was read of a text could not be kept: long prompts are read again")
+                self._prefixes.clear()
+        del self._texts[number]
         self.inbox.left()
-        if job.sequence is not None:
-            job.sequence.close()
+        if text.sequence is not None:
+            text.sequence.close()

@@ -64,15 +64,8 @@ class Alternative(NamedTuple):
 
 
 class StepAccount:
-    """A step, its ``number`` in the answer from 1, and its recorded plan without what is unknown or malformed.
-
-    ``plan`` has the valid single values by the names in `_KNOWN`, ``alternatives`` the draft sizes that the
-    planner compared, smallest first, ``policies`` what each active policy measured, ``notes`` remarks about
-    sources, ``asked`` the most draft nodes that a source was asked for (None: not known), ``proposed`` the nodes of all
-    sources before equal ones were merged, ``rows`` the requests that shared the pass, ``chosen`` this request's
-    scored nodes, ``pooled`` those of all requests, which `alternatives` are about, and ``held`` the policies that
-    limited this draft: those with a limit, if all candidates within it were scored.
-    """
+    """A step, its ``number`` in the answer from 1, and its recorded plan without what is unknown or malformed:
+    single values in ``plan``, the draft sizes that the planner compared in ``alternatives``, smallest first."""
 
     def __init__(self, number: int, step: Step) -> None:
         self.number, self.step, self.ms = number, step, 1000 * step.seconds
@@ -87,11 +80,14 @@ class StepAccount:
         policies = [_listed(each) for each in _listed(given.get("policies"))]
         self.policies = {str(each[0]): str(each[1]) for each in policies if len(each) >= 2}
         self.notes = [str(note) for note in _listed(given.get("sources"))]
+        # Most draft nodes that a source was asked for; nodes of all sources, before equal ones were merged; requests
+        # that shared the pass; this request's scored nodes, and those of all, which ``alternatives`` are about.
         self.asked = self.plan.get("asked", max((s.asked for s in step.by_source), default=None))
         self.proposed = sum(s.proposed for s in step.by_source)
         self.rows = int(self.plan.get("rows", 1))
         self.chosen = int(self.plan.get("chosen", step.drafted))
         self.pooled = int(self.plan.get("pooled", self.chosen))
+        # Policies that limited this draft: those with a limit, if all candidates within it were scored.
         cut = self.chosen >= self.plan.get("candidates", 0) and self.proposed >= (self.asked or 0)
         self.held = step.held if cut else ()
 
