@@ -37,9 +37,7 @@ class ServedText:
     drafted: int = 0  # draft nodes that these passes scored
     accepted: int = 0
     sequence: ActiveSequence | None = field(default=None, repr=False)  # once the worker has taken it up
-    leave: Callable[[ServedText], None] | None = field(
-        default=None, repr=False
-    )  # for a client that goes meanwhile
+    leave: Callable[[ServedText], None] | None = field(default=None, repr=False)  # its place in the inbox
     watchers: Sequence[Callable[[ServedText, Emission], None]] = field(default=(), repr=False)
 
     def cancel(self) -> None:

@@ -1,5 +1,7 @@
-"""What the server has done, as numbers for Prometheus; they have vLLM's names where vLLM has one (its documentation,
-"Production metrics" and "Speculative decoding metrics")."""
+"""What the server has done, as numbers for Prometheus.
+
+They have vLLM's names where vLLM has one (its documentation, "Production metrics" and "Speculative decoding").
+"""
 
 from __future__ import annotations
 

@@ -14,6 +14,8 @@ from draftwood.decoding.sequence import ActiveSequence
 
 _SHORTEST = 32
 """Tokens of the shortest beginning that is worth copying."""
+Readings = Sequence[tuple[Drafter, SavedReading]]
+"""What drafters had learnt of a beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class _Kept:
     namespace: str
     ids: NDArray[np.int64]
     prefix: Prefix
-    drafters: Sequence[tuple[Drafter, SavedReading]]
+    drafters: Readings
 
     @property
     def nbytes(self) -> int:
@@ -44,9 +46,7 @@ class Prefixes:
         """Bytes that are kept now."""
         return sum(kept.nbytes for kept in self._kept)
 
-    def begin(
-        self, namespace: str, prompt: Sequence[int], reserve: int
-    ) -> tuple[Any, Sequence[tuple[Drafter, SavedReading]]] | None:
+    def begin(self, namespace: str, prompt: Sequence[int], reserve: int) -> tuple[Any, Readings] | None:
         """Return the model's session that has read the longest known beginning of a prompt, and what drafters had
         learnt of it; None if none is long enough.
 

@@ -80,8 +80,8 @@ class StepAccount:
         policies = [_listed(each) for each in _listed(given.get("policies"))]
         self.policies = {str(each[0]): str(each[1]) for each in policies if len(each) >= 2}
         self.notes = [str(note) for note in _listed(given.get("sources"))]
-        # Most draft nodes that a source was asked for; nodes of all sources, before equal ones were merged; requests
-        # that shared the pass; this request's scored nodes, and those of all, which ``alternatives`` are about.
+        # Most draft nodes that a source was asked for; nodes of all sources, before equal ones were merged;
+        # requests that shared the pass; this request's scored nodes, and those of all requests.
         self.asked = self.plan.get("asked", max((s.asked for s in step.by_source), default=None))
         self.proposed = sum(s.proposed for s in step.by_source)
         self.rows = int(self.plan.get("rows", 1))
