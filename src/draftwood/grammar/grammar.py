@@ -98,28 +98,20 @@ def as_grammar(given: Any) -> Grammar:
 
 @lru_cache(64)
 def _compiled(grammar: Grammar) -> str:
-    matcher = library().LLMatcher
-    if grammar.kind == "json_schema":
-        return _compiled_schema(grammar)
-    made = {"regex": matcher.grammar_from_regex, "lark": matcher.grammar_from_lark}[grammar.kind]
-    found, said = _tried(made, grammar.text)
-    if said:
-        raise refused(grammar, reason(said))
-    return found
-
-
-def _compiled_schema(grammar: Grammar) -> str:
-    refuse_large_divisors(grammar.text)
-    schema = json.loads(grammar.text)
-    translate_patterns(schema)
-    made = partial(library().LLMatcher.grammar_from_json_schema, defaults=JSON)
-    found, said = _tried(made, json.dumps(schema))
-    if said and len(found) <= LARGE:
-        said = f"{reason(said)} at {place_of(schema, said, lambda one: _tried(made, json.dumps(one))[1])}"
-        raise refused(grammar, said)
-    if said:
-        raise refused(grammar, reason(said))
-    return found
+    matcher, text, schema = library().LLMatcher, grammar.text, None
+    made = {"regex": matcher.grammar_from_regex, "lark": matcher.grammar_from_lark}.get(grammar.kind)
+    if made is None:
+        refuse_large_divisors(text)
+        schema = json.loads(text)
+        translate_patterns(schema)
+        made, text = partial(matcher.grammar_from_json_schema, defaults=JSON), json.dumps(schema)
+    found, said = _tried(made, text)
+    if not said:
+        return found
+    at = ""
+    if schema is not None and len(found) <= LARGE:
+        at = f" at {place_of(schema, said, lambda one: _tried(made, json.dumps(one))[1])}"
+    raise refused(grammar, f"{reason(said)}{at}")
 
 
 def _tried(made: Callable[[str], str], text: str) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -96,7 +97,7 @@ _QUANTIFIER = re.compile(r"\{[0-9]+(?:,[0-9]*)?\}")
 _ESCAPE = re.compile(
     r"\\(?:u\{[0-9a-fA-F]+\}|[uU][0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[pP]\{[^}]*\}|c[A-Za-z]|.)", re.DOTALL
 )
-_PAIR = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
+_PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _AHEAD = re.compile(r"\(\?([=!])")
 _SINGLE = r"(?P<one>\[\^?(?:\\.|[^\]\\])+\]|\\[dDwWsS\W]|[^][\\(){}.*+?^$|])"  # a set or a character
 _NOTHING_ELSE = re.compile(rf"\^?{_SINGLE}\*\$", re.DOTALL)
@@ -185,7 +186,8 @@ def _size(pattern: str, place: int) -> int:
 
 
 def _translated(pattern: str) -> str:
-    pattern = _PAIR.sub(lambda pair: f"\\u{{{_joined(pair[1], pair[2]):x}}}", pattern)
+    # Two halves of a character become one.
+    pattern = _PAIR.sub(lambda pair: f"\\u{{{ord(json.loads(chr(34) + pair[0] + chr(34))):x}}}", pattern)
     found, place = "", 0
     while place < len(pattern):
         size = _size(pattern, place)
@@ -234,7 +236,3 @@ def _set(part: str) -> str:
         found += "-".join(f"\\{one}" if one in _SPECIAL else one for one in ends)
         place += 3 if is_range else 1
     return found + "]"
-
-
-def _joined(high: str, low: str) -> int:
-    return 0x10000 + ((int(high, 16) - 0xD800) << 10) + int(low, 16) - 0xDC00
