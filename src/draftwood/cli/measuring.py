@@ -24,7 +24,9 @@ MaxNewTokens = Annotated[int, Option(min=1, help="Most tokens of an answer.")]
 Limit = Annotated[int | None, Option(min=1, help="Most prompts per task.")]
 
 
-def jobs_of(tasks: str | None, prompts: Path | None, limit: int | None, chat: bool | None = None) -> list[PromptJob]:
+def jobs_of(
+    tasks: str | None, prompts: Path | None, limit: int | None, chat: bool | None = None
+) -> list[PromptJob]:
     """Return the prompts that the flags name; all tasks where they name none."""
     from draftwood.measure.prompt_files import read_prompts, task_jobs
     from draftwood.tasks import KINDS
@@ -56,7 +58,9 @@ def load(
     return model, tokenizer, as_asked(jobs, own, tokenizer, chat, quiet=quiet)
 
 
-def as_asked(jobs: list[PromptJob], own: bool, tokenizer: Any, chat: bool | None, *, quiet: bool) -> list[PromptJob]:
+def as_asked(
+    jobs: list[PromptJob], own: bool, tokenizer: Any, chat: bool | None, *, quiet: bool
+) -> list[PromptJob]:
     """Return the prompts; of a user's ``own``, texts go through the model's chat template where it has one."""
     texts = own and any(isinstance(job.prompt, str) for job in jobs)
     if not texts or not prompt.in_template(tokenizer, chat, quiet=quiet):

@@ -66,7 +66,7 @@ def serve(
     try:
         from draftwood.serve.app import Settings
         from draftwood.serve.guards import hosts_of, listed_keys, usable_keys
-        except ModuleNotFoundError as error:
+    except ModuleNotFoundError as error:
         raise UsageError(f"the server needs {error.name}: pip install 'draftwood[serve]'") from error
     from draftwood.api.setup import Setup
     from draftwood.api.user_texts import UserTexts

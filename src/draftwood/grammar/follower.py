@@ -79,6 +79,12 @@ class Follower:
         """Return the same as ids, int[n], ascending."""
         return bitmask.members(self.mask(answer), self._vocabulary.size)
 
+    def is_complete(self, answer: Sequence[int]) -> bool:
+        """Whether nothing but the end may come after an answer."""
+        if not self._go_to(answer):
+            return False
+        return self._is_complete() or (self._matcher.is_accepting() and self._has_only_ends(self._masked()))
+
     def forced(self, answer: Sequence[int], most: int) -> list[int]:
         """Return the next tokens, at most so many, of which each is the only one that may come.
 
