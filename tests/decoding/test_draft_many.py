@@ -1,121 +1,20 @@
-"""Drafters that are asked once for all texts: the same trees as one by one; failures stay where they belong."""
+"""Drafters that are asked once for all texts; failures stay where they belong."""
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import pytest
-from tests.helpers import untimed, write_batch
 
 from draftwood.contracts import Ask, Needs
 from draftwood.decoding.draft_many import FEW, draft_all
 from draftwood.decoding.draft_source import DraftSource
 from draftwood.decoding.propose import propose
-from draftwood.decoding.request import Request
 from draftwood.drafters.base import BaseDrafter, TextSession
-from draftwood.drafters.load import load
-from draftwood.drafters.ngram.drafter import NgramDrafter, NgramSession
 from draftwood.step import SourceStep, Step
 from draftwood.testing import ToyTarget, check_drafter
 from draftwood.tree import TokenTree
-
-MANY = [
-    "ngram",
-    "ngram:length=3:frequent=2",
-]
-COLUMNS = "tokens", "parents", "belief", "source", "evidence", "draft_prob", "lookahead", "path_belief"
-
-
-def a_text(rng, longest=400):
-    text: list[int] = []
-    while len(text) < rng.randrange(longest):
-        begin = rng.randrange(len(text)) if text else 0
-        text += text[begin : begin + rng.randrange(30)] + [rng.randrange(60) for _ in range(rng.randrange(8))]
-    return text
-
-
-def assert_equal(ours, theirs):
-    for name in COLUMNS:
-        np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name), err_msg=name)
-    assert ours.is_chain == theirs.is_chain
-    ours.check_integrity(60)
-    assert not any(column.flags.writeable for column in ours.columns)
-
-
-def sessions_of(drafter, rng, rows):
-    return [drafter.open(a_text(rng), None) for _ in range(rows)]
-
-
-def changed(session, rng):
-    """What may happen to a session between two drafts."""
-    what = rng.randrange(6)
-    if what == 0:
-        session.truncate(rng.randrange(200))
-    elif what == 1:
-        return session.fork()
-    elif what == 2:
-        session.extend([rng.randrange(60) for _ in range(rng.randrange(3000))])  # its arrays move
-    elif what < 5:
-        session.extend(tuple(a_text(rng, 12)))
-    return session
-
-
-@pytest.mark.parametrize("name", MANY)
-@pytest.mark.parametrize("seed", range(4))
-def test_trees_are_those_of_single_drafts(name, seed):
-    rng = random.Random(seed)
-    (drafter,) = load(name)
-    rates = np.asarray(drafter.prior)
-    sessions = [*sessions_of(drafter, rng, 9), drafter.open([], None), drafter.open([5], None)]
-    for _ in range(12):
-        sessions = [changed(session, rng) for session in sessions]
-        twins = [session.fork() for session in sessions]
-        for kind in range(2):
-            nodes = [rng.choice((0, 1, 2, 7, 16, 40, 300)) for _ in sessions] if kind else [16] * len(sessions)
-            trees = drafter.draft_many(sessions, nodes, [0] * len(nodes), rates)
-            assert len(trees) == len(sessions)
-            for session, twin, tree, most in zip(sessions, twins, trees, nodes, strict=True):
-                assert_equal(tree, twin.draft(most, 0, rates))
-                assert session.match_length == twin.match_length
-
-
-def test_one_of_a_batch_that_was_closed_or_is_somebody_elses_drafts_alone():
-    class Own(NgramSession):
-        def draft(self, nodes, lookahead_nodes, accept_rates):
-            return TokenTree.build([9])
-
-    drafter = NgramDrafter()
-    sessions = [drafter.open([1, 2, 3, 1, 2], None) for _ in range(3)]
-    sessions[0].close()
-    own = Own(drafter, sessions[1]._index, sessions[1]._cursor)
-    trees = drafter.draft_many([*sessions, own], [4] * 4, [0] * 4, drafter.prior)
-    assert [tree.tokens.tolist()[:1] for tree in trees] == [[], [3], [3], [9]]
-    assert drafter.draft_many([own], [4], [0], drafter.prior)[0].tokens.tolist() == [9]
-
-
-def test_trees_of_one_call_outlive_it_and_their_sessions():
-    drafter = NgramDrafter()
-    sessions = [drafter.open([*range(i, i + 50), *range(i, i + 20)], None) for i in range(8)]
-    trees = drafter.draft_many(sessions, [8] * 8, [0] * 8, drafter.prior)
-    for session in sessions:
-        session.close()
-    del sessions
-    assert [tree.tokens.tolist() for tree in trees] == [list(range(i + 20, i + 28)) for i in range(8)]
-    with pytest.raises(ValueError, match="cannot set WRITEABLE"):
-        trees[0].tokens.flags.writeable = True
-
-
-def test_arrays_that_a_kernel_may_not_write_to_are_not_named_by_address():
-    from draftwood.index.addresses import ArrayRow
-
-    row, array = ArrayRow(), np.arange(4)
-    assert row.at(array) == row.at(array)
-    array.flags.writeable = False
-    with pytest.raises(ValueError, match="contiguous, aligned and writable"):
-        row.at(array, array)
 
 
 class Text:
@@ -245,30 +144,3 @@ def test_a_text_in_which_nothing_is_asked_is_left_out():
     assert calls == [[0, 1, 3, 5]]
     assert [len(some[0]) for some in trees] == [1, 1, 0, 1, 0, 1]
     assert [text.sources[0].step.calls for text in texts] == [1, 1, 0, 1, 0, 1]
-
-
-@pytest.mark.parametrize("name", [*MANY, "copy-and-recycle", "ngram+suffix", "ngram+lookup"])
-def test_all_sources_together_propose_what_they_propose_one_by_one(name):
-    rng = random.Random(3)
-    for _ in range(5):
-        given = [[token % 8 for token in a_text(rng)] or [1] for _ in range(7)]
-        drafters = load(name)
-        ours, theirs = ([Text(drafters, text) for text in given] for _ in range(2))
-        together = draft_all(ours, asks_of(ours, 16))
-        alone = [text.draft(asks) for text, asks in zip(theirs, asks_of(theirs, 16), strict=True)]
-        for one, other in zip(together, alone, strict=True):
-            for tree, twin in zip(one, other, strict=True):
-                assert_equal(tree, twin)
-
-
-@pytest.mark.parametrize("name", ["ngram", "copy-and-recycle"])
-def test_texts_and_records_are_what_they_are_one_by_one(name, monkeypatch):
-    target, drafters = ToyTarget(), load(name)
-    requests = [Request([i % 8, 1, 2, 3, i % 5, 1, 2], 30) for i in range(FEW + 3)]
-    together = write_batch(target, drafters, requests)
-    monkeypatch.setattr("draftwood.decoding.draft_many.FEW", 100)
-    alone = write_batch(target, load(name), requests)
-    for request, one, other in zip(requests, together, alone, strict=True):
-        assert one.ids == other.ids == write_batch(target, (), [request])[0].ids
-        assert [untimed(step) for step in one.steps] == [untimed(step) for step in other.steps]
-        assert all(step.draft_s > 0 for step in one.steps)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from draftwood.drafters.memory.drafter import MemoryDrafter
+from draftwood.drafters.memory.index import BORDER
 from draftwood.drafters.ngram.kernel import CLASSES, MATCHED
 
 RATES = np.full(CLASSES, 1e-6, dtype=np.float32)
@@ -47,3 +48,27 @@ def credit(memory, ids, times=1, namespace=""):
     session = session_at(memory, ids[:4], namespace)
     session.draft(1, 0, RATES)
     session._credit(session._places.tolist() * times)
+
+
+def check(memory):
+    """Counts, order and indices of a memory agree."""
+    assert memory.held <= memory.size
+    every = {}
+    for name, space in memory.spaces.items():
+        text, known = space.index.text, np.zeros(len(space.index), dtype=np.bool_)
+        assert space.answers
+        assert space.tokens == sum(answer.length + 1 for answer in space.answers.values())
+        for answer in space.answers.values():
+            end = answer.start + answer.length
+            assert answer.namespace == name
+            assert answer.start >= 0
+            assert text[end] == BORDER
+            assert not known[answer.start : end].any()
+            assert (space.ids(answer) >= 0).all()
+            assert space.owner(answer.start) is answer is space.owner(end - 1)
+            known[answer.start : end] = True
+            every[id(answer)] = answer
+        assert (text[~known] == BORDER).all(), "what belongs to no answer must be blank"
+    waiting = [(worth, answer) for worth, _, answer in memory._heap if answer.start >= 0]
+    assert {id(answer) for _, answer in waiting} == set(every)
+    assert all(worth <= answer.worth for worth, answer in waiting)

@@ -51,8 +51,6 @@ OUT_OF_RANGE = [
     *((RecyclingDrafter, {"length": n}, "length") for n in (0, (1 << 16) + 1)),
     *((SuffixDrafter, {"length": n}, "length") for n in (0, 1 << 17)),
     (SuffixDrafter, {"min_match": 0}, "min_match"),
-    *((SuffixDrafter, {"factor": n}, "factor") for n in (-1.0, NAN)),
-    (SuffixDrafter, {"offset": -1}, "offset"),
     *((SuffixDrafter, {"branches": n}, "branches") for n in (0, 33)),
 ]
 
@@ -116,5 +114,4 @@ def test_kernels_come_with_the_first_text():
         "[d.prior for d in drafters]; memory.open([1, 2], None).close(); assert 'llvmlite' not in sys.modules;"
         "{}; assert 'llvmlite' in sys.modules"
     )
-    for use in ("suffix.open([1], None)", "prediction.open([1], None)", "memory.memory.add([1, 2, 3])"):
-        subprocess.run([sys.executable, "-c", code.format(use)], check=True)
+    subprocess.run([sys.executable, "-c", code.format("prediction.open([1], None)")], check=True)

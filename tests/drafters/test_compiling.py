@@ -13,8 +13,7 @@ import pytest
 
 import draftwood
 from draftwood.drafters.load import DRAFTERS, load
-from draftwood.drafters.suffix.automaton import SuffixAutomaton
-from draftwood.drafters.suffix.grow_kernel import CLASSES, grow
+from draftwood.drafters.suffix.kernel import CLASSES, SuffixAutomaton, grow
 from draftwood.index.compiling import KERNELS, stamp
 from draftwood.index.frontier import PARENT, bar, empty, offer, take
 
@@ -37,16 +36,16 @@ print(*sorted(name.removeprefix("draftwood.drafters.") for name in names))
 
 ENTRIES = (
     "corpus.kernel.grow",
-    "llama_cpp.ngram_counts_kernel.count",
-    "llama_cpp.ngram_counts_kernel.propose",
-    "ngram.grow_kernel.advance",
-    "ngram.grow_kernel.grow",
+    "llama_cpp.ngram_counts._count_all",
+    "llama_cpp.ngram_counts._propose",
+    "ngram.kernel.advance",
+    "ngram.kernel.grow",
     "parrot.kernel.suggest",
-    "prediction.grow_kernel.draft",
+    "prediction.kernel.draft",
     "recycling.kernel.grow",
     "recycling.kernel.record",
-    "suffix.grow_kernel.grow",
     "suffix.kernel.append",
+    "suffix.kernel.grow",
 )
 
 KERNEL = """
@@ -127,9 +126,7 @@ def test_a_kernel_takes_read_only_arrays_and_writable_ones_as_it_is():
     writable = np.full(CLASSES, 0.5, dtype=np.float32)
     frozen = writable.copy()
     frozen.flags.writeable = False
-    trees = [
-        automaton.grow(accept_rates, 4, depth=4, branches=4)[0].tolist() for accept_rates in (writable, frozen)
-    ]
+    trees = [automaton.grow(accept_rates, 4, (4, 4, 1))[0].tolist() for accept_rates in (writable, frozen)]
     assert trees[0] == trees[1]
     assert len(grow.signatures) == 1
     for name in DRAFTERS:
@@ -149,8 +146,7 @@ def test_accept_rates_of_any_layout_grow_the_same_tree():
     unaligned[:] = plain
     strided = np.repeat(plain, 2)[::2]
     trees = [
-        automaton.grow(accept_rates, 4, depth=4, branches=4)[0].tolist()
-        for accept_rates in (plain, unaligned, strided)
+        automaton.grow(accept_rates, 4, (4, 4, 1))[0].tolist() for accept_rates in (plain, unaligned, strided)
     ]
     assert trees[0] == trees[1] == trees[2]
 

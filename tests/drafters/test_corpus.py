@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -92,13 +90,6 @@ def test_candidates_of_several_corpora_go_into_one_tree(corpora, text, nodes):
         assert tree.path_belief.min() >= max(left_out) - 1e-6
 
 
-def test_without_a_corpus_it_drafts_nothing():
-    (drafter,) = load("corpus")
-    session = drafter.open([1, 2, 3], None)
-    assert len(session.draft(8, 0, drafter.prior)) == 0
-    assert session.match_length == 0
-
-
 def test_a_file_by_its_name(file):
     (drafter,) = load(f"corpus:file={file}:max_match=4:min_match=2:levels=2")
     assert drafter.corpora[0].fingerprint == "0123"
@@ -114,13 +105,6 @@ def test_a_file_by_its_name(file):
 def test_options_out_of_range(options):
     with pytest.raises(UsageError, match=next(iter(options))):
         CorpusDrafter(**options)
-
-
-def test_the_longest_match_is_bounded():
-    drafter = of([[1] * 50 + [2]], max_match=5)
-    session = drafter.open([1] * 40, None)
-    session.draft(4, 0, drafter.prior)
-    assert session.match_length == 5
 
 
 def test_learn_truncate_fork_close():
@@ -142,20 +126,6 @@ def test_learn_truncate_fork_close():
     twin.close()
     twin.close()
     assert len(twin.draft(4, 0, drafter.prior)) == 0
-
-
-def test_a_large_request_is_bounded():
-    drafter = of([list(range(3000))])
-    assert len(draft(drafter, [0], 5000)) == 1024
-
-
-def test_kernels_come_with_the_first_open(file):
-    code = (
-        f"import sys; from draftwood.drafters.load import load; drafter = load('corpus:file={file}')[0];"
-        "drafter.prior;"
-        "assert 'llvmlite' not in sys.modules; drafter.open([1, 2], None); assert 'llvmlite' in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_file_is_one_corpus_however_it_is_spelt(file, tmp_path, monkeypatch):

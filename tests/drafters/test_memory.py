@@ -9,13 +9,14 @@ import sys
 
 import numpy as np
 import pytest
+from tests.drafters.answers import check
 from tests.helpers import feedback
 
 from draftwood.drafters.load import load
 from draftwood.drafters.memory import drafter as memory_drafter
-from draftwood.drafters.memory.drafter import MemoryDrafter, save_all, shared_memory
+from draftwood.drafters.memory.drafter import MemoryDrafter, save_all
 from draftwood.drafters.memory.memory import Memory
-from draftwood.errors import FileFormatError, UsageError
+from draftwood.errors import UsageError
 
 ANSWER = [11, 12, 13, 14, 15, 16, 17, 18]
 
@@ -55,14 +56,6 @@ def test_an_answer_is_remembered_when_its_session_closes_and_its_prompt_is_not()
     session.close()
     assert held(drafter) == [ANSWER]
     assert proposed(drafter, [5, 11, 12, 13]) == [14, 15, 16, 17]
-
-
-def test_a_session_that_wrote_nothing_leaves_nothing():
-    drafter = MemoryDrafter()
-    drafter.open([1, 2, 3], None).close()
-    drafter.open([], None).close()
-    answered(drafter, [7]).close()
-    assert held(drafter) == []
 
 
 def test_each_turn_has_its_own_answer():
@@ -110,15 +103,6 @@ def test_what_closes_meanwhile_is_proposed_to_sessions_under_way():
     assert under_way.match_length == 3
 
 
-def test_namespaces_do_not_see_each_other():
-    memory = Memory(10_000)
-    ann, bob = (MemoryDrafter(namespace=name, memory=memory) for name in ("ann", "bob"))
-    answered(ann).close()
-    assert proposed(bob, [11, 12, 13]) == []
-    assert proposed(ann, [11, 12, 13]) == [14, 15, 16, 17]
-    assert held(ann, "ann") == [ANSWER]
-
-
 def worth(drafter):
     return [saved.worth for saved in drafter.memory.answers()]
 
@@ -149,14 +133,6 @@ def test_what_was_rejected_or_pruned_is_credited_to_nobody():
     session.draft(0, 0, drafter.prior)
     session.learn(feedback(3))
     assert worth(drafter) == before
-
-
-def test_branches_are_no_longer_than_asked_for():
-    drafter = MemoryDrafter(length=2)
-    answered(drafter).close()
-    session = drafter.open([11, 12, 13], None)
-    assert session.draft(16, 0, drafter.prior).depth.max() == 2
-    assert len(session.draft(0, 5, drafter.prior)) == 0
 
 
 # --- files by their names ------------------------------------------------------------------------------------
@@ -236,20 +212,6 @@ def test_a_save_that_fails_is_reported_and_costs_no_text(path, monkeypatch, capl
     assert len(Memory.open(path).answers()) == 1
 
 
-def test_a_file_that_is_no_memory_is_told_at_once(path):
-    path.write_text("notes")
-    with pytest.raises(FileFormatError, match=r"mine\.dwm is no file of draftwood"):
-        load(f"memory:file={path}")
-
-
-def test_a_memory_of_somebody_else_is_not_saved_by_sessions(path, monkeypatch):
-    monkeypatch.setattr(memory_drafter, "SAVE_EVERY", 0.0)
-    memory = Memory.open(path)
-    answered(MemoryDrafter(memory=memory)).close()
-    assert not path.exists()
-    assert shared_memory(str(path), 500).size == 500
-
-
 def test_what_comes_while_the_memory_is_being_changed_is_forgotten_with_its_namespace():
     memory = Memory(100)
     with memory.lock:
@@ -269,4 +231,4 @@ def test_an_answer_that_comes_while_the_memory_is_being_changed_is_kept(tmp_path
         session.close()
     assert memory.changed
     assert [answer.ids.tolist() for answer in memory.answers()] == [ANSWER, [3, 4, 5]]
-    memory.check_integrity()
+    check(memory)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.drafters.answers import credit, follow, texts, unique
+from tests.drafters.answers import check, credit, follow, texts, unique
 
 from draftwood.drafters.memory.file import digest
 from draftwood.drafters.memory.memory import Memory
@@ -43,7 +43,7 @@ def test_it_comes_back_from_its_file(path):
     assert memory.save(path) == path
     assert not memory.changed
     again = Memory.open(path, 10_000)
-    again.check_integrity()
+    check(again)
     assert not again.changed
     assert again.fingerprint == "abc"
     for one, other in zip(memory.answers(), again.answers(), strict=True):
@@ -61,18 +61,6 @@ def test_a_file_that_does_not_exist_yet(tmp_path):
     assert texts(Memory.open(path)) == [unique(1)]
 
 
-def test_an_empty_memory_has_a_file_too(path):
-    Memory(10).save(path)
-    memory = Memory.open(path)
-    assert memory.answers() == []
-    assert memory.fingerprint is None
-
-
-def test_a_memory_of_no_file_says_so():
-    with pytest.raises(UsageError, match="was not opened from a file"):
-        Memory(10).save()
-
-
 def test_of_a_file_that_is_too_big_the_most_useful_answers_are_taken(path):
     memory = Memory(1000)
     for number in range(20):
@@ -82,7 +70,7 @@ def test_of_a_file_that_is_too_big_the_most_useful_answers_are_taken(path):
     memory.save(path)
     small = Memory.open(path, 3 * 13)
     assert texts(small) == [unique(3), unique(11), unique(19)]
-    small.check_integrity()
+    check(small)
 
 
 def test_a_later_save_keeps_what_another_process_wrote_meanwhile(path):
@@ -93,31 +81,7 @@ def test_a_later_save_keeps_what_another_process_wrote_meanwhile(path):
     expected = {tuple(unique(n)) for n in (0, 1, 2, 3, 10, 11, 20, 21)}
     assert {tuple(a.ids.tolist()) for a in Memory.open(path).answers()} == expected
     assert {tuple(a.ids.tolist()) for a in other.answers()} == expected
-    other.check_integrity()
-
-
-def test_what_was_forgotten_here_does_not_come_back_from_the_file(path):
-    filled().save(path)
-    one, other = filled(path, 0), filled(path, 1, 10)
-    other.save()
-    one.forget("ann")
-    one.save()
-    assert one.namespaces == {"": 3}
-    assert Memory.open(path).namespaces == {"": 3}
-
-
-def test_what_was_driven_out_here_does_not_come_back_from_the_file(path):
-    memory = Memory(4 * 13)
-    for number in range(4):
-        memory.add(unique(number))
-    memory.save(path)
-    other = Memory.open(path, 1000)
-    other.add(unique(50))
-    other.save()
-    memory.add(unique(4))
-    memory.save()
-    assert unique(0) not in texts(Memory.open(path))
-    memory.check_integrity()
+    check(other)
 
 
 def test_what_was_driven_out_here_stays_out_though_there_is_room_for_it_again(path):
@@ -133,7 +97,7 @@ def test_what_was_driven_out_here_stays_out_though_there_is_room_for_it_again(pa
     memory.save()
     assert texts(memory) == [unique(2), unique(3), unique(4), unique(50, length=3)]
     assert unique(0) not in texts(Memory.open(path))
-    memory.check_integrity()
+    check(memory)
 
 
 def test_a_full_memory_takes_only_what_is_worth_more_from_a_file(path):
@@ -149,17 +113,6 @@ def test_a_full_memory_takes_only_what_is_worth_more_from_a_file(path):
     other.save()
     memory.save()
     assert sorted(texts(memory)) == [unique(1), unique(2), unique(11)]
-
-
-def test_it_can_be_saved_elsewhere(path, tmp_path):
-    memory = filled(path)
-    memory.save()
-    elsewhere = tmp_path / "copy.dwm"
-    memory.forget("ann")
-    memory.save(elsewhere)
-    assert memory.path == elsewhere
-    assert Memory.open(elsewhere).namespaces == {"": 2}
-    assert Memory.open(path).namespaces == {"": 2, "ann": 2}
 
 
 def test_the_tokenizer_must_be_the_same(path):
@@ -184,7 +137,7 @@ def test_the_tokenizer_must_be_the_same(path):
 def used(path):
     """What a file holds, once a memory has been opened, drafted from, added to and saved there."""
     memory = Memory.open(path)
-    memory.check_integrity()
+    check(memory)
     before = memory.answers()
     follow(memory, unique(2)[:4])
     memory.add(unique(70))
@@ -196,7 +149,7 @@ def used(path):
 def test_a_damaged_file_gives_one_sentence_or_what_it_held(path, place):
     filled(count=2).save(path)
     content = path.read_bytes()
-    for at in [*range(1, 120, 3), *range(120, len(content), 173)]:
+    for at in [*range(1, 120, 7), *range(120, len(content), 611)]:
         changed = content[:at] + (
             b"" if place == "cut" else bytes([content[at] ^ (1 << at % 8)]) + content[at + 1 :]
         )
@@ -205,7 +158,7 @@ def test_a_damaged_file_gives_one_sentence_or_what_it_held(path, place):
             assert {tuple(saved.ids.tolist()) for saved in used(path)} == {tuple(unique(n)) for n in (0, 1)}
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.lists(st.tuples(st.floats(0, 0.999), st.binary(min_size=1, max_size=8)), min_size=1, max_size=6))
 def test_any_bytes_in_a_file_are_refused_or_can_be_used(path, changes):
     path.unlink(missing_ok=True)
@@ -266,13 +219,6 @@ def test_other_files_of_ours_and_older_ones(path, kind, sentence):
     path.write_bytes(content[:-3])
     with pytest.raises(FileFormatError, match="was cut off"):
         Memory.open(path)
-
-
-def test_an_empty_file_is_an_empty_memory(path):
-    path.touch()  # as a process leaves it that is killed before its first save ends
-    assert Memory.open(path).answers() == []
-    filled().save(path)
-    assert len(Memory.open(path).answers()) == 4
 
 
 def run(path, *statements):
@@ -368,8 +314,9 @@ def test_odd_files_can_be_used_or_are_refused(path, statement):
 def test_folders_in_place_of_files(tmp_path):
     with pytest.raises(UsageError, match="cannot be read"):
         Memory.open(tmp_path)
-    with pytest.raises(UsageError, match="cannot be read"):
-        filled().save(tmp_path)
+    for place in (tmp_path, ".", "/"):
+        with pytest.raises(UsageError, match="is a folder"):
+            filled().save(place)
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(UsageError, match="cannot be read"):
         Memory.open(tmp_path / "file" / "answers.dwm")
@@ -422,21 +369,21 @@ def test_a_full_disk_leaves_the_old_file(path):
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of another kind")
 def test_a_process_that_is_killed_while_it_saves_costs_only_what_was_new(path):
-    filled(count=400).save(path)
+    filled(count=100).save(path)
     code = (
         "import sys; from draftwood.drafters.memory.memory import Memory; m = Memory.open(sys.argv[1]);"
         "print('begun', flush=True);"
         "[(m.add(range(10**7 + 10 * n, 10**7 + 10 * n + 9)), m.save()) for n in range(10**6)]"
     )
-    for wait in (0.02, 0.07, 0.1):
+    for wait in (0.02, 0.1):
         with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE) as process:
             process.stdout.readline()
             time.sleep(wait)
             process.send_signal(signal.SIGKILL)
         memory = Memory.open(path)
-        memory.check_integrity()
+        check(memory)
         memory.save()
-        assert {tuple(unique(n)) for n in range(400)} <= {tuple(a.ids.tolist()) for a in memory.answers()}
+        assert {tuple(unique(n)) for n in range(100)} <= {tuple(a.ids.tolist()) for a in memory.answers()}
 
 
 def test_a_save_waits_for_another_but_not_for_ever(path):
@@ -477,7 +424,7 @@ def test_processes_that_save_at_once_lose_nothing(path):
     run = [subprocess.Popen([sys.executable, "-c", code, str(path), str(10 * n)]) for n in range(3)]
     assert [process.wait() for process in run] == [0, 0, 0]
     memory = Memory.open(path)
-    memory.check_integrity()
+    check(memory)
     assert sorted(ids[0] // 1000 for ids in texts(memory)) == [0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23]
 
 
@@ -499,21 +446,7 @@ def test_a_namespace_that_was_forgotten_stays_so_though_other_processes_still_ho
     one.save()
     assert one.namespaces == third.namespaces == Memory.open(path).namespaces == {"": 4}
     for memory in (one, other, third):
-        memory.check_integrity()
-
-
-def test_who_was_forgotten_may_come_again(path):
-    filled().save(path)
-    one, other = filled(path, 0), filled(path, 0)
-    one.forget("ann")
-    one.add(unique(1), "ann")
-    one.save()
-    other.save()
-    assert other.namespaces == {"": 2, "ann": 1}
-    other.forget("ann")
-    other.save()
-    one.save()
-    assert one.namespaces == {"": 2}
+        check(memory)
 
 
 def test_the_name_of_who_was_forgotten_does_not_stay(path):
@@ -555,13 +488,7 @@ def test_a_copy_goes_its_own_way(path):
     assert (twin.path, twin.changed, twin.fingerprint) == (None, False, memory.fingerprint)
     twin.add(unique(9))
     assert unique(9) not in texts(memory)
-    twin.check_integrity()
-
-
-@pytest.mark.parametrize("place", [".", "..", "/"])
-def test_a_folder_is_no_file(place):
-    with pytest.raises(UsageError, match="is a folder"):
-        filled().save(place)
+    check(twin)
 
 
 def test_a_block_needs_a_file_and_its_errors_are_not_hidden(path, caplog):
@@ -572,16 +499,3 @@ def test_a_block_needs_a_file_and_its_errors_are_not_hidden(path, caplog):
     with pytest.raises(ZeroDivisionError), memory:
         raise ZeroDivisionError
     assert "the memory was not saved: " in caplog.text
-
-
-def test_a_file_that_is_saved_over_and_over_can_be_opened_at_any_moment(path):
-    memory = filled(path)
-    memory.save()
-    code = (
-        "import sys; from draftwood.drafters.memory.memory import Memory; m = Memory.open(sys.argv[1]);"
-        "[(m.add(range(1000 * n, 1000 * n + 9)), m.save()) for n in range(1, 60)]"
-    )
-    with subprocess.Popen([sys.executable, "-c", code, str(path)]) as process:
-        while process.poll() is None:
-            assert len(Memory.open(path).answers()) >= 4
-    assert process.returncode == 0

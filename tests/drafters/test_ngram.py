@@ -44,10 +44,6 @@ def test_it_asks_only_the_accept_rates():
     assert (tree.belief == np.float32(0.9)).all()
 
 
-def test_a_branch_is_no_longer_than_asked_for():
-    assert draft(NgramDrafter(length=3), [1, 2] * 20, nodes=40).depth.max() == 3
-
-
 def test_further_texts_are_copied_from_too_and_survive_cutting():
     drafter = NgramDrafter(context=(tuple(range(30, 50)), (), (5, 6, 7)), frequent=0)
     session = drafter.open([1, 30, 31, 32, 33], None)
@@ -58,19 +54,6 @@ def test_further_texts_are_copied_from_too_and_survive_cutting():
     session.close()
     assert len(session.draft(4, 0, drafter.prior)) == 0
     assert "30" not in repr(drafter)
-
-
-def test_nothing_asked_or_nothing_known_is_nothing():
-    assert len(draft(NgramDrafter(), [1, 2, 1], nodes=0)) == 0
-    assert len(draft(NgramDrafter(), [])) == 0
-    assert len(draft(NgramDrafter(frequent=0), [1, 2, 3])) == 0
-
-
-def test_the_match_length_is_that_of_the_longest_match():
-    drafter = NgramDrafter()
-    session = drafter.open([1, 2, 3, 4, 9, 2, 3, 4], None)
-    session.draft(4, 0, drafter.prior)
-    assert session.match_length == 3
 
 
 @pytest.mark.parametrize("options", ["length=0", "frequent=13", "frequent=-1", "length=x", "context=1"])

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -15,12 +12,9 @@ from tests.drafters.trie_checks import check_trie
 from tests.helpers import feedback
 from tests.oracles.ngram_counts import NaiveNgramCounts, naive_propose
 
-from draftwood.drafters.corpus.corpus import Corpus
-from draftwood.drafters.corpus.file import write_corpus
-from draftwood.drafters.llama_cpp.ngram_cache import PRIOR, NgramCacheDrafter
-from draftwood.drafters.llama_cpp.ngram_counts import NgramCounts
+from draftwood.drafters.llama_cpp.ngram_cache import NgramCacheDrafter
+from draftwood.drafters.llama_cpp.ngram_counts import CLASSES, NgramCounts
 from draftwood.drafters.llama_cpp.ngram_counts_file import read_counts, write_counts
-from draftwood.drafters.llama_cpp.ngram_counts_kernel import CLASSES
 from draftwood.errors import FileFormatError, UsageError, VocabularyError
 from draftwood.testing import check_drafter
 
@@ -64,10 +58,6 @@ def test_proposes_what_the_twin_does(prompt, more, nodes, n_draft):
     assert session.match_length == (wanted[0][2] if wanted else 0)
 
 
-def test_the_prior_has_a_rate_for_each_class():
-    assert len(PRIOR) == CLASSES
-
-
 def test_learn_extend_truncate_fork_close():
     session = NgramCacheDrafter().open([1, 2, 3, 4, 1, 2], None)
     assert draft(session) == []  # what followed two tokens once is not enough
@@ -87,18 +77,7 @@ def test_learn_extend_truncate_fork_close():
     assert draft(session, 3) == [4, 1, 2]
 
 
-@pytest.mark.parametrize("prompt", [[], [5], (5, 5, 5), np.array([5, 5, 5])])
-def test_prompts_of_any_kind(prompt):
-    assert draft(NgramCacheDrafter().open(prompt, None), 2) == ([5, 5] if len(prompt) == 3 else [])
-
-
 # --- levels between sessions ---------------------------------------------------------------------------------
-
-
-def test_without_being_told_to_nothing_is_kept():
-    drafter = NgramCacheDrafter()
-    drafter.open([1, 2, 3, 4, 5] * 4, None).close()
-    assert draft(drafter.open([1, 2, 3, 4], None)) == []
 
 
 def test_a_closed_session_teaches_those_after_it_once():
@@ -116,14 +95,6 @@ def test_a_closed_session_teaches_those_after_it_once():
         drafter._shared._dynamic.records().tolist()
         == counts_of([1, 2, 3, 4, 5], [1, 2, 3, 4, 5]).records().tolist()
     )
-
-
-def test_sessions_that_are_open_see_it_too():
-    drafter = NgramCacheDrafter(learn=True)
-    early = drafter.open([1, 2, 3], None)
-    for _ in range(2):
-        drafter.open([1, 2, 3, 4, 5], None).close()
-    assert draft(early) == [4, 5]
 
 
 def test_what_forks_have_in_common_is_learnt_once():
@@ -145,14 +116,14 @@ def test_what_forks_have_in_common_is_learnt_once():
 def test_threads_may_share_a_drafter():
     drafter = NgramCacheDrafter(learn=True)
     generator = np.random.default_rng(1)
-    texts = [generator.integers(0, 50, 600).tolist() for _ in range(8)]
+    texts = [generator.integers(0, 50, 200).tolist() for _ in range(6)]
     failures = []
 
     def work(text):
         try:
             for _ in range(5):
-                session = drafter.open(text[:300], None)
-                for token in text[300:]:
+                session = drafter.open(text[:100], None)
+                for token in text[100:]:
                     session.extend([token])
                     draft(session)
                 session.close()
@@ -167,7 +138,7 @@ def test_threads_may_share_a_drafter():
     assert failures == []
     dynamic = drafter._shared._dynamic
     check_trie(dynamic)
-    assert dynamic.records()[:, 5].sum() == 5 * sum(599 + 598 + 597 + 596 for _ in texts)
+    assert dynamic.records()[:, 5].sum() == 5 * sum(199 + 198 + 197 + 196 for _ in texts)
 
 
 # --- files ---------------------------------------------------------------------------------------------------
@@ -186,6 +157,7 @@ def test_a_dynamic_file_is_read_learnt_and_written(tmp_path):
     drafter = NgramCacheDrafter(dynamic=str(path))
     with pytest.raises(UsageError, match="nothing was counted"):
         drafter.write_dynamic()
+    drafter.open([1], None).close()  # too short to teach anything
     for _ in range(2):
         drafter.open([1, 2, 3, 4], None).close()
     assert not path.exists()
@@ -201,11 +173,6 @@ def test_a_dynamic_file_is_read_learnt_and_written(tmp_path):
         == counts_of([1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, 9]).records().tolist()
     )
     assert read_counts(path).tokenizer == "abc"
-
-
-def test_a_text_too_short_to_teach_anything_writes_nothing(tmp_path):
-    NgramCacheDrafter(dynamic=str(tmp_path / "dynamic"), save=True).open([1], None).close()
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_dynamic_file_of_llama_stays_one(tmp_path):
@@ -236,19 +203,6 @@ def test_files_that_are_missing_broken_or_of_two_tokenizers(tmp_path):
         NgramCacheDrafter(static=one, dynamic=two)
 
 
-def test_a_corpus_file_serves_as_static_level(tmp_path):
-    corpus = Corpus.of([[1, 2, 3, 4], [1, 2, 3, 4]])
-    sizes = [(len(part.tokens), len(part.suffixes)) for part in corpus.parts]
-    write_corpus(tmp_path / "one", corpus.parts, sizes, corpus.documents, {"tokenizer": "one"})
-    drafter = NgramCacheDrafter(static=str(tmp_path / "one"))
-    assert drafter.files[0].tokenizer == "one"
-    assert draft(drafter.open([7, 1, 2], None)) == [3, 4]
-    with pytest.raises(VocabularyError, match="another tokenizer"):
-        NgramCacheDrafter(
-            static=str(tmp_path / "one"), dynamic=file_of(tmp_path / "d", [1, 2, 3], tokenizer="two")
-        )
-
-
 # --- options -------------------------------------------------------------------------------------------------
 
 
@@ -265,21 +219,6 @@ def test_options_out_of_range_or_against_each_other(options, sentence):
         NgramCacheDrafter(**options)
 
 
-def test_frozen_and_equal():
-    assert NgramCacheDrafter(n_draft=3) == NgramCacheDrafter(n_draft=3)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        NgramCacheDrafter().n_draft = 3
-
-
 def test_the_contract_with_memory_and_without(tmp_path):
     check_drafter(NgramCacheDrafter(learn=True))
     check_drafter(NgramCacheDrafter(static=file_of(tmp_path / "s", [1, 2, 3, 4, 5, 6] * 3), n_draft=16))
-
-
-def test_kernels_come_with_the_first_open():
-    code = (
-        "import sys; from draftwood.drafters.llama_cpp.ngram_cache import NgramCacheDrafter;"
-        "drafter = NgramCacheDrafter();"
-        "assert 'llvmlite' not in sys.modules; drafter.open([1, 2], None); assert 'llvmlite' in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from tests.drafters.trie_checks import check_trie
 from tests.oracles.ngram_counts import NaiveNgramCounts, naive_propose
 
-from draftwood.drafters.llama_cpp.ngram_counts import NgramCounts, propose
+from draftwood.drafters.llama_cpp.ngram_counts import CLASSES, NgramCounts, propose
 from draftwood.drafters.llama_cpp.ngram_counts_file import common_tokenizer, read_counts, write_counts
-from draftwood.drafters.llama_cpp.ngram_counts_kernel import CLASSES
 from draftwood.errors import FileFormatError, UsageError, VocabularyError
 
 TEXT = st.lists(st.integers(0, 3), max_size=40)
@@ -81,14 +80,14 @@ def test_proposes_like_its_twin(texts, records, tail, n):
 
 def test_long_texts_of_many_tokens():
     generator = np.random.default_rng(5)
-    text = (generator.zipf(1.3, 20_000) % 50_000).astype(np.int32)
+    text = (generator.zipf(1.3, 4_000) % 50_000).astype(np.int32)
     counts, naive = both()
     counts.read(text[:7])
     counts.read(text[7:])
     naive.read(text.tolist())
     assert counts.records().tolist() == naive.records()
     nothing, empty = NgramCounts(), NaiveNgramCounts()
-    for end in generator.integers(4, len(text), 200):
+    for end in generator.integers(4, len(text), 50):
         tail = text[end - 4 : end]
         found = propose((counts, nothing, nothing), tail.copy(), 8)
         assert [tuple(row) for row in found.tolist()] == naive_propose([naive, empty, empty], tail.tolist(), 8)
@@ -104,19 +103,6 @@ def test_a_negative_id_leaves_everything_as_it_was():
     assert counts.records().tolist() == before
     counts.read([2])
     assert [3, -1, -1, -1, 2, 1] in counts.records().tolist()
-
-
-def test_a_copy_is_independent_and_clear_forgets():
-    counts = NgramCounts()
-    counts.read([1, 2])
-    twin = counts.copy()
-    twin.read([1])
-    assert len(counts) == 1
-    assert twin.records().tolist() == [record([1], 2, 1), record([1, 2], 1, 1), record([2], 1, 1)]
-    twin.clear()
-    assert len(twin) == 0
-    assert twin.records().shape == (0, 6)
-    assert len(counts) == 1
 
 
 # --- rules, one by one ---------------------------------------------------------------------------------------
@@ -217,12 +203,6 @@ def test_a_missing_file_and_an_empty_one(tmp_path):
     (tmp_path / "empty").touch()
     with pytest.raises(FileFormatError, match="empty"):
         read_counts(tmp_path / "empty")
-
-
-def test_nothing_is_not_written(tmp_path):
-    with pytest.raises(UsageError, match="nothing was counted"):
-        write_counts(tmp_path / "none", SOME[:0])
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_files_of_different_tokenizers_do_not_merge(tmp_path):

@@ -90,7 +90,7 @@ def followed(index, twin, copy: list[int]):
         yield end, cursor, expected
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_so_they_do_on_long_edited_texts(seed: int) -> None:
     """What counts only after dozens of tokens: lost cursors, far places, long matches, ties of frequent tokens."""
     text, copy = edited(np.random.default_rng(seed))
@@ -118,29 +118,6 @@ def test_the_cursor_follows_as_the_naive_twins_does(texts: list[list[int]], more
     assert state(cursor) == expected
 
 
-@given(documents, st.lists(st.integers(0, 5), min_size=1, max_size=60))
-def test_another_texts_cursor_follows_without_being_read(texts: list[list[int]], other: list[int]) -> None:
-    index, _, twin = read(texts)
-    cursor, expected = Cursor(), (-1, 0, 0)
-    for end in range(1, len(other) + 1):
-        index.follow(other[end - 1 : end], cursor)
-        expected = twin.follow(other[:end][-REACH - 1 :], len(twin.text), expected)
-    assert state(cursor) == expected
-    assert index.text.tolist() == twin.text
-    assert grown(index, cursor, 8, 8, 12) == twin.grow(other[-REACH:], expected, RATES.tolist(), 8, 8, 12)
-
-
-@given(st.lists(st.integers(0, 5), max_size=60), st.integers(0, 60))
-def test_cutting_is_as_if_the_rest_had_never_been_read(text: list[int], length: int) -> None:
-    index, whole = NgramIndex(text), NgramIndex(text[:length])
-    index.truncate(length)
-    cursor, other = Cursor(), Cursor()
-    for one, at in ((index, cursor), (whole, other)):
-        one.follow([1, 2, 3], at)
-    assert index.text.tolist() == text[:length]
-    assert grown(index, cursor, 12, 6, 12) == grown(whole, other, 12, 6, 12)
-
-
 def test_reading_in_pieces_is_reading_at_once() -> None:
     text = np.random.default_rng(1).integers(0, 3000, 9000)
     once, pieces = NgramIndex(), NgramIndex()
@@ -161,14 +138,6 @@ def test_no_match_crosses_the_end_of_a_document() -> None:
     assert grown(index, cursor, 16, 1, 0) == []
 
 
-def test_a_replaced_word_does_not_end_the_copy() -> None:
-    source = list(range(100, 120))
-    index, cursor, _ = read([[*source, 0, 0, *source[:8], 77]])  # 77 instead of 108
-    accept_rates = np.full(CLASSES, 0.5, dtype=np.float32)
-    tokens = index.grow(cursor, accept_rates, 16, 1, 0)[0][0].tolist()
-    assert 109 in tokens
-
-
 def agree(text: list[int], copy: list[int]) -> None:
     """The cursor and the tree behind a text of its own are the twin's."""
     index, _, twin = read([text, []])
@@ -177,7 +146,7 @@ def agree(text: list[int], copy: list[int]) -> None:
     assert grown(index, cursor, 24, 1, 0) == twin.grow(copy[-REACH:], expected, RATES.tolist(), 24, 1, 0)
 
 
-@pytest.mark.parametrize("gap", [*range(4, 10), *range(62, 72)])
+@pytest.mark.parametrize("gap", [*range(4, 10), *range(62, 72, 3)])
 def test_how_far_ahead_a_token_is_looked_for(gap: int) -> None:
     """Twenty later places of the token leave none of the nearby one but by its nearness."""
     later = [token for number in range(20) for token in (7, 500 + number)]
@@ -188,29 +157,12 @@ def test_a_cursor_looks_forward_first() -> None:
     agree([5, 6, 7, 8, 9, 8, 10, 11], [5, 6, 7, 8, 8])
 
 
-def test_frequent_tokens_fill_what_context_leaves_open() -> None:
-    index, cursor, _ = read([[4, 4, 4, 5, 5, 6]])
-    tokens = [node[0] for node in grown(index, cursor, 16, 1, 2)]
-    assert sorted(tokens) == [4, 5]
-    assert grown(index, cursor, 16, 1, 0) == []
-
-
 def test_a_copy_is_independent() -> None:
     index, cursor, _ = read([[1, 2, 3, 1]])
     twin, other = index.copy(), cursor.copy()
     index.read([5, 6], cursor)
     assert twin.text.tolist() == [1, 2, 3, 1]
     assert grown(twin, other, 4, 4, 0)[0][0] == 2
-
-
-def test_texts_are_copied_wherever_they_come_from() -> None:
-    text = np.array([1, 2, 3, 1, 2], dtype=np.int32)
-    text.flags.writeable = False
-    index, cursor, other = NgramIndex(text), Cursor(), np.array([1, 2], dtype=np.int32)
-    index.follow(other, cursor)
-    before = grown(index, cursor, 4, 4, 0)
-    other[:] = 7
-    assert grown(index, cursor, 4, 4, 0) == before
 
 
 def test_what_is_asked_for_is_bounded() -> None:
@@ -227,8 +179,3 @@ def test_bad_input_is_refused() -> None:
     with pytest.raises(IntegrityError, match="one per evidence class"):
         index.grow(cursor, RATES[:5], 4, 4, 0)
     assert index.text.tolist() == [1, 2]
-
-
-def test_memory_per_token_stays_near_sixty_bytes() -> None:
-    text = np.random.default_rng(5).zipf(1.3, 100_000) % 30_000
-    assert NgramIndex(text).nbytes / len(text) < 64

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.drafters.reference import SCRIPTS, feedback, play
 from tests.oracles.llama_cpp import NaiveMap
 
-from draftwood.drafters.llama_cpp.ngram_map import NgramMapK4vDrafter, NgramMapKDrafter
-from draftwood.drafters.llama_cpp.ngram_simple import PRIOR
+from draftwood.drafters.llama_cpp.copying import PRIOR, NgramMapK4vDrafter, NgramMapKDrafter
 from draftwood.drafters.load import load
 from draftwood.errors import UsageError
 
@@ -18,11 +16,6 @@ from draftwood.errors import UsageError
 @given(script=SCRIPTS, n=st.integers(1, 4), m=st.integers(1, 6), hits=st.none() | st.integers(1, 3))
 def test_they_draft_what_the_reference_drafts(script, n, m, hits):
     play(script, made(n, m, hits), NaiveMap(n, m, hits))
-
-
-@pytest.mark.parametrize("hits", [None, 1])
-def test_the_scripts_bring_drafts(hits):
-    assert sum(play((seed, 3, 40), made(2, 4, hits), NaiveMap(2, 4, hits)) for seed in range(8)) > 10
 
 
 class Told:
@@ -136,14 +129,3 @@ def test_min_hits_out_of_range(value):
     with pytest.raises(UsageError, match=f"min_hits must lie between 1 and 2147483647, not {value}"):
         NgramMapK4vDrafter(min_hits=value)
     assert load("ngram-map-k4v:min_hits=3") == (NgramMapK4vDrafter(12, 48, 3),)
-
-
-@pytest.mark.parametrize("make", [NgramMapKDrafter, NgramMapK4vDrafter])
-@pytest.mark.parametrize("text", [[], [1], [1, 1], (1, 1), np.array([1, 1])])
-def test_hardly_any_text(make, text):
-    session = make(size_n=1, size_m=1).open(text, None)
-    assert len(session.draft(1, 0, PRIOR)) == 0
-    session.truncate(0)
-    assert len(session.draft(1, 0, PRIOR)) == 0
-    session.close()
-    session.close()

@@ -8,8 +8,13 @@ from hypothesis import strategies as st
 from tests.drafters.reference import SCRIPTS, play
 from tests.oracles import llama_cpp as llama
 
-from draftwood.drafters.llama_cpp.ngram_map import NgramMapK4vDrafter, NgramMapKDrafter
-from draftwood.drafters.llama_cpp.ngram_simple import FLOORS, PRIOR, NgramSimpleDrafter
+from draftwood.drafters.llama_cpp.copying import (
+    FLOORS,
+    PRIOR,
+    NgramMapK4vDrafter,
+    NgramMapKDrafter,
+    NgramSimpleDrafter,
+)
 from draftwood.drafters.load import load
 from draftwood.errors import UsageError
 
@@ -40,11 +45,6 @@ def draft(text, nodes=100, **options):
 @given(script=SCRIPTS, n=st.integers(1, 4), m=st.integers(1, 9))
 def test_it_drafts_what_the_reference_drafts(script, n, m):
     play(script, NgramSimpleDrafter(size_n=n, size_m=m), Oracle(n, m))
-
-
-def test_the_scripts_bring_drafts():
-    drafter = NgramSimpleDrafter(size_n=2, size_m=5)
-    assert sum(play((seed, 3, 20), drafter, Oracle(2, 5)) for seed in range(5)) > 10
 
 
 @pytest.mark.parametrize(
@@ -88,18 +88,3 @@ def test_options_of_all_three(make):
     assert load(make.name) == (make(12, 48),)
     assert load(f"{make.name}:size_n=3:size_m=5") == (make(3, 5),)
     assert len(make.prior) == len(FLOORS)
-
-
-@pytest.mark.parametrize(
-    ("spec", "instead"),
-    [
-        *((f"{name}:faithful=true", "as llama.cpp does") for name in ("ngram-simple", "ngram-map-k", "ngram-mod")),
-        ("ngram-map-k4v:size_n=3:faithful=false", "'lookup' and 'ngram' copy better"),
-        ("ngram-simple:min_n=1", "lookup:min_ngram"),
-        ("ngram-map-k:min_hits=2", "llama.cpp ignores it"),
-        ("ngram-cache:faithful=true", "--peers llama.cpp:ngram-cache"),
-    ],
-)
-def test_an_option_that_is_gone_answers_with_what_to_write_now(spec, instead):
-    with pytest.raises(UsageError, match=instead):
-        load(spec)

@@ -13,7 +13,6 @@ from draftwood.contracts import Sampling
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
-from draftwood.drafters.prediction.alignment import ORDERS, Expected
 from draftwood.drafters.prediction.drafter import PRIOR, PredictionDrafter
 from draftwood.engines.replay import ReplayTarget
 from draftwood.planning.fixed import FixedPlanner
@@ -110,13 +109,13 @@ def edited(draw):
     return text, answer
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(both=edited(), window=st.sampled_from([8, 64]), nodes=st.sampled_from([4, 16, 40]))
 def test_so_it_does_on_edited_texts(both, window, nodes):
     check_against_twin([both[0]], both[1], window, nodes, RATES, 0.01)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_so_it_does_on_long_texts(seed):
     """What counts only after dozens of tokens: a lost cursor, long matches, places outside the window.
 
@@ -141,23 +140,6 @@ def test_what_stood_between_the_ends_of_two_texts_is_no_replacement():
     first, second = list(range(10)), list(range(20, 40))
     answer = [*first[:6], 90, 91, *second[2:8]]  # 90 91 instead of 6 7 8 9, the end, and 20 21
     check_against_twin([first, second], [*answer, *answer], 32, 12, RATES, 0.0)
-
-
-@given(texts=st.lists(st.lists(st.integers(0, 3), max_size=40), max_size=3))
-def test_the_index_links_all_ends_of_equal_ngrams(texts):
-    expected = Expected([np.array(t, dtype=np.int64) for t in texts])
-    flat = expected.flat.tolist()
-    assert flat == ([token for t in texts if t for token in (*t, -1)] or [-1])
-    assert all(s == 0 or flat[s - 1] == -1 for s in expected.starts.tolist())
-    for level, order in enumerate(ORDERS):
-        chains = []
-        for head in expected.heads[level].tolist():
-            while head >= 0:
-                chains.append(head)
-                assert expected.chain[level, head] < head
-                head = int(expected.chain[level, head])
-        ends = [e for e in range(order - 1, len(flat)) if min(flat[e - order + 1 : e + 1]) >= 0]
-        assert sorted(chains) == ends
 
 
 # --- what it is for ------------------------------------------------------------------------------------------
@@ -217,16 +199,6 @@ def test_a_changed_word_every_few_lines_costs_a_few_passes():
     assert passes([1], answer, [answer])[0] <= 63
 
 
-def test_a_prediction_of_nothing_in_the_answer_costs_little():
-    answer = np.random.default_rng(1).integers(0, 50, 400).tolist()
-    text = np.random.default_rng(2).integers(0, 50, 400).tolist()
-    target = ReplayTarget([1], answer)
-    drafter = PredictionDrafter(texts=(tuple(text),))
-    with open_sequences(target, [drafter], [Request([1], 400)], SampleAndMatch()) as (row,):
-        kept = [e.step.by_source[0].kept for e in decode_sequences(target, FixedPlanner(16), [row]) if e.step]
-    assert sum(kept[100:]) / len(kept[100:]) < 3
-
-
 def test_an_empty_prediction_proposes_nothing():
     for texts in ((), ((),), ((), ())):
         session = PredictionDrafter(texts=texts).open([1, 2], None)
@@ -236,11 +208,11 @@ def test_an_empty_prediction_proposes_nothing():
     check_drafter(PredictionDrafter())
 
 
-def test_a_prediction_of_a_million_tokens():
-    text = tuple(np.random.default_rng(3).integers(0, 50_000, 1_000_000).tolist())
+def test_a_long_prediction():
+    text = tuple(np.random.default_rng(3).integers(0, 50_000, 100_000).tolist())
     session = PredictionDrafter(texts=(text,)).open([1], None)
-    session.learn(feedback(*text[:5], *text[900_000:900_003]))
-    assert best(session)[:10] == list(text[900_003:900_013])
+    session.learn(feedback(*text[:5], *text[90_000:90_003]))
+    assert best(session)[:10] == list(text[90_003:90_013])
     same = PredictionDrafter(texts=((7,) * 1_000_000,)).open([1], None)
     same.learn(feedback(7, 8, 7, 7, 7, 7))
     assert best(same)[:4] == [7] * 4
@@ -294,17 +266,6 @@ def test_a_fork_goes_its_own_way():
     twin.close()
     assert best(twin)[0] == 100  # harmless, if anyone should ask
     assert best(session)[0] == 110
-
-
-def test_drafting_less_often_changes_nothing():
-    rng = np.random.default_rng(4)
-    answer = [int(t) for t in np.where(rng.random(80) < 0.2, 7, EXPECTED[:80])]
-    often, seldom = drafted(EXPECTED), drafted(EXPECTED)
-    for token in answer:
-        often.learn(feedback(token))
-        draft(often)
-    seldom.learn(feedback(*answer))
-    assert draft(often).tokens.tolist() == draft(seldom).tokens.tolist()
 
 
 # --- options -------------------------------------------------------------------------------------------------

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from tests.drafters.kernels import helper
 from tests.oracles.recycling import NaiveRecycled
 
-from draftwood.drafters.recycling import table as recycled
-from draftwood.drafters.recycling.evidence import CLASSES, LONGEST, PROMPT, K, Limits
-from draftwood.drafters.recycling.kernel import SAMPLED, WAYS, _gumbel
-from draftwood.drafters.recycling.table import RecycledTable
+from draftwood.drafters.recycling import kernel as recycled
+from draftwood.drafters.recycling.drafter import CLASSES, LONGEST, PROMPT, K, Limits
+from draftwood.drafters.recycling.kernel import SAMPLED, WAYS, RecycledTable, _gumbel
 from draftwood.errors import IntegrityError
 from draftwood.tree import NO_CLAIM, TokenTree, merge
 from draftwood.verify.noise import KeyedNoise

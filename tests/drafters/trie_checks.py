@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from draftwood.drafters.llama_cpp.ngram_counts_kernel import (
+from draftwood.drafters.llama_cpp.ngram_counts import (
     BEST,
     CHILD,
     COUNT,

@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 from tests.drafter_list import SHIPPED
+from tests.drafters.answers import check
 from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, greedy_truth, sampled_truth, write, write_batch
 
 from draftwood.decoding.loop import decode_sequences
@@ -46,7 +47,7 @@ def test_a_memory_filled_by_other_requests_changes_no_text(size, variant, sampli
             written = write(target, drafters, 8, prompt=prompt, sampling=sampling)
             assert written.ids == truth(target, sampling, prompt)
             assert not any(source.failed for step in written.steps for source in step.by_source)
-    memory.check_integrity()
+    check(memory)
 
 
 POLICIES = ["", *(f"+{name}{NEEDED.get(name, '')}" for name in planners.POLICIES)]
@@ -139,7 +140,7 @@ def test_a_memory_that_another_thread_changes_changes_no_text():
         done.set()
         thread.join()
     assert not failures
-    memory.check_integrity()
+    check(memory)
 
 
 def test_what_a_file_brings_changes_no_text(tmp_path):

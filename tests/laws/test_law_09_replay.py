@@ -22,7 +22,7 @@ SPECS = [
     "suffix",
     "lookup",
     "suffix+lookup",
-    "suffix:factor=inf+lookup:max_ngram=2:min_ngram=2",
+    "suffix:branches=1+lookup:max_ngram=2:min_ngram=2",
     "ngram",
     "ngram+memory",
 ]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from draftwood.cli import early, options, screen
-from draftwood.errors import UsageError
 from draftwood.files.format import refuse_to_replace
 from draftwood.measure.wording import count
 
@@ -20,12 +19,8 @@ _PATHS = "Folders (.gitignore is respected), files, .jsonl of records."
 Paths = Annotated[list[Path], Argument(metavar="PATH...", help=_PATHS)]
 File = Annotated[Path, Argument(metavar="FILE", help="What corpus build wrote.")]
 Output = Annotated[Path, Option("--output", "-o", metavar="FILE.dwc", help="Write the corpus here.")]
-_ADD = "Write here. [default: replace FILE]"
-AddOutput = Annotated[Path | None, Option("--output", "-o", metavar="FILE.dwc", help=_ADD)]
 _TOKENIZER = "The model that will use it, or a folder with its tokenizer."
 Tokenizer = Annotated[str, Option(metavar="MODEL", help=_TOKENIZER)]
-_KNOWN = "Where its tokenizer is. [default: the model it was built for]"
-KnownTokenizer = Annotated[str | None, Option(metavar="MODEL", help=_KNOWN)]
 _FIELD = "Fields of records that are texts. [default: text, else prompt and output]"
 Field = Annotated[list[str] | None, Option(metavar="NAME", help=_FIELD)]
 
@@ -41,28 +36,25 @@ def build(
     as_json: options.Json = False,
 ) -> None:
     """Index the text of folders and files."""
-    _refuse_to_replace(output)
-    _make(paths, output, tokenizer, field, as_json, None)
+    from draftwood.corpora.build import build as make
+    from draftwood.drafters.corpus.file import KIND
 
+    refuse_to_replace(output, KIND)
+    early.check_writable(output)
+    known = options.load_tokenizer(tokenizer)
+    with screen.progress() as bar:
+        built = make(paths, output, known, model=tokenizer, fields=field or (), progress=bar)
+    facts = _facts(built.corpus)
 
-@app.command()
-def add(
-    file: File,
-    paths: Paths,
-    output: AddOutput = None,
-    tokenizer: KnownTokenizer = None,
-    field: Field = None,
-    as_json: options.Json = False,
-) -> None:
-    """Index more text together with what FILE holds; documents of the same name are replaced."""
-    from draftwood.drafters.corpus.corpus import Corpus
+    def show() -> None:
+        documents = count(facts["documents"], "document")
+        screen.say(f"{output}: {facts['tokens']:,} tokens of {documents}, {facts['bytes'] / 1e6:,.1f} MB")
+        if built.skipped:
+            reasons = sorted(built.skipped.items(), key=lambda item: -item[1])
+            said = ", ".join(f"{n:,} {reason}" for reason, n in reasons)
+            screen.say(f"left out: {said}", file=sys.stderr)
 
-    base = Corpus.open(file)
-    if output is not None:
-        _refuse_to_replace(output)
-    if (model := tokenizer or base.model) is None:
-        raise UsageError(f"{file} does not say whose tokenizer it needs: give --tokenizer")
-    _make(paths, output or file, model, field, as_json, base)
+    screen.finish(facts | {"skipped": dict(built.skipped)}, show, as_json=as_json)
 
 
 @app.command()
@@ -78,37 +70,7 @@ def stats(file: File, as_json: options.Json = False) -> None:
     screen.finish(found, lambda: screen.show_facts(found), as_json=as_json)
 
 
-def _make(
-    paths: list[Path], output: Path, tokenizer: str, field: list[str] | None, as_json: bool, base: Corpus | None
-) -> None:
-    from draftwood.corpora.build import build as make
-
-    known = options.load_tokenizer(tokenizer)
-    with screen.progress() as bar:
-        built = make(paths, output, known, model=tokenizer, fields=field or (), base=base, progress=bar)
-    facts = _facts(built.corpus)
-
-    def show() -> None:
-        documents = count(facts["documents"], "document")
-        screen.say(f"{output}: {facts['tokens']:,} tokens of {documents}, {facts['bytes'] / 1e6:,.1f} MB")
-        if built.skipped:
-            reasons = sorted(built.skipped.items(), key=lambda item: -item[1])
-            said = ", ".join(f"{n:,} {reason}" for reason, n in reasons)
-            screen.say(f"left out: {said}", file=sys.stderr)
-
-    document = facts | {"read": built.read, "skipped": dict(built.skipped)}
-    screen.finish(document, show, as_json=as_json)
-
-
 def _facts(corpus: Corpus) -> dict[str, Any]:
     path, counts = corpus.path, {"documents": len(corpus.documents), "parts": len(corpus.parts)}
     size, made_for = path.stat().st_size if path else 0, {"model": corpus.model, "tokenizer": corpus.fingerprint}
     return {"file": str(path), "tokens": len(corpus), **counts, "bytes": size, **made_for}
-
-
-def _refuse_to_replace(path: Path) -> None:
-    """Refuse a path that cannot be written, or that holds anything but a corpus."""
-    from draftwood.drafters.corpus.file import KIND
-
-    refuse_to_replace(path, KIND)
-    early.check_writable(path)

@@ -18,7 +18,6 @@ from draftwood.corpora.texts import MAX_BYTES, Skipped, Source, documents, sourc
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.file import BORDER, Documents, Part, write_corpus
 from draftwood.errors import FileFormatError, UsageError
-from draftwood.files.format import compare_tokenizers
 from draftwood.models.fingerprint import tokenizer_fingerprint
 
 Ints = NDArray[np.int32]
@@ -32,40 +31,33 @@ _MEMORY_SHARE = 0.8  # of the free memory; the rest is for the system and the di
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """Result of a build: the new corpus, opened, and how many documents were read and left out."""
+    """Result of a build: the new corpus, opened, and how many documents were left out."""
 
     corpus: Corpus
-    read: int  # by this run; the other documents come from ``base``
     skipped: Skipped
 
 
 def build(
     paths: Sequence[Path], output: Path, tokenizer: Any, *, model: str | None = None,
-    fields: Sequence[str] = (), max_bytes: int = MAX_BYTES,
-    base: Corpus | None = None, progress: Progress = lambda *_: None,
+    fields: Sequence[str] = (), max_bytes: int = MAX_BYTES, progress: Progress = lambda *_: None,
 ) -> Built:  # fmt: skip
     """Build a corpus file from folders, files and records (``.jsonl``), whole or not at all.
 
     ``output`` is replaced if it exists; its folder also holds a temporary file of 4 bytes per token. ``tokenizer``
     is one of transformers, ``model`` the name by which `draftwood.models.load.load_tokenizer` finds it again.
     ``fields`` are those of records; if some are named, ``.jsonl`` files of folders are records too. Files of
-    folders that are larger than ``max_bytes`` are left out. Documents of ``base`` are kept, except those that this
-    run reads under the same name. ``progress`` is called with the bytes done, all bytes, and what comes next.
+    folders that are larger than ``max_bytes`` are left out. ``progress`` is called with the bytes done, all bytes,
+    and what comes next.
 
     Raises `UsageError` for paths that cannot be read, hold no text, or hold more than this machine can sort, and
-    without the libraries of ``draftwood[corpus]``; `RecordError` for broken records; `VocabularyError` if ``base``
-    was made with another tokenizer; `FileFormatError` if ``base`` is damaged or the file cannot be written.
+    without the libraries of ``draftwood[corpus]``; `RecordError` for broken records; `FileFormatError` if the file
+    cannot be written.
     """
     missing = [name for name in ("pathspec", "psutil", "pydivsufsort") if importlib.util.find_spec(name) is None]
     if missing:
         raise UsageError(f'building a corpus needs {", ".join(missing)}: run pip install "draftwood[corpus]"')
     fingerprint, skipped = tokenizer_fingerprint(tokenizer), Skipped()
-    if base is not None:
-        compare_tokenizers(str(base.path or "the corpus"), base.fingerprint or "unknown", fingerprint)
-        if base.header is not None:
-            base.header.verify()
-    leave = [output, *([base.path] if base is not None and base.path is not None else [])]
-    found = sources(paths, max_bytes, skipped, records=bool(fields), leave=leave)
+    found = sources(paths, max_bytes, skipped, records=bool(fields), leave=[output])
     if not found:
         raise _nothing(paths, skipped)
     try:
@@ -76,16 +68,13 @@ def build(
         ):
             gathered = _Gathered(file)
             _read(found, fields, skipped, tokenizer, gathered, progress)
-            read = len(gathered.names)
-            if not read:
+            if not gathered.names:
                 raise _nothing(paths, skipped)
-            if base is not None:
-                gathered.keep(base)
             file.flush()
             _write(output, gathered, {"tokenizer": fingerprint, "model": model}, progress)
     except OSError as error:
         raise FileFormatError(f"{output} cannot be written ({error.strerror}): choose another place") from error
-    return Built(Corpus.open(output), read, skipped)
+    return Built(Corpus.open(output), skipped)
 
 
 class _Gathered:
@@ -102,14 +91,6 @@ class _Gathered:
             self._file.write(np.int32(BORDER).tobytes())
             self.names.append(name)
             self.lengths.append(len(ids) + 1)
-
-    def keep(self, base: Corpus) -> None:
-        """Add the documents of another corpus, except those whose names are here already."""
-        known = set(self.names)
-        for number in range(len(base.documents)):
-            name = base.documents.name(number)
-            if name not in known:
-                self.add(name, base.ids(number))
 
     def tokens(self) -> Ints:
         return np.asarray(np.memmap(self._file, dtype=np.int32, mode="r"))

@@ -4,11 +4,6 @@ becomes its rank in two or three big-endian bytes, and suffixes that begin at a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Future
-from threading import Thread
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,52 +37,25 @@ def bytes_per_token(width: int) -> int:
 
 def suffix_array(tokens: Ints, used: NDArray[np.bool_] | None = None) -> Ints:
     """Return the places, int32[m], of all tokens but borders, sorted by the text from there on. ``tokens``
-    int32[n] has `BORDER` after each document; ``used`` is `used_ids` of these or more tokens. Ctrl-C interrupts
-    the sorting.
+    int32[n] has `BORDER` after each document; ``used`` is `used_ids` of these or more tokens.
     """
     if not len(tokens):
         return np.empty(0, dtype=np.int32)
     from pydivsufsort import divsufsort
 
     used = used_ids(tokens) if used is None else used
-    width = width_of(int(used.sum()))
-    data = _encoded(tokens, np.cumsum(used, dtype=np.int32), width)
-    return _thinned(_in_thread(lambda: divsufsort(data)), width, int((tokens == BORDER).sum()))
-
-
-def _encoded(tokens: Ints, ranks: Ints, width: int) -> NDArray[np.uint8]:
+    ranks, width = np.cumsum(used, dtype=np.int32), width_of(int(used.sum()))
     data = np.empty((len(tokens), width), dtype=np.uint8)
     for start in range(0, len(tokens), _PIECE):
         piece = tokens[start : start + _PIECE]
         rank = np.where(piece == BORDER, 0, ranks[piece])
         for byte in range(width):
             data[start : start + _PIECE, byte] = rank >> 8 * (width - 1 - byte) & 0xFF
-    return data.reshape(-1)
-
-
-def _thinned(places: Ints, width: int, borders: int) -> Ints:
-    """Keep the places where tokens begin, in the same array: a copy would take the most memory of all."""
+    places: Ints = divsufsort(data.reshape(-1))
     kept = 0
-    for start in range(0, len(places), _PIECE):
+    for start in range(0, len(places), _PIECE):  # in the same array: a copy would take the most memory of all
         piece = places[start : start + _PIECE]
         piece = piece[piece % width == 0] // width
         places[kept : kept + len(piece)] = piece
         kept += len(piece)
-    return places[borders:kept]  # borders sort first
-
-
-def _in_thread(work: Callable[[], Any]) -> Any:
-    """Run C code in a thread that is abandoned on Ctrl-C, which would otherwise wait for its end."""
-    found: Future[Any] = Future()
-
-    def run() -> None:
-        try:
-            found.set_result(work())
-        except BaseException as error:
-            found.set_exception(error)
-
-    thread = Thread(target=run, daemon=True)
-    thread.start()
-    while thread.is_alive():
-        thread.join(0.1)
-    return found.result()
+    return places[int((tokens == BORDER).sum()) : kept]  # borders sort first

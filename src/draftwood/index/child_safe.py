@@ -19,6 +19,11 @@ class ChildSafeLock:
         """Wait so long at most; whether it is held now. ``__exit__`` gives it back."""
         return self._lock.acquire(timeout=max(0.0, seconds))
 
+    @property
+    def is_mine(self) -> bool:
+        """Whether this thread holds it."""
+        return bool(self._lock._is_owned())  # type: ignore[attr-defined] # as `threading.Condition` asks
+
     def __enter__(self) -> None:
         self._lock.acquire()
 

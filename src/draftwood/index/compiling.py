@@ -28,7 +28,7 @@ FLOATS = "Array(float32, 1, 'C', readonly=True)"
 KERNELS: list[Any] = []
 """Every kernel that this process has imported."""
 
-_FORMAT = 5  # of what is compiled and how
+_FORMAT = 6  # of what is compiled and how
 
 
 def compiled(signature: str, *, reorder: bool = False) -> Callable[[Any], Any]:
@@ -55,7 +55,7 @@ def stamp(function: Any, *options: object) -> str:
     while waiting:
         found = waiting.pop()
         if isinstance(found, Mark):
-            parts += [found.is_part, found.array_of]
+            parts.append(found.is_part)
             found = found.py_func
         if isinstance(found, FunctionType):
             if found not in seen:

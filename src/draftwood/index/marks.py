@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 
 class Mark:
     """What only kernels call: a function of its own, or a part of a kernel, put into it before it is compiled."""
 
-    def __init__(self, function: Any, *, part: bool, array_of: str = "") -> None:
-        self.py_func, self.is_part, self.array_of = function, part, array_of
+    def __init__(self, function: Any, *, part: bool) -> None:
+        self.py_func, self.is_part = function, part
         self.dispatcher: Any = None  # numba's, once a kernel with this function is compiled
 
 
@@ -22,8 +21,3 @@ def inner(function: Any) -> Any:
 def part(function: Any) -> Any:
     """Mark a piece of one kernel that is put into it before that is compiled: it takes no time of its own."""
     return Mark(function, part=True)
-
-
-def array_at(dtype: str) -> Callable[[Any], Any]:
-    """Mark a function that makes, within a kernel, an array of an address and a shape; its body is not used."""
-    return lambda function: Mark(function, part=True, array_of=dtype)

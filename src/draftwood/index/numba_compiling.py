@@ -11,12 +11,10 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
-from numba import carray, njit, types
+from numba import njit
 from numba.core.registry import CPUDispatcher
 from numba.core.types import Integer, int64
 from numba.core.types.misc import unliteral
-from numba.extending import intrinsic
-from numba.np.numpy_support import from_dtype
 
 from draftwood.files.unkept import say_unkept
 from draftwood.index import machine_code
@@ -45,32 +43,12 @@ def _dispatcher(mark: Mark) -> Any:
     """Return what numba compiles into kernels; without an entry for Python it takes a third less time."""
     if mark.dispatcher is None:
         function = with_dispatchers(mark.py_func)
-        if mark.array_of:
-            mark.dispatcher = _array_at(mark.array_of)
-        elif mark.is_part:
+        if mark.is_part:
             mark.dispatcher = njit(**_OPTIONS, inline="always")(function)
         else:
             options = {"nopython": True, "no_cpython_wrapper": True, **_OPTIONS}
             mark.dispatcher = _Helper(function, targetoptions=options)
     return mark.dispatcher
-
-
-def _array_at(dtype: str) -> Any:
-    """Return what makes an array of an address and a shape; see `draftwood.index.addresses`."""
-    pointer_type = types.CPointer(from_dtype(np.dtype(dtype)))
-
-    @intrinsic
-    def pointer(typing: Any, address: Any) -> Any:  # noqa: ARG001 - numba hands it over
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-        return pointer_type(int64), generate
-
-    @njit(**_OPTIONS, inline="always")
-    def array(address: Any, shape: Any) -> Any:
-        return carray(pointer(address), shape)
-
-    return array
 
 
 def with_dispatchers(function: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Ints
-from draftwood.drafters.corpus.file import BORDER, Documents, Longs, Part, open_corpus
+from draftwood.drafters.corpus.file import BORDER, Documents, Part, open_corpus
 from draftwood.errors import IntegrityError
 from draftwood.files.format import Header
 
-COUNTED = 1 << 10  # most occurrences of which successors are counted; of more, this many evenly spaced ones
 _NO_TOKENS = np.empty(0, dtype=np.int32)
-_NO_COUNTS = np.empty(0, dtype=np.int64)
 _NO_RATES = np.empty(0, dtype=np.float32)
 _NO_NODES = np.empty((3, 0), dtype=np.int32)
 
@@ -100,44 +97,6 @@ class Corpus:
         intervals = tuple((low, high) if best == length and length else (0, 0) for _, best, low, high in found)
         return Match(length, sum(high - low for low, high in intervals), intervals)
 
-    def successors(self, match: Match, limit: int) -> tuple[Ints, Longs]:
-        """Return the tokens that follow a match and how often, as `next_counts` does."""
-        tokens, weights = [_NO_TOKENS], [np.empty(0)]
-        for part, (low, high) in zip(self.parts, match.intervals, strict=True):
-            total = high - low
-            looks = min(total, COUNTED)
-            places = low + (2 * np.arange(looks) + 1) * total // (2 * max(looks, 1))
-            after = part.suffixes[places].astype(np.int64) + match.length
-            tokens.append(part.tokens[after.clip(0, len(part.tokens) - 1)] if looks else _NO_TOKENS)
-            weights.append(np.full(looks, total / max(looks, 1)))
-        found, where = np.unique(np.concatenate(tokens), return_inverse=True)
-        counts = np.rint(np.bincount(where, np.concatenate(weights), len(found))).astype(np.int64)
-        found, counts = found[found >= 0], counts[found >= 0]
-        best = np.lexsort((found, -counts))[: max(limit, 0)]
-        return found[best], counts[best]
-
-    def next_counts(self, context: Sequence[int] | NDArray[Any], limit: int) -> tuple[Ints, Longs]:
-        """Return the tokens that followed ``context`` and how often.
-
-        Parameters
-        ----------
-        context
-            Token ids; all of them must match. The empty context matches nothing.
-        limit
-            Most tokens to return.
-
-        Returns
-        -------
-        tokens : int32[n]
-            The most frequent first, the lowest id first on a tie.
-        counts : int64[n]
-            Exact up to `COUNTED` occurrences of the context in a part, estimated beyond.
-        """
-        match = self.match(context, len(context))
-        if not len(context) or match.length < len(context):
-            return _NO_TOKENS, _NO_COUNTS
-        return self.successors(match, limit)
-
     def occurrences(self, match: Match, limit: int) -> list[tuple[str, int]]:
         """Return at most ``limit`` documents that hold a match: name, and where in it the match begins."""
         found: list[tuple[str, int]] = []
@@ -159,19 +118,3 @@ class Corpus:
                 return part.tokens[start : start + length]
             start -= len(part.tokens)
         raise IntegrityError(f"document {document} lies beyond the text: build the corpus again")
-
-    def check_integrity(self) -> None:
-        """Raise `IntegrityError` if tokens, suffixes and documents disagree; reads everything, in plain Python."""
-        for part in self.parts:
-            keys, places = part.tokens.tolist(), part.suffixes.tolist()
-            filled = np.flatnonzero(part.tokens != BORDER).tolist()
-            if sorted(places) != filled or min(keys, default=BORDER) < BORDER:
-                raise IntegrityError("the suffixes must be every place that holds a token, and no other")
-            if any(keys[a:] >= keys[b:] for a, b in pairwise(places)):
-                raise IntegrityError("the suffixes must be sorted")
-        tokens = np.concatenate([_NO_TOKENS, *(part.tokens for part in self.parts)])
-        borders = np.flatnonzero(tokens == BORDER).tolist()
-        if [0, *(border + 1 for border in borders)][: len(borders)] != self.documents.starts.tolist():
-            raise IntegrityError("every document must begin after a border")
-        if borders and borders[-1] != len(tokens) - 1:
-            raise IntegrityError("a border must end the text")

@@ -1,4 +1,4 @@
-"""Drafter ``ngram-cache``: what mostly followed the last 1 to 4 tokens in this text, earlier texts, a corpus.
+"""Drafter ``ngram-cache``: what mostly followed the last 1 to 4 tokens in this text, earlier texts, a large one.
 
 Source: llama.cpp's ``ngram-cache`` (``common/ngram-cache``, examples ``lookup``): its levels, thresholds, weights
 and files, without its defects.
@@ -17,11 +17,8 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import DraftSession, Floats, Ints, Noise, Share, TokenFile
 from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree, fixed_rates
-from draftwood.drafters.corpus.corpus import Corpus
-from draftwood.drafters.corpus.file import KIND as CORPUS
 from draftwood.drafters.llama_cpp.ngram_counts_file import common_tokenizer, read_counts, write_counts
 from draftwood.errors import UsageError
-from draftwood.files.format import kind_of
 from draftwood.files.paths import named
 from draftwood.tree import TokenTree
 
@@ -41,7 +38,6 @@ always; not always); the context level if the static level has the token too, pe
 size (not always, always); the static level alone (share below 70 %, below 90 %, above)."""
 
 _TAIL = 4
-_STATIC_LIMIT = 64  # next tokens that a corpus is asked for; a token with a majority is among them
 
 
 @dataclass(frozen=True)
@@ -53,7 +49,7 @@ class NgramCacheDrafter(BaseDrafter):
     n_draft
         Most tokens it proposes.
     static
-        A corpus (``draftwood corpus build``), of which n-grams of two tokens are used, or a file of their counts.
+        File of counts of a large text, of which n-grams of two tokens are used.
     dynamic
         File of counts of earlier texts. It need not exist yet.
     learn
@@ -122,14 +118,10 @@ class Shared:
 
     def __init__(self, static: Path | None, dynamic: Path | None) -> None:
         self._path, self._lock = dynamic, threading.Lock()
-        self._corpus: Corpus | None = None
-        if static is not None and kind_of(static) == CORPUS:
-            self._corpus, static = Corpus.open(static), None
         if dynamic is not None and not dynamic.exists():
             dynamic = None
         self._files = tuple(read_counts(path) if path is not None else None for path in (static, dynamic))
-        headers = [self._corpus.header] if self._corpus is not None else []
-        self.tokenizer = common_tokenizer(file for file in (*self._files, *headers) if file is not None)
+        self.tokenizer = common_tokenizer(file for file in self._files if file is not None)
         self._format = self._files[1].format if self._files[1] is not None else "draftwood"
 
     def belong_to(self, tokenizer: str) -> None:
@@ -148,22 +140,9 @@ class Shared:
 
     def propose(self, context: NgramCounts, tail: Ints, n: int) -> Ints:
         """Return up to ``n`` tokens after ``tail``, as `ngram_counts.propose` does."""
-        from draftwood.drafters.llama_cpp.ngram_counts import NgramCounts, propose
+        from draftwood.drafters.llama_cpp.ngram_counts import propose
 
-        if self._corpus is None:
-            return propose((context, self._dynamic, self._static), tail, n)
-        found = np.empty((n, 3), dtype=np.int32)
-        for row in range(n):  # a corpus is asked for each token
-            pair = tail[-2:]
-            tokens, counts = self._corpus.next_counts(pair, _STATIC_LIMIT)
-            records = np.full((len(tokens), 6), -1, dtype=np.int32)
-            records[:, :2], records[:, 4], records[:, 5] = pair, tokens, np.minimum(counts, 2**31 - 1)
-            one = propose((context, self._dynamic, NgramCounts(records)), tail, 1)
-            if not len(one):
-                return found[:row]
-            found[row] = one[0]
-            tail = np.append(tail, one[0, :1])[-_TAIL:]
-        return found
+        return propose((context, self._dynamic, self._static), tail, n)
 
     def learn(self, text: NDArray[Any], start: int, *, save: bool) -> None:
         """Learn the text of a session that closes, from ``start`` on; what comes before was learnt already."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Ints
 from draftwood.errors import FileFormatError, UsageError
-from draftwood.files.format import Header, compare_tokenizers, is_ours, read_payload, write_file
+from draftwood.files.format import compare_tokenizers, is_ours, read_payload, write_file
 from draftwood.files.paths import whole_file
 
 Format = Literal["draftwood", "llama"]
@@ -72,7 +72,7 @@ def write_counts(path: Path, records: Ints, *, format: Format = "draftwood", tok
     write_file(path, KIND, about | known, [stream.astype("<i4")])
 
 
-def common_tokenizer(files: Iterable[CountsFile | Header]) -> str | None:
+def common_tokenizer(files: Iterable[CountsFile]) -> str | None:
     """Return the tokenizer that the files name, or None; `VocabularyError` if they name different ones."""
     known: str | None = None
     for file in files:

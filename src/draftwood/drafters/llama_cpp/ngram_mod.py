@@ -16,7 +16,7 @@ import numpy as np
 
 from draftwood.contracts import DraftSession, Floats, Ints, Noise
 from draftwood.drafters.base import BaseDrafter, fixed_rates
-from draftwood.drafters.llama_cpp.ngram_simple import NOTHING, ReferenceSession
+from draftwood.drafters.llama_cpp.copying import NOTHING, ReferenceSession
 
 log = logging.getLogger("draftwood")
 

@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -20,6 +19,7 @@ from draftwood.drafters.memory.memory import TOKENS, Memory
 from draftwood.drafters.ngram.drafter import PRIOR
 from draftwood.errors import DraftwoodError, UsageError
 from draftwood.files.paths import named
+from draftwood.index.child_safe import ChildSafeLock
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ SAVE_EVERY = 60.0  # least seconds between two saves while requests are served
 _LOOK_BACK = 96  # tokens that suffice to place a text in an index: 32 to match, 64 to follow
 
 _open: dict[Path, Memory] = {}  # one per file and process, saved at its end
-_lock = Lock()
+_lock = ChildSafeLock()
 
 
 @dataclass(frozen=True)
@@ -102,11 +102,7 @@ class MemoryDrafter(BaseDrafter):
 
     def in_namespace(self, namespace: str) -> MemoryDrafter:
         """Return a drafter on the same memory that reads and writes the answers of another namespace."""
-        return (
-            replace(self, namespace=namespace)
-            if self.file
-            else replace(self, memory=self._memory, namespace=namespace)
-        )
+        return replace(self, memory=self._memory, namespace=namespace)
 
     def remember(self, ids: Sequence[int]) -> None:
         self._memory.add(ids, self.namespace)
@@ -136,7 +132,7 @@ class MemorySession(AnswerSession):
         if nodes < 1 or not self._length:
             return TokenTree.empty()
         with self._memory.lock:
-            space = self._memory.contents.spaces.get(self._drafter.namespace)
+            space = self._memory.spaces.get(self._drafter.namespace)
             if space is None:
                 return TokenTree.empty()
             cursor = self._follow(space)
@@ -165,11 +161,11 @@ class MemorySession(AnswerSession):
 
     def _credit(self, places: Sequence[int]) -> None:
         """Count accepted tokens for the answers that they were copied from."""
-        contents = self._memory.contents
-        with self._memory.lock:
-            space = contents.spaces.get(self._drafter.namespace)
+        memory = self._memory
+        with memory.lock:
+            space = memory.spaces.get(self._drafter.namespace)
             if space is not None and space.generation == self._generation:  # else the places mean other tokens now
-                contents.credit(answer for place in places if (answer := space.owner(place)) is not None)
+                memory.credit(answer for place in places if (answer := space.owner(place)) is not None)
 
     def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
         self._remember()

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from hashlib import blake2b
 from math import isfinite
-from os import urandom
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,9 +36,8 @@ _SEQUENCES = {"sqlite_sequence": "CREATE TABLE sqlite_sequence(name,seq)"}  # SQ
 _SLICE = 0.1  # seconds that SQLite waits at a time: Ctrl-C is noticed between two
 
 _one_by_one = ChildSafeLock()  # of this process: closing a file that another thread has locked would free its lock
-if hasattr(
-    os, "register_at_fork"
-):  # a child that was forked within a transaction would find the file locked for good
+if hasattr(os, "register_at_fork"):
+    # A child that was forked within a transaction would find the file locked for good.
     os.register_at_fork(before=_one_by_one.__enter__, after_in_parent=_one_by_one.__exit__)
 
 
@@ -48,7 +46,7 @@ class Saved(NamedTuple):
 
     namespace: str
     ids: Ints  # none negative
-    worth: float  # how useful it was (`draftwood.drafters.memory.answers`), relative to clock 0
+    worth: float  # how useful it was (`draftwood.drafters.memory.memory.Memory`), relative to clock 0
     digest: bytes
 
 
@@ -74,13 +72,10 @@ class MemoryFile:
         if path.stat().st_size:
             self._check()
         else:  # new
-            for sql in (
-                *_TABLES.values(),
-                f"PRAGMA application_id = {_APPLICATION}",
-                f"PRAGMA user_version = {VERSION}",
-            ):
+            marks = f"PRAGMA application_id = {_APPLICATION}", f"PRAGMA user_version = {VERSION}"
+            for sql in (*_TABLES.values(), *marks):
                 run(sql)
-            run("INSERT INTO about VALUES (?, NULL, NULL)", (urandom(16),))
+            run("INSERT INTO about VALUES (?, NULL, NULL)", (os.urandom(16),))
         about: Any = run("SELECT id, tokenizer, tokens FROM about").fetchone() or (None, None, None)
         self.id: bytes = about[0]
         self.tokenizer: str | None = about[1]
@@ -112,7 +107,8 @@ class MemoryFile:
 
     def _answer(self, namespace: Any, ids: Any, worth: Any, known: Any) -> Saved:
         try:
-            name, tokens = namespace.decode("utf-8", "surrogatepass"), _tokens(ids)
+            name = namespace.decode("utf-8", "surrogatepass")
+            tokens = np.frombuffer(ids, dtype="<i4").astype(np.int32, copy=False)
             found = Saved(name, tokens, worth, digest(name, tokens))
         except (AttributeError, TypeError, ValueError) as error:
             raise _unsound(self._path) from error
@@ -131,10 +127,9 @@ class MemoryFile:
     def ends(self) -> tuple[int, int]:
         """The highest numbers of answers and tombstones."""
         sql = "SELECT coalesce(max(number), 0) FROM {}"
-        last = [
-            int(self._connection.execute(sql.format(table)).fetchone()[0]) for table in ("answers", "forgotten")
-        ]
-        return last[0], last[1]
+        run = self._connection.execute
+        answers, stones = (run(sql.format(table)).fetchone()[0] for table in ("answers", "forgotten"))
+        return int(answers), int(stones)
 
     def write(self, answers: Sequence[Saved], forget: Iterable[str], tokenizer: str | None, tokens: int) -> None:
         """Hold these answers and no others, and let other processes forget these namespaces."""
@@ -148,30 +143,25 @@ class MemoryFile:
         there = {row[1:]: row[0] for row in rows if row[1:] in mine}
         kept = set(there.values())
         run.executemany("DELETE FROM answers WHERE number = ?", [row[:1] for row in rows if row[0] not in kept])
-        run.executemany(
-            "UPDATE answers SET worth = ? WHERE number = ?", [(mine[key].worth, at) for key, at in there.items()]
+        worths = [(mine[key].worth, at) for key, at in there.items()]
+        run.executemany("UPDATE answers SET worth = ? WHERE number = ?", worths)
+        new = (
+            (*key, saved.ids.astype("<i4").tobytes(), saved.worth)
+            for key, saved in mine.items()
+            if key not in there
         )
-        run.executemany(
-            "INSERT INTO answers (namespace, digest, ids, worth) VALUES (?, ?, ?, ?)",
-            (
-                (*key, np.ascontiguousarray(saved.ids, dtype="<i4").tobytes(), saved.worth)
-                for key, saved in mine.items()
-                if key not in there
-            ),
-        )
+        run.executemany("INSERT INTO answers (namespace, digest, ids, worth) VALUES (?, ?, ?, ?)", new)
         run.execute("UPDATE about SET tokenizer = ?, tokens = ?", (tokenizer, tokens))
 
 
-def _tokens(ids: bytes) -> Ints:
-    return np.frombuffer(ids, dtype="<i4").astype(np.int32, copy=False)
-
-
 @contextmanager
-def _given_back(lock: ChildSafeLock) -> Iterator[None]:
+def _alone(path: Path, wait: float) -> Iterator[None]:
+    if not _one_by_one.acquire(wait):
+        raise _locked(path, wait)
     try:
         yield
     finally:
-        lock.__exit__()
+        _one_by_one.__exit__()
 
 
 @contextmanager
@@ -182,10 +172,8 @@ def opened(path: Path, wait: float, *, writing: bool = False) -> Iterator[Memory
     if it is no memory, damaged or newer, cannot be written, or is locked by others for more than ``wait`` seconds.
     """
     until = time.monotonic() + wait
-    if not _one_by_one.acquire(wait):
-        raise _locked(path, wait)
     try:
-        with _given_back(_one_by_one):
+        with _alone(path, wait):
             if writing:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 if not path.exists():
@@ -217,12 +205,6 @@ def _code(error: Exception) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest says more than is asked
 
 
-def _locked(path: Path, wait: float) -> FileFormatError:
-    return FileFormatError(
-        f"{path} was locked by another writer for {wait:g} seconds: try again later, or choose another file"
-    )
-
-
 def _refusal(path: Path, error: Exception, wait: float, writing: bool) -> DraftwoodError:
     """Return the error that says what was wrong with a file."""
     code = _code(error)
@@ -230,12 +212,18 @@ def _refusal(path: Path, error: Exception, wait: float, writing: bool) -> Draftw
         return _locked(path, wait)
     if code == sqlite3.SQLITE_NOTADB:
         return _foreign(path)
-    reason = getattr(error, "strerror", None) or error
     if code in (0, sqlite3.SQLITE_CORRUPT) and not isinstance(error, OSError):  # 0: Python could not read a value
         return _damaged(path)
+    reason = getattr(error, "strerror", None) or error
     if writing:
         return FileFormatError(f"{path} cannot be written ({reason}): choose another place")
     return UsageError(f"{path} cannot be read ({reason}): check its name")
+
+
+def _locked(path: Path, wait: float) -> FileFormatError:
+    return FileFormatError(
+        f"{path} was locked by another writer for {wait:g} seconds: try again later, or choose another file"
+    )
 
 
 def _foreign(path: Path) -> FileFormatError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from draftwood.contracts import DraftTexts, Floats, Noise, Takes
 from draftwood.drafters.base import BaseDrafter, BaseSession, grown_tree, read_rates
@@ -34,7 +34,6 @@ class NgramDrafter(BaseDrafter):
     """
 
     name: ClassVar[str] = "ngram"
-    batches: ClassVar[bool] = True
     modules: ClassVar[Sequence[str]] = ("draftwood.drafters.ngram.index",)
     prior: ClassVar[Floats] = PRIOR
     takes: ClassVar[Takes] = Takes(context=True)
@@ -57,14 +56,6 @@ class NgramDrafter(BaseDrafter):
         session.extend(prompt)
         return session
 
-    def draft_many(
-        self, sessions: Sequence[Any], nodes: Sequence[int], lookahead_nodes: Sequence[int], accept_rates: Floats,
-        base_trees: Sequence[TokenTree] | None = None,
-    ) -> Sequence[TokenTree]:  # fmt: skip
-        from draftwood.drafters.ngram.many import draft_many
-
-        return draft_many(NgramSession, sessions, nodes, accept_rates)
-
     @cached_property
     def begun(self) -> NgramIndex:
         """Index of the further texts, built once; each request continues a copy of it."""
@@ -85,7 +76,6 @@ class NgramSession(BaseSession):
     def __init__(self, drafter: NgramDrafter, index: NgramIndex, cursor: Cursor) -> None:
         self._drafter, self._index, self._cursor = drafter, index, cursor
         self._start = len(index)
-        self._places: Any = None  # where its arrays are, once it was asked with others: an `ArrayRow`
         self._new: list[int] = []  # committed tokens that the index has not read: the next draft reads them
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
@@ -119,4 +109,3 @@ class NgramSession(BaseSession):
 
     def close(self) -> None:
         self._index, self._cursor, self._start, self._new = type(self._index)(), type(self._cursor)(), 0, []
-        self._places = None

@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Floats, Ints
-from draftwood.drafters.ngram.grow_kernel import advance
-from draftwood.drafters.ngram.grow_kernel import grow as grow_kernel
-from draftwood.drafters.ngram.kernel import CLASSES, DISTINCT, FREQUENT, HEAD, REACH, READ
+from draftwood.drafters.ngram.kernel import CLASSES, FREQUENT, HEAD, REACH, READ, advance
+from draftwood.drafters.ngram.kernel import grow as _grow_kernel
 from draftwood.errors import UsageError
-from draftwood.index.addresses import ArrayRow
 from draftwood.index.arguments import for_kernel
 
 MOST_NODES = 1024  # most nodes of one tree
@@ -22,12 +20,11 @@ FOLLOWED = 64
 """Tokens at the end of what is read that a cursor follows, at 2 microseconds each: enough to find its place."""
 
 _AT_ONCE = 64  # new tokens, at most, that the call of a kernel reads which grows the next draft
-
-_NOWHERE = np.array([-1, 0, 0, 0], dtype=np.int64)  # the cursor of nobody
 _ROOM = 1024  # tokens at first
-
-_grow = grow_kernel.unchecked  # all its arguments are made here
+_NOWHERE = np.array([-1, 0, 0, 0], dtype=np.int64)  # the cursor of nobody
 _NO_TOKENS, _NO_TEXT = np.empty((0, 3), dtype=np.int32), np.empty(0, dtype=np.int32)
+
+_grow = _grow_kernel.unchecked  # all its arguments are made here
 
 
 class Cursor:
@@ -36,7 +33,7 @@ class Cursor:
     def __init__(self) -> None:
         self.window = np.empty(REACH + _AT_ONCE, dtype=np.int32)  # begins with the last committed tokens
         self.size = 0  # how many they are: at most `REACH`
-        self.state = np.array([-1, 0, 0, 0], dtype=np.int64)  # see `draftwood.drafters.ngram.kernel`
+        self.state = _NOWHERE.copy()  # see `draftwood.drafters.ngram.kernel`
 
     @property
     def tail(self) -> Ints:
@@ -58,25 +55,20 @@ class Cursor:
         twin.tail, twin.state = self.tail, self.state.copy()
         return twin
 
-    def take_in(self, ids: Sequence[int]) -> int:
-        """Put a few new tokens behind the last ones, for a kernel to read; returns where they end."""
-        end = self.size + len(ids)
-        self.window[self.size : end] = ids
-        return end
-
 
 class NgramIndex:
     """Where the last 1, 2 or 4 tokens occurred before, for a text that only grows at its end.
 
     A draft looks at the latest 16, 16 and 8 such occurrences, compares what stands before each (up to 32 tokens),
     and takes what follows as candidates; further candidates come from following the last copy behind a difference,
-    and from the 12 most frequent tokens. All of it costs the same at any length of the text.
+    and from the 12 most frequent tokens. All of it costs the same at any length of the text. It takes ``room``
+    tokens without growing.
     """
 
     at_once: ClassVar[int] = _AT_ONCE
 
     def __init__(self, ids: Sequence[int] | NDArray[Any] = (), room: int = 0) -> None:
-        self._allocate(max(_ROOM, len(ids), room))  # it takes ``room`` tokens without growing
+        self._allocate(max(_ROOM, len(ids), room))
         self._tokens = np.full((256, 3), -1, dtype=np.int32)
         self.read(ids)
 
@@ -120,29 +112,22 @@ class NgramIndex:
         """Let no match cross this place."""
         self._read(np.array([-1], dtype=np.int32), 0)
 
-    def address(self, row: ArrayRow, cursor: Cursor) -> int:
-        """Return where a kernel finds the arrays of this index, and a cursor: ``row`` names them."""
-        return row.at(self._text, self._links, self._buckets, self._tokens, self._head, cursor.state)
-
     @property
     def _lists(self) -> tuple[Ints, Ints, Ints, Ints, NDArray[np.int64]]:
         return self._text, self._links, self._buckets, self._tokens, self._head
 
     def _advance(self, cursor: Cursor | None, tail: Ints, known: int, own: bool) -> int:
         state, followed = (_NOWHERE, 0) if cursor is None else (cursor.state, FOLLOWED)
-        return advance(self._lists, _NO_TOKENS, state, tail, known, own, followed)
-
-    def make_room(self, more: int) -> None:
-        """Make room for so many more tokens, for a kernel that reads them."""
-        self._make_room(more)
-        while 2 * (int(self._head[DISTINCT]) + more) > len(self._tokens):
-            self._more_tokens()
+        return int(advance(self._lists, _NO_TOKENS, state, tail, known, own, followed))
 
     def _make_room(self, more: int) -> None:
         length = len(self)
         needed = length + more
         if needed > 2 * self._buckets.shape[1]:
-            self._rebuild(self.text.copy(), 2 * needed)
+            text = self.text.copy()
+            self._allocate(2 * needed)
+            self._tokens = np.full_like(self._tokens, -1)
+            self._read(text, 0)
         elif needed > len(self._text):
             text, links = self._text, self._links
             self._text, self._links = np.empty(2 * needed, np.int32), np.empty((2 * needed, 3), np.int32)
@@ -156,20 +141,9 @@ class NgramIndex:
             self._tokens = old
             raise
 
-    def _rebuild(self, text: Ints, room: int) -> None:
-        self._allocate(max(_ROOM, room))
-        self._tokens = np.full_like(self._tokens, -1)
-        self._read(text, 0)
-
-    def truncate(self, length: int) -> None:
-        """Cut the text to its first ``length`` tokens; reads them again."""
-        if length < len(self):
-            self._rebuild(self.text[: max(length, 0)].copy(), length)
-
     def grow(
-        self, cursor: Cursor, accept_rates: Floats, nodes: int, depth: int, frequent: int,
-        new: Sequence[int] = (),
-    ) -> tuple[Ints, Floats]:  # fmt: skip
+        self, cursor: Cursor, accept_rates: Floats, nodes: int, depth: int, frequent: int, new: Sequence[int] = ()
+    ) -> tuple[Ints, Floats]:
         """Read ``new`` text, which the cursor follows, and grow the tree of what may come then, likeliest first
         by ``accept_rates`` (float32[CLASSES]).
 
@@ -181,13 +155,14 @@ class NgramIndex:
         accept_rates = for_kernel(accept_rates, CLASSES)
         nodes = min(nodes, MOST_NODES)  # time grows with their square
         depth, frequent = min(depth, nodes), min(frequent, FREQUENT)
+        out, chances = np.empty((4, max(nodes, 0)), dtype=np.int32), np.empty((2, max(nodes, 0)), dtype=np.float32)
         if nodes < 1 or depth < 1 or not (cursor.size or new):
             self.read(new, cursor)
-            return np.empty((4, 0), dtype=np.int32), np.empty((2, 0), dtype=np.float32)
-        out, chances = np.empty((4, nodes), dtype=np.int32), np.empty((2, nodes), dtype=np.float32)
+            return out[:, :0], chances[:, :0]
         n = -1
         if len(new) <= _AT_ONCE and min(new, default=0) >= 0:
-            end = cursor.take_in(new)
+            end = cursor.size + len(new)
+            cursor.window[cursor.size : end] = new
             limits = cursor.size, end, depth, frequent
             n = _grow(self._lists, cursor.state, cursor.window, limits, accept_rates, out, chances)
             cursor.size = cursor.size if n < 0 else min(REACH, end)

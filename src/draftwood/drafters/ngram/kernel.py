@@ -17,14 +17,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.index.compiling import inner
+from draftwood.index.compiling import FLOATS, compiled, inner
+from draftwood.index.frontier import CLASS, DEPTH, PARENT, TOKEN, bar, empty, offer, take
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
+Floats = NDArray[np.float32]
 Lists = tuple[Ints, Ints, Ints, Ints, Longs]  # text, links, buckets, tokens, head
+_LISTS = "Tuple((i4[::1], i4[:,::1], i4[:,::1], i4[:,::1], i8[::1]))"
 
 REACH = 32  # longest match that is told apart
-ALL = REACH + 1  # no match is as long
 FREQUENT = 12  # most frequent tokens that are kept
 HEAD = 2 + 2 * FREQUENT
 LOST = 12  # tokens without agreement after which a cursor is given up
@@ -48,6 +50,12 @@ LENGTHS_TOLD = 8
 MATCHED, FOLLOWED, BY_COUNT = LENGTHS_TOLD * 3 * 6 * 4, (2 * SHIFT + 1) * 4 * 3, 2 * FREQUENT
 CLASSES = MATCHED + FOLLOWED + BY_COUNT
 """Evidence classes: of matches, of the cursor alone, of frequent tokens; see `.drafter`."""
+
+_LENGTH_CLASS = np.searchsorted((1, 2, 3, 4, 6, 9, 16, 32), np.arange(REACH + 2), side="right") - 1
+_GAP = np.searchsorted((1, 3), np.arange(LENGTHS_TOLD), side="right")
+_NEAR = np.array([1] * (BEHIND - 3) + [2] * 3 + [3] + [2] * (LOST - 1) + [1] * (AHEAD - LOST))
+"""Classes by the length of a match, by how many classes it is behind the longest, and by its place, from 8 before
+the cursor to 63 behind it."""
 
 
 @inner
@@ -125,16 +133,11 @@ def _common(text: Ints, place: int, tail: Ints, m: int, most: int) -> int:
 
 
 @inner
-def _occurrences(index: Lists, tail: Ints, m: int, enough: int, places: Longs, lengths: Longs) -> int:
-    """The latest 8, 16, 16 occurrences of the last 4, 2, 1 tokens, none twice; returns how many.
-
-    Where one of the former matches ``enough`` tokens, the others are not looked for: each takes time to reach.
-    """
+def _occurrences(index: Lists, tail: Ints, m: int, places: Longs, lengths: Longs) -> int:
+    """The latest 8, 16, 16 occurrences of the last 4, 2, 1 tokens, none twice; returns how many."""
     text, links, buckets, tokens, _ = index
-    found, longer, longest = 0, REACH + 1, 0
+    found, longer = 0, REACH + 1
     for order in range(2, -1, -1):
-        if longest >= enough:
-            break
         size, wanted = 1 << order, 8 if order == 2 else 16
         if size > m:
             continue
@@ -149,7 +152,6 @@ def _occurrences(index: Lists, tail: Ints, m: int, enough: int, places: Longs, l
             length = _common(text, place, tail, m, min(longer, REACH))
             if length >= size:
                 wanted -= 1
-                longest = max(longest, length)
                 if length < longer:  # longer ones were among those of the order before
                     places[found], lengths[found] = place, length
                     found += 1
@@ -187,29 +189,10 @@ def _nearby(index: Lists, tail: Ints, m: int, cursor: int, places: Longs, length
 
 
 @inner
-def look(index: Lists, tail: Ints, m: int, place: int, enough: int, work: Longs) -> int:
+def look(index: Lists, tail: Ints, m: int, place: int, work: Longs) -> int:
     """Write places and lengths of the occurrences of the end of ``tail[:m]``; returns how many there are."""
-    found = _occurrences(index, tail, m, enough, work[PLACES], work[LENGTHS])
+    found = _occurrences(index, tail, m, work[PLACES], work[LENGTHS])
     return _nearby(index, tail, m, place, work[PLACES], work[LENGTHS], found)
-
-
-@inner
-def go_on(index: Lists, token: int, found: int, least: int, work: Longs) -> int:
-    """Keep those of so many occurrences that go on with ``token``, one place further on; returns how many.
-
-    0 where none matches ``least`` tokens. All long matches of a context are found so, without `look`.
-    """
-    text, n = index[0], index[4][READ]
-    places, lengths = work[PLACES], work[LENGTHS]
-    kept, longest = 0, 0
-    for i in range(found):
-        place = places[i]
-        if text[place] == token and place + 1 < n:
-            length = min(REACH, lengths[i] + 1)
-            places[kept], lengths[kept] = place + 1, length
-            longest = max(longest, length)
-            kept += 1
-    return kept if longest >= least else 0
 
 
 @inner
@@ -221,7 +204,7 @@ def follow(index: Lists, tail: Ints, m: int, n: int, cursor: Longs, work: Longs)
         return
     places, lengths = work[PLACES], work[LENGTHS]
     best, at = 0, -1
-    for i in range(_occurrences(index, tail, m, ALL, places, lengths)):
+    for i in range(_occurrences(index, tail, m, places, lengths)):
         if (lengths[i], places[i]) > (best, at) and text[places[i]] >= 0:
             best, at = lengths[i], places[i]
     if best >= ANCHOR:
@@ -237,3 +220,209 @@ def follow(index: Lists, tail: Ints, m: int, n: int, cursor: Longs, work: Longs)
     cursor[PLACE], cursor[AGE] = place + 1, cursor[AGE] + 1
     if cursor[AGE] > LOST:
         cursor[PLACE] = -1
+
+
+@inner
+def _near_class(off: int) -> np.int64:
+    return _NEAR[off + BEHIND] if -BEHIND <= off < AHEAD else np.int64(0)
+
+
+@inner
+def _match_class(length: int, longest: int, count: int, total: int, near: int) -> int:
+    # Sums of comparisons: the processor would guess branches wrongly, which takes longer than all of this.
+    known, share = _LENGTH_CLASS[length], 100 * count
+    rarer = np.int64(2) + (share < 60 * total) + (share < 30 * total) + (share < 12 * total)
+    shared = rarer if count != total else np.int64(total != 1)
+    return ((known * 3 + _GAP[_LENGTH_CLASS[longest] - known]) * 6 + shared) * 4 + near
+
+
+@inner
+def _follow_class(shift: int, age: int, run: int) -> int:
+    old = age if age < 2 else 2 if age < 4 else 3
+    trust = 0 if run < 6 else 1 if run < 16 else 2
+    return MATCHED + ((shift + SHIFT) * 4 + old) * 3 + trust
+
+
+@inner
+def _known(work: Longs, k: int, token: int) -> int:
+    """Row of this token among the first ``k`` candidates, or ``k``."""
+    c = 0
+    while c < k and work[TOKEN, c] != token:
+        c += 1
+    return c
+
+
+@inner
+def _point(work: Longs, row: int, place: int, age: int, run: int) -> None:
+    work[GOES, row], work[AGED, row], work[RAN, row] = place, age, run
+
+
+@inner
+def tell_apart(index: Lists, occurrences: int, place: int, age: int, run: int, work: Longs) -> tuple[int, int]:
+    """Sort so many occurrences by what followed them; returns how many tokens, and the longest match."""
+    text, n = index[0], index[4][READ]
+    places, lengths = work[PLACES], work[LENGTHS]
+    total = work[TOTALS]  # occurrences of each length, then of at least it
+    for length in range(REACH + 2):
+        total[length] = 0
+    k, longest = 0, 0
+    for i in range(occurrences):
+        at, length = places[i], lengths[i]
+        token = text[at]
+        if token < 0:
+            continue
+        total[length] += 1
+        longest = max(longest, length)
+        c = _known(work, k, token)
+        if c == k:
+            k += 1
+            work[TOKEN, c], work[LENGTH, c], work[NEAR, c] = token, 0, 0
+        if length > work[LENGTH, c]:
+            work[LENGTH, c], work[COUNT, c], work[SOURCE, c] = length, 0, at
+        if length == work[LENGTH, c]:
+            work[COUNT, c] += 1
+            work[SOURCE, c] = max(work[SOURCE, c], at)
+        if place >= 0:
+            work[NEAR, c] = max(work[NEAR, c], _near_class(at - place))
+    for length in range(REACH, -1, -1):
+        total[length] += total[length + 1]
+    for c in range(k):
+        length = work[LENGTH, c]
+        work[CLASS, c] = _match_class(length, longest, work[COUNT, c], total[length], work[NEAR, c])
+        if 0 <= place < n and text[place] == work[TOKEN, c]:
+            _point(work, c, place + 1, 0, run + 1)
+        elif length + 1 >= ANCHOR:
+            _point(work, c, work[SOURCE, c] + 1, 0, length + 1)
+        else:
+            _point(work, c, place + 1 if place >= 0 else -1, age + 1, run)
+    return k, longest
+
+
+@inner
+def more_candidates(index: Lists, k: int, cursor: int, age: int, run: int, frequent: int, work: Longs) -> int:
+    """Add what the cursor alone and what mere frequency suggest; returns the new count."""
+    text, head = index[0], index[4]
+    n, matched = head[READ], k
+    for place in range(max(1, cursor - SHIFT), min(n, cursor + SHIFT + 1) if cursor >= 0 else 0):
+        if text[place] >= 0 and _known(work, k, text[place]) == k:
+            kind = _follow_class(place - cursor, age, run)
+            work[TOKEN, k], work[CLASS, k], work[SOURCE, k], work[LENGTH, k] = text[place], kind, place, 0
+            _point(work, k, place + 1, 0 if place == cursor else 1, run)
+            k += 1
+    for rank in range(frequent):
+        token = head[TOP + 2 * rank]
+        if head[TOP + 2 * rank + 1] == 0:
+            break
+        if _known(work, k, token) == k:
+            kind = MATCHED + FOLLOWED + rank + (0 if matched else FREQUENT)
+            work[TOKEN, k], work[CLASS, k], work[SOURCE, k], work[LENGTH, k] = token, kind, -1, 0
+            _point(work, k, cursor + 1 if cursor >= 0 else -1, age + 1, run)
+            k += 1
+    return k
+
+
+@compiled(f"i8({_LISTS}, i4[:,::1], i8[::1], i4[::1], i8, b1, i8)")
+def advance(index: Lists, old: Ints, cursor: Longs, tail: Ints, known: int, own: bool, followed: int) -> int:
+    """Read ``tail[known:]``, the tokens before being the text so far: into the index where it is its ``own``.
+
+    The cursor follows the last ``followed`` of them. Returns how much of ``tail`` is known now: reading stops
+    where the table of tokens is half full. The rows of ``old``, such a table, are first moved to the index's own.
+    """
+    tokens, work = index[3], np.empty((WORK, CANDIDATES), np.int64)
+    for row in range(len(old)):
+        if old[row, 0] >= 0:
+            place = row_of(tokens, old[row, 0])
+            for column in range(3):
+                tokens[place, column] = old[row, column]
+    for m in range(known + 1, len(tail) + 1):
+        before = index[4][READ]
+        if own:
+            if 2 * index[4][DISTINCT] >= len(tokens):
+                return m - 1
+            append(index, tail[m - 1])
+        if m > len(tail) - followed:
+            follow(index, tail, m, before, cursor, work)
+    return len(tail)
+
+
+@inner
+def _reach(accept_rates: Floats) -> NDArray[np.float64]:
+    """The best accept rate a child can have, by the class of its match's length; without a cursor and with one.
+
+    Then that of a merely frequent token, where nothing matches and where something does.
+    """
+    reach = np.empty((3, LENGTHS_TOLD), np.float64)
+    reach[2, 0] = accept_rates[MATCHED + FOLLOWED + FREQUENT :].max()
+    reach[2, 1] = accept_rates[MATCHED + FOLLOWED : MATCHED + FOLLOWED + FREQUENT].max()
+    for follows in range(2):
+        best = 0.0
+        for which in range(MATCHED + (1 - follows) * FOLLOWED, CLASSES):
+            best = max(best, accept_rates[which])
+        for which in range(MATCHED):
+            if follows or which % 4 == 0:
+                best = max(best, accept_rates[which])
+            reach[follows, which * LENGTHS_TOLD // MATCHED] = best
+    return reach
+
+
+@compiled(f"i8({_LISTS}, i8[::1], i4[::1], UniTuple(i8, 4), {FLOATS}, i4[:,::1], f4[:,::1])")
+def grow(
+    index: Lists, cursor: Longs, window: Ints, limits: tuple[int, int, int, int], accept_rates: Floats, out: Ints,
+    chances: Floats,
+) -> int:  # fmt: skip
+    """Read new text and grow a tree behind it, likeliest first; returns how many nodes it has.
+
+    ``limits``: how many tokens of the ``window`` are known, where the new ones behind them end, the depth of the
+    tree, and how many of the most frequent tokens are candidates everywhere. The window's last tokens are moved to
+    its beginning. Where there may be too little room in the index, -1 is returned and nothing is changed. ``out``
+    and ``chances`` are the arrays that `NgramIndex.grow` returns. A node gets no children where even a match
+    longer by one would come too late.
+    """
+    known, m, depth, frequent = limits
+    work, nodes = np.empty((WORK, CANDIDATES), np.int64), out.shape[1]
+    new = m - known
+    if new and (index[4][READ] + new > len(index[0]) or 2 * (index[4][DISTINCT] + new) > len(index[3])):
+        return -1
+    for end in range(known + 1, m + 1):
+        before = index[4][READ]
+        append(index, window[end - 1])
+        follow(index, window, end, before, cursor, work)
+    path, reach = np.empty(m + depth, np.int32), _reach(accept_rates)
+    for i in range(m):
+        path[i] = window[i]
+    for i in range(max(0, m - REACH), m):
+        window[i - max(0, m - REACH)] = path[i]
+    order, chance, entries = empty(nodes, COLUMNS)
+    place, age, run, length = cursor[PLACE], cursor[AGE], cursor[RUN], REACH
+    parent, below, likely, longest, size = -1, 0, 1.0, 0, nodes
+    for node in range(nodes):
+        room = nodes - node
+        best = likely * reach[1 if place >= 0 else 0, _LENGTH_CLASS[min(length + 1, REACH)]]
+        if below < depth and best > bar(order, chance, room):  # else no child would be taken
+            found = look(index, path, m + below, place, work)
+            k, matched = tell_apart(index, found, place, age, run, work)
+            some = frequent if likely * reach[2, min(k, 1)] > bar(order, chance, room) else 0
+            k = more_candidates(index, k, place, age, run, some, work)
+            if node == 0:
+                longest = matched
+            for c in range(k):
+                slot = offer(order, chance, room, likely * accept_rates[work[CLASS, c]])
+                if slot >= 0:
+                    for column in range(COLUMNS):
+                        entries[slot, column] = work[column, c]
+                    entries[slot, PARENT], entries[slot, DEPTH] = parent, below + 1
+        slot = take(order, entries, out, node)
+        if slot < 0:
+            size = node
+            break
+        likely, below = chance[slot], entries[slot, DEPTH]
+        out[3, node], chances[0, node] = entries[slot, SOURCE], accept_rates[entries[slot, CLASS]]
+        chances[1, node] = likely
+        place, age, run = entries[slot, GOES], entries[slot, AGED], entries[slot, RAN]
+        length = entries[slot, LENGTH]
+        parent = at = node
+        for back in range(below):
+            path[m + below - 1 - back] = out[0, at]
+            at = out[1, at]
+    cursor[LONGEST] = longest
+    return size

@@ -15,7 +15,7 @@ from draftwood.index.arguments import for_kernel
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
-    from draftwood.drafters.prediction.alignment import Expected
+    from draftwood.drafters.prediction.kernel import Expected
 
 PRIOR = read_rates(__file__)
 
@@ -39,7 +39,7 @@ class PredictionDrafter(BaseDrafter):
     """
 
     name: ClassVar[str] = "prediction"
-    modules: ClassVar[Sequence[str]] = ("draftwood.drafters.prediction.alignment",)
+    modules: ClassVar[Sequence[str]] = ("draftwood.drafters.prediction.kernel",)
     prior: ClassVar[Floats] = PRIOR
     takes: ClassVar[Takes] = Takes(prediction=True)
 
@@ -61,7 +61,7 @@ class PredictionDrafter(BaseDrafter):
     @cached_property
     def expected(self) -> Expected:
         """The texts, indexed at the first use; shared by all sessions."""
-        from draftwood.drafters.prediction.alignment import Expected  # loads kernels, so only when needed
+        from draftwood.drafters.prediction.kernel import Expected  # loads kernels, so only when needed
 
         return Expected([np.asarray(text, dtype=np.int64) for text in self.texts])
 
@@ -76,22 +76,21 @@ class PredictionSession(AnswerSession):
     rejected_prediction_tokens = 0  # scored and not accepted: also those after a rejected one, and other branches
 
     def __init__(self, drafter: PredictionDrafter, prompt: Sequence[int]) -> None:
-        from draftwood.drafters.prediction import alignment
-        from draftwood.drafters.prediction.grow_kernel import draft
+        from draftwood.drafters.prediction import kernel
 
-        self._draft, self._fields = draft, alignment
+        self._kernel = kernel
         self._drafter, self._expected = drafter, drafter.expected
-        self._state = np.zeros(alignment.STATE, dtype=np.int64)
+        self._state = np.zeros(kernel.STATE, dtype=np.int64)
         self._out = np.empty((5, drafter.length), dtype=np.int32)
         super().__init__(prompt)
 
     def _restart(self) -> None:
         """Put the cursor where the answer begins."""
         self._state[:] = 0
-        self._state[[self._fields.SEEN, self._fields.START]] = self.start
+        self._state[[self._kernel.SEEN, self._kernel.START]] = self.start
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
-        if self._state[self._fields.START] != self.start:  # another answer has begun
+        if self._state[self._kernel.START] != self.start:  # another answer has begun
             self._restart()
         drafter, expected, out = self._drafter, self._expected, self._out
         n = 0
@@ -100,8 +99,8 @@ class PredictionSession(AnswerSession):
             limits = min(nodes, drafter.length), float(drafter.floor)
             rates = for_kernel(accept_rates, len(drafter.prior))
             answer = self._buffer, self._length
-            n = self._draft(texts, answer, self._state, drafter.window, limits, rates, out)
-        self.match_length = int(self._state[self._fields.MATCH])
+            n = self._kernel.draft(texts, answer, self._state, drafter.window, limits, rates, out)
+        self.match_length = int(self._state[self._kernel.MATCH])
         if not n:
             return TokenTree.empty()
         evidence = out[2, :n].astype(np.int32)

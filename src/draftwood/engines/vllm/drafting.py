@@ -128,10 +128,7 @@ class Drafting:
         for speaker, drafter in enumerate(self.drafters):
             rates = self._beliefs.accept_rates(declared(drafter), greedy=False)
             sessions = [one.sessions[speaker] for one in some]
-            if drafter.batches:
-                trees = drafter.draft_many(sessions, rooms, [0] * len(some), rates)
-            else:
-                trees = [session.draft(room, 0, rates) for session, room in zip(sessions, rooms, strict=True)]
+            trees = [session.draft(room, 0, rates) for session, room in zip(sessions, rooms, strict=True)]
             for i, (one, tree) in enumerate(zip(some, trees, strict=True)):
                 # It must match more, too: a memory's accept rates are learnt from fewer labels. See LOG.md.
                 if len(tree) and (length := sessions[i].match_length) > matched[i]:
