@@ -12,7 +12,7 @@ from tests.drafters.kernels import helper
 from tests.oracles.recycling import NaiveRecycled
 
 from draftwood.drafters.recycling import kernel as recycled
-from draftwood.drafters.recycling.drafter import CLASSES, LONGEST, PROMPT, K, Limits
+from draftwood.drafters.recycling.evidence import CLASSES, LONGEST, PROMPT, K, Limits
 from draftwood.drafters.recycling.kernel import SAMPLED, WAYS, RecycledTable, _gumbel
 from draftwood.errors import IntegrityError
 from draftwood.tree import NO_CLAIM, TokenTree, merge

@@ -8,8 +8,9 @@ from tests.helpers import GREEDY, PROMPT, SAMPLED, sampled_truth, write
 
 from draftwood.contracts import Feedback, Sampling
 from draftwood.drafters.load import load
-from draftwood.drafters.recycling.drafter import BUCKETS, CLASSES, KINDS, OFF_PATH, ON_PATH, K, RecyclingDrafter
-from draftwood.drafters.recycling.drafter import PROMPT as READ
+from draftwood.drafters.recycling.drafter import RecyclingDrafter
+from draftwood.drafters.recycling.evidence import BUCKETS, CLASSES, KINDS, OFF_PATH, ON_PATH, K
+from draftwood.drafters.recycling.evidence import PROMPT as READ
 from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
 

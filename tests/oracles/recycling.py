@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from math import exp, inf, log
 from types import MappingProxyType
 
-from draftwood.drafters.recycling.drafter import (
+from draftwood.drafters.recycling.evidence import (
     BUCKETS,
     CLASSES,
     EDGES,

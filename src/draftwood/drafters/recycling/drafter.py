@@ -4,49 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Feedback, Floats, Ints, Needs, Noise
 from draftwood.drafters.base import BaseDrafter, TextSession, chain_parents, grown_tree, read_rates
+from draftwood.drafters.recycling.evidence import GREEDY, LONGEST, OFF_PATH, ON_PATH, PROMPT, K, Limits
 from draftwood.tree import TokenTree
 from draftwood.verify.noise import KeyedNoise
 
 if TYPE_CHECKING:
     from draftwood.drafters.recycling.kernel import RecycledTable
-
-LONGEST, KINDS, K = 3, 3, 8
-PROMPT, OFF_PATH, ON_PATH = range(KINDS)
-"""Kinds of rows: of the prompt, of nodes that were not accepted (lookahead nodes too), of the answer."""
-
-EDGES = (0.003, 0.01, 0.03, 0.07, 0.15, 0.3, 0.55, 0.8)  # bounds between the buckets of probability
-
-GAPS = (0.15, 0.35, 0.6, 1.0, 1.5, 2.2, 3.2, 5.0)
-"""Bounds between the buckets of the distance to the best token of a row (for the best, to the second), in
-log-probability with noise."""
-
-BUCKETS = len(EDGES) + 1
-CLASSES = 2 * LONGEST * KINDS * K * BUCKETS
-"""Greedy: by tokens of the context, kind of the row, rank, and bucket of the probability. Then sampled: the same,
-but rank and distance with the noise of the position."""
-
-RowNoise = tuple[NDArray[np.int64], float]
-"""The noise key's two words and the sequence, and the temperature, 0 for greedy."""
-
-GREEDY: RowNoise = (np.zeros(3, dtype=np.int64), 0.0)
-
-
-class Limits(NamedTuple):
-    """Tokens that stand before the next one, those of the longest branch, and of the longest context."""
-
-    length: int = 0
-    depth: int = 64
-    longest: int = LONGEST
-
-
-NO_LIMITS = Limits()
 
 PRIOR = read_rates(__file__)
 _ROOT_ALONE = np.array([ON_PATH], dtype=np.uint8)  # kinds of the rows of a plain pass

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Floats, Ints
-from draftwood.drafters.recycling.drafter import (
+from draftwood.drafters.recycling.evidence import (
     BUCKETS,
     CLASSES,
     EDGES,
