@@ -33,8 +33,8 @@ from results import OTHERS, bare, counts, resumed
 
 import draftwood
 from draftwood.api.setup import Setup
-from draftwood.engines.llama_cpp.context import PASS, Context, Row, Settings, exact_settings
-from draftwood.engines.llama_cpp.weights import Weights
+from draftwood.engines.llama_cpp.context import PASS, Context, ContextSettings, PassRow, exact_settings
+from draftwood.engines.llama_cpp.weights import LlamaWeights
 from draftwood.engines.peers import load_peers
 from draftwood.measure.prompt_files import PromptJob, task_jobs
 from draftwood.measure.records.lines import Appender, write_whole
@@ -42,11 +42,11 @@ from draftwood.measure.records.provenance import provenance
 from draftwood.models.machine import cores
 from draftwood.tasks import KINDS
 
-SETTINGS = {"exact": exact_settings, "fast": Settings}
+SETTINGS = {"exact": exact_settings, "fast": ContextSettings}
 TEXT = 0  # the only sequence
 
 
-def filled(weights: Weights, settings: Settings, tokens: list[int], room: int) -> Context:
+def filled(weights: LlamaWeights, settings: ContextSettings, tokens: list[int], room: int) -> Context:
     """Return a context that holds these tokens, with room for more."""
     context = Context(weights, settings, len(tokens) + room, 1)
     for start in range(0, len(tokens), PASS):
@@ -57,7 +57,7 @@ def filled(weights: Weights, settings: Settings, tokens: list[int], room: int) -
 
 def compute(context: Context, tokens: list[int], start: int) -> float:
     """Run one pass at these positions; returns its milliseconds."""
-    rows = [Row(token, start + i, [TEXT]) for i, token in enumerate(tokens)]
+    rows = [PassRow(token, start + i, [TEXT]) for i, token in enumerate(tokens)]
     began = perf_counter()
     context.run(rows)
     return 1e3 * (perf_counter() - began)
@@ -71,7 +71,7 @@ def timed(context: Context, tokens: list[int], start: int) -> float:
     return milliseconds
 
 
-def measured(weights: Weights, length: int, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def measured(weights: LlamaWeights, length: int, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield a row per setting and width, behind a text of this length."""
     widest = max(args.widths)
     tokens = np.random.default_rng(length).integers(0, weights.vocab_size, length + widest).tolist()
@@ -93,7 +93,7 @@ def measured(weights: Weights, length: int, args: argparse.Namespace) -> Iterato
 
 
 def passes(args: argparse.Namespace) -> None:
-    weights = Weights(args.model, gpu_layers=0)
+    weights = LlamaWeights(args.model, gpu_layers=0)
     origin = provenance(model=args.model.name, dtype=weights.number_format, threads=args.threads)
     lines = [{"row": "header", "verb": "llama_passes", "provenance": bare(origin)}]
     for length in args.contexts:

@@ -12,7 +12,7 @@ from draftwood.api.prompts import render
 from draftwood.engines.cpu.gguf_file import GgufFile
 from draftwood.engines.cpu.tokenizer import GgufTokenizer
 from draftwood.engines.llama_cpp.tokenizer import LlamaTokenizer
-from draftwood.engines.llama_cpp.weights import Weights
+from draftwood.engines.llama_cpp.weights import LlamaWeights
 from draftwood.models.load import load_tokenizer
 from draftwood.serve.app import TokenizeRequest, tokenized
 
@@ -25,7 +25,7 @@ def tokenizer(request, tiny_gguf):
     path = tiny_gguf("llama", "Q8_0")
     if request.param == "cpu":
         return GgufTokenizer(GgufFile(path).metadata)
-    return LlamaTokenizer(Weights(path, vocabulary_only=True))
+    return LlamaTokenizer(LlamaWeights(path, vocabulary_only=True))
 
 
 def said(text, role="user"):

@@ -43,12 +43,12 @@ def test_without_rows_a_table_stays(filled):
 
 
 def test_the_two_settings_are_what_they_are_called(scripts):
-    from draftwood.engines.llama_cpp.context import Settings, exact_settings
+    from draftwood.engines.llama_cpp.context import ContextSettings, exact_settings
     from draftwood.engines.llama_cpp.library import F16
 
     made = scripts["llama"].SETTINGS
-    assert made["fast"](2) == Settings(2, keys=F16, values=F16)
-    assert made["exact"](2) == exact_settings(2) != Settings(2)
+    assert made["fast"](2) == ContextSettings(2, keys=F16)
+    assert made["exact"](2) == exact_settings(2) != ContextSettings(2)
 
 
 def test_passes_are_measured_and_shown(scripts, filled, monkeypatch, tmp_path, tiny_gguf, capsys):

@@ -54,15 +54,6 @@ def test_transformers_processors_decide_with_drafts_as_without(target, planner):
     assert given[-1].calls == 0, "each request has its own copy"
 
 
-def test_they_see_what_plain_functions_see(target):
-    def penalised(prefix, row):
-        processor = RepetitionPenaltyLogitsProcessor(1.3)
-        return processor(torch.from_numpy(prefix)[None], torch.from_numpy(row)[None]).numpy()[0]
-
-    theirs = draftwood.generate(target, PROMPT, logits_processor=[RepetitionPenaltyLogitsProcessor(1.3)], **LENGTH)
-    assert theirs.ids == draftwood.generate(target, PROMPT, logits_processor=[penalised], **LENGTH).ids
-
-
 def test_a_processor_that_changes_the_shape_is_named(target):
     with pytest.raises(DraftwoodError, match="the logits processor Wrong returned shape"):
         draftwood.generate(target, PROMPT, logits_processor=[Wrong()], **LENGTH)

@@ -65,19 +65,6 @@ def test_without_xllamacpp_it_says_what_to_install(monkeypatch):
         load_peers("llama.cpp", None, None, "smollm2", None)
 
 
-def test_the_gguf_file_is_the_one_in_the_model_s_folder(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(UsageError, match="no GGUF file with the weights of"):
-        gguf_file(tmp_path)
-    with pytest.raises(UsageError, match="no GGUF file with the weights of owner/name"):
-        gguf_file("owner/name")
-    (tmp_path / "a.gguf").touch()
-    assert gguf_file(str(tmp_path)) == tmp_path / "a.gguf"
-    (tmp_path / "b.gguf").touch()
-    with pytest.raises(UsageError, match="2 GGUF files"):
-        gguf_file(tmp_path)
-
-
 @pytest.fixture(scope="module")
 def tokenizer():
     pytest.importorskip("xllamacpp")
@@ -132,14 +119,6 @@ def test_every_peer_answers_with_ids_of_the_same_vocabulary(tokenizer, opened, n
 
 @needs_llama_cpp
 @pytest.mark.slow
-def test_a_speculator_with_a_memory_finds_nothing_of_former_answers(tokenizer, opened):
-    peer = opened("llama.cpp:ngram-cache", tokenizer)
-    first, second = (ask(peer, prompt(tokenizer, "Count from 1 to 9, twice.")) for _ in range(2))
-    assert (first.ids, first.drafted, first.accepted) == (second.ids, second.drafted, second.accepted)
-
-
-@needs_llama_cpp
-@pytest.mark.slow
 def test_a_longer_text_gets_a_larger_context(tokenizer, opened, monkeypatch):
     monkeypatch.setattr(peers, "_SMALLEST", 256)
     peer, ids = opened("llama.cpp", tokenizer), prompt(tokenizer, ONE_WORD)
@@ -147,7 +126,7 @@ def test_a_longer_text_gets_a_larger_context(tokenizer, opened, monkeypatch):
     contexts = []
     for limit in (3, 400, 3):
         assert tokenizer.decode(ask(peer, ids, tokens=limit).ids) == "Paris<|im_end|>"
-        contexts.append(peer._server.context)
+        contexts.append(peer.context)
     assert contexts == [256, 512, 512]
 
 
@@ -201,7 +180,7 @@ def local():
         with HTTPServer(("127.0.0.1", 0), Handler) as http:
             thread = threading.Thread(target=http.handle_request)
             thread.start()
-            server = object.__new__(peers._Server)
+            server = object.__new__(peers.LlamaCppPeer)
             server._key, server._path = "key", "x.gguf"
             server._address = f"http://127.0.0.1:{http.server_port}"
             try:

@@ -79,7 +79,7 @@ class LlamaToy(OfToys, LlamaTarget):
 
     @property
     def open_sessions(self):
-        return len(self._mode.cache._texts)
+        return len(self.cache._texts)
 
 
 TOYS = {"cpu": (CpuToy, "Q8_0"), "llama.cpp": (LlamaToy, "Q4_0")}

@@ -65,6 +65,6 @@ def test_so_they_are_of_the_small_model(engine):
 def test_weights_that_are_exact_are_so_at_every_announced_length(tiny_gguf):
     target = LlamaTarget(tiny_gguf("llama", "Q8_0"), threads=1)
     opened = [target.open([[1, 2, 3]], reserve=reserve)[0] for reserve in (0, 300, 3000)]
-    assert {session.mode for session, _ in opened} == {target._mode}
+    assert {session.cache for session, _ in opened} == {target.cache}
     assert target.exact
     assert target.setting.dtype.endswith(" exact")

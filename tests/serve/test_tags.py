@@ -42,9 +42,9 @@ def tokenizer(request, tmp_path, tagged):
         return GgufTokenizer(GgufFile(path).metadata)
     pytest.importorskip("xllamacpp")
     from draftwood.engines.llama_cpp.tokenizer import LlamaTokenizer
-    from draftwood.engines.llama_cpp.weights import Weights
+    from draftwood.engines.llama_cpp.weights import LlamaWeights
 
-    return LlamaTokenizer(Weights(path, vocabulary_only=True))
+    return LlamaTokenizer(LlamaWeights(path, vocabulary_only=True))
 
 
 def test_the_reader_of_calls_sees_them_and_no_client_does(tokenizer):

@@ -120,6 +120,6 @@ def load_gguf_tokenizer(path: Path, *, engine: str, is_free: bool) -> Any:
         except UnsupportedModelError as error:
             _give_over(error, is_free)
     from draftwood.engines.llama_cpp.tokenizer import LlamaTokenizer
-    from draftwood.engines.llama_cpp.weights import Weights
+    from draftwood.engines.llama_cpp.weights import LlamaWeights
 
-    return LlamaTokenizer(Weights(path, vocabulary_only=True))
+    return LlamaTokenizer(LlamaWeights(path, vocabulary_only=True))

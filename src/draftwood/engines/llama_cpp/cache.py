@@ -1,19 +1,19 @@
-"""The cache of a target: one context for all its sessions, which grows, and the sequences that they hold."""
+"""The cache of a target: one context for all its sessions, which grows, and what each text has in it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
 from draftwood.contracts import Floats, Positions
 from draftwood.engines.lent_scores import LentScores, RowScores
-from draftwood.engines.llama_cpp.branches import Branches
-from draftwood.engines.llama_cpp.context import Context, Row, Settings
-from draftwood.engines.llama_cpp.weights import Weights
-from draftwood.errors import CapabilityError
+from draftwood.engines.llama_cpp.context import RECURRENT, Context, ContextSettings, PassRow
+from draftwood.engines.llama_cpp.weights import LlamaWeights
+from draftwood.errors import CapabilityError, DraftwoodError
 
 _FIRST = 1024  # cells of a new cache; it doubles when they are full
 # From which on memory is given back after `_PATIENCE` texts in a row for which `_FIRST` would do.
@@ -30,27 +30,70 @@ Read = Callable[[Sequence[int], Positions], tuple[RowScores, RowScores]]
 """``read(ids, wanted)`` appends tokens to a text; returns the scores of those wanted, and of the last one."""
 
 
-class Cache:
-    """Cells for the texts of all sessions. Not safe for threads: the target and its sessions share a lock."""
+@dataclass(eq=False, slots=True)
+class TextCells:
+    """What a text has in the cache.
 
-    def __init__(self, weights: Weights, settings: Settings) -> None:
-        self._weights, self._settings = weights, settings
-        self.ordered = settings.ordered
+    An interrupt may come between any two lines. A text that is ``pending`` is mended by its session before it is
+    used again, so whoever changes it sets the flag first, and clears it last.
+
+    Attributes
+    ----------
+    home, leaves
+        The sequence that sees all of the text, and others, each with the position up to which it sees the text.
+    length, cells
+        Tokens in the cache, fewer than the session's own text where a call was interrupted; what they occupy, from
+        above.
+    pending, lost
+        Whether a pass was begun and neither kept nor undone; whether the cells of that pass are gone.
+    snapshot
+        What recurrent layers held at this length, if it was saved.
+    """
+
+    home: int
+    length: int = 0
+    cells: int = 0
+    leaves: dict[int, int] = field(default_factory=dict)
+    pending: bool = False
+    lost: bool = False
+    snapshot: bytearray | None = None
+
+    def begin(self, tokens: int) -> None:
+        """Begin a pass over so many tokens behind the text."""
+        self.pending, self.lost = True, False
+        self.cells = self.length + tokens
+
+    def keep(self, length: int, home: int | None = None, leaves: Mapping[int, int] | None = None) -> None:
+        """End a pass: the text has so many tokens now, and perhaps another home."""
+        if home is not None:
+            self.home, self.leaves = home, dict(leaves or {})
+        self.snapshot = None
+        self.put_back(length)
+
+    def put_back(self, length: int) -> None:
+        """Say that so many tokens are in the cache."""
+        self.length, self.cells, self.pending = length, length, False
+
+
+class Cache:
+    """Cells for the texts of all sessions, and ``widest``, the most tokens of a pass.
+
+    Not safe for threads: the target and its sessions share a lock.
+    """
+
+    def __init__(self, weights: LlamaWeights, settings: ContextSettings, widest: int) -> None:
+        self._weights, self._settings, self.widest = weights, settings, widest
+        self.ordered, self.cell_bytes = settings.ordered, weights.cell_bytes
         self._context = Context(weights, settings, _FIRST, self._sequences(1))
         self._free = list(range(self._context.trash))
-        self._texts: list[Branches] = []
+        self._texts: list[TextCells] = []
         self._trash = 0  # cells that only keep the order of the others
         self._has_holes = False
         self._lent = LentScores()
         self._most = self._spared = 0  # cells needed since the cache was empty, and texts that needed few
         self.passes = 0  # so far
 
-    @property
-    def cell_bytes(self) -> int:
-        """Bytes of keys and values per token, from above."""
-        return self._weights.cell_bytes
-
-    def open(self) -> Branches:
+    def open(self) -> TextCells:
         """Begin an empty text."""
         if len(self._texts) == _MOST_TEXTS:
             raise CapabilityError(
@@ -60,18 +103,18 @@ class Cache:
             self._rebuild(self._context.cells, wanted)
         if not self._free and not self._take_back_leaves(1):
             self.start_over()
-        text = Branches(self._free.pop(0))
+        text = TextCells(self._free.pop(0))
         self._texts.append(text)
         return text
 
     def _sequences(self, texts: int) -> int:
-        """How many sequences so many texts are given; in recurrent models each takes a state's memory."""
+        """Return how many sequences so many texts are given; in recurrent models each takes a state's memory."""
         if self._weights.is_recurrent:
             return min(_MANY, 1 << (texts - 1).bit_length())
         return _FEW if texts <= MOST_SESSIONS else _MANY
 
-    def close(self, text: Branches) -> None:
-        """Free the cells of a text."""
+    def close(self, text: TextCells) -> None:
+        """Free the cells of a text, and after several in a row that needed few, memory too."""
         if text not in self._texts:
             return
         self._texts.remove(text)
@@ -85,10 +128,6 @@ class Cache:
             for sequence in (text.home, *text.leaves):
                 self._context.remove(sequence)
         self._free += [text.home, *text.leaves]
-        self._spare()
-
-    def _spare(self) -> None:
-        """Count a text that needed little or nothing of this cache; shrink it after several in a row."""
         self._spared += not self._texts
         if self._spared >= _PATIENCE and not self._texts and self._context.cells >= _LARGE:
             self._lent.keep()
@@ -117,12 +156,11 @@ class Cache:
         if (cells, wider) != (before.cells, before.trash):
             after = Context(self._weights, self._settings, cells, wider)
             self._lent.keep()
-        for text in self._texts:
-            if text.pending:
-                self._lose(text)  # else a window would be saved as it stands at the last token
+        self.lose_passes()  # else a window would be saved as it stands at the last token
         states = [(text, text.length, before.state(text.home)) for text in self._texts if text.length]
         for text in self._texts:
-            text.take_out()
+            text.snapshot, text.pending = None, text.length > 0
+            text.length, text.cells, text.leaves = 0, text.length, {}
         if after is before:
             before.clear()
         else:
@@ -139,35 +177,36 @@ class Cache:
         """Free every leaf, also of passes that were not kept yet, whose texts then read again what they keep."""
         self._rebuild(self._context.cells, _MANY)
 
-    def leaves(self, text: Branches, count: int) -> list[int] | None:
-        """Return so many sequences that see the text, `Branches.home` first; None where too few are free."""
+    def leaves(self, text: TextCells, count: int) -> list[int] | None:
+        """Return so many sequences that see the text, ``home`` first; None where too few are free."""
         missing = count - 1 - len(text.leaves)
         if missing > len(self._free) and not self._take_back_leaves(missing, beside=text):
             return None
         for _ in range(missing):
-            text.give(self._free.pop())
+            text.leaves[self._free.pop()] = 0
         used = list(text.leaves)[: count - 1]
         for leaf in used:
             if self._weights.window and self._context.first(leaf) != self._context.first(text.home):
                 # The library wants sequences that share a token to begin together.
                 self._context.remove(leaf)
-                text.give(leaf)
+                text.leaves[leaf] = 0
             if text.leaves[leaf] < text.length:
                 self._context.copy(text.home, leaf, text.leaves[leaf], text.length)
-                text.give(leaf, text.length)
+                text.leaves[leaf] = text.length
         return [text.home, *used]
 
-    def _take_back_leaves(self, count: int, beside: Branches | None = None) -> bool:
+    def _take_back_leaves(self, count: int, beside: TextCells | None = None) -> bool:
         """Free sequences that other texts do not use in a pass of theirs; returns whether there are enough now."""
         for other in self._texts:
             if other is not beside and not other.pending:
                 for leaf in other.leaves:
                     self._context.remove(leaf)
-                self._free += other.release()
+                leaves, other.leaves = list(other.leaves), {}
+                self._free += leaves
         return len(self._free) >= count
 
     @contextmanager
-    def reading(self, text: Branches, tokens: int) -> Iterator[Read]:
+    def reading(self, text: TextCells, tokens: int) -> Iterator[Read]:
         """Give a function that reads so many tokens in parts; left by an exception, the text is as before."""
         before = text.length
         self.make_room(tokens)
@@ -178,22 +217,22 @@ class Cache:
             self.cut(text, before)
             raise
 
-    def _read(self, text: Branches, ids: Sequence[int], wanted: Positions) -> tuple[RowScores, RowScores]:
-        rows = [Row(int(token), text.length + i, (text.home,)) for i, token in enumerate(ids)]
+    def _read(self, text: TextCells, ids: Sequence[int], wanted: Positions) -> tuple[RowScores, RowScores]:
+        rows = [PassRow(int(token), text.length + i, (text.home,)) for i, token in enumerate(ids)]
         text.begin(len(rows))
         found = self._run(rows, 1, [row for row in wanted.tolist() if row < len(rows) - 1])
         text.keep(text.length + len(rows))
         shown, last = self._lent.add([found[: len(wanted)], found[-1:]], self._context)
         return shown, last
 
-    def score(self, rows: Sequence[Row], ends: Sequence[int], replayed: int = 0) -> list[RowScores]:
+    def score(self, rows: Sequence[PassRow], ends: Sequence[int], replayed: int = 0) -> list[RowScores]:
         """Compute a pass, for which `make_room` made room; returns the scores of the rows up to each end, without
         those of the first ``replayed`` rows."""
         scores = self._run(rows, len(rows) - replayed)
         parts = [scores] if len(ends) == 1 else np.split(scores, ends[:-1])
         return self._lent.add(parts, self._context)
 
-    def _run(self, rows: Sequence[Row], scored: int, also: Sequence[int] = ()) -> Floats:
+    def _run(self, rows: Sequence[PassRow], scored: int, also: Sequence[int] = ()) -> Floats:
         self._lent.keep()
         self.passes += 1
         return self._context.run(rows, scored, also)
@@ -202,52 +241,59 @@ class Cache:
         """Give up all passes that were not kept yet: where texts with states share one, the library moves them."""
         for text in self._texts:
             if text.pending:
-                self._lose(text)
-
-    def _lose(self, text: Branches) -> None:
-        """Give up a pass that was not kept yet."""
-        text.lose()
-        self._shorten(text, text.length)
-        text.give_up()
+                text.lost = True
+                self._shorten(text, text.length)
+                text.pending = False
 
     def settle(self, sequence: int, first: int, *, occupied: bool) -> None:
         """Take a sequence off the positions from ``first`` on.
 
         With ``occupied`` their cells are not freed, since others of the same pass that stay lie behind them. Where
-        a model has a window that does not help, for there the library frees what no token sees any more; nor where
-        layers keep a state, which cannot be given to another sequence in part.
+        a model has a window that does not help: there the library frees what no token sees any more.
         """
-        if occupied and (self._weights.window or self._weights.is_recurrent):
+        if occupied and self._weights.window:
             self._has_holes = True
         elif occupied:
             self._context.copy(sequence, self._context.trash, first)
         self._context.remove(sequence, first)
 
-    def cut(self, text: Branches, length: int, *, ends_cache: bool = False) -> None:
+    def cut(self, text: TextCells, length: int, *, ends_cache: bool = False) -> None:
         """Keep the first tokens of a text only, or none if the others must be read again.
 
         ``ends_cache``: behind those that go back to a snapshot lie none of other texts.
         """
         self._has_holes |= len(self._texts) > 1 and not (ends_cache and text.snapshot is not None)
         self._shorten(text, length)
-        text.end()
+        text.put_back(text.length)
+        text.lost = False
 
-    def _shorten(self, text: Branches, length: int) -> None:
+    def _shorten(self, text: TextCells, length: int) -> None:
         """Take all sequences of a text off the positions from a length on, or off all where that cannot be."""
-        if text.length <= length and text.went_back(self._context):
+        if text.length <= length and self._went_back(text):
             return
         length = min(text.length, length)
         if self._weights.is_recurrent or self.lacks(text, length):
             length = 0
-        text.shorten(length)
+        text.snapshot, text.pending = None, True
+        text.length, text.leaves = length, {leaf: min(seen, length) for leaf, seen in text.leaves.items()}
         for sequence in (text.home, *text.leaves):
             self._context.remove(sequence, length or -1)
 
-    def save(self, text: Branches) -> None:
+    def save(self, text: TextCells) -> None:
         """Make a snapshot, from which `cut` takes a text back to the length that it has now."""
-        text.save(self._context)
+        text.snapshot = self._context.state(text.home, RECURRENT) if text.length else None
 
-    def lacks(self, text: Branches, length: int) -> bool:
+    def _went_back(self, text: TextCells) -> bool:
+        """Restore the snapshot; False where there is none, and where the library refuses."""
+        if text.snapshot is None:
+            return False
+        try:
+            self._context.go_back(text.home, text.snapshot, text.length)
+        except DraftwoodError:
+            return False
+        return True
+
+    def lacks(self, text: TextCells, length: int) -> bool:
         """Whether a token at a position would not see all of its window.
 
         llama.cpp neither saves nor protects what the token behind a text's last one, drafted ones included, no
@@ -259,11 +305,11 @@ class Cache:
         """Count cells that stay occupied."""
         self._trash += cells
 
-    def copied(self, text: Branches) -> bytearray:
+    def copied(self, text: TextCells) -> bytearray:
         """Copy the cells of a text, for `paste`."""
         return self._context.state(text.home)
 
-    def paste(self, text: Branches, cells: bytearray, length: int) -> None:
+    def paste(self, text: TextCells, cells: bytearray, length: int) -> None:
         """Give an empty text what `copied` gave of another one, of so many tokens."""
         self.make_room(length)
         self._lent.keep()
@@ -271,23 +317,22 @@ class Cache:
         self._context.restore(text.home, cells)
         text.put_back(length)
 
-    def fork(self, text: Branches) -> Branches:
-        """Return another text that begins with the same cells; empty where its session must read it again."""
+    def fork(self, text: TextCells) -> TextCells:
+        """Return another text that begins with the same cells; empty where its session must read it again.
+
+        In this library sequences that share a state spoil it for each other: what such a text holds is copied.
+        """
         twin = self.open()
         try:
-            if self._weights.is_recurrent:
-                self._copy_state(text, twin)
-            else:
+            if not self._weights.is_recurrent:
                 self._context.copy(text.home, twin.home, 0, text.length)
+                twin.put_back(text.length)
+                return twin
+            self.make_room(text.length)
+            if text.length and not (text.pending or text.lost):
+                self._context.restore(twin.home, self._context.state(text.home))
                 twin.put_back(text.length)
         except BaseException:
             self.close(twin)
             raise
         return twin
-
-    def _copy_state(self, text: Branches, twin: Branches) -> None:
-        """Fork a text by what it holds: in this library sequences that share a state spoil it for each other."""
-        self.make_room(text.length)
-        if text.length and not (text.pending or text.lost):
-            self._context.restore(twin.home, self._context.state(text.home))
-            twin.put_back(text.length)

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from draftwood.contracts import Floats
-from draftwood.engines.llama_cpp.library import BF16, CACHE_TYPES, F16, Batch, last_error, library
-from draftwood.engines.llama_cpp.weights import Weights
+from draftwood.engines.llama_cpp.library import BF16, F16, TokenBatch, last_error, library
+from draftwood.engines.llama_cpp.weights import LlamaWeights
 from draftwood.errors import DraftwoodError, ModelError
 from draftwood.models.importing import is_crowded
 from draftwood.models.machine import cores, total_memory
@@ -28,46 +28,30 @@ WHOLE, RECURRENT = 0, 1
 
 
 @dataclass(frozen=True)
-class Settings:
+class ContextSettings:
     """How passes are computed; without more than threads, as llama.cpp does it by itself.
 
-    ``keys`` and ``values`` are the element types of the cache. ``ordered``: a text's cells lie in the order of its
-    positions, without which the sums over them round differently. ``rollback``: how many tokens of the last pass,
-    but not all of it, can be taken back where layers keep a state; many models cannot, whatever is asked.
+    ``keys``: the element type of keys. ``ordered``: a text has its cells in the order of its positions, or
+    sums over them round differently.
     """
 
     threads: int
     keys: int = F16
-    values: int = F16
-    flash_attention: bool = True
     ordered: bool = False
-    rollback: int = 0
-
-    @property
-    def named(self) -> str:
-        """What a user has chosen, as part of a name; empty for the two usual ways."""
-        if self.flash_attention and (self.keys, self.values) in ((F16, F16), (BF16, F16)):
-            return ""
-        names = {number: name for name, number in CACHE_TYPES.items()}
-        attention = "" if self.flash_attention else " without flash attention"
-        return f" {names[self.keys]}/{names[self.values]}{attention}"
 
 
-def exact_settings(threads: int) -> Settings:
+def exact_settings(threads: int) -> ContextSettings:
     """Return settings under which rows of a wide pass are, bit by bit, those of passes over one token.
 
     It takes weights for which the library's products do not depend on the number of rows, too. At one row and 512
     cells flash attention splits keys among threads, unless keys and values differ in type.
     """
-    return Settings(threads, keys=BF16, ordered=True)
+    return ContextSettings(threads, keys=BF16, ordered=True)
 
 
 def threads_here(asked: int | None) -> int:
-    """Return the threads of a pass: as asked, else one per core of this process, or one if the cores are busy.
-
-    The library's threads spin while they wait for each other: beside other programs two are slower than one by a
-    factor of ten.
-    """
+    """Return the threads of a pass: as asked, else one per core, or one if the cores are busy: the library's
+    threads spin while they wait, and beside other programs two are slower than one by a factor of ten."""
     if asked is not None:
         return asked
     here = cores()
@@ -77,7 +61,7 @@ def threads_here(asked: int | None) -> int:
     return here
 
 
-class Row(NamedTuple):
+class PassRow(NamedTuple):
     """A token of a pass: its position, and the sequences that will see it."""
 
     token: int
@@ -89,7 +73,7 @@ class Context:
     """``cells`` places for tokens. Sequences are numbered from 0 to ``sequences``, the last one, ``trash``,
     holds what must stay occupied though no text contains it any more."""
 
-    def __init__(self, weights: Weights, settings: Settings, cells: int, sequences: int) -> None:
+    def __init__(self, weights: LlamaWeights, settings: ContextSettings, cells: int, sequences: int) -> None:
         cells = max(cells, PASS)  # else the library would shorten its passes
         self._library, self.trash = library(), sequences
         self.weights = weights  # which must live as long
@@ -98,21 +82,18 @@ class Context:
         params.n_ctx, params.n_seq_max, params.kv_unified = cells, sequences + 1, True
         params.n_batch = params.n_ubatch = PASS
         params.n_threads = params.n_threads_batch = settings.threads
-        params.n_rs_seq = settings.rollback
-        params.flash_attn = int(settings.flash_attention)
-        params.type_k, params.type_v = settings.keys, settings.values
+        params.flash_attn, params.type_k, params.type_v = 1, settings.keys, F16
         last_error(clear=True)
         pointer = self._library.llama_init_from_model(weights.pointer, params)
         if not pointer:
             raise ModelError(
                 f"llama.cpp cannot make a cache of {cells} tokens ({last_error() or 'no reason given'}): "
-                "write shorter texts, or leave its types to the engine"
+                "write shorter texts"
             )
         self._pointer = pointer
         # With the weights, so that these are freed after it whatever the garbage collector does first.
         self.close = weakref.finalize(self, _free, pointer, weights)
         self._check(sequences + 1)
-        self.rollback = int(self._library.llama_n_rs_seq(pointer))
         self._memory = self._library.llama_get_memory(pointer)
         self._width = weights.vocab_size
         self._address, self._views = 0, dict[int, Floats]()
@@ -124,7 +105,7 @@ class Context:
         arrays: tuple[Any, ...] = (self._token, self._position, self._count, self._sequences, self._wanted)
         self._cells = tuple(memoryview(array) for array in arrays)
         columns = (self._token, None, self._position, self._count, self._starts, self._wanted)
-        self._batch = Batch(0, *(None if column is None else column.ctypes.data for column in columns))
+        self._batch = TokenBatch(0, *(None if column is None else column.ctypes.data for column in columns))
 
     def _check(self, sequences: int) -> None:
         """Read the parameters back: of a struct with another layout they would not have arrived."""
@@ -136,12 +117,11 @@ class Context:
                 f"llama.cpp took other parameters than were given ({got}): install the pinned version"
             )
 
-    def run(self, rows: Sequence[Row], scored: int | None = None, also: Sequence[int] = ()) -> Floats:
+    def run(self, rows: Sequence[PassRow], scored: int | None = None, also: Sequence[int] = ()) -> Floats:
         """Compute one pass; returns the scores float32[n, vocab] of the rows ``also``, then those of its last
-        ``scored`` rows (None: of all).
+        ``scored`` rows (None: of all): a view of the library's memory, overwritten by the next pass.
 
-        They are a view of the library's memory, overwritten by the next pass. Raises `DraftwoodError` where the
-        pass fails; the cache is then as it was before.
+        Raises `DraftwoodError` where the pass fails; the cache is then as it was before.
         """
         n = len(rows)
         scored = n if scored is None else scored
@@ -161,12 +141,8 @@ class Context:
             raise DraftwoodError(
                 f"llama.cpp could not compute a pass over {n} tokens ({why}): write a shorter text"
             )
-        return self._scores(scored + len(also))
-
-    def _scores(self, count: int) -> Floats:
-        """Return a view of the library's memory, which it may move with each pass; views are made once."""
-        address = self._library.llama_get_logits(self._pointer)
-        if address != self._address:
+        count, address = scored + len(also), self._library.llama_get_logits(self._pointer)
+        if address != self._address:  # the library may move its memory; views are made once
             self._address, self._views = address, {}
         if count not in self._views:
             self._views[count] = np.ctypeslib.as_array(c.cast(address, _FLOATS), (count, self._width))
@@ -176,13 +152,9 @@ class Context:
         """Let sequence ``to`` see what ``source`` sees from position ``first`` on; nothing is moved."""
         self._library.llama_memory_seq_cp(self._memory, source, to, first, end)
 
-    def cut(self, sequence: int, first: int) -> bool:
-        """Take a sequence off the cells from position ``first`` on; False, with nothing changed, if it cannot."""
-        return bool(self._library.llama_memory_seq_rm(self._memory, sequence, first, -1))
-
-    def remove(self, sequence: int, first: int = -1, end: int = -1) -> None:
+    def remove(self, sequence: int, first: int = -1) -> None:
         """Take a sequence off the cells from position ``first`` on; cells without a sequence are free."""
-        if not self._library.llama_memory_seq_rm(self._memory, sequence, first, end):
+        if not self._library.llama_memory_seq_rm(self._memory, sequence, first, -1):
             raise DraftwoodError("llama.cpp cannot cut this model's cache: open the text anew")
 
     def first(self, sequence: int) -> int:
@@ -193,8 +165,7 @@ class Context:
         """Return what the cells of a sequence hold; `RECURRENT`: only what does not grow with the text."""
         size = self._library.llama_state_seq_get_size_ext(self._pointer, sequence, part)
         data = bytearray(size)
-        got = self._library.llama_state_seq_get_data_ext(self._pointer, _address(data), size, sequence, part)
-        if got != size:
+        if self._library.llama_state_seq_get_data_ext(self._pointer, _address(data), size, sequence, part) != size:
             raise DraftwoodError("llama.cpp could not read its cache: open the text anew")
         return data
 
@@ -214,7 +185,7 @@ class Context:
         self._library.llama_memory_clear(self._memory, self.weights.is_recurrent)
 
 
-def _free(pointer: int, _: Weights) -> None:
+def _free(pointer: int, _: LlamaWeights) -> None:
     library().llama_free(pointer)
 
 
@@ -222,7 +193,7 @@ def _address(data: bytearray) -> int:
     return c.addressof(c.c_char.from_buffer(data))
 
 
-def check_memory(weights: Weights, cells: int) -> None:
+def check_memory(weights: LlamaWeights, cells: int) -> None:
     """Raise `ModelError` for a cache that plainly does not fit: the system would kill the process, not refuse."""
     total, need = total_memory(), cells * weights.cell_bytes
     if total is not None and need > total:

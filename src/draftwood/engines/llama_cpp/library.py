@@ -20,11 +20,7 @@ from draftwood.errors import CapabilityError
 _U, _I, _P, _F, _Z, _B = c.c_uint32, c.c_int32, c.c_void_p, c.c_float, c.c_size_t, c.c_bool
 _SLACK = 256  # bytes behind each struct: a longer one, returned by value, would overrun our memory
 
-F16, BF16 = 1, 30
-CACHE_TYPES = {
-    "f32": 0, "f16": F16, "bf16": BF16, "q8_0": 8, "q5_0": 6, "q5_1": 7, "q4_0": 2, "q4_1": 3, "iq4_nl": 20,
-}  # fmt: skip
-"""Element types of a cache."""
+F16, BF16 = 1, 30  # element types of a cache
 
 
 def _struct(name: str, *groups: tuple[Any, str]) -> type[c.Structure]:
@@ -53,16 +49,14 @@ def _without(struct: type[c.Structure], name: str) -> type[c.Structure]:
 
 
 CONTEXTS = {"xllamacpp": ContextParams, "llama_cpp_python": _without(ContextParams, "moe_cache_size")}
-"""The struct of each wheel."""
+
+_OF_TOKENS = ("token", "embd", "pos", "n_seq_id", "seq_id", "logits")
 
 
-class Batch(c.Structure):
+class TokenBatch(c.Structure):
     """Tokens of one pass: ids, positions, the sequences of each, and whether its scores are wanted."""
 
-    _fields_ = [
-        ("n_tokens", _I),
-        *((name, _P) for name in ("token", "embd", "pos", "n_seq_id", "seq_id", "logits")),
-    ]
+    _fields_ = [("n_tokens", _I), *((name, _P) for name in _OF_TOKENS)]
 
 
 MODEL_DEFAULTS = {"n_gpu_layers": -1, "split_mode": 1, "load_mode": -1, "lazy_mode": 1, "use_extra_bufts": 1}
@@ -79,7 +73,7 @@ _FUNCTIONS: tuple[tuple[Any, ...], ...] = (  # name, result, arguments
     ("log_set", None, _P, _P), ("supports_gpu_offload", _B),
     ("model_load_from_file", _P, c.c_char_p, ModelParams), ("model_free", None, _P),
     ("init_from_model", _P, _P, ContextParams), ("free", None, _P), ("get_memory", _P, _P),
-    *((name, _U, _P) for name in ("n_ctx", "n_ctx_seq", "n_seq_max", "n_batch", "n_rs_seq")),
+    *((name, _U, _P) for name in ("n_ctx", "n_ctx_seq", "n_seq_max", "n_batch")),
     *((f"model_{name}", _I, _P) for name in ("n_ctx_train", "n_embd", "n_layer", "n_swa")),
     *((f"model_{name}", _B, _P) for name in ("has_encoder", "has_decoder", "is_recurrent", "is_hybrid",
                                               "is_diffusion")),
@@ -90,7 +84,7 @@ _FUNCTIONS: tuple[tuple[Any, ...], ...] = (  # name, result, arguments
     *((f"vocab_{name}", _B, _P, _I) for name in ("is_eog", "is_control")), ("vocab_get_attr", _I, _P, _I),
     ("vocab_get_text", c.c_char_p, _P, _I),
     ("tokenize", _I, _P, c.c_char_p, _I, _P, _I, _B, _B), ("token_to_piece", _I, _P, _I, _P, _I, _I, _B),
-    ("decode", _I, _P, Batch), ("get_logits", _P, _P),
+    ("decode", _I, _P, TokenBatch), ("get_logits", _P, _P),
     ("memory_clear", None, _P, _B), ("memory_seq_rm", _B, _P, _I, _I, _I),
     ("memory_seq_cp", None, _P, _I, _I, _I, _I), ("memory_seq_pos_min", _I, _P, _I),
     ("state_seq_get_size_ext", _Z, _P, _I, _U), ("state_seq_get_data_ext", _Z, _P, _P, _Z, _I, _U),
@@ -115,15 +109,9 @@ def _log(level: int, text: bytes, _: Any) -> None:
         _LOGGED.append(text.decode(errors="replace").strip().partition(": ")[2])
 
 
-class Library(c.CDLL):
-    """The loaded library; ``release`` names the wheel that it is from."""
-
-    release = ""
-
-
 @cache
 def library() -> Any:
-    """Load the library, check its layout, and declare its functions; the same `Library` for the whole process.
+    """Load the library, check its layout, and declare its functions, once. ``release`` names the wheel.
 
     Raises `CapabilityError` if there is none, or none whose layout is known here.
     """
@@ -139,10 +127,10 @@ def library() -> Any:
     raise refused[0]
 
 
-def _loaded(source: Source) -> Library:
+def _loaded(source: Wheel) -> Any:
     context = CONTEXTS[source.package]
     try:
-        found = Library(str(source.place()))
+        found: Any = c.CDLL(str(source.place()))
     except OSError as error:
         raise CapabilityError(f"llama.cpp cannot be loaded ({error}): install {source.package} again") from error
     try:
@@ -174,18 +162,9 @@ def takes_layers() -> bool:
 
 
 @dataclass(frozen=True)
-class Source:
-    """A wheel with llama.cpp's library.
-
-    Attributes
-    ----------
-    package, module
-        The names under which it is installed and imported.
-    good
-        Releases whose structs are known here.
-    files
-        Where the library may lie in the folder of the module, as patterns.
-    """
+class Wheel:
+    """A wheel with llama.cpp's library: the names under which it is installed and imported, the releases whose
+    structs are known here, and where the library may lie in the module's folder, as patterns."""
 
     package: str
     module: str
@@ -207,15 +186,12 @@ class Source:
         return importlib.util.find_spec(self.module) is not None
 
     def place(self) -> Path:
-        """Return the library's file; `CapabilityError` for another release, and where there is none.
-
-        The module is not imported: that would start a server's worth.
-        """
+        """Return the library's file; the module is not imported. `CapabilityError` where there is none to use."""
         if self.release not in self.good:
             raise unknown(f"{self.package} {self.release} is not known here")
         spec = importlib.util.find_spec(self.module)
         folder = Path(spec.origin).parent if spec is not None and spec.origin is not None else None
-        files = [found for pattern in self.files for found in folder.glob(pattern)] if folder is not None else []
+        files = [] if folder is None else [found for pattern in self.files for found in folder.glob(pattern)]
         if not files:
             raise CapabilityError(
                 f"{self.package} has no library for this system whose functions can be called: run pip install "
@@ -226,8 +202,8 @@ class Source:
 
 
 SOURCES = (
-    Source("xllamacpp", "xllamacpp", ("2026.10.11549",), ("xllamacpp.*.so", "xllamacpp.*.dylib")),
-    Source(
+    Wheel("xllamacpp", "xllamacpp", ("2026.10.11549",), ("xllamacpp.*.so", "xllamacpp.*.dylib")),
+    Wheel(
         "llama_cpp_python", "llama_cpp", ("0.3.36",),
         ("lib/libllama.so", "lib/libllama.dylib", "lib/llama.dll", "lib/libllama.dll"),
     ),

@@ -27,8 +27,13 @@ again would find its own answer there."""
 
 
 class LlamaCppPeer:
-    """One server of llama.cpp, a `Peer`. The ids of ``tokenizer``, of transformers, must be the GGUF file's;
-    ``threads`` None leaves the number to llama.cpp. Raises `UsageError` if xllamacpp or the file is missing."""
+    """One server of llama.cpp, a `Peer`, on a free local port, closed to everyone without its key.
+
+    It has a process of its own: in one with torch both would share an OpenMP runtime, which slows both by half.
+
+    The ids of ``tokenizer``, of transformers, must be the GGUF file's; ``threads`` None leaves the number to
+    llama.cpp. Raises `UsageError` if xllamacpp or the file is missing.
+    """
 
     engine = "llama.cpp"
 
@@ -37,8 +42,9 @@ class LlamaCppPeer:
             raise UsageError('peers of llama.cpp need xllamacpp: run pip install "draftwood[llama]"')
         self.name = name.name
         self._method, self._tokenizer, self._threads = name.method, tokenizer, threads
-        self._path = str(gguf_file(model_name))
-        self._server: _Server | None = None
+        self._path, self._key = str(gguf_file(model_name)), secrets.token_hex()
+        self._process: subprocess.Popen[str] | None = None
+        self.context, self._address = 0, ""
 
     def answer(self, ids: Sequence[int], limit: int, *, end_ids: frozenset[int], sampling: Sampling) -> PeerAnswer:
         request = {"prompt": list(ids), "n_predict": limit, **_settings_of(self.name, sampling)}
@@ -52,48 +58,39 @@ class LlamaCppPeer:
 
     def _ask(self, request: dict[str, Any]) -> list[dict[str, Any]]:
         need = len(request["prompt"]) + request["n_predict"] + 8
-        if self._server is None or self._server.context < need:
-            self.close()
-            context = max(_SMALLEST, 1 << (need - 1).bit_length())
-            self._server = _Server(self._path, self._method, context, self._threads)
-            self._server.check_vocabulary(self._tokenizer)
+        if self._process is None or self.context < need:
+            self.start(max(_SMALLEST, 1 << (need - 1).bit_length()))
+            theirs = self.post("/tokenize", {"content": _PANGRAM})[0]["tokens"]
+            if theirs != self._tokenizer(_PANGRAM, add_special_tokens=False)["input_ids"]:
+                raise VocabularyError(f"{self._path} has another vocabulary than the model: give its own")
         try:
-            return self._server.post("/completion", request)
+            return self.post("/completion", request)
         finally:
             if self._method in _WITH_MEMORY:
                 self.close()
 
-    def close(self) -> None:
-        """Stop the server; its memory is free at once."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
-
-
-class _Server:
-    """llama.cpp's server in a process of its own, on a free local port, closed to everyone without its key. Beside
-    torch in one process both would share an OpenMP runtime, which slows each of them by half."""
-
-    def __init__(self, path: str, method: str, context: int, threads: int | None) -> None:
-        self._key = secrets.token_hex()
-        told = {"path": path, "method": method, "context": context, "threads": threads, "key": self._key}
-        self._process = subprocess.Popen(
+    def start(self, context: int) -> None:
+        """Start a server for texts of so many tokens, in place of the one before."""
+        self.close()
+        told = {"path": self._path, "method": self._method, "context": context, "threads": self._threads}
+        process = self._process = subprocess.Popen(
             [sys.executable, "-m", "draftwood.engines.llama_cpp.peers"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
             start_new_session=True,  # a Ctrl-C is ours to answer
         )  # fmt: skip
-        assert self._process.stdout is not None
-        print(json.dumps(told), file=self._process.stdin, flush=True)
-        self._address = self._process.stdout.readline().strip()
+        assert process.stdout is not None
+        print(json.dumps(told | {"key": self._key}), file=process.stdin, flush=True)
+        self.context, self._address = context, process.stdout.readline().strip()
         if not self._address:
             self.close()
-            raise ModelError(f"llama.cpp cannot load {path}: see whether its own tools can")
-        self.context, self._path = context, path
+            raise ModelError(f"llama.cpp cannot load {self._path}: see whether its own tools can")
 
     def close(self) -> None:
-        """End the process."""
-        with self._process:  # closes its pipes and waits for it
-            self._process.kill()
+        """Stop the server; its memory is free at once."""
+        process, self._process = self._process, None
+        if process is not None:
+            with process:  # closes its pipes and waits for it
+                process.kill()
 
     def post(self, route: str, request: dict[str, Any]) -> list[dict[str, Any]]:
         """Return the answer, or the events of a stream, which are parsed after the last so as to slow no pass."""
@@ -114,12 +111,6 @@ class _Server:
             raise ModelError(f"llama.cpp gave no answer ({said}): see whether its own tools can read {self._path}")
         return told
 
-    def check_vocabulary(self, tokenizer: Any) -> None:
-        """Raise `VocabularyError` where this tokenizer's ids mean something else to the GGUF file."""
-        theirs = self.post("/tokenize", {"content": _PANGRAM})[0]["tokens"]
-        if theirs != tokenizer(_PANGRAM, add_special_tokens=False)["input_ids"]:
-            raise VocabularyError(f"{self._path} has another vocabulary than the model: give its own")
-
 
 def _settings_of(name: str, sampling: Sampling) -> dict[str, Any]:
     """All settings that the text depends on: no samplers but those asked for, and no cached prompt."""
@@ -128,13 +119,9 @@ def _settings_of(name: str, sampling: Sampling) -> dict[str, Any]:
     asked = {"top_k": sampling.top_k, "top_p": sampling.top_p, "min_p": sampling.min_p}
     limits = {} if sampling.greedy else {key: value for key, value in asked.items() if value is not None}
     return {
-        "temperature": sampling.temperature,
-        **limits,
-        "samplers": ["temperature", *limits],
-        "seed": sampling.seed % (1 << 32),
-        "cache_prompt": False,
-        "return_tokens": True,
-    }
+        "temperature": sampling.temperature, **limits, "samplers": ["temperature", *limits],
+        "seed": sampling.seed % (1 << 32), "cache_prompt": False, "return_tokens": True,
+    }  # fmt: skip
 
 
 def _streamed(told: list[dict[str, Any]]) -> PeerAnswer:
@@ -144,15 +131,10 @@ def _streamed(told: list[dict[str, Any]]) -> PeerAnswer:
     passes = {ms: count for count, ms in sorted(there.items())}
     arrivals = [(count, (timings["prompt_ms"] + ms) / 1e3) for ms, count in passes.items()]
     return PeerAnswer(
-        ids=[token for event in told for token in event["tokens"]],
-        arrivals=arrivals,
-        prefill_s=arrivals[0][1],
-        decode_s=arrivals[-1][1] - arrivals[0][1],
-        drafted=timings.get("draft_n", 0),
-        accepted=timings.get("draft_n_accepted", 0),
-        passes=len(passes) - 1,
-        text="".join(event["content"] for event in told),
-    )
+        [token for event in told for token in event["tokens"]], arrivals, arrivals[0][1],
+        arrivals[-1][1] - arrivals[0][1], timings.get("draft_n", 0), timings.get("draft_n_accepted", 0),
+        len(passes) - 1, "".join(event["content"] for event in told),
+    )  # fmt: skip
 
 
 def _cut(answer: PeerAnswer, end_ids: frozenset[int]) -> PeerAnswer:

@@ -26,10 +26,9 @@ from draftwood.step import SourceStep, Step
 
 
 def calling() -> Any:
-    """Return the `Llama` whose ``generate`` is asking for a draft; None if something else is.
+    """Return the `Llama` whose ``generate`` is asking for a draft, by its frame; None if something else is.
 
-    A draft model is told the ids and nothing else. What must be known besides (the vocabulary, whether the object
-    was made so that drafts can work) is looked up in the frame of ``generate``, which is known by its code.
+    A draft model is told the ids alone, and must know the vocabulary, and whether drafts can work, too.
     """
     kind = getattr(sys.modules.get("llama_cpp"), "Llama", None)
     code = getattr(getattr(kind, "generate", None), "__code__", None)
@@ -47,8 +46,7 @@ def room(llama: Any) -> int:
 def check(llama: Any) -> None:
     """Raise `CapabilityError` for a `Llama` that fails, or reads wrong scores, as soon as it drafts.
 
-    With a draft model it stores the scores of every token, but has room for those of one batch only, unless it was
-    made with ``logits_all=True``. And one that got its draft model later computes the last token's scores alone.
+    It has room for the scores of one batch only, or got its draft model later and computes the last token's alone.
     """
     if len(llama.scores) < room(llama) or not getattr(llama, "_logits_all", True):
         raise CapabilityError(
@@ -82,33 +80,24 @@ class CallerTokenizer:
 
     @cached_property
     def _vocabulary(self) -> dict[str, int]:
-        says = sys.modules["llama_cpp"]
+        says, size = sys.modules["llama_cpp"], self._llama.n_vocab()
         given = says.llama_model_get_vocab(self._llama.model)
-        names = [
-            says.llama_vocab_get_text(given, token).decode(errors="replace")
-            for token in range(self._llama.n_vocab())
-        ]
-        size = known_tokens(
-            len(names), names.__getitem__, lambda token: bool(says.llama_vocab_get_attr(given, token) & UNUSED)
+        names = [says.llama_vocab_get_text(given, token).decode(errors="replace") for token in range(size)]
+        known = known_tokens(
+            size, names.__getitem__, lambda token: bool(says.llama_vocab_get_attr(given, token) & UNUSED)
         )
-        return {name: token for token, name in enumerate(names[:size])}
+        return {name: token for token, name in enumerate(names[:known])}
 
 
 Tokens = NDArray[np.intc]
 
 
 class FollowedText:
-    """One request; fulfils `contracts.State`, which is all that a planner sees of it.
+    """One request, with the text so far (``ids``) and one record per draft whose outcome is known (``steps``).
 
-    Each draft is followed by the tokens of it that were accepted and one more, or by another text. The time until
-    then is taken for that of the pass: it holds the other program's work on the tokens, too.
-
-    Attributes
-    ----------
-    ids
-        The text so far.
-    steps
-        One record per draft whose outcome is known.
+    It fulfils `contracts.State`, which is all that a planner sees of it. Each draft is followed by its accepted
+    tokens and one more, or by another text. The time until then is taken for that of the pass: it holds the other
+    program's work on the tokens, too.
     """
 
     greedy = False  # unknown; acceptance rates are learnt anyway
@@ -170,8 +159,7 @@ class FollowedText:
         """Take in the tokens that followed the last draft."""
         seen = perf_counter()
         step, plan = self.step, self._plan
-        if plan is None:
-            raise RuntimeError("learn() follows a draft()")
+        assert plan is not None, "learn() follows a draft()"
         step.score_s = seen - self._since
         verdict = Verdict(tuple(range(len(new) - 1)), tuple(new))
         lessons = feedback(

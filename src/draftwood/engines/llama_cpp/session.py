@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from itertools import takewhile
+from typing import Any, NamedTuple
 
-from draftwood.contracts import Capabilities
 from draftwood.engines.committed import CommittedText, locked
-from draftwood.engines.llama_cpp.branches import Branches
-from draftwood.engines.llama_cpp.cache import NONE
-from draftwood.engines.llama_cpp.context import Row
-from draftwood.engines.llama_cpp.mode import Mode
-from draftwood.engines.llama_cpp.weights import Weights
+from draftwood.engines.llama_cpp.cache import NONE, Cache, TextCells
+from draftwood.engines.llama_cpp.context import PassRow
 from draftwood.tree import TokenTree
 
 
@@ -20,32 +16,24 @@ class LlamaSession(CommittedText):
     """A text whose cells belong to the sequences of ``text``; nothing is moved when a branch is kept.
 
     Each leaf of a tree is a sequence of llama.cpp, and a node belongs to the sequences of all leaves below it.
+    ``replay`` counts committed tokens that the next pass reads again.
     """
 
-    def __init__(self, mode: Mode, lock: Any, text: Branches | None = None) -> None:
+    replay = 0
+
+    def __init__(self, cache: Cache, lock: Any, text: TextCells | None = None) -> None:
         super().__init__(lock)
-        self.mode = mode
-        self._cache = mode.cache
-        self.text = self._cache.open() if text is None else text
+        self.cache = cache
+        self.text = cache.open() if text is None else text
         self._closed = False
         # Of the last pass: each sequence, and its nodes from the root.
         self._ways: list[tuple[int, list[int]]] = []
         self._last_in = 0  # the number of that pass, if this text's rows were its last ones
 
     @property
-    def replay(self) -> int:
-        """Committed tokens that the next pass reads again."""
-        return 0
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What passes over this text can do, which may be less than what the target can."""
-        return self.mode.capabilities
-
-    @property
     def cache_bytes(self) -> int:
         """Bytes of the keys and values of its tokens, from above: as if no layer had a window."""
-        return self._cache.cell_bytes * len(self._ids)
+        return self.cache.cell_bytes * len(self._ids)
 
     def commit(self, ids: Sequence[int]) -> None:
         """Take in text that the cache has read."""
@@ -56,16 +44,19 @@ class LlamaSession(CommittedText):
         del tree
         self.undo()
 
-    def rows(self, root: int, tree: TokenTree, *, is_last: bool) -> list[Row] | None:
+    def rows(self, root: int, tree: TokenTree, *, is_last: bool) -> list[PassRow] | None:
         """Return the rows of a pass over a root and its tree; None while too few sequences are free.
 
         ``is_last``: no other text's rows follow in the pass.
         """
+        text = self.text
         if not len(tree):
-            return [self._root_alone(root, tree)]
+            self._ways, self._scored = [(text.home, [])], (root, tree)
+            text.begin(1)
+            return [PassRow(root, text.length, (text.home,))]
         parents = tree.parents.tolist()
         ends = sorted(set(range(len(parents))) - set(parents))
-        sequences = self._cache.leaves(self.text, len(ends))
+        sequences = self.cache.leaves(text, len(ends))
         if sequences is None:
             return None
         self._ways = []
@@ -78,18 +69,12 @@ class LlamaSession(CommittedText):
                 node = parents[node]
             self._ways.append((sequence, way[::-1]))
         below[0] = sequences
-        length, self._last_in = self.text.length, self._cache.passes + 1 if is_last else 0
+        length, self._last_in = text.length, self.cache.passes + 1 if is_last else 0
         self._scored = (root, tree)
-        self.text.begin(len(below))
+        text.begin(len(below))
         ids = [root, *tree.tokens.tolist()]
         depths = range(len(ids)) if tree.is_chain else [0, *tree.depth.tolist()]
-        return [Row(*row) for row in zip(ids, (length + depth for depth in depths), below, strict=True)]
-
-    def _root_alone(self, root: int, tree: TokenTree) -> Row:
-        text = self.text
-        self._ways, self._scored = [(text.home, [])], (root, tree)
-        text.begin(1)
-        return Row(root, text.length, (text.home,))
+        return [PassRow(*row) for row in zip(ids, (length + depth for depth in depths), below, strict=True)]
 
     @locked
     def keep(self, path: Sequence[int]) -> None:
@@ -97,7 +82,7 @@ class LlamaSession(CommittedText):
         kept = [root, *(int(tree.tokens[node]) for node in path)]
         if self.text.lost:  # the cache was written anew since the pass
             self.undo()
-            with self._cache.reading(self.text, len(kept)) as read:
+            with self.cache.reading(self.text, len(kept)) as read:
                 read(kept, NONE)
         else:
             self._settle(list(path))
@@ -105,7 +90,7 @@ class LlamaSession(CommittedText):
 
     def _settle(self, path: list[int]) -> None:
         """Take every sequence off what was not accepted; one that sees all of the path becomes the home."""
-        text, cache, first = self.text, self._cache, self.text.length + 1
+        text, cache, first = self.text, self.cache, self.text.length + 1
         if len(self._ways) == 1 and not self._ways[0][1]:  # the root alone: nothing to take off
             text.keep(first)
             return
@@ -113,14 +98,14 @@ class LlamaSession(CommittedText):
         is_last = self._last_in == cache.passes  # no cell of a later pass, nor of another text, lies behind
         agreed: dict[int, int] = {}
         for sequence, way in self._ways:
-            common = _common(way, path)
+            common = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(way, path, strict=False))))
             dropped, agreed[sequence] = way[common:], first + common
             stays = bool(dropped) and cache.ordered and (not is_last or dropped[0] < last)
             occupied += len(dropped) if stays else 0
             cache.settle(sequence, first + common, occupied=stays)
-        home = next(sequence for sequence, end in agreed.items() if end == first + len(path))
-        leaves = {leaf: seen for leaf, seen in {**text.leaves, **agreed}.items() if leaf != home}
         length = first + len(path)
+        home = next(sequence for sequence, end in agreed.items() if end == length)
+        leaves = {leaf: seen for leaf, seen in {**text.leaves, **agreed}.items() if leaf != home}
         cache.add_trash(occupied)
         text.keep(length, home, leaves)
         if cache.lacks(text, length):
@@ -130,14 +115,14 @@ class LlamaSession(CommittedText):
         """Drop the last pass, if it was not kept, and mend what an interrupted call left undone."""
         self._scored, text, length = None, self.text, len(self._ids)
         if text.pending or text.lost or text.length != length:
-            self._cache.cut(text, length)
+            self.cache.cut(text, length)
         self._read_rest()
 
     def _read_rest(self) -> None:
         """Read what the cache lacks of the text."""
-        text, length, part = self.text, len(self._ids), self.mode.widest
+        text, length, part = self.text, len(self._ids), self.cache.widest
         if text.length < length:
-            with self._cache.reading(text, length - text.length) as read:
+            with self.cache.reading(text, length - text.length) as read:
                 for start in range(text.length, length, part):
                     read(self._ids[start : min(start + part, length)], NONE)
 
@@ -145,12 +130,12 @@ class LlamaSession(CommittedText):
     def truncate(self, length: int) -> None:
         self.undo()
         if length < self.length:
-            self._cache.cut(self.text, length)
+            self.cache.cut(self.text, length)
             del self._ids[self.text.length :]
 
     @locked
     def fork(self) -> LlamaSession:
-        twin = type(self)(self.mode, self.lock, self._cache.fork(self.text))
+        twin = type(self)(self.cache, self.lock, self.cache.fork(self.text))
         twin._ids = list(self._ids)
         return twin
 
@@ -158,17 +143,7 @@ class LlamaSession(CommittedText):
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._cache.close(self.text)
-
-
-def _common(way: Sequence[int], path: Sequence[int]) -> int:
-    """How many nodes two ways from the root share."""
-    shared = 0
-    for mine, other in zip(way, path, strict=False):
-        if mine != other:
-            break
-        shared += 1
-    return shared
+            self.cache.close(self.text)
 
 
 MOST_WAITING = 16
@@ -183,31 +158,31 @@ class SnapshotSession(LlamaSession):
     """
 
     @property
-    def replay(self) -> int:
+    def replay(self) -> int:  # type: ignore[override]
         return max(0, self.length - self.text.length)
 
     def prepare(self, tree: TokenTree) -> None:
         self._drop_pass()
-        if (waiting := self.replay) > MOST_WAITING or waiting + 1 + len(tree) > self.mode.widest:
+        if (waiting := self.replay) > MOST_WAITING or waiting + 1 + len(tree) > self.cache.widest:
             self._read_rest()
 
-    def rows(self, root: int, tree: TokenTree, *, is_last: bool) -> list[Row]:
-        text, self._last_in = self.text, self._cache.passes + 1 if is_last else 0
+    def rows(self, root: int, tree: TokenTree, *, is_last: bool) -> list[PassRow]:
+        text, self._last_in = self.text, self.cache.passes + 1 if is_last else 0
         if len(tree) and text.snapshot is None:
-            self._cache.save(text)
+            self.cache.save(text)
         ids = [*self._ids[text.length :], root, *tree.tokens.tolist()]
         self._scored = (root, tree)
         text.begin(len(ids))
-        return [Row(token, text.length + i, (text.home,)) for i, token in enumerate(ids)]
+        return [PassRow(token, text.length + i, (text.home,)) for i, token in enumerate(ids)]
 
     @locked
     def keep(self, path: Sequence[int]) -> None:
         root, tree = self._take_scored()
-        text, kept = self.text, [root, *(int(tree.tokens[node]) for node in path)]
-        if text.lost or len(path) < len(tree):
+        kept = [root, *(int(tree.tokens[node]) for node in path)]
+        if self.text.lost or len(path) < len(tree):
             self._drop_pass()
         else:
-            text.keep(self.length + len(kept))
+            self.text.keep(self.length + len(kept))
         self._ids += kept
 
     def undo(self) -> None:
@@ -218,7 +193,7 @@ class SnapshotSession(LlamaSession):
     def truncate(self, length: int) -> None:
         self._drop_pass()
         if length < self.text.length:
-            self._cache.cut(self.text, length)
+            self.cache.cut(self.text, length)
             length = self.text.length
         del self._ids[length:]
 
@@ -226,21 +201,12 @@ class SnapshotSession(LlamaSession):
         """Go back to what the cache held before the last pass, if it was not kept."""
         self._scored, text = None, self.text
         if text.pending or text.length > self.length:
-            self._cache.cut(text, self.length, ends_cache=self._last_in == self._cache.passes)
-        text.found_lost()
+            self.cache.cut(text, self.length, ends_cache=self._last_in == self.cache.passes)
+        text.lost = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SavedState:
-    """The cells of a text.
-
-    Attributes
-    ----------
-    ids
-        The text.
-    cells
-        Keys and values, as llama.cpp writes them.
-    """
+class SavedState(NamedTuple):
+    """A text, and its keys and values as llama.cpp writes them."""
 
     ids: tuple[int, ...]
     cells: bytearray
@@ -249,22 +215,3 @@ class SavedState:
     def nbytes(self) -> int:
         """Bytes of all keys and values."""
         return len(self.cells)
-
-
-def save(weights: Weights, session: LlamaSession) -> SavedState | None:
-    """Copy what a session has committed; None if that is nothing, or not of use to another text.
-
-    That is where layers have a window, whose older cells are gone, or a state, which belongs to one length alone.
-    """
-    if weights.window or weights.is_recurrent:
-        return None
-    session.undo()
-    ids, cells = tuple(session.ids), session.mode.cache.copied(session.text)
-    return SavedState(ids, cells) if ids else None
-
-
-def fill(session: LlamaSession, saved: SavedState, length: int) -> None:
-    """Make the first ``length`` tokens of what was saved the committed text of a new session."""
-    session.mode.cache.paste(session.text, saved.cells, len(saved.ids))
-    session.commit(saved.ids)
-    session.truncate(length)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -14,17 +15,18 @@ from types import SimpleNamespace
 from draftwood.contracts import Capabilities, Target, Watch
 from draftwood.engines.committed import check_room, locked
 from draftwood.engines.lent_scores import RowScores
-from draftwood.engines.llama_cpp.cache import NONE
-from draftwood.engines.llama_cpp.context import Row, threads_here
+from draftwood.engines.llama_cpp.cache import MOST_BRANCHES, NONE, Cache
+from draftwood.engines.llama_cpp.context import PASS, ContextSettings, PassRow, exact_settings, threads_here
 from draftwood.engines.llama_cpp.library import takes_layers
-from draftwood.engines.llama_cpp.mode import Mode, chosen_settings, mode_of
-from draftwood.engines.llama_cpp.selftest import pass_times
-from draftwood.engines.llama_cpp.session import LlamaSession, SavedState, SnapshotSession, fill, save
-from draftwood.engines.llama_cpp.weights import Weights
+from draftwood.engines.llama_cpp.selftest import exact_width, pass_times, restores
+from draftwood.engines.llama_cpp.session import LlamaSession, SavedState, SnapshotSession
+from draftwood.engines.llama_cpp.weights import LlamaWeights
 from draftwood.engines.rounding import EXACT, FAST
 from draftwood.errors import CapabilityError
 from draftwood.models.findings import Setting
 from draftwood.tree import TokenTree
+
+Request = tuple[LlamaSession, int, TokenTree]
 
 
 class LlamaTarget(Target):
@@ -38,16 +40,12 @@ class LlamaTarget(Target):
         CPU threads of a pass; None: see `threads_here`.
     exact
         True: settings under which each row of scores is, bit by bit, that of a pass over one token (see
-        `Settings`), so that a text with drafts is the text without, and the same however its prompt was read.
-        False: llama.cpp's own settings; with quantised weights a draft, or reading a prompt in other parts, may
-        then change a token where two were almost equally likely, and drafts are chains. None: exact where these
-        weights can be, as `exact_width` tries once.
+        `exact_settings`), so that a text with drafts is the text without, and the same however its prompt was
+        read. False: llama.cpp's own settings; with quantised weights a draft, or reading a prompt in other parts,
+        may then change a token where two were almost equally likely, and drafts are chains. None: exact where
+        these weights can be, as `exact_width` tries once.
     gpu_layers
         Layers on a graphics card, -1: as many as fit. Builds without one ignore it.
-    keys, values, flash_attention
-        Element types of the cache, as llama.cpp names them (``q8_0``; see `CACHE_TYPES`), and how attention is
-        computed. None: ``f16``, and with flash attention. If one is given, passes are exact where a trial under
-        these settings says so, at every length; without flash attention never.
 
     Raises
     ------
@@ -61,23 +59,32 @@ class LlamaTarget(Target):
     engine = "llama.cpp"
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        threads: int | None = None,
-        exact: bool | None = None,
+        self, path: str | os.PathLike[str], *, threads: int | None = None, exact: bool | None = None,
         gpu_layers: int = -1,
-        keys: str | None = None,
-        values: str | None = None,
-        flash_attention: bool | None = None,
-    ) -> None:
-        self.weights = Weights(Path(path), gpu_layers=gpu_layers)
-        threads = threads_here(threads)
-        chosen = chosen_settings(threads, keys, values, flash_attention)
-        self._mode = mode_of(self.weights, threads, exact, chosen)
+    ) -> None:  # fmt: skip
+        weights = self.weights = LlamaWeights(Path(path), gpu_layers=gpu_layers)
+        self._settings, width, self._saves = _way(weights, threads_here(threads), exact)
+        self.exact = width > 1  # neither drafts nor the way a prompt is read change a bit
+        # Tokens of a pass, of all texts together: so a text's scores are the same however it came into the cache.
+        self._widest = width if self.exact else PASS
+        self._keeps_states = weights.is_recurrent
+        most = 1 if self._keeps_states and not self._saves else min(self._widest, MOST_BRANCHES)
+        self.capabilities = Capabilities(
+            vocab_size=weights.vocab_size,
+            max_positions=weights.max_positions,
+            trees=(self.exact or weights.is_float) and not self._keeps_states,
+            rollback="none" if most == 1 else "snapshot" if self._saves else "truncate",
+            batch=True,
+            max_pass=most,
+            row_cost=weights.row_cost,
+        )
         self.lock = RLock()
         self.tokens_read = 0  # of all prompts so far, for progress displays
-        self.capabilities = self._mode.capabilities
+
+    @cached_property
+    def cache(self) -> Cache:
+        """The cache of all its texts."""
+        return Cache(self.weights, self._settings, self._widest)
 
     @cached_property
     def generation_config(self) -> SimpleNamespace:
@@ -85,25 +92,19 @@ class LlamaTarget(Target):
         return SimpleNamespace(eos_token_id=sorted(self.weights.end_ids))
 
     @property
-    def exact(self) -> bool:
-        """Whether neither drafts nor the way a prompt is read change a bit."""
-        return self._mode.exact
-
-    @property
     def setting(self) -> Setting:
         """What the cost of its passes depends on."""
-        way = EXACT if self.exact else FAST
-        formats = self.weights.number_format + self._mode.settings.named + way
+        formats = self.weights.number_format + (EXACT if self.exact else FAST)
         layers = self.weights.gpu_layers if takes_layers() else 0
         device = {0: "cpu", -1: "gpu"}.get(layers, f"gpu:{layers}")
-        return Setting(str(self.weights.path), formats, self._mode.settings.threads, device)
+        return Setting(str(self.weights.path), formats, self._settings.threads, device)
 
     @locked
     def pass_times(self) -> dict[int, float]:
         """Return the seconds of passes over a few tokens, by their number; measured once per file and machine."""
-        if self.weights.is_recurrent or (most := self.capabilities.max_pass) == 1:
+        if self._keeps_states or (most := self.capabilities.max_pass) == 1:
             return {}
-        return pass_times(self.weights, self._mode.settings, most)
+        return pass_times(self.weights, self._settings, most)
 
     @property
     def weight_bytes(self) -> int:
@@ -126,12 +127,19 @@ class LlamaTarget(Target):
             raise
 
     def _session(self) -> LlamaSession:
-        return (SnapshotSession if self._mode.saves_states else LlamaSession)(self._mode, self.lock)
+        return (SnapshotSession if self._saves else LlamaSession)(self.cache, self.lock)
 
     @locked
     def save(self, session: LlamaSession) -> SavedState | None:
-        """As in `draftwood.contracts.Target`."""
-        return save(self.weights, session)
+        """As in `draftwood.contracts.Target`.
+
+        Where layers have a window, older cells are gone, and a state belongs to one length alone: then None.
+        """
+        if self.weights.window or self._keeps_states:
+            return None
+        session.undo()
+        ids = tuple(session.ids)
+        return SavedState(ids, self.cache.copied(session.text)) if ids else None
 
     @locked
     def resume(self, prefix: SavedState, length: int, *, reserve: int = 0) -> LlamaSession:
@@ -140,7 +148,9 @@ class LlamaTarget(Target):
         self.weights.check_unchanged()
         session = self._session()
         try:
-            fill(session, prefix, length)
+            self.cache.paste(session.text, prefix.cells, len(prefix.ids))
+            session.commit(prefix.ids)
+            session.truncate(length)
         except BaseException:
             session.close()
             raise
@@ -157,10 +167,10 @@ class LlamaTarget(Target):
 
     def _read(self, session: LlamaSession, ids: Sequence[int], watch: Watch | None) -> RowScores:
         session.undo()
-        first, widest = session.length, session.mode.widest
-        with session.mode.cache.reading(session.text, len(ids)) as read:
-            for start in range(0, len(ids), widest):  # in the same parts whether watched or not: fast ones round
-                part = ids[start : start + widest]
+        first = session.length
+        with self.cache.reading(session.text, len(ids)) as read:
+            for start in range(0, len(ids), self._widest):  # alike whether watched or not: fast ones round
+                part = ids[start : start + self._widest]
                 wanted = NONE if watch is None else watch.among(first + start, len(part))
                 shown, last = read(part, wanted)
                 if watch is not None and len(wanted):
@@ -170,56 +180,67 @@ class LlamaTarget(Target):
         return last
 
     @locked
-    def score(self, requests: Sequence[tuple[LlamaSession, int, TokenTree]]) -> list[RowScores]:
+    def score(self, requests: Sequence[Request]) -> list[RowScores]:
         """One pass over the roots and trees of all requests; several where they need more than fits one."""
+        can = self.capabilities
         for session, _, tree in requests:
-            _refuse(session.capabilities, tree)
+            if 1 + len(tree) > can.max_pass or not (can.trees or tree.is_chain):
+                shape = "trees" if can.trees else "chains"
+                raise CapabilityError(
+                    f"this target scores {shape} of at most {can.max_pass - 1} tokens: cut the draft"
+                )
             session.prepare(tree)
         if len(requests) == 1:
-            return _one_pass(self._mode, requests)
+            return self._one_pass(requests)
         found: dict[int, RowScores] = {}
         left = list(range(len(requests)))
-        if self._mode.keeps_states:
+        if self._keeps_states:
             left.sort(key=lambda i: _is_alone(requests[i]))  # the others share the first pass
         while left:
-            scores = _one_pass(self._mode, [requests[i] for i in left])
+            scores = self._one_pass([requests[i] for i in left])
             found |= zip(left, scores, strict=False)
             del left[: len(scores)]
         return [found[i] for i in range(len(requests))]
 
-
-def _refuse(can: Capabilities, tree: TokenTree) -> None:
-    if 1 + len(tree) > can.max_pass or not (can.trees or tree.is_chain):
-        shape = "trees" if can.trees else "chains"
-        raise CapabilityError(f"this target scores {shape} of at most {can.max_pass - 1} tokens: cut the draft")
-
-
-def _one_pass(mode: Mode, requests: Sequence[tuple[LlamaSession, int, TokenTree]]) -> list[RowScores]:
-    """Score the first of these requests, as many as one pass takes."""
-    tokens = list(accumulate([session.replay + 1 + len(tree) for session, _, tree in requests]))
-    fits = bisect_right(tokens, mode.widest)
-    if mode.keeps_states:
-        fits = min(fits, next((i for i, request in enumerate(requests) if _is_alone(request)), fits))
-    requests = requests[: max(1, fits)]
-    if mode.keeps_states and len(requests) > 1:
-        mode.cache.lose_passes()
-    mode.cache.make_room(tokens[len(requests) - 1])
-    rows: list[Row] = []
-    ends: list[int] = []
-    for i, (session, root, tree) in enumerate(requests):
-        added = session.rows(root, tree, is_last=i == len(requests) - 1)
-        if added is None and rows:
-            break
-        if added is None:
-            mode.cache.start_over()
-            added = session.rows(root, tree, is_last=len(requests) == 1)
-        assert added is not None, "trees have no more leaves than a cache has sequences for"
-        rows += added
-        ends.append(len(rows))
-    return mode.cache.score(rows, ends, requests[0][0].replay)
+    def _one_pass(self, requests: Sequence[Request]) -> list[RowScores]:
+        """Score the first of these requests, as many as one pass takes."""
+        cache, tokens = self.cache, list(accumulate([one.replay + 1 + len(tree) for one, _, tree in requests]))
+        fits = bisect_right(tokens, self._widest)
+        if self._keeps_states:
+            fits = min(fits, next((i for i, request in enumerate(requests) if _is_alone(request)), fits))
+        requests = requests[: max(1, fits)]
+        if self._keeps_states and len(requests) > 1:
+            cache.lose_passes()
+        cache.make_room(tokens[len(requests) - 1])
+        rows: list[PassRow] = []
+        ends: list[int] = []
+        for i, (session, root, tree) in enumerate(requests):
+            added = session.rows(root, tree, is_last=i == len(requests) - 1)
+            if added is None and rows:
+                break
+            if added is None:
+                cache.start_over()
+                added = session.rows(root, tree, is_last=len(requests) == 1)
+            assert added is not None, "trees have no more leaves than a cache has sequences for"
+            rows += added
+            ends.append(len(rows))
+        return cache.score(rows, ends, requests[0][0].replay)
 
 
-def _is_alone(request: tuple[LlamaSession, int, TokenTree]) -> bool:
+def _way(weights: LlamaWeights, threads: int, exact: bool | None) -> tuple[ContextSettings, int, bool]:
+    """Return the settings of passes, the tokens of an exact one (1: none is), and whether states are saved."""
+    own, ours, saves = ContextSettings(threads), exact_settings(threads), False
+    if weights.is_recurrent:
+        saves, ours = restores(weights, own), replace(ours, ordered=weights.is_hybrid)
+    width = 1 if exact is False or (weights.is_recurrent and not saves) else exact_width(weights, ours)
+    if exact and width == 1:
+        raise CapabilityError(
+            f"passes over {weights.path} cannot be exact: leave exact out, or take Q4_0 or Q8_0 weights"
+        )
+    return (ours if width > 1 else own), width, saves
+
+
+def _is_alone(request: Request) -> bool:
     """Whether a text that keeps a state takes a pass for itself.
 
     With a draft it would go back wrongly by tokens of a pass that other texts share. With tokens to read again it

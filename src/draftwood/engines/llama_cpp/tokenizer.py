@@ -8,13 +8,14 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
 
 from draftwood.engines.file_tokenizer import FileTokenizer, utf8
 from draftwood.engines.llama_cpp.library import library
-from draftwood.engines.llama_cpp.weights import Weights
+from draftwood.engines.llama_cpp.weights import LlamaWeights
 from draftwood.errors import PromptError, UnsupportedModelError
 
 _SENTENCEPIECE = 1  # a vocabulary of this type spells unknown characters as bytes
@@ -23,20 +24,17 @@ _MOST_BYTES = 1 << 29  # of a text; the library counts tokens in 32 bits
 
 
 class LlamaTokenizer(FileTokenizer):
-    """Turns text into token ids and back, by llama.cpp's own vocabulary.
+    """Turns text into ids and back; `UnsupportedModelError` if the vocabulary cannot spell every text."""
 
-    Raises
-    ------
-    UnsupportedModelError
-        The vocabulary cannot spell every text.
-    """
-
-    def __init__(self, weights: Weights) -> None:
+    def __init__(self, weights: LlamaWeights) -> None:
         self._weights, self._library, self._vocabulary = weights, library(), weights.vocabulary
         self._check_bytes()
         self.chat_template = weights.metadata("tokenizer.chat_template")
         self.bos_token_id = self._known(self._library.llama_vocab_bos(self._vocabulary))
         self.eos_token_id = self._known(self._library.llama_vocab_eos(self._vocabulary))
+
+    def _known(self, token: int) -> int | None:
+        return int(token) if 0 <= token < self._weights.vocab_size else None
 
     @property
     def _rows(self) -> int:
@@ -78,22 +76,17 @@ class LlamaTokenizer(FileTokenizer):
     def _has(self, token: int, attribute: int) -> bool:
         return bool(self._library.llama_vocab_get_attr(self._vocabulary, token) & attribute)
 
-    def _known(self, token: int) -> int | None:
-        return int(token) if 0 <= token < self._weights.vocab_size else None
-
     def _check_bytes(self) -> None:
         """Refuse a vocabulary without a token for each byte: the library would end the process for lack of one."""
         if self._library.llama_vocab_type(self._vocabulary) != _SENTENCEPIECE:
             return
-        found = 0
-        for token in range(self._weights.vocab_size):
-            found += self._has(token, _BYTE)
-            if found == 256:
-                return
-        raise UnsupportedModelError(
-            f"the vocabulary of {self._weights.path} has tokens for {found} of 256 bytes, and llama.cpp crashes "
-            "at a text that needs another: take another file"
-        )
+        every = (token for token in range(self._weights.vocab_size) if self._has(token, _BYTE))
+        found = len(list(islice(every, 256)))
+        if found < 256:
+            raise UnsupportedModelError(
+                f"the vocabulary of {self._weights.path} has tokens for {found} of 256 bytes, and llama.cpp "
+                "crashes at a text that needs another: take another file"
+            )
 
 
 def _piece(library: Any, vocabulary: Any, special: bool, token: int) -> bytes:
@@ -111,15 +104,13 @@ _Result = TypeVar("_Result")
 _SHORT = 2_000  # characters that fit every stack
 _FRAME = 1 << 10  # bytes per character: the worst expression takes a third of it
 _MOST = 4_000_000  # characters of one match; a stack for more may not be given
-
 _SETTING = threading.Lock()
 
 
 def run_deep(text: str, function: Callable[[], _Result]) -> _Result:
-    """Call a function that tokenizes ``text``, in a thread of its own if the text is long.
+    """Call a function that tokenizes ``text``, of a long one in a thread with a deep stack.
 
-    Memory for a stack is reserved, and taken only as far as it is filled. Raises `PromptError` where no stack is
-    deep enough.
+    Raises `PromptError` where no stack is deep enough.
     """
     if len(text) <= _SHORT:
         return function()

@@ -16,21 +16,18 @@ _MAGIC = b"GGUF"
 _FLOATS = ("0", "1", "32")  # file types F32, F16 and BF16
 
 
-class Weights:
+class LlamaWeights:
     """The weights of a GGUF file, mapped into memory; contexts of any size share them.
 
-    ``gpu_layers`` is how many layers go to a graphics card, -1 for as many as fit; builds without one ignore it.
-    ``vocabulary_only`` reads everything but the weights.
-
-    Raises `ModelNotFoundError` or `ModelError` for a file that is missing, cut off or damaged, and
-    `UnsupportedModelError` for a model that does not write text.
+    ``gpu_layers``: layers on a graphics card, -1 for as many as fit. ``vocabulary_only`` reads no weights. Raises
+    `ModelNotFoundError`, `ModelError`, and `UnsupportedModelError` for a model that does not write text.
     """
 
     def __init__(self, path: Path, *, gpu_layers: int = -1, vocabulary_only: bool = False) -> None:
         check_file(path)
         self.path, self.gpu_layers, self._library = path, gpu_layers, library()
-        self._state = FileState(path, path.stat())
-        self.stamp = self._state.stamp
+        state = FileState(path, path.stat())
+        self.stamp, self.check_unchanged = state.stamp, state.check_unchanged
         params = self._library.llama_model_default_params()
         params.n_gpu_layers, params.vocab_only = gpu_layers, vocabulary_only
         last_error(clear=True)
@@ -52,10 +49,6 @@ class Weights:
             )
         if not self.vocab_size or not says.llama_vocab_type(self.vocabulary):
             raise UnsupportedModelError(f"{self.path} has no vocabulary: take a file with the model's tokenizer")
-
-    def check_unchanged(self) -> None:
-        """As `FileState.check_unchanged`."""
-        self._state.check_unchanged()
 
     def metadata(self, key: str) -> str | None:
         """Return a value of the file's metadata as text, None where it has none."""
@@ -106,23 +99,19 @@ class Weights:
         return head / max(1, int(self._library.llama_model_n_params(self.pointer)) - head)
 
     @cached_property
-    def is_recurrent(self) -> bool:
-        """Whether layers keep a state from which tokens cannot be taken back."""
-        return self.is_hybrid or bool(self._library.llama_model_is_recurrent(self.pointer))
-
-    @cached_property
     def is_hybrid(self) -> bool:
         """Whether some layers keep a state, and others keys and values."""
         return bool(self._library.llama_model_is_hybrid(self.pointer))
 
     @cached_property
+    def is_recurrent(self) -> bool:
+        """Whether layers keep a state from which tokens cannot be taken back."""
+        return self.is_hybrid or bool(self._library.llama_model_is_recurrent(self.pointer))
+
+    @property
     def is_float(self) -> bool:
         """Whether the weights are not quantised."""
         return self.metadata("general.file_type") in _FLOATS
-
-    @cached_property
-    def layers(self) -> int:
-        return int(self._library.llama_model_n_layer(self.pointer))
 
     @cached_property
     def cell_bytes(self) -> int:
@@ -132,7 +121,7 @@ class Weights:
         width = self._number(f"{kind}.embedding_length", 0)
         length = self._number(f"{kind}.attention.key_length", -(-width // heads))
         shared = self._number(f"{kind}.attention.head_count_kv", heads)
-        return 4 * shared * length * self.layers
+        return 4 * shared * length * int(self._library.llama_model_n_layer(self.pointer))
 
     def _number(self, key: str, default: int) -> int:
         said = self.metadata(key)
