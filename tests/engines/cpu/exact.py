@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.engines.cpu.formats import GROUP, Format
-from draftwood.engines.cpu.gguf_types import Codes
 from draftwood.engines.cpu.products import GROUP_RECORD, MINUS, STEP, SUMS
+from tests.engines.cpu.random_blocks import Codes
 
 Floats = NDArray[np.float32]
 _F = np.float32

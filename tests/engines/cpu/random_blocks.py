@@ -1,11 +1,16 @@
-"""Random rows of every quantised type of GGUF files."""
+"""Random rows of every quantised type of GGUF files, and what they are packed to."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
-from draftwood.engines.cpu.formats import FORMATS
+from draftwood.engines.cpu.formats import FORMATS, Format, codes_from_planes
+from draftwood.engines.cpu.gguf_file import Tensor
+from draftwood.engines.cpu.gguf_types import Blocks, read_blocks
+from draftwood.engines.cpu.packing import packed_shape, plan, write_tiles, zeros
 
 HALVES = {
     "Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "Q4_1": (0, 2),
@@ -26,3 +31,40 @@ def random_rows(kind: str, rows: int, blocks: int, seed: int = 0) -> np.ndarray:
         scales[random.random(scales.shape) < 0.05] = np.float16(6e-8)  # the smallest there is
         raw[..., at : at + 2] = scales[..., None].view(np.uint8)
     return raw.reshape(rows, blocks * size)
+
+
+@dataclass
+class Codes:
+    """Blocks with one code for each weight, uint8[rows, inputs]."""
+
+    blocks: Blocks
+    codes: np.ndarray
+
+    def __getattr__(self, name: str):
+        return getattr(self.blocks, name)
+
+
+def read_codes(kind: str, raw: np.ndarray) -> Codes:
+    """Read rows of a quantised type."""
+    blocks = read_blocks(kind, raw)
+    return Codes(blocks, codes_from_planes(blocks.planes, FORMATS[kind]))
+
+
+def pack(codes: Codes, form: Format) -> np.ndarray:
+    """Pack codes into tiles."""
+    kind = next(name for name, one in FORMATS.items() if one == form)
+    tiles = zeros(packed_shape(kind, *codes.codes.shape), np.uint8)
+    write_tiles(tiles, codes.blocks, form)
+    return tiles
+
+
+def tensor_of(kind: str, raw: np.ndarray, inputs: int) -> Tensor:
+    return Tensor("some.weight", kind, (*raw.shape[:-1], inputs), raw)
+
+
+def packed_tensor(tensor: Tensor, rows=None) -> np.ndarray:
+    """Pack a tensor of the file, or some of its rows."""
+    packed, parts = plan(tensor, rows, zeros)
+    for part in parts:
+        part.pack()
+    return packed

@@ -14,13 +14,12 @@ from transformers import PreTrainedTokenizerFast
 import draftwood
 from draftwood.engines.cpu import self_drafts
 from draftwood.engines.cpu.formats import FORMATS
-from draftwood.engines.cpu.gguf_types import codes_of, dequantised, quantised
+from draftwood.engines.cpu.gguf_types import dequantised, quantised
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.cpu.tokenizer import HubTokenizer
 from draftwood.engines.transformers.self_draft import quantized_self
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.errors import CapabilityError, ModelError, ModelNotFoundError, UnsupportedModelError, UsageError
-from draftwood.testing import check_target
 from draftwood.tree import TokenTree
 from tests.engines.cpu.test_families import FLIP, IDS, QUICK, difference, read
 from tests.engines.cpu.tiny_families import TINY, VOCAB, build, scores_of
@@ -95,11 +94,6 @@ def test_a_row_has_the_same_bits_in_chains_and_trees_of_every_width(name, become
     for node in range(-1, len(tree)):
         path_ids = [*ids, 9, *tree.tokens[tree.path(node)].tolist()]
         assert np.array_equal(read(target, path_ids)[-1], scores.raw(1 + node))
-
-
-@pytest.mark.parametrize("becomes", ["bfloat16", "int4"])
-def test_it_keeps_the_contract(becomes, folders):
-    check_target(CpuTarget(folders("llama").path, becomes=becomes), tolerance=0)
 
 
 @pytest.mark.parametrize("weights", ["int4", "int8"])
@@ -177,7 +171,7 @@ def test_models_that_have_no_copy():
 
 
 def errors(kind, weights):
-    again = dequantised(codes_of(quantised(kind, weights), FORMATS[kind]), FORMATS[kind])
+    again = dequantised(quantised(kind, weights), FORMATS[kind])
     return float(np.square(again - weights).mean() / np.square(weights).mean())
 
 
@@ -186,17 +180,9 @@ def normal(*shape):
 
 
 def test_what_quantising_loses():
-    """Of normal weights in groups of 32: under one per cent of the square in 4 bits, under 0.01 in 8."""
-    weights = normal(64, 256)
-    low, high = (bound(weights.reshape(64, -1, 32), -1, keepdims=True) for bound in (np.min, np.max))
-    step = (high - low) / 15
-    bounds_only = (np.rint((weights.reshape(64, -1, 32) - low) / step) * step + low).reshape(weights.shape)
-    assert errors("Q4_1", weights) < 0.9 * np.square(bounds_only - weights).mean()
-    assert errors("Q4_1", weights) < 0.01
-    assert errors("Q8_0", weights) < 0.0001
-
-
-def test_weights_that_are_four_bits_already_lose_almost_nothing():
+    """Of normal weights: under one per cent of the square in 4 bits, under 0.01 in 8; of 4 bits almost nothing."""
+    assert errors("Q4_1", normal(64, 256)) < 0.01
+    assert errors("Q8_0", normal(64, 256)) < 0.0001
     weights = np.random.default_rng(0).integers(0, 16, (64, 256)) * np.float32(0.01) - np.float32(0.07)
     assert errors("Q4_1", weights) < 1e-3
 
@@ -226,26 +212,14 @@ def changed(path, tmp_path, **settings):
     ("settings", "error", "sentence"),
     [
         ({"model_type": "gpt_neox"}, UnsupportedModelError, "type gpt_neox: take the engine transformers"),
-        (
-            {"quantization_config": {"bits": 4}},
-            UnsupportedModelError,
-            "does not run models with quantization_config",
-        ),
+        ({"quantization_config": {"bits": 4}}, UnsupportedModelError, "does not run models with quantization"),
         ({"hidden_act": "relu"}, UnsupportedModelError, "llama with the activation 'relu'"),
-        (
-            {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}},
-            UnsupportedModelError,
-            "scaled by 'dynamic'",
-        ),
+        ({"rope_parameters": {"rope_type": "dynamic", "factor": 2}}, UnsupportedModelError, "scaled by 'dynamic'"),
         ({"hidden_size": "wide"}, ModelError, "says hidden_size is 'wide'"),
         ({"hidden_size": 512}, ModelError, "has the shape"),
         ({"rope_parameters": [1]}, ModelError, "settings of another kind|says rope_theta"),
         ({"num_hidden_layers": 10**15, "sliding_window": 8}, ModelError, "says num_hidden_layers is 1000"),
-        (
-            {"head_dim": 10**15, "rope_parameters": {"rope_type": "llama3", "factor": 8.0}},
-            ModelError,
-            "says head_dim is 1000",
-        ),
+        ({"head_dim": 10**15, "rope_parameters": {"rope_type": "llama3"}}, ModelError, "says head_dim is 1000"),
         ({"eos_token_id": "</s>"}, ModelError, "say that an answer ends with '</s>'"),
         ({"num_hidden_layers": 4}, ModelError, "has no tensor blk.3"),
         ({"num_hidden_layers": 2}, UnsupportedModelError, "does not know the tensor blk.2"),
@@ -331,11 +305,8 @@ def test_what_is_asked_of_an_engine(folders, tmp_path):
     assert isinstance(tokenizer, HubTokenizer)
     target, _ = draftwood.load(path, weights="int4", device=torch.device("cpu"))
     weights = target.model.weights
-    assert (weights.matrices[0]["ffn_up"].kind, weights.output.kind, weights.embedding.kind) == (
-        "Q4_1",
-        "Q8_0",
-        "Q8_0",
-    )
+    kinds = [one.kind for one in (weights.matrices[0]["ffn_up"], weights.output, weights.embedding)]
+    assert kinds == ["Q4_1", "Q8_0", "Q8_0"]
     assert target.generation_config.eos_token_id == []
     for given, sentence in (
         ({"engine": "transformers", "weights": "int4"}, "for the engine cpu, and transformers was named"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFEndian, GGUFReader, GGUFWriter
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader, GGUFWriter
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -19,12 +19,8 @@ from draftwood.models.find import gguf_file
 from tests.engines.cpu.random_blocks import random_rows
 
 METADATA = {
-    "one.text": "wörter",
-    "one.list": [1, -2, 3],
-    "one.truth": True,
-    "one.texts": ["a", "", "ß"],
-    "one.float": 0.5,
-}
+    "one.text": "wörter", "one.list": [1, -2, 3], "one.truth": True, "one.texts": ["a", "", "ß"], "one.float": 0.5,
+}  # fmt: skip
 
 
 def write(path: Path, *, split: bool = False, **options) -> Path:
@@ -88,13 +84,8 @@ def test_metadata_and_tensors_are_what_was_written(small):
     np.testing.assert_array_equal(file.tensors["norm"].data.view(np.float32), np.arange(5, dtype=np.float32))
     np.testing.assert_array_equal(file.tensors["matrix"].data, random_rows("Q4_1", 3, 2))
     np.testing.assert_array_equal(file.tensors["experts"].data.view(np.float16).ravel(), np.arange(24))
-    assert file.tensors["matrix"].nbytes == 120
+    assert file.tensors["matrix"].data.nbytes == 120
     assert not file.tensors["matrix"].data.flags.writeable
-
-
-def test_tensors_outlive_the_file_object(small):
-    tensor = GgufFile(small).tensors["matrix"]
-    np.testing.assert_array_equal(tensor.data, random_rows("Q4_1", 3, 2))
 
 
 @pytest.mark.slow
@@ -139,9 +130,8 @@ def test_an_unknown_type_is_refused_where_its_data_are_asked_for(tmp_path):
     file = GgufFile(path)
     assert (file.metadata, file.size) == ({"some": 7}, 0)
     assert (file.tensors["a"].kind, file.tensors["a"].shape) == ("type 77", (2, 32))
-    for ask in (lambda: file.tensors["a"].data, lambda: file.tensors["a"].nbytes):
-        with pytest.raises(UnsupportedModelError, match="type 77"):
-            ask()
+    with pytest.raises(UnsupportedModelError, match="type 77"):
+        _ = file.tensors["a"].data
 
 
 def test_parts_are_found_beside_the_first(tmp_path):
@@ -224,12 +214,6 @@ def test_what_is_no_file_of_version_2_or_3_is_refused(tmp_path, content, says):
         GgufFile(tmp_path / "a.gguf")
 
 
-def test_big_endian_files_are_refused(tmp_path):
-    write(tmp_path / "big.gguf", endianess=GGUFEndian.BIG)
-    with pytest.raises(UnsupportedModelError, match="big-endian"):
-        GgufFile(tmp_path / "big.gguf")
-
-
 def test_a_file_cut_anywhere_is_refused(small, tmp_path):
     raw, path = small.read_bytes(), tmp_path / "cut.gguf"
     padding = -48 % 32  # behind the last tensor; the file may end before it
@@ -298,6 +282,6 @@ def test_changed_bytes_of_the_head_raise_nothing_else(small, tmp_path, changes):
     try:
         file = GgufFile(path)
         for tensor in file.tensors.values():
-            assert tensor.data.nbytes == tensor.nbytes <= len(raw)
+            assert tensor.data.nbytes <= len(raw)
     except ModelError as error:
         assert "\n" not in str(error)  # noqa: PT017

@@ -14,7 +14,6 @@ from draftwood.engines.cpu.gguf_file import GgufFile
 from draftwood.engines.cpu.self_drafts import early_exit
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.errors import CapabilityError, UsageError
-from draftwood.tree import TokenTree
 from tests.engines.cpu.small_models import Truth, equal, random_tree
 
 TEXT = [5, 9, 7, 260, 261, 9, 7, 260, 11]
@@ -80,17 +79,6 @@ def test_all_layers_grow_what_the_model_scores_and_settle_it(tiny_gguf, family):
     assert equal(scores, 0, truth([*text, 8]))
 
 
-def test_texts_share_a_pass(tiny_gguf):
-    path = tiny_gguf("llama", "Q4_0")
-    target, truth = CpuTarget(path), Truth(with_layers(path, 1))
-    part = early_exit(target, "1")
-    one, other = (session for session, _ in target.open([TEXT, TEXT[:4]]))
-    part.grow([(one, [7, 1], [-1, -1]), (other, [2], [-1])])
-    found = part.grow([(one, [3], [1]), (other, [4, 5], [0, 0])])
-    assert equal(found[0], 0, truth([*TEXT, 1, 3]))
-    assert equal(found[1], 1, truth([*TEXT[:4], 2, 5]))
-
-
 def test_what_cannot_be_grown_is_said(tiny_gguf):
     target = CpuTarget(tiny_gguf("llama", "Q4_0"))
     ((session, _),) = target.open([TEXT])
@@ -134,15 +122,3 @@ def test_a_draft_model_grows_trees_here(tiny_gguf):
     drafted = draftwood.generate(target, TEXT, drafters=[DraftModelDrafter(target=small)], **settings)
     assert drafted.ids == plain.ids
     assert drafted.stats.mean_acceptance_length > 1
-
-
-def test_an_empty_tree_is_scored_behind_a_grown_one(tiny_gguf):
-    target = CpuTarget(tiny_gguf("llama", "Q4_0"))
-    ((session, _),) = target.open([TEXT])
-    (before,) = target.score([(session, 7, TokenTree.empty())])
-    expected = before.raw(0)
-    target.grow([(session, [7, 5, 6], [-1, 0, 1])])
-    (after,) = target.score([(session, 7, TokenTree.empty())])
-    assert equal(after, 0, expected)
-    session.keep(())
-    assert session.ids == [*TEXT, 7]

@@ -125,14 +125,6 @@ def test_a_tree_reads_each_branch_as_a_chain(head):
     np.testing.assert_array_equal(said(beside)[0], said(copies)[1])
 
 
-def test_long_texts_are_read_in_pieces(head):
-    whole, first = begun(head, 600)
-    parts, other = begun(head, 600, pieces=(1, 255, 257, 512, 599))
-    np.testing.assert_array_equal(said(first), said(other))
-    assert whole.positions == parts.positions == list(range(600))
-    assert whole.cache_bytes == parts.cache_bytes > 0
-
-
 def test_forks_and_cuts(head):
     states, tokens = some_states(200), tokens_for(200)
     session, _ = begun(head, 130)
@@ -180,22 +172,6 @@ def test_turns_of_a_conversation_are_the_models_own(target, head, sampling, capl
             assert row.ids == plain.ids
             assert sum(emission.step.drafted for emission in drafted if emission.step), "it goes on drafting"
     assert not [record.message for record in caplog.records if "failed" in record.message]
-
-
-def test_calls_in_several_threads_get_the_texts_that_they_get_alone(target, file):
-    """Law 11."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    prompts = [[3, 5, 7, 3], [1, 2], list(range(20)), [9] * 5]
-
-    def answer(prompt):
-        return draftwood.generate(
-            target, prompt, max_new_tokens=16, drafters=f'ngram+head:file="{file}"', planner="fixed:6"
-        ).ids
-
-    alone = [answer(prompt) for prompt in prompts]
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(answer, prompts * 3)) == alone * 3
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "Q8_0", "Q4_1"])
@@ -251,7 +227,3 @@ class TestRefusals:
         session, _ = begun(head, 3)
         with pytest.raises(CapabilityError, match="at most 256 nodes"):
             head.grow([(session, [1] * 257, [-1] * 257)])
-
-    def test_drafters_that_this_engine_does_not_run(self, target):
-        with pytest.raises(UsageError, match="trained exits are no longer read"):
-            draftwood.generate(target, [1, 2, 3], drafters="early-exit:file=x")

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import pytest
 import torch
 
-import draftwood
-from draftwood.contracts import Needs, Watch
-from draftwood.drafters.base import BaseDrafter, TextSession
+from draftwood.contracts import Watch
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.errors import CapabilityError
 from draftwood.tree import TokenTree
@@ -109,48 +105,3 @@ def test_a_pass_that_nobody_asked_has_no_work_for_it(target):
     program = target.model.program
     asked, plain = (program.limits(1, 1, 1, layers)[:, 1].sum() for layers in ((0, 1), ()))
     assert asked == plain + 2
-
-
-@dataclass(frozen=True)
-class Collector(BaseDrafter):
-    """Keeps the states of all committed tokens; proposes what the text repeats, so that trees are scored."""
-
-    name = "collector"
-    prior = np.full(1, 0.5, dtype=np.float32)
-    found: list = field(default_factory=list)
-
-    @property
-    def needs(self):
-        return Needs(hidden=(1,))
-
-    def open(self, prompt, noise):
-        return CollectorSession(prompt, self)
-
-
-class CollectorSession(TextSession):
-    def __init__(self, prompt, drafter):
-        super().__init__(prompt)
-        self.drafter = drafter
-
-    def observe_hidden(self, first, states):
-        self.drafter.found.extend(enumerate(states[1], first))
-
-    def draft(self, nodes, lookahead_nodes, accept_rates):
-        some = self.text[:nodes].tolist()
-        return TokenTree.build(some, [-1] * len(some), belief=[0.9 / max(1, len(some))] * len(some), evidence=0)
-
-    def learn(self, feedback):
-        states, at = feedback.hidden[1], self._length - 1
-        self.drafter.found.extend((at + i, states[1 + row]) for i, row in enumerate((-1, *feedback.path)))
-        super().learn(feedback)
-
-
-def test_a_drafter_sees_each_token_once(target):
-    drafter, prompt = Collector(), [3, 5, 7, 3, 5, 9]
-    answer = draftwood.generate(target, prompt, max_new_tokens=24, drafters=[drafter], planner="fixed:8")
-    rows = dict(drafter.found)
-    assert sorted(rows) == list(range(len(drafter.found))), "no token came twice, and none was left out"
-    text = [*prompt, *answer.ids]
-    expected = states_of(target, text, (1,))[1]
-    for at in range(min(len(rows), len(text))):
-        np.testing.assert_array_equal(rows[at], expected[at])

@@ -9,7 +9,7 @@ import torch
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.errors import ModelError, UnsupportedModelError
 from tests.engines.cpu.test_families import EIGHT_BITS, FLIP, IDS, MIXTURES, difference, read
-from tests.engines.cpu.tiny_families import TINY, build, fitting, rounded, scores_of, tensors_of, write
+from tests.engines.cpu.tiny_families import build, fitting, rounded, scores_of, tensors_of, write
 
 ODD = {
     "hidden_size": 42, "intermediate_size": 50, "num_attention_heads": 3, "num_key_value_heads": 1,
@@ -156,7 +156,7 @@ def test_mixtures_that_do_not_fit_are_refused(key, tmp_path):
         CpuTarget(path)
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma3", "olmo2", "phi3", "qwen2", "qwen3moe"])
+@pytest.mark.parametrize("name", ["llama", "gemma3", "phi3", "qwen3moe"])
 def test_every_tensor_is_needed_in_its_shape(name, tmp_path):
     """Those of one layer and both ends; a bias may be missing, and the output, which is the embedding then."""
     model = build(name)
@@ -222,16 +222,15 @@ def test_long_factors_are_taken_at_every_length_where_texts_may_be_longer(tmp_pa
     assert np.abs(short - scores_of(model, IDS[:60])).max() > FLIP * np.abs(by_long).max()
 
 
+def test_a_file_that_memory_does_not_hold_is_said_before_any_is_taken(tmp_path, tiny_gguf, monkeypatch):
+    monkeypatch.setattr("draftwood.engines.cpu.weights.free_memory", lambda: 1000)
+    with pytest.raises(ModelError, match=r"GB of memory and 0.0 GB are free: take a smaller file"):
+        CpuTarget(tiny_gguf())
+
+
 def test_other_architectures_are_refused_by_name(tmp_path):
     model = build("llama")
     path = write(tmp_path / "other.gguf", "llama", tensors_of("llama", model), model.config)
     path.write_bytes(path.read_bytes().replace(b"llama", b"lhama"))
     with pytest.raises(UnsupportedModelError, match="type lhama"):
         CpuTarget(path)
-    assert "lhama" not in {tiny.architecture for tiny in TINY.values()}
-
-
-def test_a_file_that_memory_does_not_hold_is_said_before_any_is_taken(tmp_path, tiny_gguf, monkeypatch):
-    monkeypatch.setattr("draftwood.engines.cpu.weights.free_memory", lambda: 1000)
-    with pytest.raises(ModelError, match=r"GB of memory and 0.0 GB are free: take a smaller file"):
-        CpuTarget(tiny_gguf())

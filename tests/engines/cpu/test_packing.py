@@ -8,10 +8,9 @@ from gguf import GGMLQuantizationType, quants
 
 from draftwood.engines.cpu.formats import FORMATS, GROUP, TILE, Format
 from draftwood.engines.cpu.gguf_file import Tensor
-from draftwood.engines.cpu.gguf_types import Codes, read_codes
-from draftwood.engines.cpu.packing import pack, packed_tensor, packing, plan, zeros
+from draftwood.engines.cpu.packing import packed_shape, packing, plan, zeros
 from draftwood.errors import ModelError, UnsupportedModelError
-from tests.engines.cpu.random_blocks import KINDS, random_rows
+from tests.engines.cpu.random_blocks import KINDS, Codes, pack, packed_tensor, random_rows, read_codes, tensor_of
 
 
 def naive_tiles(codes: Codes, form: Format) -> np.ndarray:
@@ -48,10 +47,6 @@ def _naive_block(place: np.ndarray, codes: Codes, form: Format, output: int, blo
             at, below = at + 64 * bits, below + bits
 
 
-def tensor_of(kind: str, raw: np.ndarray, inputs: int) -> Tensor:
-    return Tensor("some.weight", kind, (*raw.shape[:-1], inputs), raw)
-
-
 def rows_of(kind: str, outputs: int, blocks: int) -> tuple[np.ndarray, int]:
     return random_rows(kind, outputs, blocks), blocks * GROUP * FORMATS[kind].groups
 
@@ -68,7 +63,7 @@ def test_codes_lie_where_the_format_says(kind, outputs):
 @pytest.mark.parametrize("outputs", [1, 32, 53])
 def test_a_tensor_is_packed_in_pieces_as_its_codes_are(kind, outputs, monkeypatch):
     raw, inputs = rows_of(kind, outputs, 3)
-    monkeypatch.setattr("draftwood.engines.cpu.packing._PIECE", 16 * inputs)
+    monkeypatch.setattr("draftwood.engines.cpu.packing._AT_ONCE", 16 * inputs)
     tensor, want = tensor_of(kind, raw, inputs), pack(read_codes(kind, raw), FORMATS[kind])
     np.testing.assert_array_equal(packed_tensor(tensor), want)
     counted: list[int] = []
@@ -94,7 +89,7 @@ def test_packing_reads_bytes_that_begin_anywhere():
 def test_some_rows_are_packed_in_the_order_asked_for(kind, monkeypatch):
     raw = random_rows(kind, 40, 2) if kind in FORMATS else np.arange(40 * 64, dtype=np.uint16).view(np.uint8)
     raw, inputs = raw.reshape(40, -1), 2 * GROUP * FORMATS[kind].groups if kind in FORMATS else 64
-    monkeypatch.setattr("draftwood.engines.cpu.packing._PIECE", 16 * inputs)
+    monkeypatch.setattr("draftwood.engines.cpu.packing._AT_ONCE", 16 * inputs)
     order = np.random.default_rng(3).permutation(40)[:35]
     tensor = tensor_of(kind, raw, inputs)
     for rows in (order, slice(5, 38), slice(0, 40, 2)):
@@ -131,9 +126,8 @@ def test_what_a_thread_cannot_pack_is_raised_at_the_end(monkeypatch):
 
 
 def test_inputs_that_are_no_whole_blocks_are_refused():
-    codes = Codes(codes=np.zeros((16, 96), np.uint8), scale=np.zeros((16, 1), np.float16))
     with pytest.raises(ModelError, match="96 inputs are no multiple of the 256"):
-        pack(codes, FORMATS["Q6_K"])
+        packed_shape("Q6_K", 16, 96)
 
 
 def test_a_type_without_a_format_is_refused():

@@ -15,7 +15,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PretrainedC
 from transformers.masking_utils import eager_mask
 
 from draftwood.engines.cpu.formats import FORMATS
-from draftwood.engines.cpu.gguf_types import dequantised, read_codes
+from draftwood.engines.cpu.gguf_types import dequantised, read_blocks
 from tests.engines.tiny_gguf import write_vocabulary
 
 VOCAB, WINDOW, LONGEST = 150, 24, 512
@@ -363,5 +363,5 @@ def rounded(tensor: np.ndarray, kind: str) -> np.ndarray:
     if kind == "BF16":
         return quants.dequantize(raw(tensor, kind), GGMLQuantizationType.BF16).reshape(tensor.shape)
     bytes_ = raw(tensor, kind)
-    flat = dequantised(read_codes(kind, bytes_.reshape(-1, bytes_.shape[-1])), FORMATS[kind])
+    flat = dequantised(read_blocks(kind, bytes_.reshape(-1, bytes_.shape[-1])), FORMATS[kind])
     return flat.reshape(tensor.shape)

@@ -1,80 +1,59 @@
-"""Finds names of special tokens in a text, as llama.cpp does: the longest name first, wherever it stands."""
+"""Texts into ids, as llama.cpp makes them: special tokens, pieces with scores, and merges of bytes."""
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any
 
 from draftwood.engines.cpu.pre_tokenizers import PreTokenizer
-from draftwood.engines.cpu.vocabulary import BYTE, Vocabulary
+from draftwood.engines.cpu.vocabulary import BYTE, FileVocabulary
 from draftwood.errors import ModelError, UnsupportedModelError
 
 _BLANKS = " \t\n\v\f\r"
 
 
 class SpecialTokens:
-    """Cuts texts at the names of special tokens.
+    """Cuts texts at the names of special tokens: the longest name first, wherever it stands.
 
-    Parameters
-    ----------
-    names
-        The name of every token.
-    tokens
-        Special ones, in the order in which they are looked for.
-    takes_blanks
-        Those that take the blanks behind them.
+    ``tokens`` are the special ones in the order in which they are looked for; ``takes_blanks`` those that take the
+    blanks behind them.
     """
 
     def __init__(self, names: Sequence[str], tokens: Sequence[int], takes_blanks: Collection[int]) -> None:
-        self._tokens, self._takes_blanks = tokens, takes_blanks
-        self._order = {names[token]: place for place, token in enumerate(tokens)}
+        self._takes_blanks = takes_blanks
+        self._special = [(names[token], token) for token in tokens]
+        self._order = {name: place for place, (name, _) in enumerate(self._special)}
         lengths: dict[str, set[int]] = {}
         for name in self._order:
             lengths.setdefault(name[0], set()).add(len(name))
-        self._lengths = {first: tuple(sorted(found)) for first, found in lengths.items()}
+        self._lengths = {first: tuple(found) for first, found in lengths.items()}
         self._first = re.compile(f"[{re.escape(''.join(lengths))}]") if lengths else None
 
-    def split(self, text: str) -> Iterator[str | int]:
+    def split(self, text: str) -> list[str | int]:
         """Return the parts of a text: what lies between special tokens, and their ids."""
-        begin = 0
-        for start, (end, token) in sorted(self._chosen(text).items()):
-            if begin < start:
-                yield text[begin:start]
+        parts: list[str | int] = [text] if text else []
+        for order in sorted(self._occurring(text)):
+            cut = ([part] if isinstance(part, int) else self._cut(part, *self._special[order]) for part in parts)
+            parts = [one for some in cut for one in some]
+        return parts
+
+    def _cut(self, text: str, name: str, token: int) -> Iterator[str | int]:
+        """Return the parts between one special token."""
+        first, *others = text.split(name)
+        if first:
+            yield first
+        for other in others:
             yield token
-            begin = end
-        if begin < len(text):
-            yield text[begin:]
+            if rest := other.lstrip(_BLANKS) if token in self._takes_blanks else other:
+                yield rest
 
-    def _chosen(self, text: str) -> dict[int, tuple[int, int]]:
-        """Return where special tokens begin, where what they take ends, and their ids."""
-        chosen: dict[int, tuple[int, int]] = {}
-        starts: list[int] = []  # of the chosen ones, in order
-        for order, start, end in sorted(self._occurrences(text)):
-            place = bisect_right(starts, start)
-            limit = starts[place] if place < len(starts) else len(text)
-            if end > limit or (place and chosen[starts[place - 1]][0] > start):
-                continue  # a part of it is taken
-            token = self._tokens[order]
-            if token in self._takes_blanks:
-                while end < limit and text[end] in _BLANKS:
-                    end += 1
-            starts.insert(place, start)
-            chosen[start] = (end, token)
-        return chosen
-
-    def _occurrences(self, text: str) -> Iterator[tuple[int, int, int]]:
-        if self._first is None:
-            return
-        known, lengths = self._order.get, self._lengths
-        for match in self._first.finditer(text):
-            start = match.start()
-            for length in lengths[text[start]]:
-                order = known(text[start : start + length])
-                if order is not None and start + length <= len(text):
-                    yield order, start, start + length
+    def _occurring(self, text: str) -> set[int]:
+        """Return the places in their order of the special tokens whose names occur."""
+        starts = () if self._first is None else (match.start() for match in self._first.finditer(text))
+        names = {text[start : start + length] for start in starts for length in self._lengths[text[start]]}
+        return {self._order[name] for name in names if name in self._order}
 
 
 _LONGEST_KEPT = 32  # characters of a word that is remembered
@@ -84,7 +63,7 @@ _MOST_KEPT = 50_000  # words
 class ScoredPieces:
     """Encodes texts without special tokens; words, once encoded, are remembered."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: FileVocabulary) -> None:
         count = int((vocabulary.kinds & BYTE != 0).sum())
         if count < 256:
             raise UnsupportedModelError(
@@ -151,7 +130,6 @@ def _between_words(names: list[str]) -> re.Pattern[str]:
     return re.compile(f"(?<=[^{_BLANK}{re.escape(''.join(sorted(inside)))}])(?={_BLANK})")
 
 
-_NEWLINES = re.compile(r"\n+|[^\n]+")
 _BLANK = "\u2581"
 
 
@@ -165,53 +143,37 @@ def byte_letters() -> dict[int, str]:
 class ByteMerges:
     """Encodes texts without special tokens."""
 
-    def __init__(self, vocabulary: Vocabulary, pre: PreTokenizer) -> None:
+    def __init__(self, vocabulary: FileVocabulary, pre: PreTokenizer) -> None:
         self._vocabulary, self._pre = vocabulary, pre
         self._missing = -1  # what stands for a byte without a token: nothing comes of it
         self._tokenizer = self._made()
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text."""
-        if not self._pre.is_bytes:
-            text = text.replace(" ", _BLANK)
-        if not self._pre.whole_newlines:
-            return self._merged(text)
-        ids: list[int] = []
-        for part in _NEWLINES.findall(text):
-            whole = self._vocabulary.ids.get(part) if part[0] == "\n" else None
-            ids += self._merged(part) if whole is None else [whole]
-        return ids
-
-    def _merged(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return [token for token in ids if token != self._missing] if self._missing in ids else ids
 
     def _made(self) -> Any:
         from tokenizers import Regex, Tokenizer, pre_tokenizers
-
-        tokenizer = Tokenizer(self._model())
-        steps: list[Any] = [pre_tokenizers.Split(Regex(each), "isolated") for each in self._pre.expressions()]
-        if self._pre.is_bytes:
-            steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
-        return tokenizer
-
-    def _model(self) -> Any:
         from tokenizers.models import BPE
 
         ids, settings = self._vocabulary.ids, dict[str, Any](ignore_merges=self._pre.whole_first)
-        if not self._pre.is_bytes:
-            settings["byte_fallback"] = True
-        if not self._pre.is_bytes or not all(letter in ids for letter in byte_letters().values()):
+        if not all(letter in ids for letter in byte_letters().values()):
             self._missing, name = len(ids), "\0missing"
             ids, settings = {**ids, name: self._missing}, {**settings, "unk_token": name}
         try:
-            return BPE(vocab=ids, merges=self._merges(), **settings)
+            tokenizer = Tokenizer(BPE(vocab=ids, merges=self._merges(), **settings))
+        except ModelError:
+            raise
         except Exception as error:  # the library raises no kinds of its own
             raise ModelError(
                 f"the file's vocabulary is damaged ({str(error).rstrip('.')}): get the file again, or convert the "
                 "model anew"
             ) from error
+        steps: list[Any] = [pre_tokenizers.Split(Regex(each), "isolated") for each in self._pre.expressions()]
+        steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
+        return tokenizer
 
     def _merges(self) -> Sequence[tuple[str, str]]:
         given = self._vocabulary.metadata.get("tokenizer.ggml.merges")

@@ -16,42 +16,19 @@ from draftwood.errors import ModelError, UnsupportedModelError
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What the models of one architecture of GGUF have in common.
+    """What the models of one architecture of GGUF have in common."""
 
-    Attributes
-    ----------
-    pairs
-        Which numbers of a head turn together in the file: ``neighbours``, or ``halves`` (i and i + half).
-    gate
-        The activation of the gated unit.
-    head_norm
-        Norms of queries and keys: of each ``head``, of the whole row (``row``), or none.
-    norms
-        Whether norms stand ``before`` a block, ``after`` it, or at ``both`` ends.
-    root_embedding
-        Whether embeddings are multiplied by the root of the width.
-    every
-        Of so many layers the last sees the whole text, the others a window; 1: all have the window, 0: none has.
-    window
-        The window where the file names none.
-    local
-        Whether layers with a window turn by frequencies of their own, which are never stretched.
-    local_base
-        The base of these; 0: as the others.
-    still
-        Every so manyth layer has no rotary positions; 0: all have.
-    """
-
+    # Which numbers of a head turn together in the file: neighbours, or i and i + half.
     pairs: Literal["neighbours", "halves"] = "halves"
     gate: Literal["silu", "gelu"] = "silu"
-    head_norm: Literal["", "head", "row"] = ""
-    norms: Literal["before", "after", "both"] = "before"
-    root_embedding: bool = False
-    every: int = 0
-    window: int = 0
-    local: bool = False
-    local_base: float = 0.0
-    still: int = 0
+    head_norm: Literal["", "head", "row"] = ""  # of queries and keys: of each head, of the whole row, or none
+    norms: Literal["before", "after", "both"] = "before"  # where norms of a block stand
+    root_embedding: bool = False  # whether embeddings are multiplied by the root of the width
+    every: int = 0  # of so many layers the last sees the whole text, the others a window; 1: all have one, 0: none
+    window: int = 0  # where the file names none
+    local: bool = False  # whether layers with a window turn by frequencies of their own, which are never stretched
+    local_base: float = 0.0  # the base of these; 0: as the others
+    still: int = 0  # every so manyth layer has no rotary positions; 0: all have
 
 
 FAMILIES = {

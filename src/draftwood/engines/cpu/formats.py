@@ -15,12 +15,20 @@ its lowest bits.
 
 A weight is ``scale * factor * (code - offset) - least * factor_of_least``, factors being 1 where the format has
 none, and the code replaced by ``codebook[code]`` where it has one.
+
+Before outputs lie side by side, a plane of rows is uint8[rows, blocks, groups, 4 * b]: byte ``4 * v + i`` of a
+group holds in field ``f`` the bits of input ``4 * (v + b * f) + i``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
 TILE, GROUP, STEPS = 16, 32, 8
 """Outputs of a tile, inputs of a group, steps of four inputs in a group."""
 
@@ -93,3 +101,35 @@ FORMATS = {
     "IQ4_XS": Format((4,), offset=128, groups=8, factors=1, signed=True, codebook=_CODEBOOK),
 }
 """By the name that GGUF gives the type. Codes are unsigned: signed ones of the file plus their offset."""
+
+
+def planes_from_codes(codes: Bytes, format: Format) -> tuple[Bytes, ...]:
+    """Cut codes uint8[rows, inputs] into planes, lowest bits first."""
+    rows, inputs = codes.shape
+    groups = codes.reshape(rows, inputs // (GROUP * format.groups), format.groups, GROUP)
+    planes, below = [], 0
+    for bits in format.planes:
+        fields = groups.reshape(*groups.shape[:3], STEPS // bits, 4 * bits) >> np.uint8(below) & _mask(bits)
+        planes.append(np.bitwise_or.reduce(fields << _shifts(bits), axis=-2))
+        below += bits
+    return tuple(planes)
+
+
+def codes_from_planes(planes: Sequence[Bytes], format: Format) -> Bytes:
+    """Put planes together again: codes uint8[rows, inputs]."""
+    codes = np.zeros((*planes[0].shape[:3], GROUP), np.uint8)
+    below = 0
+    for bits, plane in zip(format.planes, planes, strict=True):
+        fields = plane[..., None, :] >> _shifts(bits) & _mask(bits)
+        codes |= fields.reshape(codes.shape) << np.uint8(below)
+        below += bits
+    return codes.reshape(len(codes), -1)
+
+
+def _mask(bits: int) -> np.uint8:
+    return np.uint8((1 << bits) - 1)
+
+
+def _shifts(bits: int) -> Bytes:
+    """Return how far each field lies above the lowest bit, uint8[fields, 1]."""
+    return np.arange(0, 8, bits, dtype=np.uint8)[:, None]

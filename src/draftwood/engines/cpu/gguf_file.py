@@ -1,7 +1,12 @@
-"""A GGUF file, or several that hold one model together: metadata and tensors, mapped into memory."""
+"""A GGUF file, or several that hold one model together: metadata and tensors, mapped into memory.
+
+The format is described at https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Nothing that the file says of
+a length or a count is believed before the bytes it would take are known to be there.
+"""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
@@ -11,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.gguf_header import Header, TensorPlace, damaged, read_header
 from draftwood.engines.mapped_file import MappedFile
 from draftwood.errors import ModelError, ModelNotFoundError, UnsupportedModelError
 
@@ -34,14 +38,8 @@ _TYPES = {
 class Tensor:
     """One tensor of the file.
 
-    Attributes
-    ----------
-    name
-        As the file calls it: ``"blk.0.attn_q.weight"``.
-    kind
-        Its type: ``"Q4_1"``, ``"F16"``; ``"type 77"`` for a number that has no known meaning.
-    shape
-        As numpy has it: outputs before inputs, experts before both.
+    ``kind`` is its type: ``"Q4_1"``, ``"F16"``; ``"type 77"`` for a number that has no known meaning. ``shape`` is
+    as numpy has it: outputs before inputs, experts before both.
     """
 
     name: str
@@ -51,31 +49,21 @@ class Tensor:
 
     @property
     def data(self) -> NDArray[np.uint8]:
-        """The mapped bytes, uint8[..., bytes of a row], read-only.
-
-        Raises `UnsupportedModelError` for an unknown type, whose rows are of unknown length.
-        """
+        """The mapped bytes, uint8[..., bytes of a row], read-only; `UnsupportedModelError` for an unknown type."""
         if self._data is None:
             raise UnsupportedModelError(
                 f"the tensor {self.name!r} is of the unknown {self.kind}: get the model in another quantisation"
             )
         return self._data
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the tensor in the file; raises what `data` raises."""
-        return self.data.nbytes
-
 
 class GgufFile:
     """A GGUF file of version 2 or 3, mapped into memory and never copied whole.
 
-    Of a model in several files (``-00001-of-00003.gguf``) name the first; the others are found beside it.
+    Of a model in several files (``-00001-of-00003.gguf``) name the first; the others are found in the same folder.
 
     Attributes
     ----------
-    path
-        The file, or the first of several.
     metadata
         Numbers, texts, truth values and lists of these, of the first file.
     tensors
@@ -98,24 +86,26 @@ class GgufFile:
     halves = False
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.tensors = path, dict[str, Tensor]()
         self._parts = [MappedFile(path)]
-        header = read_header(self._parts[0])
-        self.metadata = header.metadata
-        self.tensors: dict[str, Tensor] = {}
-        self._add(self._parts[0], header)
+        self.metadata = self._add(self._parts[0])
         for number, name in enumerate(_other_parts(path, self.metadata), 1):
-            self._add_part(name, number)
+            try:
+                self._parts.append(MappedFile(name))
+            except ModelNotFoundError as error:
+                raise ModelNotFoundError(f"{name}, a part of {path.name}, is missing: get it too") from error
+            if self._add(self._parts[-1]).get("split.no") != number:
+                raise ModelError(f"{name} is not the part that its name says: get the files again")
         if self.metadata.get("split.tensors.count", len(self.tensors)) != len(self.tensors):
             raise damaged(path, f"its parts hold {len(self.tensors)} tensors")
-        self.size = sum(tensor.nbytes for tensor in self.tensors.values() if tensor._data is not None)
+        self.size = sum(tensor.data.nbytes for tensor in self.tensors.values() if tensor._data is not None)
 
     @property
     def end_ids(self) -> frozenset[int]:
-        """Tokens that end an answer."""
-        from draftwood.engines.cpu.vocabulary import end_ids
+        """Tokens that end an answer, as llama.cpp finds them."""
+        from draftwood.engines.cpu.vocabulary import FileVocabulary
 
-        return end_ids(self.metadata)
+        return FileVocabulary(self.metadata).end_ids
 
     def let_go(self) -> None:
         """Give back the memory of what was read of the file; it is read again where it is needed."""
@@ -123,64 +113,54 @@ class GgufFile:
             part.let_go()
 
     def check_unchanged(self) -> None:
-        """Raise `ModelError` if the file, which is mapped and not copied, was written to since it was loaded.
-
-        A file that was deleted, or replaced by another one, stays as it was for those who have it open: of the
-        second the log warns once.
-        """
+        """As `MappedFile.check_unchanged`, of all parts."""
         for part in self._parts:
             part.check_unchanged()
 
-    def _add_part(self, path: Path, number: int) -> None:
-        try:
-            part = MappedFile(path)
-        except ModelNotFoundError as error:
-            raise ModelNotFoundError(f"{path}, a part of {self.path.name}, is missing: get it too") from error
-        header = read_header(part)
-        if header.metadata.get("split.no") != number:
-            raise ModelError(f"{path} is not the part that its name says: get the files again")
-        self._parts.append(part)
-        self._add(part, header)
-
-    def _add(self, part: MappedFile, header: Header) -> None:
-        _check_apart(part.path, header)
-        for place in header.tensors:
+    def _add(self, part: MappedFile) -> dict[str, Any]:
+        """Add the tensors of a file; returns its metadata."""
+        metadata, places, begin = _read_head(part)
+        end = 0
+        for place in sorted(places, key=lambda place: (place.offset, place.size, place.name)):
+            if place.offset < end:
+                raise damaged(part.path, f"the tensor {place.name!r} begins inside another one")
+            end = place.offset + place.size
+        for place in places:
             if place.name in self.tensors:
                 raise damaged(part.path, f"it has two tensors called {place.name!r}")
-            self.tensors[place.name] = _tensor(part, header, place)
+            self.tensors[place.name] = _tensor(part, place, begin, metadata.get("general.alignment", _ALIGNMENT))
+        return metadata
 
 
-def _tensor(part: MappedFile, header: Header, place: TensorPlace) -> Tensor:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a tensor lies: ``offset`` bytes after the head; ``code`` is the number of its type."""
+
+    name: str
+    shape: tuple[int, ...]
+    code: int
+    offset: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the tensor, 1 where its type is unknown."""
+        _, weights, size = _TYPES.get(self.code, ("", 0, 0))
+        return prod(self.shape) // weights * size if weights else 1
+
+
+def _tensor(part: MappedFile, place: _Place, begin: int, alignment: int) -> Tensor:
     if place.code not in _TYPES:
         return Tensor(place.name, f"type {place.code}", place.shape, None)
     kind, weights, size = _TYPES[place.code]
     if place.shape[-1] % weights:
         why = f"the tensor {place.name!r} has {place.shape[-1]} columns, no multiple of the {weights} of {kind}"
         raise damaged(part.path, why)
-    start, length = header.data_start + place.offset, _bytes(place)
-    if place.offset % header.alignment or start + length > len(part.buffer):
+    start = begin + place.offset
+    if place.offset % alignment or start + place.size > len(part.buffer):
         raise damaged(part.path, f"the tensor {place.name!r} lies outside the file or between places")
-    data = np.frombuffer(part.buffer, np.uint8, length, start)
-    return Tensor(
-        place.name, kind, place.shape, data.reshape(*place.shape[:-1], place.shape[-1] // weights * size)
-    )
-
-
-def _bytes(place: TensorPlace) -> int:
-    """Return the bytes of a tensor, 1 where its type is unknown."""
-    if place.code not in _TYPES:
-        return 1
-    _, weights, size = _TYPES[place.code]
-    return prod(place.shape) // weights * size
-
-
-def _check_apart(path: Path, header: Header) -> None:
-    """Raise `ModelError` if one tensor begins inside another."""
-    end = 0
-    for start, length, name in sorted((place.offset, _bytes(place), place.name) for place in header.tensors):
-        if start < end:
-            raise damaged(path, f"the tensor {name!r} begins inside another one")
-        end = start + length
+    data = np.frombuffer(part.buffer, np.uint8, place.size, start)
+    shape = (*place.shape[:-1], place.shape[-1] // weights * size)
+    return Tensor(place.name, kind, place.shape, data.reshape(shape))
 
 
 def _other_parts(path: Path, metadata: dict[str, Any]) -> Iterator[Path]:
@@ -196,3 +176,123 @@ def _other_parts(path: Path, metadata: dict[str, Any]) -> Iterator[Path]:
         raise ModelError(f"{path} is one of {count} parts of a model: name {named}, the others beside it")
     stem = path.name.removesuffix(first)
     yield from (path.with_name(f"{stem}-{part:05d}{ending}") for part in range(2, count + 1))
+
+
+# --- the head -------------------------------------------------------------------------------------------------
+
+_MAGIC = b"GGUF"
+_NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+"""Types of metadata, and how struct calls them; all are little-endian."""
+_TEXT, _LIST = 8, 9
+_LENGTH = struct.Struct("<Q")
+_MOST_ELEMENTS = 1 << 24  # of one list: 64 times the largest vocabulary known
+_LONGEST_TEXT = 1 << 28  # bytes
+_LEAST_PAIR, _LEAST_PLACE = 13, 32  # bytes of a key without a name and its value, and of a tensor's place
+_MOST_AXES = 4
+_LARGEST = 1 << 62  # elements of a tensor, so that its bytes fit 64 bits
+_ALIGNMENT = 32  # where the metadata name none
+
+
+def damaged(path: Path, why: str) -> ModelError:
+    """Return the error for a file that contradicts itself."""
+    return ModelError(f"{path} is cut off or damaged ({why}): get the file again")
+
+
+def _read_head(file: MappedFile) -> tuple[dict[str, Any], list[_Place], int]:
+    """Return metadata, tensors in the order of the file, and the byte of offset 0."""
+    cursor = _Cursor(file)
+    if file.buffer[: len(_MAGIC)] != _MAGIC:
+        raise ModelError(f"{file.path} is no GGUF file: name one")
+    cursor.at = len(_MAGIC)
+    version = cursor.number("I")
+    if version and not version & 0xFFFF:
+        raise UnsupportedModelError(
+            f"{file.path} is written for big-endian processors: get the little-endian file"
+        )
+    if version not in (2, 3):
+        wrong = f"{file.path} is of GGUF version {version}, not 2 or 3"
+        raise UnsupportedModelError(f"{wrong}: get it in one of these")
+    tensors, pairs = cursor.number("Q"), cursor.number("Q")
+    if _LEAST_PLACE * tensors + _LEAST_PAIR * pairs > cursor.end - cursor.at:
+        raise damaged(file.path, "it ends within its head")
+    metadata: dict[str, Any] = {}
+    for _ in range(pairs):
+        key = cursor.text()
+        if key in metadata:
+            raise damaged(file.path, f"its metadata name {key!r} twice")
+        metadata[key] = cursor.value()
+    places = [cursor.place() for _ in range(tensors)]
+    alignment = metadata.get("general.alignment", _ALIGNMENT)
+    if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
+        raise damaged(file.path, f"an alignment of {alignment!r} is no power of two")
+    return metadata, places, -(-cursor.at // alignment) * alignment
+
+
+class _Cursor:
+    """Reads one value after another; whatever does not fit into the file raises `ModelError`."""
+
+    def __init__(self, file: MappedFile) -> None:
+        self.path, self.buffer, self.at, self.end = file.path, file.buffer, 0, len(file.buffer)
+
+    def take(self, size: int) -> int:
+        """Step over ``size`` bytes, and return where they begin."""
+        start = self.at
+        if size > self.end - start:
+            raise damaged(self.path, "it ends within its head")
+        self.at = start + size
+        return start
+
+    def number(self, letter: str) -> Any:
+        form = struct.Struct("<" + letter)
+        return form.unpack_from(self.buffer, self.take(form.size))[0]
+
+    def text(self) -> str:
+        return self.texts(1)[0]
+
+    def texts(self, count: int) -> list[str]:
+        """Read texts as UTF-8; other bytes become lone surrogates, so that no two texts become one."""
+        buffer, at, end, length_at = self.buffer, self.at, self.end, _LENGTH.unpack_from
+        found: list[str] = []
+        try:
+            for _ in range(count):
+                (length,) = length_at(buffer, at)
+                at += 8
+                if length > end - at or length > _LONGEST_TEXT:
+                    raise damaged(self.path, f"a text of {length} bytes does not fit into its head")
+                found.append(buffer[at : at + length].decode("utf-8", "surrogateescape"))
+                at += length
+        except struct.error:
+            raise damaged(self.path, "it ends within its head") from None
+        self.at = at
+        return found
+
+    def value(self) -> Any:
+        kind = self.number("I")
+        if kind in _NUMBERS:
+            return self.number(_NUMBERS[kind])
+        if kind == _TEXT:
+            return self.text()
+        if kind == _LIST:
+            return self.list()
+        raise damaged(self.path, f"its metadata have a value of the unknown type {kind}")
+
+    def list(self) -> list[Any]:
+        kind, count = self.number("I"), self.number("Q")
+        if kind != _TEXT and kind not in _NUMBERS:
+            what = "a list of lists" if kind == _LIST else f"a list of the unknown type {kind}"
+            raise damaged(self.path, f"its metadata have {what}")
+        dtype = np.dtype("Q" if kind == _TEXT else _NUMBERS[kind]).newbyteorder("<")
+        if count > _MOST_ELEMENTS or count * dtype.itemsize > self.end - self.at:
+            raise damaged(self.path, f"a list of {count} values does not fit into its head")
+        if kind == _TEXT:
+            return self.texts(count)
+        return np.frombuffer(self.buffer, dtype, count, self.take(count * dtype.itemsize)).tolist()
+
+    def place(self) -> _Place:
+        name, axes = self.text(), self.number("I")
+        if not 1 <= axes <= _MOST_AXES:
+            raise damaged(self.path, f"the tensor {name!r} has {axes} axes")
+        shape = tuple(self.number("Q") for _ in range(axes))[::-1]
+        if not all(shape) or prod(shape) > _LARGEST:
+            raise damaged(self.path, f"the tensor {name!r} has the shape {shape}")
+        return _Place(name, shape, self.number("I"), self.number("Q"))

@@ -1,73 +1,217 @@
-"""The numbers of GGUF's types: codes of the quantised ones, in the meaning of `formats`, and floats."""
+"""Numbers of GGUF's types, read and made: rows of quantised ones as planes of bits (see `formats`), and floats.
+
+The types are described at https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.formats import FORMATS, GROUP, TILE, Format
-from draftwood.engines.cpu.gguf_blocks import Blocks, Bytes, Factors, Halves, Scales, read_blocks
+from draftwood.engines.cpu.formats import FORMATS, GROUP, TILE, Bytes, Format, codes_from_planes, planes_from_codes
 from draftwood.engines.cpu.gguf_file import Tensor
-from draftwood.engines.cpu.planes import codes_from_planes, planes_from_codes
 from draftwood.errors import ModelError, UnsupportedModelError
 
 Floats = NDArray[np.float32]
+Halves = NDArray[np.float16]
+Factors = NDArray[Any]  # uint8 or int8
+_NIBBLES, _TWOS = np.uint32(0x0F0F0F0F), np.uint32(0x03030303)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Codes(Scales):
-    """Quantised rows, one code for each weight.
+class Blocks:
+    """Rows of quantised weights.
 
     Attributes
     ----------
-    codes
-        uint8[rows, inputs].
+    planes
+        Codes, as `formats` describes planes of single rows.
+    scale, least
+        float16[rows, blocks], a block being 32 inputs times the groups of the format.
+    factors, least_factors
+        uint8 or int8[rows, inputs / 32] or [rows, inputs / 16]. These and ``least`` are None where the format has
+        none.
     """
 
-    codes: Bytes
+    planes: tuple[Bytes, ...]
+    scale: Halves
+    least: Halves | None = None
+    factors: Factors | None = None
+    least_factors: Bytes | None = None
 
 
-def read_codes(kind: str, raw: Bytes) -> Codes:
-    """Read rows of a quantised type.
-
-    Parameters
-    ----------
-    kind
-        A name of ``formats.FORMATS``.
-    raw
-        uint8[rows, bytes of a row], as they lie in the file.
-
-    Raises
-    ------
-    UnsupportedModelError
-        The type is none of these.
-    """
-    return codes_of(read_blocks(kind, raw), FORMATS[kind])
+def read_blocks(kind: str, raw: Bytes) -> Blocks:
+    """Take rows of blocks apart, uint8[rows, bytes of a row]; raises `UnsupportedModelError` for other types."""
+    if kind not in _READERS:
+        known = ", ".join(_READERS)
+        raise UnsupportedModelError(f"weights of type {kind} are not supported: get the model in one of {known}")
+    size, read = _READERS[kind]
+    return read(raw.reshape(len(raw), raw.shape[1] // size, size))
 
 
-def codes_of(blocks: Blocks, format: Format) -> Codes:
-    """Give each weight a code of its own."""
-    return Codes(
-        codes=codes_from_planes(blocks.planes, format),
-        scale=blocks.scale,
-        least=blocks.least,
-        factors=blocks.factors,
-        least_factors=blocks.least_factors,
-    )
+def _half(blocks: Bytes, at: int) -> Halves:
+    return blocks[..., at : at + 2].view(np.float16)[..., 0]
 
 
-def blocks_of(codes: Codes, format: Format) -> Blocks:
-    """Cut codes into planes: the inverse of `codes_of`."""
+def _negated(blocks: Bytes, at: int) -> Halves:
+    """Return a number that the type adds, to be taken away."""
+    return (blocks[..., at : at + 2].view(np.uint16)[..., 0] ^ np.uint16(0x8000)).view(np.float16)
+
+
+def _groups(codes: Bytes, count: int) -> Bytes:
+    """Cut bytes [rows, blocks, bytes] into those of each group."""
+    return codes.reshape(*codes.shape[:2], count, codes.shape[2] // count)
+
+
+def _swapped(codes: Bytes, bits: int) -> Bytes:
+    """Turn codes [rows, blocks, bytes] whose fields are different groups into a plane, where they are steps."""
+    run = 32 * bits // 8
+    chunks = codes.reshape(*codes.shape[:2], codes.shape[2] // 32, 8 // bits, run)
+    return swapped_fields(chunks, bits).reshape(*codes.shape[:2], 8, run)
+
+
+def _per_group(factors: Factors) -> Factors:
+    """Join the factors [rows, blocks, ...] of a row."""
+    return factors.reshape(len(factors), -1)
+
+
+def _q4_0(blocks: Bytes) -> Blocks:
+    return Blocks(planes=(_groups(blocks[..., 2:], 1),), scale=_half(blocks, 0))
+
+
+def _q4_1(blocks: Bytes) -> Blocks:
+    return Blocks(planes=(_groups(blocks[..., 4:], 1),), scale=_half(blocks, 0), least=_negated(blocks, 2))
+
+
+def _q5_0(blocks: Bytes) -> Blocks:
+    planes = _groups(blocks[..., 6:], 1), _groups(plane_of_bits(blocks[..., 2:6]), 1)
+    return Blocks(planes=planes, scale=_half(blocks, 0))
+
+
+def _q5_1(blocks: Bytes) -> Blocks:
+    planes = _groups(blocks[..., 8:], 1), _groups(plane_of_bits(blocks[..., 4:8]), 1)
+    return Blocks(planes=planes, scale=_half(blocks, 0), least=_negated(blocks, 2))
+
+
+def _q8_0(blocks: Bytes) -> Blocks:
+    return Blocks(planes=(_groups(blocks[..., 2:] ^ np.uint8(0x80), 1),), scale=_half(blocks, 0))
+
+
+def _q2_k(blocks: Bytes) -> Blocks:
+    both = blocks[..., :16].copy()
+    factors, leasts = _per_group(both & np.uint8(15)), _per_group(both >> np.uint8(4))
     return Blocks(
-        planes=planes_from_codes(codes.codes, format),
-        scale=codes.scale,
-        least=codes.least,
-        factors=codes.factors,
-        least_factors=codes.least_factors,
-    )
+        planes=(_swapped(blocks[..., 16:80], 2),), scale=_half(blocks, 80), least=_half(blocks, 82),
+        factors=factors, least_factors=leasts,
+    )  # fmt: skip
+
+
+def _q3_k(blocks: Bytes) -> Blocks:
+    first, second, rest = np.moveaxis(blocks[..., 96:108].copy().view(np.uint32), -1, 0)  # four bytes at once
+    low = np.stack([half >> np.uint32(shift) & _NIBBLES for shift in (0, 4) for half in (first, second)], axis=-1)
+    high = np.stack([rest >> np.uint32(shift) & _TWOS for shift in (0, 2, 4, 6)], axis=-1)
+    factors = _per_group(_six_bits(low.view(np.uint8), high.view(np.uint8)))
+    planes = _swapped(blocks[..., 32:96], 2), _swapped(blocks[..., :32], 1)
+    return Blocks(planes=planes, scale=_half(blocks, 108), factors=factors)
+
+
+def _six_bits(low: Bytes, high: Bytes) -> NDArray[np.int8]:
+    """Put numbers of 4 and 2 bits together, which count from -32."""
+    return (low | high << np.uint8(4)).view(np.int8) - np.int8(32)
+
+
+def _q4_or_5_k(blocks: Bytes, *planes: Bytes) -> Blocks:
+    """Read scales and their factors, six bits each, from the first 16 bytes of a block."""
+    first, second, rest = np.moveaxis(blocks[..., 4:16].copy().view(np.uint32), -1, 0)  # four bytes at once
+    six, low, high = np.uint32(0x3F3F3F3F), _NIBBLES, np.uint32(0x30303030)
+    factors = np.stack([first & six, rest & low | first >> np.uint32(2) & high], axis=-1)
+    leasts = np.stack([second & six, rest >> np.uint32(4) & low | second >> np.uint32(2) & high], axis=-1)
+    return Blocks(
+        planes=planes, scale=_half(blocks, 0), least=_half(blocks, 2), factors=_per_group(factors.view(np.uint8)),
+        least_factors=_per_group(leasts.view(np.uint8)),
+    )  # fmt: skip
+
+
+def _q4_k(blocks: Bytes) -> Blocks:
+    return _q4_or_5_k(blocks, _swapped(blocks[..., 16:], 4))
+
+
+def _q5_k(blocks: Bytes) -> Blocks:
+    return _q4_or_5_k(blocks, _swapped(blocks[..., 48:], 4), _swapped(blocks[..., 16:48], 1))
+
+
+def _q6_k(blocks: Bytes) -> Blocks:
+    low = _swapped(blocks[..., :128], 4)  # there the upper four bits are not the next group but the one after it
+    halves = low.reshape(*low.shape[:2], 2, 2, 2, 16).swapaxes(3, 4).reshape(low.shape)
+    factors = _per_group(blocks[..., 192:208].view(np.int8))
+    return Blocks(planes=(halves, _swapped(blocks[..., 128:192], 2)), scale=_half(blocks, 208), factors=factors)
+
+
+def _iq4_xs(blocks: Bytes) -> Blocks:
+    low, high = blocks[..., 4:8, None], blocks[..., 2:4, None]
+    low = low >> np.array([0, 4], np.uint8) & np.uint8(15)
+    high = high >> np.array([0, 2, 4, 6], np.uint8) & np.uint8(3)
+    shape = (*blocks.shape[:2], 8)
+    factors = _per_group(_six_bits(low.reshape(shape), high.reshape(shape)))
+    return Blocks(planes=(_groups(blocks[..., 8:], 8),), scale=_half(blocks, 0), factors=factors)
+
+
+# fmt: off
+_READERS: dict[str, tuple[int, Callable[[Bytes], Blocks]]] = {
+    "Q4_0": (18, _q4_0), "Q4_1": (20, _q4_1), "Q5_0": (22, _q5_0), "Q5_1": (24, _q5_1), "Q8_0": (34, _q8_0),
+    "Q2_K": (84, _q2_k), "Q3_K": (110, _q3_k), "Q4_K": (144, _q4_k), "Q5_K": (176, _q5_k), "Q6_K": (210, _q6_k),
+    "IQ4_NL": (18, _q4_0), "IQ4_XS": (136, _iq4_xs),
+}
+# fmt: on
+"""Bytes of a block and who reads it, from blocks uint8[rows, blocks, bytes]."""
+
+
+def swapped_fields(rows: Bytes, bits: int) -> Bytes:
+    """Swap fields with rows: field ``f`` of row ``r`` becomes field ``r`` of row ``f``, in every byte.
+
+    ``rows`` is uint8[..., 8 / bits, bytes], the bytes a multiple of 4; ``bits`` is 1, 2 or 4.
+    """
+    swapped = rows.copy(order="C")
+    words = swapped.view(np.uint32).reshape(-1)  # long runs of words are quicker than many short rows
+    change = np.empty_like(words)
+    far = 4 // bits
+    while far:
+        ahead, shift, width = far * rows.shape[-1] // 4, np.uint32(bits * far), bits * far
+        low = sum(((1 << width) - 1) << at for at in range(0, 32, 2 * width))  # so many bits are set, as many not
+        np.right_shift(words[:-ahead], shift, out=change[:-ahead])
+        change[:-ahead] ^= words[ahead:]
+        change &= np.uint32(low)
+        change.reshape(-1, 2, ahead)[:, 1] = 0  # these words are the far ones of a pair
+        words[ahead:] ^= change[:-ahead]
+        change <<= shift
+        words ^= change
+        far //= 2
+    return swapped
+
+
+def plane_of_bits(bits: Bytes) -> Bytes:
+    """Reorder bits of groups, uint8[..., 4], bit ``i`` of 32 being input ``i``, into a plane, uint8[..., 4]."""
+    words = _SPREAD[0][bits[..., :1]]
+    for byte in range(1, 4):
+        words |= _SPREAD[byte][bits[..., byte : byte + 1]]
+    return words.view(np.uint8)
+
+
+def _spread() -> NDArray[np.uint32]:
+    """Return where the bits of a byte go in a plane, uint32[4, 256]: for each of four bytes, by its value."""
+    byte = np.arange(256, dtype=np.uint32)
+    word = np.zeros(256, np.uint32)
+    for i in range(4):
+        word |= (byte >> i & 1 | (byte >> (i + 4) & 1) << 1) << (8 * i)
+    return word << np.arange(0, 8, 2, dtype=np.uint32)[:, None]
+
+
+_SPREAD = _spread()
 
 
 def read_floats(kind: str, raw: Bytes) -> Floats:
@@ -84,13 +228,14 @@ def read_floats(kind: str, raw: Bytes) -> Floats:
     return raw.view(np.float16 if kind == "F16" else np.float32).astype(np.float32)
 
 
-def dequantised(codes: Codes, format: Format) -> Floats:
+def dequantised(blocks: Blocks, format: Format) -> Floats:
     """Return the weights, float32[rows, inputs], rounded as ggml rounds them."""
-    values = np.array(format.codebook, np.uint8)[codes.codes] if format.codebook else codes.codes
+    codes = codes_from_planes(blocks.planes, format)
+    values = np.array(format.codebook, np.uint8)[codes] if format.codebook else codes
     steps = values.astype(np.float32) - np.float32(format.offset)
-    weights = _along(codes.scale, codes.factors, steps.shape[1]) * steps
-    if codes.least is not None:
-        weights -= _along(codes.least, codes.least_factors, steps.shape[1])
+    weights = _along(blocks.scale, blocks.factors, steps.shape[1]) * steps
+    if blocks.least is not None:
+        weights -= _along(blocks.least, blocks.least_factors, steps.shape[1])
     return weights
 
 
@@ -102,9 +247,10 @@ def _along(scale: Halves, factors: Factors | None, inputs: int) -> Floats:
     return np.repeat(wide, inputs // wide.shape[1], axis=1)
 
 
+# --- what floats become ------------------------------------------------------------------------------------------
+
 FLOATS = ("F32", "F16", "BF16")
-_BECOMES = {"int4": "Q4_1", "int8": "Q8_0", "float16": "F16", "bfloat16": "BF16"}
-"""What matrices of floats become, by the words of the user."""
+_BECOMES = {"int4": "Q4_1", "int8": "Q8_0", "float16": "F16", "bfloat16": "BF16"}  # by the words of the user
 _ENDS = ("token_embd.weight", "output.weight")  # in 4 bits they change the choice of one token in ten
 _ROUNDS = 4  # of fitting; each makes the squared error smaller or leaves it
 _AT_ONCE = 1 << 11  # groups that are worked on at a time, so that they stay in the processor's cache
@@ -124,7 +270,7 @@ def growth(tensor: Tensor, kind: str) -> int:
     if kind == tensor.kind:
         return 0
     each = FORMATS[kind].block_bytes / (TILE * GROUP) if kind in FORMATS else 2
-    return round(prod(tensor.shape) * each) - tensor.nbytes
+    return round(prod(tensor.shape) * each) - tensor.data.nbytes
 
 
 def quantised(kind: str, weights: Floats) -> Blocks:
@@ -133,28 +279,25 @@ def quantised(kind: str, weights: Floats) -> Blocks:
     Raises `ModelError` where a weight is too large for a scale in float16, or no number.
     """
     groups = weights.reshape(-1, GROUP)
-    scale, least = np.empty(len(groups), np.float16), np.empty(len(groups), np.float16)
+    scale, least = np.empty(len(groups), np.float16), np.zeros(len(groups), np.float16)
     codes = np.empty(groups.shape, np.uint8)
     with np.errstate(all="ignore"):
         for start in range(0, len(groups), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
             one = np.ascontiguousarray(groups[part].T)  # a group is a column, so that sums are of whole vectors
-            steps, lows = _fitted(one) if kind == "Q4_1" else (np.abs(one).max(0) / np.float32(127), None)
-            scale[part] = steps
-            if lows is not None:
+            if kind == "Q4_1":
+                scale[part], lows = _fitted(one)
                 least[part] = -lows
                 codes[part] = _codes(one, *(x.astype(np.float32) for x in (scale[part], -least[part]))).T
             else:
+                scale[part] = np.abs(one).max(0) / np.float32(127)
                 codes[part] = (np.rint(one * _inverse(scale[part].astype(np.float32))) + 128).clip(1, 255).T
-    shape = (len(weights), -1)
-    halves = (scale, least) if FORMATS[kind].least else (scale,)
-    if not all(np.isfinite(numbers).all() for numbers in halves):
+    if not (np.isfinite(scale).all() and np.isfinite(least).all()):
         raise ModelError(f"weights that are too large for {kind}, or no numbers: take them as they are")
-    found = Codes(
-        codes=codes.reshape(weights.shape), scale=scale.reshape(shape),
-        least=least.reshape(shape) if FORMATS[kind].least else None,
-    )  # fmt: skip
-    return blocks_of(found, FORMATS[kind])
+    planes, shape = planes_from_codes(codes.reshape(weights.shape), FORMATS[kind]), (len(weights), -1)
+    return Blocks(
+        planes=planes, scale=scale.reshape(shape), least=least.reshape(shape) if FORMATS[kind].least else None
+    )
 
 
 def _fitted(one: Floats) -> tuple[Floats, Floats]:
@@ -164,11 +307,8 @@ def _fitted(one: Floats) -> tuple[Floats, Floats]:
     total = one.sum(0)
     for _ in range(_ROUNDS):
         codes = _codes(one, steps, lows)
-        sums, squares, products = (
-            codes.sum(0),
-            np.einsum("ij,ij->j", codes, codes),
-            np.einsum("ij,ij->j", codes, one),
-        )
+        sums, squares = codes.sum(0), np.einsum("ij,ij->j", codes, codes)
+        products = np.einsum("ij,ij->j", codes, one)
         spread = GROUP * squares - sums * sums
         some = spread > 0  # all codes are one where all weights are
         steps = np.where(some, (GROUP * products - sums * total) / spread, steps)

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from draftwood.engines.cpu.gguf_file import Tensor
-from draftwood.engines.cpu.gguf_header import damaged
+from draftwood.engines.cpu.gguf_file import Tensor, damaged
 from draftwood.engines.cpu.gguf_types import read_floats
 from draftwood.engines.cpu.hub_settings import HubType, hub_type, settings_of
 from draftwood.engines.mapped_file import MappedFile
@@ -42,23 +41,9 @@ _EXPERT = re.compile(r"(?:mlp|block_sparse_moe)\.experts\.(?:(\d+)\.)?(\w+)")
 class HubModel:
     """What `GgufFile` is for a file, for a config.json and tensors by transformers' names.
 
-    Attributes
-    ----------
-    path
-        The folder, or the name of a model in memory.
-    metadata, tensors, size
-        As those of `GgufFile`.
-    halves
-        Whether numbers that turn together lie half a head apart, whatever the family.
-    end_ids
-        Tokens that end an answer.
-
-    Raises
-    ------
-    UnsupportedModelError
-        The model is of no family of this engine, or is quantised.
-    ModelError
-        Its settings make no sense, or it has no scores' weights.
+    ``path`` is the folder, or the name of a model in memory; the attributes are those of `GgufFile`. Raises
+    `UnsupportedModelError` for a model of no family of this engine, or a quantised one, and `ModelError` for
+    settings that make no sense, or where the scores' weights are missing.
     """
 
     halves = True
@@ -99,7 +84,7 @@ class HubModel:
             self.tensors.clear()
 
     def check_unchanged(self) -> None:
-        """As `GgufFile.check_unchanged`."""
+        """As `MappedFile.check_unchanged`."""
         for file in self._files:
             file.check_unchanged()
 
@@ -175,11 +160,8 @@ def _parts(folder: Path) -> dict[str, str]:
         return {"": _SINGLE}
     if (folder / _INDEX).is_file():
         parts = read_json(folder / _INDEX).get("weight_map")
-        if (
-            isinstance(parts, dict)
-            and parts
-            and all(isinstance(n, str) and Path(n).name == n for n in parts.values())
-        ):
+        named = isinstance(parts, dict) and all(isinstance(n, str) and Path(n).name == n for n in parts.values())
+        if named and parts:
             return parts
         raise ModelError(f"{folder / _INDEX} does not say which file has which weights: get it again")
     single = [path.name for path in folder.glob("*.safetensors")]

@@ -19,31 +19,15 @@ Factors = dict[str, NDArray[np.float32]]
 
 @dataclass(frozen=True, slots=True)
 class HubType:
-    """What the models of one ``model_type`` have in common.
+    """What the models of one ``model_type`` have in common."""
 
-    Attributes
-    ----------
-    architecture
-        GGUF's name of it.
-    defaults
-        Settings that a config.json may leave out.
-    every
-        Of so many layers the last sees the whole text where there is a window and the config names no layers; 1:
-        none does.
-    act
-        The activation.
-    adds_one
-        Whether weights of norms are what is added to 1.
-    has_more_norms
-        Whether ``post_attention_layernorm`` is a norm behind attention, and not the one before the gated unit.
-    """
-
-    architecture: str
+    architecture: str  # GGUF's name of it
+    # Settings that a config.json may leave out.
     defaults: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    every: int = 1
+    every: int = 1  # as `Family.every`, where there is a window and the config names no layers; 1: none does
     act: str = "silu"
-    adds_one: bool = False
-    has_more_norms: bool = False
+    adds_one: bool = False  # whether weights of norms are what is added to 1
+    has_more_norms: bool = False  # ``post_attention_layernorm`` follows attention, and is not the gated unit's
 
 
 _GELU = "gelu_pytorch_tanh"

@@ -16,23 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.formats import FORMATS, GROUP, TILE, Format
-from draftwood.engines.cpu.gguf_blocks import Blocks, Bytes, read_blocks
+from draftwood.engines.cpu.formats import FORMATS, GROUP, TILE, Bytes, Format
 from draftwood.engines.cpu.gguf_file import Tensor
-from draftwood.engines.cpu.gguf_types import Codes, Floats, bfloat16_bits, blocks_of, quantised, read_floats
+from draftwood.engines.cpu.gguf_types import Blocks, bfloat16_bits, quantised, read_blocks, read_floats
 from draftwood.errors import ModelError, UnsupportedModelError
 
 _SLAB = 64 << 20
 _LINE = 64  # bytes of a cache line
 _HALF_ROW = 2 * TILE  # bytes of one float16 for each output
-
-
-def tiles_shape(outputs: int, inputs: int, format: Format) -> tuple[int, int, int]:
-    """Return tiles, blocks and bytes of a block; raises `ModelError` where the inputs are no whole blocks."""
-    held = GROUP * format.groups
-    if inputs % held:
-        raise ModelError(f"{inputs} inputs are no multiple of the {held} of a block: choose another quantisation")
-    return -(-outputs // TILE), inputs // held, format.block_bytes
 
 
 def zeros(shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:
@@ -44,49 +35,32 @@ def zeros(shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:
 
 
 def write_tiles(tiles: Bytes, blocks: Blocks, format: Format) -> None:
-    """Write rows into tiles; what belongs to no row is left alone."""
-    halves = _halves(tiles, format)
-    fill(halves[0], blocks.scale)
-    if blocks.least is not None:
-        fill(halves[1], blocks.least)
-    factors, least_factors = _factors(tiles, format)
-    if blocks.factors is not None:
-        fill(factors, blocks.factors.view(np.uint8).reshape(-1, *factors.shape[2:]))
-    if blocks.least_factors is not None:
-        fill(least_factors, blocks.least_factors.reshape(-1, *factors.shape[2:]))
-    for words, plane in zip(_planes(tiles, format), blocks.planes, strict=True):
-        fill(words, plane.view(np.uint32))
+    """Write rows into tiles [tiles, blocks, bytes of a block]; what belongs to no row is left alone."""
+    halves = tiles[..., : 2 * _HALF_ROW].view(np.float16)  # of scale, then of least
+    for i, half in enumerate((blocks.scale, blocks.least)):
+        if half is not None:
+            _fill(halves[..., TILE * i : TILE * (i + 1)].swapaxes(1, 2), half)
+    head = tiles[..., _HALF_ROW * (1 + format.least) : format.head_bytes]
+    rows = head.reshape(*tiles.shape[:2], format.groups, (1 + format.least) * format.factors, TILE)
+    rows = np.moveaxis(rows, -1, 1)  # [tiles, 16, blocks, groups, of a group]
+    for i, factors in enumerate((blocks.factors, blocks.least_factors)):
+        if factors is not None:
+            place = rows[..., format.factors * i : format.factors * (i + 1)]
+            _fill(place, factors.view(np.uint8).reshape(-1, *place.shape[2:]))
+    words = tiles[..., format.head_bytes :].view(np.uint32)  # a word is a step of four inputs
+    words = words.reshape(*tiles.shape[:2], format.groups, sum(format.planes), TILE)
+    words, begin = np.moveaxis(words, -1, 1), 0
+    for bits, plane in zip(format.planes, blocks.planes, strict=True):
+        _fill(words[..., begin : begin + bits], plane.view(np.uint32))
+        begin += bits
 
 
-def fill(place: NDArray[Any], rows: NDArray[Any]) -> None:
+def _fill(place: NDArray[Any], rows: NDArray[Any]) -> None:
     """Copy rows [rows, ...] to a place for them, [tiles, 16, ...]."""
     whole, rest = divmod(len(rows), TILE)
     place[:whole] = rows[: whole * TILE].reshape(whole, TILE, *rows.shape[1:])
     if rest:
         place[whole, :rest] = rows[whole * TILE :]
-
-
-def _halves(tiles: Bytes, format: Format) -> list[NDArray[np.float16]]:
-    """Return the places of ``scale`` and, where the format has it, of ``least``, [tiles, 16, blocks]."""
-    rows = tiles[..., : 2 * _HALF_ROW].view(np.float16)
-    return [rows[..., TILE * i : TILE * (i + 1)].swapaxes(1, 2) for i in range(1 + format.least)]
-
-
-def _factors(tiles: Bytes, format: Format) -> tuple[Bytes, Bytes]:
-    """Return the places of the factors of ``scale`` and ``least``, [tiles, 16, blocks, groups, of a group]."""
-    head = tiles[..., _HALF_ROW * (1 + format.least) : format.head_bytes]
-    rows = head.reshape(*tiles.shape[:2], format.groups, (1 + format.least) * format.factors, TILE)
-    rows = np.moveaxis(rows, -1, 1)
-    return rows[..., : format.factors], rows[..., format.factors :]
-
-
-def _planes(tiles: Bytes, format: Format) -> list[NDArray[np.uint32]]:
-    """Return the places of the planes, [tiles, 16, blocks, groups, words]; a word is a step of four inputs."""
-    words = tiles[..., format.head_bytes :].view(np.uint32)
-    words = words.reshape(*tiles.shape[:2], format.groups, sum(format.planes), TILE)
-    words = np.moveaxis(words, -1, 1)
-    ends = np.cumsum(format.planes).tolist()
-    return [words[..., end - bits : end] for bits, end in zip(format.planes, ends, strict=True)]
 
 
 class Slabs:
@@ -119,7 +93,7 @@ def _slab(size: int) -> NDArray[np.uint8]:
     return np.frombuffer(memory, dtype=np.uint8)
 
 
-_PIECE = 1 << 20  # weights that a thread packs at once, so that what it makes on the way stays in its cache
+_AT_ONCE = 1 << 20  # weights that a thread packs at once, so that what it makes on the way stays in its cache
 _FLOATS: dict[str, type[np.generic]] = {"F32": np.float32, "F16": np.uint16, "BF16": np.uint16}
 
 Packed = NDArray[Any]
@@ -127,66 +101,8 @@ Room = Callable[[tuple[int, ...], type[np.generic]], Packed]
 Rows = slice | NDArray[np.intp] | None
 
 
-def pack(codes: Codes, format: Format) -> Bytes:
-    """Pack codes [outputs, inputs] as uint8[tiles, blocks, bytes of a block], outputs padded with zeros to 16.
-
-    Raises `ModelError` where the inputs are no multiple of what a block holds.
-    """
-    outputs, inputs = codes.codes.shape
-    tiles = zeros(tiles_shape(outputs, inputs, format), np.uint8)
-    write_tiles(tiles, blocks_of(codes, format), format)
-    return tiles
-
-
-def packed_tensor(tensor: Tensor, rows: Rows = None, room: Room = zeros) -> Packed:
-    """Pack a tensor of the file.
-
-    Parameters
-    ----------
-    tensor
-        A matrix [outputs, inputs], or one for each expert.
-    rows
-        Which outputs, in which order; all where it is None.
-    room
-        Makes the array, zeros of a shape and dtype.
-
-    Returns
-    -------
-    uint8[tiles, blocks, bytes of a block] of a quantised type, uint16 or float32[tiles, inputs, 16] of floats;
-    with the experts in front where the tensor has them; it begins at a multiple of 64 bytes
-
-    Raises
-    ------
-    UnsupportedModelError
-        The type has no format, or is unknown.
-    ModelError
-        The tensor is no matrix.
-    """
-    packed, pieces = plan(tensor, rows, room)
-    for piece in pieces:
-        _run(piece)
-    return packed
-
-
-@contextmanager
-def packing(pieces: Sequence[Piece], threads: int, done: Callable[[int], None]) -> Iterator[None]:
-    """Run a block beside which threads pack the pieces; at its end all are packed.
-
-    ``done`` takes the bytes of each piece, one after another, at the end of the block.
-    """
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            begun = [pool.submit(_run, piece) for piece in pieces]
-            yield
-            for piece, made in zip(pieces, begun, strict=True):
-                made.result()
-                done(piece.tiles.nbytes)
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SomeRows:
     """Some rows of a matrix of the file, uint8[outputs, bytes of a row], and the tiles that they go to."""
 
     kind: str
@@ -195,11 +111,65 @@ class Piece:
     rows: slice | NDArray[np.intp]
     tiles: Packed
 
+    def pack(self) -> None:
+        """Write the rows into their tiles."""
+        raw, kind, same = self.raw[self.rows], self.becomes, self.becomes == self.kind
+        if kind not in _FLOATS:
+            blocks = read_blocks(kind, raw) if same else quantised(kind, read_floats(self.kind, raw))
+            write_tiles(self.tiles, blocks, FORMATS[kind])
+            return
+        if same:
+            values = raw.view(_FLOATS[kind])
+        elif kind == "BF16":
+            values = bfloat16_bits(read_floats(self.kind, raw))
+        else:
+            with np.errstate(over="ignore"):
+                values = read_floats(self.kind, raw).astype(np.float16).view(np.uint16)
+        _fill(self.tiles.swapaxes(1, 2), values)
 
-def plan(tensor: Tensor, rows: Rows, room: Room, kind: str = "") -> tuple[Packed, list[Piece]]:
-    """Return room for the packed tensor, and the pieces that fill it; see `packed_tensor`.
 
-    ``kind`` is the type that its floats become; empty: they stay as they are.
+@contextmanager
+def packing(parts: Sequence[SomeRows], threads: int, done: Callable[[int], None]) -> Iterator[None]:
+    """Run a block while threads pack the parts; at its end all are packed.
+
+    ``done`` takes the bytes of each part, one after another, at the end of the block.
+    """
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            begun = [pool.submit(part.pack) for part in parts]
+            yield
+            for part, made in zip(parts, begun, strict=True):
+                made.result()
+                done(part.tiles.nbytes)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def plan(tensor: Tensor, rows: Rows, room: Room, kind: str = "") -> tuple[Packed, list[SomeRows]]:
+    """Return room for a packed tensor of the file, and the parts that fill it.
+
+    Parameters
+    ----------
+    tensor
+        A matrix [outputs, inputs], or one for each expert.
+    rows
+        Which outputs, in which order; all where it is None.
+    room
+        Makes the array, zeros of a shape and dtype that begin at a multiple of 64 bytes.
+    kind
+        The type that its floats become; empty: they stay as they are.
+
+    Returns
+    -------
+    uint8[tiles, blocks, bytes of a block] of a quantised type, uint16 or float32[tiles, inputs, 16] of floats;
+    experts in front where the tensor has them
+
+    Raises
+    ------
+    UnsupportedModelError
+        The type has no format, or is unknown.
+    ModelError
+        The tensor is no matrix, or its inputs are no whole blocks.
     """
     kind = kind or tensor.kind
     if len(tensor.shape) not in (2, 3):
@@ -210,48 +180,34 @@ def plan(tensor: Tensor, rows: Rows, room: Room, kind: str = "") -> tuple[Packed
     if isinstance(rows, slice):
         data, rows = data[..., rows, :], None
     outputs = data.shape[-2] if rows is None else len(rows)
-    packed = room((*data.shape[:-2], *_shape(kind, outputs, inputs)), _FLOATS.get(kind, np.uint8))
+    packed = room((*data.shape[:-2], *packed_shape(kind, outputs, inputs)), _FLOATS.get(kind, np.uint8))
     matrices = zip(data, packed, strict=True) if data.ndim == 3 else [(data, packed)]
-    step = max(TILE, _PIECE // inputs // TILE * TILE)
-    pieces = []
+    step = max(TILE, _AT_ONCE // inputs // TILE * TILE)
+    parts = []
     for raw, tiles in matrices:
         for start in range(0, outputs, step):
             some = slice(start, start + step) if rows is None else rows[start : start + step]
-            pieces.append(Piece(tensor.kind, kind, raw, some, tiles[start // TILE : (start + step) // TILE]))
-    return packed, pieces
+            parts.append(SomeRows(tensor.kind, kind, raw, some, tiles[start // TILE : (start + step) // TILE]))
+    return packed, parts
 
 
-def _shape(kind: str, outputs: int, inputs: int) -> tuple[int, ...]:
+def packed_shape(kind: str, outputs: int, inputs: int) -> tuple[int, int, int]:
+    """Return the shape of a packed matrix, the outputs padded to 16; raises what `plan` raises."""
+    tiles = -(-outputs // TILE)
     if kind in _FLOATS:
-        return -(-outputs // TILE), inputs, TILE
+        return tiles, inputs, TILE
     if kind not in FORMATS:
         known = ", ".join((*FORMATS, *_FLOATS))
         raise UnsupportedModelError(f"weights of type {kind} are not supported: get the model in one of {known}")
-    return tiles_shape(outputs, inputs, FORMATS[kind])
-
-
-def _run(piece: Piece) -> None:
-    raw, kind = piece.raw[piece.rows], piece.becomes
-    if kind in _FLOATS:
-        values = raw.view(_FLOATS[kind]) if kind == piece.kind else _rounded(kind, read_floats(piece.kind, raw))
-        fill(piece.tiles.swapaxes(1, 2), values)
-    else:
-        same = kind == piece.kind
-        blocks = read_blocks(kind, raw) if same else quantised(kind, read_floats(piece.kind, raw))
-        write_tiles(piece.tiles, blocks, FORMATS[kind])
-
-
-def _rounded(kind: str, values: Floats) -> Packed:
-    """Return floats as the bits of F16 or BF16."""
-    if kind == "BF16":
-        return bfloat16_bits(values)
-    with np.errstate(over="ignore"):
-        return values.astype(np.float16).view(np.uint16)
+    held = GROUP * FORMATS[kind].groups
+    if inputs % held:
+        raise ModelError(f"{inputs} inputs are no multiple of the {held} of a block: choose another quantisation")
+    return tiles, inputs // held, FORMATS[kind].block_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """One packed matrix, or one for each expert, and the functions for its type."""
+    """One packed matrix, or one for each expert, and the addresses of the functions for its type."""
 
     kind: str
     packed: NDArray[Any]

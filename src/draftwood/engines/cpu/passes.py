@@ -31,18 +31,15 @@ class Rows:
 
     Attributes
     ----------
-    pages
-        The text's cache, with cells for these rows made ready.
-    base
-        Committed tokens.
+    pages, base
+        The text's cache, with cells for these rows made ready, and its committed tokens.
     tokens
         The ids, a root or a piece of a prompt first.
-    parents
-        The row that each row follows, int32; None: each follows the one before.
-    scored
-        Rows that are scored: None for all, else their numbers.
     ways
-        In place of parents: of each row, the cells of its path behind the committed text, its own last.
+        Of each row, the cells of its path behind the committed text, its own last; None: each follows the one
+        before.
+    scored
+        Numbers of the rows that are scored; None: all.
     positions
         Of the rows, where a row's position is not the length of its path.
     """
@@ -50,9 +47,8 @@ class Rows:
     pages: Pages
     base: int
     tokens: Any
-    parents: NDArray[np.int32] | None = None
-    scored: Sequence[int] | None = None
     ways: Sequence[Sequence[int]] | None = None
+    scored: Sequence[int] | None = None
     positions: Sequence[int] | None = None
 
 
@@ -73,24 +69,18 @@ class PassRecord:
         self._paths_address = int(self._paths.ctypes.data)
         self._best = np.zeros(program.pieces * WIDEST * BEST, dtype=np.uint8)
         self._scores = np.zeros((1, program.score_width), dtype=np.float32)
-        self._layout: list[tuple[int, int]] | None = None  # of the pass that units and folds were filled for
-        self._key: tuple[int, int, int, Asked] | None = None
         self._limits: Places | None = None
-        self._is_noted = False
+        self._note()
 
     def _note(self) -> None:
-        """Write the addresses of all arrays, where one is new."""
-        if self._is_noted:
-            return
-        record = self.record
+        """Write the addresses of all arrays."""
         for name, array in (
             ("phases", self._program.record), ("tokens", self._tokens), ("positions", self._positions),
             ("texts", self._texts), ("bases", self._bases), ("cells", self._cells), ("tails", self._tails),
             ("lengths", self._lengths), ("units", self._units), ("folds", self._folds), ("scored", self._scored),
             ("scores", self._scores), ("best", self._best), ("choices", self._choices),
         ):  # fmt: skip
-            record[PASS[name]] = array.ctypes.data
-        self._is_noted = True
+            self.record[PASS[name]] = array.ctypes.data
 
     def fill(self, texts: Sequence[Rows], asked: Asked = ()) -> int:
         """Fill the record for one pass over these rows; returns how many rows are scored.
@@ -127,7 +117,7 @@ class PassRecord:
     def _fill_paths(self, row: int, end: int, text: Rows) -> tuple[int, int]:
         """Fill what rows of a text see; returns the length of the longest path, and the last cell."""
         cells, lengths = self._cells[row:end], self._lengths[row:end]
-        if text.parents is None and text.ways is None:
+        if text.ways is None:
             # Rows that follow one another: those of earlier units lie at their positions, as committed tokens do.
             np.add(_BEFORE[: end - row], text.base, out=self._bases[row:end])
             np.add(_BEFORE_BYTES[: end - row], self._paths_address + 4 * row, out=self._tails[row:end])
@@ -137,7 +127,7 @@ class PassRecord:
             longest, last = text.base + end - row, text.base + end - row - 1
         else:
             self._bases[row:end] = text.base
-            ways = _ways(text.base, text.parents) if text.ways is None else text.ways
+            ways = text.ways
             sizes = [len(way) for way in ways]
             lengths[:] = sizes
             lengths += text.base
@@ -154,7 +144,7 @@ class PassRecord:
 
     def _ends(self, rows: int, text: Rows, end: int) -> int | Places:
         """Return the end of the cells that units of a text see; of each unit, where rows follow one another."""
-        if rows <= UNIT_ROWS or text.parents is not None or text.ways is not None:
+        if rows <= UNIT_ROWS or text.ways is not None:
             return end
         return np.minimum(text.base + _LAST[0:rows:UNIT_ROWS], end)[:, None]
 
@@ -172,44 +162,32 @@ class PassRecord:
         ``layout`` has of each text its end row, and chunks of its longest path; ``ends`` the end of its cells. All
         rows of a text have as many chunks: those behind a row's end add nothing to it.
         """
-        known = layout == self._layout  # as in most passes: only the ends are others
-        self._layout = None  # until all is written: an interrupt may come between
         row = first = parts = 0
         for (end, chunks), cells in zip(layout, ends, strict=True):
             new = first + -(-(end - row) // UNIT_ROWS) * chunks
-            if not known:
-                self._add_units(row, end, chunks, first, new)
-                folds = self._folds[row:end]
-                folds[:, 0], folds[:, 1] = parts + chunks * _COUNT[: end - row], chunks
-            self._units[first:new, 3].reshape(-1, chunks)[:] = cells
+            if new > len(self._units):
+                self._units = np.concatenate((self._units, np.zeros((new, 4), dtype=np.int64)))
+                self._note()
+            some = self._units[first:new].reshape(-1, chunks, 4)
+            some[..., 0] = (row + UNIT_ROWS * _COUNT[: len(some)])[:, None]
+            some[..., 1] = UNIT_ROWS
+            some[-1, :, 1] = end - row - UNIT_ROWS * (len(some) - 1)
+            some[..., 2] = np.arange(chunks)
+            some[..., 3] = cells
+            folds = self._folds[row:end]
+            folds[:, 0], folds[:, 1] = parts + chunks * _COUNT[: end - row], chunks
             row, first, parts = end, new, parts + chunks * (end - row)
-        self._layout = layout
         return first, parts
-
-    def _add_units(self, row: int, end: int, chunks: int, first: int, new: int) -> None:
-        if new > len(self._units):
-            self._is_noted = False
-            self._units = np.concatenate((self._units, np.zeros((new, 4), dtype=np.int64)))
-        rows = end - row
-        some = self._units[first:new].reshape(-1, chunks, 4)
-        some[..., 0] = (row + UNIT_ROWS * _COUNT[: len(some)])[:, None]
-        some[..., 1] = UNIT_ROWS
-        some[-1, :, 1] = rows - UNIT_ROWS * (len(some) - 1)
-        some[..., 2] = np.arange(chunks)
 
     def _finish(self, rows: int, scored: int, units: int, parts: int, longest: int, asked: Asked) -> None:
         program, record = self._program, self.record
         program.reserve(parts, longest)
         if scored > len(self._scores):
-            self._is_noted = False
             self._scores = np.zeros((scored, program.score_width), dtype=np.float32)
-        self._note()
-        if self._key != (rows, scored, units, asked):
-            self._key = None  # until all is written: an interrupt may come between
-            limits = self._limits = program.limits(rows, scored, units, asked)
-            record[PASS["limits"]], record[PASS["count"]] = limits.ctypes.data, len(limits)
-            record[PASS["rows"]], record[PASS["scored_rows"]] = rows, scored
-            self._key = rows, scored, units, asked
+            self._note()
+        limits = self._limits = program.limits(rows, scored, units, asked)
+        record[PASS["limits"]], record[PASS["count"]] = limits.ctypes.data, len(limits)
+        record[PASS["rows"]], record[PASS["scored_rows"]] = rows, scored
 
     def results(self, scored: int) -> tuple[NDArray[np.float32], list[int]]:
         """Return the scores [scored, vocabulary], a view until the next pass, and the best token of each."""
@@ -222,11 +200,3 @@ def check_ids(ids: Sequence[int] | Places, vocabulary: int) -> None:
     every = np.asarray(ids)
     if every.size and (every.dtype.kind not in "iu" or every.min() < 0 or every.max() >= vocabulary):
         raise PromptError(f"the text has token ids outside the vocabulary [0, {vocabulary})")
-
-
-def _ways(base: int, parents: Any) -> list[list[int]]:
-    """Return the cells of the paths of rows in a tree: row 0 is the root, a parent is the number of a row."""
-    ways: list[list[int]] = [[base]]
-    for row, parent in enumerate(parents.tolist()[1:], 1):
-        ways.append([*ways[parent], base + row])
-    return ways

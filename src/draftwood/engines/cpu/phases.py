@@ -49,14 +49,7 @@ def limits(
     ``asked`` are what phases that run in some passes only are there for, such as layers whose states are kept, and
     layers that the pass leaves out.
     """
-    times = {
-        Per.ROWS: rows,
-        Per.SCORED: scored,
-        Per.TILES: 1,
-        Per.UNITS: units,
-        Per.ONE: 1,
-        Per.EXPERTS: min(experts, rows * used),
-    }
+    times = {Per.ROWS: rows, Per.SCORED: scored, Per.UNITS: units, Per.EXPERTS: min(experts, rows * used)}
     found, first, opens = [], 0, 0
     for phase in phases:
         if phase.ends and not scored:
@@ -67,7 +60,7 @@ def limits(
         elif phase.pieces in (Per.ROWS, Per.SCORED):
             pieces = -(-times[phase.pieces] // phase.per)
         else:
-            pieces = times[phase.pieces] * phase.per
+            pieces = times.get(phase.pieces, 1) * phase.per
         opens = opens if phase.joined else first
         found.append((first, pieces, opens))
         first += pieces
@@ -107,16 +100,10 @@ def records(width: int, rows: int = WIDEST) -> Buffer:
 
 
 class MixtureBuffers:
-    """Buffers of a mixture of experts, which all layers share; ``slots`` are those that each of its phases reads.
+    """Buffers of a mixture of experts, which all layers share; its phases read ``slots``.
 
-    Attributes
-    ----------
-    scores
-        Of the experts, by row.
-    plain, rounded
-        Inputs of the slots, ordered by expert.
-    outputs
-        Results of the slots, in the same order.
+    ``scores`` has a row's of the experts; ``plain`` and ``rounded`` the inputs of slots and ``outputs`` their
+    results, ordered by expert.
     """
 
     def __init__(self, shape: Shape) -> None:

@@ -60,7 +60,7 @@ class Program:
         self.reserve(parts=256, positions=2048)
 
     def most_rows(self, positions: int) -> int:
-        """Return how many rows of a prompt a pass reads at most, lest its parts of attention take much memory."""
+        """Return how many rows of a prompt a pass reads, lest its parts of attention take much memory."""
         row = 4 * self.weights.shape.heads * (self.room + PART_HEAD) * -(-positions // CHUNK)
         return max(UNIT_ROWS, min(WIDEST, _PARTS_BYTES // row))
 

@@ -182,30 +182,17 @@ def _write_head_joined(body: Body, whole: Any, phase: Any, row: Any, head: Any, 
     index = body.add(body.mul(number, heads), head)
     first = body.at(PHASE.place(body, phase, "parts"), body.mul(index, each))
     next_ = body.mul(heads, each)
-    sinks = PHASE.number(body, phase, "sinks")
-    has_sinks = body.icmp_signed("!=", sinks, body.i64(0))
     most = body.variable(body.f32(_LOWEST))
-    with body.if_then(has_sinks):
-        body.store(body.get(body.pointer(sinks), F32, body.mul(head, body.i64(4)), align=4), most)
     with body.loop(0, chunks) as chunk:
         here = body.get(first, F32, body.mul(chunk, next_), align=4)
         body.store(body.larger(here, body.read(most, F32)), most)
     highest = body.read(most, F32)
     total = body.variable(body.f32(0.0))
-    with body.if_then(has_sinks):
-        sink = body.get(body.pointer(sinks), F32, body.mul(head, body.i64(4)), align=4)
-        body.store(one_exponential(body, body.fsub(sink, highest)), total)
     with body.loop(0, chunks) as chunk:
         part = body.at(first, body.mul(chunk, next_))
         factor = one_exponential(body, body.fsub(body.get(part, F32, align=4), highest))
         body.store(body.mul_add(factor, body.get(part, F32, 4, align=4), body.read(total, F32)), total)
     inverse = body.fdiv(body.f32(1.0), body.read(total, F32))
-    _write_values_joined(body, phase, first, next_, chunks, highest, inverse, place)
-
-
-def _write_values_joined(
-    body: Body, phase: Any, first: Any, next_: Any, chunks: Any, highest: Any, inverse: Any, place: Any
-) -> None:
     with body.loop(0, PHASE.number(body, phase, "head_size")) as d:
         total = body.variable(body.f32(0.0))
         with body.loop(0, chunks) as chunk:

@@ -41,9 +41,8 @@ class CpuPart:
 def early_exit(target: Any, layers: str = "") -> CpuPart:
     """Return what runs only these layers of a target of this engine, for `Target.grow`.
 
-    ``layers`` is a number (the first so many) or ranges, as in ``0-9.20-29``; empty: the first half. The layers'
-    keys and values of the committed text are those that the whole model has left. Raises `UsageError` for layers
-    that the model does not have.
+    ``layers`` is as of `read_layers`, which raises `UsageError` for those that the model does not have. Keys and
+    values of the committed text are those that the whole model has left.
     """
     model: CpuModel = target.model
     chosen = read_layers(layers, model.weights.shape.layers)

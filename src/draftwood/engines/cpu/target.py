@@ -41,19 +41,10 @@ class CpuTarget(Target):
         Threads of a pass; None: one per core of this process.
     instructions
         The instruction set; None: the fastest of this processor. All give the same bits.
-    report
-        Takes the bytes of weights that are packed so far, and those of all.
-    becomes
-        What matrices of floats become: ``"int4"``, ``"int8"``, ``"bfloat16"`` or ``"float16"``. None: they stay.
+    report, becomes
+        As of `Weights`, whose errors are raised too.
     beside
         Called while other threads pack the weights.
-
-    Raises
-    ------
-    ModelNotFoundError, ModelError
-        The file is missing, damaged, or its tensors do not fit together.
-    UnsupportedModelError
-        The model, or a type of its weights, is not one that this engine runs.
     """
 
     engine = "cpu"
@@ -189,13 +180,13 @@ class CpuTarget(Target):
             if count == 1:
                 texts.append(Rows(session.pages, base, (root,)))
                 continue
-            tokens = np.empty(count, dtype=np.int32)
+            tokens, ways = np.empty(count, dtype=np.int32), None
             tokens[0], tokens[1:] = root, tree.tokens
-            parents = None
             if not tree.is_chain:
-                parents = np.zeros(count, dtype=np.int32)
-                parents[1:] = tree.parents + 1
-            texts.append(Rows(session.pages, base, tokens, parents))
+                ways = [[base]]
+                for cell, parent in enumerate(tree.parents.tolist(), base + 1):
+                    ways.append([*ways[1 + parent], cell])
+            texts.append(Rows(session.pages, base, tokens, ways))
         layers = tuple(sorted({layer for session, _, _ in requests for layer in session.hidden}))
         scores, choices = self.model.run(texts, layers)
         for session, root, tree in requests:

@@ -10,7 +10,7 @@ from typing import Any
 
 from draftwood.engines.cpu.encoders import ByteMerges, ScoredPieces, SpecialTokens, byte_letters
 from draftwood.engines.cpu.hub_model import read_json
-from draftwood.engines.cpu.vocabulary import BYTE, CONTROL, NORMAL, SPECIAL, UNKNOWN, UNUSED, Vocabulary
+from draftwood.engines.cpu.vocabulary import BYTE, CONTROL, NORMAL, SPECIAL, UNKNOWN, UNUSED, FileVocabulary
 from draftwood.engines.file_tokenizer import FileTokenizer, utf8
 from draftwood.errors import ModelError, ModelNotFoundError, PromptError
 
@@ -24,28 +24,14 @@ _HEX = re.compile("...([0-9A-Fa-f]{1,2})")
 
 
 class GgufTokenizer(FileTokenizer):
-    """Turns text into token ids and back, without llama.cpp.
+    """Turns text into token ids and back, without llama.cpp, by a GGUF file's metadata.
 
-    Parameters
-    ----------
-    metadata
-        Keys and values of a GGUF file: ``tokenizer.ggml.tokens`` and the others.
-
-    Attributes
-    ----------
-    end_ids
-        Tokens that end an answer.
-
-    Raises
-    ------
-    UnsupportedModelError
-        The vocabulary is of a kind that only llama.cpp reads, or cannot spell every text.
-    ModelError
-        The metadata contradict themselves.
+    ``end_ids`` are the tokens that end an answer. Raises `UnsupportedModelError` for a vocabulary that only
+    llama.cpp reads, or that cannot spell every text, and `ModelError` for metadata that contradict themselves.
     """
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:
-        self._vocabulary = found = Vocabulary(metadata)
+        self._vocabulary = found = FileVocabulary(metadata)
         self._encoder = ScoredPieces(found) if found.pre is None else ByteMerges(found, found.pre)
         self._special = SpecialTokens(found.names, found.special, found.takes_blanks)
         self.chat_template = found.text("tokenizer.chat_template")
@@ -94,7 +80,7 @@ class GgufTokenizer(FileTokenizer):
         return bool(self._vocabulary.kinds[token] & UNUSED)
 
 
-def _piece(vocabulary: Vocabulary, special: bool, token: int) -> bytes:
+def _piece(vocabulary: FileVocabulary, special: bool, token: int) -> bytes:
     """Return the bytes of a token, without ``special`` none for control tokens."""
     name, kind = vocabulary.names[token], int(vocabulary.kinds[token])
     if not special and kind & (UNKNOWN | CONTROL):
@@ -102,7 +88,7 @@ def _piece(vocabulary: Vocabulary, special: bool, token: int) -> bytes:
     if kind & SPECIAL:
         return name.encode(errors="replace")
     if kind & NORMAL:
-        if vocabulary.pre is not None and vocabulary.pre.is_bytes:
+        if vocabulary.pre is not None:
             return _bytes(name)
         return name.replace("\u2581", " ").encode(errors="replace")
     if kind & BYTE:
@@ -128,19 +114,9 @@ _BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
 
 
 class HubTokenizer(FileTokenizer):
-    """Turns text into token ids and back, without transformers.
+    """Turns text into token ids and back, without transformers, by the tokenizer.json of a folder.
 
-    Parameters
-    ----------
-    folder
-        Where ``tokenizer.json`` lies, and ``tokenizer_config.json`` and ``chat_template.jinja`` where it has them.
-
-    Raises
-    ------
-    ModelNotFoundError
-        There is no ``tokenizer.json``.
-    ModelError
-        A file is damaged.
+    Raises `ModelNotFoundError` where there is none, `ModelError` where a file is damaged.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -19,28 +19,14 @@ _QUARTER = (1.57079632673412561417e00, 6.07710050630396597660e-11, 2.02226624879
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """How rotary positions are stretched, for texts longer than those that a model was first trained on.
+    """How rotary positions are stretched, for texts longer than those that a model was first trained on."""
 
-    Attributes
-    ----------
-    kind
-        ``linear`` divides every frequency by the factor, ``yarn`` the slow ones; else they stay as they are.
-    factor
-        By what.
-    original
-        Tokens of the texts of that first training; 0: not known.
-    size
-        What cosines and sines are multiplied by.
-    fast, slow
-        Turns within the original length from which on frequencies stay, and below which they are divided.
-    """
-
-    kind: str = "none"
+    kind: str = "none"  # linear divides every frequency by the factor, yarn the slow ones; else they stay
     factor: float = 1.0
-    original: int = 0
-    size: float = 1.0
-    fast: float = 32.0
-    slow: float = 1.0
+    original: int = 0  # tokens of the texts of that first training; 0: not known
+    size: float = 1.0  # what cosines and sines are multiplied by
+    fast: float = 32.0  # turns within the original length from which on frequencies stay,
+    slow: float = 1.0  # and below which they are divided
 
 
 def frequencies(rotary: int, base: float, scaling: Scaling, factors: Doubles | None) -> tuple[Doubles, float]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.pre_tokenizers import PreTokenizer, pre_tokenizer
+from draftwood.engines.cpu.pre_tokenizers import pre_tokenizer
 from draftwood.errors import ModelError, UnsupportedModelError
 
 UNKNOWN, UNUSED, NORMAL, CONTROL, USER_DEFINED, BYTE = (1 << bit for bit in range(6))
@@ -25,10 +25,9 @@ _KIND_OF_TYPE = np.array([0, NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYT
 _OUTSIDE = 1 << 32  # an id of no vocabulary
 
 _ENDS = (
-    "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>",
+    "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>",
     "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>",
-    "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>", "[e~[",
-    "<\uff5cend\u2581of\u2581sentence\uff5c>",
+    "<end_of_utterance>", "<eos>", "<\uff5cend\u2581of\u2581sentence\uff5c>",
 )  # fmt: skip
 """Names of tokens that end an answer, in whatever file."""
 
@@ -48,20 +47,12 @@ tokens; of several of one role llama.cpp takes any, and here it is the first one
 _OLD_KEYS = {"fim_pre": "prefix", "fim_suf": "suffix", "fim_mid": "middle"}
 _ENDING_ROLES = ("fim_pad", "fim_rep", "fim_sep")  # models for filling in write these before another file
 
-_SHOWN = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")  # of gpt-oss, parts of its answers
-_CALLS = tuple({call, also} for call in ("<|call|>", "<|calls|>") for also in ("<|return|>", "<|flush|>"))
-"""Where these end an answer, ``<|end|>`` ends only a part of it."""
 _KEEPS_BLANKS = ("<unk>", "<s>", "<|endoftext|>")
 """Of phi-3, whose other special tokens take the blanks behind them."""
 
 
-class Vocabulary:
-    """The tokens of a file.
-
-    Parameters
-    ----------
-    metadata
-        Keys and values of a GGUF file.
+class FileVocabulary:
+    """The tokens of a file, from its metadata.
 
     Attributes
     ----------
@@ -69,6 +60,8 @@ class Vocabulary:
         The name of each token, and its id by name.
     kinds
         What each token is, bits of `CONTROL` and the others.
+    pre
+        How texts are split; None where they are pieces with scores.
     bos, eos
         The tokens before and behind a text, None where there are none.
     adds_bos, adds_eos
@@ -86,13 +79,13 @@ class Vocabulary:
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:
         self.metadata = metadata
-        self.model = str(metadata.get("tokenizer.ggml.model"))
-        if self.model not in ("gpt2", "llama", "gemma4"):
+        model = str(metadata.get("tokenizer.ggml.model"))
+        if model not in ("gpt2", "llama"):
             raise UnsupportedModelError(
-                f"the engine cpu does not read vocabularies of type {self.model}: try the engine llama.cpp"
+                f"the engine cpu does not read vocabularies of type {model}: try the engine llama.cpp"
             )
-        self.is_sentencepiece = self.model == "llama"
-        self.pre = self._pre_tokenizer()
+        pieces = model == "llama"
+        self.pre = None if pieces else pre_tokenizer(self.text("tokenizer.ggml.pre") or "default")
         found = metadata.get("tokenizer.ggml.tokens")
         self.names: list[str] = [] if found is None else list(found)
         if "" in self.names:
@@ -101,10 +94,12 @@ class Vocabulary:
         if not self.names or len(self.ids) != len(self.names):
             raise _broken("it has no tokens" if not self.names else "two of its tokens have one name")
         self.kinds = self._kinds_of_types()
-        default = {"gpt2": (11, 11), "llama": (1, 2)}.get(self.model, (None, None))
-        self.bos = self._id("bos", None if self.pre and not self.pre.has_bos else default[0])
-        self.eos = self._id("eos", default[1])
-        self.adds_bos, self.adds_eos = self._adds()
+        self.bos, self.eos = (self._id(role, 11 if self.pre else i + 1) for i, role in enumerate(("bos", "eos")))
+        adds_bos, adds_eos = (metadata.get(f"tokenizer.ggml.add_{role}_token") for role in ("bos", "eos"))
+        usual = self.pre is None or self.pre.adds_bos
+        self.adds_bos, self.adds_eos = bool(usual if adds_bos is None else adds_bos), bool(adds_eos)
+        if (self.adds_bos and self.bos is None) or (self.adds_eos and self.eos is None):
+            raise _broken("it asks for a token before or behind each text that it does not name")
         self.end_ids = frozenset(self._find_ends())
 
     def text(self, key: str) -> str | None:
@@ -137,14 +132,7 @@ class Vocabulary:
     @property
     def adds_space(self) -> bool:
         """Whether a blank goes before a text."""
-        return self.is_sentencepiece and bool(self.metadata.get("tokenizer.ggml.add_space_prefix", True))
-
-    def _pre_tokenizer(self) -> PreTokenizer | None:
-        """Return how texts are split before tokens are merged; None where they are not."""
-        if self.is_sentencepiece:
-            return None
-        name = "gemma4" if self.model == "gemma4" else self.text("tokenizer.ggml.pre") or "default"
-        return pre_tokenizer(name)
+        return self.pre is None and bool(self.metadata.get("tokenizer.ggml.add_space_prefix", True))
 
     def _kinds_of_types(self) -> NDArray[np.uint8]:
         found = self.metadata.get("tokenizer.ggml.token_type")
@@ -158,22 +146,8 @@ class Vocabulary:
     def _id(self, role: str, default: int | None = None) -> int | None:
         names = (f"{role}_token_id", *((f"{_OLD_KEYS[role]}_token_id",) if role in _OLD_KEYS else ()))
         given = [int(self.metadata.get(f"tokenizer.ggml.{name}", _OUTSIDE)) for name in names]
-        return next(
-            (token for token in (*reversed(given), default) if token is not None and self._has(token)), None
-        )
-
-    def _has(self, token: int) -> bool:
-        return 0 <= token < len(self.names)
-
-    def _adds(self) -> tuple[bool, bool]:
-        said = [self.metadata.get(f"tokenizer.ggml.add_{name}_token") for name in ("bos", "eos")]
-        bos = (
-            (self.is_sentencepiece or (self.pre is not None and self.pre.adds_bos)) if said[0] is None else said[0]
-        )
-        bos, eos = bool(bos) or (self.pre is not None and self.pre.needs_bos), bool(said[1])
-        if (bos and self.bos is None) or (eos and self.eos is None):
-            raise _broken("it asks for a token before or behind each text that it does not name")
-        return bos, eos
+        every = (*reversed(given), default)
+        return next((token for token in every if token is not None and 0 <= token < len(self.names)), None)
 
     def _find_ends(self) -> Iterable[int]:
         """Return tokens that end an answer, and correct the kinds of tokens that are known by their names."""
@@ -184,15 +158,7 @@ class Vocabulary:
         for token in self._named(_ENDS):
             ends.add(token)
             self.kinds[token] |= CONTROL
-        for token in self._named(_SHOWN):
-            self.kinds[token] = USER_DEFINED
-        ends |= {token for token in (self.eos, self._id("eot"), self._id("eom")) if token is not None}
-        names = {self.names[token] for token in ends}
-        if any(both <= names for both in _CALLS):
-            self._take_away(ends, "<|end|>", USER_DEFINED)
-        if "<|tool_response>" in names:
-            self._take_away(ends, "</s>", NORMAL)
-        return ends
+        return ends | {token for token in (self.eos, self._id("eot"), self._id("eom")) if token is not None}
 
     def _find_roles(self) -> set[int]:
         """Return tokens for filling in that end an answer, and mark all of them as control tokens."""
@@ -208,17 +174,6 @@ class Vocabulary:
 
     def _named(self, names: Sequence[str]) -> list[int]:
         return [self.ids[name] for name in names if name in self.ids]
-
-    def _take_away(self, ends: set[int], name: str, kind: int) -> None:
-        token = self.ids.get(name)
-        if token in ends:
-            ends.discard(token)
-            self.kinds[token] = kind
-
-
-def end_ids(metadata: Mapping[str, Any]) -> frozenset[int]:
-    """Return the tokens that end an answer, as llama.cpp finds them in a GGUF file's metadata."""
-    return Vocabulary(metadata).end_ids
 
 
 def _broken(why: str) -> ModelError:

@@ -17,7 +17,7 @@ from draftwood.engines.cpu.gguf_file import GgufFile, Tensor
 from draftwood.engines.cpu.gguf_types import FLOATS, growth, kind_of, read_floats
 from draftwood.engines.cpu.hub_model import HubModel, read_folder
 from draftwood.engines.cpu.kernels import Kernels
-from draftwood.engines.cpu.packing import Matrix, Piece, Slabs, packing, plan
+from draftwood.engines.cpu.packing import Matrix, Slabs, SomeRows, packing, plan
 from draftwood.errors import ModelError, UnsupportedModelError, UsageError
 from draftwood.models.machine import cores, free_memory
 
@@ -58,8 +58,6 @@ class Weights:
         Of each layer, by the names that GGUF gives them without ``.weight``: ``attn_q``, ``ffn_down``,
         ``attn_q.bias``; of mixtures the matrices of all experts as ``ffn_gate``, ``ffn_up`` and ``ffn_down``.
         Vectors are padded with zeros to a multiple of 32.
-    last_norm
-        The weights of the norm behind the last layer.
     factors
         What frequencies of rotary positions are divided by; None: by nothing.
 
@@ -80,28 +78,42 @@ class Weights:
         self._all = self.file.size + sum(growth(one, self._kind(one)) for one in tensors.values())
         if becomes in ("int4", "int8") and not any(self._kind(one) != one.kind for one in tensors.values()):
             raise UsageError(f"{self.path} has no floats that could become {becomes}: leave weights out")
-        self._check_room()
+        need, free = self._all, free_memory()
+        if free is not None and need > free:
+            raise ModelError(
+                f"{self.path} needs {need / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free: take a "
+                "smaller file, or end other programs"
+            )
         self._slabs = Slabs()
         self.vectors: list[dict[str, Vector]] = []
         self.matrices: list[dict[str, Matrix]] = []
-        self._pieces: list[Piece] = []
+        self._parts: list[SomeRows] = []
         sizes = self.shape.vocabulary, self.shape.width
         self.embedding = self._matrix("token_embd.weight", *sizes)
         has_output = "output.weight" in tensors
         self.output = self._matrix("output.weight", *sizes) if has_output else self.embedding
         for layer in range(self.shape.layers):
-            self._add_layer(f"blk.{layer}.")
+            start = f"blk.{layer}."
+            matrices, queries = self._attention(start), self.shape.heads * self.shape.head_size
+            matrices["attn_output"] = self._matrix(f"{start}attn_output.weight", self.shape.width, queries)
+            unit = self._mixture(start) if self.shape.experts else self._gated_unit(start)
+            self.matrices.append(matrices | unit)
+            self.vectors.append(self._layer_vectors(start))
         self.last_norm = self._vector("output_norm.weight", self.shape.width)
         self.factors = self._factors()
-        self._refuse_others()
+        for name in tensors:
+            if name not in self._read and not set(name.split(".")) & set(_NEEDLESS):
+                raise UnsupportedModelError(
+                    f"the CPU engine does not know the tensor {name} of {self.path.name}: take another engine"
+                )
 
     @contextmanager
     def packed(self) -> Iterator[None]:
-        """Run a block beside which threads fill the matrices in; until its end they hold zeros."""
-        self._all = sum(piece.tiles.nbytes for piece in self._pieces)
-        with packing(self._pieces, min(8, cores()), self._count):
+        """Run a block while threads fill the matrices in; until its end they hold zeros."""
+        self._all = sum(part.tiles.nbytes for part in self._parts)
+        with packing(self._parts, min(8, cores()), self._count):
             yield
-        self._pieces = []
+        self._parts = []
         self.file.let_go()
 
     def _factors(self) -> Vector | None:
@@ -117,15 +129,6 @@ class Weights:
                     )
         lengths = "long" if self.shape.is_long else "short"
         return found.get("rope_freqs", found.get(f"rope_factors_{lengths}"))
-
-    def _check_room(self) -> None:
-        """Raise `ModelError` where the weights do not fit the memory that is free, before any is taken."""
-        need, free = self._all, free_memory()
-        if free is not None and need > free:
-            raise ModelError(
-                f"{self.path} needs {need / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free: take a "
-                "smaller file, or end other programs"
-            )
 
     @property
     def nbytes(self) -> int:
@@ -149,8 +152,8 @@ class Weights:
     def _part(self, tensor: Tensor, outputs: int, rows: Any) -> Matrix:
         """Pack some rows of a matrix, or of each expert's."""
         kind = self._kind(tensor)
-        packed, pieces = plan(tensor, rows, self._slabs.zeros, kind)
-        self._pieces += pieces
+        packed, parts = plan(tensor, rows, self._slabs.zeros, kind)
+        self._parts += parts
         return self._made(kind, packed, outputs, tensor.shape[-1])
 
     def _kind(self, tensor: Tensor) -> str:
@@ -185,13 +188,6 @@ class Weights:
             ("attn_q", shape.heads * shape.head_size, shape.heads), ("attn_k", keys, shape.kv_heads),
             ("attn_v", keys, 0),
         )  # fmt: skip
-
-    def _add_layer(self, start: str) -> None:
-        shape = self.shape
-        matrices, queries = self._attention(start), shape.heads * shape.head_size
-        matrices["attn_output"] = self._matrix(f"{start}attn_output.weight", shape.width, queries)
-        self.matrices.append(matrices | (self._mixture(start) if shape.experts else self._gated_unit(start)))
-        self.vectors.append(self._layer_vectors(start))
 
     def _attention(self, start: str) -> dict[str, Matrix]:
         """Return the matrices of queries, keys and values, which may lie in one tensor."""
@@ -260,7 +256,7 @@ class Weights:
 
         places = (packed[expert] for expert in range(len(tensors)))
         for tensor in tensors:
-            self._pieces += plan(tensor, None, place, kind)[1]
+            self._parts += plan(tensor, None, place, kind)[1]
         return self._made(kind, packed, outputs, inputs)
 
     def _order(self, heads: int) -> NDArray[np.intp] | None:
@@ -289,11 +285,3 @@ class Weights:
                     bias[:size] = bias[order]
                 found[f"{name}.bias"] = bias
         return found
-
-    def _refuse_others(self) -> None:
-        """Refuse tensors that this engine would leave out of the model."""
-        for name in self.file.tensors:
-            if name not in self._read and not set(name.split(".")) & set(_NEEDLESS):
-                raise UnsupportedModelError(
-                    f"the CPU engine does not know the tensor {name} of {self.path.name}: take another engine"
-                )

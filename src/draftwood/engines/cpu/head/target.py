@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from draftwood.contracts import Capabilities, Floats
 from draftwood.engines.committed import locked
 from draftwood.engines.cpu.attention import WIDEST
 from draftwood.engines.cpu.formats import FORMATS
-from draftwood.engines.cpu.gguf_file import Tensor
-from draftwood.engines.cpu.gguf_types import bfloat16_bits, dequantised, read_codes, read_floats
+from draftwood.engines.cpu.gguf_types import bfloat16_bits, dequantised, read_blocks, read_floats
 from draftwood.engines.cpu.head.weights import FUSE, HeadProgram, PackedHead
 from draftwood.engines.cpu.kernels import Kernels, pass_threads
 from draftwood.engines.cpu.pages import Page, Pages
@@ -29,15 +27,11 @@ from draftwood.errors import CapabilityError
 from draftwood.index.child_safe import ChildSafeLock
 
 
-class HeadSession(HeadText[Floats]):
+class CpuHeadText(HeadText[Floats]):
     """A head's keys and values of one text, in pages; grown nodes lie in the cells behind its pairs.
 
-    Parameters
-    ----------
-    page_bytes, token_bytes
-        Of a page, and of the keys and values of one pair.
-    pages
-        Of the pairs of another text that it begins with.
+    ``page_bytes`` and ``token_bytes`` are those of a page and of one pair; ``pages`` those of another text that it
+    begins with.
     """
 
     def __init__(self, page_bytes: int, token_bytes: int, pages: Sequence[Page] = ()) -> None:
@@ -46,14 +40,11 @@ class HeadSession(HeadText[Floats]):
         self.pages = Pages(page_bytes, pages)
 
     @property
-    def cache_bytes(self) -> int:
+    def nbytes(self) -> int:
         """Bytes of the keys and values of the committed pairs."""
         return self._token_bytes * self.length
 
-    @property
-    def nbytes(self) -> int:
-        """The same, for whoever keeps it for later texts."""
-        return self.cache_bytes
+    cache_bytes = nbytes
 
     def truncate(self, position: int) -> None:
         before = self.length
@@ -61,9 +52,9 @@ class HeadSession(HeadText[Floats]):
         if self.length < before:
             self.pages.cut(self.length)
 
-    def fork(self) -> HeadSession:
+    def fork(self) -> CpuHeadText:
         """Return an independent copy, which shares pages."""
-        twin = HeadSession(self._page_bytes, self._token_bytes, self.pages.share(self.length))
+        twin = CpuHeadText(self._page_bytes, self._token_bytes, self.pages.share(self.length))
         twin.take(self)
         return twin
 
@@ -73,23 +64,11 @@ class HeadSession(HeadText[Floats]):
         self.pages = Pages(self._page_bytes)
 
 
-class HeadTarget:
+class CpuHead:
     """A head that drafts for one target.
 
-    Parameters
-    ----------
-    weights
-        The head.
-    kernels
-        The target's functions.
-    threads
-        Of a pass.
-    ids
-        The token of each place in its vocabulary, int32[v].
-    layers
-        Whose hidden states it reads.
-    capabilities
-        The target's.
+    ``ids`` int32[v] has the token of each place in its vocabulary, ``layers`` are those whose hidden states it
+    reads, ``capabilities`` and ``kernels`` the target's.
     """
 
     def __init__(
@@ -107,14 +86,14 @@ class HeadTarget:
         )
         self.weight_bytes = weights.nbytes
 
-    def open(self) -> HeadSession:
+    def open(self) -> CpuHeadText:
         """Begin a text."""
         shape = self._program.weights.shape
-        return HeadSession(self._program.layer_bytes, 4 * shape.kv_heads * shape.head_size)
+        return CpuHeadText(self._program.layer_bytes, 4 * shape.kv_heads * shape.head_size)
 
     @locked
     def read(
-        self, session: HeadSession, positions: Sequence[int], parts: Sequence[Sequence[Floats]],
+        self, session: CpuHeadText, positions: Sequence[int], parts: Sequence[Sequence[Floats]],
         tokens: Sequence[int],
     ) -> ReducedScores:  # fmt: skip
         """Read pairs into a text: the states at these positions, and the tokens behind them.
@@ -194,7 +173,7 @@ class HeadTarget:
         return self._lent.add(views, self)
 
 
-def head_of(target: CpuTarget, path: Path) -> HeadTarget:
+def head_of(target: CpuTarget, path: Path) -> CpuHead:
     """Return the head in this file, ready to draft for a target; read once per target and file.
 
     Raises `CapabilityError` for a head that was made for another model, `ModelError` for a file that is no head.
@@ -207,25 +186,22 @@ def shipped_head(target: CpuTarget) -> Path | None:
     return shipped(fingerprint(target))
 
 
-def fitted(target: CpuTarget, weights: HeadWeights, name: str = "this head") -> HeadTarget:
+def fitted(target: CpuTarget, weights: HeadWeights, name: str = "this head") -> CpuHead:
     """Return a head for a target; raises `CapabilityError` where it was made for another model."""
-    model = target.model
-    shape = model.weights.shape
+    model, shape = target.model, target.model.weights.shape
     sizes = (shape.width, shape.vocabulary, shape.layers)
     layers = check_fit(name, weights, sizes, target.capabilities.hidden, fingerprint(target))
     packed = PackedHead(weights, model.weights, model.kernels)
     ids = weights.ids().astype(np.int32)
-    return HeadTarget(packed, model.kernels, model.threads, ids, layers, target.capabilities)
+    return CpuHead(packed, model.kernels, model.threads, ids, layers, target.capabilities)
 
 
 def fingerprint(target: CpuTarget) -> str:
     """Return the fingerprint of a target's weights, the same as of the model of transformers made of its file."""
     tensor = target.model.weights.file.tensors["token_embd.weight"]
-    return fingerprint_of(bfloat16_bits(_rows(tensor, fingerprint_rows(int(tensor.shape[0])))))
-
-
-def _rows(tensor: Tensor, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    raw = np.ascontiguousarray(tensor.data[rows])
+    raw = np.ascontiguousarray(tensor.data[fingerprint_rows(int(tensor.shape[0]))])
     if tensor.kind in FORMATS:
-        return dequantised(read_codes(tensor.kind, raw), FORMATS[tensor.kind])
-    return read_floats(tensor.kind, raw)
+        rows = dequantised(read_blocks(tensor.kind, raw), FORMATS[tensor.kind])
+    else:
+        rows = read_floats(tensor.kind, raw)
+    return fingerprint_of(bfloat16_bits(rows))

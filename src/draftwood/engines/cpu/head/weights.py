@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -11,23 +12,19 @@ from numpy.typing import NDArray
 
 from draftwood.engines.cpu.families import Family, Shape
 from draftwood.engines.cpu.formats import FORMATS, GROUP
-from draftwood.engines.cpu.gguf_types import Codes
+from draftwood.engines.cpu.gguf_types import Blocks
 from draftwood.engines.cpu.kernels import Kernels
-from draftwood.engines.cpu.packing import Matrix, Slabs, pack, packed_tensor, zeros
+from draftwood.engines.cpu.packing import Matrix, Slabs, packed_shape, plan, write_tiles, zeros
 from draftwood.engines.cpu.phases import Buffer, Per, floats, records
 from draftwood.engines.cpu.products import GROUP_RECORD, STEP
 from draftwood.engines.cpu.program import Program
 from draftwood.engines.cpu.records import PASS, PHASE
-from draftwood.engines.cpu.turns import Scaling
 from draftwood.engines.cpu.weights import Vector, Weights
 from draftwood.engines.heads.weights import HeadWeights
 from draftwood.errors import CapabilityError
 
 KIND = "Q8_0"
 """How a head's own matrices are kept."""
-
-Packed = tuple[str, NDArray[Any], int, int]
-"""Type, tiles, outputs and inputs of a matrix."""
 
 _LAYER = "midlayer."
 _PIECE_OF_ROWS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
@@ -36,45 +33,30 @@ _PIECE_OF_ROWS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes
 class PackedHead:
     """What `draftwood.engines.cpu.weights.Weights` is for a model: the weights of one layer and its two ends.
 
-    Attributes
-    ----------
-    shape
-        The head's sizes; its vocabulary is the reduced one.
-    embedding, output, last_norm
-        As of a model; the embedding is the target's.
-    fuse
-        The matrix [width, layers * width] for the target's states.
-    embedding_norm, state_norm
-        Of the token's embedding, and of the state beside it.
-    matrices, vectors
-        Of the layer, in a list of one.
-    factors
-        None: rotary positions are plain.
+    ``shape`` has the head's sizes, its vocabulary the reduced one; the embedding is the target's. ``fuse`` is the
+    matrix [width, layers * width] for the target's states, ``embedding_norm`` and ``state_norm`` the norms of the
+    token's embedding and of the state. ``matrices`` and ``vectors`` are those of the layer, in a list of one.
     """
 
     factors = None
 
     def __init__(self, weights: HeadWeights, target: Weights, kernels: Kernels) -> None:
-        self._tensors, self._kernels, self._slabs = weights.tensors, kernels, Slabs()
+        self._tensors, self._kernels, self._slabs, self._lock = weights.tensors, kernels, Slabs(), Lock()
         self.shape = _shape(weights)
         layer, attention = _LAYER, f"{_LAYER}self_attn."
-        names = {
-            "fuse": "fc.weight", "attn_q": f"{attention}q_proj.weight", "attn_k": f"{attention}k_proj.weight",
-            "attn_v": f"{attention}v_proj.weight", "attn_output": f"{attention}o_proj.weight",
-            "ffn_gate": f"{layer}mlp.gate_proj.weight", "ffn_up": f"{layer}mlp.up_proj.weight",
-            "ffn_down": f"{layer}mlp.down_proj.weight",
-        }  # fmt: skip
+        names = {"fuse": "fc", "attn_output": f"{attention}o_proj"}
+        names |= {f"attn_{part}": f"{attention}{part}_proj" for part in "qkv"}
+        names |= {f"ffn_{part}": f"{layer}mlp.{part}_proj" for part in ("gate", "up", "down")}
         with ThreadPoolExecutor(2) as threads:
-            output = threads.submit(self._packed_output, weights, target)
-            every = zip(names, threads.map(self._packed, names.values()), strict=True)
-            packed = {name: self._made(*one) for name, one in every}
-            self.output = self._made(*output.result())
+            output = threads.submit(self._output, weights, target)
+            packed = dict(zip(names, threads.map(self._matrix, names.values()), strict=True))
+            self.output = output.result()
         self.embedding, self.fuse = target.embedding, packed.pop("fuse")
         self.matrices = [packed]
-        self.embedding_norm = self._vector(f"{layer}input_layernorm.weight")
-        self.state_norm = self._vector(f"{layer}hidden_norm.weight")
-        self.vectors = [{"ffn_norm": self._vector(f"{layer}post_attention_layernorm.weight")}]
-        self.last_norm = self._vector("norm.weight")
+        self.embedding_norm = self._vector(f"{layer}input_layernorm")
+        self.state_norm = self._vector(f"{layer}hidden_norm")
+        self.vectors = [{"ffn_norm": self._vector(f"{layer}post_attention_layernorm")}]
+        self.last_norm = self._vector("norm")
         self._tensors = {}
 
     @property
@@ -82,33 +64,39 @@ class PackedHead:
         """Bytes of its matrices, without the embedding."""
         return sum(one.packed.nbytes for one in (self.fuse, self.output, *self.matrices[0].values()))
 
-    def _packed(self, name: str) -> Packed:
-        tensor = np.asarray(self._tensors[name])
-        return KIND, pack(rounded(tensor, self._kernels), FORMATS[KIND]), *tensor.shape
-
-    def _packed_output(self, weights: HeadWeights, target: Weights) -> Packed:
+    def _output(self, weights: HeadWeights, target: Weights) -> Matrix:
         """Pack the rows that score tokens: the head's own, else the target's, in the file's own type."""
         if "lm_head.weight" in weights.tensors:
-            return self._packed("lm_head.weight")
+            return self._matrix("lm_head")
         tensors = target.file.tensors
         tensor = tensors.get("output.weight") or tensors["token_embd.weight"]
         ids = weights.ids().astype(np.intp)
-        return tensor.kind, packed_tensor(tensor, ids), len(ids), int(tensor.shape[1])
+        packed, parts = plan(tensor, ids, self._zeros)
+        for part in parts:
+            part.pack()
+        return self._made(tensor.kind, packed, len(ids), int(tensor.shape[1]))
+
+    def _matrix(self, name: str) -> Matrix:
+        tensor = np.asarray(self._tensors[f"{name}.weight"])
+        packed = self._zeros(packed_shape(KIND, *tensor.shape), np.uint8)
+        write_tiles(packed, rounded(tensor, self._kernels), FORMATS[KIND])
+        return self._made(KIND, packed, *tensor.shape)
+
+    def _zeros(self, shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:
+        with self._lock:
+            return self._slabs.zeros(shape, dtype)
 
     def _made(self, kind: str, packed: NDArray[Any], outputs: int, inputs: int) -> Matrix:
-        place = self._slabs.zeros(packed.shape, packed.dtype.type)
-        place[...] = packed
-        kernels = self._kernels
-        return Matrix(kind, place, outputs, inputs, kernels.product(kind), kernels.reader(kind))
+        return Matrix(kind, packed, outputs, inputs, self._kernels.product(kind), self._kernels.reader(kind))
 
     def _vector(self, name: str) -> Vector:
-        tensor = self._tensors[name]
+        tensor = self._tensors[f"{name}.weight"]
         padded = np.zeros(-(-len(tensor) // GROUP) * GROUP, dtype=np.float32)
         padded[: len(tensor)] = tensor
         return padded
 
 
-def rounded(matrix: NDArray[Any], kernels: Kernels) -> Codes:
+def rounded(matrix: NDArray[Any], kernels: Kernels) -> Blocks:
     """Round a matrix [outputs, inputs] to 8 bits per group of 32, as GGUF's type Q8_0 has it.
 
     The compiled function that rounds the inputs of products does it, ten times as fast as numpy would.
@@ -124,8 +112,9 @@ def rounded(matrix: NDArray[Any], kernels: Kernels) -> Codes:
     ):  # fmt: skip
         phase[PHASE[slot]] = value
     _PIECE_OF_ROWS(kernels["rounded"])(whole.ctypes.data, phase.ctypes.data, 0)
-    codes = (records[..., :GROUP] ^ np.uint8(FORMATS[KIND].offset)).reshape(outputs, inputs)
-    return Codes(codes=codes, scale=records[..., STEP : STEP + 4].view(np.float32)[..., 0].astype(np.float16))
+    codes = (records[..., :GROUP] ^ np.uint8(FORMATS[KIND].offset))[:, :, None]
+    scale = records[..., STEP : STEP + 4].view(np.float32)[..., 0].astype(np.float16)
+    return Blocks(planes=(codes,), scale=scale)
 
 
 def _shape(weights: HeadWeights) -> Shape:
@@ -141,9 +130,7 @@ def _shape(weights: HeadWeights) -> Shape:
     return Shape(
         family=Family(), width=shape.width, inner=inner, heads=queries // shape.dim, kv_heads=keys // shape.dim,
         head_size=shape.dim, vocabulary=len(weights.ids()), max_positions=1 << 24, epsilon=shape.eps, windows=(0,),
-        turning=(True,), rotary=shape.dim, base=shape.theta, local_base=0.0, scaling=Scaling(),
-        query_scale=shape.dim**-0.5, embedding_scale=1.0, residual_scale=1.0, score_scale=1.0, attention_cap=0.0,
-        score_cap=0.0,
+        turning=(True,), rotary=shape.dim, base=shape.theta, query_scale=shape.dim**-0.5,
     )  # fmt: skip
 
 
@@ -154,12 +141,8 @@ FUSE = "fuse"
 class HeadProgram(Program):
     """A head's phases and buffers.
 
-    Attributes
-    ----------
-    target_states
-        float32[WIDEST, layers * width]: the target's states, read by passes that are asked to `FUSE`.
-    x
-        float32[WIDEST, width]: what the layer reads, made by `FUSE` or written here; what the layer makes of it.
+    ``target_states`` float32[WIDEST, layers * width] are the target's states, read by passes that are asked to
+    `FUSE`; ``x`` float32[WIDEST, width] what the layer reads, made by `FUSE` or written here, and makes of it.
     """
 
     weights: PackedHead  # type: ignore[assignment]
