@@ -116,7 +116,7 @@ def test_a_model_s_own_cache_tells_its_bytes():
 
 def test_quantised_weights_are_those_of_the_copies():
     model = build("llama")
-    found = DraftModels(shared_target(model), model).quantized_self(8)
+    found = DraftModels(shared_target(model), model).quantized_self()
     assert found.weight_bytes == found.target.weight_bytes > 0
     linears = [module for module in model.modules() if type(module) is torch.nn.Linear]
     assert found.weight_bytes < sum(linear.weight.nbytes for linear in linears)

@@ -37,7 +37,6 @@ _NO_MEMORY = (
     "out of memory", "alloc_failed", "not enough memory", "can't allocate", "cannot allocate", "failed to allocate"
 )  # fmt: skip
 _LARGER = 1.1  # times the target's bytes: from here on a draft model is warned of
-_BITS = 4  # of a quantized-self
 _compared: set[tuple[str, str]] = set()  # fingerprints of tokenizers with the same tokens
 _warned: set[str] = set()  # names of draft models that are larger than their targets
 
@@ -245,7 +244,7 @@ class DraftModels:
         if self._engine == CPU:
             from draftwood.engines.cpu import self_drafts
 
-            found = self_drafts.quantized_self(self.target, _BITS)  # type: ignore[arg-type]
+            found = self_drafts.quantized_self(self.target)  # type: ignore[arg-type]
         elif self._engine == LLAMA_CPP:
             raise CapabilityError(
                 "quantized-self makes no smaller copy of a GGUF file for llama.cpp: write draft-model:model=FILE "
@@ -257,7 +256,7 @@ class DraftModels:
                 raise CapabilityError("quantized-self needs the model itself: use generate or bench")
             from draftwood.engines.transformers.self_draft import quantized_self
 
-            found = quantized_self(self.target, self.model, _BITS)  # type: ignore[arg-type]
+            found = quantized_self(self.target, self.model)  # type: ignore[arg-type]
         return DraftTarget(found, False, weight_bytes=found.weight_bytes, verifier=self.target)
 
     @property

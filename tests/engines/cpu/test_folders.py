@@ -54,8 +54,8 @@ def test_scores_are_those_of_transformers(name, folders):
 @pytest.mark.parametrize("name", rest_is_slow(TINY, *QUICK))
 def test_a_model_in_memory_is_its_folder(name, folders):
     one = folders(name)
-    ours = self_drafts.in_few_bits(one.model, 8, "whole", lambda: memory(one.model), 1)
-    assert np.array_equal(read(ours, IDS[:40]), read(CpuTarget(one.path, threads=1, becomes="int8"), IDS[:40]))
+    ours = self_drafts.in_few_bits(one.model, "whole", lambda: memory(one.model), 1)
+    assert np.array_equal(read(ours, IDS[:40]), read(CpuTarget(one.path, threads=1, becomes="int4"), IDS[:40]))
 
 
 def memory(model):
@@ -129,7 +129,7 @@ def test_so_does_one_in_floats_on_this_engine_and_no_other(folders):
     plain = draftwood.generate(target, IDS[:20], drafters="none", max_new_tokens=30).ids
     drafted = draftwood.generate(target, IDS[:20], drafters="quantized-self", planner="fixed:4", max_new_tokens=30)
     assert drafted.ids == plain
-    assert self_drafts.quantized_self(target, 4) is self_drafts.quantized_self(target, 4)
+    assert self_drafts.quantized_self(target) is self_drafts.quantized_self(target)
     target, _ = draftwood.load(folders("llama").path, weights="int8")
     with pytest.raises(CapabilityError, match="the target's weights are Q8_0 already: leave it out"):
         draftwood.generate(target, IDS[:20], drafters="quantized-self", max_new_tokens=3)
@@ -140,26 +140,25 @@ def test_it_is_not_made_of_a_file_that_was_written_to_since(tmp_path):
     target, file = CpuTarget(tmp_path), tmp_path / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-64])
     with pytest.raises(ModelError, match="has changed since it was loaded: load it again"):
-        self_drafts.quantized_self(target, 4)
+        self_drafts.quantized_self(target)
 
 
 def test_the_copy_follows_the_model():
     model = build("llama")
     for pack in (True, False):
         draftwood.prepare(model, pack=pack)
-        first = quantized_self(shared_target(model), model, 4)
-        assert quantized_self(shared_target(model), model, 4) is first
-        assert quantized_self(shared_target(model), model, 8) is not first
+        first = quantized_self(shared_target(model), model)
+        assert quantized_self(shared_target(model), model) is first
         with torch.no_grad():
             model.model.layers[0].mlp.up_proj.weight.mul_(-1)
-        second = quantized_self(shared_target(model), model, 4)
+        second = quantized_self(shared_target(model), model)
         assert not np.array_equal(read(first, IDS[:9]), read(second, IDS[:9]))
 
 
 def test_models_that_have_no_copy():
     model = build("llama")
     with pytest.raises(CapabilityError, match="this model has float64 on cpu: use other drafters"):
-        quantized_self(shared_target(model), model.double(), 4)
+        quantized_self(shared_target(model), model.double())
     gpt = SimpleNamespace(model_type="gpt2")
     with pytest.raises(
         UnsupportedModelError, match="does not run models of type gpt2: take the engine transformers"

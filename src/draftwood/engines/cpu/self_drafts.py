@@ -1,4 +1,4 @@
-"""What a target drafts with by itself: some of its layers (early exit), or its own weights in 4 or 8 bits."""
+"""What a target drafts with by itself: some of its layers (early exit), or its own weights in 4 bits."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def early_exit(target: Any, layers: str = "") -> CpuPart:
     return once(target, chosen, model, lambda: CpuPart(model, chosen, target.capabilities))
 
 
-def quantized_self(target: CpuTarget, bits: int) -> CpuTarget:
-    """Return a target of the same weights in so many bits; raises `CapabilityError` where they are few already."""
+def quantized_self(target: CpuTarget) -> CpuTarget:
+    """Return a target of the same weights in 4 bits; raises `CapabilityError` where they have few already."""
     weights = target.model.weights
     kind = weights.matrices[0]["ffn_down"].kind
     if kind in FORMATS:
@@ -62,14 +62,12 @@ def quantized_self(target: CpuTarget, bits: int) -> CpuTarget:
         weights.file.check_unchanged()  # it is read once more
         return weights.file
 
-    return in_few_bits(target, bits, None, source, target.model.threads)
+    return in_few_bits(target, None, source, target.model.threads)
 
 
-def in_few_bits(
-    owner: Any, bits: int, state: Any, source: Callable[[], GgufFile | HubModel], threads: int
-) -> CpuTarget:
-    """Return a target of the weights in ``source`` in so many bits, which lives as long as their ``owner``.
+def in_few_bits(owner: Any, state: Any, source: Callable[[], GgufFile | HubModel], threads: int) -> CpuTarget:
+    """Return a target of the weights in ``source`` in 4 bits, which lives as long as their ``owner``.
 
     It is made anew when the ``state`` is another one; raises what `CpuTarget` raises.
     """
-    return once(owner, bits, state, lambda: CpuTarget(source(), threads=threads, becomes=f"int{bits}"))
+    return once(owner, "int4", state, lambda: CpuTarget(source(), threads=threads, becomes="int4"))

@@ -75,8 +75,8 @@ def right_by_depth(target: TransformersTarget, prompt: Sequence[int], answer: Se
     return found
 
 
-def quantized_self(target: OurTarget, model: Any, bits: int) -> CpuTarget:
-    """Return a target of a model's weights in so many bits, made anew when they have changed.
+def quantized_self(target: OurTarget, model: Any) -> CpuTarget:
+    """Return a target of a model's weights in 4 bits, made anew when they have changed.
 
     The check reads what is not packed, at memory speed; packed weights were compared when the call began.
 
@@ -90,7 +90,7 @@ def quantized_self(target: OurTarget, model: Any, bits: int) -> CpuTarget:
     if is_released(model):
         raise CapabilityError("quantized-self needs the weights, which were released: load the model again")
     state = target.packing.digests() if target.packing is not None else [], contents(model, target)
-    return in_few_bits(model, bits, state, lambda: _in_memory(model), torch.get_num_threads())
+    return in_few_bits(model, state, lambda: _in_memory(model), torch.get_num_threads())
 
 
 def _in_memory(model: Any) -> HubModel:
