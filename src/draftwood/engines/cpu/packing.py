@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from draftwood.engines.cpu.formats import FORMATS, GROUP, TILE, Bytes, Format
 from draftwood.engines.cpu.gguf_file import Tensor
 from draftwood.engines.cpu.gguf_types import Blocks, bfloat16_bits, quantised, read_blocks, read_floats
+from draftwood.engines.cpu.kernels import Kernels
 from draftwood.errors import ModelError, UnsupportedModelError
 
 _SLAB = 64 << 20
@@ -145,49 +146,39 @@ def packing(parts: Sequence[SomeRows], threads: int, done: Callable[[int], None]
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def plan(tensor: Tensor, rows: Rows, room: Room, kind: str = "") -> tuple[Packed, list[SomeRows]]:
+def plan(
+    tensor: Tensor | Sequence[Tensor], rows: Rows, room: Room, kind: str = ""
+) -> tuple[Packed, list[SomeRows]]:
     """Return room for a packed tensor of the file, and the parts that fill it.
 
-    Parameters
-    ----------
-    tensor
-        A matrix [outputs, inputs], or one for each expert.
-    rows
-        Which outputs, in which order; all where it is None.
-    room
-        Makes the array, zeros of a shape and dtype that begin at a multiple of 64 bytes.
-    kind
-        The type that its floats become; empty: they stay as they are.
+    ``tensor`` is a matrix [outputs, inputs], or one for each expert, in one tensor or in several. ``rows`` says
+    which outputs, in which order (None: all), ``kind`` the type that floats become (empty: they stay). ``room``
+    makes zeros that begin at a multiple of 64 bytes: uint8[tiles, blocks, bytes of a block] of a quantised type,
+    uint16 or float32[tiles, inputs, 16] of floats, the experts in front.
 
-    Returns
-    -------
-    uint8[tiles, blocks, bytes of a block] of a quantised type, uint16 or float32[tiles, inputs, 16] of floats;
-    experts in front where the tensor has them
-
-    Raises
-    ------
-    UnsupportedModelError
-        The type has no format, or is unknown.
-    ModelError
-        The tensor is no matrix, or its inputs are no whole blocks.
+    Raises `UnsupportedModelError` for a type without a format, or several in one matrix, and `ModelError` for what
+    is no matrix, or where inputs are no whole blocks.
     """
-    kind = kind or tensor.kind
-    if len(tensor.shape) not in (2, 3):
-        raise ModelError(
-            f"the tensor {tensor.name!r} has the shape {tensor.shape}: get a file that has a matrix there"
+    one, *others = [tensor] if isinstance(tensor, Tensor) else tensor
+    kind, inputs = kind or one.kind, one.shape[-1]
+    if len(one.shape) not in (2, 3):
+        raise ModelError(f"the tensor {one.name!r} has the shape {one.shape}: get a file that has a matrix there")
+    if any(other.kind != one.kind for other in others):
+        raise UnsupportedModelError(
+            f"the experts {one.name} and so on are of several types: get the model in another quantisation"
         )
-    data, inputs = tensor.data, tensor.shape[-1]
+    matrices = [*one.data] if len(one.shape) == 3 else [one.data, *(other.data for other in others)]
     if isinstance(rows, slice):
-        data, rows = data[..., rows, :], None
-    outputs = data.shape[-2] if rows is None else len(rows)
-    packed = room((*data.shape[:-2], *packed_shape(kind, outputs, inputs)), _FLOATS.get(kind, np.uint8))
-    matrices = zip(data, packed, strict=True) if data.ndim == 3 else [(data, packed)]
+        matrices, rows = [data[rows] for data in matrices], None
+    outputs = len(matrices[0] if rows is None else rows)
+    shape, dtype = packed_shape(kind, outputs, inputs), _FLOATS.get(kind, np.uint8)
+    packed = room(shape if len(one.shape) == 2 and not others else (len(matrices), *shape), dtype)
     step = max(TILE, _AT_ONCE // inputs // TILE * TILE)
     parts = []
-    for raw, tiles in matrices:
+    for raw, tiles in zip(matrices, packed.reshape(-1, *shape), strict=True):
         for start in range(0, outputs, step):
             some = slice(start, start + step) if rows is None else rows[start : start + step]
-            parts.append(SomeRows(tensor.kind, kind, raw, some, tiles[start // TILE : (start + step) // TILE]))
+            parts.append(SomeRows(one.kind, kind, raw, some, tiles[start // TILE : (start + step) // TILE]))
     return packed, parts
 
 
@@ -238,3 +229,8 @@ class Matrix:
     def expert_bytes(self) -> int:
         """Bytes from one expert's matrix to the next one's; 0 of a matrix that is one."""
         return int(self.packed.strides[0]) if self.packed.ndim == 4 else 0
+
+
+def matrix_of(kind: str, packed: NDArray[Any], outputs: int, inputs: int, kernels: Kernels) -> Matrix:
+    """Return a packed matrix with the functions for its type."""
+    return Matrix(kind, packed, outputs, inputs, kernels.product(kind), kernels.reader(kind))

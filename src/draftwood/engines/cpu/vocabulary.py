@@ -54,27 +54,11 @@ _KEEPS_BLANKS = ("<unk>", "<s>", "<|endoftext|>")
 class FileVocabulary:
     """The tokens of a file, from its metadata.
 
-    Attributes
-    ----------
-    names, ids
-        The name of each token, and its id by name.
-    kinds
-        What each token is, bits of `CONTROL` and the others.
-    pre
-        How texts are split; None where they are pieces with scores.
-    bos, eos
-        The tokens before and behind a text, None where there are none.
-    adds_bos, adds_eos
-        Whether the file asks for them.
-    end_ids
-        Tokens that end an answer.
-
-    Raises
-    ------
-    UnsupportedModelError
-        For a kind of vocabulary that the engine does not know.
-    ModelError
-        For metadata that contradict themselves.
+    ``names`` has the name of each token, ``ids`` its id by name, ``kinds`` what it is (bits of `CONTROL` and the
+    others). ``pre`` says how texts are split, None where they are pieces with scores. ``bos`` and ``eos`` stand
+    before and behind a text, None where there are none, and ``adds_bos`` and ``adds_eos`` say whether the file
+    asks for them. ``end_ids`` are the tokens that end an answer. Raises `UnsupportedModelError` for a kind of
+    vocabulary that the engine does not know, and `ModelError` for metadata that contradict themselves.
     """
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:

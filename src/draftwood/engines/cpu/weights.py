@@ -17,7 +17,7 @@ from draftwood.engines.cpu.gguf_file import GgufFile, Tensor
 from draftwood.engines.cpu.gguf_types import FLOATS, growth, kind_of, read_floats
 from draftwood.engines.cpu.hub_model import HubModel, read_folder
 from draftwood.engines.cpu.kernels import Kernels
-from draftwood.engines.cpu.packing import Matrix, Slabs, SomeRows, packing, plan
+from draftwood.engines.cpu.packing import Matrix, Slabs, SomeRows, matrix_of, packing, plan
 from draftwood.errors import ModelError, UnsupportedModelError, UsageError
 from draftwood.models.machine import cores, free_memory
 
@@ -48,18 +48,11 @@ class Weights:
         The type that matrices of floats become: ``"int4"`` (embedding and scores ``"int8"``), ``"int8"``,
         ``"bfloat16"``, ``"float16"``; None: they stay as they are.
 
-    Attributes
-    ----------
-    shape
-        The model's sizes.
-    embedding, output
-        Matrices [vocabulary, width]; the same one where the file has no second.
-    matrices, vectors
-        Of each layer, by the names that GGUF gives them without ``.weight``: ``attn_q``, ``ffn_down``,
-        ``attn_q.bias``; of mixtures the matrices of all experts as ``ffn_gate``, ``ffn_up`` and ``ffn_down``.
-        Vectors are padded with zeros to a multiple of 32.
-    factors
-        What frequencies of rotary positions are divided by; None: by nothing.
+    ``embedding`` and ``output`` are [vocabulary, width], the same one where the file has no second. ``matrices``
+    and ``vectors`` are those of each layer, by the names that GGUF gives them without ``.weight``: ``attn_q``,
+    ``attn_q.bias``; of mixtures the matrices of all experts as ``ffn_gate``, ``ffn_up`` and ``ffn_down``. Vectors
+    are padded with zeros to a multiple of 32. ``factors`` divide frequencies of rotary positions (None: by
+    nothing).
 
     Raises `UnsupportedModelError` for models or types that this engine does not run, `ModelError` for files whose
     tensors do not fit together, `UsageError` where there are no floats that could become ``becomes``.
@@ -149,18 +142,16 @@ class Weights:
     def _matrix(self, name: str, outputs: int, inputs: int) -> Matrix:
         return self._part(self._tensor(name, outputs, inputs), outputs, None)
 
-    def _part(self, tensor: Tensor, outputs: int, rows: Any) -> Matrix:
+    def _part(self, tensor: Tensor | list[Tensor], outputs: int, rows: Any) -> Matrix:
         """Pack some rows of a matrix, or of each expert's."""
-        kind = self._kind(tensor)
+        first = tensor if isinstance(tensor, Tensor) else tensor[0]
+        kind = self._kind(first)
         packed, parts = plan(tensor, rows, self._slabs.zeros, kind)
         self._parts += parts
-        return self._made(kind, packed, outputs, tensor.shape[-1])
+        return matrix_of(kind, packed, outputs, first.shape[-1], self._kernels)
 
     def _kind(self, tensor: Tensor) -> str:
         return kind_of(tensor, self._becomes)
-
-    def _made(self, kind: str, packed: NDArray[Any], outputs: int, inputs: int) -> Matrix:
-        return Matrix(kind, packed, outputs, inputs, self._kernels.product(kind), self._kernels.reader(kind))
 
     def _count(self, size: int) -> None:
         """Count bytes that were packed, and give back what was read of the file, lest both be in memory."""
@@ -232,32 +223,12 @@ class Weights:
             ("ffn_gate", inner, width), ("ffn_up", inner, width), ("ffn_down", width, inner),
         ):  # fmt: skip
             whole = f"{start}{name}_exps.weight"
-            if whole not in tensors and f"{start}{name}.0.weight" in tensors:
-                found[name] = self._single_experts(f"{start}{name}", outputs, inputs)
+            if whole not in tensors and f"{start}{name}.0.weight" in tensors:  # a tensor for each
+                names = [f"{start}{name}.{expert}.weight" for expert in range(experts)]
+                found[name] = self._part([self._tensor(one, outputs, inputs) for one in names], outputs, None)
             elif name not in found:
                 found[name] = self._part(self._tensor(whole, experts, outputs, inputs), outputs, None)
         return found
-
-    def _single_experts(self, start: str, outputs: int, inputs: int) -> Matrix:
-        """Return the matrices of all experts of an older file, which has a tensor for each."""
-        names = [f"{start}.{expert}.weight" for expert in range(self.shape.experts)]
-        tensors = [self._tensor(name, outputs, inputs) for name in names]
-        if len({tensor.kind for tensor in tensors}) > 1:
-            raise UnsupportedModelError(
-                f"the experts {start} in {self.path} are of several types: get the model in another quantisation"
-            )
-        kind = self._kind(tensors[0])
-        packed: Any = None
-
-        def place(shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:
-            nonlocal packed
-            packed = self._slabs.zeros((len(tensors), *shape), dtype) if packed is None else packed
-            return next(places)
-
-        places = (packed[expert] for expert in range(len(tensors)))
-        for tensor in tensors:
-            self._parts += plan(tensor, None, place, kind)[1]
-        return self._made(kind, packed, outputs, inputs)
 
     def _order(self, heads: int) -> NDArray[np.intp] | None:
         """Return which output goes where, so that numbers that turn together lie half a head apart."""

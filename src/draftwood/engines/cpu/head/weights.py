@@ -14,7 +14,7 @@ from draftwood.engines.cpu.families import Family, Shape
 from draftwood.engines.cpu.formats import FORMATS, GROUP
 from draftwood.engines.cpu.gguf_types import Blocks
 from draftwood.engines.cpu.kernels import Kernels
-from draftwood.engines.cpu.packing import Matrix, Slabs, packed_shape, plan, write_tiles, zeros
+from draftwood.engines.cpu.packing import Matrix, Slabs, matrix_of, packed_shape, plan, write_tiles, zeros
 from draftwood.engines.cpu.phases import Buffer, Per, floats, records
 from draftwood.engines.cpu.products import GROUP_RECORD, STEP
 from draftwood.engines.cpu.program import Program
@@ -74,20 +74,17 @@ class PackedHead:
         packed, parts = plan(tensor, ids, self._zeros)
         for part in parts:
             part.pack()
-        return self._made(tensor.kind, packed, len(ids), int(tensor.shape[1]))
+        return matrix_of(tensor.kind, packed, len(ids), int(tensor.shape[1]), self._kernels)
 
     def _matrix(self, name: str) -> Matrix:
         tensor = np.asarray(self._tensors[f"{name}.weight"])
         packed = self._zeros(packed_shape(KIND, *tensor.shape), np.uint8)
         write_tiles(packed, rounded(tensor, self._kernels), FORMATS[KIND])
-        return self._made(KIND, packed, *tensor.shape)
+        return matrix_of(KIND, packed, tensor.shape[0], tensor.shape[1], self._kernels)
 
     def _zeros(self, shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:
         with self._lock:
             return self._slabs.zeros(shape, dtype)
-
-    def _made(self, kind: str, packed: NDArray[Any], outputs: int, inputs: int) -> Matrix:
-        return Matrix(kind, packed, outputs, inputs, self._kernels.product(kind), self._kernels.reader(kind))
 
     def _vector(self, name: str) -> Vector:
         tensor = self._tensors[f"{name}.weight"]
