@@ -188,32 +188,6 @@ def test_wheels_that_are_refused(wheels, files, versions, said):
         library()
 
 
-OTHER = """
-import sys
-import numpy as np
-from draftwood.engines.llama_cpp import library as module
-from draftwood.engines.llama_cpp.target import LlamaTarget
-from draftwood.testing import check_target
-
-module.SOURCES = module.SOURCES[1:]
-assert module.library().release == "llama_cpp_python 0.3.36"
-for path in sys.argv[1:]:
-    target = LlamaTarget(path, threads=1)
-    check_target(target, tolerance=0 if target.exact else 0.1)
-    print(target.exact)
-"""
-
-
-@pytest.mark.skipif(not module.SOURCES[1].is_installed, reason="llama-cpp-python is not installed")
-def test_models_run_with_the_other_wheel_itself(tiny_gguf):
-    files = [tiny_gguf(family, kind) for family in ("llama", "gemma3") for kind in ("Q8_0", "Q4_0", "F32")]
-    done = subprocess.run(
-        [sys.executable, "-c", OTHER, *map(str, files)], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split() == ["True", "True", "False"] * 2
-
-
 # --- files ---------------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,6 @@ import pytest
 import draftwood
 from draftwood.engines.llama_cpp import selftest
 from draftwood.engines.llama_cpp.context import RECURRENT, Context, ContextSettings, PassRow
-from draftwood.engines.llama_cpp.session import MOST_WAITING
 from draftwood.engines.llama_cpp.target import LlamaTarget
 from draftwood.errors import CapabilityError, DraftwoodError
 from draftwood.tree import TokenTree
@@ -102,28 +101,6 @@ def test_accepted_tokens_wait_and_the_next_pass_begins_with_them(target, truth, 
     assert_says(target, truth, session)
 
 
-def test_so_many_wait_and_no_more(target, truth, calls):
-    session, most = opened(target), TokenTree.build(list(range(23)))
-    del calls[:]
-    for _ in range(MOST_WAITING):
-        target.score([(session, 3, CHAIN)])
-        session.keep([])
-    assert session.replay == MOST_WAITING
-    assert calls.count("save") == 1
-    target.score([(session, 3, CHAIN)])
-    session.keep([0])
-    assert session.replay == MOST_WAITING + 2
-    del calls[:]
-    assert_says(target, truth, session)
-    assert calls[:3] == [(MOST_WAITING + 2, 1), "save", (6, 6)]
-    session.keep([0])
-    del calls[:]
-    assert_says(target, truth, session, most)  # together they would be too many for an exact pass
-    assert calls[:3] == [(2, 1), "save", (24, 24)]
-    session.keep(range(23))
-    assert_says(target, truth, session)
-
-
 def test_a_pass_that_is_not_kept_is_undone(target, truth, calls):
     session = opened(target)
     target.score([(session, 9, CHAIN)])
@@ -191,15 +168,6 @@ def test_drafts_that_are_rejected_in_turns_leave_the_other_texts_where_they_are(
         assert_says(target, truth, session)
 
 
-def test_texts_without_drafts_and_waiting_tokens_share_a_pass(target, calls):
-    sessions = [opened(target, TEXT[:n]) for n in (20, 3, 5, 8)]
-    target.score([(sessions[1], 3, CHAIN)])
-    sessions[1].keep([])
-    del calls[:]
-    target.score([(session, 9, CHAIN if i == 0 else NOTHING) for i, session in enumerate(sessions)])
-    assert [call for call in calls if call not in ("copy", "paste")] == [(2, 2), "save", (6, 6), (2, 1)]
-
-
 def test_a_snapshot_that_the_library_refuses_is_made_good_by_reading(target, truth, monkeypatch):
     session = opened(target)
     target.score([(session, 3, CHAIN)])
@@ -265,28 +233,6 @@ def test_snapshots_of_another_text_are_found_out(tiny_gguf, family, monkeypatch)
             self.run([PassRow(9, position, (sequence,))])
 
     monkeypatch.setattr(Context, "go_back", wrong)
-    assert not tried(path)
-
-
-def test_wide_passes_with_wrong_scores_are_found_out(tiny_gguf, family, monkeypatch):
-    """As if each token of a pass saw the state of before the pass."""
-    path, own = tiny_gguf(family, "Q8_0"), Context.run
-
-    def forgets(self, rows, scored=None):
-        if len(rows) != 8:
-            return own(self, rows, scored)
-        before = self.state(0)
-        found = []
-        for row in rows:
-            self.clear()
-            self.restore(0, before)
-            found.append(own(self, [row._replace(position=rows[0].position)])[0].copy())
-        self.clear()
-        self.restore(0, before)
-        own(self, rows, scored)
-        return np.stack(found)
-
-    monkeypatch.setattr(Context, "run", forgets)
     assert not tried(path)
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
-import weakref
 
 import numpy as np
 import pytest
@@ -147,18 +145,6 @@ def test_what_is_no_character_becomes_the_replacement_character(smollm2):
     assert smollm2("\ud83d\ude42") == smollm2("🙂")
     builder = TextBuilder(decoder(smollm2))
     assert "".join(piece.text for token in [81, *ids, 2] for piece in builder.push(token, "")) == "a🙂"
-
-
-@on_smollm2
-def test_it_keeps_its_file_open_and_lets_go_of_it():
-    tokenizer = LlamaTokenizer(LlamaWeights(gguf_file("smollm2"), vocabulary_only=True))
-    gone, weights = weakref.ref(tokenizer), weakref.ref(tokenizer._weights)
-    gc.collect()
-    assert tokenizer("a")["input_ids"] == [81]
-    tokenizer_fingerprint(tokenizer)
-    del tokenizer
-    gc.collect()
-    assert (gone(), weights()) == (None, None)
 
 
 @on_smollm2

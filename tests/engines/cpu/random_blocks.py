@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
-from draftwood.engines.cpu.formats import FORMATS, Format, codes_from_planes
+from draftwood.engines.cpu.formats import FORMATS, Format, codes_from_planes, planes_from_codes
 from draftwood.engines.cpu.gguf_file import Tensor
 from draftwood.engines.cpu.gguf_types import Blocks, read_blocks
 from draftwood.engines.cpu.packing import packed_shape, plan, write_tiles, zeros
@@ -54,7 +54,7 @@ def pack(codes: Codes, form: Format) -> np.ndarray:
     """Pack codes into tiles."""
     kind = next(name for name, one in FORMATS.items() if one == form)
     tiles = zeros(packed_shape(kind, *codes.codes.shape), np.uint8)
-    write_tiles(tiles, codes.blocks, form)
+    write_tiles(tiles, replace(codes.blocks, planes=planes_from_codes(codes.codes, form)), form)
     return tiles
 
 

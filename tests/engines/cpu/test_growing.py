@@ -112,13 +112,3 @@ def test_law_1_and_3_the_text_is_the_plain_one(tiny_gguf, drafters, temperature)
     both = draftwood.generate(target, [TEXT, TEXT[:3]], drafters=drafters, **settings)
     assert both[0].ids == plain.ids
 
-
-def test_a_draft_model_grows_trees_here(tiny_gguf):
-    target, small = (CpuTarget(tiny_gguf("llama", kind)) for kind in ("Q8_0", "Q4_0"))
-    from draftwood.drafters.draft_model.drafter import DraftModelDrafter
-
-    settings = {"temperature": 0, "max_new_tokens": 30, "planner": "fixed:6"}
-    plain = draftwood.generate(target, TEXT, drafters="none", **settings)
-    drafted = draftwood.generate(target, TEXT, drafters=[DraftModelDrafter(target=small)], **settings)
-    assert drafted.ids == plain.ids
-    assert drafted.stats.mean_acceptance_length > 1

@@ -149,11 +149,6 @@ def test_a_byte_without_a_token_is_left_out(both):
         assert ours(text) == theirs(text), text
 
 
-def test_of_two_equal_merges_the_first_one_counts(both):
-    theirs, ours = both(BYTE_PAIRS, model="gpt2", pre="gpt-2", merges=[*MERGES, *MERGES[:500]])
-    check_same(theirs, ours, random_texts(30, 6))
-
-
 def scored(seed, distinct):
     """A random vocabulary of pieces with scores: with few ``distinct`` ones many are equal."""
     draw, lengths = random.Random(seed), {3, 4, 5, 6, 10, 13}

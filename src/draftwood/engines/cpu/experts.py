@@ -13,8 +13,7 @@ from typing import Any
 from llvmlite import ir
 
 from draftwood.engines.cpu.emit import F32, I32, I64, LANES, PIECE, Body, function, vector
-from draftwood.engines.cpu.pieces import best_of, write_gating
-from draftwood.engines.cpu.products import CORE
+from draftwood.engines.cpu.pieces import best_of, tiles_of, write_call, write_gating
 from draftwood.engines.cpu.records import PASS, PHASE
 from draftwood.engines.cpu.rounding import gelu, silu
 from draftwood.engines.cpu.rows import one_exponential, row_of, rows_of_piece
@@ -124,27 +123,12 @@ class _Group:
             body.ret_void()
         group = body.at(groups, body.mul(body.add(number, body.i64(1)), body.i64(GROUP_BYTES)))
         self.expert, self.first, self.count = (body.get(group, I64, 8 * at, align=8) for at in range(3))
-        per = PHASE.number(body, phase, "per_piece")
-        self.low = body.mul(body.srem(piece, parts), per)
-        self.high = body.least_of(body.add(self.low, per), PHASE.number(body, phase, "tiles"))
+        self.low, self.high = tiles_of(body, phase, body.srem(piece, parts))
 
     def write_call(self, which: str = "") -> None:
         """Write the call of the expert's product."""
-        body, phase = self.body, self.phase
-        bytes_ = PHASE.number(body, phase, f"expert_bytes{which}")
-        weights = body.at(PHASE.place(body, phase, f"weights{which}"), body.mul(self.expert, bytes_))
-        x_stride, y_stride = PHASE.number(body, phase, f"x_stride{which}"), PHASE.number(body, phase, "y_stride")
-        x = body.at(PHASE.place(body, phase, f"x{which}"), body.mul(self.first, x_stride))
-        y = body.at(PHASE.place(body, phase, f"y{which}"), body.mul(self.first, y_stride))
-        blocks, tile_bytes = (PHASE.number(body, phase, f"{name}{which}") for name in ("blocks", "tile_bytes"))
-        nothing = body.pointer(body.i64(0))
-        body.call_at(
-            PHASE.number(body, phase, f"core{which}"), CORE,
-            [
-                weights, blocks, tile_bytes, x, x_stride, y, y_stride, self.count, self.low, self.high,
-                body.i64(0), body.f32(1.0), nothing,
-            ],
-        )  # fmt: skip
+        call = self.body, self.phase, self.low, self.high, self.count, which
+        write_call(*call, expert=self.expert, first=self.first)
 
 
 def write_experts(module: ir.Module, features: frozenset[str]) -> None:

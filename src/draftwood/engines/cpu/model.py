@@ -8,6 +8,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from hashlib import sha256
+from itertools import accumulate, pairwise
 from pathlib import Path
 from time import perf_counter, thread_time
 
@@ -71,9 +72,19 @@ class CpuModel:
         self._pool.run(self._record.address, self.threads)
         return self._record.results(scored)
 
-    def states(self, layers: Sequence[int], first: int, end: int) -> dict[int, NDArray[np.float32]]:
+    def score(
+        self, texts: Sequence[Rows], hidden: Sequence[Sequence[int]] = (), without: tuple[Without, ...] = ()
+    ) -> list[RowScores]:
+        """Compute a pass; returns the scores of each text's rows, and states of the layers ``hidden`` of each."""
+        scores, choices = self.run(texts, tuple(sorted({layer for some in hidden for layer in some})), without)
+        ends = list(accumulate((len(text.tokens) for text in texts), initial=0))
+        parts = [slice(*ends) for ends in pairwise(ends)]
+        states = [self.states(*one) for one in zip(hidden, parts, strict=False)] or None
+        return self.lend([scores[part] for part in parts], [choices[part] for part in parts], states)
+
+    def states(self, layers: Sequence[int], rows: slice) -> dict[int, NDArray[np.float32]]:
         """Return, of rows of the last pass, what these layers read."""
-        return {layer: self.program.states(layer)[first:end].copy() for layer in layers}
+        return {layer: self.program.states(layer)[rows].copy() for layer in layers}
 
     def lend(
         self, views: Sequence[NDArray[np.float32]], choices: Sequence[list[int]],

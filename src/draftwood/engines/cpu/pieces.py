@@ -22,8 +22,8 @@ _LOWEST = float("-inf")
 def write_products(module: ir.Module, features: frozenset[str]) -> None:
     """Write ``product``, ``silu_gate``, ``gelu_gate``, these two with ``_rounded``, ``scores`` and ``choices``."""
     body, (whole, phase, piece) = function(module, "product", PIECE, features)
-    low, high = _tiles(body, phase, piece)
-    _write_call(body, whole, phase, low, high)
+    low, high = tiles_of(body, phase, piece)
+    write_call(body, phase, low, high, PASS.number(body, whole, "rows"))
     body.ret_void()
     for act, activation in (("silu", silu), ("gelu", gelu)):
         for ending in ("", "_rounded"):
@@ -32,27 +32,37 @@ def write_products(module: ir.Module, features: frozenset[str]) -> None:
     _write_choices(module, features)
 
 
-def _tiles(body: Body, phase: Any, piece: Any) -> tuple[Any, Any]:
+def tiles_of(body: Body, phase: Any, piece: Any) -> tuple[Any, Any]:
     """Return first and end tile of a piece."""
     per = PHASE.number(body, phase, "per_piece")
     low = body.mul(piece, per)
     return low, body.least_of(body.add(low, per), PHASE.number(body, phase, "tiles"))
 
 
-def _write_call(
-    body: Body, whole: Any, phase: Any, low: Any, high: Any, which: str = "", y: Any = None, rows: str = "rows"
-) -> None:
-    """Write the call of a phase's first product, or (``_2``) its second."""
-    weights, core = PHASE.place(body, phase, f"weights{which}"), PHASE.number(body, phase, f"core{which}")
+def write_call(
+    body: Body, phase: Any, low: Any, high: Any, rows: Any, which: str = "", *, expert: Any = None,
+    first: Any = None, y: Any = None,
+) -> None:  # fmt: skip
+    """Write the call of a phase's first product, or (``_2``) its second, for so many rows.
+
+    Of an expert, whose rows begin with ``first``, nothing is scaled or added.
+    """
+
+    def number(name: str) -> Any:
+        return PHASE.number(body, phase, name)
+
+    weights, x = (PHASE.place(body, phase, f"{name}{which}") for name in ("weights", "x"))
     y = PHASE.place(body, phase, f"y{which}") if y is None else y
-    blocks, tile_bytes = (PHASE.number(body, phase, f"{name}{which}") for name in ("blocks", "tile_bytes"))
-    x, x_stride = PHASE.place(body, phase, f"x{which}"), PHASE.number(body, phase, f"x_stride{which}")
-    y_stride, adds = PHASE.number(body, phase, "y_stride"), PHASE.number(body, phase, "adds")
-    scale, bias = PHASE.real(body, phase, "scale"), PHASE.place(body, phase, "bias")
-    count = PASS.number(body, whole, rows)
-    body.call_at(
-        core, CORE, [weights, blocks, tile_bytes, x, x_stride, y, y_stride, count, low, high, adds, scale, bias]
-    )
+    x_stride, y_stride = number(f"x_stride{which}"), number("y_stride")
+    if expert is None:
+        ends = [number("adds"), PHASE.real(body, phase, "scale"), PHASE.place(body, phase, "bias")]
+    else:
+        weights = body.at(weights, body.mul(expert, number(f"expert_bytes{which}")))
+        x, y = (body.at(place, body.mul(first, stride)) for place, stride in ((x, x_stride), (y, y_stride)))
+        ends = [body.i64(0), body.f32(1.0), body.pointer(body.i64(0))]
+    sizes = [number(f"{name}{which}") for name in ("blocks", "tile_bytes")]
+    call = [weights, *sizes, x, x_stride, y, y_stride, rows, low, high, *ends]
+    body.call_at(number(f"core{which}"), CORE, call)
 
 
 def _write_gated(
@@ -60,12 +70,11 @@ def _write_gated(
 ) -> None:
     """Write ``y = act(core(x)) * core_2(x)`` of a piece's tiles, whose records go to out."""
     body, (whole, phase, piece) = function(module, name, PIECE, features)
-    low, high = _tiles(body, phase, piece)
+    low, high = tiles_of(body, phase, piece)
+    rows = PASS.number(body, whole, "rows")
     for which in ("", "_2"):
-        _write_call(body, whole, phase, low, high, which)
-    write_gating(
-        body, phase, low, high, (body.i64(0), PASS.number(body, whole, "rows")), activation, rounded=rounded
-    )
+        write_call(body, phase, low, high, rows, which)
+    write_gating(body, phase, low, high, (body.i64(0), rows), activation, rounded=rounded)
     body.ret_void()
 
 
@@ -90,10 +99,10 @@ def write_gating(
 def _write_scores(module: ir.Module, features: frozenset[str]) -> None:
     """Write scores of the scored rows for a piece's tokens, and each row's best one: the lowest of equals."""
     body, (whole, phase, piece) = function(module, "scores", PIECE, features)
-    low, high = _tiles(body, phase, piece)
+    low, high = tiles_of(body, phase, piece)
     scores, stride = PASS.place(body, whole, "scores"), PHASE.number(body, phase, "y_stride")
     rows = PASS.number(body, whole, "scored_rows")
-    _write_call(body, whole, phase, low, high, y=scores, rows="scored_rows")
+    write_call(body, phase, low, high, rows, y=scores)
     first = body.mul(low, body.i64(TILE))
     end = body.least_of(body.mul(high, body.i64(TILE)), PHASE.number(body, phase, "width"))
     with body.loop(0, rows) as row:

@@ -158,10 +158,7 @@ def grow(model: Any, requests: Sequence[Grown], without: tuple[Without, ...] = (
         session.check(model)
     every = [(session, session.growing(tokens, parents)) for session, tokens, parents in requests]
     for group in groups(every, lambda one: len(one[1].tokens)):
-        scores, choices = model.run([rows for _, rows in group], without=without)
-        parts, first = [], 0
+        found += model.score([rows for _, rows in group], without=without)
         for session, rows in group:
             session.grew(rows)
-            parts.append(slice(first, first := first + len(rows.tokens)))
-        found += model.lend([scores[part] for part in parts], [choices[part] for part in parts])
     return found

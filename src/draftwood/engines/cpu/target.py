@@ -140,7 +140,7 @@ class CpuTarget(Target):
             session.pages.make_ready(first, first + len(part))
             scores, choices = self.model.run([Rows(session.pages, first, part, scored=rows)], layers)
             session.committed(part.tolist())
-            states = self.model.states(layers, 0, len(part))
+            states = self.model.states(layers, slice(0, len(part)))
             views = [scores[: len(wanted)], scores[len(rows) - 1 : len(rows)]]
             shown, last = self.model.lend(views, [choices[: len(wanted)], choices[-1:]])
             if watch is not None and wanted:
@@ -187,14 +187,7 @@ class CpuTarget(Target):
                 for cell, parent in enumerate(tree.parents.tolist(), base + 1):
                     ways.append([*ways[1 + parent], cell])
             texts.append(Rows(session.pages, base, tokens, ways))
-        layers = tuple(sorted({layer for session, _, _ in requests for layer in session.hidden}))
-        scores, choices = self.model.run(texts, layers)
+        found = self.model.score(texts, [session.hidden for session, _, _ in requests])
         for session, root, tree in requests:
             session.scored(root, tree)
-        ends = np.cumsum([len(text.tokens) for text in texts]).tolist()
-        parts = list(zip([0, *ends[:-1]], ends, strict=True))
-        return self.model.lend(
-            [scores[start:end] for start, end in parts],
-            [choices[start:end] for start, end in parts],
-            [self.model.states(request[0].hidden, *part) for request, part in zip(requests, parts, strict=True)],
-        )
+        return found
