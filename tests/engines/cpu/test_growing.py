@@ -111,4 +111,3 @@ def test_law_1_and_3_the_text_is_the_plain_one(tiny_gguf, drafters, temperature)
     assert drafted.stats.draft_coverage > 0
     both = draftwood.generate(target, [TEXT, TEXT[:3]], drafters=drafters, **settings)
     assert both[0].ids == plain.ids
-

@@ -173,4 +173,3 @@ def test_the_fma_of_the_twin_is_rounded_once(a, b, c):
         if np.isfinite(other):
             further = abs(Fraction(float(other)) - whole)
             assert gap < further or (gap == further and not found.view(np.int32) & 1)
-
