@@ -43,7 +43,7 @@ FAMILY = "family.jsonl.zst"
 
 def counts() -> list[Figure]:
     """Tables that count: tokens per pass, whether acceptance rates hold, texts that differ."""
-    return [replayed(), family(), own_passes(), sampled(), calibration(), differing()]
+    return [replayed(), family(), own_passes(), sampled(), differing()]
 
 
 def replayed() -> Figure:
@@ -119,27 +119,6 @@ def sampled() -> Figure:
     """The same at a temperature."""
     files = ("own-passes-sampled.jsonl.zst",)
     return Figure("The same at temperature 0.7", "Eight prompts of each kind.", files, _own_table(files))
-
-
-def calibration() -> Figure:
-    """How far beliefs are from what came."""
-    found = {
-        (r["task"], r["mode"]): r
-        for r in rows("calibration.jsonl").of_kind("calibration")
-        if r["first"] is None and (r["mode"] == "raw frequencies") == r["likeliest"]
-    }
-    body = []
-    for task in TASKS:
-        ours, raw = found[task, "learning"], found[task, "raw frequencies"]
-        body.append([task, number(ours["promised"]), number(ours["came"]), number(ours["ece"], 3),
-                     number(raw["ece"], 3)])  # fmt: skip
-    head = ["kind", "promised by `ngram`", "came true", "calibration error", "of raw n-gram frequencies"]
-    about = (
-        "The acceptance rate that `ngram` believes in, beside the share that was right. The calibration error is "
-        "the mean distance of the two over bins of similar belief; raw frequencies are those of the likeliest "
-        "node of each step."
-    )
-    return Figure("Do acceptance rates hold?", about, ("calibration.jsonl",), table(head, body))
 
 
 def differing() -> Figure:

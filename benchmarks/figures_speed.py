@@ -1,4 +1,4 @@
-"""Tables of docs/figures.md that show seconds: draftwood left on, its peers, the pass, batches, the planner."""
+"""Tables of docs/figures.md that show seconds: draftwood left on, its peers, the pass, the planner."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ def chapter() -> list[Figure]:
         peers("float32"),
         llama(),
         passes(),
-        batches(),
         planner(),
     ]
 
@@ -180,26 +179,6 @@ def passes() -> Figure:
         "as fast as transformers' own pass."
     )
     return Figure("The pass", about, ("passes.jsonl",), table(head, body))
-
-
-def batches() -> Figure:
-    """Several texts at once, without drafts."""
-    runs = [r for r in lines("batches.jsonl") if r["type"] == "run"]
-    body = []
-    for batch in sorted({r["batch"] for r in runs}):
-        seconds = {
-            arm: statistics.median(r["decode_s"] for r in runs if (r["batch"], r["arm"]) == (batch, arm))
-            for arm in ("transformers", "none")
-        }
-        speed = [number(batch * 63 / seconds[arm], 0) for arm in seconds]
-        body.append([str(batch), *speed, number(seconds["transformers"] / seconds["none"])])
-    head = ["texts at once", "transformers", "draftwood, plain", "times as fast"]
-    about = (
-        "Tokens per second of all texts, float32, 64 tokens each, without drafts. Drafting in batches was only "
-        "measured with fixed numbers of nodes, which is nobody's default, so it is left out; what the default "
-        "planner does is simulated below."
-    )
-    return Figure("Batches", about, ("batches.jsonl",), table(head, body))
 
 
 CURVES = {

@@ -24,7 +24,7 @@ OTHERS = ("drafted", "server")
 """What llama.py compares with our plain loop."""
 
 RESULTS = Path(__file__).parent / "results"
-_NO_RECORDS = ("passes.jsonl", "batches.jsonl", "llama-passes-", "llama-exact-")
+_NO_RECORDS = ("passes.jsonl", "llama-passes-", "llama-exact-")
 """How the names of files of JSON lines begin that are no records files."""
 
 
@@ -109,7 +109,6 @@ def command(recorded: str) -> str:
     """The command as it is typed: a recorded one begins with the name of the file that ran."""
     program, _, rest = recorded.partition(" ")
     program = RENAMED.get(program, program)
-    rest = re.sub(r" --picture \S+", "", rest)  # calibration.py draws no more
     if program in ("__main__.py", "draftwood"):
         return f"draftwood {rest}"
     return f"python benchmarks/{program} {rest}"
