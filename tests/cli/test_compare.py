@@ -25,33 +25,28 @@ def test_arms_take_turns_and_write_the_same():
         ToyTarget(), PROMPT, rounds=3, max_new_tokens=20, temperature=1.0,
         on_round=lambda arm, number: order.append((number, arm)), on_piece=pieces.append,
     )  # fmt: skip
-    assert [arm for _, arm in order] == ["drafted", "plain", "plain", "drafted", "drafted", "plain"]
-    assert [number for number, _ in order] == [0, 0, 1, 1, 2, 2]
-    assert result.identical is True
-    assert (result.parted_at, result.margin, result.rounds) == (None, None, 3)
+    arms = ["drafted", "plain", "plain", "drafted", "drafted", "plain"]
+    assert order == list(zip([0, 0, 1, 1, 2, 2], arms, strict=True))
+    assert (result.identical, result.parted_at, result.margin, result.rounds) == (True, None, None, 3)
     assert {g.seed for g in result.plain + result.drafted} == {result.plain[0].seed}
     assert pieces == []  # no tokenizer, no text
+    with pytest.raises(UsageError, match="at least 1"):
+        compare(ToyTarget(), PROMPT, rounds=0)
 
 
-def test_medians_and_speedup():
-    result = PlainAndDrafted(
-        plain=[answer([1], 3.0), answer([1], 1.0), answer([1], 2.0)],
-        drafted=[answer([1], 1.0), answer([1], 1.0), answer([1], 9.0)],
-    )
+def test_medians_and_speedup_of_finished_runs():
+    plain, drafted = ([answer([1], s) for s in each] for each in ((3.0, 1.0, 2.0), (1.0, 1.0, 9.0)))
+    result = PlainAndDrafted(plain=plain, drafted=drafted)
     assert (result.plain_seconds, result.drafted_seconds, result.speedup) == (2.0, 1.0, 2.0)
     assert "2.00 times as fast, identical" in verdict(result)
-
-
-def test_an_unfinished_run_counts_for_nothing():
-    result = PlainAndDrafted(plain=[], drafted=[answer([1, 2], 1.0, finish=None)])
-    assert (result.rounds, result.identical, result.speedup) == (0, None, None)
+    unfinished = PlainAndDrafted(plain=[], drafted=[answer([1, 2], 1.0, finish=None)])
+    assert (unfinished.rounds, unfinished.identical, unfinished.speedup) == (0, None, None)
 
 
 @pytest.mark.parametrize(("other", "index"), [([1, 9, 3], 1), ([1, 2], 2), ([1, 2, 3, 4], 3)])
 def test_where_texts_part(other, index):
     result = PlainAndDrafted(plain=[answer([1, 2, 3], 1.0)], drafted=[answer(other, 1.0)])
-    assert result.identical is False
-    assert result.parted_at == index
+    assert (result.identical, result.parted_at) == (False, index)
     assert f"NOT identical: they part at token {index}" in sameness(result)
     result.margin = 1e-6
     assert "differ by 1.0e-06" in verdict(result)
@@ -65,8 +60,3 @@ def test_the_margin_of_a_difference():
     assert _margin(known, PROMPT, result, {"temperature": 0.0, "seed": 0}) > 0
     assert _margin(known, PROMPT, result, {"temperature": 1.0, "seed": 0}) is None
     assert _margin(known, PROMPT, result, {"repetition_penalty": 1.1, "seed": 0}) is None
-
-
-def test_no_rounds():
-    with pytest.raises(UsageError, match="at least 1"):
-        compare(ToyTarget(), PROMPT, rounds=0)

@@ -152,12 +152,6 @@ def test_rows_of_earlier_versions_are_explained_as_far_as_their_counts_go(draftw
     assert one.out.startswith("Step 1, after 2 tokens: #4 #9")
 
 
-def test_an_answer_of_a_lossy_rule_is_called_so(draftwood, tiny):
-    flags = ("--live", "abcabcabc", "--raw", "--model", tiny, "--max-new-tokens", "12", "--drafters", "suffix")
-    assert "lossy: by the rule top-k:k=3 this text" in draftwood("explain", *flags, "--rule", "top-k:k=3").err
-    assert "lossy" not in draftwood("explain", *flags).err
-
-
 def test_json_names_the_rule_of_answers_written_now_and_of_recorded_ones(draftwood, tiny, tmp_path):
     shared = ("--raw", "--model", tiny, "--max-new-tokens", "12", "--drafters", "suffix")
     flags, kept = ("--live", "abcabcabc", *shared, "--json"), str(tmp_path / "rows.jsonl")

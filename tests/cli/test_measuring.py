@@ -146,15 +146,6 @@ def test_a_live_simulation_reads_token_ids_and_blocks_of_text(draftwood, tiny, t
     assert (ran.code, "holds no prompt" in ran.err) == (2, True)
 
 
-def test_an_interrupted_live_simulation_shows_what_it_counted(draftwood, tiny, prompts, tmp_path, interrupt):
-    interrupt(15)
-    kept = tmp_path / "t.jsonl"
-    ran = draftwood("simulate", "--live", "-m", tiny, "--prompts", prompts, *SHORT, "--trace", str(kept), "--json")
-    assert ran.code == 130
-    assert 11 < json.loads(ran.out)["probe"]["targets"] < 33
-    assert kept.exists()
-
-
 def test_simulate_takes_any_ids(draftwood, tmp_path):
     trace = tmp_path / "foreign.jsonl"
     trace.write_text('{"prompt_ids": [900000, 1], "output_ids": [1, 900000, 1, 900000, 1, 5]}\n')

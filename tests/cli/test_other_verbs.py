@@ -36,23 +36,16 @@ def test_fetch_prints_the_folder_and_shows_progress_elsewhere(draftwood, monkeyp
     assert "converting smollm2" in ran.err
 
 
-def test_fetch_of_what_is_here(draftwood, monkeypatch):
+def test_fetch_of_what_is_here_and_of_what_has_terms(draftwood, monkeypatch):
     monkeypatch.setattr("draftwood.models.fetch.fetch", fetching([]))
     assert draftwood("fetch", "smollm2").err == "smollm2 was here already\n"
-
-
-def test_fetch_prints_terms_where_there_are_some(draftwood, monkeypatch):
-    monkeypatch.setattr("draftwood.models.fetch.fetch", fetching(["downloading"]))
     assert CATALOGUE["gemma3-270m"].terms in draftwood("fetch", "gemma3-270m").err
 
 
-def test_fetch_of_an_unknown_name(draftwood, cache):
-    ran = draftwood("fetch", "smolm2")
-    assert (ran.code, ran.out) == (2, "")
-    assert "did you mean 'smollm2'" in ran.err
+def test_a_fetch_that_fails(draftwood, cache, monkeypatch):
+    unknown = draftwood("fetch", "smolm2")
+    assert (unknown.code, unknown.out, "did you mean 'smollm2'" in unknown.err) == (2, "", True)
 
-
-def test_a_fetch_that_fails(draftwood, monkeypatch):
     def fail(*_args, **_kwargs):
         raise FetchError("no pip here: install it")
 
@@ -64,7 +57,7 @@ def test_a_fetch_that_fails(draftwood, monkeypatch):
 def test_info(draftwood, cache):
     ran = draftwood("info")
     assert ran.code == 0
-    for word in ("draftwood", "python", "torch", "threads", "cpu computes in", str(cache), "smollm2", "suffix"):
+    for word in ("draftwood", "python", "torch", "threads", str(cache), "smollm2", "suffix"):
         assert word in ran.out
     assert "missing" in ran.out
     assert "(draftwood fetch smollm2 brings it)" in ran.out
@@ -74,7 +67,7 @@ def test_info(draftwood, cache):
 
 def test_info_as_json_also_without_torch(draftwood, cache, monkeypatch):
     found = json.loads(draftwood("info", "--json").out)
-    assert "float32" in found["devices"]["cpu"]
+    assert found["devices"][0] == "cpu"
     assert [(model["name"], model["state"]) for model in found["models"]] == [
         (name, "missing") for name in CATALOGUE
     ]

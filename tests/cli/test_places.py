@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from draftwood.measure.records.records import read_records
@@ -62,22 +59,6 @@ def test_rows_that_are_no_profile_are_not_to_be_destroyed(draftwood, rows):
     assert f"profile -o {rows}" not in ran.err
     assert "draftwood profile -o NEW.jsonl" in ran.err
     assert rows.read_bytes() == before
-
-
-@pytest.mark.slow
-def test_three_processes_append_to_one_file(tiny, tmp_path):
-    path = tmp_path / "same.jsonl"
-    command = [sys.executable, "-m", "draftwood", "generate", PROMPT, *flags(tiny, 12), "-o", str(path), "--seed"]
-    children = [
-        subprocess.Popen([*command, str(seed)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        for seed in (1, 2, 3)
-    ]
-    said = [child.communicate(timeout=300)[1].decode() for child in children]
-    assert [child.returncode for child in children] == [0, 0, 0], said
-    answers = read_records(path).answers
-    assert [answer.id for answer in answers] == [0, 1, 2]
-    assert sorted(answer.seed for answer in answers) == [1, 2, 3]
-    assert [entry.name for entry in tmp_path.iterdir()] == ["same.jsonl"]
 
 
 def test_every_verb_says_that_the_last_record_is_torn_and_goes_on(draftwood, tiny, rows, tmp_path):

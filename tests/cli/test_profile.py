@@ -76,13 +76,6 @@ def test_ctrl_c_keeps_finished_rounds(draftwood, tiny, interrupt, tmp_path, alon
     assert not alone.exists()
 
 
-def test_ctrl_c_before_the_first_round(draftwood, tiny, interrupt):
-    interrupt(3)
-    ran = draftwood("profile", *flags(tiny))
-    assert (ran.code, ran.out) == (130, "")
-    assert "nothing was measured" in ran.err
-
-
 def test_the_default_is_that_of_the_instrument():
     assert inspect.signature(verb.profile).parameters["seconds"].default == SECONDS
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-from draftwood.cli import measuring
-from draftwood.measure.prompt_files import task_jobs
 from draftwood.measure.records.records import read_records
 
 SAID = "using the model's chat template; --raw continues the text instead\n"
@@ -57,11 +55,3 @@ def test_prompts_of_text_files(draftwood, tiny, tmp_path):
     assert text == chat
     mixed = draftwood("bench", *flags, "--raw")
     assert (mixed.code, "holds another prompt named" in mixed.err) == (2, True)
-
-
-def test_prompts_of_tasks_stay_as_they_were(tiny):
-    from draftwood.models.load import load_tokenizer
-
-    jobs = task_jobs("completion,chat,code-suite")
-    assert any(isinstance(job.prompt, str) for job in jobs)
-    assert measuring.as_asked(jobs, False, load_tokenizer(tiny), None, quiet=False) is jobs

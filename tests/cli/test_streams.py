@@ -55,21 +55,6 @@ def test_a_full_disk_is_one_line():
     assert err == "error: the output cannot be written (No space left on device): choose another place for it\n"
 
 
-def test_a_warning_that_nobody_hears(monkeypatch, draftwood):
-    import logging
-
-    from draftwood.cli import main
-
-    class Gone:
-        def write(self, _text):
-            raise BrokenPipeError
-
-        flush = write
-
-    monkeypatch.setattr(sys, "stderr", Gone())
-    main._WARNINGS.emit(logging.makeLogRecord({"msg": "unheard", "levelname": "WARNING"}))
-
-
 @pytest.mark.parametrize("raw", [b"caf\xe9 au lait", b"\xff\xfeh\x00i\x00", b"hello\n\xff\n"])
 def test_bytes_that_are_no_text_are_refused_on_every_way(draftwood, tiny, tmp_path, raw):
     file = tmp_path / "p.txt"

@@ -128,24 +128,23 @@ def test_wrong_settings(draftwood, tiny, tmp_path, monkeypatch, command, more, s
     assert not list(tmp_path.iterdir()), "so that the mended command is not refused"
 
 
-@pytest.mark.parametrize(
-    ("flag", "held", "said"),
-    [
-        ("--text", "hi", "too few to train on"),
-        ("--written", '{"row": "header"}\n', "holds no texts that this model has written"),
-    ],
-)
-def test_files_that_hold_nothing_to_train_on(draftwood, tiny, tmp_path, flag, held, said):
-    (tmp_path / "some.jsonl").write_text(held)
-    ran = draftwood(*head(tiny, tmp_path / "head.safetensors", flag, str(tmp_path / "some.jsonl")))
-    assert ran.code != 0
-    assert said in ran.err
-
-
-@pytest.mark.parametrize(("command", "said"), [(head, "--force"), (sibling, "is a file")])
-def test_a_file_that_is_there_already(draftwood, tiny, tmp_path, command, said):
-    (tmp_path / "mine").write_text("mine")
-    ran = draftwood(*command(tiny, tmp_path / "mine"))
-    assert ran.code == 2
-    assert said in ran.err
-    assert (tmp_path / "mine").read_text() == "mine"
+def test_files_that_hold_nothing_or_are_there_already(draftwood, tiny, tmp_path):
+    some, mine = tmp_path / "some.jsonl", tmp_path / "mine"
+    mine.write_text("mine")
+    for held, command, place, more, said in (
+        ("hi", head, "head.safetensors", ["--text", str(some)], "too few to train on"),
+        (
+            '{"row": "header"}\n',
+            head,
+            "other.safetensors",
+            ["--written", str(some)],
+            "holds no texts that this model",
+        ),
+        ("", head, "mine", [], "--force"),
+        ("", sibling, "mine", [], "is a file"),
+    ):
+        some.write_text(held)
+        ran = draftwood(*command(tiny, tmp_path / place, *more))
+        assert ran.code != 0
+        assert said in ran.err
+    assert mine.read_text() == "mine"

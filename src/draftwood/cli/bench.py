@@ -67,6 +67,7 @@ def bench(
     """
     from draftwood.api.setup import Setup
     from draftwood.api.user_texts import UserTexts
+    from draftwood.engines.peers import check_assistants, peer_names
     from draftwood.measure.bench.run import Bench, BenchSettings, Sustained
     from draftwood.measure.bench.run import sustain as repeat
     from draftwood.measure.bench.table import table
@@ -77,7 +78,11 @@ def bench(
     if sustain is not None and "rounds" in dict(options.given_flags(call)):
         raise UsageError("--sustain repeats one answer for so long, which --rounds cannot count: leave one out")
     specs = _specs(drafters, planner, texts.sources)
-    jobs, peers = measuring.jobs_of(tasks, prompts, limit, chat), _with_plain(peers)
+    jobs = measuring.jobs_of(tasks, prompts, limit, chat)
+    if peers:  # each with its engine's plain decoding
+        names = peer_names(peers)
+        check_assistants(names)
+        peers = ",".join([*dict.fromkeys(peer.engine for peer in names), peers])
     early.check_rows(output, "bench")
     if peers is not None and "transformers" in peers:  # compared on the same weights
         loading = loading.for_transformers()
@@ -115,17 +120,6 @@ def _specs(drafters: str, planner: str, sources: dict[str, Any]) -> list[str]:
     if len(specs) > 1:
         given.refuse_plain(specs[1], planner, "arms with drafters are compared with plain decoding")
     return specs
-
-
-def _with_plain(peers: str | None) -> str | None:
-    """Return the peers, each with its engine's plain decoding beside it; their names are checked."""
-    from draftwood.engines.peers import check_assistants, peer_names
-
-    if not peers:
-        return None
-    names = peer_names(peers)
-    check_assistants(names)
-    return ",".join([*dict.fromkeys(peer.engine for peer in names), peers])
 
 
 def _writer(

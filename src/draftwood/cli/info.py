@@ -47,8 +47,11 @@ def collect() -> dict[str, Any]:
     """Return everything that `info` shows, JSON-ready."""
     from draftwood import __version__
     from draftwood.drafters.load import known
+    from draftwood.models import findings
     from draftwood.models.find import cache_folder, installed
 
+    files = findings.files(findings.LEARNED)
+    kept = {"files": len(files), "bytes": sum(path.stat().st_size for path in files)}
     versions = {name: package_version(name) for name in _PACKAGES}
     machine: dict[str, Any] = {"threads": None, "cpu_instructions": None, "devices": []}
     return {
@@ -58,15 +61,10 @@ def collect() -> dict[str, Any]:
         "cpu_count": os.cpu_count(),
         **(_torch() if versions["torch"] else machine),
         "cache_folder": str(cache_folder()),
-        "learned": _learned(),
-        "models": [_model(model) for model in installed()],
+        "learned": {"folder": str(findings.folder()), "is_kept": findings.learning_is_kept(), **kept},
+        "models": [{"folder": str(one.pop("path")), **one} for one in map(asdict, installed())],
         "drafters": known(),
     }
-
-
-def _model(model: Any) -> dict[str, Any]:
-    found = asdict(model)
-    return found | {"folder": str(found.pop("path"))}
 
 
 def _said_model(model: dict[str, Any]) -> str:
@@ -77,33 +75,20 @@ def _said_model(model: dict[str, Any]) -> str:
     return said if force is None else f"{said} (draftwood fetch {model['name']}{force} brings it)"
 
 
-def _learned() -> dict[str, Any]:
-    """Say what is kept of earlier runs."""
-    from draftwood.models import findings
-
-    files = findings.files(findings.LEARNED)
-    kept = {"files": len(files), "bytes": sum(path.stat().st_size for path in files)}
-    return {"folder": str(findings.folder()), "is_kept": findings.learning_is_kept(), **kept}
-
-
 def _engines() -> dict[str, str | None]:
     """Say of each engine whether it can run models here; None if it is not installed."""
     from draftwood.models.engine import LLAMA_CPP, TRANSFORMERS, is_installed
 
-    return {
-        TRANSFORMERS: "installed" if is_installed(TRANSFORMERS) else None,
-        LLAMA_CPP: _llama_cpp() if is_installed(LLAMA_CPP) else None,
-    }
+    said = None
+    if is_installed(LLAMA_CPP):
+        from draftwood.engines.llama_cpp.library import library, takes_layers
 
-
-def _llama_cpp() -> str:
-    from draftwood.engines.llama_cpp.library import library, takes_layers
-
-    try:
-        where = "processor and graphics card" if takes_layers() else "processor"
-    except DraftwoodError as error:
-        return str(error)
-    return f"installed, the library of {library().release}, for the {where}"
+        try:
+            where = "processor and graphics card" if takes_layers() else "processor"
+            said = f"installed, the library of {library().release}, for the {where}"
+        except DraftwoodError as error:
+            said = str(error)
+    return {TRANSFORMERS: "installed" if is_installed(TRANSFORMERS) else None, LLAMA_CPP: said}
 
 
 def _torch() -> dict[str, Any]:

@@ -53,19 +53,17 @@ def jobs_of(
 def load(
     loading: options.Loading, jobs: list[PromptJob], chat: bool | None, *, own: bool, quiet: bool
 ) -> tuple[Any, Any, list[PromptJob]]:
-    """Load a model for these prompts; returns model, tokenizer, prompts as asked."""
+    """Load a model for these prompts; returns model, tokenizer, prompts as asked.
+
+    Of a user's ``own``, texts go through the model's chat template where it has one.
+    """
     model, tokenizer = loading.load_model()
-    return model, tokenizer, as_asked(jobs, own, tokenizer, chat, quiet=quiet)
-
-
-def as_asked(
-    jobs: list[PromptJob], own: bool, tokenizer: Any, chat: bool | None, *, quiet: bool
-) -> list[PromptJob]:
-    """Return the prompts; of a user's ``own``, texts go through the model's chat template where it has one."""
     texts = own and any(isinstance(job.prompt, str) for job in jobs)
-    if not texts or not prompt.in_template(tokenizer, chat, quiet=quiet):
-        return jobs
-    return [
-        replace(job, prompt=prompt.as_asked(job.prompt, tokenizer, True)) if isinstance(job.prompt, str) else job
-        for job in jobs
-    ]
+    if texts and prompt.in_template(tokenizer, chat, quiet=quiet):
+        jobs = [
+            replace(job, prompt=prompt.as_asked(job.prompt, tokenizer, True))
+            if isinstance(job.prompt, str)
+            else job
+            for job in jobs
+        ]
+    return model, tokenizer, jobs

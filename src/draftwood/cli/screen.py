@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, TextIO, TypeVar
 
 import typer
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 _PIPE_WIDTH = 200
 _WIDTH, _COLUMNS = 80, 6  # characters and columns of a table
-_MINUTE = 60.0
 
 
 class CtrlC:
@@ -110,32 +108,17 @@ def busy(what: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def progress(title: str = "") -> Iterator[Callable[[int, int, str], None]]:
-    """Show a bar on a terminal; yields (done, all, what comes now) -> None.
-
-    Elsewhere, a bar without ``title`` is a line a minute, and one with a title says nothing.
-    """
+    """Show a bar on a terminal; yields (done, all, what comes now) -> None."""
     if not sys.stderr.isatty():
-        yield _line_a_minute() if not title else lambda _done, _total, _what: None
+        yield lambda _done, _total, _what: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    titles = [TextColumn(title)] if title else []
-    columns = (*titles, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    ends = TextColumn(title), TextColumn("{task.description}")
+    columns = (ends[0], BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), ends[1])
     with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
         line = bar.add_task("")
         yield lambda done, total, what: bar.update(line, completed=done, total=total, description=what)
-
-
-def _line_a_minute() -> Callable[[int, int, str], None]:
-    said = monotonic()
-
-    def note(done: int, total: int, what: str) -> None:
-        nonlocal said
-        if monotonic() - said > _MINUTE:
-            said = monotonic()
-            say(f"{done} of {total}, {what}", file=sys.stderr)
-
-    return note
 
 
 def show_table(

@@ -58,9 +58,7 @@ class LiveFlags:
     ngram_min: Annotated[int, Option(min=1, help="Fewest tokens that must match.")] = 2
     ngram_max: Annotated[int, Option(min=1, help="Most tokens that are looked for.")] = 8
     max_new_tokens: measuring.MaxNewTokens = 64
-    trace: Annotated[Path | None, Option(metavar="OUT.jsonl[.zst]", help="Keep the answers, to be replayed.")] = (
-        None
-    )
+    trace: Annotated[Path | None, Option(metavar="OUT.jsonl[.zst]", help="Keep the answers here.")] = None
     force: early.Force = False
 
     def check(self) -> list[PromptJob]:
@@ -103,11 +101,23 @@ def simulate(
     """
     from draftwood.drafters.load import arms
     from draftwood.measure.records.traces import read_traces
+    from draftwood.planning.goodput import GoodputPlanner
+    from draftwood.planning.load import load as load_planner
 
-    _check_sides(call, traces, live)
+    if bool(traces) == live:
+        raise UsageError(
+            "simulate takes recorded answers, or with --live a model that writes them: give one of them"
+        )
+    for name, flag in options.given_flags(call):
+        if name not in _OF_BOTH and (name in _OF_TRACES) == live:
+            raise UsageError(f"{flag} is for {'recorded answers' if live else '--live'}: leave it out")
     curve = _curve(profile, cost)
     planners = planner or [_UNTIMED if curve is None else options.PLANNER_DEFAULT]
-    _check_planners(planners, curve)
+    for name in planners:
+        if isinstance(load_planner(name), GoodputPlanner) and curve is None:
+            raise UsageError(
+                f"planner {name!r} goes by what passes cost: say it with --cost or --profile, or take {_UNTIMED}"
+            )
     document: dict[str, Any] = {}
     if live:
         answered, known, document["probe"], interrupted = _answer(loading, asked, quiet=as_json)
@@ -131,29 +141,6 @@ def simulate(
         _show(rows if len({row["task"] for row in rows}) == 1 else [*rows, *totals])
 
     screen.finish(document, show, as_json=as_json, interrupted=document["interrupted"])
-
-
-def _check_sides(call: typer.Context, traces: Sequence[Path] | None, live: bool) -> None:
-    """Refuse flags of recorded answers with --live, and those of --live without it."""
-    if bool(traces) == live:
-        raise UsageError(
-            "simulate takes recorded answers, or with --live a model that writes them: give one of them"
-        )
-    for name, flag in options.given_flags(call):
-        if name not in _OF_BOTH and (name in _OF_TRACES) == live:
-            raise UsageError(f"{flag} is for {'recorded answers' if live else '--live'}: leave it out")
-
-
-def _check_planners(planners: list[str], curve: CostCurve | None) -> None:
-    """Refuse unknown planners, and those that weigh time where no pass takes any."""
-    from draftwood.planning.goodput import GoodputPlanner
-    from draftwood.planning.load import load
-
-    for name in planners:
-        if isinstance(load(name), GoodputPlanner) and curve is None:
-            raise UsageError(
-                f"planner {name!r} goes by what passes cost: say it with --cost or --profile, or take {_UNTIMED}"
-            )
 
 
 def _curve(profile: Path | None, cost: str | None) -> CostCurve | None:
