@@ -119,10 +119,10 @@ def test_a_wrong_token_shows_where_rounding_does_not(tiny_gguf, family):
     assert np.median(gaps) > 10 * ROUNDING
 
 
-TOLD = [(*file, trees) for trees in (100, 2000) for file in FILES]
+TOLD = [(*file, trees) for trees in (60, 2000) for file in FILES]
 
 
-@pytest.mark.parametrize(("family", "kind", "trees"), rest_is_slow(TOLD, *((*file, 100) for file in QUICK)))
+@pytest.mark.parametrize(("family", "kind", "trees"), rest_is_slow(TOLD, *((*file, 60) for file in QUICK)))
 def test_rows_of_trees_are_those_of_plain_decoding_after_any_history(tiny_gguf, family, kind, trees):
     told = story(tiny_gguf(family, kind), seed=trees)
     told.tell(trees)
@@ -207,16 +207,17 @@ def test_more_texts_than_it_holds_are_refused_and_leave_no_trace(target, truth):
 # --- scores --------------------------------------------------------------------------------------------------
 
 
-def test_scores_outlive_later_passes_a_larger_cache_and_the_target(target, truth):
+def test_scores_outlive_later_passes_a_larger_cache_and_the_target(target, truth, monkeypatch):
+    monkeypatch.setattr(cache, "_FIRST", 256)
     ((session, first),) = target.open([TEXT])
     row = first.raw(0)
     first.raw(0)[:] = 0
     (second,) = target.score([(session, 3, TokenTree.build([4, 5]))])
     session.keep([])
-    target.extend([(session, TEXT * 60)])  # more than 1,024 cells
+    target.extend([(session, TEXT * 14)])  # more than 256 cells
     last = target.extend([(session, [1])])[0]
     session.close()
-    whole = [*TEXT, 3, *TEXT * 60, 1]
+    whole = [*TEXT, 3, *TEXT * 14, 1]
     del target, session
     gc.collect()
     assert np.array_equal(row, truth(TEXT))
@@ -383,7 +384,7 @@ def test_answers_given_up_at_any_point_leave_every_slot_free(tiny_gguf, spelled,
     assert [one.ids for one in draftwood.generate(target, prompts, max_new_tokens=20)] == plain
 
 
-def test_a_hundred_requests_leave_no_more_behind_than_one(target):
+def test_forty_requests_leave_no_more_behind_than_one(target):
     process, rng = psutil.Process(os.getpid()), np.random.default_rng(5)
 
     def write(requests):
@@ -396,10 +397,10 @@ def test_a_hundred_requests_leave_no_more_behind_than_one(target):
                 session.close()
                 session.close()
 
-    write(40)
+    write(20)
     gc.collect()
     cells, before = target.cache._context.cells, process.memory_info().rss
-    write(100)
+    write(40)
     gc.collect()
     assert process.memory_info().rss - before < 4_000_000
     assert target.cache._context.cells == cells
@@ -413,13 +414,15 @@ def written(target, length):
     session.close()
 
 
-def test_memory_of_a_long_text_is_given_back_after_several_short_ones(target, truth):
+def test_memory_of_a_long_text_is_given_back_after_several_short_ones(target, truth, monkeypatch):
+    monkeypatch.setattr(cache, "_FIRST", 256)
+    monkeypatch.setattr(cache, "_LARGE", 1024)
     held = target.cache
     ((first, scores),) = target.open([TEXT])
-    written(target, 4000)
+    written(target, 900)
     first.close()
     written(target, 20)
-    written(target, 4000)  # a server that opens long texts again and again keeps the room for them
+    written(target, 900)  # a server that opens long texts again and again keeps the room for them
     for _ in range(cache._PATIENCE):
         assert held._context.cells >= cache._LARGE
         written(target, 20)

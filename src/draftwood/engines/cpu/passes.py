@@ -70,10 +70,9 @@ class PassRecord:
         self._best = np.zeros(program.pieces * WIDEST * BEST, dtype=np.uint8)
         self._scores = np.zeros((1, program.score_width), dtype=np.float32)
         self._limits: Places | None = None
-        self._note()
 
     def _note(self) -> None:
-        """Write the addresses of all arrays."""
+        """Write the addresses of all arrays, in every pass: an interrupt may come behind one that is new."""
         for name, array in (
             ("phases", self._program.record), ("tokens", self._tokens), ("positions", self._positions),
             ("texts", self._texts), ("bases", self._bases), ("cells", self._cells), ("tails", self._tails),
@@ -167,7 +166,6 @@ class PassRecord:
             new = first + -(-(end - row) // UNIT_ROWS) * chunks
             if new > len(self._units):
                 self._units = np.concatenate((self._units, np.zeros((new, 4), dtype=np.int64)))
-                self._note()
             some = self._units[first:new].reshape(-1, chunks, 4)
             some[..., 0] = (row + UNIT_ROWS * _COUNT[: len(some)])[:, None]
             some[..., 1] = UNIT_ROWS
@@ -184,7 +182,7 @@ class PassRecord:
         program.reserve(parts, longest)
         if scored > len(self._scores):
             self._scores = np.zeros((scored, program.score_width), dtype=np.float32)
-            self._note()
+        self._note()
         limits = self._limits = program.limits(rows, scored, units, asked)
         record[PASS["limits"]], record[PASS["count"]] = limits.ctypes.data, len(limits)
         record[PASS["rows"]], record[PASS["scored_rows"]] = rows, scored

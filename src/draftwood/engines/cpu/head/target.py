@@ -18,11 +18,12 @@ from draftwood.engines.cpu.head.weights import FUSE, HeadProgram, PackedHead
 from draftwood.engines.cpu.kernels import Kernels, pass_threads
 from draftwood.engines.cpu.pages import Page, Pages
 from draftwood.engines.cpu.passes import PassRecord, Rows
+from draftwood.engines.cpu.session import groups
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.heads.fitting import check_fit, fingerprint_of, fingerprint_rows, head_in, shipped
 from draftwood.engines.heads.text import HeadText, ReducedScores, Request, grown
 from draftwood.engines.heads.weights import HeadWeights
-from draftwood.engines.lent_scores import LentScores, RowScores
+from draftwood.engines.lent_scores import LentScores
 from draftwood.errors import CapabilityError
 from draftwood.index.child_safe import ChildSafeLock
 
@@ -115,52 +116,42 @@ class CpuHead:
             rows = Rows(session.pages, session.length, some, scored=[count - 1] * is_last, positions=where)
             scores = self._run([rows], (FUSE,))
             session.commit(list(where), self._program.x[count - 1].copy())
-        return ReducedScores(self._lend([scores])[0], self._ids)
+        return ReducedScores(self._lent.add([scores], self)[0], self._ids)
 
     @locked
     def grow(self, requests: Sequence[Request]) -> list[ReducedScores]:
         """As `Target.grow`; -1 is the last pair that was read."""
-        if any(max(parents) >= session.nodes for session, _, parents in requests):  # passes that overwrite scores
-            copied = grown(requests, lambda some: [rows.copy() for rows in self._grow(some)])
-            views = [np.concatenate(parts) for parts in copied]
-        else:
+        if any(len(session.lines) + len(tokens) > WIDEST for session, tokens, _ in requests):
+            raise CapabilityError(f"a head grows trees of at most {WIDEST} nodes: draft fewer")
+        is_known = all(max(parents) < session.nodes for session, _, parents in requests)
+        if is_known and sum(len(tokens) for _, tokens, _ in requests) <= WIDEST:
             views = self._grow(requests)
-        return [ReducedScores(scores, self._ids) for scores in self._lend(views)]
+        else:  # several passes, each of which overwrites the scores of the one before
+            views = [np.concatenate(parts) for parts in grown(requests, self._copied)]
+        return [ReducedScores(scores, self._ids) for scores in self._lent.add(views, self)]
+
+    def _copied(self, requests: Sequence[Request]) -> list[Floats]:
+        some = groups(requests, lambda request: len(request[1]))
+        return [rows.copy() for group in some for rows in self._grow(group)]
 
     def _grow(self, requests: Sequence[Request]) -> list[Floats]:
-        """Run passes over nodes whose parents are known; returns the scores of each request's."""
+        """Run a pass over nodes whose parents are known; returns the scores of each request's."""
         texts, states = [], []
         for session, tokens, parents in requests:
             made, positions = session.begin(parents)
             base, nodes = session.length, len(session.lines)
-            if nodes > WIDEST:
-                raise CapabilityError(f"a head grows trees of at most {WIDEST} nodes: draft fewer")
             session.pages.make_ready(base, base + nodes)
             ways = [[base + node for node in line] for line in session.lines[nodes - len(parents) :]]
             texts.append(Rows(session.pages, base, tokens, ways=ways, positions=positions))
             states += made
-        scores, x = self._in_passes(texts, states)
-        found, first = [], 0
+        x = self._program.x[: len(states)]
+        x[:] = states
+        scores, made, found, first = self._run(texts), x.copy(), [], 0
         for session, tokens, _ in requests:
-            session.finish(list(x[first : first + len(tokens)]))
-            found.append(scores[first : first + len(tokens)])
-            first += len(tokens)
+            part = slice(first, first := first + len(tokens))
+            session.finish(list(made[part]))
+            found.append(scores[part])
         return found
-
-    def _in_passes(self, texts: Sequence[Rows], states: Sequence[Floats]) -> tuple[Floats, Floats]:
-        """Return scores of all rows, and what the head made of them; too many rows take a pass for each text."""
-        x = self._program.x
-        if len(states) <= WIDEST:
-            x[: len(states)] = states
-            return self._run(texts), x[: len(states)].copy()
-        scores, made, first = [], [], 0
-        for text in texts:
-            count = len(text.tokens)
-            x[:count] = states[first : first + count]
-            scores.append(self._run([text]).copy())
-            made.append(x[:count].copy())
-            first += count
-        return np.concatenate(scores), np.concatenate(made)
 
     def _run(self, texts: Sequence[Rows], asked: tuple[str, ...] = ()) -> Floats:
         """Compute a pass; returns scores of the rows that are scored, a view until the next pass."""
@@ -168,9 +159,6 @@ class CpuHead:
         scored = self._record.fill(texts, asked)
         self._pool.run(self._record.address, self._threads)
         return self._record.results(scored)[0]
-
-    def _lend(self, views: Sequence[Floats]) -> list[RowScores]:
-        return self._lent.add(views, self)
 
 
 def head_of(target: CpuTarget, path: Path) -> CpuHead:
