@@ -159,8 +159,7 @@ def test_best_chain_follows_the_child_believed_in_most(tree):
 def test_a_chain_that_knows_it_has_the_views_of_one_that_does_not(tokens, drafts):
     lookahead = [i >= drafts for i in range(len(tokens))]
     chain = TokenTree.build(tokens, lookahead=lookahead, belief=0.5)
-    plain = dataclasses.replace(chain, is_chain=False)
-    assert (chain.is_chain, plain.is_chain) == (True, False)
+    plain = dataclasses.replace(chain)
     for view in ("depth", "ancestor_mask", "path_belief", "leaves"):
         assert getattr(chain, view).tolist() == getattr(plain, view).tolist()
         assert getattr(chain, view).dtype == getattr(plain, view).dtype
@@ -296,7 +295,6 @@ def column(name, value):
         (TokenTree.build([1, 1], [1, -1]), "a parent must be -1 or come before its child"),
         (TokenTree.build([1], [0]), "a parent must be -1 or come before its child"),
         (TokenTree.build([1], [-2]), "a parent must be -1 or come before its child"),
-        (column("is_chain", True), "is_chain is set, yet the parents are no chain"),
         (TokenTree.build([-1]), "token ids must lie in"),
         (TokenTree.build([10]), r"token ids must lie in \[0, 10\)"),
         (TokenTree.build([1], belief=1.01), "beliefs must be probabilities"),

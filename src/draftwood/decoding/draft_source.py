@@ -170,13 +170,11 @@ class DraftSource:
 
     def _take(self, tree: TokenTree, vocab_size: int, least: int) -> None:
         """Check a tree whose evidence classes begin at ``least``, and make it the proposal."""
-        if not tree.vouched:
-            tree = tree.locked()  # what it keeps of its own it may go on writing into
         tree.check_integrity(vocab_size)
+        tree = tree.locked()  # what it keeps of its own it may go on writing into
         self._own = None
         if len(tree):
-            if least < 0 or not tree.vouched:
-                self._check_evidence(tree, least)
+            self._check_evidence(tree, least)
             self.step.match_length = 0 if self.session is None else int(self.session.match_length)
         self.proposal = tree
 

@@ -30,7 +30,7 @@ def feedback(
     tree, needs = plan.tree, [source.needs_now for source in sources]
     most = max([need.top_k for need in needs])
     top_k = scores.top_k(most) if most else None
-    shown = tree if tree.vouched else tree.locked()
+    shown = tree.locked()
     for array in (*(top_k or ()), *plan.node_map):
         array.flags.writeable = False
     known = [-1] * (1 + len(tree))

@@ -56,41 +56,20 @@ def draft_tree(
     The given arrays become the tree's own, and read-only.
     """
     chain, source, nan, drafts = shared_columns(len(tokens))
-    is_chain = parents is None or parents.tolist() == chain.tolist()
     up = chain if parents is None else parents
     for array in (tokens, up, belief, evidence):
         array.flags.writeable = False
-    return TokenTree(tokens, up, belief, source, evidence, nan, drafts, is_chain=is_chain)
+    return TokenTree(tokens, up, belief, source, evidence, nan, drafts)
 
 
-def grown_tree(
-    columns: NDArray[np.int32], belief: Floats, accept_rates: Floats | None = None, reached: Floats | None = None
-) -> TokenTree:
+def grown_tree(columns: NDArray[np.int32], belief: Floats) -> TokenTree:
     """Return the tree that one of our kernels has grown; the arrays become the tree's own, and read-only.
 
-    Parameters
-    ----------
-    columns
-        Tokens, parents and evidence classes, int32[3 or more, n], which keep all rules of a `TokenTree`.
-    belief
-        Of each node, float32[n]; looked up in ``accept_rates``, if these are given.
-    reached
-        Probability that each node is reached and right, float32[n]; computed where it is not given.
+    ``columns`` int32[3 or more, n] holds tokens, parents and evidence classes; ``belief`` is float32[n].
     """
-    chain, source, nan, drafts = shared_columns(len(belief))
     for array in (columns, belief):
-        if array.flags.writeable:
-            (
-                array if array.base is None else array.base
-            ).flags.writeable = False  # so no view of it can be unlocked
-            array.flags.writeable = False
-    parents = columns[1]
-    known = {"path_belief": reached} if reached is not None else {}
-    return TokenTree.vouched_for(
-        tokens=columns[0], parents=parents, belief=belief, source=source, evidence=columns[2], draft_prob=nan,
-        lookahead=drafts, is_chain=parents.tolist() == chain.tolist(), n_lookahead=0, by_rates=accept_rates,
-        **known,
-    )  # fmt: skip
+        (array if array.base is None else array.base).flags.writeable = False  # so no view of it can be unlocked
+    return draft_tree(columns[0], columns[2], belief, columns[1])
 
 
 def chain_parents(n: int) -> NDArray[np.int32]:

@@ -164,8 +164,6 @@ class TreePlanner(Planner, PlannerSession):
         if drafter is None or not len(tree):
             return tree
         accept_rates = self.learned.beliefs.accept_rates(drafter, greedy=state.greedy)
-        if tree.by_rates is accept_rates:
-            return tree
         belief = accept_rates[tree.evidence]
         if drafter.needs.base_tree:
             belief = np.where(tree.evidence == NO_CLAIM, np.float32(0), belief)

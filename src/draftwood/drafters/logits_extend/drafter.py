@@ -101,7 +101,7 @@ class LogitsExtendSession(TextSession):
         if not tree:
             return TokenTree.empty()
         columns = np.array(tree, dtype=np.int32).T.copy()
-        return grown_tree(columns, accept_rates[columns[2]], accept_rates)
+        return grown_tree(columns, accept_rates[columns[2]])
 
     def _branches(self) -> list[tuple[list[int], int, int]]:
         """Tokens of each branch, the first evidence class of its rank and probability, the reason of its root."""

@@ -102,7 +102,7 @@ class RecyclingSession(TextSession):
             noise=self._noise,
             limits=Limits(len(self.text), drafter.length, drafter.context),
         )
-        return grown_tree(columns, belief, accept_rates)
+        return grown_tree(columns, belief)
 
     def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
         self._new = self._length

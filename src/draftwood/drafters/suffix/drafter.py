@@ -68,7 +68,7 @@ class SuffixSession(BaseSession):
         if self.match_length < drafter.min_match or depth < 1:
             return TokenTree.empty()
         limits = depth, drafter.branches, drafter.min_match
-        return grown_tree(*self._automaton.grow(accept_rates, nodes, limits), accept_rates)
+        return grown_tree(*self._automaton.grow(accept_rates, nodes, limits))
 
     def extend(self, ids: Sequence[int]) -> None:
         self._automaton.append(ids)
