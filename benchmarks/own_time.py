@@ -23,8 +23,8 @@ import numpy as np
 from oracle import TRACES
 
 from draftwood.contracts import Floats, Ints
+from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.opening import open_sequences
 from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.replay import ReplayScores, ReplaySession, ReplayTarget
 from draftwood.measure.records.lines import write_whole

@@ -26,8 +26,8 @@ import draftwood.drafters
 from draftwood.api.prompts import as_ids
 from draftwood.api.setup import Setup
 from draftwood.contracts import Drafter, Feedback, State
+from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.opening import open_sequences
 from draftwood.drafters.load import load
 from draftwood.engines.replay import ReplayTarget
 from draftwood.measure.prompt_files import task_jobs

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from draftwood.contracts import Ask, Drafter, Feedback, Needs, Plan, Planner, Processor, Sampling, State
 from draftwood.decoding.loop import decode
-from draftwood.decoding.request import Request
-from draftwood.decoding.stopping import StopStrings
+from draftwood.decoding.request import Request, StopStrings
 from draftwood.planning.beliefs import Beliefs
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.step import Step

@@ -77,15 +77,15 @@ import sys, threading
 from draftwood.decoding.sequence import ActiveSequence
 from draftwood.testing import ToyTarget
 import draftwood
-open_late = ActiveSequence.open_late
+open_sources = ActiveSequence.open_sources
 def opened(self):
     [t.join() for t in threading.enumerate() if t.name == "draftwood-kernels"]
     before = set(sys.modules)
-    open_late(self)
+    open_sources(self)
     new = [name for name in set(sys.modules) - before if "llvmlite" in name or "kernel" in name]
     assert not new, new
     print("opened", any("draftwood.drafters" in name and "kernel" in name for name in sys.modules))
-ActiveSequence.open_late = opened
+ActiveSequence.open_sources = opened
 draftwood.generate(ToyTarget(), [1, 2, 3, 1, 2, 3], max_new_tokens=3, temperature=0, drafters={drafters!r})
 """
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

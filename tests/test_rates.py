@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from draftwood.rates import Rates
 from draftwood.step import Step
-from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget
+from draftwood.testing import SameDrafter, ToyTarget
 from tests.helpers import write
 
 
@@ -33,17 +32,6 @@ def test_by_hand():
     assert rates.acceptance_by_position == (2 / 3, 1 / 3, 1 / 2, 0)
 
 
-def test_probes_are_in_no_rate():
-    assert Rates.of([step(1, 0, 0, lookahead_scored=7), step(3, 2, 2, lookahead_scored=4)]) == Rates.of(
-        [step(1, 0, 0), step(3, 2, 2)]
-    )
-
-
-def test_a_token_that_a_cut_kept_from_being_emitted_is_not_counted():
-    rates = Rates.of([step(2, 5, 2)])  # the text ended with the second accepted token
-    assert (rates.mean_acceptance_length, rates.acceptance_rate) == (2, 2 / 5)
-
-
 def test_without_steps_and_without_drafts_there_is_no_division():
     assert Rates.of([]).mean_acceptance_length == 0
     assert Rates.of([]).tokens_per_second == 0
@@ -51,14 +39,6 @@ def test_without_steps_and_without_drafts_there_is_no_division():
     assert plain.mean_acceptance_length == 1
     assert (plain.acceptance_rate, plain.accepted_per_cycle, plain.draft_coverage) == (0, 0, 0)
     assert plain.drafted_step_acceptance_length == 0
-
-
-def test_seconds_are_summed_part_by_part():
-    parts = {"plan": 1.0, "draft": 2.0, "score": 3.0, "verify": 4.0, "keep": 5.0, "learn": 6.0}
-    one = Step(0, 9, (1, 1), **{f"{part}_s": seconds for part, seconds in parts.items()})
-    rates = Rates.of([one, one])
-    assert rates.seconds == {part: 2 * seconds for part, seconds in parts.items()}
-    assert rates.tokens_per_second == 4 / 42
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=12))
@@ -85,11 +65,3 @@ def test_of_a_text_the_first_token_belongs_to_no_pass():
     drafted = Rates.of(write(target, [SameDrafter(target)], 4, limit=21).steps)
     assert (drafted.tokens, drafted.passes, drafted.mean_acceptance_length) == (20, 4, 5)
     assert (drafted.acceptance_rate, drafted.draft_coverage) == (1, 1)
-
-
-def test_seconds_of_a_text_are_those_of_its_steps():
-    target = ToyTarget()
-    steps = write(target, [RandomDrafter()]).steps
-    rates = Rates.of(steps)
-    assert sum(rates.seconds.values()) == pytest.approx(sum(s.seconds for s in steps))
-    assert rates.tokens_per_second == pytest.approx(rates.tokens / sum(s.seconds for s in steps))

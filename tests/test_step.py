@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from draftwood.errors import UsageError
 from draftwood.step import MODEL, SourceStep, StageStep, Step, stages_of
-from draftwood.testing import RaisingDrafter, RandomDrafter, SameDrafter, ToyTarget
-from tests.helpers import write
 
 COUNT = st.integers(0, 50)
 SECONDS = st.floats(0, 10)
@@ -49,12 +47,6 @@ def test_json_there_and_back(step):
     assert Step.from_json(json.loads(json.dumps(step.to_json()))) == step
 
 
-def test_what_the_loop_records_is_json():
-    target = ToyTarget()
-    for step in write(target, [SameDrafter(target), RandomDrafter(), RaisingDrafter("learn")]).steps:
-        assert Step.from_json(json.loads(json.dumps(step.to_json()))) == step
-
-
 def test_fields_that_say_nothing_are_left_out():
     row = Step(0, 5).to_json()
     assert not {"finish", "temperature", "battery", "trace"} & set(row)
@@ -85,13 +77,3 @@ def test_seconds_are_the_pass_and_the_overhead(step):
     assert parts == ["plan_s", "draft_s", "score_s", "verify_s", "keep_s", "learn_s"]
     assert step.seconds == pytest.approx(sum(getattr(step, part) for part in parts))
     assert step.overhead_s == pytest.approx(step.seconds - step.score_s)
-
-
-def test_a_step_is_filled_in_and_knows_its_fields():
-    step = Step(3, 10, by_source=(SourceStep(),))
-    step.score_s, step.plan_s, step.emitted = 0.5, 0.25, (7,)
-    step.by_source[0].proposed = 4
-    assert (step.seconds, step.overhead_s) == (0.75, 0.25)
-    assert step == Step(3, 10, (7,), score_s=0.5, plan_s=0.25, by_source=(SourceStep(proposed=4),))
-    with pytest.raises(AttributeError, match="mood"):
-        step.mood = 1

@@ -44,22 +44,6 @@ def test_without_parents_it_is_a_chain_and_scalars_are_spread():
     assert chain.n_lookahead == 0
 
 
-def test_columns_one_by_one():
-    tree = TokenTree.build(
-        np.array([1, 2]),
-        [-1, -1],
-        belief=[0.1, 0.2],
-        evidence=[3, 4],
-        draft_prob=[0.5, 0.6],
-        lookahead=[False, True],
-    )
-    tree.check_integrity()
-    assert not tree.is_chain
-    assert tree.evidence.tolist() == [3, 4]
-    assert tree.draft_prob.tolist() == pytest.approx([0.5, 0.6])
-    assert tree.n_lookahead == 1
-
-
 def test_the_empty_tree():
     empty = TokenTree.empty()
     empty.check_integrity()
@@ -80,23 +64,6 @@ def test_it_cannot_be_changed_and_says_what_it_is():
 
 
 # --- derived views -------------------------------------------------------------------------------------------
-
-
-def test_the_views_of_the_drawn_tree():
-    assert TREE.depth.tolist() == [1, 1, 2, 2, 3]
-    assert TREE.positions(10).tolist() == [10, 11, 11, 12, 12, 13]
-    assert TREE.path(4) == [0, 2, 4]
-    assert TREE.leaves.tolist() == [1, 3, 4]
-    assert TREE.path_belief.tolist() == [0.5, 0.25, 0.25, 0.125, 0.25]
-    assert TREE.best_chain().tolist() == [0, 2]
-    assert TREE.n_lookahead == 1
-    assert TREE.ancestor_mask.astype(int).tolist() == [
-        [1, 0, 0, 0, 0],
-        [0, 1, 0, 0, 0],
-        [1, 0, 1, 0, 0],
-        [1, 0, 0, 1, 0],
-        [1, 0, 1, 0, 1],
-    ]
 
 
 @given(tree=trees(max_size=20), position=st.integers(0, 1000))
@@ -153,20 +120,6 @@ def test_best_chain_follows_the_child_believed_in_most(tree):
         node = max(below, key=lambda n: (tree.belief[n], -n))  # the first of equals
         chain.append(node)
     assert tree.best_chain().tolist() == chain
-
-
-@given(tokens=st.lists(st.integers(0, 3), max_size=9), drafts=st.integers(0, 9))
-def test_a_chain_that_knows_it_has_the_views_of_one_that_does_not(tokens, drafts):
-    lookahead = [i >= drafts for i in range(len(tokens))]
-    chain = TokenTree.build(tokens, lookahead=lookahead, belief=0.5)
-    plain = dataclasses.replace(chain)
-    for view in ("depth", "ancestor_mask", "path_belief", "leaves"):
-        assert getattr(chain, view).tolist() == getattr(plain, view).tolist()
-        assert getattr(chain, view).dtype == getattr(plain, view).dtype
-    assert chain.best_chain().tolist() == plain.best_chain().tolist()
-    for node in range(-1, len(tokens)):
-        for token in range(4):
-            assert chain.child(node, token) == plain.child(node, token)
 
 
 # --- taking nodes --------------------------------------------------------------------------------------------
@@ -238,17 +191,6 @@ def test_a_merged_node_is_a_draft_if_any_was_and_the_best_of_those_speaks_for_it
         one, at = max(drafts or proposed, key=lambda it: it[0].belief[it[1]])  # the first of equals
         for column in ("tokens", "belief", "source", "evidence", "draft_prob"):
             assert getattr(tree, column)[node] == getattr(one, column)[at]
-
-
-def test_merging_by_hand():
-    chain = TokenTree.build([5, 6], belief=[0.5, 0.5], source=0)
-    tree = TokenTree.build([5, 6, 7, 5], [-1, 0, 0, -1], belief=[0.75, 0.25, 0.5, 0.125], source=1)
-    merged, rows = merge([chain, tree])
-    assert texts(merged) == [(5,), (5, 6), (5, 7)]
-    assert merged.belief.tolist() == [0.75, 0.5, 0.5]
-    assert merged.source.tolist() == [1, 0, 1]
-    assert [row.tolist() for row in rows] == [[0, 1], [0, 1, 2, 0]]
-    assert not merged.is_chain
 
 
 def test_equal_chains_merge_into_a_chain_that_knows_it():

@@ -7,7 +7,7 @@ belongs to no step. A step holds counts and seconds only; `draftwood.rates` comp
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -67,61 +67,31 @@ class Step:
     """One pass and everything around it; fields that end in ``_s`` are seconds.
 
     The loop, drafters' sources, planner and policies fill it in; afterwards it is not to be changed.
-
-    Attributes
-    ----------
-    index
-        Number of the step within its request, from 0.
-    context
-        Committed tokens before the step, prompt included.
-    emitted
-        Tokens committed by this step.
-    sources
-        For each emitted token the index of the drafter that proposed it, `MODEL` for the target's own.
-    drafted, lookahead_scored
-        Draft nodes and lookahead nodes that were scored.
-    depth
-        Draft nodes on the longest branch that was scored.
-    accepted
-        Draft nodes accepted and emitted.
-    replayed
-        Committed tokens that the pass read again, if the target rolls back by restoring a snapshot.
-    finish
-        Why the text ended with this step, or None.
-    by_source
-        One entry per drafter of the set, in its order.
-    plan_s, draft_s, score_s, verify_s, keep_s, learn_s
-        Seconds of each part; ``score_s`` is the pass, which a batch shares.
-    held
-        Policies that made the draft shorter than the planner would.
-    temperature, battery
-        Degrees Celsius, and charge as a share in [0, 1]; None unless a policy reads them.
-    trace
-        Only if it was asked for: the scored tree's ``tokens``, ``parents``, ``source``, ``evidence``, ``belief``,
-        ``lookahead`` and accepted ``path``, and in ``plan`` what the planner says about its choice.
     """
 
-    index: int
-    context: int
-    emitted: tuple[int, ...] = ()
-    sources: tuple[int, ...] = ()
-    drafted: int = 0
+    index: int  # number of the step within its request, from 0
+    context: int  # committed tokens before the step, prompt included
+    emitted: tuple[int, ...] = ()  # tokens committed by this step
+    sources: tuple[int, ...] = ()  # of each, the index of the drafter that proposed it; `MODEL`: the target's own
+    drafted: int = 0  # draft nodes scored
     lookahead_scored: int = 0
-    depth: int = 0
-    accepted: int = 0
-    replayed: int = 0
-    finish: str | None = None
-    by_source: tuple[SourceStep, ...] = ()
+    depth: int = 0  # draft nodes on the longest branch that was scored
+    accepted: int = 0  # draft nodes accepted and emitted
+    replayed: int = 0  # committed tokens that the pass read again because a snapshot was restored
+    finish: str | None = None  # why the text ended with this step, or None
+    by_source: tuple[SourceStep, ...] = ()  # per drafter of the set
     plan_s: float = 0.0
     draft_s: float = 0.0
-    score_s: float = 0.0
+    score_s: float = 0.0  # the pass, which a batch shares
     verify_s: float = 0.0
     keep_s: float = 0.0
     learn_s: float = 0.0
-    held: tuple[str, ...] = ()
-    temperature: float | None = None
-    battery: float | None = None
+    held: tuple[str, ...] = ()  # policies that made the draft shorter than the planner would
+    temperature: float | None = None  # degrees Celsius; None unless a policy reads it, like `battery`
+    battery: float | None = None  # charge as a share in [0, 1]
     trace: dict[str, Any] | None = None
+    """Only if it was asked for: the scored tree's ``tokens``, ``parents``, ``source``, ``evidence``, ``belief``,
+    ``lookahead`` and accepted ``path``, and in ``plan`` what the planner says about its choice."""
 
     @property
     def seconds(self) -> float:
@@ -135,60 +105,33 @@ class Step:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary; fields at their defaults are left out."""
-        row = _said(self, _STEP_DEFAULTS)
+        row = _row(self)
         if self.by_source:
-            row["by_source"] = [_source_row(source) for source in self.by_source]
+            row["by_source"] = [_row(source) for source in self.by_source]
+        for source, found in zip(self.by_source, row.get("by_source", ()), strict=True):
+            if source.stages:
+                found["stages"] = [dataclasses.asdict(stage) for stage in source.stages]
         return row
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Self:
-        """Read a dictionary written by `to_json`, 0.1.0 included; unknown fields raise `UsageError`."""
-        fields = _renamed(row)
+        """Read a dictionary written by `to_json`; unknown fields raise `UsageError`."""
+        fields = dict(row)
         for name in ("emitted", "sources", "held"):
             fields[name] = tuple(fields.get(name, ()))
-        fields["by_source"] = tuple(_source_step(source) for source in fields.get("by_source", ()))
-        return cls(**_known(cls, fields))
+        sources = [dict(source) for source in fields.get("by_source", ())]
+        for source in sources:
+            source["stages"] = tuple(_made(StageStep, stage) for stage in source.get("stages", ()))
+        fields["by_source"] = tuple(_made(SourceStep, source) for source in sources)
+        made: Self = _made(cls, fields)
+        return made
 
 
-_OLD_NAMES = {"probed": "lookahead_scored", "probes": "lookahead_nodes", "probe": "lookahead"}
-"""Names of fields in files that 0.1.0 wrote."""
+def _row(record: Step | SourceStep) -> dict[str, Any]:
+    return {f.name: value for f in dataclasses.fields(record) if (value := getattr(record, f.name)) != f.default}
 
 
-def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
-    found = {_OLD_NAMES.get(name, name): value for name, value in row.items()}
-    if "by_source" in found:
-        found["by_source"] = [_renamed(source) for source in found["by_source"]]
-    if isinstance(found.get("trace"), Mapping):
-        found["trace"] = _renamed(found["trace"])
-    return found
-
-
-def _said(record: Step | SourceStep, defaults: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    return {name: value for name, default in defaults if (value := getattr(record, name)) != default}
-
-
-def _source_row(source: SourceStep) -> dict[str, Any]:
-    row = _said(source, _SOURCE_DEFAULTS)
-    if source.stages:
-        row["stages"] = [dataclasses.asdict(stage) for stage in source.stages]
-    return row
-
-
-def _source_step(row: Mapping[str, Any]) -> SourceStep:
-    fields = dict(_known(SourceStep, row))
-    if "stages" in fields:
-        fields["stages"] = tuple(StageStep(**_known(StageStep, stage)) for stage in fields["stages"])
-    return SourceStep(**fields)
-
-
-def _defaults(kind: type[Step | SourceStep]) -> tuple[tuple[str, Any], ...]:
-    return tuple((f.name, f.default) for f in dataclasses.fields(kind))
-
-
-_STEP_DEFAULTS, _SOURCE_DEFAULTS = _defaults(Step), _defaults(SourceStep)
-
-
-def _known(kind: type[Step | SourceStep | StageStep], row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _made(kind: type[Any], row: Mapping[str, Any]) -> Any:
     if unknown := set(row) - {f.name for f in dataclasses.fields(kind)}:
         raise UsageError(f"a step row has unknown fields {sorted(unknown)}: written by another version?")
-    return row
+    return kind(**row)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.api.fake import END, TOKENIZER, proper, toy
+from tests.api.fake import TOKENIZER, proper, toy
 
 from draftwood import Conversation, generate
-from draftwood.errors import PromptError, UnknownNameError
+from draftwood.errors import PromptError
 from draftwood.testing import ModelDrafter, RandomDrafter, SameDrafter
 
 DRAFTERS = {
@@ -54,19 +54,6 @@ def test_every_answer_is_that_of_a_fresh_request(drafters, settings):
             assert conversation.generation.ids == expected.ids
             assert conversation.generation.text == expected.text
     assert model.open_sessions == 0
-
-
-def test_only_what_is_new_is_read():
-    model = toy()
-    with talk(model) as conversation:
-        say(conversation, "a b a b")
-        assert conversation.read == conversation.generation.prompt_tokens
-        before = conversation.generation
-        say(conversation, "b")
-        # The end of the answer, the last token that the model had not read, and the new question.
-        new = conversation.generation.prompt_tokens - before.prompt_tokens - len(before.ids)
-        assert conversation.read <= new + 2
-        assert conversation.read < conversation.generation.prompt_tokens / 2
 
 
 def test_the_history_can_be_edited():
@@ -138,19 +125,6 @@ def test_an_interrupt_keeps_what_was_said():
     assert model.open_sessions == 0
 
 
-def test_reset_forgets_everything_and_closes():
-    model = toy()
-    conversation = talk(model, system="a")
-    first = say(conversation, "a b")
-    conversation.reset()
-    assert model.open_sessions == 0
-    assert conversation.messages == [{"role": "system", "content": "a"}]
-    assert say(conversation, "a b") == first
-    conversation.close()
-    conversation.close()
-    assert model.open_sessions == 0
-
-
 def test_one_seed_serves_the_whole_conversation():
     model = toy()
     settings = {"temperature": 1.0, "max_new_tokens": 20}
@@ -169,21 +143,6 @@ def sampled(model, messages, seed):
     return fresh(model, messages, temperature=1.0, seed=seed, max_new_tokens=20).ids
 
 
-def test_an_answer_that_ends_by_itself():
-    model = toy(eos_token_id=END, sharpness=0.5)
-    settings = {"temperature": 1.0, "max_new_tokens": 200, "logits_processor": None}
-    finished = []
-    with talk(model, **settings, seed=1) as conversation:
-        for question in ("a", "b", "ab"):
-            list(conversation.say(question))
-            finished.append(conversation.generation.finish_reason)
-            expected = generate(
-                model, conversation.messages[:-1], tokenizer=TOKENIZER, temperature=1.0, seed=1, max_new_tokens=200
-            )
-            assert conversation.generation.ids == expected.ids
-    assert finished == ["eos"] * 3
-
-
 def test_what_cannot_be_said_is_not_in_the_history():
     model = toy(max_positions=64)
     with talk(model) as conversation:
@@ -197,15 +156,10 @@ def test_what_cannot_be_said_is_not_in_the_history():
     assert model.open_sessions == 0
 
 
-def test_a_misspelt_setting_is_told_before_anything_is_said():
-    with pytest.raises(UnknownNameError, match="unknown setting 'sytem': did you mean 'system'"):
-        Conversation(toy(), sytem="Be brief.")
-
-
 def test_an_interrupt_while_reading_leaves_no_trace_in_later_answers(monkeypatch):
     """The cache may hold a part of the question that was interrupted; later turns must not believe in it."""
+    from draftwood.decoding.arrivals import open_sequences
     from draftwood.decoding.loop import decode_sequences
-    from draftwood.decoding.opening import open_sequences
     from draftwood.decoding.request import Request
     from draftwood.planning.load import load
     from draftwood.testing import ToyTarget

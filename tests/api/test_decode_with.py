@@ -9,14 +9,12 @@ from tests.engines.tiny import build
 from transformers import (
     GenerationConfig,
     LogitsProcessor,
-    LogitsProcessorList,
     StoppingCriteria,
     StoppingCriteriaList,
 )
-from transformers.generation.stopping_criteria import MaxLengthCriteria
 
 import draftwood
-from draftwood.errors import UnknownNameError, UsageError
+from draftwood.errors import UsageError
 
 
 @pytest.fixture(scope="module")
@@ -40,14 +38,6 @@ def test_it_drafts_and_tells_how(llama):
     assert len(written.steps) < 39
 
 
-def test_the_end_token(llama):
-    text = same(llama)[0].tolist()
-    end = text[len(PROMPT) + 20]
-    ended = same(llama, eos_token_id=[end, 63])[0].tolist()
-    assert len(ended) < len(text)
-    assert ended[-1] in (end, 63)
-
-
 @pytest.mark.parametrize("name", SETTINGS)
 def test_settings(llama, name):
     same(llama, **SETTINGS[name])
@@ -59,11 +49,6 @@ def test_prefixes_that_are_allowed(llama):
 
     same(llama, prefix_allowed_tokens_fn=allowed)
     same(llama, batch(ROWS), prefix_allowed_tokens_fn=allowed)
-
-
-def test_a_stateful_processor(llama):
-    same(llama, fresh=lambda: {"logits_processor": LogitsProcessorList([Every()])})
-    same(llama, batch(ROWS), fresh=lambda: {"logits_processor": LogitsProcessorList([Every()])})
 
 
 def test_the_callers_own_processor_is_called_for_one_text_and_left_alone_for_several(llama):
@@ -107,23 +92,6 @@ def test_a_criterion_is_asked_for_every_token_and_is_the_callers_own(llama):
     assert torch.equal(a, b)
     assert a.shape[1] < len(PROMPT) + 40
     assert ours.lengths == theirs.lengths
-
-
-def test_a_criterion_sees_the_scores_that_were_asked_for(llama):
-    class Sure(StoppingCriteria):
-        def __call__(self, input_ids, scores, **kwargs):
-            return torch.tensor([scores is not None and len(scores) > 4 and bool(scores[-1].max() > 5)])
-
-    settings = {"return_dict_in_generate": True, "output_scores": True, "stopping_criteria": [Sure()]}
-    theirs = llama.generate(**ONE, **GREEDY, **settings)
-    ours = llama.generate(**ONE, **GREEDY, **settings, custom_generate=draftwood.decode_with())
-    assert torch.equal(ours.sequences, theirs.sequences)
-
-
-def test_a_limit_of_the_callers_own_and_a_plain_answer(llama):
-    same(llama, stopping_criteria=[MaxLengthCriteria(len(PROMPT) + 5)])
-    same(llama, stopping_criteria=[MaxLengthCriteria(3)])  # transformers writes one token before it asks
-    same(llama, stopping_criteria=[lambda ids, *_, **__: ids.shape[1] > len(PROMPT) + 6])
 
 
 def test_stop_strings(llama):
@@ -188,13 +156,3 @@ def test_a_text_within_a_call_of_transformers_does_not_reach_its_streamer(llama)
     llama.generate(**ONE, **GREEDY | {"max_new_tokens": 1}, streamer=streamer, logits_processor=[asks])
     assert asks.text.shape == (1, 12)
     assert [len(put) for put in streamer.puts] == [1, 1]  # the prompt, and one token
-
-
-def test_a_lossy_rule_is_said(llama):
-    decoding = draftwood.decode_with("suffix", "fixed:8", rule="top-k:k=64")
-    llama.generate(**ONE, **GREEDY, custom_generate=decoding)
-    (written,) = decoding.generations
-    assert (written.rule, written.lossy) == ("top-k:k=64", True)
-    assert written.stats.acceptance_rate == 1, "every token is among all"
-    with pytest.raises(UnknownNameError, match="rule"):
-        draftwood.decode_with(rule="loose")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.api.generating import GREEDY, ONE, PROMPT, ROWS, SETS, SETTINGS, batch, same
+from tests.api.generating import GREEDY, ONE, PROMPT, ROWS, SETS, batch, same
 from tests.engines.registered import tiny
 from tests.engines.tiny import build
-from tests.tiers import rest_is_slow
 from transformers import StoppingCriteria
 
 import draftwood
@@ -27,25 +26,6 @@ def test_a_left_padded_batch(family):
     for number, row in enumerate(ROWS):
         alone = model.generate(**batch([row]), **GREEDY, eos_token_id=3)[0, len(row) :]
         assert torch.equal(theirs[number, inputs["input_ids"].shape[1] :][: len(alone)], alone)
-
-
-@pytest.mark.parametrize("name", ["repetition_penalty", "no_repeat_ngram", "min_new_tokens", "bad_words", "decay"])
-def test_settings_with_a_batch(llama, name):
-    same(llama, batch(ROWS), **{"eos_token_id": 3} | SETTINGS[name])
-
-
-def test_what_remembers_prompts_tells_rows_apart(llama):
-    rows = [PROMPT[i : i + 30] for i in range(3)]
-    for setting in ({"encoder_repetition_penalty": 1.5}, {"encoder_no_repeat_ngram_size": 2}):
-        same(llama, batch(rows), **setting)
-
-
-def test_criteria_with_a_batch(llama):
-    class Twice(StoppingCriteria):
-        def __call__(self, input_ids, scores, **kwargs):
-            return torch.tensor([len(set(row[-12:])) < 11 for row in input_ids.tolist()])
-
-    same(llama, batch(ROWS), stopping_criteria=[Twice()], eos_token_id=3)
 
 
 SAMPLED = {
@@ -83,25 +63,11 @@ def test_several_samples_of_each_prompt(llama):
     assert torch.equal(alone, drafted[:3])  # whatever stands beside it
 
 
-def test_a_seed_of_its_own_takes_nothing_from_torch(llama):
-    before = torch.get_rng_state()
-    texts = [llama.generate(**ONE, **SAMPLED, custom_generate=draftwood.decode_with(seed=5)) for _ in range(2)]
-    assert torch.equal(*texts)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 class Often(StoppingCriteria):
     """Ends a row that has one of the last tokens twice."""
 
     def __call__(self, input_ids, scores, **kwargs):
         return torch.tensor([row[-12:].count(row[-1]) > 1 for row in input_ids.tolist()])
-
-
-@pytest.mark.parametrize("kind", rest_is_slow(["gpt2", "falcon", "lfm2", "gemma3n_text"], "lfm2"))
-def test_models_of_other_kinds(kind):
-    model = tiny(kind)
-    same(model)
-    same(model, batch(ROWS), eos_token_id=3)
 
 
 def test_a_model_with_a_cache_of_its_own():
@@ -152,22 +118,3 @@ def test_a_row_that_was_ahead_of_the_last_one_is_cut_to_its_length(llama):
     assert ours.past_key_values.get_seq_length() == theirs.past_key_values.get_seq_length()
     for layer, other in zip(ours.past_key_values.layers, theirs.past_key_values.layers, strict=True):
         torch.testing.assert_close(layer.keys, other.keys, atol=1e-4, rtol=1e-4)
-
-
-@pytest.mark.parametrize("pad", [5, None])  # None: the end token takes its place
-def test_rows_that_have_ended_are_padded_as_transformers_pads_them(llama, pad):
-    theirs = same(llama, batch(ROWS), eos_token_id=3, pad_token_id=pad)
-    ends = [row.tolist().index(3, -40) for row in theirs if 3 in row[-40:].tolist()]
-    assert any(end < theirs.shape[1] - 1 for end in ends), "there is padding"
-
-
-def test_a_prompt_that_comes_again_is_sampled_again(llama):
-    """Trainers repeat prompts in a batch for several samples; each is the text that num_return_sequences gives."""
-    torch.manual_seed(4)
-    repeated = llama.generate(**batch([PROMPT] * 3), **SAMPLED, custom_generate=draftwood.decode_with())
-    torch.manual_seed(4)
-    returned = llama.generate(
-        **batch([PROMPT]), **SAMPLED, num_return_sequences=3, custom_generate=draftwood.decode_with()
-    )
-    assert torch.equal(repeated, returned)
-    assert len({tuple(row) for row in repeated.tolist()}) == 3

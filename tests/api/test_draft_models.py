@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from weakref import ref
-
 import pytest
 
 import draftwood
 from draftwood.api import draft_models
 from draftwood.api.draft_models import LoadedModels, needing_room, size_of
-from draftwood.drafters.cascade.drafter import CascadeDrafter
-from draftwood.drafters.load import load, load_inner
-from draftwood.errors import ModelError, UnknownNameError
+from draftwood.drafters.load import load
+from draftwood.errors import ModelError
 from draftwood.testing import ToyTarget
 
 
@@ -36,33 +33,6 @@ class Shelf:
             assert tokenizer == f"tokenizer of {name}"
 
 
-def test_the_model_used_longest_ago_goes_first():
-    shelf = Shelf()
-    shelf.get("a", "b", "a", "b", "a")
-    assert shelf.loads == ["a", "b"]
-    shelf.get("c", "a")
-    assert shelf.loads == ["a", "b", "c"]
-    shelf.get("b")
-    assert shelf.loads == ["a", "b", "c", "b"]
-
-
-def test_two_stay_only_where_both_fit(monkeypatch):
-    monkeypatch.setattr(draft_models, "total_memory", lambda: 60)
-    shelf = Shelf()
-    shelf.get("a", "b", "b", "a", "a")
-    assert shelf.loads == ["a", "b", "a"]
-
-
-def test_what_is_dropped_is_out_of_memory():
-    shelf = Shelf()
-    model = ref(shelf.models.get("a")[0])
-    model().itself = model()  # as models of torch do
-    shelf.get("b")
-    assert model() is not None
-    shelf.get("c")
-    assert model() is None
-
-
 def test_a_model_in_use_is_neither_unloaded_nor_loaded_twice():
     shelf = Shelf()
     used, _ = shelf.models.get("a")
@@ -75,11 +45,6 @@ def test_a_model_in_use_is_neither_unloaded_nor_loaded_twice():
 def test_want_of_memory_names_the_draft_model(error):
     with pytest.raises(ModelError, match="no room for the draft model small"), needing_room("small"):
         raise error
-
-
-def test_other_errors_of_loading_stay_what_they_are():
-    with pytest.raises(RuntimeError, match="size mismatch"), needing_room("small"):
-        raise RuntimeError("size mismatch for lm_head.weight")
 
 
 def test_a_loaded_model_stays_as_long_as_its_drafter(small):
@@ -120,24 +85,3 @@ def test_a_cascade_is_made_by_name(small, drafters):
     stages = [stage for step in drafted.steps for source in step.by_source for stage in source.stages]
     assert {stage.name for stage in stages} == ({"small", "smaller"} if "smaller" in drafters else {"small"})
     assert all(target.open_sessions == 0 for target in small.values())
-
-
-def test_inner_drafters_are_read_as_others_are():
-    (drafter,) = load("draft-model:model=x:drafters=ngram/suffix")
-    assert [inner.name for inner in load_inner(drafter.drafters)] == ["ngram", "suffix"]
-    assert load_inner("") == ()
-    with pytest.raises(UnknownNameError, match="unknown drafter 'ngam'"):
-        load("draft-model:model=x:drafters=ngam")
-    with pytest.raises(UnknownNameError, match="'lenght'"):
-        load("draft-model:model=x:drafters=draft-model;model=y;lenght=8")
-
-
-def test_its_drafter_has_a_label_of_its_own(small):
-    models = draft_models.DraftModels(ToyTarget(), ToyTarget())
-    made = [
-        draft_models.with_models(load(f"draft-model:model=small:drafters={inner}"), models)[0]
-        for inner in ("ngram", "ngram", "suffix")
-    ]
-    assert all(isinstance(one, CascadeDrafter) for one in made)
-    assert repr(made[0]) == repr(made[1]) != repr(made[2])
-    assert draft_models.with_models(made, models) == tuple(made)

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 import torch
 from tests.api.fake import BOT, END, TOKENIZER, USER, proper, text_of, toy
-from tests.helpers import ONE_BY_ONE, TwiceAtMost, greedy_truth, sampled_truth
+from tests.helpers import TwiceAtMost, greedy_truth, sampled_truth
 
 from draftwood import Generation, generate
 from draftwood.api.learned import learned
 from draftwood.contracts import Sampling
 from draftwood.drafters.draft_model.drafter import DraftModelDrafter
 from draftwood.errors import (
-    CapabilityError,
     DraftwoodError,
     PromptError,
     UnknownNameError,
@@ -51,14 +50,6 @@ def test_one_prompt_gives_one_generation(prompt):
     assert model.open_sessions == 0
 
 
-@pytest.mark.parametrize("messages", [MESSAGES, tuple(MESSAGES)])
-def test_messages_are_rendered_up_to_the_answer(messages):
-    model = toy()
-    written = generate(model, messages, tokenizer=TOKENIZER, max_new_tokens=10)
-    assert written.prompt_tokens == len(RENDERED)
-    assert written.ids == greedy_truth(model, RENDERED, 10)
-
-
 @pytest.mark.parametrize(
     "prompts",
     [
@@ -73,15 +64,6 @@ def test_several_prompts_give_a_list(prompts):
     model = toy()
     written = generate(model, prompts, tokenizer=TOKENIZER, max_new_tokens=10)
     assert [one.ids for one in written] == [greedy_truth(model, p, 10) for p in (IDS, IDS[::-1])]
-
-
-def test_a_list_of_one_gives_a_list_of_one_and_conversations_can_be_listed():
-    model = toy()
-    (one,) = generate(model, [IDS], max_new_tokens=5)
-    assert one.ids == greedy_truth(model, IDS, 5)
-    first, second = generate(model, [MESSAGES, MESSAGES[:1]], tokenizer=TOKENIZER, max_new_tokens=5)
-    assert first.ids == greedy_truth(model, RENDERED, 5)
-    assert second.prompt_tokens < first.prompt_tokens
 
 
 # --- what comes back -----------------------------------------------------------------------------------------
@@ -153,27 +135,6 @@ def test_the_end_token_and_the_limit_come_from_the_config():
     assert len(generate(toy(max_new_tokens=7), IDS, max_new_tokens=9).ids) == 9
     assert len(generate(toy(), IDS).ids) == 256
     assert len(generate(ToyTarget(), [1, 2], max_new_tokens=5).ids) == 5, "a target needs no config"
-
-
-def test_settings_come_from_the_config_unless_given():
-    config = {"top_k": 3, "top_p": 0.8, "min_p": 0.1, "repetition_penalty": 1.3}
-    model = toy(**config)
-    written = generate(model, IDS, temperature=1.0, seed=2, max_new_tokens=30)
-    assert written.ids == sampled_truth(model, Sampling(1.0, **config, seed=2), IDS, 30)
-    written = generate(model, IDS, temperature=1.0, seed=2, max_new_tokens=30, top_k=9, repetition_penalty=1.0)
-    others = config | {"top_k": 9, "repetition_penalty": 1.0}
-    assert written.ids == sampled_truth(model, Sampling(1.0, **others, seed=2), IDS, 30)
-
-
-def test_top_k_of_zero_in_a_config_is_none_as_in_transformers():
-    model = toy(top_k=0)
-    written = generate(model, IDS, temperature=1.0, seed=2, max_new_tokens=30)
-    assert written.ids == sampled_truth(model, Sampling(1.0, seed=2), IDS, 30)
-
-
-def test_greedy_is_the_default_whatever_the_config_says():
-    model = toy(temperature=0.7, do_sample=True)
-    assert generate(model, IDS, max_new_tokens=20).ids == greedy_truth(model, IDS, 20)
 
 
 # --- seeds ---------------------------------------------------------------------------------------------------
@@ -257,14 +218,6 @@ def test_a_mistake_is_one_sentence_before_anything_is_read(prompt, settings, err
     assert model.open_sessions == 0
 
 
-def test_a_drafter_for_a_target_that_takes_nothing_back():
-    model = ToyTarget(**ONE_BY_ONE)
-    with pytest.raises(CapabilityError, match="decode with drafters='none'"):
-        generate(model, [1, 2], drafters="suffix")
-    for drafters in ("none", "default"):  # a default is no wish: where nothing can be drafted, it is plain
-        assert generate(model, [1, 2], drafters=drafters, max_new_tokens=5).ids == greedy_truth(model, [1, 2], 5)
-
-
 def test_names_are_checked_before_a_model_is_loaded():
     with pytest.raises(UnknownNameError, match="unknown drafter"):
         generate("no such model anywhere", IDS, drafters="sufix")
@@ -296,13 +249,6 @@ def test_a_lossy_rule_is_said():
     assert "lossy rule threshold:tau=0.5" in repr(changed)
     assert lossy(like_toys(), [1, 2], Threshold(tau=0.5)).ids == changed.ids
     assert [one.lossy for one in lossy(like_toys(), [[1, 2], [3]], "top-k")] == [True, True]
-
-
-def test_a_wrong_rule_is_refused():
-    with pytest.raises(UnknownNameError, match="did you mean 'threshold'"):
-        lossy(toy(), [1, 2], "treshold")
-    with pytest.raises(UsageError, match="is no rule"):
-        lossy(toy(), [1, 2], 0.15)
 
 
 def test_what_a_lossy_rule_accepts_is_not_learnt_for_later_calls():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import time
 
 import pytest
@@ -14,7 +13,6 @@ from transformers import GenerationConfig
 
 import draftwood
 from draftwood.api import checks
-from draftwood.engines.transformers.plugin import refusals
 from draftwood.errors import UsageError
 
 KNOWN = sorted(name for name in vars(GenerationConfig()) if not name.startswith("_"))
@@ -116,14 +114,6 @@ def test_what_would_change_the_text_is_refused_by_name(llama, name):
         draftwood.generate(llama, PROMPT, max_new_tokens=4, temperature=temperature)
 
 
-@pytest.mark.parametrize("name", sorted(checks.REFUSED | checks.REFUSED_SAMPLED))
-def test_values_that_change_nothing_are_not_refused(llama, name):
-    for value in (None, [], *(checks.REFUSED | checks.REFUSED_SAMPLED)[name]):
-        setattr(llama.generation_config, name, value)
-        for temperature in (0, 0.7):
-            draftwood.generate(llama, PROMPT, max_new_tokens=1, temperature=temperature)
-
-
 @pytest.mark.parametrize("name", sorted(checks.REFUSED_SAMPLED))
 def test_what_shapes_sampling_says_nothing_of_greedy_text(llama, name):
     setattr(llama.generation_config, name, CHANGING[name])
@@ -184,31 +174,3 @@ def test_stop_strings_end_the_text(llama):
     assert len(draftwood.generate(llama, PROMPT, max_new_tokens=40, stop=[]).ids) == 40
     with pytest.raises(UsageError, match="need a tokenizer"):
         draftwood.generate(llama, PROMPT, max_new_tokens=40)
-
-
-IN_THE_CALL = {
-    # What transformers makes logits processors, criteria or prompts of before it calls us.
-    "bad_words_ids", "begin_suppress_tokens", "bos_token_id", "decoder_start_token_id",
-    "encoder_no_repeat_ngram_size", "encoder_repetition_penalty", "eos_token_id", "epsilon_cutoff", "eta_cutoff",
-    "exponential_decay_length_penalty", "forced_bos_token_id", "forced_eos_token_id", "max_length",
-    "max_new_tokens", "max_time", "min_length", "min_new_tokens", "min_p", "no_repeat_ngram_size",
-    "remove_invalid_values", "renormalize_logits", "repetition_penalty", "sequence_bias", "stop_strings",
-    "suppress_tokens", "temperature", "token_healing", "top_h", "top_k", "top_p", "typical_p",
-    "watermarking_config",
-    # What `GenerateCall` reads.
-    "do_sample", "max_cache_len", "num_return_sequences", "output_logits", "output_scores", "pad_token_id",
-    "prefill_chunk_size", "return_dict_in_generate", "use_cache",
-    # Of other methods, which are refused by the settings that turn them on.
-    "assistant_confidence_threshold", "assistant_ensemble_weight", "assistant_lookbehind", "diversity_penalty",
-    "early_stopping", "is_assistant", "length_penalty", "low_memory", "max_matching_ngram_size",
-    "num_assistant_tokens", "num_assistant_tokens_schedule", "num_beam_groups", "target_lookbehind",
-    # How it is computed.
-    "cache_config", "compile_config", "continuous_batching_config", "disable_compile", "transformers_version",
-}  # fmt: skip
-
-
-def test_every_setting_has_its_place_in_decode_with_too():
-    named = {*refusals._OTHER_METHODS, "num_beams", "cache_implementation"}
-    assert not named & IN_THE_CALL
-    assert sorted(named | IN_THE_CALL) == KNOWN
-    assert "num_beams" in inspect.getsource(refusals.refuse_settings)

@@ -16,7 +16,6 @@ from draftwood.api.learned import _keep_all, fresh, learned
 from draftwood.api.setup import Setup
 from draftwood.contracts.declaring import declared
 from draftwood.drafters.load import load
-from draftwood.engines.transformers.shared import shared_target
 from draftwood.models import findings
 from draftwood.models.findings import profile_path, setting_of
 from draftwood.planning.cost_curve import CostCurve
@@ -59,13 +58,6 @@ def test_a_call_goes_on_with_what_the_last_one_learnt():
     assert anew.cost(1).passes == 0
 
 
-def test_a_planner_that_is_given_keeps_its_own():
-    target = ToyTarget()
-    draftwood.generate(target, [1, 2, 3], drafters="ngram", max_new_tokens=30)
-    planner = Setup(ToyTarget(), None, "ngram", "fixed:8").planner
-    assert Setup(target, None, "ngram", planner).planner is planner
-
-
 def test_model_generate_learns_into_what_the_other_doors_know(model):
     model.generate(**ONE, **GREEDY, custom_generate=draftwood.decode_with())
     assert learned(model).passes > 0
@@ -73,25 +65,11 @@ def test_model_generate_learns_into_what_the_other_doors_know(model):
     assert learned(build("llama")).passes == 0
 
 
-def test_it_outlasts_an_edit_of_the_model_and_not_another_number_format(model):
-    before, target = learned(model), shared_target(model)
-    model.model.norm.weight.data.mul_(2)
-    model.model.layers[0].mlp.act_fn = torch.nn.ReLU()
-    assert shared_target(model) is not target
-    assert learned(model) is before
-    assert learned(model.to(torch.bfloat16)) is not before
-
-
 def test_it_begins_with_the_profile_of_this_machine(model):
     assert fresh(model).curve is None
     profile(model)
     assert fresh(model).curve == CostCurve({128: CURVE})
     assert learned(model).curve == CostCurve({128: CURVE})
-
-
-def test_each_call_of_fresh_learns_alone(model):
-    assert fresh(model) is not fresh(model)
-    assert fresh(ToyTarget()).curve is None
 
 
 def test_profiles_of_other_settings_are_not_used(model):
@@ -115,12 +93,6 @@ def test_a_profile_that_is_broken_or_foreign_is_left_alone_with_one_warning(mode
         assert fresh(model).curve is None
         assert fresh(model).curve is None
     assert [str(path) in record.getMessage() for record in caplog.records] == [True]
-
-
-def test_a_folder_in_the_place_of_a_profile_is_no_profile(model, caplog):
-    profile_path(*setting_of(model)).mkdir(parents=True)
-    assert fresh(model).curve is None
-    assert caplog.records == []
 
 
 @pytest.fixture

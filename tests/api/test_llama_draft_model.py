@@ -18,7 +18,6 @@ from tests.api.fake_llama import N_VOCAB, NAMES, Llama
 
 from draftwood import Corpus, LlamaDraftModel
 from draftwood.drafters.base import BaseDrafter, TextSession
-from draftwood.engines.llama_cpp import plugin
 from draftwood.errors import CapabilityError, DraftwoodError, UnknownNameError, UsageError, VocabularyError
 from draftwood.models.fingerprint import tokenizer_fingerprint
 from draftwood.testing import RaisingDrafter
@@ -31,24 +30,6 @@ FIXED = "fixed:8"
 @pytest.fixture(autouse=True)
 def _package(monkeypatch):
     monkeypatch.setitem(sys.modules, "llama_cpp", fake_llama)
-
-
-class Clock:
-    """Tells what passes cost, and nothing else."""
-
-    def __init__(self, cost):
-        self.now, self.cost = 0.0, cost
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """Passes of one second and a tenth more per token behind the first."""
-    made = Clock(lambda n: 1 + 0.1 * (n - 1))
-    monkeypatch.setattr(plugin, "perf_counter", made)
-    return made
 
 
 def repeat(text):
@@ -129,38 +110,7 @@ def test_drafts_are_arrays_of_ids_and_not_too_long():
     assert len(model(np.array([], dtype=np.intc))) == 0
 
 
-def test_a_text_up_to_the_end_of_the_context():
-    llama = Llama(repeat, LlamaDraftModel(planner=FIXED), n_ctx=64)
-    assert llama.write(PROMPT, 64 - len(PROMPT)) == plain(repeat, count=52)
-
-
-def test_tokens_that_are_sent_in_are_part_of_the_text():
-    llama = Llama(repeat, LlamaDraftModel(planner=FIXED), logits_all=True)
-    written = llama.generate(PROMPT)
-    text = [*PROMPT, *(next(written) for _ in range(30))]
-    assert len(text) == 42
-    token = written.send([1, 2, 3])
-    held = llama.input_ids[: llama.n_tokens].tolist()
-    assert all(next(written) < N_VOCAB for _ in range(20))
-    assert held[:42] == text
-    assert token < N_VOCAB
-
-
 # --- requests ------------------------------------------------------------------------------------------------
-
-
-def test_a_text_is_read_once_and_what_follows_as_it_comes():
-    drafter = Watched((7, 7))
-    llama = Llama(lambda text: 7 if len(text) % 3 else 8, LlamaDraftModel(drafter, FIXED), logits_all=True)
-    answer = llama.write(PROMPT, 50)
-    (_, opened), (_, begun), *learnt = drafter.told
-    assert opened == PROMPT
-    assert begun == answer[:1]
-    assert {what for what, _ in learnt} == {"learn"}
-    told = [token for _, ids in learnt for token in ids]
-    assert told == answer[1 : 1 + len(told)]
-    assert len(told) >= 50 - 4, "all but what the last pass has brought"
-    assert max(len(ids) for _, ids in learnt) == 3
 
 
 @pytest.mark.parametrize(
@@ -202,18 +152,6 @@ def test_a_text_goes_on_by_accepted_tokens_and_one_more(second, goes_on):
     assert [what for what, _ in drafter.told] == ["open", "begin", *last]
 
 
-@pytest.mark.parametrize("drafters", ["default", "suffix", "lookup", "ngram-mod", "ngram-cache", "parrot"])
-def test_nothing_of_a_request_is_drafted_in_another(drafters):
-    """Requests of as many tokens, of which each has its own."""
-    llama = Llama(repeat, LlamaDraftModel(drafters, FIXED), logits_all=True)
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        own = rng.choice(N_VOCAB, 6, replace=False).tolist()
-        llama.drafts.clear()
-        llama.write(rng.choice(own, 24).tolist(), 20)
-        assert {token for _, draft in llama.drafts for token in draft.tolist()} <= set(own)
-
-
 def test_a_llama_is_freed_when_its_program_lets_go_of_it():
     """Without waiting for the garbage collector: its weights may take all memory."""
     llama = Llama(repeat, LlamaDraftModel(planner=FIXED, prediction="text", corpus=corpus(NAMES)), logits_all=True)
@@ -227,15 +165,6 @@ def test_a_llama_is_freed_when_its_program_lets_go_of_it():
         gc.enable()
 
 
-def test_another_llama_with_the_same_text_is_another_request():
-    drafter = Watched()
-    model = LlamaDraftModel(drafter, FIXED)
-    llamas = [Llama(repeat, model, logits_all=True) for _ in range(2)]
-    text = PROMPT + llamas[0].write(PROMPT, 2)
-    llamas[1].write(text[:-1], 2)
-    assert [what for what, _ in drafter.told] == ["open", "begin", "close", "open", "begin"]
-
-
 def test_another_llama_has_another_vocabulary():
     model = LlamaDraftModel(planner=FIXED, prediction=[40, 41])
     llamas = [Llama(repeat, model, logits_all=True) for _ in range(2)]
@@ -246,19 +175,6 @@ def test_another_llama_has_another_vocabulary():
 
 
 # --- what pays -----------------------------------------------------------------------------------------------
-
-
-def drafted(llama):
-    """Tokens beyond one per pass."""
-    return llama.evaluated - llama.passes
-
-
-def test_drafts_that_fail_end(clock):
-    llama = Llama(chaos, LlamaDraftModel(Watched((1, 2, 3, 4))), logits_all=True, clock=clock)
-    llama.write([0], 100)
-    first = drafted(llama)
-    llama.write([0], 400)
-    assert drafted(llama) - first < 40, "passes of other widths are measured now and then"
 
 
 # --- the user's texts ----------------------------------------------------------------------------------------
@@ -315,14 +231,6 @@ def corpus(names):
     return Corpus.of([ids], fingerprint=tokenizer_fingerprint(Names(names)))
 
 
-def test_a_corpus_is_copied():
-    llama = Llama(
-        lambda text: text[-1] * 3 % N_VOCAB, LlamaDraftModel(planner=FIXED, corpus=corpus(NAMES)), logits_all=True
-    )
-    llama.write([1, 3, 9, 27], 4)
-    assert llama.passes <= 2
-
-
 def test_files_of_another_tokenizer_are_refused():
     files = corpus(NAMES[::-1])
     with pytest.raises(VocabularyError):
@@ -330,11 +238,6 @@ def test_files_of_another_tokenizer_are_refused():
     llama = Llama(repeat, LlamaDraftModel(corpus=files), logits_all=True)
     with pytest.raises(VocabularyError):
         llama.write(PROMPT, 3)
-
-
-def test_a_tokenizer_of_the_users_own():
-    model = LlamaDraftModel(planner=FIXED, prediction="t20 t21 t22 t23 t24", tokenizer=Names(NAMES))
-    assert model(np.array([1, 20], dtype=np.intc)).tolist() == [21, 22, 23, 24]
 
 
 # --- bad input -----------------------------------------------------------------------------------------------

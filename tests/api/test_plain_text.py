@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 from tests.engines.tiny_gguf import END, SPECIAL
 
-from draftwood.api.chat_template import control_names
 from draftwood.api.prompts import render
 from draftwood.engines.cpu.gguf_file import GgufFile
 from draftwood.engines.cpu.tokenizer import GgufTokenizer
@@ -58,21 +57,6 @@ def test_other_messages_have_the_ids_that_the_template_gives(tokenizer):
     assert render(messages, tokenizer) == tokenizer.apply_chat_template(
         plain, add_generation_prompt=True, return_dict=False
     )
-
-
-def test_calls_of_tools_are_text_too(tokenizer):
-    tokenizer.chat_template = "{% for m in messages %}{{ m.tool_calls[0].function.arguments }}</s>{% endfor %}"
-    call = {"function": {"name": "f", "arguments": '{"a": "</s>"}'}}
-    ids = render([{"role": "assistant", "content": None, "tool_calls": [call]}], tokenizer)
-    assert ids.count(END) == 1
-
-
-def test_names_are_found_anew_when_tokens_are_added():
-    tokenizer = load_tokenizer("smollm2", engine="transformers")
-    assert control_names(tokenizer).search("<|im_end|>")
-    assert not control_names(tokenizer).search("<|later|>")
-    tokenizer.add_special_tokens({"additional_special_tokens": ["<|later|>"]})
-    assert control_names(tokenizer).search("<|later|>")
 
 
 def test_all_engines_agree_on_a_model():

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.api.fake import toy
-from tests.api.test_user_texts import IDS, KNOWN, SETTINGS, AnotherTokenizer, answer, corpus, memory
+from tests.api.test_user_texts import IDS, KNOWN, SETTINGS, AnotherTokenizer, answer
 
 import draftwood.api
 from draftwood import generate
 from draftwood.api.setup import Setup
-from draftwood.api.user_texts import UserTexts, detached
+from draftwood.api.user_texts import UserTexts
 from draftwood.drafters.base import BaseDrafter
 from draftwood.drafters.load import DRAFTERS
 from draftwood.errors import DrafterError, FileFormatError, UsageError, VocabularyError
@@ -112,37 +112,12 @@ def test_its_tokenizer_is_compared_as_those_of_our_files_are(tmp_path):
 
 
 @pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize(
-    "spec", ["phrases:file=gone.dwp", "phrases:file=gone.dwp:plain=true", "corpus:file=gone.dwp"]
-)
-def test_a_missing_file_is_told_before_a_model_is_loaded(spec):
-    with pytest.raises(
-        UsageError, match=r"gone\.dwp cannot be read \(No such file or directory\): check its name"
-    ):
-        generate("no such model anywhere", IDS, drafters=spec)
-
-
-@pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("name", ["phrases", "corpus"])
 def test_a_foreign_file_is_told_before_a_model_is_loaded(tmp_path, name):
     foreign = tmp_path / "foreign"
     foreign.write_bytes(b"\0\1" * 100)
     with pytest.raises(FileFormatError, match="foreign is no file of draftwood: give one that it wrote"):
         generate("no such model anywhere", IDS, drafters=f"{name}:file={foreign}")
-
-
-@pytest.mark.usefixtures("installed")
-def test_it_is_handed_what_it_takes_and_no_drafter_is_added(tmp_path):
-    spec = f"phrases:file={kept(tmp_path / 'p.dwp', IDS)}"
-    mine, files = memory(IDS), corpus(IDS)
-    sources = UserTexts(prediction=IDS, memory=mine, corpus=files, context=[3, 4])
-    assert sources.label(spec) == spec
-    setup = Setup(toy(), KNOWN, spec, "fixed:8", sources)
-    (drafter,) = setup.predicting(IDS)
-    bound, predicted = drafter.brought
-    assert (bound.prediction, bound.memory, bound.corpus, bound.context) == ((), mine, (files,), ((3, 4),))
-    assert predicted.prediction == (tuple(IDS),)
-    assert detached([drafter]) == (drafter,)
 
 
 class Boastful(BaseDrafter):

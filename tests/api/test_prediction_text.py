@@ -39,20 +39,6 @@ def test_a_text_with_newlines_or_quotes_is_escaped_too():
     assert len(variants(text, Characters())) == 3
 
 
-def test_forms_that_do_not_differ_are_not_repeated():
-    assert variants(" one", Characters()) == (ids(" one"),)
-    assert read_prediction(["one", " one", "one"], Characters()) == (ids("one"), ids(" one"))
-
-
-def test_an_empty_prediction_is_none():
-    assert variants("", Characters()) == ()
-    assert [read_prediction(empty, Characters()) for empty in ("", [], ["", ""])] == [()] * 3
-
-
-def test_letters_beyond_ascii_stay_letters():
-    assert all(ord("é") in form for form in variants("caf\u00e9", Characters()))
-
-
 def test_the_drafter_follows_a_tool_call_that_carries_the_text():
     text = 'def f(a):\n    return "b"\n\n' * 4
     answer = ids('{"name": "write", "arguments": ' + json.dumps({"text": text}) + "}")

@@ -20,21 +20,6 @@ def packs_here() -> bool:
     return shared_target(build("llama")).owns_weights
 
 
-def test_it_says_what_a_model_can_do():
-    can = draftwood.prepare(build("llama"))
-    assert (can.trees, can.batch, can.rollback) == (True, True, "truncate")
-
-
-def test_packed_or_not_the_text_is_the_same():
-    model = build("llama")
-    texts = []
-    for pack in (True, False, True):
-        draftwood.prepare(model, pack=pack)
-        assert not (shared_target(model).owns_weights and not pack)
-        texts.append(draftwood.generate(model, PROMPT, max_new_tokens=30).ids)
-    assert texts[0] == texts[1] == texts[2]
-
-
 def test_released_weights_are_gone_and_the_text_is_the_same():
     if not packs_here():
         pytest.skip("this machine packs no weights")

@@ -11,7 +11,7 @@ from tests.api.fake import TOKENS, text_of
 from tests.fuzz.interrupt import interrupted
 
 from draftwood.api.text import Piece, Spelling, TextBuilder
-from draftwood.decoding.stopping import StopStrings
+from draftwood.decoding.request import StopStrings
 
 IDS = st.lists(st.integers(0, len(TOKENS) - 1), max_size=40)
 

@@ -8,25 +8,21 @@ import numpy as np
 import pytest
 import torch
 from tests.api.fake import TOKENIZER, TOKENS, FakeTokenizer, proper, toy
-from tests.api.generating import ONE, PROMPT, batch, speller
-from tests.engines.tiny import SHAPE, build
+from tests.api.generating import ONE, PROMPT, batch
+from tests.engines.tiny import build
 from tests.helpers import ONE_BY_ONE
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from draftwood import Conversation, Corpus, Memory, decode_with, generate, stream
 from draftwood.api.setup import Setup
-from draftwood.api.user_texts import UserTexts, detached, per_prompt
+from draftwood.api.user_texts import UserTexts, detached
 from draftwood.drafters.corpus.drafter import CorpusDrafter
 from draftwood.drafters.corpus.file import write_corpus
 from draftwood.drafters.llama_cpp.ngram_cache import NgramCacheDrafter
-from draftwood.drafters.llama_cpp.ngram_counts_file import read_counts, write_counts
+from draftwood.drafters.llama_cpp.ngram_counts_file import write_counts
 from draftwood.drafters.load import load
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.drafters.ngram.drafter import NgramDrafter
-from draftwood.drafters.parrot.drafter import ParrotDrafter
-from draftwood.drafters.prediction.drafter import PredictionDrafter
 from draftwood.errors import CapabilityError, UsageError, VocabularyError
-from draftwood.measure.compare import compare
 from draftwood.models.fingerprint import tokenizer_fingerprint
 from draftwood.testing import ToyTarget
 
@@ -73,33 +69,6 @@ def memory(ids):
     return found
 
 
-MADE = {
-    "prediction": lambda written: {"prediction": written.text},
-    "prediction ids": lambda written: {"prediction": written.ids},
-    "predictions": lambda written: {"prediction": ["a b", written.ids, ""]},
-    "memory": lambda written: {"memory": memory(written.ids)},
-    "corpus": lambda written: {"corpus": corpus(written.ids)},
-    "corpora": lambda written: {"corpus": [corpus([3, 4, 5]), corpus(written.ids)]},
-    "context": lambda written: {"context": written.text},
-    "contexts": lambda written: {"context": ["ab", np.array(written.ids)]},
-    "all": lambda written: {
-        "prediction": written.text,
-        "memory": memory(written.ids),
-        "corpus": corpus(written.ids),
-        "context": written.ids,
-    },
-}
-
-
-@pytest.mark.parametrize("sampling", [{}, SAMPLED])
-@pytest.mark.parametrize("made", MADE)
-def test_the_text_is_the_same_and_comes_in_fewer_passes(made, sampling):
-    plain = answer(**sampling)
-    written = generate(toy(), IDS, drafters="lookup:length=1", **SETTINGS, **sampling, **MADE[made](plain))
-    assert (written.ids, written.text, written.finish_reason) == (plain.ids, plain.text, plain.finish_reason)
-    assert len(written.steps) <= len(plain.steps) / 3
-
-
 # --- which drafters draft from it ----------------------------------------------------------------------------
 
 
@@ -112,25 +81,6 @@ def test_each_source_that_nobody_reads_gets_a_drafter_of_its_own():
     found = drafters("suffix", prediction=IDS, memory=Memory(), corpus=corpus(IDS), context=IDS)
     assert [d.name for d in found] == ["suffix", "prediction", "memory", "corpus", "ngram"]
     assert [d.name for d in drafters("suffix")] == ["suffix"]
-
-
-def test_drafters_that_are_named_keep_their_options_and_their_place():
-    given = Memory()
-    found = drafters(
-        "memory:namespace=me+prediction:length=8+ngram:length=5+parrot+corpus:levels=1",
-        prediction=IDS, memory=given, corpus=[corpus(IDS), corpus([3])], context=[IDS, [3, 4]],
-    )  # fmt: skip
-    remembering, predicted, ngram, parrot, indexed = found
-    assert isinstance(remembering, MemoryDrafter)
-    assert (remembering.namespace, remembering.memory) == ("me", given)
-    assert isinstance(predicted, PredictionDrafter)
-    assert (predicted.length, predicted.texts) == (8, (tuple(IDS),))
-    assert isinstance(ngram, NgramDrafter)
-    assert (ngram.length, ngram.context) == (5, (tuple(IDS), (3, 4)))
-    assert isinstance(parrot, ParrotDrafter)
-    assert parrot.context == (*IDS, 3, 4)
-    assert isinstance(indexed, CorpusDrafter)
-    assert (indexed.levels, len(indexed.corpora)) == (1, 2)
 
 
 # --- predictions of several prompts --------------------------------------------------------------------------
@@ -157,13 +107,6 @@ def test_each_prompt_of_a_list_has_its_own_prediction(batch_size, sampling):
     assert model.open_sessions == 0
 
 
-@pytest.mark.parametrize("one", ["ab a", IDS, np.array(IDS)])
-def test_one_prediction_is_for_every_prompt_and_indexed_once(one):
-    assert per_prompt(one, 3) == [one] * 3 if not isinstance(one, np.ndarray) else len(per_prompt(one, 3)) == 3
-    written = generate(toy(), PROMPTS, **SETTINGS, prediction=one)
-    assert [w.ids for w in written] == [answer(ids).ids for ids in PROMPTS]
-
-
 @pytest.mark.parametrize("wrong", [["ab"], [IDS, IDS], []])
 def test_as_many_predictions_as_prompts(wrong):
     with pytest.raises(UsageError, match=rf"3 prompts and {len(wrong)} predictions: give one text for all"):
@@ -171,16 +114,6 @@ def test_as_many_predictions_as_prompts(wrong):
 
 
 # --- memory --------------------------------------------------------------------------------------------------
-
-
-def test_a_memory_learns_from_what_is_written_and_is_not_saved(tmp_path):
-    mine = Memory.open(tmp_path / "mine.dwm")
-    first = generate(toy(), IDS, drafters="lookup:length=1", **SETTINGS, memory=mine)
-    again = generate(toy(), IDS, drafters="lookup:length=1", **SETTINGS, memory=mine)
-    assert again.ids == first.ids == answer().ids
-    assert len(again.steps) < len(first.steps) / 2
-    assert mine.changed
-    assert not (tmp_path / "mine.dwm").exists()
 
 
 @pytest.mark.parametrize("as_path", [str, lambda path: path])
@@ -194,20 +127,6 @@ def test_a_memory_named_by_its_file_is_loaded_and_saved(tmp_path, as_path):
     assert only.ids.tolist() == first.ids
     with pytest.raises(VocabularyError, match="of another tokenizer"):
         generate(toy(), IDS, tokenizer=AnotherTokenizer(), memory=path)
-
-
-def test_it_is_saved_when_a_stream_is_closed_early(tmp_path):
-    with stream(toy(), IDS, **SETTINGS, memory=tmp_path / "m.dwm") as pieces:
-        for _ in range(5):
-            next(pieces)
-        written = list(pieces.generation.ids)
-    (only,) = Memory.open(tmp_path / "m.dwm").answers()
-    assert only.ids[: len(written)].tolist() == written
-
-
-def test_answers_that_nobody_began_write_no_file(tmp_path):
-    stream(toy(), IDS, **SETTINGS, memory=tmp_path / "m.dwm").close()
-    assert not (tmp_path / "m.dwm").exists()
 
 
 def test_a_memory_that_cannot_be_saved_loses_no_text(tmp_path, caplog):
@@ -260,22 +179,6 @@ def test_a_conversation_takes_a_prediction_per_answer(sampling):
     assert used == [False, True, False, True]
 
 
-def test_a_conversation_has_sources_of_its_own(tmp_path):
-    with Conversation(toy(), drafters="none", **SETTINGS) as plain:
-        expected = [said(plain, "a b"), said(plain, "b")]
-    path = tmp_path / "m.dwm"
-    options = SETTINGS | {"drafters": "lookup:length=1", "memory": path, "prediction": expected[0]}
-    with Conversation(toy(), **options) as conversation:
-        assert said(conversation, "a b") == expected[0]
-        assert "prediction" in conversation.generation.sources
-        assert said(conversation, "b") == expected[1]
-        assert not path.exists()
-    assert len(Memory.open(path).answers()) == 2
-    with Conversation(toy(), **SETTINGS, drafters="lookup:length=1", memory=path) as later:
-        assert said(later, "a b") == expected[0]
-        assert "memory" in later.generation.sources
-
-
 # --- model.generate ------------------------------------------------------------------------------------------
 
 
@@ -285,18 +188,6 @@ def llama():
 
 
 LONG = {"do_sample": False, "max_new_tokens": 40, "pad_token_id": 0}
-
-
-def test_decode_with_follows_a_prediction(llama):
-    model = llama
-    theirs = model.generate(**ONE, **LONG)
-    new = theirs[0, len(PROMPT) :].tolist()
-    text = speller().decode(new)
-    for given in (new, text, ["?", text]):
-        decoding = decode_with("lookup:length=1", "fixed:16", prediction=given, tokenizer=speller())
-        assert torch.equal(model.generate(**ONE, **LONG, custom_generate=decoding), theirs)
-        assert "prediction" in decoding.generations[0].sources
-        assert len(decoding.generations[0].steps) < 10
 
 
 def test_decode_with_takes_a_prediction_per_row_and_sequences_share_one(llama):
@@ -400,14 +291,6 @@ def test_a_corpus_of_another_tokenizer_however_it_is_given():
     assert generate(toy(), IDS, corpus=foreign, max_new_tokens=5).ids == answer(logits_processor=None).ids[:5]
 
 
-def test_a_memory_takes_on_the_tokenizer_of_its_first_answer():
-    mine = Memory()
-    generate(toy(), IDS, tokenizer=KNOWN, memory=mine, max_new_tokens=5)
-    assert mine.fingerprint == tokenizer_fingerprint(KNOWN)
-    with pytest.raises(VocabularyError, match="of another tokenizer"):
-        generate(toy(), IDS, tokenizer=AnotherTokenizer(), memory=mine)
-
-
 def test_a_target_that_takes_nothing_back_is_no_place_for_sources():
     with pytest.raises(CapabilityError, match="one token per pass"):
         generate(ToyTarget(**ONE_BY_ONE), [1, 2], prediction=[1, 2])
@@ -438,14 +321,6 @@ def test_a_file_that_tells_its_tokenizer_wants_to_be_compared(tmp_path):
             generate(toy(), IDS, **given)
         with pytest.raises(UsageError, match="pass tokenizer="):
             decode_with(**given)
-
-
-def test_counts_know_the_tokenizer_that_they_were_learnt_with(tmp_path):
-    path = tmp_path / "mine.dwn"
-    generate(toy(), IDS, **SETTINGS, drafters=f"ngram-cache:dynamic={path}:save=true")
-    assert read_counts(path).tokenizer == tokenizer_fingerprint(KNOWN)
-    with pytest.raises(VocabularyError, match="of another tokenizer"):
-        generate(toy(), IDS, tokenizer=AnotherTokenizer(), drafters=f"ngram-cache:dynamic={path}")
 
 
 def test_drafters_of_one_memory_agree_on_its_size(tmp_path):
@@ -479,14 +354,6 @@ def test_detached_drafters_know_what_was_known_and_teach_nobody(tmp_path):
     assert load((one, other, of_file))
 
 
-def test_a_comparison_copies_nothing_from_an_earlier_run():
-    mine = Memory()
-    found = compare(toy(), IDS, **SETTINGS, drafters=MemoryDrafter(memory=mine), rounds=3)
-    assert found.identical
-    assert len({len(g.steps) for g in found.drafted}) == 1
-    assert mine.answers() == []
-
-
 @pytest.mark.parametrize("listed", [lambda new: [[new, [5, 6]]], lambda new: [[new]]])
 def test_decode_with_reads_a_list_of_lists_per_row_even_of_one(llama, listed):
     theirs = llama.generate(**ONE, **LONG)
@@ -499,11 +366,3 @@ def test_decode_with_reads_a_list_of_lists_per_row_even_of_one(llama, listed):
     for many in ([None, new], [[new], [new]]):
         with pytest.raises(UsageError, match="1 prompts and 2 predictions"):
             llama.generate(**ONE, **LONG, custom_generate=decode_with(prediction=many))
-
-
-def test_decode_with_reads_a_prediction_anew_for_a_model_of_fewer_tokens(llama):
-    decoding = decode_with(prediction=[1, 2, 60])
-    llama.generate(**ONE, **LONG, custom_generate=decoding)
-    small = LlamaForCausalLM(LlamaConfig(**SHAPE | {"vocab_size": 40})).eval()
-    with pytest.raises(UsageError, match="prediction has token ids outside the vocabulary"):
-        small.generate(torch.tensor([[1, 2, 3]]), max_new_tokens=3, pad_token_id=0, custom_generate=decoding)

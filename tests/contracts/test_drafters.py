@@ -11,8 +11,8 @@ from tests.drafter_list import ANSWERING, COMBINED, EVERY, SCORED, SHARING, SHIP
 from tests.helpers import GREEDY, PROMPT, SAMPLED
 
 import draftwood.testing
+from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.drafters.load import DRAFTERS
@@ -66,6 +66,7 @@ def test_what_it_learnt_step_by_step_is_what_it_would_have_read_at_once(name, sa
     target = ToyTarget(order=2)
     (drafter,) = WELL_BEHAVED[name](target, sampling)
     with open_sequences(target, [drafter], [Request(PROMPT, 30, sampling)], SampleAndMatch()) as (row,):
+        row.open_sources()
         for limit in (30, 20):
             for _ in decode_sequences(target, FixedPlanner(5), [row]):
                 fresh = drafter.open(list(row.ids), row.rule.noise)
@@ -109,6 +110,7 @@ class _Heard(TextSession):
 def test_every_answer_is_announced_however_long_the_turn_before_it(turn):
     drafter, target = broken(session=_Heard), ToyTarget()
     with open_sequences(target, [drafter], [Request([7], 3)], SampleAndMatch()) as (row,):
+        row.open_sources()
         told = row.sources[0].session
         for _ in decode_sequences(target, FixedPlanner(2), [row]):
             pass

@@ -126,14 +126,6 @@ def test_it_may_wait_only_where_nothing_is_written():
     assert arrivals.idle[8] is True
 
 
-def test_drafters_see_the_scores_of_a_prompt_that_was_read_in_pieces():
-    target = ToyTarget()
-    prompt = np.random.default_rng(3).integers(8, size=3 * CHUNK).tolist()
-    (alone,) = sequences(target, load("recycling"), [prompt], trace=True)
-    run(target, Scripted([alone], [1]))
-    assert alone.unread == 0
-
-
 def first_tokens(lengths, at, chunk=CHUNK):
     """The order in which texts begin, by number, and the calls after which they do."""
     target = ToyTarget(vocab_size=16)
@@ -164,36 +156,9 @@ def test_a_long_prompt_waits_for_short_ones_at_most_every_other_time():
     assert all(seen[1 + number] <= number + 3 for number in range(count))
 
 
-def test_a_burst_of_short_prompts_is_read_whole_prompt_by_whole_prompt():
-    seen = first_tokens([100] * 8, [1] * 8)
-    assert [seen[number] for number in range(8)] == [1, 1, 2, 2, 3, 3, 4, 4]
-
-
-def test_a_short_prompt_begins_beside_the_chunk_that_the_oldest_is_owed():
-    """Each of these comes just when the last one was read alone, so that it is the long one's turn."""
-    seen = first_tokens([20 * CHUNK, *[40] * 6], [1, *range(3, 9)])
-    assert all(seen[1 + number] == 3 + number for number in range(6))
-    assert seen[0] <= 20 + 3 + 2
-
-
 def test_the_rest_of_a_long_prompt_keeps_nobody_from_the_first_token():
     seen = first_tokens([2 * CHUNK + 100, 40], [1, 3])
     assert seen == {1: 3, 0: 4}
-
-
-def test_prompts_of_which_much_is_known_begin_together():
-    target = ToyTarget()
-    prompts = [[1 + (n + number) % 7 for n in range(100)] for number in range(8)]
-    arrivals = Scripted(sequences(target, load("none"), prompts, limit=20), [1] * 8)
-    for sequence, prompt in zip(arrivals.sequences, prompts, strict=True):
-        ((session, _),) = target.open([prompt[:-1]])
-        sequence.resume(session)
-    started = {}
-    for emission in decode_sequences(target, FixedPlanner(6), arrivals):
-        started.setdefault(emission.row, arrivals.calls)
-    for sequence in arrivals.sequences:
-        sequence.close()
-    assert started == dict.fromkeys(range(8), 1)
 
 
 class CountingTarget(ToyTarget):

@@ -124,7 +124,7 @@ def test_the_stem_has_the_others_drafts_merged_whatever_the_order_of_the_set(ord
     one, other = Continuing(target), Continuing(target, more=1)
     every = [WindowDrafter(target), RandomDrafter(seed=2), one, other]
     drafters = [every[i] for i in order]
-    trees = propose(opened(drafters), asks(drafters), 8)
+    trees = propose([opened(drafters)], [asks(drafters)], [8])[0]
     plain = [tree for tree, drafter in zip(trees, drafters, strict=True) if not drafter.needs.base_tree]
     assert any(tree.n_lookahead for tree in plain)
     expected, _ = merge([tree.take(np.flatnonzero(~tree.lookahead)) for tree in plain])
@@ -134,21 +134,6 @@ def test_the_stem_has_the_others_drafts_merged_whatever_the_order_of_the_set(ord
         assert not base_tree.n_lookahead
         assert dict(zip(texts(base_tree), base_tree.belief.tolist(), strict=True)) == believed
     assert [len(tree) > 0 for tree in trees] == [True] * 4
-
-
-def test_alone_or_beside_sources_that_propose_nothing_the_stem_is_empty():
-    target, drafter = ToyTarget(), Continuing()
-    for others in ([], [WindowDrafter(target)]):
-        drafters = [drafter, *others]
-        sources = opened(drafters)
-        propose(sources, [asks([drafter])[0], *(Ask(0, 0, d.prior) for d in others)], 8)
-        assert len(drafter.base_trees.pop()) == 0
-
-
-def test_who_is_not_asked_is_not_called():
-    drafter = Continuing()
-    assert len(propose(opened([drafter]), [Ask(0, 0, drafter.prior)], 8)[0]) == 0
-    assert drafter.base_trees == []
 
 
 # --- what they claim -------------------------------------------------------------------------------------------
@@ -186,16 +171,6 @@ def test_who_passes_through_everything_and_adds_nothing_proposed_nothing():
         assert (own.proposed, own.kept, own.accepted, own.failed) == (0, 0, 0, False)
         assert 0 not in step.sources
     assert not any(planner.learned.beliefs.rates(declared(drafters[0]), greedy=True).totals)
-
-
-def test_what_the_others_proposed_counts_at_their_belief_whatever_the_stem_drafter_says():
-    target = ToyTarget()
-    both = [Continuing(target, more=0), RandomDrafter(seed=5)]
-    alone = write(target, both[1:], 4)
-    beside = write(target, both, 4)
-    assert beside.ids == alone.ids
-    for one, other in zip(beside.steps, alone.steps, strict=True):
-        assert (one.drafted, one.accepted, one.depth) == (other.drafted, other.accepted, other.depth)
 
 
 @pytest.mark.parametrize("drafter", [Unmarked(), Continuing(claim=-2), Continuing(claim=1)])

@@ -23,8 +23,8 @@ from tests.helpers import (
 
 import draftwood
 from draftwood.contracts import Sampling
+from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode, decode_sequences
-from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.planning.fixed import FixedPlanner
@@ -171,13 +171,6 @@ def test_a_draft_that_spoils_the_rows_of_others_changes_no_text(sampling, option
         assert one.finish == "length"
 
 
-def test_a_text_that_is_broken_itself_ends_after_one_more_look():
-    target, text = broken()
-    ((ids,), (last,), raised) = gather(target, [RandomDrafter(8)], [Request(PROMPT, LIMIT)])
-    assert (ids, last.finish) == (text, "error")
-    assert str(raised).startswith("the scores of the model")
-
-
 def test_a_processor_that_mends_broken_rows_is_let_to():
     """As transformers' `remove_invalid_values` does; it sees each row once."""
     seen = []
@@ -217,37 +210,6 @@ def test_a_list_of_prompts_says_which_has_failed_and_why(batch_size):
         assert one.text == text_of(one.ids)
         assert (one.finish_reason, one.error) == ("length", None)
     assert model.open_sessions == 0
-
-
-def test_a_single_prompt_raises_and_its_text_is_kept():
-    model, text = of_the_fake()
-    with pytest.raises(DraftwoodError, match=SENTENCE):
-        draftwood.generate(model, [3, 4], max_new_tokens=LIMIT)
-    shown = []
-    with draftwood.stream(model, [3, 4], tokenizer=TOKENIZER, max_new_tokens=LIMIT) as pieces:
-        with pytest.raises(DraftwoodError, match=SENTENCE):
-            shown.extend(piece.text for piece in pieces)
-        written = pieces.generation
-    assert (written.ids, written.text, written.finish_reason) == (text, text_of(text), "error")
-    assert written.text.startswith("".join(shown))
-    assert "NaN" in written.error
-    assert model.open_sessions == 0
-
-
-def test_a_processor_that_fails_ends_its_own_text_only():
-    def failing(prefix, row):
-        if prefix.tolist()[:3] == [4, 4, 4] and len(prefix) == 6:
-            raise ZeroDivisionError("mine")
-        return row
-
-    model = toy()
-    settings = {"max_new_tokens": LIMIT, "logits_processor": failing}
-    one, failed = draftwood.generate(model, [[5], [4, 4, 4]], **settings)
-    assert failed.ids == sampled_truth(model, GREEDY, [4, 4, 4], LIMIT)[:3]
-    assert (failed.finish_reason, failed.error) == ("error", "ZeroDivisionError: mine")
-    assert one.finish_reason == "length"
-    with pytest.raises(ZeroDivisionError, match="mine"):
-        draftwood.generate(model, [4, 4, 4], **settings)
 
 
 def test_what_is_nobodys_fault_alone_is_raised_from_a_list_too():

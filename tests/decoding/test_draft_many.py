@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 import pytest
 
 from draftwood.contracts import Ask, Needs
-from draftwood.decoding.draft_many import FEW, draft_all
 from draftwood.decoding.draft_source import DraftSource
-from draftwood.decoding.propose import propose
+from draftwood.decoding.propose import FEW, draft_all, propose
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.step import SourceStep, Step
 from draftwood.testing import ToyTarget, check_drafter
@@ -35,7 +34,7 @@ class Text:
 
     def draft(self, asks):
         self.begin_step()
-        return propose(self.sources, asks, self.capabilities.vocab_size)
+        return propose([self.sources], [asks], [self.capabilities.vocab_size])[0]
 
 
 class OneSession(TextSession):
@@ -100,13 +99,6 @@ def test_a_drafter_that_proposes_other_trees_together_is_told():
         check_drafter(Together(lambda _: []))
     with pytest.raises(AssertionError, match="what its draft"):
         check_drafter(Together(lambda firsts: [TokenTree.build([5]) for _ in firsts]))
-
-
-def test_few_texts_are_asked_one_by_one():
-    calls = []
-    _, tokens = drafted(Together(calls.append), range(FEW))
-    assert not calls
-    assert tokens == [[first] for first in range(FEW)]
 
 
 def test_a_tree_against_the_contract_disables_the_request_at_fault(caplog):

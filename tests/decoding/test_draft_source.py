@@ -14,34 +14,23 @@ TEXT = [1, 2, 3, 4, 1, 2]
 EMPTY = TokenTree.empty()
 
 
-def lesson(*tokens):
-    return Feedback(EMPTY, EMPTY, np.empty(0, np.int32), (), tokens, np.array(tokens[:1], np.int32))
+def lesson(token):
+    return Feedback(EMPTY, EMPTY, np.empty(0, np.int32), (), (token,), np.array([token], np.int32))
 
 
 @pytest.mark.parametrize(
-    "name", ["ngram", "suffix", "lookup", "ngram-mod", "ngram-map-k", "parrot", "ngram-cache"]
+    "name", ["ngram", "suffix", "lookup", "ngram-mod", "ngram-map-k", "parrot", "ngram-cache", "jacobi"]
 )
-def test_waiting_lessons_teach_what_single_ones_teach(name):
+def test_tokens_that_waited_teach_what_single_lessons_teach(name):
     (drafter,) = load(name)
     waiting, told = DraftSource(drafter), drafter.open(TEXT, None)
     waiting.open(list(TEXT), None)
-    lessons = [3, lesson(4), 1, lesson(2), 3, 4, 1]
-    waiting.learn_later(lessons)
-    for one in lessons:
-        told.learn(one if isinstance(one, Feedback) else lesson(one))
+    for token in (3, 4, 1, 2, 3, 4, 1):
+        waiting.learn_later([token])
+        told.learn(lesson(token))
     waiting.catch_up()
     rates = np.asarray(drafter.prior, np.float32)
     ours, theirs = (session.draft(8, 0, rates) for session in (waiting.session, told))
     assert len(ours) or name in ("ngram-mod", "ngram-map-k"), "only these want longer repeats"
     for column in ("tokens", "parents", "belief", "evidence"):
         assert getattr(ours, column).tolist() == getattr(theirs, column).tolist()
-
-
-def test_a_session_that_goes_by_tokens_is_told_once():
-    (drafter,) = load("ngram")
-    source, calls = DraftSource(drafter), []
-    source.open(list(TEXT), None)
-    source.session.extend = calls.append
-    source.learn_later([3, lesson(4, 1), 2])
-    source.catch_up()
-    assert calls == [[3, 4, 1, 2]]

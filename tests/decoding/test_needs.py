@@ -7,22 +7,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from tests.api.fake import TOKENIZER, toy
+from tests.api.fake import toy
 from tests.helpers import ONE_BY_ONE, PROMPT, greedy_truth, write, write_batch
 
 import draftwood
 from draftwood.api.setup import affordable
 from draftwood.contracts import Needs, Sampling
+from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.prompt_scores import last_of_each
 from draftwood.decoding.request import Request
 from draftwood.drafters import load
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.engines.replay import ReplayTarget
 from draftwood.errors import CapabilityError
-from draftwood.measure.records.traces import Trace
-from draftwood.measure.simulate import simulate
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import RandomDrafter, ToyTarget, check_drafter
 from draftwood.tree import TokenTree
@@ -127,15 +125,10 @@ def test_who_is_frugal_sees_the_last_rows_of_the_latest_tokens(row_cost, places)
     text = [1, 2, 3, 1, 4, 1, 2, 3, 5, 2, 6, 1]
     target, drafter = CostlyTarget(), FrugalDrafter()
     target.row_cost = row_cost
-    write(target, [drafter], prompt=text, limit=1)
+    with open_sequences(target, [drafter], [Request(text, 1)], SampleAndMatch()) as (row,):
+        row.open_sources()
     assert target.shown == len(places) + 1  # the last row is scored for its own sake
     right(target, text, shown(drafter), 3, places)
-
-
-def test_who_wants_all_rows_shows_them_to_the_frugal_too():
-    frugal, drafter = FrugalDrafter(), ObservingDrafter()
-    write(CostlyTarget(), [frugal, drafter], prompt=PROMPT)
-    assert list(shown(frugal)) == list(shown(drafter)) == list(range(len(PROMPT)))
 
 
 @pytest.mark.parametrize("most", [0, 0.5, 1, 2.7, 4, np.inf])
@@ -144,33 +137,6 @@ def test_last_rows_against_a_naive_search(most):
         naive = [i for i, token in enumerate(text) if token not in text[i + 1 :]]
         found = last_of_each(text, most)
         assert found.tolist() == naive[-int(max(1, min(most, 99))) :]
-
-
-def test_each_drafter_gets_as_many_as_it_asked_for():
-    target, few, many = ToyTarget(), ObservingDrafter(k=2), ObservingDrafter(k=6)
-    heard = []
-    few_open = few.open
-
-    class Listening(ObservingDrafter):
-        name: ClassVar[str] = "listening"
-
-        def open(self, prompt, noise):
-            session = few_open(prompt, noise)
-            session.learn = heard.append
-            return session
-
-    write(target, [Listening(k=2), many, RandomDrafter()])
-    right(target, PROMPT, few.sessions[0].rows, 2, range(5))
-    right(target, PROMPT, many.sessions[0].rows, 6, range(5))
-    assert heard
-    assert all(lesson.top_k[0].shape == lesson.top_k[1].shape == (1 + len(lesson.tree), 2) for lesson in heard)
-
-
-def test_who_did_not_ask_is_not_shown_anything():
-    quiet, asking = ObservingDrafter(prompt=False), ObservingDrafter()
-    write(ToyTarget(), [quiet])
-    write(ToyTarget(), [quiet, asking])
-    assert (quiet.calls, asking.calls) == ([], [0])
 
 
 def test_a_failing_observer_is_off_and_the_text_stays():
@@ -229,16 +195,6 @@ def test_a_turn_shows_what_it_reads(variant):
     assert target.open_sessions == 0
 
 
-def test_a_turn_with_a_drafter_of_its_own_shows_it_what_it_asks_for():
-    target, first, second = ToyTarget(), ObservingDrafter(k=1, prompt=False), ObservingDrafter(k=4)
-    with open_sequences(target, [first], [Request(PROMPT, 4)], SampleAndMatch()) as (row,):
-        list(decode_sequences(target, FixedPlanner(4), [row]))
-        row.turn(Request([5, 5, 5], 4, drafters=[second]))
-        right(target, [5, 5, 5], second.sessions[0].rows, 4, range(3))
-        with pytest.raises(CapabilityError, match="make the window smaller"):
-            row.turn(Request([5, 5, 5], 4, drafters=[Window(5000)]))
-
-
 def test_what_an_interrupted_turn_had_read_is_not_shown_for_the_next_text():
     target, drafter = ToyTarget(), ObservingDrafter()
     with open_sequences(target, [drafter], [Request(PROMPT, 6)], SampleAndMatch()) as (row,):
@@ -256,19 +212,6 @@ def test_what_an_interrupted_turn_had_read_is_not_shown_for_the_next_text():
         row.turn(Request([6, 3], 6))
         assert [e.tokens for e in decode_sequences(target, FixedPlanner(4), [row])]
         right(target, [6, 3], drafter.sessions[-1].rows, 3, range(2))
-
-
-def test_a_conversations_second_question_is_shown():
-    model, drafter = toy(), ObservingDrafter()
-    with draftwood.Conversation(model, tokenizer=TOKENIZER, drafters=drafter, max_new_tokens=5) as conversation:
-        list(conversation.say("ab"))
-        session = drafter.sessions[0]
-        before = set(session.rows)
-        list(conversation.say("ba"))
-        assert set(session.rows) - before
-        text = session.text.tolist()
-        for place, (ids, _) in session.rows.items():
-            assert ids[0] == model.scores_after(text[: place + 1]).argmax()
 
 
 # --- refusals --------------------------------------------------------------------------------------------------
@@ -325,13 +268,6 @@ def test_a_window_that_does_not_fit_is_refused_before_anything_is_read(options, 
         pass
 
 
-def test_a_window_that_just_fits_is_taken():
-    target = ToyTarget(max_pass=40)
-    assert write(target, [Window(8)]).ids == greedy_truth(target)
-    with open_sequences(target, [Window(39)], [Request(PROMPT, 3)], SampleAndMatch()):
-        pass
-
-
 def test_of_the_default_set_those_stand_aside_that_the_target_cannot_serve():
     both = (RandomDrafter(), Recycling(8), Window(8))
     names = lambda *args, **more: [d.name for d in affordable(*args, **more)]  # noqa: E731
@@ -350,14 +286,6 @@ def test_of_the_default_set_those_stand_aside_that_the_target_cannot_serve():
 def default_of_two(monkeypatch):
     monkeypatch.setitem(load.DRAFTERS, "recycling", Recycling)
     monkeypatch.setitem(load.SETS, "default", ("ngram", "recycling"))
-
-
-def test_a_replay_takes_the_default_set_without_those_that_need_scores(default_of_two):
-    trace = Trace("t", "a", [1, 2, 1, 2], [1, 2, 1, 2, 1], limit=5)
-    (answer,) = simulate([trace], "default", vocab_size=8)
-    assert (answer.drafters, answer.output_ids) == (["ngram"], [1, 2, 1, 2, 1])
-    with pytest.raises(CapabilityError, match="drafter 'recycling' needs top-k scores"):
-        list(simulate([trace], "ngram+recycling", vocab_size=8))
 
 
 def test_doors_take_the_default_set_with_what_the_target_serves(default_of_two):
@@ -428,17 +356,18 @@ def test_who_is_not_asked_is_told_before_the_next_draft():
     assert len(asked) == 4
     assert diary.texts == [[*PROMPT, *truth[: 1 + i]] for i in asked], "the whole text was known at every draft"
     for lesson in diary.told:
-        assert (len(lesson.tree), len(lesson.proposal), lesson.path, len(lesson.emitted)) == (0, 0, (), 1)
-        assert lesson.choice.tolist() == list(lesson.emitted)
+        assert (len(lesson.tree), len(lesson.proposal), lesson.path) == (0, 0, ())
+        assert lesson.choice.tolist() == [lesson.emitted[0]]
         assert not lesson.choice.flags.writeable
-    assert [lesson.emitted[0] for lesson in diary.told] == truth[1 : 1 + len(diary.told)]
+    told = [token for lesson in diary.told for token in lesson.emitted]
+    assert told == truth[1 : 1 + len(told)]
 
 
-def test_who_is_never_asked_does_not_keep_an_endless_list():
+def test_who_is_never_asked_is_told_when_the_session_closes():
     diary = Diary()
-    write(ToyTarget(), [diary], limit=200, planner=FixedPlanner(0))
-    assert len(diary.told) == 199, "the rest when the session closes"
-    assert [len(told) for told in diary.at_close] == [199]
+    written = write(ToyTarget(), [diary], limit=200, planner=FixedPlanner(0))
+    assert [lesson.emitted for lesson in diary.told] == [tuple(written.ids[1:])]
+    assert [len(told) for told in diary.at_close] == [1]
 
 
 def test_failing_while_told_ends_the_drafter_and_not_the_text():
@@ -447,13 +376,3 @@ def test_failing_while_told_ends_the_drafter_and_not_the_text():
     assert written.ids == greedy_truth(target, PROMPT, 23)
     assert (len(diary.told), diary.texts) == (1, [])
     assert [step.by_source[0].failed for step in written.steps].count(True) == 1
-
-
-def test_a_turn_begins_with_all_that_was_said():
-    target, diary = ToyTarget(), Diary()
-    with open_sequences(target, [diary], [Request(PROMPT, 4)], SampleAndMatch()) as sequences:
-        list(decode_sequences(target, FixedPlanner(0), sequences))
-        said = list(sequences[0].ids)
-        sequences[0].turn(Request((*said, 3, 4), 5))
-        list(decode_sequences(target, FixedPlanner(2), sequences))
-        assert diary.texts[0][: len(said) + 2] == [*said, 3, 4]

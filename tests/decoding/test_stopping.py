@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.decoding.stopping import Stopping, StopStrings
+from draftwood.decoding.request import Stopping, StopStrings
 from draftwood.errors import UsageError
 
 ALPHABET = "ab\u00e9\u6728\U0001f333"
@@ -22,29 +22,11 @@ def as_bytes(ids):
     return bytes(BYTES[i] for i in ids if i < len(BYTES)).decode(errors="replace")
 
 
-def spell(text):
-    return [BYTES.index(byte) for byte in text.encode()]
-
-
 def reasons(stopping, ids):
     return [stopping(token) for token in ids]
 
 
 # --- the reasons ---------------------------------------------------------------------------------------------
-
-
-def test_the_limit():
-    stopping = Stopping(3)
-    assert stopping.remaining == 3
-    assert reasons(stopping, [5, 5, 5]) == [None, None, "length"]
-    assert stopping.remaining == 0
-    assert stopping.emitted == [5, 5, 5]
-    assert Stopping(1)(0) == "length"
-
-
-def test_end_tokens():
-    assert reasons(Stopping(9, frozenset({7, 8})), [1, 2, 8]) == [None, None, "eos"]
-    assert reasons(Stopping(9), [7, 8]) == [None, None]
 
 
 def test_stop_strings_across_tokens():
@@ -78,13 +60,6 @@ def test_found_at_the_first_token_that_completes_one(stops, ids):
         assert (reason == "stop") == any(s in as_bytes(ids[:n]) for s in stops)
         if reason:
             break
-
-
-def test_found_however_long_the_text_before_it():
-    stop = StopStrings(["\u6728b"], as_bytes)
-    before = spell("a\u6728\U0001f333" * 500)
-    assert not stop.found([*before, *spell("\u6728")])
-    assert stop.found([*before, *spell("\u6728b")])
 
 
 def test_only_the_end_of_a_long_text_is_read_again():

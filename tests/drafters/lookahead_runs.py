@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from draftwood.contracts import Ask
+from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.verify.exact import SampleAndMatch

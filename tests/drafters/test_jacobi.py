@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.helpers import sampled_truth
 
 from draftwood.contracts import Feedback, Sampling
+from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode, decode_sequences
-from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.jacobi.drafter import CHANGED, FRESH, PLACES, PRIOR, STATES, STEADY, JacobiDrafter
 from draftwood.planning.fixed import FixedPlanner

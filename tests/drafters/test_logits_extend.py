@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.helpers import GREEDY, SAMPLED
 
 from draftwood.contracts import Feedback
+from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.logits_extend.drafter import PRIOR, PROBABILITIES, RANKS, REASONS, LogitsExtendDrafter
 from draftwood.planning.fixed import FixedPlanner

@@ -10,8 +10,8 @@ from tests.helpers import feedback
 from tests.oracles.prediction import NaiveAlignment
 
 from draftwood.contracts import Sampling
+from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.prediction.drafter import PRIOR, PredictionDrafter
 from draftwood.engines.replay import ReplayTarget

@@ -12,8 +12,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import draftwood
 from draftwood.contracts import Sampling
+from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.draft_model.drafter import DraftTarget
 from draftwood.drafters.head.drafter import HeadDrafter

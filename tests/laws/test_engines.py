@@ -25,8 +25,8 @@ from tests.helpers import (
 from tests.tiers import rest_is_slow
 
 from draftwood.contracts import Sampling
+from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.engines.cpu.session import CpuSession
 from draftwood.engines.cpu.target import CpuTarget

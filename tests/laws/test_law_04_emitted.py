@@ -9,8 +9,7 @@ from tests.drafter_list import EVERY, THREE_TOYS, with_settings
 from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, Everything, Written, greedy_truth, write, write_batch
 
 from draftwood.contracts import Sampling
-from draftwood.decoding.request import Request
-from draftwood.decoding.stopping import StopStrings
+from draftwood.decoding.request import Request, StopStrings
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.step import MODEL

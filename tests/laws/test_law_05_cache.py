@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.drafter_list import EVERY, with_settings
 from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, greedy_truth, trees
 
+from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import SameDrafter, ToyTarget

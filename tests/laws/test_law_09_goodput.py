@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from tests.helpers import PROMPT, SAMPLED, untimed
 
+from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.load import load
 from draftwood.engines.replay import ReplayClock, ReplayTarget

@@ -7,7 +7,7 @@ from tests.drafter_list import COMBINED, SCORED, SHIPPED, TOYS
 from tests.helpers import PROMPT, SAMPLED, untimed, write
 
 from draftwood.contracts import Sampling
-from draftwood.decoding.stopping import StopStrings
+from draftwood.decoding.request import StopStrings
 from draftwood.drafters.load import load
 from draftwood.engines.replay import ReplayTarget
 from draftwood.errors import CapabilityError

@@ -8,8 +8,8 @@ from tests.engines.tiny import SHAPE, build
 from tests.helpers import PROMPT
 
 from draftwood.api.draft_models import DraftModels
+from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.cascade.drafter import CascadeDrafter
 from draftwood.drafters.draft_model.drafter import (

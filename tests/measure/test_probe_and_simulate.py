@@ -12,7 +12,7 @@ from tests.helpers import PROMPT, untimed, write, write_batch
 
 from draftwood.cli.main import run
 from draftwood.decoding import loop
-from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.load import load
 from draftwood.drafters.lookup.drafter import LookupDrafter

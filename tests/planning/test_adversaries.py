@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from tests.tiers import rest_is_slow
 
 from draftwood.contracts import Drafter, Floats, Planner
+from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.load import load
 from draftwood.engines.replay import Cost, ReplayClock, ReplayTarget

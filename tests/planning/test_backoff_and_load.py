@@ -13,7 +13,7 @@ from tests.planning.scripted import Clock
 from tests.planning.states import FakeState
 
 from draftwood.decoding import loop
-from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.planning.base import Limit
 from draftwood.planning.fixed import FixedPlanner

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.contracts import Sampling
 from draftwood.verify import contenders as kernel
 from draftwood.verify.contenders import contenders
 from draftwood.verify.noise import KeyedNoise, to_gumbel
-from draftwood.verify.sampling import _leader, _leader_of_many, choose
+from draftwood.verify.sampling import _leader, _leader_of_many
 
 SEEDS = st.integers(0, 2**64 - 1)
 
@@ -49,32 +47,7 @@ def test_ties_and_some_ids_only(seed, levels):
     same(row[: len(ids)], ids, KeyedNoise(seed), 11)
 
 
-@pytest.mark.parametrize("vocab", [1, 2, 5, 49_152, 262_144])
-def test_there_are_few(vocab):
-    row = np.random.default_rng(vocab).normal(size=vocab).astype(np.float32) * 3
-    assert same(row, None, KeyedNoise(3), 5) <= 60
-
-
 def test_more_than_can_be_listed_are_all_compared(monkeypatch):
     monkeypatch.setattr(kernel, "_MOST", 2)
     row = np.linspace(0, 1, 2000, dtype=np.float32)
     assert same(row, None, KeyedNoise(8), 5) is None
-
-
-def test_a_row_that_is_a_view_or_read_only_is_taken():
-    rows = np.random.default_rng(1).normal(size=(2000, 2)).astype(np.float32)
-    rows.flags.writeable = False
-    same(rows[:, 1], None, KeyedNoise(3), 5)
-
-
-class Own:
-    """Noise of somebody else, of which no kernel knows."""
-
-    temperature = 1.0
-
-    def gumbel(self, position, ids):
-        return np.where(ids == 1234, 50.0, 0.0)
-
-
-def test_other_noise_is_asked_for_every_token():
-    assert choose(np.zeros(5000, np.float32), Sampling(temperature=1.0), Own(), 3) == 1234

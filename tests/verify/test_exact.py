@@ -24,22 +24,6 @@ def test_greedy_walk_on_a_branching_tree():
     assert scores.asked == [0, 2, 4]  # rows of unvisited nodes are never looked at
 
 
-def test_greedy_walk_to_a_leaf_adds_the_models_own_token():
-    #  root ─── 0:[1] ─── 1:[2]
-    verdict = opened().verify(TokenTree.build([1, 2]), taking(1, 2, 3), never)
-    assert verdict == Verdict((0, 1), (1, 2, 3))
-
-
-def test_a_plain_step_and_the_first_token():
-    verdict = opened().verify(TokenTree.empty(), taking(4), never)
-    assert verdict == Verdict((), (4,))
-
-
-def test_a_wrong_draft_costs_nothing_but_itself():
-    verdict = opened().verify(TokenTree.build([1, 2]), taking(3, 0, 0), never)
-    assert verdict == Verdict((), (3,))
-
-
 def test_equal_siblings_are_walked_once():
     #  root ─┬─ 0:[1] ─── 2:[3]
     #        └─ 1:[1] ─── 3:[2]   the first of equal siblings is followed; merging is the planner's matter
@@ -78,13 +62,6 @@ def test_the_end_inside_the_path_is_accepted_and_nothing_follows():
     assert scores.asked == [0, 1]
     assert calls == [[0], [0, 1]]
     assert session.prefix.tolist() == [0, 1, 2]
-
-
-def test_the_end_as_the_models_own_token():
-    verdict = opened().verify(
-        TokenTree.build([1, 3]), taking(1, 2, 3), lambda token: "end" if token == 2 else None
-    )
-    assert verdict == Verdict((0,), (1, 2), "end")
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4])

@@ -10,9 +10,10 @@ from threading import Lock, get_ident
 from typing import Any, Self
 from weakref import ref
 
-from draftwood.api.generation import Generation, pieces
+from draftwood.api.generation import Generation
 from draftwood.api.prompts import render
 from draftwood.api.setup import DrafterSpec, Setup, refuse_unknown
+from draftwood.api.stream import pieces
 from draftwood.api.text import Piece
 from draftwood.api.user_texts import CorpusGiven, MemoryGiven, Prediction, Text, UserTexts
 from draftwood.contracts import Planner, Rule
@@ -135,8 +136,7 @@ class Conversation:
         except BaseException:
             self.messages.pop()  # the message was not answered
             raise
-        seed = sequence.request.sampling.seed
-        self.generation = Generation(prompt_tokens=sequence.length, seed=seed, **self._setup.ruled())
+        self.generation = self._setup.generation(sequence.request)
         try:
             yield from pieces(self._setup, [sequence], [self.generation])
         finally:

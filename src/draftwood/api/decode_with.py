@@ -11,10 +11,8 @@ from typing import Any
 
 from draftwood.api.checks import check_tokenizer_kind, is_target
 from draftwood.api.checks import stop_strings as check_stop
-from draftwood.api.draft_models import DraftModels, with_models
 from draftwood.api.generation import Generation, recorded
-from draftwood.api.learned import fresh, learned
-from draftwood.api.setup import DrafterSpec, affordable
+from draftwood.api.setup import DrafterSpec, Setup, affordable
 from draftwood.api.user_texts import (
     CorpusGiven,
     MemoryGiven,
@@ -23,20 +21,18 @@ from draftwood.api.user_texts import (
     UserTexts,
     check_tokenizer,
     per_prompt,
-    predicting,
     read_texts,
     saving,
 )
 from draftwood.contracts import Planner, Rule
+from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.load import load as load_drafters
 from draftwood.errors import UsageError
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
 from draftwood.planning.load import load as load_planner
 from draftwood.verify.load import DEFAULT as DEFAULT_RULE
-from draftwood.verify.load import is_lossy, label
 from draftwood.verify.load import load as load_rule
 
 
@@ -171,51 +167,35 @@ class CustomGenerate:
                 self._feeding.release()
 
     def _write(self, model: Any, call: Any, feed: Any) -> Any:
-        from draftwood.engines.transformers.shared import shared_target
-
-        target = shared_target(model)
-        models = DraftModels(target, model, self._tokenizer)
-        drafters = with_models(self._drafters, models)
-        # What is accepted by a lossy rule says nothing about exact decoding: others do not learn from it.
-        known = fresh(model) if is_lossy(self._rule) else learned(model)
-        planner = load_planner(self._planner, known)
-        size = target.capabilities.vocab_size
+        setup = Setup(model, self._tokenizer, self._drafters, self._planner, rule=self._rule)
+        setup.refresh()
+        capabilities = setup.target.capabilities
         if self._texts.context is not None:  # ids outside this model's vocabulary are refused
-            read_texts(self._texts.context, "context", self._tokenizer, size)
-        drafters = affordable(self._spec, drafters, target.capabilities, given=bool(self._texts.given))
-        names = [drafter.name for drafter in drafters]
-        requests = self._expecting(call.requests, call.sequences, size)
-        requests = [
-            r if r.drafters is None else replace(r, drafters=with_models(r.drafters, models)) for r in requests
-        ]
-        reading = call.target(target)  # the target, reading through the caller's cache where one was given
-        said: dict[str, Any] = {"rule": label(self._rule), "lossy": is_lossy(self._rule)}
-        written = [Generation(prompt_tokens=len(r.prompt), seed=r.sampling.seed, **said) for r in requests]
-        self._last.generations = written
-        with open_sequences(reading, drafters, requests, self._rule) as sequences:
+            read_texts(self._texts.context, "context", self._tokenizer, capabilities.vocab_size)
+        setup.drafters = affordable(self._spec, setup.drafters, capabilities, given=bool(self._texts.given))
+        requests = [setup.on_the_model(request) for request in self._expecting(setup, call)]
+        reading = call.target(setup.target)  # the target, reading through the caller's cache where one was given
+        self._last.generations = written = [setup.generation(request) for request in requests]
+        with open_sequences(reading, setup.drafters, requests, setup.rule) as sequences:
             for sequence, generation in zip(sequences, written, strict=True):
                 generation.prefill_s = sequence.prefill_s
-            for emission in decode_sequences(reading, planner, sequences):
-                for token, _ in recorded(emission, names, written[emission.row]):
+            for emission in decode_sequences(reading, setup.planner, sequences):
+                for token, _ in recorded(emission, setup.names, written[emission.row]):
                     feed.token(token)
                 if emission.error is not None:  # the returned tensor has no place for it
                     raise emission.error
-            call.hand_back(target, sequences)
+            call.hand_back(setup.target, sequences)
         return call.answer([generation.ids for generation in written])
 
-    def _expecting(self, requests: Sequence[Request], sequences: int, vocab_size: int) -> Sequence[Request]:
+    def _expecting(self, setup: Setup, call: Any) -> Sequence[Request]:
         """Return the requests, each with drafters that copy from the prediction of its prompt."""
-        if self._texts.prediction is None:
+        prediction, requests = self._texts.prediction, call.requests
+        if prediction is None:
             return requests
-        prompts, prediction = len(requests) // sequences, self._texts.prediction
-        listed = prompts > 1 or _nested(prediction)
-        expected = per_prompt(prediction, prompts if listed else None)
-        # A prediction for all prompts is indexed once.
-        bound = {id(one): predicting(self._drafters, one, self._tokenizer, vocab_size) for one in expected}
-        return [
-            replace(request, drafters=bound[id(expected[number // sequences])])
-            for number, request in enumerate(requests)
-        ]
+        prompts = len(requests) // call.sequences
+        expected = per_prompt(prediction, prompts if prompts > 1 or _nested(prediction) else None)
+        bound = {id(one): setup.predicting(one) for one in expected}  # a shared prediction is indexed once
+        return [replace(r, drafters=bound[id(expected[i // call.sequences])]) for i, r in enumerate(requests)]
 
 
 def _nested(prediction: Any) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,7 +21,6 @@ from draftwood.errors import CapabilityError, ModelError, UsageError
 from draftwood.index.child_safe import ChildSafeLock
 from draftwood.models.engine import CPU, LLAMA_CPP, TRANSFORMERS, choose, first_line
 from draftwood.models.fingerprint import tokenizer_fingerprint
-from draftwood.models.machine import total_memory
 from draftwood.planning.load import DEFAULT
 from draftwood.planning.load import load as load_planner
 
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("draftwood")
 
-_KEPT = 2  # draft models that stay loaded though no text is written with them,
-_SHARE = 4  # and which part of the machine's memory they may take, if more than one stays
 _NO_MEMORY = (
     "out of memory", "alloc_failed", "not enough memory", "can't allocate", "cannot allocate", "failed to allocate"
 )  # fmt: skip
@@ -42,38 +38,28 @@ _warned: set[str] = set()  # names of draft models that are larger than their ta
 
 
 class LoadedModels:
-    """Draft models by name. The two used last stay while both fit in a quarter of memory, and those in use.
+    """Draft models by name. The one used last stays loaded, and those in use: a drafter refers to its model.
 
-    Those are found again without being loaded twice: a drafter refers to its model (`DraftTarget.owner`).
     ``load`` makes a model and its tokenizer of a name.
     """
 
     def __init__(self, load: Callable[[str], tuple[Any, Any]]) -> None:
         self._load, self._lock = load, ChildSafeLock()
-        self._kept: OrderedDict[str, Any] = OrderedDict()  # models, the one used longest ago first
-        self._known: dict[str, tuple[ref[Any], Any]] = {}  # every model that was loaded, and its tokenizer
+        self._latest: Any = None
+        self._known: dict[str, tuple[Callable[[], Any], Any]] = {}  # weak references to models; tokenizers
 
     def get(self, name: str) -> tuple[Any, Any]:
         """Return a model and its tokenizer; raises what loading raises."""
         with self._lock:
-            self._known = {one: known for one, known in self._known.items() if known[0]() is not None}
-            known, tokenizer = self._known.get(name, (None, None))
-            model = None if known is None else known()
+            known, tokenizer = self._known.get(name, (lambda: None, None))
+            model = known()
             if model is None:
+                self._latest = None
+                gc.collect()  # models refer to themselves in circles
                 model, tokenizer = self._load(name)
                 self._known[name] = ref(model), tokenizer
-            self._kept[name] = model
-            self._kept.move_to_end(name)
-            while len(self._kept) > 1 and self._are_too_many():
-                del self._kept[dropped := next(iter(self._kept))]
-                if self._known[dropped][0]() is not None:
-                    gc.collect()  # models refer to themselves in circles
+            self._latest = model
             return model, tokenizer
-
-    def _are_too_many(self) -> bool:
-        memory = total_memory()
-        size = sum(map(size_of, self._kept.values()))
-        return len(self._kept) > _KEPT or (memory is not None and size > memory // _SHARE)
 
 
 def size_of(model: Any) -> int:
@@ -112,15 +98,7 @@ LOADED = LoadedModels(_load)
 
 
 class DraftModels:
-    """The models that drafters of one target may draft by.
-
-    Parameters
-    ----------
-    target, model
-        What is drafted for, and its model of transformers. Without them models are found by name only.
-    tokenizer
-        Its tokenizer; None: vocabularies are not compared.
-    """
+    """The models that drafters may draft by for this target, its model and its tokenizer, each None if unknown."""
 
     def __init__(self, target: Target | None = None, model: Any = None, tokenizer: Any = None) -> None:
         self.target, self.model, self.tokenizer = target, model, tokenizer
@@ -185,34 +163,31 @@ class DraftModels:
 
     def early_exit(self, layers: str) -> DraftTarget:
         """Return some of the target's own layers, on its cache. Raises what `early_exit` of the engine raises."""
-        part: Any
+        drafts: Any
         if self._engine == CPU:
-            from draftwood.engines.cpu.self_drafts import early_exit as cpu
-
-            part = cpu(self.target, layers)
+            from draftwood.engines.cpu import self_drafts as drafts
         else:
             self._only_transformers("early-exit")
-            from draftwood.engines.transformers.self_draft import early_exit
-
-            part = early_exit(self.target, layers)
-        return DraftTarget(part, weight_bytes=0)
+            from draftwood.engines.transformers import self_draft as drafts
+        return DraftTarget(drafts.early_exit(self.target, layers), weight_bytes=0)
 
     def head(self, file: str, *, optional: bool = False) -> DraftTarget | None:
         """Return a head that was trained for the target; without ``file``, the one that comes with draftwood.
 
-        Where no head comes with draftwood for this target, None if it is ``optional``, else `UsageError`. Without
-        a file, an optional one is None on other engines than transformers, too: where a pass takes some
-        milliseconds, the head that comes with draftwood has not paid (LOG.md, 2026-11-25). Raises
-        `ModelError` for a file that is no head, and `CapabilityError` for one that was made for another model, or
-        where the target shows no hidden states.
+        Where none comes with it, None if it is ``optional``, else `UsageError`; on other engines than transformers
+        an optional one is None, too: there it has not paid (LOG.md, 2026-11-25). Raises `ModelError` for a file
+        that is no head, and `CapabilityError` for one of another model, or without hidden states.
         """
         if optional and not file and self._engine != TRANSFORMERS:
             return None
-        heads = self._heads()
-        if heads is None:
+        heads: Any
+        if self._engine == CPU:
+            from draftwood.engines.cpu.head import target as heads
+        elif self._engine == TRANSFORMERS:
+            from draftwood.engines.transformers.head import load as heads
+        else:
             raise CapabilityError("head works on the engines cpu and transformers only: name a draft model")
-        head_of, shipped_head = heads
-        place = Path(file).expanduser() if file else shipped_head(self.target)
+        place = Path(file).expanduser() if file else heads.shipped_head(self.target)
         if place is None:
             if optional:
                 return None
@@ -220,20 +195,8 @@ class DraftModels:
                 "no head comes with draftwood for this model: make one with draftwood train head, and write "
                 "head:file=FILE"
             )
-        found = head_of(self.target, place)
+        found = heads.head_of(self.target, place)
         return DraftTarget(found, False, weight_bytes=found.weight_bytes, verifier=self.target)
-
-    def _heads(self) -> tuple[Any, Any] | None:
-        """Return what reads a head's file for the target, and what finds the one that comes with draftwood."""
-        if self._engine == CPU:
-            from draftwood.engines.cpu.head import target as cpu
-
-            return cpu.head_of, cpu.shipped_head
-        if self._engine == TRANSFORMERS:
-            from draftwood.engines.transformers.head import load as transformers
-
-            return transformers.head_of, transformers.shipped_head
-        return None
 
     def quantized_self(self) -> DraftTarget:
         """Return the target's own weights in 4 bits, on our own engine.

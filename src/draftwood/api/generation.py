@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from draftwood.api.setup import Setup
-from draftwood.api.text import Piece, Spelling, TextBuilder
-from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Emission
-from draftwood.decoding.sequence import ActiveSequence
 from draftwood.errors import DraftwoodError
 from draftwood.rates import Rates
 from draftwood.step import MODEL, Step
@@ -34,17 +30,13 @@ class Generation:
     finish_reason
         ``"eos"``, ``"stop"``, ``"length"``, ``"error"``, or None if decoding was interrupted.
     error
-        Why the text could not go on (broken scores, a processor that failed), if it could not.
-    prompt_tokens
-        Length of the prompt.
-    prefill_s
-        Seconds spent reading the prompt.
+        Why the text could not go on, if it could not.
+    prompt_tokens, prefill_s
+        Length of the prompt, and seconds spent reading it.
     seed
         The seed with which the same text is written again.
-    rule
-        The rule by which draft tokens were accepted, with its options.
-    lossy
-        Whether that rule may change the text: it need not be the one that plain decoding writes.
+    rule, lossy
+        The rule by which draft tokens were accepted, and whether it may change the text.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -78,54 +70,6 @@ class Generation:
         if self.error is not None:
             said.append(f"error={self.error!r:.80}")
         return f"Generation({', '.join(said)}, finish_reason={self.finish_reason!r})"
-
-
-def pieces(
-    setup: Setup, sequences: Sequence[ActiveSequence], generations: Sequence[Generation], first: int = 0, *,
-    many: bool = False,
-) -> Generator[Piece]:  # fmt: skip
-    """Decode opened sequences into ``generations``, one each, yielding their text as it becomes certain.
-
-    The first of them answers the prompt with index ``first``. The error of a sequence is raised or, with ``many``,
-    left to its `Generation.error`.
-    """
-    names = setup.names
-    pairs = zip(sequences, generations, strict=True)
-    writers = {s.number: _Writer(setup, s, generation, first + s.number) for s, generation in pairs}
-    try:
-        for emission in decode_sequences(setup.target, setup.planner, sequences):
-            yield from writers[emission.row].take(emission, names)
-    except Exception as error:
-        if not many or all(error is not sequence.error for sequence in sequences):
-            raise
-    finally:
-        held_back = [writer.finish() for writer in writers.values()]
-    for shown in held_back:
-        yield from shown
-
-
-class _Writer:
-    """Writes one sequence's emissions into its generation."""
-
-    def __init__(self, setup: Setup, sequence: ActiveSequence, generation: Generation, prompt: int) -> None:
-        self._generation = generation
-        spelling = Spelling(setup.tokenizer) if setup.tokenizer else None
-        self._builder = TextBuilder(spelling, sequence.request.stop, prompt) if spelling else None
-        generation.prefill_s = sequence.prefill_s
-
-    def take(self, emission: Emission, names: Sequence[str]) -> Iterator[Piece]:
-        for token, source in recorded(emission, names, self._generation):
-            if self._builder is not None:
-                shown = self._builder.push(token, source)
-                self._generation.text = self._builder.text
-                yield from shown
-
-    def finish(self) -> list[Piece]:
-        if self._builder is None:
-            return []
-        held_back = self._builder.finish((self._generation.sources or ["model"])[-1])
-        self._generation.text = self._builder.text
-        return held_back
 
 
 def recorded(emission: Emission, names: Sequence[str], generation: Generation) -> Iterator[tuple[int, str]]:

@@ -22,10 +22,10 @@ _FEW = 8  # passes that are not worth writing
 
 
 class _Known:
-    """What is known of one model, and its file; None where nothing is kept."""
+    """What is known of one model, and the file where it is kept; None where nothing is."""
 
     def __init__(self, model: Any, key: tuple[Any, ...]) -> None:
-        self.model = ref(model, lambda _: _forget(key))
+        self.model = ref(model, lambda _: _KNOWN.pop(key).keep(now=True) if key in _KNOWN else None)
         self.learned, self._place = _begin(model)
         self._passes, self._written = self.learned.passes, monotonic()
 
@@ -39,12 +39,6 @@ class _Known:
 
 
 _KNOWN: dict[tuple[Any, ...], _Known] = {}
-
-
-def _forget(key: tuple[Any, ...]) -> None:
-    known = _KNOWN.pop(key, None)
-    if known is not None:
-        known.keep(now=True)
 
 
 @atexit.register

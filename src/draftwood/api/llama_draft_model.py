@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
@@ -38,24 +37,13 @@ from draftwood.rates import Rates
 log = logging.getLogger("draftwood")
 
 
-@dataclass(frozen=True)
-class _Caller:
-    """Who asks for drafts, and what belongs to it."""
-
-    llama: Callable[[], Any]  # the object, as long as it lives; gives None for a caller that is none
-    capabilities: Capabilities
-    tokenizer: Any
-    planner: Planner
-    drafters: tuple[Drafter, ...]  # with all of the user's texts but the prediction
-
-
 class LlamaDraftModel:
     """Drafts for llama-cpp-python: ``Llama(path, logits_all=True, draft_model=draftwood.LlamaDraftModel())``.
 
     llama-cpp-python checks the drafts, with its own sampler; its passes over several tokens round in another way
     than those over one, which may decide where two tokens are almost equally likely. What drafts bring is learnt
-    from how the text grows and how long that takes, so where they bring nothing none are made. A request is found
-    again by its text; only the latest is kept. Make one object for each `Llama`.
+    from how the text grows and how long that takes. A request is found again by its text; only the latest is
+    kept. Make one object for each `Llama`.
 
     Parameters
     ----------
@@ -64,24 +52,18 @@ class LlamaDraftModel:
     max_tokens
         Most tokens of a draft.
     prediction
-        The text that is expected, or its token ids, or several of these; see the attribute.
+        The text that is expected, or its token ids, or several of these; the attribute may be set before each
+        answer, and holds until it is set again.
     memory, corpus, context
         As in `generate`. A memory file is saved when the next request begins, and by `close`.
     tokenizer
         Turns these texts into token ids; by default that of the `Llama`.
 
-    Attributes
-    ----------
-    prediction
-        May be set before each answer; it holds until it is set again.
-
     Raises
     ------
-    UnknownNameError, UsageError, CapabilityError, FileFormatError
-        For what can be known to be wrong beforehand.
-    CapabilityError, VocabularyError, UsageError
-        From the first draft for a `Llama` that was made without ``logits_all=True``, files of another tokenizer,
-        and token ids that its vocabulary does not have.
+    UnknownNameError, UsageError, CapabilityError, FileFormatError, VocabularyError
+        For what is wrong; for what only a `Llama` shows (no ``logits_all=True``, another tokenizer, unknown token
+        ids), from its first draft.
     """
 
     def __init__(
@@ -90,7 +72,6 @@ class LlamaDraftModel:
         corpus: CorpusGiven | Sequence[CorpusGiven] | None = None, context: Text | Sequence[Text] | None = None,
         tokenizer: Any = None,
     ) -> None:  # fmt: skip
-        load_planner(planner)  # a wrong name raises at once
         check_tokenizer_kind(tokenizer)
         self._max_tokens = check_whole("max_tokens", max_tokens)
         texts = UserTexts(None, memory, corpus, context)
@@ -103,8 +84,11 @@ class LlamaDraftModel:
         if tokenizer is not None:
             check_tokenizer(self._texts.bind(self._chosen, tokenizer, None), tokenizer)
         self._lock = Lock()
-        self._caller: _Caller | None = None
-        self._drafters: tuple[Drafter, ...] | None = None  # of the caller, with the prediction
+        # What belongs to the caller: the object, as long as it lives, and drafters without the prediction.
+        self._llama: Callable[[], Any] | None = None
+        self._bound: tuple[Drafter, ...] = ()
+        self._can, self._spells, self._plans = self._capabilities(None), tokenizer, load_planner(planner)
+        self._drafters: tuple[Drafter, ...] | None = None  # with the prediction
         self._text: FollowedText | None = None
         self.prediction = prediction
 
@@ -135,44 +119,45 @@ class LlamaDraftModel:
         """Return the tokens that may follow these, at most ``max_tokens``, possibly none."""
         ids = np.asarray(input_ids, dtype=np.intc)
         with self._lock:
-            caller, drafters = self._known(calling())
+            drafters = self._ready(calling())
             if not drafters or not len(ids):
                 return np.empty(0, dtype=np.intc)
             new = None if self._text is None else self._text.new_tokens(ids)
             if self._text is None or new is None:
                 self._end()
-                self._text = FollowedText(ids, drafters, caller.planner.open(), caller.capabilities)
+                self._text = FollowedText(ids, drafters, self._plans.open(), self._can)
             else:
                 self._text.learn(new)
             return self._text.draft()
 
-    def _known(self, llama: Any) -> tuple[_Caller, tuple[Drafter, ...]]:
-        """Return what belongs to this caller, and its drafters."""
-        caller = self._caller
-        if caller is None or caller.llama() is not llama:
+    def _ready(self, llama: Any) -> tuple[Drafter, ...]:
+        """Return the drafters for this caller and the present prediction."""
+        if self._llama is None or self._llama() is not llama:
             self._end()
-            self._caller = self._drafters = None
-            caller = self._caller = self._met(llama)
+            self._llama = self._drafters = None
+            self._meet(llama)
+            self._llama = (lambda: None) if llama is None else weakref.ref(llama)
         if self._drafters is None:
-            wanted = UserTexts(self._prediction).complete(caller.drafters) if caller.drafters else ()
-            size = caller.capabilities.vocab_size
-            self._drafters = predicting(wanted, self._prediction, caller.tokenizer, size)
-        return caller, self._drafters
+            wanted = UserTexts(self._prediction).complete(self._bound) if self._bound else ()
+            self._drafters = predicting(wanted, self._prediction, self._spells, self._can.vocab_size)
+        return self._drafters
 
-    def _met(self, llama: Any) -> _Caller:
-        """Return what belongs to a caller that is new here, refusing one that cannot draft."""
-        capabilities, tokenizer = self._capabilities(llama), self._tokenizer
+    def _meet(self, llama: Any) -> None:
+        """Get ready for a new caller (None: one that is no `Llama`), refusing one that cannot draft."""
+        self._can, self._spells, self._plans = (
+            self._capabilities(llama),
+            self._tokenizer,
+            load_planner(self._planner),
+        )
         if llama is not None:
             check(llama)
-            tokenizer = tokenizer or CallerTokenizer(llama)
-        drafters = self._texts.bind(self._chosen, tokenizer, capabilities.vocab_size)
-        drafters = with_models(drafters, DraftModels(tokenizer=tokenizer))
-        check_tokenizer(drafters, tokenizer)
+            self._spells = self._spells or CallerTokenizer(llama)
+        drafters = self._texts.bind(self._chosen, self._spells, self._can.vocab_size)
+        self._bound = with_models(drafters, DraftModels(tokenizer=self._spells))
+        check_tokenizer(self._bound, self._spells)
         if llama is not None and not cuts(llama):
             log.warning("llama-cpp-python cannot take tokens back from a recurrent model: no drafts are made")
-            drafters = ()
-        refer = (lambda: None) if llama is None else weakref.ref(llama)
-        return _Caller(refer, capabilities, tokenizer, load_planner(self._planner), drafters)
+            self._bound = ()
 
     def _capabilities(self, llama: Any) -> Capabilities:
         size, longest = (MAX_ID, 1 << 30) if llama is None else (llama.n_vocab(), room(llama))

@@ -24,16 +24,16 @@ from draftwood.api.checks import (
     stop_strings,
 )
 from draftwood.api.draft_models import DraftModels, with_models
+from draftwood.api.generation import Generation
 from draftwood.api.learned import fresh, learned
 from draftwood.api.prompts import decoder
 from draftwood.api.target import target_of
 from draftwood.api.user_texts import UserTexts, check_tokenizer, predicting, saving
 from draftwood.contracts import Capabilities, Drafter, Planner, Processor, Rule, Sampling
 from draftwood.contracts.declaring import lacking, refuse_mismatch
-from draftwood.decoding.opening import open_sequences
-from draftwood.decoding.request import Request
+from draftwood.decoding.arrivals import open_sequences
+from draftwood.decoding.request import Request, StopStrings
 from draftwood.decoding.sequence import ActiveSequence
-from draftwood.decoding.stopping import StopStrings
 from draftwood.drafters.load import load as load_drafters
 from draftwood.errors import UnknownNameError, UsageError, VocabularyError
 from draftwood.grammar.constraint import GrammarProcessor, Pruner
@@ -101,9 +101,10 @@ class Setup:
         """Names of the drafters, by index."""
         return [d.name for d in self.drafters]
 
-    def ruled(self) -> dict[str, Any]:
-        """What a `Generation` says of the rule: ``rule`` and ``lossy``."""
-        return {"rule": label(self.rule), "lossy": is_lossy(self.rule)}
+    def generation(self, request: Request) -> Generation:
+        """Return the record of an answer, empty so far."""
+        seed, rule = request.sampling.seed, self.rule
+        return Generation(prompt_tokens=len(request.prompt), seed=seed, rule=label(rule), lossy=is_lossy(rule))
 
     def predicting(self, prediction: Any) -> tuple[Drafter, ...] | None:
         """Return the drafters for a request with this prediction; None without one (it uses the shared ones)."""
@@ -137,7 +138,7 @@ class Setup:
         """Return a context with the opened sequences of these requests, on the model as it is now."""
         self.refresh()
         requests = [self.on_the_model(request) for request in requests]
-        opened = open_sequences(self.target, self.drafters, requests, self.rule, late=True)
+        opened = open_sequences(self.target, self.drafters, requests, self.rule)
         with importing(self._modules(requests)), opened as sequences:
             yield sequences
 

@@ -8,14 +8,16 @@ from inspect import GEN_RUNNING, getgeneratorstate
 from typing import Any, Self
 
 from draftwood.api.checks import check_whole
-from draftwood.api.generation import Generation, pieces
+from draftwood.api.generation import Generation, recorded
 from draftwood.api.prompts import Prompt, as_prompts
 from draftwood.api.setup import DrafterSpec, Setup, refuse_unknown
-from draftwood.api.text import Piece
+from draftwood.api.text import Piece, Spelling, TextBuilder
 from draftwood.api.user_texts import CorpusGiven, MemoryGiven, Prediction, Text, UserTexts, per_prompt
 from draftwood.contracts import Planner, Rule
 from draftwood.contracts.declaring import refuse_mismatch
-from draftwood.decoding.request import Request
+from draftwood.decoding.loop import decode_sequences
+from draftwood.decoding.request import Emission, Request
+from draftwood.decoding.sequence import ActiveSequence
 from draftwood.errors import UsageError
 from draftwood.grammar.grammar import Grammar
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
@@ -150,9 +152,7 @@ class Stream(Iterator[Piece]):
         refuse_mismatch(setup.target.capabilities, setup.drafters)
         for request in requests:  # all of them, before the first token of the first
             request.check(setup.target.capabilities)
-        self.generations = [
-            Generation(prompt_tokens=len(r.prompt), seed=r.sampling.seed, **setup.ruled()) for r in requests
-        ]
+        self.generations = [setup.generation(request) for request in requests]
         self._pieces = _written(setup, requests, self.generations, batch_size, many=self.many)
 
     @property
@@ -190,3 +190,51 @@ def _written(
             some = slice(start, start + width)
             with setup.open(requests[some]) as sequences:
                 yield from pieces(setup, sequences, generations[some], start, many=many)
+
+
+def pieces(
+    setup: Setup, sequences: Sequence[ActiveSequence], generations: Sequence[Generation], first: int = 0, *,
+    many: bool = False,
+) -> Generator[Piece]:  # fmt: skip
+    """Decode opened sequences into ``generations``, one each, yielding their text as it becomes certain.
+
+    The first of them answers the prompt with index ``first``. The error of a sequence is raised or, with ``many``,
+    left to its `Generation.error`.
+    """
+    names = setup.names
+    pairs = zip(sequences, generations, strict=True)
+    writers = {s.number: _Writer(setup, s, generation, first + s.number) for s, generation in pairs}
+    try:
+        for emission in decode_sequences(setup.target, setup.planner, sequences):
+            yield from writers[emission.row].take(emission, names)
+    except Exception as error:
+        if not many or all(error is not sequence.error for sequence in sequences):
+            raise
+    finally:
+        held_back = [writer.finish() for writer in writers.values()]
+    for shown in held_back:
+        yield from shown
+
+
+class _Writer:
+    """Writes one sequence's emissions into its generation."""
+
+    def __init__(self, setup: Setup, sequence: ActiveSequence, generation: Generation, prompt: int) -> None:
+        self._generation = generation
+        spelling = Spelling(setup.tokenizer) if setup.tokenizer else None
+        self._builder = TextBuilder(spelling, sequence.request.stop, prompt) if spelling else None
+        generation.prefill_s = sequence.prefill_s
+
+    def take(self, emission: Emission, names: Sequence[str]) -> Iterator[Piece]:
+        for token, source in recorded(emission, names, self._generation):
+            if self._builder is not None:
+                shown = self._builder.push(token, source)
+                self._generation.text = self._builder.text
+                yield from shown
+
+    def finish(self) -> list[Piece]:
+        if self._builder is None:
+            return []
+        held_back = self._builder.finish((self._generation.sources or ["model"])[-1])
+        self._generation.text = self._builder.text
+        return held_back

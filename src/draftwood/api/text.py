@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from draftwood.api.prompts import decoder
-from draftwood.decoding.stopping import StopStrings
+from draftwood.decoding.request import StopStrings
 from draftwood.engines.file_tokenizer import FileTokenizer
 
 Decode = Callable[[Sequence[int]], str]

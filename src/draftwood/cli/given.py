@@ -12,7 +12,7 @@ from typer import Option
 from draftwood.cli import early, options
 from draftwood.cli.options import Loading, ModelFlag
 from draftwood.cli.prompt import read_given
-from draftwood.decoding.stopping import StopStrings
+from draftwood.decoding.request import StopStrings
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:

@@ -25,23 +25,20 @@ class Needs:
     top_k
         This many best tokens of every scored row, with their probabilities.
     hidden
-        Hidden states of these layers (`Capabilities.hidden`), of all text that the target reads or scores:
-        `DraftSession.observe_hidden`, `Feedback.hidden`.
+        Hidden states of these layers, of all text: `DraftSession.observe_hidden`, `Feedback.hidden`.
     prompt
-        The ``top_k`` of the prompt's rows too, and of later turns that the target reads: `DraftSession.observe`.
+        The ``top_k`` of text that is read, too: `DraftSession.observe`.
     prompt_cost
         By how much that may lengthen the reading, as a share of it: then only the last row of each token is
-        scored, of the latest tokens, as many as `Capabilities.row_cost` allows, and the others have probability 0.
-        By default all rows are.
+        scored, of the latest tokens, as many as `Capabilities.row_cost` allows.
     lookahead_nodes
-        At least this many lookahead nodes in one pass; the target must score trees, in passes large enough.
+        At least this many lookahead nodes in one pass.
     choice
         The target's choice at rows off the accepted path too, as far as the ``top_k`` tell: `Feedback.choice`.
     base_tree
-        The proposals of the set's other drafters in the same step, to append branches to: `DraftSession.branch`.
+        The other drafters' proposals of the same step, to append branches to: `DraftSession.branch`.
     prices
-        What a token is worth: the drafter runs passes of its own, and ends where another one does not pay.
-        `DraftSession.prices` and `DraftSession.ends` are set before each draft.
+        What a token is worth, for drafters with passes of their own: `DraftSession.prices`, `DraftSession.ends`.
     target_session
         The target's session of the text, whose cache the drafter's own passes share: `DraftSession.follow`.
     """
@@ -59,83 +56,42 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What drafting is worth at present, for drafters that run passes of their own.
+    """What drafting is worth at present, for drafters that run passes of their own."""
 
-    Attributes
-    ----------
-    pass_s
-        Seconds of the target's pass over one token; 0: not known, and the others mean nothing.
-    token
-        Time per emitted token at present, all drafting included, as a multiple of ``pass_s``. Drafting pays if it
-        brings more than one token in this time.
-    node
-        What one more draft node adds to the target's pass, as a multiple of ``pass_s``.
-    """
-
-    pass_s: float = 0.0
-    token: float = 1.0
-    node: float = 0.0
+    pass_s: float = 0.0  # seconds of the target's pass over one token; 0: not known, and the others mean nothing
+    token: float = 1.0  # time per emitted token at present, drafting included, as a multiple of ``pass_s``
+    node: float = 0.0  # what one more draft node adds to the target's pass, as a multiple of ``pass_s``
 
 
 @dataclass(frozen=True, slots=True)
 class Takes:
-    """Which of the user's texts a drafter drafts from.
+    """Which of the user's texts a drafter drafts from."""
 
-    Attributes
-    ----------
-    prediction, memory, corpus, context
-        Texts that the user expects, earlier answers (`Memory`), indexed files (`Corpus`), and further texts.
-    memory_tokens
-        Size of a memory that is opened for this drafter; None: the memory's own default.
-    """
-
-    prediction: bool = False
-    memory: bool = False
-    corpus: bool = False
-    context: bool = False
-    memory_tokens: int | None = None
+    prediction: bool = False  # texts that the user expects
+    memory: bool = False  # earlier answers (`Memory`)
+    corpus: bool = False  # indexed files (`Corpus`)
+    context: bool = False  # further texts
+    memory_tokens: int | None = None  # size of a memory that is opened for it; None: the memory's own default
 
 
 @dataclass(frozen=True, slots=True)
 class DraftTexts:
-    """The user's texts; a field is empty if none was given or the drafter does not take it.
+    """The user's texts; a field is empty if none was given or the drafter does not take it."""
 
-    Attributes
-    ----------
-    prediction, context
-        Token ids of each text.
-    memory
-        A `Memory`.
-    corpus
-        Opened corpora.
-    """
-
-    prediction: tuple[tuple[int, ...], ...] = ()
-    memory: Any = None
-    corpus: tuple[Any, ...] = ()
-    context: tuple[tuple[int, ...], ...] = ()
+    prediction: tuple[tuple[int, ...], ...] = ()  # token ids of each text
+    memory: Any = None  # a `Memory`
+    corpus: tuple[Any, ...] = ()  # opened corpora
+    context: tuple[tuple[int, ...], ...] = ()  # token ids of each text
 
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """Token ids that a drafter has opened; their tokenizer is compared with the one in use.
+    """Token ids that a drafter has opened; their tokenizer is compared with the one in use."""
 
-    Attributes
-    ----------
-    name
-        What an error message calls it: ``the corpus /home/me/code.dwc``.
-    tokenizer
-        Fingerprint of the tokenizer whose ids these are (`draftwood.models.fingerprint`); None: not known.
-    path
-        The file; None: the ids were given as an object.
-    accept
-        Called with the fingerprint of the tokenizer in use once both agree, for ids that are written back later.
-    """
-
-    name: str
-    tokenizer: str | None
-    path: Any = None
-    accept: Callable[[str], None] | None = None
+    name: str  # in error messages: ``the corpus /home/me/code.dwc``
+    tokenizer: str | None  # fingerprint of the tokenizer whose ids these are; None: not known
+    path: Any = None  # None: the ids were given as an object
+    accept: Callable[[str], None] | None = None  # called with the fingerprint in use once both agree
 
 
 class Feedback(NamedTuple):
@@ -143,10 +99,8 @@ class Feedback(NamedTuple):
 
     Attributes
     ----------
-    tree
-        The scored tree, all drafters' proposals together.
-    proposal
-        What this drafter had proposed (before pruning).
+    tree, proposal
+        The scored tree of all drafters, and what this one had proposed.
     node_map : int32[len(proposal)]
         Index in ``tree`` of each proposed node, -1 where it was pruned.
     path
@@ -157,11 +111,9 @@ class Feedback(NamedTuple):
         What the target chooses at each row. Exact on the path; elsewhere estimated from the raw top-k and the
         noise if a drafter of the set asked for it (`Needs.choice`), otherwise -1 (unknown). -1 in broken rows.
     top_k
-        Ids int32[rows, k] and probabilities float32[rows, k] of all rows where this drafter declared it, else
-        None; see `Scores.top_k` for small vocabularies and broken rows.
+        Ids int32[rows, k] and probabilities float32[rows, k] of all rows, as `Scores.top_k`; None: not declared.
     hidden
-        Layer -> hidden states [rows, width] of all rows, in the target's own array type: of all layers that
-        drafters of the set declared.
+        Layer -> hidden states [rows, width] of all rows, of the layers that drafters of the set declared.
     source
         Index of this drafter in the set.
 
@@ -183,9 +135,7 @@ class SavedReading(Protocol):
     """What a drafter's session has learnt of a text beyond its tokens."""
 
     @property
-    def nbytes(self) -> int:
-        """Bytes that it takes."""
-        ...
+    def nbytes(self) -> int: ...
 
 
 class DraftSession(ABC):
@@ -195,18 +145,14 @@ class DraftSession(ABC):
     the rest has defaults.
     """
 
-    tokens_only: ClassVar[bool] = False
-    """Set where `learn` does nothing but `extend` by the emitted tokens: then several steps are told at once."""
-
     match_length: int = 0
     """How many committed tokens the last draft's match covered; 0 for drafters that do not match."""
     stages: tuple[Any, ...] = ()
     """What each stage of a cascade did in the last draft (`draftwood.step.StageStep`)."""
     prices: Prices = Prices()
-    """Set before each draft, for drafters with `Needs.prices`."""
+    """Set before each draft, as `ends` is, for drafters with `Needs.prices`."""
     ends: frozenset[int] = frozenset()
-    """Tokens that end the text, set before each draft, for drafters with `Needs.prices`: nothing need be proposed
-    after them."""
+    """Tokens that end the text: nothing need be proposed after them."""
 
     @abstractmethod
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
@@ -224,7 +170,10 @@ class DraftSession(ABC):
         raise NotImplementedError("a drafter with Needs.base_tree must write branch()")
 
     def learn(self, feedback: Feedback) -> None:
-        """Take in the result of a pass and the tokens that it emitted."""
+        """Take in the result of a pass and the tokens that it emitted.
+
+        Several passes in which this drafter was not asked may come as one, with all their tokens and no tree.
+        """
         self.extend(feedback.emitted)
 
     @abstractmethod
@@ -232,18 +181,14 @@ class DraftSession(ABC):
         """Take in text that the target read and did not write: the next turn of a conversation."""
 
     def begin_answer(self, ids: Sequence[int]) -> None:
-        """Take in the first token of an answer: the prompt or the turn before it is complete.
-
-        What `learn` brings belongs to the same answer.
-        """
+        """Take in the first token of an answer, to which what `learn` brings belongs, too."""
         self.extend(ids)
 
     def observe(self, first: int, ids: Ints, probabilities: Floats) -> None:
         """Take in the best tokens after each of the committed tokens from position ``first`` on (`Needs.prompt`).
 
-        ``ids`` int32[n, k] and ``probabilities`` float32[n, k], as in `Feedback.top_k`; a row that was not scored
-        has probabilities 0. Called after `Drafter.open` or `extend`, several times for a long text; tokens that
-        were cached already are left out.
+        ``ids`` int32[n, k] and ``probabilities`` float32[n, k]; a row that was not scored has probabilities 0.
+        Called after `Drafter.open` or `extend`, several times for a long text, without tokens cached already.
         """
         raise NotImplementedError("a drafter with Needs.prompt must write observe()")
 
@@ -255,26 +200,20 @@ class DraftSession(ABC):
         raise NotImplementedError("a drafter with Needs.hidden must write observe_hidden()")
 
     def save(self) -> SavedReading | None:
-        """Copy what was learnt of the committed text beyond its tokens; None if that is nothing.
-
-        A server keeps what was read of ended texts. A later text that begins alike is read from where they part,
-        so its drafters are shown nothing of the common beginning: they take it from here.
-        """
+        """Copy what was learnt of the text beyond its tokens, for texts that begin alike; None: nothing."""
         return None
 
     def resume(self, saved: Any, length: int) -> None:
         """Take over what `save` of an equal drafter gave for a text with the same first ``length`` tokens.
 
-        Called right after `Drafter.open`, before `observe` and `observe_hidden`, which show the rest of the text.
-        ``saved`` may be used by several sessions at once, and is not changed.
+        Called right after `Drafter.open`, before `observe`. ``saved`` is shared, and not to be changed.
         """
         raise NotImplementedError("a session that writes save() must write resume()")
 
     def follow(self, session: Any) -> None:
         """Take the target's session of this text, once, before the first draft (`Needs.target_session`).
 
-        Between the target's passes the drafter may run passes over it (`Target.grow`), which the target's next
-        pass undoes.
+        The drafter may run passes over it (`Target.grow`), which the target's next pass undoes.
         """
         raise NotImplementedError("a drafter with Needs.target_session must write follow()")
 
@@ -309,8 +248,7 @@ class Drafter(ABC):
     name: ClassVar[str] = ""
     """Shown as the source of tokens."""
     modules: ClassVar[Sequence[str]] = ()
-    """Full names of modules that `open` needs and that take long to import: another thread begins to import them
-    while the target reads the prompt."""
+    """Modules that take long to import: a thread begins to, while the target reads the prompt."""
     batches: ClassVar[bool] = False
     """Whether it has `draft_many`."""
 
@@ -334,9 +272,7 @@ class Drafter(ABC):
 
     @property
     def models(self) -> Sequence[Any]:
-        """What its models take: each with ``target`` and ``weight_bytes`` (bytes of weights that are not the
-        target's own, None: not known).
-        """
+        """Its models, each with ``target`` and ``weight_bytes`` (those of its own; None: not known)."""
         return ()
 
     @abstractmethod
@@ -347,18 +283,17 @@ class Drafter(ABC):
         self, sessions: Sequence[Any], nodes: Sequence[int], lookahead_nodes: Sequence[int], accept_rates: Floats,
         base_trees: Sequence[TokenTree] | None = None,
     ) -> Sequence[TokenTree]:  # fmt: skip
-        """Return one tree per session of this drafter: what its `DraftSession.draft` would return.
+        """Return one tree per session of this drafter: what its `DraftSession.draft` or `branch` would return.
 
-        ``nodes`` and ``lookahead_nodes`` are given per session. Afterwards each session's ``match_length`` is that
-        of its tree. Where this raises, nothing may have changed: all sessions are asked one by one then, in this
-        step and later. Drafters with `Needs.base_tree` get one more argument: the base tree of each session.
+        Where this raises, nothing may have changed: all sessions are asked one by one then, now and later.
+        ``base_trees`` are given to drafters with `Needs.base_tree`.
         """
         raise NotImplementedError("a drafter with batches = True must write draft_many()")
 
     def with_models(self, models: Any) -> Drafter | None:
-        """Return a drafter that is ready to be opened; ``models`` loads models and derives them from the target
-        (`draftwood.api.draft_models.DraftModels`). Called again with the same target, it returns an equal drafter.
-        None: there is no model, and the drafter is to be left out.
+        """Return a drafter that is ready to be opened; an equal one if called again with the same target.
+
+        ``models`` is a `draftwood.api.draft_models.DraftModels`. None: no model, so leave it out.
         """
         return self
 

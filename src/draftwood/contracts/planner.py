@@ -15,23 +15,11 @@ from draftwood.tree import TokenTree
 
 @dataclass(frozen=True, eq=False)
 class Declaration:
-    """What a drafter declares, read once (`draftwood.contracts.declaring.declared`).
-
-    Attributes
-    ----------
-    name
-        The drafter's.
-    label
-        Name and options, the same in every run: what is learnt about a drafter is stored under it.
-    prior : float32[n_evidence]
-        A read-only copy of the drafter's.
-    needs
-        The drafter's.
-    """
+    """What a drafter declares, read once (`draftwood.contracts.declaring.declared`)."""
 
     name: str
-    label: str
-    prior: Floats
+    label: str  # name and options, the same in every run: what is learnt about a drafter is stored under it
+    prior: Floats  # float32[n_evidence], read-only
     needs: Needs
 
 

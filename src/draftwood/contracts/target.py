@@ -39,18 +39,16 @@ class Capabilities:
     top_k
         `Scores.top_k` is offered.
     hidden
-        Layers whose hidden states it can keep: `Scores.hidden`, `Watch.hidden`. Number ``i`` is what layer ``i``
-        reads, counted from 0; one more than the last layer is what tokens are scored by, behind the final norm.
+        Layers whose hidden states it can keep. Number ``i`` is what layer ``i`` reads, counted from 0; one more
+        than the last layer is what tokens are scored by, after the final norm.
     max_pass
         Most tokens of one scoring pass, the root included.
     row_cost
-        What the scores of one more token of text that is read cost, as a share of reading the token; 0: nothing,
-        or it is not known.
+        What the scores of one more token of text that is read cost, as a share of reading it; 0: not known.
     grows
         It has `Target.grow` and `Target.settle`: a draft model can grow a tree level by level.
     widths
-        Sizes to which passes are padded, ascending: up to the next size, more tokens cost nothing. Passes larger
-        than the last size, and all passes where this is empty, are not padded.
+        Sizes to which passes are padded, ascending; larger passes are not padded.
     """
 
     vocab_size: int
@@ -90,16 +88,12 @@ class Scores(Protocol):
         """Ids int32[rows, k] and probabilities float32[rows, k] of the best tokens of all rows, best first.
 
         With a vocabulary smaller than k, ``min(k, vocab)`` columns. The first column is `argmax`. A row with a
-        NaN, or without a finite best score, gets arbitrary ids of the vocabulary with probability 0: rows off the
-        accepted path may hold anything.
+        NaN, or without a finite best score, gets arbitrary ids of the vocabulary with probability 0.
         """
         ...
 
     def hidden(self, layer: int) -> Any:
-        """Hidden states of a layer that the session keeps, [rows, width], in the target's own array type.
-
-        Raises `CapabilityError` for others.
-        """
+        """Hidden states of a layer that the session keeps, [rows, width]; `CapabilityError` for others."""
         ...
 
 
@@ -113,10 +107,9 @@ class Watch:
         ``show(positions, scores)``, once per pass over such tokens, in order: row ``i`` belongs to the token at
         ``positions[i]`` of the text. The rows must be read before the call returns.
     wanted
-        Positions of the tokens, ascending; None: of all. Each token given to `Target.open` or `Target.extend` that
-        is among them comes once, but for those that were cached already.
+        Positions of the tokens, ascending; None: of all that were not cached already.
     hidden
-        Layers whose hidden states are to be seen, of all tokens: some of `Capabilities.hidden`.
+        Layers whose hidden states are to be seen, of all tokens.
     show_hidden
         ``show_hidden(first, states)``, once per pass over the text, in order: ``states`` has for each of these
         layers the hidden states [n, width] of the tokens from position ``first`` on. They may be kept.
@@ -167,10 +160,7 @@ class TargetSession(ABC):
 
     @abstractmethod
     def truncate(self, length: int) -> None:
-        """Cut the cached text to its first ``length`` tokens, or to fewer where the rest must be read again.
-
-        Whoever cuts then reads on from `length` (`Target.extend`).
-        """
+        """Cut the cached text to its first ``length`` tokens, or to fewer: then read on (`Target.extend`)."""
 
     @abstractmethod
     def fork(self) -> TargetSession:
@@ -184,22 +174,14 @@ class Prefix(Protocol):
     """What a target has computed of the beginning of a text, outside of any session."""
 
     @property
-    def ids(self) -> Sequence[int]:
-        """The text."""
-        ...
+    def ids(self) -> Sequence[int]: ...
 
     @property
-    def nbytes(self) -> int:
-        """Bytes that it takes."""
-        ...
+    def nbytes(self) -> int: ...
 
 
 class Target(ABC):
-    """A model that scores trees. Requests may share it; it owns the cache, in which each session is a slot.
-
-    Sessions do not know their target. `open`, `extend` and `score` must be written and `capabilities` set;
-    the rest has defaults.
-    """
+    """A model that scores trees. Requests may share it; it owns the cache, in which each session is a slot."""
 
     capabilities: Capabilities
     engine: str = ""
@@ -231,8 +213,7 @@ class Target(ABC):
     ) -> Sequence[tuple[Any, Scores]]:
         """Read the prompts; per prompt a `TargetSession` and the scores of its last token as row 0.
 
-        ``reserve`` is how many more tokens per prompt the caller expects to commit. ``watch`` holds one `Watch`
-        per prompt; with it, the scores of the tokens that it wants are computed too.
+        ``reserve`` is how many more tokens per prompt the caller expects to commit; ``watch`` has one per prompt.
         """
 
     @abstractmethod
@@ -249,8 +230,7 @@ class Target(ABC):
         """One pass: for each (session of this target, root token, tree) scores of the root and of every node.
 
         If a session is scored again without `TargetSession.keep`, the earlier pass is undone. A pass over a single
-        root must depend on that text alone, whatever the cache held before: it decides where a row of a larger
-        pass is broken.
+        root must depend on that text alone, whatever the cache held before.
         """
 
     def save(self, session: Any) -> Prefix | None:
@@ -260,19 +240,16 @@ class Target(ABC):
     def resume(self, prefix: Any, length: int, *, reserve: int = 0) -> Any:
         """Open a session whose committed text is the first ``length`` tokens of what `save` returned.
 
-        ``reserve`` as in `open`. What is written in it is what would be written had it read these tokens, up to
-        rounding: they were read in passes of other sizes. On engines whose passes are exact it is so to the last
-        bit.
+        ``reserve`` as in `open`.
         """
         raise CapabilityError("this target keeps no prefixes")
 
     def grow(self, requests: Sequence[tuple[Any, Sequence[int], Sequence[int]]]) -> Sequence[Scores]:
         """One pass, for draft models (`Capabilities.grows`): read nodes of a tree after the cached text.
 
-        Per request (session, tokens, parents). ``parents`` are indices of earlier nodes. Nodes are numbered in the
-        order of all `grow` calls since the last `extend`, `score`, `settle`, `TargetSession.keep` or
-        `TargetSession.truncate`; -1 is the end of the cached text. Returns one row of scores per new node. Nothing
-        is committed: all of these but `settle` forget the grown nodes.
+        Per request (session, tokens, parents); a row of scores per new node. ``parents`` are numbers of earlier
+        nodes, counted through all `grow` calls since the last other call, -1 the end of the cached text. Nothing
+        is committed: all other calls but `settle` forget the grown nodes.
         """
         raise CapabilityError("this target grows no trees: its capabilities do not say that it does")
 

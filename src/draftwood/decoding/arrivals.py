@@ -1,21 +1,21 @@
-"""Sequences that join a running loop: where they come from, and how their prompts are read between its passes."""
+"""Sequences that begin: a list, read together, or arrivals whose prompts are read between passes of a loop."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from time import perf_counter
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-
-from draftwood.contracts import Scores, Target, TargetSession, Watch
+from draftwood.contracts import Drafter, Rule, Target
+from draftwood.contracts.declaring import refuse_mismatch
+from draftwood.decoding.prompt_scores import UNSEEN
+from draftwood.decoding.request import Request
 from draftwood.decoding.sequence import ActiveSequence
 
 CHUNK = 256
 """Prompt tokens read between two passes, shared by all sequences that wait: on a laptop a tenth of a second."""
-
-_NOBODY = Watch(lambda _positions, _scores: None, wanted=np.empty(0, dtype=np.int64))
 
 
 @runtime_checkable
@@ -134,7 +134,7 @@ class Entrance:
         lengths = [sequence.session.length for sequence, _ in ends]
         try:
             watches = [sequence.watch() for sequence, _ in ends]
-            asked = {"watch": [watch or _NOBODY for watch in watches]} if any(watches) else {}
+            asked = {"watch": [watch or UNSEEN for watch in watches]} if any(watches) else {}
             texts = [(sequence.session, sequence.next_piece(size)) for sequence, size in ends]
             found = self._target.extend(texts, **asked)
         except Exception:  # each is read alone, which shows whose fault it is
@@ -143,7 +143,7 @@ class Entrance:
             return False
         seconds = (perf_counter() - started) / len(ends)
         for (sequence, size), scores in zip(ends, found, strict=True):
-            self._has_read(sequence, sequence.session, scores, seconds, size)
+            sequence.read(sequence.session, scores, seconds, size)
         return True
 
     def _read_piece(self, sequence: ActiveSequence, size: int) -> None:
@@ -156,12 +156,49 @@ class Entrance:
         else:
             session = sequence.session
             (scores,) = self._target.extend([(session, piece)], **asked)
-        self._has_read(sequence, session, scores, perf_counter() - started, len(piece))
+        sequence.read(session, scores, perf_counter() - started, len(piece))
 
-    @staticmethod
-    def _has_read(
-        sequence: ActiveSequence, session: TargetSession, scores: Scores, seconds: float, size: int
-    ) -> None:
-        sequence.read(session, scores, seconds, size)
-        if not sequence.unread:
-            sequence.open_sources_later()  # behind its first token, for which nobody need draft
+
+@contextmanager
+def open_sequences(
+    target: Target, drafters: Sequence[Drafter], requests: Sequence[Request], rule: Rule
+) -> Iterator[list[ActiveSequence]]:
+    """Read the prompts and open the target's sessions; all are closed on the way out, however it is left.
+
+    Raises
+    ------
+    CapabilityError
+        If a drafter needs what the target lacks; before anything is read.
+    PromptError, UsageError
+        For requests that cannot be written; before anything is read.
+    """
+    refuse_mismatch(target.capabilities, drafters)
+    for request in requests:
+        check_request(request, target)
+    sequences = [ActiveSequence(i, request, target, drafters, rule) for i, request in enumerate(requests)]
+    try:
+        read_whole(target, sequences)
+        yield sequences
+    finally:
+        for sequence in sequences:
+            sequence.close()
+
+
+def check_request(request: Request, target: Target) -> None:
+    """Raise `CapabilityError`, `PromptError` or `UsageError` for what cannot be written on this target."""
+    request.check(target.capabilities)
+    refuse_mismatch(target.capabilities, request.drafters or ())
+
+
+def read_whole(target: Target, sequences: Sequence[ActiveSequence]) -> None:
+    """Read all prompts in passes that they share."""
+    started = perf_counter()
+    watches = [sequence.watch() for sequence in sequences]
+    # Where nobody asks for it, a target need not know of it.
+    asked = {"watch": [watch or UNSEEN for watch in watches]} if any(watches) else {}
+    requests = [sequence.request for sequence in sequences]
+    reserve = max((r.limit for r in requests), default=0)
+    opened = target.open([r.prompt for r in requests], reserve=reserve, **asked)
+    seconds = perf_counter() - started
+    for sequence, (session, scores) in zip(sequences, opened, strict=True):
+        sequence.read(session, scores, seconds)

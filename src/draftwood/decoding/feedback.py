@@ -1,4 +1,9 @@
-"""What a pass taught: feedback for the drafters, the step's record, the trace."""
+"""What a pass gave: scores that may be broken, feedback for the drafters, the step's record, the trace.
+
+A NaN in a pass over several rows may have come from another row: a row that is masked out is multiplied by zero,
+and zero times infinity, or times NaN, is NaN. So where a pass holds a draft or another text, a broken row is no
+reason to end a text: the root is scored again, alone.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,37 @@ from draftwood.contracts import Feedback, Floats, Ints, Noise, Plan, Sampling, S
 from draftwood.decoding.draft_source import DraftSource
 from draftwood.decoding.prompt_scores import hidden_layers
 from draftwood.step import MODEL, Step
-from draftwood.tree import TokenTree
+from draftwood.tree import TokenTree, constant
+
+
+class BrokenRowError(Exception):
+    """A row of a shared pass has a NaN, or no finite score; never leaves a request."""
+
+
+class CheckedScores:
+    """Scores of a pass over several rows; `argmax` and `raw` raise `BrokenRowError` for a broken row.
+
+    Fulfils `draftwood.contracts.Scores`.
+    """
+
+    def __init__(self, scores: Scores) -> None:
+        self._scores = scores
+        self.numpy, self.top_k, self.hidden = scores.numpy, scores.top_k, scores.hidden
+
+    def argmax(self, row: int) -> int:
+        best = self._scores.argmax(row)
+        if best < 0:
+            raise BrokenRowError
+        return best
+
+    def raw(self, row: int) -> Any:
+        self.argmax(row)  # raise before a processor runs: it must run once per token
+        return self._scores.raw(row)
+
+
+def without_drafts(plan: Plan) -> Plan:
+    """The plan of a pass over the root alone; everything that was proposed counts as pruned."""
+    return Plan(TokenTree.empty(), tuple(constant(-1, len(nodes)) for nodes in plan.node_map))
 
 
 def feedback(
@@ -27,25 +62,23 @@ def feedback(
     """Return what each source is told; ``context`` is the number of committed tokens before the pass."""
     if not sources:
         return []
-    tree, needs = plan.tree, [source.needs_now for source in sources]
+    tree, needs = plan.tree.locked(), [source.needs_now for source in sources]
     most = max([need.top_k for need in needs])
     top_k = scores.top_k(most) if most else None
-    shown = tree.locked()
-    for array in (*(top_k or ()), *plan.node_map):
-        array.flags.writeable = False
     known = [-1] * (1 + len(tree))
     if top_k is not None and any([need.choice for need in needs]):
         known = _raw_choice(tree.positions(context), *top_k, sampling, noise).tolist()
     for node, token in zip((-1, *verdict.path), verdict.emitted, strict=False):  # the last node may be the end
         known[1 + node] = token
     choice = np.array(known, dtype=np.int32)
-    choice.flags.writeable = False
+    for array in (*(top_k or ()), *plan.node_map, choice):
+        array.flags.writeable = False
     layers = hidden_layers(needs) if any([need.hidden for need in needs]) else ()
     hidden = {layer: scores.hidden(layer) for layer in layers}
     found = []
     for i, (source, need, rows) in enumerate(zip(sources, needs, plan.node_map, strict=True)):
         own = None if top_k is None or not need.top_k else (top_k[0][:, : need.top_k], top_k[1][:, : need.top_k])
-        lesson = Feedback(shown, source.proposal, rows, verdict.path, verdict.emitted, choice, own, hidden, i)
+        lesson = Feedback(tree, source.proposal, rows, verdict.path, verdict.emitted, choice, own, hidden, i)
         found.append(lesson)
     return found
 
@@ -69,14 +102,12 @@ def record(step: Step, tree: TokenTree, verdict: Verdict) -> None:
     """Write what was scored, accepted and emitted into the step's record."""
     path, emitted = verdict.path, verdict.emitted
     step.emitted, step.finish = emitted, verdict.finish
-    if count := len(tree):
-        step.lookahead_scored = lookahead = tree.n_lookahead
-        step.drafted, step.accepted, step.depth = count - lookahead, len(path), tree.longest
-    if path:
-        sources = tree.source.tolist()
-        step.sources = tuple([sources[node] for node in path]) + (MODEL,) * (len(emitted) - len(path))
-    else:
-        step.sources = (MODEL,) * len(emitted)
+    step.sources = (MODEL,) * len(emitted)
+    if len(tree):
+        step.lookahead_scored = tree.n_lookahead
+        step.drafted, step.accepted, step.depth = len(tree) - tree.n_lookahead, len(path), tree.longest
+        proposed = tree.source[list(path)].tolist() if path else []
+        step.sources = tuple(proposed) + step.sources[len(path) :]
 
 
 def trace(tree: TokenTree, verdict: Verdict) -> dict[str, Any]:

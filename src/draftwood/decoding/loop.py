@@ -7,13 +7,11 @@ See ARCHITECTURE.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from time import perf_counter
 
 from draftwood.contracts import Drafter, Planner, PlannerSession, Rule, Target
-from draftwood.decoding.arrivals import Arrivals, Entrance, FixedArrivals
-from draftwood.decoding.draft_many import draft_all
-from draftwood.decoding.opening import open_sequences
+from draftwood.decoding.arrivals import Arrivals, Entrance, FixedArrivals, open_sequences
+from draftwood.decoding.propose import draft_all
 from draftwood.decoding.request import Emission, Request
 from draftwood.decoding.sequence import ActiveSequence
 
@@ -103,7 +101,7 @@ def one_pass(
 ) -> None:
     """Draft, plan, score, verify, keep and learn, once for all texts that are being written."""
     for sequence in live:
-        sequence.open_late()
+        sequence.open_sources()
     started = clock()
     asks = planner.ask(live)
     asked = clock()
@@ -118,8 +116,7 @@ def one_pass(
     scored = clock()
     alone, told, lessons = len(live) == 1, [], []
     for sequence, plan, some in zip(live, plans, scores, strict=True):
-        again = None if alone and not len(plan.tree) else partial(sequence.rescored, target)
-        feedback = sequence.commit(plan, some, again)
+        feedback = sequence.commit(plan, some, alone=alone and not len(plan.tree))
         sequence.step.score_s = scored - planned  # before the planner learns: it goes by this clock
         if sequence.step.emitted:  # a text that failed teaches nothing
             told.append(sequence)

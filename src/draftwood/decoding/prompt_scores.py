@@ -14,7 +14,7 @@ from draftwood.decoding.draft_source import DraftSource
 _NONE: Positions = np.empty(0, dtype=np.int64)
 
 
-class Reading:
+class PromptScores:
     """What was seen of one request's text, until `show` has passed it on: of the top-k 8 bytes per token and rank,
     of hidden states those that are asked for, in the target's own number format."""
 
@@ -50,7 +50,8 @@ class Reading:
         ids, probabilities = scores.top_k(self._k)
         first, rows = int(positions[0]), int(positions[-1] - positions[0]) + 1
         if rows > len(positions):
-            found, (ids, probabilities) = (ids, probabilities), _empty(rows, ids.shape[1])
+            found, shape = (ids, probabilities), (rows, ids.shape[1])
+            ids, probabilities = np.zeros(shape, dtype=np.int32), np.zeros(shape, dtype=np.float32)
             ids[positions - first], probabilities[positions - first] = found
         ids.flags.writeable = probabilities.flags.writeable = False  # several drafters see them
         self._seen.append((first, ids, probabilities))
@@ -94,13 +95,5 @@ def last_of_each(text: Sequence[int], most: float) -> Positions:
     return found[max(0, len(found) - int(max(1, min(most, len(found))))) :]
 
 
-def _empty(rows: int, k: int) -> tuple[Ints, Floats]:
-    return np.zeros((rows, k), dtype=np.int32), np.zeros((rows, k), dtype=np.float32)
-
-
-def _ignore(positions: Positions, scores: Scores) -> None:
-    """Take nothing in."""
-
-
-UNSEEN = Watch(_ignore, _NONE)
-"""For a request whose drafters have not asked, beside one whose have."""
+UNSEEN = Watch(lambda _positions, _scores: None, _NONE)
+"""For a request whose drafters have not asked, in a pass with one whose have."""

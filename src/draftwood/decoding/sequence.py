@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import (
-    Ask,
     Declaration,
     Drafter,
     Feedback,
@@ -28,12 +27,10 @@ from draftwood.contracts import (
 )
 from draftwood.contracts.declaring import refuse_mismatch
 from draftwood.decoding import feedback as outcome
-from draftwood.decoding.broken_rows import BrokenRowError, CheckedScores, without_drafts
 from draftwood.decoding.draft_source import DraftSource
-from draftwood.decoding.prompt_scores import Reading, hidden_layers, shown_too
-from draftwood.decoding.propose import propose
-from draftwood.decoding.request import Emission, Request
-from draftwood.decoding.stopping import Stopping
+from draftwood.decoding.feedback import BrokenRowError, CheckedScores, without_drafts
+from draftwood.decoding.prompt_scores import PromptScores, hidden_layers, shown_too
+from draftwood.decoding.request import Emission, Request, Stopping
 from draftwood.step import MODEL, SourceStep, Step
 from draftwood.tree import TokenTree
 
@@ -43,13 +40,17 @@ _NO_NODES = np.empty(0, dtype=np.intp)
 
 
 class ActiveSequence:
-    """A request under way; fulfils `contracts.State`, which is all that a planner sees of it."""
+    """A request under way; fulfils `contracts.State`, which is all that a planner sees of it.
+
+    Its life: the prompt is read, in one piece or several (`read`); `begin` emits the first token; the drafters'
+    sessions are opened (`open_sources`); each pass is a `begin_step` and a `commit`; after the end, `turn` may go
+    on with a longer or edited prompt; `close` frees everything.
+    """
 
     def __init__(
         self, number: int, request: Request, target: Target, drafters: Sequence[Drafter], rule: Rule
     ) -> None:
-        self.number = number
-        self._target = target
+        self.number, self.target = number, target
         self.capabilities = target.capabilities
         self.sources: list[DraftSource] = []
         self.drafters: list[Declaration | None] = []
@@ -58,14 +59,14 @@ class ActiveSequence:
         self.step = Step(0, 0)
         self._rules = rule
         self._session: TargetSession | None = None
-        self._scores: Scores | None = None
-        self._settled = False
-        self._opens_later = False
-        self._cancelled = False
+        self._scores: Scores | None = None  # of the prompt's last token, until `begin`
+        self._settled = False  # whether no step is under way, which an interrupt may have cut off
+        self._opened = False  # whether the drafters have read the text
+        self.is_cancelled = False
         self._kept: list[NDArray[np.intp]] = []  # of each proposal, the permitted nodes; empty: all of all
-        self._read = self._resumed = 0
+        self._read = self._resumed = 0  # tokens of the prompt that are read, and that were read by another text
         self._readings: Sequence[tuple[Drafter, SavedReading]] = ()
-        self._reading = Reading()
+        self._reading = PromptScores()
         self._start(request)
 
     def _engage(self, drafters: Sequence[Drafter]) -> list[DraftSource]:
@@ -115,11 +116,6 @@ class ActiveSequence:
     # What the loop does with it.
 
     @property
-    def target(self) -> Target:
-        """What computes its passes."""
-        return self._target
-
-    @property
     def session(self) -> TargetSession:
         """The target's side."""
         if self._session is None:
@@ -165,7 +161,9 @@ class ActiveSequence:
 
     def readings(self) -> list[tuple[Drafter, SavedReading]]:
         """Return what the drafters have learnt of the text beyond its tokens, for `resume` of another text."""
-        found = [(source.drafter, source.save()) for source in self.sources]
+        found = [
+            (source.drafter, source.tell("save()", lambda session: session.save())) for source in self.sources
+        ]
         return [(drafter, saved) for drafter, saved in found if saved is not None]
 
     def watch(self) -> Watch | None:
@@ -179,11 +177,7 @@ class ActiveSequence:
 
     def cancel(self) -> None:
         """Let the text end before the next pass, with ``finish == "cancelled"``; any thread may call it."""
-        self._cancelled = True
-
-    @property
-    def is_cancelled(self) -> bool:
-        return self._cancelled
+        self.is_cancelled = True
 
     def fail(self, error: Exception) -> None:
         """End the text: its prompt cannot be read."""
@@ -191,7 +185,7 @@ class ActiveSequence:
 
     def leaves(self) -> bool:
         """Whether the text was cancelled while it was being written or read; then it has ended now."""
-        if self._cancelled and self.finish is None:
+        if self.is_cancelled and self.finish is None:
             self.finish = "cancelled"
             return True
         return False
@@ -209,7 +203,7 @@ class ActiveSequence:
         verdict = self._decided(TokenTree.empty(), self._scores)
         self._scores = None
         self.ids += verdict.emitted
-        for source in self.sources if verdict.emitted else ():
+        for source in self.sources if self._opened and verdict.emitted else ():
             source.begin_answer(verdict.emitted)
         self._settled = True
         credit = (MODEL,) * len(verdict.emitted)
@@ -225,14 +219,6 @@ class ActiveSequence:
             verdict = verdict._replace(finish="error")
         self.finish, self.error = verdict.finish, verdict.error
         return verdict
-
-    def draft(self, asks: Sequence[Ask]) -> list[TokenTree]:
-        """Ask every source; what breaks the contract counts as a failure, never as text."""
-        started = perf_counter()
-        self.begin_step()
-        trees = propose(self.sources, asks, self.capabilities.vocab_size)
-        self.step.draft_s = perf_counter() - started
-        return trees
 
     def permitted(self, trees: Sequence[TokenTree]) -> Sequence[TokenTree]:
         """Return what the sources propose without what the request forbids; `commit` takes the plan for it."""
@@ -262,23 +248,24 @@ class ActiveSequence:
         self.step = Step(self._index, len(self.ids), replayed=self.session.replay, by_source=by_source)
         self._index += 1
 
-    def commit(self, plan: Plan, scores: Scores, again: Callable[[], Scores] | None = None) -> list[Feedback]:
+    def commit(self, plan: Plan, scores: Scores, *, alone: bool) -> list[Feedback]:
         """Let the rule decide, keep what it accepted, tell the sources; returns the feedback per source.
 
-        Where the text fails before this pass gave a token, there is none. ``again`` scores the root alone: needed,
-        and called, where the pass held more than the root and its row is broken.
+        Where the text fails before this pass gave a token, there is none. ``alone``: the pass held nothing but the
+        root; otherwise, where the root's row is broken, it is scored again, alone.
         """
         if self._kept:
             plan = self._of_all_nodes(plan)
         step = self.step
         started = perf_counter()
-        verdict = self._decided(plan.tree, scores if again is None else CheckedScores(scores))
-        if again is not None and isinstance(verdict.error, BrokenRowError):
+        verdict = self._decided(plan.tree, scores if alone else CheckedScores(scores))
+        if not alone and isinstance(verdict.error, BrokenRowError):
             if verdict.emitted:  # the next pass begins at the row in doubt
                 self.finish = self.error = None
                 verdict = verdict._replace(finish=None, error=None)
             else:
-                plan, scores = without_drafts(plan), again()
+                plan = without_drafts(plan)
+                (scores,) = self.target.score([(self.session, self.ids[-1], plan.tree)])
                 verdict = self._decided(plan.tree, scores)
         tree = plan.tree
         verified = perf_counter()
@@ -315,12 +302,7 @@ class ActiveSequence:
     def reread(self) -> None:
         """Read again what the target's session has lost: a draft pass on its cache may have failed half-way."""
         if self._lends_session and self.session.length < len(self.ids) - 1:
-            self._target.extend([(self.session, self.ids[self.session.length : -1])])
-
-    def rescored(self, target: Target) -> Scores:
-        """Score the last committed token again, in a pass that holds nothing else."""
-        (scores,) = target.score([(self.session, self.ids[-1], TokenTree.empty())])
-        return scores
+            self.target.extend([(self.session, self.ids[self.session.length : -1])])
 
     def emission(self) -> Emission:
         """Return what the last step gave."""
@@ -335,7 +317,7 @@ class ActiveSequence:
         """
         request.check(self.capabilities)
         refuse_mismatch(self.capabilities, request.drafters or ())
-        self.open_late()
+        self.open_sources()
         started, prompt = perf_counter(), request.prompt
         common = common_prefix(self.ids, prompt)
         same_noise = (request.sampling, request.sequence) == (self.request.sampling, self.request.sequence)
@@ -349,10 +331,11 @@ class ActiveSequence:
         self._keep_hidden()
         self._read = self._resumed = 0
         watch = self._watch(prompt, known)
-        (self._scores,) = self._target.extend([(self.session, prompt[known:])], None if watch is None else [watch])
+        (self._scores,) = self.target.extend([(self.session, prompt[known:])], None if watch is None else [watch])
         self.prefill_s, self._read = perf_counter() - started, len(prompt)
         self._start(request)
         if afresh:  # interrupted, a draft session may have learnt half a step; another noise needs another one
+            self._opened = False
             self.open_sources()
         else:
             for source in self.sources:
@@ -364,32 +347,21 @@ class ActiveSequence:
             self._reading.show(self.sources)
         return len(prompt) - known + again
 
-    def open_sources_later(self) -> None:
-        """Let every drafter read the text once its first token is out: nobody waits for kernels to be loaded."""
-        self._opens_later = True
-
-    def open_late(self) -> None:
-        """Open the drafters that `open_sources_later` has put off."""
-        if self._opens_later:
-            written = self.ids[len(self.request.prompt) :]
-            self.ids = self.ids[: len(self.request.prompt)]
-            try:
-                self.open_sources()
-            finally:
-                self.ids += written
-            for source in self.sources:
-                source.begin_answer(written)
-
     def open_sources(self) -> None:
-        """Let every drafter read the text."""
-        self._opens_later = False
+        """Let every drafter read the text, once: after the first token, which need not wait for it."""
+        if self._opened:
+            return
+        self._opened, prompt = True, len(self.request.prompt)
         for source in self.sources:
             source.step = SourceStep()
-            source.open(list(self.ids), self.rule.noise, self._session)  # a copy: it may be written to
+            source.open(self.ids[:prompt], self.rule.noise, self._session)
             for saved in (saved for drafter, saved in self._readings if drafter == source.drafter):
-                source.resume(saved, self._resumed)
+                length = self._resumed
+                source.tell("resume()", lambda session, saved=saved, length=length: session.resume(saved, length))
         self._readings = ()
         self._reading.show(self.sources)
+        for source in self.sources if len(self.ids) > prompt else ():
+            source.begin_answer(self.ids[prompt:])
 
     def _keep_hidden(self) -> None:
         """Let the target's session keep the hidden states that the drafters need."""

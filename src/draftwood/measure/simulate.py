@@ -17,10 +17,9 @@ from draftwood.api.draft_models import DraftModels, with_models
 from draftwood.api.setup import DrafterSpec, affordable
 from draftwood.api.user_texts import detached
 from draftwood.contracts import Ask, Feedback, Plan, Planner, PlannerSession, State, Target
+from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.opening import open_sequences
-from draftwood.decoding.request import Request
-from draftwood.decoding.stopping import StopStrings
+from draftwood.decoding.request import Request, StopStrings
 from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.replay import MAX_ID, Cost, ReplayClock, ReplayTarget
 from draftwood.errors import UsageError

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection
 from typing import NamedTuple
 
-from draftwood.api.generation import Generation, recorded
+from draftwood.api.generation import recorded
 from draftwood.api.setup import Setup
 from draftwood.api.text import Piece, Spelling, TextBuilder
 from draftwood.contracts.declaring import takes_of
@@ -73,9 +73,8 @@ class Choice:
         self._builder = self._spelled or TextBuilder(self.spelling, request.stop)
         self._loop, self._told = loop, asyncio.Queue[Emission]()
         self.job = ServedText(request, self._deliver, namespace)
-        self.generation = Generation(
-            text="", prompt_tokens=len(request.prompt), seed=request.sampling.seed, **setup.ruled()
-        )
+        self.generation = setup.generation(request)
+        self.generation.text = ""
         self.error: Exception | None = None
 
     def _deliver(self, emission: Emission) -> None:

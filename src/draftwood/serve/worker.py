@@ -10,8 +10,8 @@ from threading import Thread
 from time import perf_counter
 
 from draftwood.api.setup import Setup
+from draftwood.decoding.arrivals import check_request
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.opening import check_request
 from draftwood.decoding.request import Emission
 from draftwood.decoding.sequence import ActiveSequence
 from draftwood.errors import DraftwoodError, UsageError

@@ -18,8 +18,8 @@ from typing import Any
 from draftwood.api.checks import end_ids
 from draftwood.api.target import target_of
 from draftwood.contracts import Sampling
+from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.opening import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.load import load as load_drafters
 from draftwood.errors import ModelError

@@ -1,25 +1,19 @@
 """Lossy rules: a draft token that the target likes well enough is accepted in place of the target's own choice.
 
-The text is then not the one that plain decoding writes. It still depends on nothing but the model, the drafts,
-the settings and the seed. Both rules take the target's own choice first, exactly as `SampleAndMatch` does. If a
-child of the node equals it, that child is followed. Otherwise the rule may allow other children, and of those the
-one with the largest target probability is followed. A token that the target gives probability 0, as one that a
-processor or top-k masks, is never accepted. At the end of the path the target's own choice is emitted.
-
-The target's probability is that of the distribution that tokens are sampled from. Greedy decoding has none of its
-own; there it is the softmax, at temperature 1, of the scores after penalty and processors. The drafting model's
-probability is the one that its tree carries (`TokenTree.draft_prob`).
+Both rules take the target's own choice first, as `SampleAndMatch` does. If no child of the node equals it, they
+may allow other children, of which the one with the largest target probability is followed; one of probability 0
+never is. That probability is of the distribution that tokens are sampled from; for greedy decoding it is the
+softmax, at temperature 1, of the scores after penalty and processors.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from draftwood.contracts import Floats, Processor, Rule, Sampling, Scores
 from draftwood.errors import UsageError
@@ -38,16 +32,16 @@ class RelaxedRule(Rule):
         self, prompt: Sequence[int], sampling: Sampling, processors: Sequence[Processor] = (), sequence: int = 0
     ) -> ExactSession:
         """Start a request; raises `UsageError` if a sampling setting is out of its range."""
-        return RelaxedSession(self, prompt, sampling, processors, sequence)
+        session = RelaxedSession(prompt, sampling, processors, sequence)
+        session.allowed = self.allowed
+        return session
 
     @abstractmethod
-    def allowed(
-        self, row: Floats, tokens: NDArray[np.int32], p: NDArray[np.float64], draft_prob: Floats
-    ) -> NDArray[np.bool_]:
-        """Return which children of a node the rule accepts, bool[n].
+    def allowed(self, row: Floats, token: int, p: float, draft_prob: float) -> bool:
+        """Return whether a child of a node is accepted.
 
-        ``row`` float32[vocab] has the scores after penalty and processors. Of each child: its token, what the
-        target gives it (``p``), and what a drafting model gave it (NaN for copied tokens).
+        ``row`` float32[vocab] has the scores after penalty and processors, ``p`` is what the target gives the
+        token, and ``draft_prob`` what a drafting model gave it (NaN for copied tokens).
         """
 
 
@@ -70,11 +64,8 @@ class Threshold(RelaxedRule):
     def lossy(self) -> bool:
         return self.tau > 0
 
-    def allowed(
-        self, row: Floats, tokens: NDArray[np.int32], p: NDArray[np.float64], draft_prob: Floats
-    ) -> NDArray[np.bool_]:
-        del row, tokens
-        return np.abs(draft_prob - p) < self.tau  # NaN, of copied tokens, is never below
+    def allowed(self, row: Floats, token: int, p: float, draft_prob: float) -> bool:  # noqa: ARG002 - as others
+        return abs(draft_prob - p) < self.tau  # NaN, of copied tokens, is never below
 
 
 @dataclass(frozen=True)
@@ -92,26 +83,15 @@ class TopK(RelaxedRule):
         if self.k < 1:
             raise UsageError(f"k must be a whole number from 1 on, got {self.k}")
 
-    def allowed(
-        self, row: Floats, tokens: NDArray[np.int32], p: NDArray[np.float64], draft_prob: Floats
-    ) -> NDArray[np.bool_]:
-        del p, draft_prob
-        better = [
-            np.count_nonzero(row > row[token]) + np.count_nonzero(row[:token] == row[token])
-            for token in tokens.tolist()
-        ]
-        return np.array(better) < self.k
+    def allowed(self, row: Floats, token: int, p: float, draft_prob: float) -> bool:  # noqa: ARG002 - as others
+        better = np.count_nonzero(row > row[token]) + np.count_nonzero(row[:token] == row[token])
+        return bool(better < self.k)
 
 
 class RelaxedSession(ExactSession):
-    """An `ExactSession` that asks its rule which token follows a node that has children."""
+    """An `ExactSession` that asks its rule (`allowed`) which token follows a node that has children."""
 
-    def __init__(
-        self, rule: RelaxedRule, prompt: Sequence[int], sampling: Sampling, processors: Sequence[Processor] = (),
-        sequence: int = 0,
-    ) -> None:  # fmt: skip
-        self._rule = rule
-        super().__init__(prompt, sampling, processors, sequence)
+    allowed: Callable[[Floats, int, float, float], bool]
 
     def _next(self, tree: TokenTree, node: int, scores: Scores) -> int:
         children = tree.children(node)
@@ -122,5 +102,8 @@ class RelaxedSession(ExactSession):
         if (tokens == choice).any():
             return choice
         p = distribution(row, _AT_ONE if self.sampling.greedy else self.sampling)[tokens]
-        allowed = self._rule.allowed(row, tokens, p, tree.draft_prob[children]) & (p > 0)
-        return int(tokens[np.where(allowed, p, -1.0).argmax()]) if allowed.any() else choice
+        flat = zip(p.tolist(), tokens.tolist(), tree.draft_prob[children].tolist(), strict=True)
+        liked = [
+            (likely, token) for likely, token, own in flat if likely and self.allowed(row, token, likely, own)
+        ]
+        return max(liked, key=lambda one: one[0])[1] if liked else choice

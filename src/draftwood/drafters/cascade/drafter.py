@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Self
 
 from draftwood.contracts import Drafter, Floats, Needs, Noise, Planner
 from draftwood.contracts.declaring import refuse_mismatch
+from draftwood.decoding.arrivals import read_whole
 from draftwood.decoding.loop import one_pass
-from draftwood.decoding.opening import read_whole
 from draftwood.decoding.prompt_scores import UNSEEN
 from draftwood.drafters.cascade.session import CascadeSession
 from draftwood.drafters.draft_model.drafter import DraftTarget, ModelBackedDrafter

@@ -25,10 +25,9 @@ from draftwood.contracts import (
     Verdict,
     Watch,
 )  # fmt: skip
-from draftwood.decoding.broken_rows import BrokenRowError
-from draftwood.decoding.request import Request
+from draftwood.decoding.feedback import BrokenRowError
+from draftwood.decoding.request import Request, Stopping
 from draftwood.decoding.sequence import ActiveSequence
-from draftwood.decoding.stopping import Stopping
 from draftwood.drafters.draft_model.experience import evidence_class
 from draftwood.drafters.draft_model.growth import SAMPLED, Candidate, candidates
 from draftwood.drafters.draft_model.session import ReadableText
@@ -314,10 +313,10 @@ class Ahead(ActiveSequence):
     def fork(self) -> Ahead:
         """Return an independent copy."""
         drafters = [source.drafter for source in self.sources]
-        twin = Ahead(self.ids, self.rule.noise, self._target, drafters)
+        twin = Ahead(self.ids, self.rule.noise, self.target, drafters)
         twin.rule.written += self.rule.written
         twin._session, twin._read, twin._settled = self.session.fork(), len(self.ids), self._settled
-        twin._common = self._common
+        twin._common, twin._opened = self._common, True
         for mine, theirs in zip(self.sources, twin.sources, strict=True):
             mine.catch_up()
             if mine.session is not None:

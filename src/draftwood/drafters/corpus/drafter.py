@@ -86,8 +86,6 @@ class CorpusDrafter(BaseDrafter):
 class CorpusSession(TextSession):
     """One text, whose end is looked up at every draft."""
 
-    tokens_only: ClassVar[bool] = True
-
     def __init__(self, drafter: CorpusDrafter, prompt: Sequence[int]) -> None:
         from draftwood.drafters.corpus.kernel import grow  # loads kernels, so only when needed
 

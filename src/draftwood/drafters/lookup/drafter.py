@@ -54,8 +54,6 @@ class LookupDrafter(BaseDrafter):
 class LookupSession(TextSession):
     """One text, searched as a whole at every draft."""
 
-    tokens_only: ClassVar[bool] = True
-
     def __init__(self, drafter: LookupDrafter, prompt: Sequence[int]) -> None:
         self._drafter = drafter
         super().__init__(prompt)

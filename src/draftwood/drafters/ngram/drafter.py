@@ -71,8 +71,6 @@ class NgramDrafter(BaseDrafter):
 class NgramSession(BaseSession):
     """One text, indexed after the further texts of its drafter."""
 
-    tokens_only: ClassVar[bool] = True
-
     def __init__(self, drafter: NgramDrafter, index: NgramIndex, cursor: Cursor) -> None:
         self._drafter, self._index, self._cursor = drafter, index, cursor
         self._start = len(index)

@@ -56,8 +56,6 @@ class SuffixDrafter(BaseDrafter):
 class SuffixSession(BaseSession):
     """One text in a suffix automaton."""
 
-    tokens_only: ClassVar[bool] = True
-
     def __init__(self, drafter: SuffixDrafter, automaton: SuffixAutomaton) -> None:
         self._drafter, self._automaton = drafter, automaton
 

@@ -146,7 +146,7 @@ class FollowedText:
         asked = perf_counter()
         by_source = tuple(source.step for source in self._sources)
         self.step = Step(len(self.steps), len(self.ids), by_source=by_source)
-        proposals = propose(self._sources, asks, self.capabilities.vocab_size)
+        proposals = propose([self._sources], [asks], [self.capabilities.vocab_size])[0]
         drafted = perf_counter()
         (self._plan,) = self._planner.plan([self], [proposals])
         tokens = self._plan.tree.tokens.astype(np.intc)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers.generation.stopping_criteria import EosTokenCriteria, MaxLengthCriteria, StopStringCriteria
 
-from draftwood.decoding.stopping import Criterion
+from draftwood.decoding.request import Criterion
 from draftwood.engines.transformers.processors import own_copy
 from draftwood.errors import PromptError, UsageError
 
