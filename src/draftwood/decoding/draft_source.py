@@ -11,7 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Ask, Declaration, Drafter, DraftSession, Feedback, Floats, Ints, Needs, Noise
+from draftwood.contracts import (
+    Ask,
+    Declaration,
+    Drafter,
+    DraftSession,
+    Feedback,
+    Floats,
+    Ints,
+    Needs,
+    Noise,
+    SavedReading,
+)
 from draftwood.contracts.declaring import NOTHING, declared
 from draftwood.errors import IntegrityError
 from draftwood.step import SourceStep
@@ -225,6 +236,10 @@ class DraftSource:
             started, own = perf_counter(), {layer: states[layer] for layer in layers}
             self.tell("observe_hidden()", lambda session: session.observe_hidden(first, own))
             self.step.open_s += perf_counter() - started
+
+    def resume(self, saved: SavedReading, length: int) -> None:
+        """Hand what a session had saved of a text with the same first tokens to one that was just opened."""
+        self.tell("resume()", lambda session: session.resume(saved, length))
 
     def extend(self, ids: Sequence[int]) -> None:
         """Pass on text that was read and not written."""

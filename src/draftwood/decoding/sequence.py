@@ -355,9 +355,9 @@ class ActiveSequence:
         for source in self.sources:
             source.step = SourceStep()
             source.open(self.ids[:prompt], self.rule.noise, self._session)
-            for saved in (saved for drafter, saved in self._readings if drafter == source.drafter):
-                length = self._resumed
-                source.tell("resume()", lambda session, saved=saved, length=length: session.resume(saved, length))
+            for drafter, saved in self._readings:
+                if drafter == source.drafter:
+                    source.resume(saved, self._resumed)
         self._readings = ()
         self._reading.show(self.sources)
         for source in self.sources if len(self.ids) > prompt else ():
