@@ -9,7 +9,7 @@ import pytest
 
 from draftwood.contracts import Ask, Needs
 from draftwood.decoding.draft_source import DraftSource
-from draftwood.decoding.propose import FEW, draft_all, propose
+from draftwood.decoding.propose import draft_all
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.step import SourceStep, Step
 from draftwood.testing import ToyTarget, check_drafter
@@ -31,10 +31,6 @@ class Text:
     def begin_step(self):
         for source in self.sources:
             source.step = SourceStep()
-
-    def draft(self, asks):
-        self.begin_step()
-        return propose([self.sources], [asks], [self.capabilities.vocab_size])[0]
 
 
 class OneSession(TextSession):

@@ -116,7 +116,7 @@ def test_source_document_zeros_arithmetic():
 @pytest.fixture
 def only_passes_take_time(monkeypatch):
     """The real clock stands still, so that simulated seconds are exact on a busy machine, too."""
-    for module in ("engines.replay", "decoding.sequence", "decoding.draft_source", "decoding.draft_many"):
+    for module in ("engines.replay", "decoding.sequence", "decoding.draft_source", "decoding.propose"):
         monkeypatch.setattr(f"draftwood.{module}.perf_counter", lambda: 0.0)
 
 
