@@ -140,14 +140,10 @@ def test_forget_drops_the_oldest_turns_and_says_so(draftwood, tiny):
 
 
 def test_an_answer_that_is_cut_is_not_cut_in_silence(draftwood, tiny):
-    ran = draftwood("chat", "--model", tiny, "--max-new-tokens", "40", stdin=script("a" * 1000, "b" * 990))
-    assert ran.code == 0
-    assert "cut the answer after " in ran.err
-    assert "--forget" in ran.err
-    whole = draftwood(
-        "chat", "--model", tiny, "--max-new-tokens", "40", "--forget", stdin=script("a" * 1000, "b" * 990)
-    )
-    assert "cut the answer" not in whole.err
+    call = ("chat", "--model", tiny, "--max-new-tokens", "40")
+    ran = draftwood(*call, stdin=script("a" * 1000, "b" * 990))
+    assert (ran.code, "cut the answer after " in ran.err, "--forget" in ran.err) == (0, True, True)
+    assert "cut the answer" not in draftwood(*call, "--forget", stdin=script("a" * 1000, "b" * 990)).err
 
 
 # --- what is typed -----------------------------------------------------------------------------------------------

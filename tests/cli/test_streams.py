@@ -35,24 +35,16 @@ def test_the_other_stream_still_speaks():
     assert (code, out.startswith("draftwood ")) == (0, True)
     code, _, err = shell("draftwood nosuch >&-")
     assert (code, err.startswith("error: ")) == (2, True)
-
-
-def test_closed_standard_input_is_an_empty_prompt():
     code, out, err = shell("draftwood generate - <&-")
-    assert (code, out) == (2, "")
-    assert err.startswith("error: standard input is empty")
-
-
-@pytest.mark.parametrize("line", ["draftwood --help | true", "draftwood nosuch 2>&1 | true"])
-def test_readers_that_leave(line):
-    assert shell(line)[2] == ""
+    assert (code, out, err.startswith("error: standard input is empty")) == (2, "", True)
+    for line in ("draftwood --help | true", "draftwood nosuch 2>&1 | true"):
+        assert shell(line)[2] == ""
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/dev/full")
 def test_a_full_disk_is_one_line():
-    code, _, err = shell("draftwood --version > /dev/full")
-    assert code == 1
-    assert err == "error: the output cannot be written (No space left on device): choose another place for it\n"
+    said = "error: the output cannot be written (No space left on device): choose another place for it\n"
+    assert shell("draftwood --version > /dev/full") == (1, "", said)
 
 
 @pytest.mark.parametrize("raw", [b"caf\xe9 au lait", b"\xff\xfeh\x00i\x00", b"hello\n\xff\n"])
