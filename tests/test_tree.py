@@ -23,11 +23,6 @@ TREE = TokenTree.build(
 )
 
 
-def same(one: TokenTree, other: TokenTree) -> bool:
-    columns = ("tokens", "parents", "belief", "source", "evidence", "draft_prob", "lookahead")
-    return all(np.array_equal(getattr(one, c), getattr(other, c), equal_nan=c == "draft_prob") for c in columns)
-
-
 # --- making one ----------------------------------------------------------------------------------------------
 
 
@@ -149,15 +144,6 @@ def test_the_head_is_what_take_gives_of_the_first_nodes(tree, data):
     ]
 
 
-@given(tree=trees(), source=st.integers(0, 9))
-def test_crediting_changes_the_source_and_nothing_else(tree, source):
-    other = tree.credited_to(source)
-    other.check_integrity()
-    assert other.source.tolist() == [source] * len(tree)
-    assert same(other.credited_to(0), tree)
-    assert other.is_chain == tree.is_chain
-
-
 # --- merging -------------------------------------------------------------------------------------------------
 
 
@@ -191,17 +177,6 @@ def test_a_merged_node_is_a_draft_if_any_was_and_the_best_of_those_speaks_for_it
         one, at = max(drafts or proposed, key=lambda it: it[0].belief[it[1]])  # the first of equals
         for column in ("tokens", "belief", "source", "evidence", "draft_prob"):
             assert getattr(tree, column)[node] == getattr(one, column)[at]
-
-
-def test_equal_chains_merge_into_a_chain_that_knows_it():
-    merged, rows = merge([TokenTree.build([1, 2]), TokenTree.build([1, 2, 3]), TokenTree.empty()])
-    assert merged.is_chain
-    assert merged.tokens.tolist() == [1, 2, 3]
-    assert [row.tolist() for row in rows] == [[0, 1], [0, 1, 2], []]
-    alone = TokenTree.build([1, 2])
-    merged, (row,) = merge([alone])
-    assert merged is alone
-    assert row.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("nothing", [[], [TokenTree.empty()], [TokenTree.empty()] * 3])

@@ -52,14 +52,3 @@ def test_a_turn_that_fails_while_drafters_are_renewed_leaves_no_stale_cache(mode
                 said(talk, "b")
         assert said(talk, "ab") == fresh(model, talk)
         assert said(talk, "ba") == fresh(model, talk)
-
-
-def test_drafters_of_a_prediction_follow_the_model(model, caplog):
-    with draftwood.Conversation(
-        model, tokenizer=TOKENIZER, drafters="early-exit:layers=2", prediction=[5, 6, 5, 6], max_new_tokens=12
-    ) as talk:
-        for text in ("ab", "b"):
-            assert said(talk, text) == fresh(model, talk)
-            change(model)
-            assert said(talk, text) == fresh(model, talk)
-    assert not caplog.records

@@ -71,19 +71,6 @@ def test_the_history_can_be_edited():
         assert conversation.generation.ids == fresh(model, conversation.messages[:-1], max_new_tokens=20).ids
 
 
-def test_undo_takes_the_last_question_and_its_answer_back():
-    model = toy()
-    with talk(model, system="a") as conversation:
-        assert not conversation.undo()
-        first = say(conversation, "a b")
-        say(conversation, "b")
-        assert conversation.undo()
-        assert [message["content"] for message in conversation.messages] == ["a", "a b", first]
-        assert conversation.undo()
-        assert not conversation.undo()
-        assert say(conversation, "a b") == first
-
-
 @pytest.mark.parametrize("taken", [0, 1, 4])
 @pytest.mark.parametrize("drafters", DRAFTERS)
 def test_closing_an_answer_early_keeps_what_was_said(drafters, taken):
@@ -123,20 +110,6 @@ def test_an_interrupt_keeps_what_was_said():
         say(conversation, "a b")
         assert conversation.generation.ids == fresh(model, conversation.messages[:-1], max_new_tokens=22).ids
     assert model.open_sessions == 0
-
-
-def test_one_seed_serves_the_whole_conversation():
-    model = toy()
-    settings = {"temperature": 1.0, "max_new_tokens": 20}
-    one = talk(model, **settings)
-    other = talk(model, **settings)
-    say(one, "a"), say(one, "b"), say(other, "a")
-    seed = one.generation.seed
-    assert other.generation.seed != seed
-    again = talk(model, **settings, seed=seed)
-    say(again, "a"), say(again, "b")
-    assert again.messages == one.messages
-    assert again.generation.ids == sampled(model, one.messages[:-1], seed)
 
 
 def sampled(model, messages, seed):

@@ -10,7 +10,7 @@ import draftwood
 from draftwood.api import draft_models
 from draftwood.api.draft_models import DraftModels, LoadedModels, with_models
 from draftwood.drafters.cascade.drafter import CascadeDrafter
-from draftwood.drafters.draft_model.drafter import DraftModelDrafter, DraftTarget
+from draftwood.drafters.draft_model.drafter import DraftModelDrafter
 from draftwood.drafters.draft_model.growth import Growth
 from draftwood.drafters.load import load
 from draftwood.errors import VocabularyError
@@ -47,23 +47,6 @@ def test_models_by_name(monkeypatch, temperature, trees, size, drafters):
         settings = {"temperature": temperature, "seed": 1} if temperature else {}
         assert drafted(spec, **settings) > 0
     assert model.open_sessions == 0
-
-
-@pytest.mark.parametrize("size", [5, 13])
-def test_models_given_as_targets(size):
-    def model():
-        return ToyTarget(size, seed=3)
-
-    for one in (
-        DraftModelDrafter(target=model()),
-        DraftModelDrafter(target=DraftTarget(model(), shares=False)),
-        CascadeDrafter(target=model(), drafters=load("ngram")),
-        CascadeDrafter(target=ToyTarget(seed=3), drafters=(DraftModelDrafter(target=model()),)),
-        CascadeDrafter(
-            target=ToyTarget(seed=3), drafters=(CascadeDrafter(target=model(), drafters=load("ngram")),)
-        ),
-    ):
-        assert drafted([*load("ngram"), one]) > 0
 
 
 def test_a_drafter_that_was_limited_is_limited_no_more():
@@ -131,10 +114,3 @@ def test_another_vocabulary_is_refused(monkeypatch, theirs, error):
         else:
             with pytest.raises(VocabularyError, match=error):
                 with_models(load(spec), models)
-
-
-def test_a_drafter_that_was_bound_before_is_limited_again():
-    once = with_models([DraftModelDrafter(target=ToyTarget(13))], DraftModels(ToyTarget(9)))
-    (again,) = with_models(once, DraftModels(TARGET))
-    assert again.target.vocab_size == TARGET.capabilities.vocab_size
-    assert again.target.verifier is TARGET

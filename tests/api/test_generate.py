@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 from tests.api.fake import BOT, END, TOKENIZER, USER, proper, text_of, toy
-from tests.helpers import TwiceAtMost, greedy_truth, sampled_truth
+from tests.helpers import greedy_truth, sampled_truth
 
 from draftwood import Generation, generate
-from draftwood.api.learned import learned
 from draftwood.contracts import Sampling
 from draftwood.drafters.draft_model.drafter import DraftModelDrafter
 from draftwood.errors import (
@@ -161,13 +160,6 @@ def test_a_processor_or_a_list_of_them():
         assert "\ufffd" not in written.text[:-1]
 
 
-def test_each_request_gets_its_own_copy_of_a_stateful_processor():
-    model, mine = toy(), TwiceAtMost()
-    written = generate(model, [IDS, IDS], max_new_tokens=20, logits_processor=mine)
-    assert [w.ids for w in written] == [sampled_truth(model, Sampling(), IDS, 20, [TwiceAtMost()])] * 2
-    assert mine.length is None, "the caller's own was not called"
-
-
 # --- mistakes ------------------------------------------------------------------------------------------------
 
 
@@ -218,11 +210,6 @@ def test_a_mistake_is_one_sentence_before_anything_is_read(prompt, settings, err
     assert model.open_sessions == 0
 
 
-def test_names_are_checked_before_a_model_is_loaded():
-    with pytest.raises(UnknownNameError, match="unknown drafter"):
-        generate("no such model anywhere", IDS, drafters="sufix")
-
-
 def test_processors_that_leave_nothing():
     with pytest.raises(DraftwoodError, match="all masked: the processors leave no token"):
         generate(toy(), IDS, logits_processor=lambda _, row: np.full_like(row, -np.inf))
@@ -249,11 +236,3 @@ def test_a_lossy_rule_is_said():
     assert "lossy rule threshold:tau=0.5" in repr(changed)
     assert lossy(like_toys(), [1, 2], Threshold(tau=0.5)).ids == changed.ids
     assert [one.lossy for one in lossy(like_toys(), [[1, 2], [3]], "top-k")] == [True, True]
-
-
-def test_what_a_lossy_rule_accepts_is_not_learnt_for_later_calls():
-    target = like_toys()
-    generate(target, [1, 2], drafters="ngram", max_new_tokens=40, rule="top-k:k=8")
-    assert learned(target).passes == 0
-    generate(target, [1, 2], drafters="ngram", max_new_tokens=40)
-    assert learned(target).passes > 0

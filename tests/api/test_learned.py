@@ -7,8 +7,6 @@ import json
 import logging
 
 import pytest
-import torch
-from tests.api.generating import GREEDY, ONE
 from tests.engines.tiny import build
 
 import draftwood
@@ -58,29 +56,11 @@ def test_a_call_goes_on_with_what_the_last_one_learnt():
     assert anew.cost(1).passes == 0
 
 
-def test_model_generate_learns_into_what_the_other_doors_know(model):
-    model.generate(**ONE, **GREEDY, custom_generate=draftwood.decode_with())
-    assert learned(model).passes > 0
-    assert learned(model) is Setup(model, None, "ngram", "goodput").planner.learned
-    assert learned(build("llama")).passes == 0
-
-
 def test_it_begins_with_the_profile_of_this_machine(model):
     assert fresh(model).curve is None
     profile(model)
     assert fresh(model).curve == CostCurve({128: CURVE})
     assert learned(model).curve == CostCurve({128: CURVE})
-
-
-def test_profiles_of_other_settings_are_not_used(model):
-    profile(model)
-    assert fresh(model.to(torch.bfloat16)).curve is None
-    assert fresh(model.to(torch.float32)).curve is not None
-    draftwood.prepare(model, pack=False)
-    assert fresh(model).curve is None
-    draftwood.prepare(model, pack=True)
-    assert fresh(model).curve is not None
-    assert fresh(build("llama")).curve is None, "it has no name"
 
 
 @pytest.mark.parametrize(

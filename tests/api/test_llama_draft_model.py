@@ -114,23 +114,6 @@ def test_drafts_are_arrays_of_ids_and_not_too_long():
 
 
 @pytest.mark.parametrize(
-    "second",
-    [PROMPT[:5], PROMPT, [*PROMPT[:-1], 3], [9] * 12, [9] * 80, PROMPT + plain(repeat, count=30) + [1, 2, 3, 4]],
-    ids=["shorter", "the same", "another token", "other tokens", "longer", "the next turn"],
-)
-def test_another_request_is_read_anew(second):
-    second = second * (1 + 12 // len(second))
-    drafter = Watched((1,))
-    llama = Llama(repeat, LlamaDraftModel(drafter, FIXED), logits_all=True)
-    llama.write(PROMPT, 30)
-    before = len(drafter.told)
-    answer = llama.write(second, 10)
-    assert [what for what, _ in drafter.told[before:]][:3] == ["close", "open", "begin"]
-    assert drafter.told[before + 1][1] == second
-    assert drafter.told[before + 2][1] == answer[:1]
-
-
-@pytest.mark.parametrize(
     ("second", "goes_on"),
     [
         ([*PROMPT, 9], True),
@@ -163,15 +146,6 @@ def test_a_llama_is_freed_when_its_program_lets_go_of_it():
         assert alive() is None
     finally:
         gc.enable()
-
-
-def test_another_llama_has_another_vocabulary():
-    model = LlamaDraftModel(planner=FIXED, prediction=[40, 41])
-    llamas = [Llama(repeat, model, logits_all=True) for _ in range(2)]
-    llamas[1].n_vocab = lambda: 30
-    llamas[0].write(PROMPT, 10)
-    with pytest.raises(UsageError, match=r"outside the vocabulary \[0, 30\)"):
-        llamas[1].write(PROMPT, 10)
 
 
 # --- what pays -----------------------------------------------------------------------------------------------

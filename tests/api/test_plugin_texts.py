@@ -16,7 +16,7 @@ from draftwood.api.setup import Setup
 from draftwood.api.user_texts import UserTexts
 from draftwood.drafters.base import BaseDrafter
 from draftwood.drafters.load import DRAFTERS
-from draftwood.errors import DrafterError, FileFormatError, UsageError, VocabularyError
+from draftwood.errors import DrafterError, UsageError, VocabularyError
 from draftwood.files.format import write_file
 from draftwood.models.fingerprint import tokenizer_fingerprint
 
@@ -109,15 +109,6 @@ def test_its_tokenizer_is_compared_as_those_of_our_files_are(tmp_path):
         generate(toy(), IDS, drafters=f"phrases:file={path}")
     untold = kept(tmp_path / "u.dwp", IDS, None)
     assert generate(toy(), IDS, drafters=f"phrases:file={untold}", max_new_tokens=3).ids
-
-
-@pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize("name", ["phrases", "corpus"])
-def test_a_foreign_file_is_told_before_a_model_is_loaded(tmp_path, name):
-    foreign = tmp_path / "foreign"
-    foreign.write_bytes(b"\0\1" * 100)
-    with pytest.raises(FileFormatError, match="foreign is no file of draftwood: give one that it wrote"):
-        generate("no such model anywhere", IDS, drafters=f"{name}:file={foreign}")
 
 
 class Boastful(BaseDrafter):

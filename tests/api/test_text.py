@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from codecs import getincrementaldecoder
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,12 +73,6 @@ def test_a_character_comes_whole_and_belongs_to_the_token_that_completes_it():
     ]
 
 
-def test_half_a_character_at_the_end_is_shown_as_such():
-    builder, pieces = build(spell("a\u6728")[:-1])
-    assert joined(pieces) == builder.text == "a\ufffd"
-    assert pieces[-1] == [Piece("\ufffd", "the end")]
-
-
 def test_what_may_begin_a_stop_string_is_held_back_with_its_sources():
     _, pieces = build(spell("bab a"), ["ab b"])
     assert pieces == [
@@ -93,12 +85,6 @@ def test_what_may_begin_a_stop_string_is_held_back_with_its_sources():
     ]
 
 
-@pytest.mark.parametrize("ids", [[], [0], [0, 1, 2]])
-def test_no_text_gives_no_piece(ids):
-    builder, pieces = build(ids)
-    assert joined(pieces) == builder.text == ""
-
-
 class Bytes:
     """A tokenizer whose tokens are bytes, and one special one."""
 
@@ -109,16 +95,6 @@ class Bytes:
 
     def convert_ids_to_tokens(self, token):
         return f"<0x{token:02X}>" if token < 256 else "<end>"
-
-
-@given(st.lists(st.sampled_from([*"a\u00e9\u6728\U0001f333".encode(), 0xFF, 256]), max_size=30))
-def test_what_can_be_no_character_is_replaced_at_once(ids):
-    builder, shown, plain = TextBuilder(Spelling(Bytes())), "", [i for i in ids if i < 256]
-    for number, token in enumerate(ids, 1):
-        shown += joined([builder.push(token, "model")])
-        reader = getincrementaldecoder("utf-8")("replace")
-        assert shown == reader.decode(bytes([i for i in ids[:number] if i < 256]))
-    assert shown + joined([builder.finish("model")]) == builder.text == bytes(plain).decode(errors="replace")
 
 
 @pytest.mark.parametrize("some", [b"\xff", b"\xe6\x9c", b"\xf0\x9f\x8c\xff", b"\x98\xe6", b"\xe6\x9c\xa8"])

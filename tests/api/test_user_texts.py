@@ -77,12 +77,6 @@ def drafters(spec, **sources):
     return setup.predicting(sources.get("prediction")) or setup.drafters
 
 
-def test_each_source_that_nobody_reads_gets_a_drafter_of_its_own():
-    found = drafters("suffix", prediction=IDS, memory=Memory(), corpus=corpus(IDS), context=IDS)
-    assert [d.name for d in found] == ["suffix", "prediction", "memory", "corpus", "ngram"]
-    assert [d.name for d in drafters("suffix")] == ["suffix"]
-
-
 # --- predictions of several prompts --------------------------------------------------------------------------
 
 
@@ -352,17 +346,3 @@ def test_detached_drafters_know_what_was_known_and_teach_nobody(tmp_path):
     session.close()
     assert not counts.exists()
     assert load((one, other, of_file))
-
-
-@pytest.mark.parametrize("listed", [lambda new: [[new, [5, 6]]], lambda new: [[new]]])
-def test_decode_with_reads_a_list_of_lists_per_row_even_of_one(llama, listed):
-    theirs = llama.generate(**ONE, **LONG)
-    new = theirs[0, len(PROMPT) :].tolist()
-    decoding = decode_with("lookup:length=1", "fixed:16", prediction=listed(new))  # whatever the clock says
-    assert torch.equal(llama.generate(**ONE, **LONG, custom_generate=decoding), theirs)
-    assert "prediction" in decoding.generations[0].sources
-    nothing = decode_with("lookup:length=1", prediction=[None])
-    assert torch.equal(llama.generate(**ONE, **LONG, custom_generate=nothing), theirs)
-    for many in ([None, new], [[new], [new]]):
-        with pytest.raises(UsageError, match="1 prompts and 2 predictions"):
-            llama.generate(**ONE, **LONG, custom_generate=decode_with(prediction=many))

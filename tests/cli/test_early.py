@@ -24,8 +24,6 @@ WRONG = [
     ("drift x --drafters sufix", "did you mean 'suffix'"),
     ("drift x --planner fixd:3", "did you mean 'fixed'"),
     ("drift x --rule treshold", "did you mean 'threshold'"),
-    ("drift x --rule typical", "the rule typical is no longer there: take top-k:k=2"),
-    ("drift x --rule ensemble:0.3", "the rule ensemble is no longer there: take threshold:tau=0.15"),
     ("profile --model smolm2", "did you mean 'smollm2'"),
     ("bench --tasks chess", "unknown task 'chess'"),
     ("bench --drafters sufix", "did you mean 'suffix'"),

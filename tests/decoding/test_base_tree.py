@@ -160,19 +160,6 @@ def test_nodes_without_a_claim_are_credited_to_who_proposed_them(first, variant)
     assert labels == [pytest.approx(2 * len(written.steps), rel=0.02)] * 2
 
 
-def test_who_passes_through_everything_and_adds_nothing_proposed_nothing():
-    target = ToyTarget()
-    drafters = [Continuing(target, more=0), first_two(target)]
-    planner = FixedPlanner(8)
-    written = write(target, drafters, planner, limit=25)
-    assert [step.accepted for step in written.steps] == [2] * 8
-    for step in written.steps:
-        own = step.by_source[0]
-        assert (own.proposed, own.kept, own.accepted, own.failed) == (0, 0, 0, False)
-        assert 0 not in step.sources
-    assert not any(planner.learned.beliefs.rates(declared(drafters[0]), greedy=True).totals)
-
-
 @pytest.mark.parametrize("drafter", [Unmarked(), Continuing(claim=-2), Continuing(claim=1)])
 def test_a_claim_that_its_drafter_may_not_make_disables_it(drafter):
     target = ToyTarget()

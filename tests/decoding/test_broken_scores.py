@@ -23,8 +23,7 @@ from tests.helpers import (
 
 import draftwood
 from draftwood.contracts import Sampling
-from draftwood.decoding.arrivals import open_sequences
-from draftwood.decoding.loop import decode, decode_sequences
+from draftwood.decoding.loop import decode
 from draftwood.decoding.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.planning.fixed import FixedPlanner
@@ -33,7 +32,6 @@ from draftwood.testing.targets import NumpyScores
 from draftwood.verify.exact import SampleAndMatch
 
 LIMIT = 12
-SENTENCE = r"the scores of the model at position \d+ contain NaN"
 
 
 def break_after(target, text, value=np.nan):
@@ -93,21 +91,6 @@ def test_of_a_batch_of_three_one_fails_and_two_are_written_to_their_end(at, who)
         else:
             assert ids[row] == sampled_truth(target, GREEDY, prompt, LIMIT)
             assert (last[row].finish, last[row].error) == ("length", None)
-
-
-@pytest.mark.parametrize("options", [{}, {"trees": False}, {"rollback": "snapshot"}])
-def test_after_it_a_turn_goes_on_as_a_fresh_request_would(options):
-    target, text = broken(**options)
-    made = [SameDrafter(target, GREEDY), TopKDrafter()]
-    with open_sequences(target, made, [Request(PROMPT, LIMIT)], SampleAndMatch()) as (row,):
-        with pytest.raises(DraftwoodError, match=SENTENCE):
-            list(decode_sequences(target, FixedPlanner(4), [row]))
-        assert row.ids == [*PROMPT, *text]
-        for prompt in ([*PROMPT, *text, 1, 1], [*PROMPT, *text[:3], 2]):
-            row.turn(Request(prompt, 3))
-            written = [t for e in decode_sequences(target, FixedPlanner(4), [row]) for t in e.tokens]
-            assert written == sampled_truth(target, GREEDY, prompt, 3)
-            assert (row.finish, row.error) == ("length", None)
 
 
 def test_rows_off_the_path_may_be_anything():
@@ -218,21 +201,3 @@ def test_what_is_nobodys_fault_alone_is_raised_from_a_list_too():
     with pytest.raises(TypeError):
         draftwood.generate(model, [[5], [4, 4, 4]], max_new_tokens=LIMIT)
     assert model.open_sessions == 0
-
-
-def test_a_conversation_keeps_what_was_said_and_goes_on():
-    def failing(prefix, row):
-        if len(prefix) == 12:
-            raise DraftwoodError("the grammar is broken")
-        return row
-
-    model = toy()
-    settings = {"tokenizer": TOKENIZER, "max_new_tokens": 20, "drafters": "ngram"}
-    with draftwood.Conversation(model, logits_processor=failing, **settings) as talk:
-        with pytest.raises(DraftwoodError, match="grammar"):
-            list(talk.say("ab"))
-        assert talk.generation.finish_reason == "error"
-        assert talk.messages[-1] == {"role": "assistant", "content": talk.generation.text}
-        talk.messages.append({"role": "user", "content": "aa"})
-        list(talk.say("b" * 9))
-        assert talk.generation.finish_reason == "length"

@@ -52,16 +52,6 @@ class Interrupting:
 # --- closing -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("taken", range(8))
-def test_closing_early_closes_every_session(taken):
-    target, model = ToyTarget(), ToyTarget()
-    texts = decode(target, [RandomDrafter(), ModelDrafter(model)], FixedPlanner(3), SampleAndMatch(), REQUESTS)
-    for _ in range(taken):
-        next(texts)
-    texts.close()
-    assert target.open_sessions == model.open_sessions == 0
-
-
 @dataclass(frozen=True)
 class Stoppable(BaseDrafter):
     """Proposes the last token twice; in each verb it may be interrupted."""
@@ -253,29 +243,6 @@ class Believing(SameDrafter):
 def still(nodes):
     """A planner that goes on believing what the drafters' priors say."""
     return FixedPlanner(nodes, learned=Learned(Still()))
-
-
-@pytest.mark.parametrize(("first", "second", "credited"), [(0.5, 0.75, 1), (0.75, 0.5, 0), (0.5, 0.5, 0)])
-def test_who_believes_more_is_the_source_and_both_have_proposed(first, second, credited):
-    target = ToyTarget()
-    written = write(
-        target, [Believing(target, belief=first), Believing(target, belief=second)], still(8), limit=21
-    )
-    assert written.ids == greedy_truth(target, limit=21)
-    for step in written.steps:
-        assert step.sources == (credited, credited, credited, MODEL)
-        assert (step.drafted, step.accepted) == (3, 3)
-        assert [(own.proposed, own.kept, own.accepted) for own in step.by_source] == [(3, 3, 3)] * 2
-
-
-def test_what_was_pruned_is_proposed_and_not_kept():
-    target = ToyTarget()
-    for step in write(
-        target, [Believing(target, belief=0.9, length=2), RandomDrafter()], still(2), limit=13
-    ).steps:
-        assert step.drafted == 2
-        assert step.by_source[0].kept == 2
-        assert step.by_source[1].kept <= step.by_source[1].proposed
 
 
 # --- feedback ------------------------------------------------------------------------------------------------

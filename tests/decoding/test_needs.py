@@ -7,17 +7,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from tests.api.fake import toy
 from tests.helpers import ONE_BY_ONE, PROMPT, greedy_truth, write, write_batch
 
-import draftwood
 from draftwood.api.setup import affordable
 from draftwood.contracts import Needs, Sampling
 from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.prompt_scores import last_of_each
 from draftwood.decoding.request import Request
-from draftwood.drafters import load
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.engines.replay import ReplayTarget
 from draftwood.errors import CapabilityError
@@ -161,18 +158,6 @@ def test_an_observer_without_the_verb_is_off_and_the_check_says_so():
         check_drafter(ObservingDrafter(k=0))
 
 
-class OfOldDays(ToyTarget):
-    """A target that knows nothing of watching."""
-
-    def open(self, prompts, *, reserve=0):
-        return super().open(prompts, reserve=reserve)
-
-
-def test_a_target_that_knows_nothing_of_watching_serves_drafters_that_do_not_ask():
-    target = OfOldDays()
-    assert write(target, [RandomDrafter(), ObservingDrafter(prompt=False)]).ids == greedy_truth(target)
-
-
 @pytest.mark.parametrize("variant", [{}, {"trees": False}, {"rollback": "snapshot"}])
 def test_a_turn_shows_what_it_reads(variant):
     target, drafter = ToyTarget(**variant), ObservingDrafter()
@@ -280,23 +265,6 @@ def test_of_the_default_set_those_stand_aside_that_the_target_cannot_serve():
     assert names("default", both, single.capabilities, given=True) == ["random", "recycling", "lookahead"]
     assert names("default", both, chains.capabilities, given=True) == ["random", "recycling"]
     assert names("random+recycling", both, replay.capabilities) == ["random", "recycling", "lookahead"]
-
-
-@pytest.fixture
-def default_of_two(monkeypatch):
-    monkeypatch.setitem(load.DRAFTERS, "recycling", Recycling)
-    monkeypatch.setitem(load.SETS, "default", ("ngram", "recycling"))
-
-
-def test_doors_take_the_default_set_with_what_the_target_serves(default_of_two):
-    model = toy()
-    assert draftwood.generate(model, [3, 4], max_new_tokens=4).ids == greedy_truth(model, [3, 4], 4)
-    asked = [d.name for d in load.load("default")]
-    assert asked == ["ngram", "recycling"]
-    replay = ReplayTarget([1, 2], [3, 4], vocab_size=8)
-    assert draftwood.generate(replay, [1, 2], max_new_tokens=2).ids == [3, 4]
-    with pytest.raises(CapabilityError, match="drafter 'recycling' needs top-k scores"):
-        draftwood.generate(replay, [1, 2], max_new_tokens=2, drafters="ngram+recycling")
 
 
 # --- tokens that wait ------------------------------------------------------------------------------------------

@@ -92,7 +92,6 @@ def package(tmp_path):
         "errors.py",
         "files/__init__.py",
         "files/paths.py",
-        "files/unkept.py",
         *(f"index/{i}.py" for i in index),
     ):
         (copy / file).parent.mkdir(parents=True, exist_ok=True)

@@ -23,7 +23,7 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("DRAFTWOOD_CACHE", str(tmp_path))
     monkeypatch.setattr(findings, "folder", lambda: tmp_path / "found")
     monkeypatch.setattr(findings, "_said", set())
-    monkeypatch.setattr("draftwood.files.unkept._SAID", set())
+    monkeypatch.setattr("draftwood.files.paths._SAID", set())
     return tmp_path
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from draftwood.contracts import Sampling, Verdict
+from draftwood.contracts import Verdict
 from draftwood.errors import DraftwoodError
 from draftwood.tree import TokenTree
 from draftwood.verify.noise import KeyedNoise
@@ -22,14 +22,6 @@ def test_greedy_walk_on_a_branching_tree():
     verdict = opened().verify(tree, scores, never)
     assert verdict == Verdict(path=(1, 3), emitted=(2, 4, 0), finish=None)
     assert scores.asked == [0, 2, 4]  # rows of unvisited nodes are never looked at
-
-
-def test_equal_siblings_are_walked_once():
-    #  root ─┬─ 0:[1] ─── 2:[3]
-    #        └─ 1:[1] ─── 3:[2]   the first of equal siblings is followed; merging is the planner's matter
-    tree = TokenTree.build([1, 1, 3, 2], [-1, -1, 0, 1])
-    verdict = opened().verify(tree, taking(1, 2, 2, 0, 0), never)
-    assert verdict == Verdict((0,), (1, 2))
 
 
 def test_lookahead_nodes_are_never_accepted():
@@ -108,22 +100,6 @@ def test_processors_are_called_once_per_emitted_token_with_the_right_prefix(samp
         assert processor.prefixes == [[4, 4, *plain[:i]] for i in range(4)]
         for given_row, kept in zip(scores.rows, table, strict=True):
             assert np.asarray(given_row).tolist() == kept.tolist()  # what the pass said is still there
-
-
-def test_processors_come_in_order_after_the_penalty():
-    seen = []
-
-    def first(prefix, row):
-        seen.append(row.tolist())
-        return row + 1
-
-    def second(prefix, row):
-        seen.append(row.tolist())
-        return row
-
-    session = opened(Sampling(repetition_penalty=2.0), [first, second], (0, 1, 1))
-    session.verify(TokenTree.empty(), Rows([[4, -1, 3, 0, 0, 0]]), never)
-    assert seen == [[2, -2, 3, 0, 0, 0], [3, -1, 4, 1, 1, 1]]
 
 
 def test_a_processor_that_changes_the_shape_is_named():

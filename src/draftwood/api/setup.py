@@ -44,7 +44,7 @@ from draftwood.grammar.vocabulary import vocabulary_of
 from draftwood.index.preload import importing
 from draftwood.planning.load import load as load_planner
 from draftwood.verify.load import DEFAULT as DEFAULT_RULE
-from draftwood.verify.load import is_lossy, label
+from draftwood.verify.load import label
 from draftwood.verify.load import load as load_rule
 from draftwood.verify.sampling import check_sampling
 
@@ -84,7 +84,7 @@ class Setup:
         self.target = target_of(model)  # for its capabilities; `refresh` prepares the model
         self.drafters = with_models(self.drafters, DraftModels(self.target, model, tokenizer))
         # What is accepted by a lossy rule says nothing about exact decoding, so others do not learn from it.
-        known = fresh(self.model) if is_lossy(self.rule) else learned(self.model)
+        known = fresh(self.model) if self.rule.lossy else learned(self.model)
         self.planner = load_planner(planner, known)
         self.drafters = affordable(drafters, self.drafters, self.target.capabilities, given=bool(texts.given))
         vocab_size = self.target.capabilities.vocab_size
@@ -104,7 +104,7 @@ class Setup:
     def generation(self, request: Request) -> Generation:
         """Return the record of an answer, empty so far."""
         seed, rule = request.sampling.seed, self.rule
-        return Generation(prompt_tokens=len(request.prompt), seed=seed, rule=label(rule), lossy=is_lossy(rule))
+        return Generation(prompt_tokens=len(request.prompt), seed=seed, rule=label(rule), lossy=rule.lossy)
 
     def predicting(self, prediction: Any) -> tuple[Drafter, ...] | None:
         """Return the drafters for a request with this prediction; None without one (it uses the shared ones)."""

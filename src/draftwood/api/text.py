@@ -111,14 +111,8 @@ class TextBuilder:
     def _add(self, new: str, source: str | None, prefix: int, read: int, done: int) -> None:
         left, text = self._left + new, self.text if source is None else self.text + new
         marks = [*self._marks, (len(left), source)] if new else self._marks
-        self.text, self._left, self._marks, self._prefix, self._read, self._done = (
-            text,
-            left,
-            marks,
-            prefix,
-            read,
-            done,
-        )
+        state = text, left, marks, prefix, read, done
+        self.text, self._left, self._marks, self._prefix, self._read, self._done = state
 
     def _cut(self, end: int) -> None:
         """Drop what was not shown from ``end`` on."""

@@ -181,9 +181,9 @@ def _show_rules(named: dict[str, str], rules: list[RuleDrift], prompts: int) -> 
 def _rules_of(rules: Sequence[str]) -> list[RuleDrift]:
     """Return an empty result for each rule that the flags name, each once; `UsageError` for wrong ones."""
     from draftwood.measure.drift import RuleDrift
-    from draftwood.verify.load import is_lossy, label, load
+    from draftwood.verify.load import label, load
 
-    return [RuleDrift(name, is_lossy(rule)) for name, rule in {label(r): r for r in map(load, rules)}.items()]
+    return [RuleDrift(name, rule.lossy) for name, rule in {label(r): r for r in map(load, rules)}.items()]
 
 
 def _jobs(

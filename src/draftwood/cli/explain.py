@@ -82,10 +82,10 @@ def _explain_records(path: Path, number: int | None, step: int | None, as_json: 
 
 def _explain_live(loaded: Loaded, content: Any, step: int | None, as_json: bool) -> None:
     from draftwood.cli.render import lossy_note
-    from draftwood.verify.load import is_lossy, label, load
+    from draftwood.verify.load import label, load
 
     rule = load(loaded.given.rule)
-    ruled = {"rule": label(rule), "lossy": is_lossy(rule)}
+    ruled = {"rule": label(rule), "lossy": rule.lossy}
     answering = Answering(loaded, content, quiet=as_json)
     interrupted = answering.write(trace=True)
     answering.end()

@@ -47,16 +47,7 @@ class Entrance:
 
     Shorter prompts come first, and one that has been read begins before longer ones are read on. The oldest waits
     for others once, then it gets a chunk, before which others get half a one at most: nobody waits for ever.
-
-    Parameters
-    ----------
-    target
-        Reads the prompts.
-    arrivals
-        Where newcomers come from.
-    chunk
-        Most prompt tokens that are read between two passes, half as many more where the oldest has waited; at
-        least 1.
+    ``chunk``: most prompt tokens that are read between two passes, half as many more where the oldest has waited.
     """
 
     def __init__(self, target: Target, arrivals: Arrivals, chunk: int = CHUNK) -> None:

@@ -19,34 +19,10 @@ from draftwood.decoding.sequence import ActiveSequence
 def decode(
     target: Target, drafters: Sequence[Drafter], planner: Planner, rule: Rule, requests: Sequence[Request]
 ) -> Iterator[Emission]:
-    """Write the requests; yields each request's tokens as soon as they are certain.
+    """Write the requests, which share each pass; yields each one's tokens as soon as they are certain.
 
-    A generator: closing it early closes every session.
-
-    Parameters
-    ----------
-    target
-        The model that decides every token.
-    drafters
-        Who proposes; empty is plain decoding.
-    planner
-        Who decides how much is proposed and checked.
-    rule
-        Who turns scores into tokens.
-    requests
-        What to write; they share each pass.
-
-    Yields
-    ------
-    Emission
-        First each request's token from reading the prompt, then one per request and step.
-
-    Raises
-    ------
-    CapabilityError, PromptError, UsageError
-        Before the first token.
-    Exception
-        What `decode_sequences` raises.
+    First each request's token from reading the prompt, then one `Emission` per request and step. A generator:
+    closing it early closes every session. Raises what `open_sequences` and `decode_sequences` raise.
     """
     with open_sequences(target, drafters, requests, rule) as sequences:
         yield from decode_sequences(target, planner, sequences)

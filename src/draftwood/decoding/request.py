@@ -22,19 +22,9 @@ Criterion = Callable[[Sequence[int]], bool]
 
 
 class StopStrings:
-    """Finds stop strings in the text of the tokens, however the tokens cut it.
+    """Finds stop strings in the text of the tokens, which ``decode`` gives, however the tokens cut it.
 
-    Parameters
-    ----------
-    strings
-        What ends the text.
-    decode
-        Token ids to text.
-
-    Raises
-    ------
-    UsageError
-        If a stop string is empty, or holds half a character.
+    Raises `UsageError` for a stop string that is empty or holds half a character.
     """
 
     def __init__(self, strings: Sequence[str], decode: Decode) -> None:
@@ -70,18 +60,7 @@ class StopStrings:
 class Stopping:
     """Told every emitted token in order; answers why the text ends with it, or None.
 
-    Parameters
-    ----------
-    limit
-        Most tokens to emit, at least 1.
-    end_ids
-        End-of-sequence tokens.
-    stop
-        Stop strings, or None.
-    criteria
-        What else may end the text; every one is asked after every token, as transformers does.
-    seconds
-        From now on, after which the next token is the last; None: as long as it takes.
+    The arguments are those of `Request`; ``seconds`` count from now on. All criteria are always asked.
     """
 
     def __init__(

@@ -1,7 +1,8 @@
-"""Paths as users write them, writing files whole or not at all, and locks between writers."""
+"""Paths as users write them, files written whole or not at all, locks between writers, and what is not kept."""
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Iterator
@@ -9,6 +10,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from draftwood.errors import DraftwoodError, FileFormatError
+
+_LOG = logging.getLogger("draftwood")
+_SAID: set[str] = set()  # what is not kept in this process
 
 
 def named(given: str | os.PathLike[str]) -> Path:
@@ -88,3 +92,9 @@ def _make(lock: Path) -> None:
                 raise
         else:
             return
+
+
+def say_unkept(what: str, reason: object) -> None:
+    """Warn that something is not kept; of further things in this process only debuggers hear."""
+    _LOG.log(logging.DEBUG if _SAID else logging.WARNING, "%s not kept for the next start: %s", what, reason)
+    _SAID.add(what)

@@ -16,7 +16,7 @@ from numba.core.registry import CPUDispatcher
 from numba.core.types import Integer, int64
 from numba.core.types.misc import unliteral
 
-from draftwood.files.unkept import say_unkept
+from draftwood.files.paths import say_unkept
 from draftwood.index import machine_code
 from draftwood.index.marks import Mark
 

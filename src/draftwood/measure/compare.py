@@ -19,7 +19,6 @@ from draftwood.errors import UsageError
 from draftwood.measure.ties import first_difference
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
 from draftwood.verify.load import DEFAULT as DEFAULT_RULE
-from draftwood.verify.load import is_lossy
 
 _WARM_PROMPT, _WARM_TOKENS = 16, 4
 
@@ -139,7 +138,7 @@ def _margin(setup: Setup, ids: list[int], result: PlainAndDrafted, settings: dic
     """The margin where the texts differ; None unless the raw scores alone decided."""
     other, request = result.differing(), setup.request(ids, **settings)
     sampling = request.sampling
-    altered = is_lossy(setup.rule) or not sampling.greedy or sampling.repetition_penalty != 1 or request.processors
+    altered = setup.rule.lossy or not sampling.greedy or sampling.repetition_penalty != 1 or request.processors
     if other is None or altered:
         return None
     parted = first_difference(setup.target, ids, result.plain[0].ids, other)

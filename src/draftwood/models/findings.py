@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 
 from draftwood.contracts import Target
 from draftwood.errors import FileFormatError
-from draftwood.files.paths import whole_file
-from draftwood.files.unkept import say_unkept
+from draftwood.files.paths import say_unkept, whole_file
 from draftwood.models.catalogue import CATALOGUE
 from draftwood.models.find import OLLAMA, cache_folder, find, model_folder
 from draftwood.models.machine import machine

@@ -15,7 +15,6 @@ from draftwood.verify.relaxed import Threshold, TopK
 DEFAULT = "exact"
 
 RULES: Mapping[str, Callable[..., Rule]] = {rule.name: rule for rule in (SampleAndMatch, Threshold, TopK)}
-_GONE = {"typical": "top-k:k=2", "ensemble": "threshold:tau=0.15"}  # rules of earlier versions, and what to take
 
 
 def load(spec: str | Rule = DEFAULT) -> Rule:
@@ -29,19 +28,12 @@ def load(spec: str | Rule = DEFAULT) -> Rule:
             raise UsageError(f"{spec!r:.80} is no rule: name one, as in 'threshold:tau=0.15', or pass a Rule")
         return spec
     name, *options = (piece.strip() for piece in spec.split(":"))
-    if name in _GONE:
-        raise UsageError(f"the rule {name} is no longer there: take {_GONE[name]}")
     if name not in RULES:
         raise UnknownNameError("rule", name, RULES)
     make = RULES[name]
     first = next(iter(scalar_parameters(make)), "")
     spelt = [option if "=" in option or not first else f"{first}={option}" for option in options]
     return make(**arguments("rule", name, make, spelt))
-
-
-def is_lossy(rule: Rule) -> bool:
-    """Return whether the rule may change the text; a rule that does not say counts as lossy."""
-    return rule.lossy
 
 
 def label(rule: Rule) -> str:

@@ -16,7 +16,7 @@ from draftwood.decoding.sequence import ActiveSequence
 from draftwood.engines.peer import Peer
 from draftwood.measure.records.records import Answer
 from draftwood.planning.load import load as load_planner
-from draftwood.verify.load import is_lossy, label
+from draftwood.verify.load import label
 from draftwood.verify.load import load as load_rule
 
 
@@ -75,7 +75,7 @@ class OurArm(Arm):
 
     def run(self, request: Request, answer: Answer) -> None:
         answer.drafters, answer.planner = self._round.names, self.planner
-        answer.rule = label(self._rule) if is_lossy(self._rule) else None
+        answer.rule = label(self._rule) if self._rule.lossy else None
         started = perf_counter()
         with self._round.open([request]) as sequences:
             emissions = decode_sequences(self._round.target, self._chosen, sequences)
