@@ -10,8 +10,9 @@ import torch
 from transformers import GenerationConfig
 
 from draftwood.contracts import Sampling
-from draftwood.engines.peers import GROUPS, LOOKUP_SETTINGS, load_peers, peer_names
-from draftwood.errors import UnknownNameError, UsageError
+from draftwood.engines.peers import GROUPS, LOOKUP_SETTINGS, check_assistants, load_peers, peer_names
+from draftwood.engines.transformers.peers import TransformersPeer
+from draftwood.errors import ModelNotFoundError, UnknownNameError, UsageError
 from tests.engines.tiny import build
 
 PROMPT = [5, 6, 7, 8, 9, 10, 5, 6, 7, 8, 9, 10, 5, 6, 7]
@@ -74,16 +75,13 @@ def test_importing_it_brings_no_engine():
 
 
 def test_names_are_taken_apart():
-    plain, lookup, early, assistant, other = peer_names(
-        "transformers, transformers:lookup:ngram=3,transformers:early-exit=4,transformers:assistant=a/b:tokens=5,"
-        "llama.cpp:ngram-map-k4v"
+    lookup, assistant, other = peer_names(
+        "transformers:lookup:ngram=3,transformers:assistant=a/b:tokens=5,llama.cpp:ngram-map-k4v"
     )
-    assert (plain.name, plain.engine, plain.method, plain.options) == ("transformers", "transformers", "", {})
     assert (lookup.name, lookup.method) == ("transformers:lookup:ngram=3", "lookup")
     assert lookup.options == {"tokens": 10, "ngram": 3}
-    assert (early.method, early.options) == ("early-exit", {"early-exit": 4})
     assert (assistant.method, assistant.options) == ("assistant", {"assistant": "a/b", "tokens": 5})
-    assert (other.engine, other.method) == ("llama.cpp", "ngram-map-k4v")
+    assert (other.engine, other.method, other.options) == ("llama.cpp", "ngram-map-k4v", {})
 
 
 def test_groups_are_spread_out_and_nothing_comes_twice():
@@ -91,10 +89,6 @@ def test_groups_are_spread_out_and_nothing_comes_twice():
     assert names[0] == "llama.cpp:ngram-mod"
     assert sorted(names) == sorted(GROUPS["all"])
     assert {*LOOKUP_SETTINGS, "transformers", "llama.cpp", "llama.cpp:ngram-cache"} <= set(names)
-
-
-def test_the_lookup_settings_are_three_different_ones():
-    assert len({tuple(n.options.values()) for n in peer_names(",".join(LOOKUP_SETTINGS))}) == 3
 
 
 @pytest.mark.parametrize(
@@ -112,11 +106,10 @@ def test_the_lookup_settings_are_three_different_ones():
         ("transformers:lookup:tokens=0", UsageError, "whole number from 1"),
         ("transformers:lookup:tokens=two", UsageError, "whole number from 1"),
         ("transformers:lookup:tokens=2:tokens=3", UsageError, "given twice"),
-        ("transformers:early-exit", UsageError, "needs its option 'early-exit'"),
-        ("transformers:early-exit=0", UsageError, "whole number from 1"),
+        ("transformers:early-exit=4", UnknownNameError, "unknown peer"),
         ("transformers:asistant=x", UnknownNameError, "did you mean 'transformers:assistant'"),
         ("transformers:assistant", UsageError, "needs its option 'assistant': write assistant=NAME"),
-        ("transformers:assistant=", UsageError, "is empty: write assistant=NAME"),
+        ("transformers:assistant=", UsageError, "write assistant=NAME"),
         ("transformers:assistant=x:tokens=0", UsageError, "whole number from 1"),
         ("transformers:assistant=x:token=3", UnknownNameError, "did you mean 'tokens'"),
         ("llama.cpp:ngram-mod:n=3", UnknownNameError, "unknown option of peer"),
@@ -127,7 +120,7 @@ def test_wrong_names_are_refused_before_anything_is_loaded(spec, error, sentence
         peer_names(spec)
 
 
-@pytest.mark.parametrize("name", ["transformers", *LOOKUP_SETTINGS, "transformers:early-exit=2"])
+@pytest.mark.parametrize("name", ["transformers", *LOOKUP_SETTINGS])
 def test_every_peer_writes_what_generate_writes(model, name):
     asked = peer(name, model)
     answer = asked.answer(PROMPT, 24, end_ids=NOBODY, sampling=GREEDY)
@@ -188,34 +181,55 @@ def test_what_the_model_s_own_settings_say_is_overridden_without_a_word_and_put_
     try:
         ids = [
             peer(name, model).answer(PROMPT, 12, end_ids=NOBODY, sampling=GREEDY).ids
-            for name in ("transformers", "transformers:lookup", "transformers:early-exit=1")
+            for name in ("transformers", "transformers:lookup")
         ]
         assert model.generation_config is odd
     finally:
         model.generation_config = kept
-    assert ids == [generate(model, 12)] * 3
+    assert ids == [generate(model, 12)] * 2
     assert "_get_candidate_generator" not in vars(model)
     assert not recwarn.list
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_model_is_whole_again_after_early_exit_is_interrupted(model, monkeypatch):
-    def interrupt(*args, **options):
-        raise KeyboardInterrupt
-
-    asked = peer("transformers:early-exit=1", model)
-    forward = model.model.forward
-    monkeypatch.setattr(
-        model.model,
-        "forward",
-        lambda *a, **o: interrupt() if model.config.num_hidden_layers == 1 else forward(*a, **o),
-    )
-    with pytest.raises(KeyboardInterrupt):
-        asked.answer(PROMPT, 12, end_ids=NOBODY, sampling=GREEDY)
-    assert model.config.num_hidden_layers == 3
-    assert "_get_candidate_generator" not in vars(model)
+def assisted(model, assistant, tokenizer=None, its_tokenizer=None):
+    (name,) = peer_names("transformers:assistant=x:tokens=4")
+    return TransformersPeer(name, model, tokenizer, (assistant, its_tokenizer))
 
 
-def test_early_exit_is_before_the_last_layer(model):
-    with pytest.raises(UsageError, match="the model has 3 layers"):
-        peer("transformers:early-exit=3", model)
+def test_an_assistant_drafts_and_neither_it_nor_the_next_answer_is_changed(looping):
+    kept = looping.generation_config
+    looping.generation_config = GenerationConfig(num_assistant_tokens=3, do_sample=True, temperature=0.1)
+    try:
+        asked = assisted(looping, looping)
+        first, again = (asked.answer(PROMPT, 24, end_ids=NOBODY, sampling=GREEDY) for _ in range(2))
+        assert looping.generation_config.num_assistant_tokens == 3
+    finally:
+        looping.generation_config = kept
+    assert first.ids == again.ids == generate(looping, 24)
+    assert [count for count, _ in first.arrivals] == [count for count, _ in again.arrivals]
+    assert first.passes < 23
+    assert 0 < first.accepted <= first.drafted <= 4 * first.passes
+    check(first)
+
+
+def test_unfit_assistants_are_refused(model, tmp_path, monkeypatch):
+    def refused(match, *given):
+        with pytest.raises(UsageError, match=match):
+            assisted(*given)
+
+    wider = build("llama")
+    wider.config.vocab_size = 96
+    refused("another vocabulary", model, wider)
+    one, other = (lambda *_, ids=ids, **__: {"input_ids": ids} for ids in ([1, 2], [2, 1]))
+    refused("another vocabulary", model, model, one, other)
+    monkeypatch.setattr(type(model), "_is_stateful", True)
+    refused("cannot take rejected tokens back", model, model)
+    (tmp_path / "small.gguf").write_bytes(b"GGUF")
+    for name, error, match in (
+        (f"{tmp_path}/small.gguf", UsageError, "is a GGUF file: name another model"),
+        ("smolm2", UnknownNameError, "did you mean 'smollm2'"),
+        ("./nothing/here", ModelNotFoundError, "nothing/here"),
+    ):
+        with pytest.raises(error, match=match):
+            check_assistants(peer_names(f"transformers:assistant={name}"))

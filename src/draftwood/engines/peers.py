@@ -1,36 +1,28 @@
-"""Names of peers, other engines' own ways to write: ``transformers:lookup:tokens=3,llama.cpp:ngram-mod``. Options
-follow after colons; ``transformers:all``, ``llama.cpp:all`` and ``all`` stand for several."""
+"""Other engines' own ways to write, for the bench: their names, what is asked of them and what they answer.
+
+A peer writes with its own loop, its own drafts and its own clock. Names are as in
+``transformers:lookup:tokens=3,llama.cpp:ngram-mod``: options follow after colons, and ``transformers:all``,
+``llama.cpp:all`` and ``all`` stand for several.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from draftwood.contracts import Target
-from draftwood.engines.peer import Peer, PeerName
+from draftwood.contracts import Sampling, Target
 from draftwood.errors import UnknownNameError, UsageError
 from draftwood.models.engine import TRANSFORMERS, choose, implied_engine
-from draftwood.models.load import load as load_model
 from draftwood.spelling import read_options
 
 _NGRAM = ("ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache")
 
 METHODS: Mapping[str, Mapping[str, Mapping[str, int | None]]] = {
-    "transformers": {
-        "": {},
-        "lookup": {"tokens": 10, "ngram": 2},
-        "assistant": {"assistant": None, "tokens": 20},
-        "early-exit": {"early-exit": None},
-    },
+    "transformers": {"": {}, "lookup": {"tokens": 10, "ngram": 2}, "assistant": {"assistant": None, "tokens": 20}},
     "llama.cpp": {method: {} for method in ("", *_NGRAM)},
 }
-"""Per engine its methods ("" is plain), each with its options and their defaults (None: must be given)."""
-
-TEXTS = frozenset({"assistant"})
-"""Options whose value is a text; the others' are numbers."""
-
-Load = Callable[[str], tuple[Any, Any]]  # a model's name -> the model and its tokenizer
+"""Per engine its methods ("" is plain), each with its options and their defaults; None: the name of a model."""
 
 LOOKUP_SETTINGS = ("transformers:lookup:tokens=3", "transformers:lookup", "transformers:lookup:ngram=3")
 """transformers' prompt lookup with its defaults, with shorter drafts and with longer matches; comparisons take the
@@ -38,14 +30,54 @@ best of the three."""
 
 _TRANSFORMERS = ("transformers", *LOOKUP_SETTINGS)
 _LLAMA_CPP = ("llama.cpp", *(f"llama.cpp:{method}" for method in _NGRAM))
-
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "transformers:all": _TRANSFORMERS,
     "llama.cpp:all": _LLAMA_CPP,
     "all": (*_TRANSFORMERS, *_LLAMA_CPP),
 }
-"""Names that stand for several peers. Early exit is in none: it needs a model that was trained for it; nor is an
-assistant, which must be named."""
+"""Names that stand for several peers. An assistant is in none: it must be named."""
+
+
+@dataclass(slots=True)
+class PeerAnswer:
+    """What a peer wrote, and when."""
+
+    ids: list[int]  # new tokens only, the end token included
+    # (tokens so far, seconds since the call): first after reading the prompt, then after each pass;
+    # a peer that does not report passes has two: the first token and the last.
+    arrivals: list[tuple[int, float]]
+    prefill_s: float  # seconds until the first entry
+    decode_s: float  # seconds from there to the last token
+    drafted: int | None = None  # draft tokens scored in decode passes, and accepted; None: not reported
+    accepted: int | None = None
+    passes: int | None = None  # after the one that read the prompt; None where not reported
+    text: str | None = None  # where the peer returns it too
+
+
+class Peer(Protocol):
+    """A way to write with the same weights; ``name`` as typed, ``engine`` "transformers" or "llama.cpp"."""
+
+    name: str
+    engine: str
+
+    def answer(self, ids: Sequence[int], limit: int, *, end_ids: frozenset[int], sampling: Sampling) -> PeerAnswer:
+        """Write at most ``limit`` tokens after the prompt ``ids``, up to the first of ``end_ids``; `UsageError`
+        for a sampling that the engine does not have."""
+        ...
+
+    def close(self) -> None:
+        """Free what the peer holds; it may be asked again, and then starts again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PeerName:
+    """A peer's name taken apart: its engine, the method ("" is plain) and every option of it."""
+
+    name: str
+    engine: str
+    method: str
+    options: Mapping[str, Any]  # numbers, and the name of an assistant
 
 
 def peer_names(spec: str) -> list[PeerName]:
@@ -57,35 +89,32 @@ def peer_names(spec: str) -> list[PeerName]:
 
 
 def load_peers(
-    spec: str, model: Any, tokenizer: Any, model_name: str, threads: int | None, load: Load = load_model
-) -> list[Peer]:
+    spec: str, model: Any, tokenizer: Any, model_name: str, threads: int | None,
+    load: Callable[[str], tuple[Any, Any]] | None = None,
+) -> list[Peer]:  # fmt: skip
     """Return the peers that ``spec`` lists; llama.cpp starts at its first answer, on ``threads`` threads (None:
     its own choice), with the GGUF file of ``model_name``; transformers' peers write with ``model``, and ``load``
-    finds the models of their assistants. Raises as `peer_names`, what ``load`` raises, and `UsageError` if early
-    exit is behind the last layer, xllamacpp or a GGUF file is missing, or ``model`` or an assistant is another
-    engine's."""
+    gives the model and tokenizer of an assistant. Raises as `peer_names`, what ``load`` raises, and `UsageError`
+    if xllamacpp or a GGUF file is missing, or ``model`` or an assistant is another engine's."""
     peers: list[Peer] = []
     for name in peer_names(spec):
-        if name.engine == "transformers":
-            if isinstance(model, Target):
-                raise UsageError(
-                    f"the peer {name.name} needs a model of transformers, which does not run {model_name} here: "
-                    "leave the peer out, or take the engine transformers"
-                )
-            from draftwood.engines.transformers.peers import TransformersPeer
-
-            assistant = None
-            if name.method == "assistant":
-                from draftwood.engines.transformers.peers import Assistant
-
-                check_assistants([name])
-                drafting = load(name.options["assistant"])
-                assistant = Assistant(name.name, model, tokenizer, *drafting, name.options["tokens"])
-            peers.append(TransformersPeer(name, model, assistant))
-        else:
+        if name.engine == "llama.cpp":
             from draftwood.engines.llama_cpp.peers import LlamaCppPeer
 
             peers.append(LlamaCppPeer(name, tokenizer, model_name, threads))
+            continue
+        if isinstance(model, Target):
+            raise UsageError(
+                f"the peer {name.name} needs a model of transformers, which does not run {model_name} here: "
+                "leave the peer out, or take the engine transformers"
+            )
+        from draftwood.engines.transformers.peers import TransformersPeer
+
+        assistant = None
+        if name.method == "assistant" and load is not None:
+            check_assistants([name])
+            assistant = load(name.options["assistant"])
+        peers.append(TransformersPeer(name, model, tokenizer, assistant))
     return peers
 
 
@@ -108,24 +137,18 @@ def _parse(name: str) -> PeerName:
     methods = METHODS[engine]
     method = parts[0].partition("=")[0].strip() if parts else ""
     if method not in methods or parts == [""]:
-        known = [*(f"{engine}:{m}".rstrip(":") for m in methods), *GROUPS]
-        raise UnknownNameError("peer", name, known)
-    given = parts if parts and "=" in parts[0] else parts[1:]  # ``early-exit=4`` is method and option in one
-    return PeerName(name, engine, method, MappingProxyType(_options(name, given, methods[method])))
-
-
-def _options(name: str, given: Sequence[str], known: Mapping[str, int | None]) -> dict[str, Any]:
+        raise UnknownNameError("peer", name, [*(f"{engine}:{m}".rstrip(":") for m in methods), *GROUPS])
+    given = parts if parts and "=" in parts[0] else parts[1:]  # ``assistant=x`` is method and option in one
+    known = methods[method]
     chosen: dict[str, Any] = {key: default for key, default in known.items() if default is not None}
     for key, text in read_options(f"peer {name!r}", given, known).items():
-        if key in TEXTS and text:
+        if known[key] is None:
             chosen[key] = text
-            continue
-        if key in TEXTS:
-            raise UsageError(f"option {key!r} of peer {name!r} is empty: write {key}=NAME")
-        if not text.isdecimal() or int(text) < 1:
+        elif not text.isdecimal() or int(text) < 1:
             raise UsageError(f"option {key!r} of peer {name!r} must be a whole number from 1, not {text!r}")
-        chosen[key] = int(text)
-    if missing := [key for key in known if key not in chosen]:
-        example = "NAME" if missing[0] in TEXTS else "4, for example"
-        raise UsageError(f"peer {name!r} needs its option {missing[0]!r}: write {missing[0]}={example}")
-    return chosen
+        else:
+            chosen[key] = int(text)
+    for key in known:
+        if not chosen.get(key):
+            raise UsageError(f"peer {name!r} needs its option {key!r}: write {key}=NAME")
+    return PeerName(name, engine, method, chosen)
