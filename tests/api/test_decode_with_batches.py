@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.api.generating import GREEDY, ONE, PROMPT, ROWS, SETS, batch, same
+from tests.api.generating import GREEDY, ONE, ROWS, SETS, batch, same
 from tests.engines.registered import tiny
 from tests.engines.tiny import build
 from transformers import StoppingCriteria
@@ -82,39 +82,7 @@ def test_a_model_with_a_cache_of_its_own():
         model.generate(more, **settings, **given, custom_generate=draftwood.decode_with())
 
 
-def test_without_an_end_token_rows_are_written_on_until_the_last_one_ends(llama):
-    theirs = same(llama, batch(ROWS), stopping_criteria=[Often()])
-    assert theirs.shape[1] < len(PROMPT) + 40
-    settings = GREEDY | {"return_dict_in_generate": True, "output_scores": True, "stopping_criteria": [Often()]}
-    theirs = llama.generate(**batch(ROWS), **settings)
-    ours = llama.generate(**batch(ROWS), **settings, custom_generate=draftwood.decode_with())
-    assert len(ours.scores) == len(theirs.scores)
-    assert ours.past_key_values.get_seq_length() == theirs.past_key_values.get_seq_length()
-    for layer, other in zip(ours.past_key_values.layers, theirs.past_key_values.layers, strict=True):
-        torch.testing.assert_close(layer.keys[0], other.keys[0], atol=1e-4, rtol=1e-4)
-
-
-class Long(StoppingCriteria):
-    """Ends the row of `PROMPT` after 3 tokens, others after 12."""
-
-    def __call__(self, input_ids, scores, **kwargs):
-        new = input_ids.shape[1] - len(PROMPT)
-        return torch.tensor([new >= (3 if row[: len(PROMPT)] == PROMPT else 12) for row in input_ids.tolist()])
-
-
-def test_a_row_that_was_ahead_of_the_last_one_is_cut_to_its_length(llama):
-    """Of the first row all is expected, of the other nothing: some steps write 17 tokens against one."""
-    rows = batch([PROMPT, PROMPT[::-1]])
-    expected = llama.generate(**ONE, **GREEDY)[0, len(PROMPT) :].tolist()
-    settings = {"stopping_criteria": [Long()], "output_scores": True, "output_logits": True}
-    settings |= GREEDY | {"return_dict_in_generate": True}
-    theirs = llama.generate(**rows, **settings)
-    decoding = draftwood.decode_with("prediction", "fixed:16", prediction=[expected, None])
-    ours = llama.generate(**rows, **settings, custom_generate=decoding)
-    ahead, last = decoding.generations
-    assert len(ahead.ids) > len(last.ids) == 12
-    assert torch.equal(ours.sequences, theirs.sequences)
-    assert len(ours.scores) == len(ours.logits) == 12
-    assert ours.past_key_values.get_seq_length() == theirs.past_key_values.get_seq_length()
-    for layer, other in zip(ours.past_key_values.layers, theirs.past_key_values.layers, strict=True):
-        torch.testing.assert_close(layer.keys, other.keys, atol=1e-4, rtol=1e-4)
+def test_criteria_for_a_batch_need_an_end_token(llama):
+    decoding = draftwood.decode_with()
+    with pytest.raises(UsageError, match="need an end token"):
+        llama.generate(**batch(ROWS), **GREEDY, stopping_criteria=[Often()], custom_generate=decoding)

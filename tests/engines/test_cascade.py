@@ -1,4 +1,4 @@
-"""Cascades and switching on models of transformers: the text is that of plain decoding."""
+"""Cascades on models of transformers: the text is that of plain decoding."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import pytest
 from draftwood.decoding.loop import decode
 from draftwood.decoding.request import Request
 from draftwood.drafters.cascade.drafter import CascadeDrafter
-from draftwood.drafters.draft_model.drafter import DraftModelDrafter, EarlyExitDrafter
+from draftwood.drafters.draft_model.drafter import EarlyExitDrafter
 from draftwood.drafters.load import load
 from draftwood.engines.transformers.self_draft import early_exit
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.goodput import GoodputPlanner
-from draftwood.planning.policies.switching import SwitchingPolicy
 from draftwood.verify.exact import SampleAndMatch
 from tests.engines.tiny import build
 from tests.helpers import GREEDY, SAMPLED
@@ -36,17 +35,4 @@ def test_a_cascade_changes_no_text(kind, sampling, caplog):
     for planner in (FixedPlanner(4), GoodputPlanner()):
         drafter = CascadeDrafter(target=small, drafters=inner, planner=planner)
         assert written(target, [drafter], sampling=sampling) == plain
-    assert not caplog.records
-
-
-def test_switching_among_models_changes_no_text(caplog):
-    target, small = TransformersTarget(build("llama")), TransformersTarget(build("llama"))
-    drafters = [
-        *load("ngram"),
-        DraftModelDrafter(target=small),
-        EarlyExitDrafter(target=early_exit(target, "1")),
-        CascadeDrafter(target=small, drafters=load("ngram")),
-    ]
-    planner = FixedPlanner(4, policies=[SwitchingPolicy()])
-    assert written(target, drafters, planner) == written(target)
     assert not caplog.records

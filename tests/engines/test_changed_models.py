@@ -15,7 +15,7 @@ from transformers.models.llama.modeling_llama import LlamaMLP
 
 import draftwood
 from draftwood import Conversation
-from draftwood.engines.transformers.shared import contents, prepare, shared_target
+from draftwood.engines.transformers.shared import prepare, shared_target
 from draftwood.errors import UsageError
 from tests.api.fake import TOKENIZER
 from tests.engines.registered import tiny
@@ -43,25 +43,9 @@ def ours(model, prompt=PROMPT):
     return draftwood.generate(model, prompt, max_new_tokens=N).ids
 
 
-class Steep(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.steepness = 4.0
-
+class Doubled(nn.Linear):
     def forward(self, x):
-        return torch.tanh(self.steepness * x)
-
-
-def fewer_layers(model):
-    del model.model.layers[-1]
-    model.config.num_hidden_layers -= 1
-
-
-def swapped_layers(model):
-    layers = model.model.layers
-    layers[0], layers[1] = layers[1], layers[0]
-    for index, layer in enumerate(layers):
-        layer.self_attn.layer_idx = index
+        return -2 * super().forward(x)
 
 
 def activation_by_a_function(model):
@@ -93,17 +77,13 @@ def forward_of_the_whole(model):
 
 def running(statement):
     """A change made by a statement about ``whole`` (the model) and its ``layers``."""
-    names = {"nn": nn, "torch": torch, "Steep": Steep, "PROMPT": PROMPT}
+    names = {"nn": nn, "torch": torch, "PROMPT": PROMPT, "Doubled": Doubled}
     return lambda model: exec(statement, names | {"whole": model, "layers": model.model.layers})
 
 
 CHANGES = {
     "one number": running("layers[1].mlp.down_proj.weight.data[3, 5] = 40.0"),
     "through numpy": running("layers[0].self_attn.q_proj.weight.detach().numpy()[:] *= -1.5"),
-    "one number through numpy": running("whole.lm_head.weight.detach().numpy()[7] += 3.0"),
-    "times two": running("layers[0].mlp.gate_proj.weight.data.mul_(2.0)"),
-    "swapped rows": running("w = layers[2].mlp.up_proj.weight.data; w.copy_(w.flip(0))"),
-    "signs": running("layers[2].mlp.up_proj.weight.data.neg_()"),
     "norm weight": running("whole.model.norm.weight.data[:16] *= 5"),
     "norm epsilon": running("layers[0].input_layernorm.variance_epsilon = 3.0"),
     "embedding row": running("whole.model.embed_tokens.weight.data[PROMPT[-1]] = torch.linspace(-2, 2, 32)"),
@@ -111,18 +91,15 @@ CHANGES = {
     "exchanged parameter": running("l = layers[0].self_attn.v_proj; l.weight = nn.Parameter(-l.weight.detach())"),
     "exchanged layer": running("layers[1].mlp.up_proj = nn.Linear(32, 64, bias=True)"),
     "new bias": running("whole.lm_head.bias = nn.Parameter(torch.linspace(-9, 9, 64))"),
-    "fewer layers": fewer_layers,
-    "swapped layers": swapped_layers,
     "activation": running("layers[0].mlp.act_fn = nn.ReLU()"),
-    "steep activation": running("for layer in layers: layer.mlp.act_fn = Steep()"),
     "activation by a function": activation_by_a_function,
     "scaling": running("for layer in layers: layer.self_attn.scaling *= 4"),
-    "scaling of one layer": running("layers[1].self_attn.scaling *= 4"),
     "theta": running("whole.model.rotary_emb.inv_freq.data *= 3"),
     "forward of a module": forward_of_a_module,
     "forward by a closure": forward_by_a_closure,
     "forward of the whole": forward_of_the_whole,
     "hook": running("layers[1].register_forward_hook(lambda _module, _args, out: out * 0.3)"),
+    "class of a module": running("layers[1].mlp.up_proj.__class__ = Doubled"),
     "hook before": running("layers[1].mlp.register_forward_pre_hook(lambda _module, args: (args[0] * 7,))"),
 }
 HOW = {"packed": {"pack": True}, "not packed": {"pack": False}}
@@ -139,18 +116,6 @@ def test_a_change_is_seen(change, how):
     now = theirs(model)
     assert now != before, "the change changes the text"
     assert ours(model) == ours(model) == theirs(model, custom_generate=decoding) == now
-
-
-@pytest.mark.parametrize("family", ["mistral-window", "gemma3", "qwen3"])
-@pytest.mark.parametrize("change", ["one number", "norm weight", "activation", "norm epsilon"])
-def test_a_change_is_seen_in_other_families(change, family):
-    model = build(family)
-    ours(model)
-    if change == "norm epsilon" and family == "gemma3":
-        model.model.layers[0].input_layernorm.eps = 3.0
-    else:
-        CHANGES[change](model)
-    assert ours(model) == theirs(model)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "qwen3_5_text", "mamba2", "bloom", "mixtral"])
@@ -170,12 +135,10 @@ def test_a_configuration_that_is_edited_is_seen():
     assert ours(model, PROMPT * 3) == theirs(model, PROMPT * 3) != before
 
 
-_rotated = modeling_llama.apply_rotary_pos_emb
 PATCHES = {
     "class": (LlamaMLP, "forward", lambda self, x: self.down_proj(torch.relu(self.up_proj(x)))),
     "class of torch": (nn.Linear, "forward", lambda self, x: torch.sin(x @ self.weight.T)),
     "code": (LlamaMLP.forward, "__code__", (lambda self, x: -4 * self.down_proj(self.up_proj(x))).__code__),
-    "function": (modeling_llama, "apply_rotary_pos_emb", lambda q, k, cos, sin, **_: _rotated(q, k, -cos, sin)),
 }
 
 
@@ -187,17 +150,6 @@ def test_code_that_is_patched_is_seen(monkeypatch, patch):
     assert ours(model) == theirs(model) != before
     monkeypatch.undo()
     assert ours(model) == before
-
-
-def test_a_module_that_becomes_of_another_class_is_seen():
-    class Doubled(nn.Linear):
-        def forward(self, x):
-            return -2 * super().forward(x)
-
-    model = build("llama")
-    before = ours(model)
-    model.model.layers[1].mlp.up_proj.__class__ = Doubled
-    assert ours(model) == theirs(model) != before
 
 
 class Gain(LlamaMLP):
@@ -277,18 +229,6 @@ def test_what_does_not_change_costs_no_new_target():
     assert shared_target(model) is target
 
 
-def test_a_changed_model_keeps_what_was_packed_of_the_rest():
-    model = build("llama")
-    before = shared_target(model).packing
-    if before is None:
-        pytest.skip("this machine packs no weights")
-    old = dict(before.copies)
-    CHANGES["one number"](model)
-    copies = shared_target(model).packing.copies
-    assert len(copies) == len(old)
-    assert sum(copies[content] is old.get(content) for content in copies) == len(old) - 1
-
-
 def test_a_released_model_that_is_changed_is_refused():
     model = build("llama")
     if shared_target(model).packing is None:
@@ -318,7 +258,7 @@ def test_a_conversation_goes_on_with_the_model_as_it_is():
     settings = {"tokenizer": TOKENIZER, "max_new_tokens": 12, "temperature": 0, "seed": 1}
     with Conversation(model, **settings) as chat:
         list(chat.say("ab a"))
-        CHANGES["times two"](model)
+        CHANGES["one number"](model)
         history = copy.deepcopy(chat.messages)
         list(chat.say("b"))
         with Conversation(model, **settings) as other:
@@ -349,14 +289,6 @@ def test_a_conversation_reads_again_what_other_weights_have_read(change, pack):
         assert chat.generation.ids == theirs_of(model, chat.messages[:-1])
         list(chat.say("a"))
         assert chat.read < 30
-
-
-def test_a_number_that_is_a_tensor_is_looked_at():
-    """Gemma multiplies its embeddings by a buffer without dimensions."""
-    model = build("gemma3")
-    before = contents(model, shared_target(model))
-    model.model.embed_tokens.embed_scale.data.mul_(2)
-    assert contents(model, shared_target(model)) != before
 
 
 def theirs_of(model, messages):
@@ -391,30 +323,3 @@ def test_adapters_that_are_switched_are_seen(adapted):
         assert plain == theirs(base) == unchanged()
     assert ours(base) == texts["two"]
     assert len({tuple(text) for text in (*texts.values(), plain)}) == 3
-
-
-def test_adapters_that_are_merged_are_seen(adapted):
-    base = adapted.base_model.model
-    before = ours(base)
-    adapted.merge_adapter()
-    assert ours(base) == theirs(base) == before
-    adapted.unmerge_adapter()
-    assert ours(base) == theirs(base) == before
-    adapted.set_adapter("two")
-    merged = adapted.merge_and_unload()
-    assert ours(merged) == theirs(merged) != before
-
-
-def test_transformers_own_adapters_are_seen():
-    peft = pytest.importorskip("peft")
-    model = build("llama")
-    plain = ours(model)
-    torch.manual_seed(2)
-    config = peft.LoraConfig(r=4, target_modules=["q_proj", "o_proj"], init_lora_weights=False)
-    model.add_adapter(config, adapter_name="a")
-    adapted = ours(model)
-    assert adapted == theirs(model) != plain
-    model.disable_adapters()
-    assert ours(model) == theirs(model) == plain
-    model.enable_adapters()
-    assert ours(model) == adapted

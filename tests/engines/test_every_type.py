@@ -34,9 +34,9 @@ COMMON: dict[str, str] = {
         ("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma2", "gemma3_text"), "trees"
     ),
     **dict.fromkeys(("phi3", "olmo2", "granite", "stablelm", "gpt2", "gpt_neox", "opt", "starcoder2"), "trees"),
-    **dict.fromkeys(("cohere2", "glm4", "deepseek_v3", "gpt_oss", "smollm3", "falcon"), "trees"),
-    **dict.fromkeys(("gemma3", "gemma3n_text", "gemma4_text", "gptj"), "trees"),
-    **dict.fromkeys(("bloom", "falcon-alibi", "mpt", "gpt_neo", "llama4_text"), "chains"),
+    **dict.fromkeys(("cohere2", "glm4", "deepseek_v3", "gpt_oss", "smollm3"), "trees"),
+    **dict.fromkeys(("gemma3", "gemma3n_text", "gemma4_text"), "trees"),
+    **dict.fromkeys(("bloom", "falcon", "falcon-alibi", "gptj", "mpt", "gpt_neo", "llama4_text"), "chains"),
     **dict.fromkeys(("qwen3_next", "qwen3_5_text", "bamba", "lfm2", "mamba2", "falcon_h1", "zamba2"), "chains"),
     "rwkv": "chains",
     "jamba": "plain",
@@ -207,15 +207,6 @@ def test_refused_types_are_refused_by_name(name):
 @pytest.mark.parametrize("name", COMMON)
 def test_what_a_type_takes(name):
     assert offers(name) == COMMON[name]
-
-
-def test_a_tiny_model_is_the_same_for_the_same_seed_and_leaves_torchs_random_state():
-    before = torch.get_rng_state()
-    models = [tiny("llama", seed) for seed in (3, 3, 4)]
-    assert torch.equal(before, torch.get_rng_state())
-    first, same, other = (m.lm_head.weight for m in models)
-    assert torch.equal(first, same)
-    assert not torch.equal(first, other)
 
 
 def test_types_without_a_tiny_model_are_refused_with_the_reason():

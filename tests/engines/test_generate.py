@@ -11,7 +11,6 @@ from transformers.generation.logits_process import NoRepeatNGramLogitsProcessor
 import draftwood
 from draftwood.errors import PromptError, UsageError
 from draftwood.testing import HugeDrafter, RandomDrafter
-from tests.engines.registered import tiny
 from tests.engines.tiny import FAMILIES, build
 from tests.tiers import rest_is_slow
 
@@ -41,15 +40,6 @@ def test_greedy_text_is_that_of_transformers(family, drafters):
         ours = draftwood.generate(model, PROMPT, drafters=SETS[drafters], max_new_tokens=60)
         assert ours.ids == theirs(model)
         assert ours.finish_reason == "length"
-
-
-@pytest.mark.parametrize("family", ["llama", "gemma3"])
-def test_sampled_text_does_not_depend_on_drafting(family):
-    model = build(family)
-    settings = {"max_new_tokens": 60, "temperature": 0.8, "top_p": 0.9, "seed": 11}
-    texts = [draftwood.generate(model, PROMPT, drafters=d, **settings).ids for d in SETS.values()]
-    assert all(t == texts[0] for t in texts)
-    assert draftwood.generate(model, PROMPT, **settings | {"seed": 12}).ids != texts[0]
 
 
 @pytest.mark.parametrize("drafters", ["none", "suffix"])
@@ -100,34 +90,6 @@ def test_end_tokens_come_from_the_generation_config():
     assert ended.finish_reason == "eos"
 
 
-def test_tensors_and_several_prompts():
-    model = build("llama")
-    many = draftwood.generate(model, torch.tensor([PROMPT, PROMPT[::-1]]), max_new_tokens=5)
-    assert [g.ids for g in many] == [
-        draftwood.generate(model, p, max_new_tokens=5).ids for p in (PROMPT, PROMPT[::-1])
-    ]
-
-
-def test_text_stops_at_the_models_positions():
-    model = build("llama")
-    prompt = (PROMPT * 20)[:500]
-    written = draftwood.generate(model, prompt, max_new_tokens=100)
-    assert len(written.ids) == 12
-    assert written.finish_reason == "length"
-
-
-def test_settings_of_the_generation_config_that_we_would_ignore_are_refused():
-    model = build("llama")
-    model.generation_config.no_repeat_ngram_size = 3
-    with pytest.raises(UsageError, match="no_repeat_ngram_size=3"):
-        draftwood.generate(model, PROMPT, max_new_tokens=4)
-    model.generation_config.no_repeat_ngram_size = None
-    model.generation_config.typical_p = 0.5
-    draftwood.generate(model, PROMPT, max_new_tokens=4)  # greedy does not read it
-    with pytest.raises(UsageError, match=r"typical_p=0\.5"):
-        draftwood.generate(model, PROMPT, max_new_tokens=4, temperature=1.0)
-
-
 @pytest.mark.parametrize("family", ["llama", "gemma3", "mistral-window"])
 def test_every_row_of_a_batch_is_the_text_it_is_alone(family):
     """Law 6 through the door: ragged prompts, rows that end early, drafted and sampled."""
@@ -142,13 +104,6 @@ def test_every_row_of_a_batch_is_the_text_it_is_alone(family):
             alone = [draftwood.generate(model, p, drafters="none", max_new_tokens=40, **settings) for p in prompts]
             assert [g.ids for g in together] == [g.ids for g in alone]
             assert [g.finish_reason for g in together] == [g.finish_reason for g in alone]
-
-
-def test_processors_reach_a_model_that_runs_on_its_own_cache():
-    model = tiny("mamba2")
-    processors = LogitsProcessorList([NoRepeatNGramLogitsProcessor(2)])
-    ours = draftwood.generate(model, PROMPT, max_new_tokens=30, logits_processor=processors)
-    assert ours.ids == theirs(model, 30, no_repeat_ngram_size=2)
 
 
 def test_every_prompt_of_a_list_is_checked_before_the_first_is_answered():

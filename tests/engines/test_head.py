@@ -118,24 +118,6 @@ def test_texts_are_the_models_own(tmp_path, target, temperature, drafters, caplo
     assert not [record.message for record in caplog.records if "failed" in record.message]
 
 
-def test_no_pair_is_read_twice(tmp_path, target, monkeypatch):
-    model, read = build("llama"), []
-    file = saved(tmp_path / "head.safetensors", random_head(target)[1])
-    kind = type(head_of(target, file))
-    original = kind.read
-
-    def counted(self, session, positions, parts, tokens):
-        read.extend(positions)
-        return original(self, session, positions, parts, tokens)
-
-    monkeypatch.setattr(kind, "read", counted)
-    answer = draftwood.generate(
-        model, [3, 5, 7, 3, 5, 9], max_new_tokens=24, drafters=f"head:file={file}", planner="fixed:8"
-    )
-    assert read == list(range(len(read)))
-    assert 6 + len(answer.ids) - 3 <= len(read) < 6 + len(answer.ids)
-
-
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8)])
 def test_turns_of_a_conversation_are_the_models_own(tmp_path, target, sampling, caplog):
     file = saved(tmp_path / "head.safetensors", random_head(target)[1])

@@ -42,13 +42,17 @@ def made(family, kind):
 @pytest.mark.parametrize("family", ["llama", "qwen2-window"])
 def test_states_are_the_models_own(family, kind):
     (model, target), rng = made(family, kind), np.random.default_rng(0)
-    layers, text, seen = target.capabilities.hidden[:3], rng.integers(0, 64, 40).tolist(), []
+    layers, text, seen = target.capabilities.hidden, rng.integers(0, 64, 40).tolist(), []
+    assert layers == (0, 1, 2, 3)  # the last ones are those that tokens are scored by
     watch = Watch(lambda *_: None, NOTHING, layers, lambda first, states: seen.append((first, states)))
     ((session, _),) = target.open([text], reserve=60, watch=[watch])
     assert [first for first, _ in seen] == [0, 16, 32]
     expected = states_of(model, text)
     for layer in layers:
         assert_near(torch.cat([states[layer] for _, states in seen]), expected[layer])
+    (scores,) = target.score([(session, 4, TokenTree.empty())])
+    with pytest.raises(CapabilityError, match="before the pass"):
+        scores.hidden(1)
     session.hidden = layers
     for _ in range(6):
         tree, root = random_tree(rng, most=7), int(rng.integers(64))
@@ -63,18 +67,6 @@ def test_states_are_the_models_own(family, kind):
     assert session.fork().hidden == layers
 
 
-@pytest.mark.parametrize("kind", ["packed", "lean", "modules"])
-def test_the_last_states_are_those_that_tokens_are_scored_by(kind):
-    model, target = made("llama", kind)
-    *_, end = target.capabilities.hidden
-    assert end == model.config.num_hidden_layers
-    ((session, _),) = target.open([[1, 2, 3]])
-    session.hidden = (end,)
-    (scores,) = target.score([(session, 4, TokenTree.empty())])
-    assert_near(scores.hidden(end), states_of(model, [1, 2, 3, 4])[-1][-1:])
-    assert_near(model.lm_head(scores.hidden(end).clone()).detach(), scores.raw(0)[None])
-
-
 def test_texts_of_one_pass_keep_different_layers():
     model, target = made("llama", "packed")
     texts = [[1, 2, 3], [4, 5, 6, 7, 8], [9]]
@@ -87,14 +79,6 @@ def test_texts_of_one_pass_keep_different_layers():
         for layer in layers:
             assert_near(scores.hidden(layer)[0], states_of(model, [*text, 11])[layer][-1])
             assert_near(scores.hidden(layer)[2], states_of(model, [*text, 11, 6])[layer][-1])
-
-
-def test_what_nobody_asked_for_is_not_kept():
-    _, target = made("llama", "packed")
-    ((session, _),) = target.open([[1, 2, 3]])
-    (scores,) = target.score([(session, 4, TokenTree.empty())])
-    with pytest.raises(CapabilityError, match="before the pass"):
-        scores.hidden(1)
 
 
 @dataclass(frozen=True)

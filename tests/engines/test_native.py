@@ -15,7 +15,7 @@ from draftwood.engines.transformers.native.session import SETTLE
 from draftwood.engines.transformers.native.target import NativeTarget
 from draftwood.engines.transformers.pack import ReplacedLinear
 from draftwood.errors import CapabilityError, PromptError, UnsupportedModelError
-from draftwood.testing import HugeDrafter, RandomDrafter, check_target
+from draftwood.testing import RandomDrafter, check_target
 from draftwood.tree import TokenTree
 from tests.engines.registered import VOCAB, tiny
 from tests.engines.rounding import RECURRENT
@@ -27,9 +27,7 @@ STATEFUL = ("qwen3_next", "qwen3_5_text", "bamba", "falcon_h1", "mamba2", "lfm2"
 """Chains, taken back by putting back a copy of the states."""
 STEPWISE = ("jamba", "recurrent_gemma")
 """Transformers reads several tokens right from an empty cache only."""
-BRANCHING = ("falcon", "gptj")
-"""Trees, by a mask and positions."""
-ROWS = (*BRANCHING, "falcon_alibi", "bloom", "gpt_neo", "gemma2")
+ROWS = ("falcon", "gptj", "falcon_alibi", "bloom", "gpt_neo", "gemma2")
 """Keys and values only, cut back row by row."""
 ALL = (*STATEFUL, *STEPWISE, *ROWS)
 CHAINS = (*STATEFUL, *ROWS)
@@ -110,39 +108,9 @@ def test_scores_of_a_chain_are_the_models_own_after_any_history(name, chunk):
             assert session.length == len(text)
 
 
-@pytest.mark.parametrize("name", [*BRANCHING, "gemma2"])  # the last one has windows
-def test_scores_of_a_tree_are_the_models_own(name):
-    model, rng = build(name), np.random.default_rng(1)
-    target = NativeTarget(model, trees=True)
-    text = some(20)
-    ((session, _),) = target.open([text])
-    for _ in range(8):
-        parents = [int(rng.integers(-1, i)) if i else -1 for i in range(6)]
-        tree, root = TokenTree.build(rng.integers(0, VOCAB, 6), parents), int(rng.integers(VOCAB))
-        (scores,) = target.score([(session, root, tree)])
-        assert gap_of_tree(model, text, root, tree, scores) < TOLERANCE
-        kept = tree.path(int(rng.integers(-1, 6)))
-        session.keep(kept)
-        text += [root, *tree.tokens[kept].tolist()]
-
-
-def test_a_window_goes_by_positions_not_by_places_in_the_pass():
-    """Three nodes side by side, then ten in a row behind the third: the last one sees eight tokens."""
-    model, text = build("gemma2"), some(20)
-    ((session, _),) = NativeTarget(model, trees=True).open([text])
-    tree = TokenTree.build(some(13, 1), [-1, -1, -1, *range(2, 12)])
-    scores = session.score(3, tree)
-    assert gap_of_tree(model, text, 3, tree, scores) < TOLERANCE
-
-
 @pytest.mark.parametrize("name", rest_is_slow(ALL, "lfm2", "jamba", "bloom"))
 def test_fulfils_the_contract(name):
     check_target(target_of(name), prompt=some(9), tolerance=TOLERANCE)
-
-
-@pytest.mark.parametrize("name", BRANCHING)
-def test_fulfils_the_contract_with_trees(name):
-    check_target(NativeTarget(build(name), trees=True), prompt=some(9), tolerance=TOLERANCE)
 
 
 LONG_TEXTS = [(name, 500) for name in (*STATEFUL, "falcon", "falcon_alibi", "bloom", "gptj")]
@@ -173,16 +141,6 @@ def test_what_cannot_be_taken_back_is_written_plain(name):
     )
     with pytest.raises(CapabilityError, match="drafters='none'"):
         draftwood.generate(target, prompt, drafters="suffix", max_new_tokens=4)
-
-
-@pytest.mark.parametrize("name", ["qwen3_next", "minimax", "gptj"])
-def test_sampled_text_does_not_depend_on_drafting(name):
-    model, settings = build(name), {"max_new_tokens": 80, "temperature": 0.8, "top_p": 0.9, "seed": 3}
-    texts = [
-        draftwood.generate(target_of(name, model), some(20), drafters=d, **settings).ids
-        for d in ("none", "suffix", HugeDrafter(VOCAB))
-    ]
-    assert texts[1] == texts[0] == texts[2]
 
 
 def test_waiting_tokens_are_bounded_and_ride_in_front_of_the_next_root():
@@ -244,24 +202,6 @@ def test_a_state_in_the_model_itself_is_found():
     assert kept.stateful, "it cannot be cut back"
 
 
-def test_a_model_that_always_gives_all_scores():
-    class Plain(hf.LlamaForCausalLM):
-        def forward(self, input_ids=None, position_ids=None, past_key_values=None, use_cache=None):
-            return super().forward(
-                input_ids=input_ids,
-                position_ids=position_ids,
-                past_key_values=past_key_values,
-                use_cache=use_cache,
-            )
-
-    torch.manual_seed(0)
-    model, text = Plain(hf.LlamaConfig(**SHAPE)).eval(), some(12)
-    target = NativeTarget(model)
-    ((session, first),) = target.open([text])
-    assert gap(model, text, first) < TOLERANCE
-    assert gap(model, [*text, 4, 5], target.extend([(session, [4, 5])])[0]) < TOLERANCE
-
-
 @pytest.mark.parametrize("name", rest_is_slow(ALL, "lfm2", "falcon"))
 def test_the_model_is_left_exactly_as_found(name):
     model = build(name, scaled=False).train()
@@ -278,14 +218,6 @@ def test_the_model_is_left_exactly_as_found(name):
         assert all(module.__dict__[name] is value for name, value in was.items())
 
 
-def test_rwkv_reads_the_same_before_and_after_its_own_pass_has_scaled_its_weights():
-    model, text = build("rwkv", scaled=False), some(20)
-    ((_, scores),) = NativeTarget(model).open([text])
-    assert gap(model, text, scores) < TOLERANCE  # the forward of `truth` scales
-    ((_, scores),) = NativeTarget(model).open([text])
-    assert gap(model, text, scores) < TOLERANCE
-
-
 @pytest.mark.parametrize("name", ["qwen3_next", "jamba", "falcon"])  # jamba reads the weight of a layer by itself
 def test_packed_weights_give_the_scores_of_plain_ones(name):
     model, text = build(name), some(20)
@@ -295,19 +227,6 @@ def test_packed_weights_give_the_scores_of_plain_ones(name):
         ((session, scores),) = target.open([text])
         assert gap(model, text, scores) < TOLERANCE
         assert gap(model, [*text, 5], target.extend([(session, [5])])[0]) < TOLERANCE
-
-
-def test_what_trees_cannot_do_is_refused_by_name():
-    with pytest.raises(UnsupportedModelError, match="carries states"):
-        NativeTarget(build("rwkv"), trees=True)
-    with pytest.raises(UnsupportedModelError, match="no mask of ours"):
-        NativeTarget(build("bamba"), trees=True)
-    with pytest.raises(UnsupportedModelError, match="no mask of ours"):
-        NativeTarget(build("gpt_neo"), trees=True)
-    model = build("falcon")
-    model.config._attn_implementation = "flash_attention_2"
-    with pytest.raises(UnsupportedModelError, match="flash"):
-        NativeTarget(model, trees=True)
 
 
 def test_bad_calls():

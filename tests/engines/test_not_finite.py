@@ -131,7 +131,7 @@ def test_broken_texts_leave_nothing_behind(family, spoil, dtype):
         assert found[1::2] == before
 
 
-@pytest.mark.parametrize("how", ["lean", "modules", "chains", "native trees", "native chains"])
+@pytest.mark.parametrize("how", ["lean", "modules", "chains", "native"])
 @pytest.mark.parametrize("spoil", rest_is_slow([nan, infinite], nan))
 def test_every_way_to_run_a_model(how, spoil):
     model = build("llama")
@@ -141,8 +141,7 @@ def test_every_way_to_run_a_model(how, spoil):
         "lean": lambda: TransformersTarget(model),
         "modules": lambda: TransformersTarget(model, lean=False),
         "chains": lambda: TransformersTarget(model, lean=False, trees=False),
-        "native trees": lambda: NativeTarget(model, trees=True),
-        "native chains": lambda: NativeTarget(model),
+        "native": lambda: NativeTarget(model),
     }[how]()
     plain = one_by_one(target, CLEAN)
     assert [finish for _, finish in plain] == ["length"] * len(CLEAN)

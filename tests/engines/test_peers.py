@@ -128,13 +128,8 @@ def test_every_peer_writes_what_generate_writes(model, name):
     assert (asked.name, asked.engine) == (name, "transformers")
     assert answer.ids == generate(model, 24)
     assert len(answer.ids) == 24
+    assert name != "transformers" or (answer.drafted, answer.accepted, answer.passes) == (0, 0, 23)
     check(answer)
-
-
-def test_plain_has_an_arrival_per_token_and_no_drafts(model):
-    answer = peer("transformers", model).answer(PROMPT, 8, end_ids=NOBODY, sampling=GREEDY)
-    assert [count for count, _ in answer.arrivals] == list(range(1, 9))
-    assert (answer.drafted, answer.accepted, answer.passes) == (0, 0, 7)
 
 
 def test_lookup_tells_of_its_drafts(looping):
@@ -154,12 +149,6 @@ def test_a_text_ends_with_the_end_token(model):
         answer = peer(name, model).answer(PROMPT, 24, end_ids=frozenset([end, 63]), sampling=GREEDY)
         assert answer.ids == whole[:stop]
         check(answer)
-
-
-def test_one_token_takes_no_decoding(model):
-    answer = peer("transformers:lookup", model).answer(PROMPT, 1, end_ids=NOBODY, sampling=GREEDY)
-    assert len(answer.ids) == 1
-    assert (answer.decode_s, answer.passes) == (0, 0)
 
 
 def test_sampling_follows_the_seed_and_leaves_the_random_numbers_alone(model):

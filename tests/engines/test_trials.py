@@ -6,11 +6,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
-import torch
 
 import draftwood
 from draftwood.engines.transformers import selftest, shared
@@ -153,16 +151,6 @@ def test_a_way_that_fails_now_is_not_believed(start, monkeypatch):
     assert counted
 
 
-def test_code_of_unknown_effect_is_tried_in_every_process(start):
-    for _ in range(2):
-        counted = start()
-        model = build("llama")
-        model.model.layers[0].register_forward_hook(lambda *_: None)
-        write(model)
-        assert trial_key(model, packed=True) is None
-        assert len(set(counted)) > 10
-
-
 def test_the_key_tells_models_apart_and_is_the_same_in_every_process():
     keys = {family: trial_key(build(family), packed=True) for family in FAMILIES}
     assert len(set(keys.values())) == len(keys)
@@ -177,48 +165,3 @@ def test_the_key_tells_models_apart_and_is_the_same_in_every_process():
     )
     told = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert told.stdout.strip() == keys["llama"]
-
-
-def test_one_thread_where_others_hold_the_cores(start, monkeypatch, caplog):
-    start()
-    used = []
-    after = selftest._Own.after
-    monkeypatch.setattr(selftest._Own, "after", lambda *a: (used.append(torch.get_num_threads()), after(*a))[1])
-    monkeypatch.setattr(shared, "is_crowded", lambda _: True)
-    monkeypatch.setattr(shared, "waits_passively", lambda: False)
-    monkeypatch.setattr(shared, "_targets", set())
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        model = build("llama")
-        draftwood.prepare(model)
-        assert set(used) == {1}
-        assert torch.get_num_threads() == 2
-        assert sum("on one thread" in record.message for record in caplog.records) == 1
-        used.clear()
-        start()
-        draftwood.prepare(build("gemma3"))  # the first may be in use: its number of threads stays
-        assert set(used) == {2}
-    finally:
-        torch.set_num_threads(before)
-
-
-def test_large_pages_wait_for_a_minute(start, monkeypatch):
-    """Short answers would pay more for them than they save."""
-    start()
-    asked, now = [], [0.0]
-    monkeypatch.setattr("draftwood.engines.transformers.pack.monotonic", lambda: now[0])
-    monkeypatch.setattr("draftwood.engines.transformers.pack.collapse", lambda blocks: asked.extend(blocks))
-    model = build("llama")
-    text = write(model)
-    assert write(model) == text
-    assert not asked
-    now[0] = 61.0
-    assert write(model) == text
-    for thread in threading.enumerate():
-        if thread.name == "draftwood-pages":
-            thread.join()
-    packing = shared.known_target(model).packing
-    assert len(asked) == len(packing.copies)
-    assert write(model) == text
-    assert len(asked) == len(packing.copies)

@@ -16,10 +16,8 @@ _REASONING = ("reasoning_content", "thinking", "reasoning")  # names that a mess
 
 def render(template: str, messages: Iterable[Mapping[str, Any]], **values: Any) -> str:
     """Return the text that a template makes of chat messages and of ``values``; it sees plain copies of them.
-
     Raises `ModelError` for a template that cannot be read or that reaches out of its sandbox, `CapabilityError`
-    without jinja2, and whatever the template raises when it refuses the messages.
-    """
+    without jinja2, and whatever the template raises when it refuses the messages."""
     try:
         from jinja2.exceptions import SecurityError, TemplateSyntaxError
     except ImportError as error:
@@ -68,7 +66,8 @@ def _compiled(template: str) -> Any:
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, "jinja2.ext.loopcontrols"]
     )
     sandbox.filters["tojson"] = _tojson
-    sandbox.globals |= {"raise_exception": raise_exception, "strftime_now": _strftime_now}
+    sandbox.globals["raise_exception"] = raise_exception
+    sandbox.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
     return sandbox.from_string(template)
 
 
@@ -80,25 +79,13 @@ def _tojson(
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
-def _strftime_now(form: str) -> str:
-    return datetime.now().strftime(form)
-
-
 class FileTokenizer(ABC):
-    """Turns text into token ids and back, exactly as llama.cpp's server does.
+    """Turns text into token ids and back, exactly as llama.cpp's server does. Takes the place of a tokenizer of
+    transformers wherever draftwood takes one: the same names, the same meaning. Names of special tokens within a
+    text (``<|im_start|>``) become these tokens; ``bos_token_id`` and ``eos_token_id`` are None where the file
+    names none."""
 
-    Takes the place of a tokenizer of transformers wherever draftwood takes one: the same names, the same meaning.
-    Names of special tokens within a text (``<|im_start|>``) become these tokens.
-
-    Attributes
-    ----------
-    chat_template
-        The jinja template of the file, or None; may be replaced.
-    bos_token_id, eos_token_id
-        The tokens that begin a text and end an answer; None where the file names none.
-    """
-
-    chat_template: str | None
+    chat_template: str | None  # may be replaced
     bos_token_id: int | None
     eos_token_id: int | None
 
@@ -106,10 +93,8 @@ class FileTokenizer(ABC):
         self, text: str | Sequence[str], *, add_special_tokens: bool = True, return_attention_mask: bool = True,
         verbose: bool = False,
     ) -> dict[str, Any]:  # fmt: skip
-        """Return the ids of a text, or of each of several, as ``input_ids``, unpadded.
-
-        ``add_special_tokens`` puts those tokens around it that the file asks for. ``verbose`` changes nothing.
-        """
+        """Return the ids of a text, or of each of several, as ``input_ids``, unpadded. ``add_special_tokens`` puts
+        those tokens around it that the file asks for. ``verbose`` changes nothing."""
         del verbose
         if isinstance(text, str):
             return _encoding(self._ids(text, add_special_tokens), return_attention_mask)
@@ -119,10 +104,8 @@ class FileTokenizer(ABC):
         self, ids: Sequence[int], *, skip_special_tokens: bool = False,
         clean_up_tokenization_spaces: Literal[False] = False,
     ) -> str:  # fmt: skip
-        """Return the text of these ids; bytes of half a character become U+FFFD, unknown ids nothing.
-
-        Spaces are never changed, but for the one that some vocabularies put before a text.
-        """
+        """Return the text of these ids; bytes of half a character become U+FFFD, unknown ids nothing. Spaces are
+        never changed, but for the one that some vocabularies put before a text."""
         del clean_up_tokenization_spaces
         text = (self._shown if skip_special_tokens else self._all).text(ids)
         return text[1:] if self._leading_space and text.startswith(" ") else text
@@ -132,11 +115,9 @@ class FileTokenizer(ABC):
         chat_template: str | None = None, add_generation_prompt: bool = False, tokenize: bool = True,
         return_dict: bool = True, **values: Any,
     ) -> Any:  # fmt: skip
-        """Return chat messages as text, as ids, or as what a call returns (``return_dict``).
-
-        ``tools`` are JSON schemas, and further keywords are for the template. The ids begin with one BOS token
-        where the file asks for it, as with llama.cpp's server, whether the template writes it or not.
-        """
+        """Return chat messages as text, as ids, or as what a call returns (``return_dict``). ``tools`` are JSON
+        schemas, and further keywords are for the template. The ids begin with one BOS token where the file asks
+        for it, as with llama.cpp's server, whether the template writes it or not."""
         if tools and chat_template is None:  # some files have a second one for this
             chat_template = self._metadata("tokenizer.chat_template.tool_use")
         template = chat_template or self.chat_template
@@ -176,12 +157,10 @@ class FileTokenizer(ABC):
 
     @property
     def bos_token(self) -> str | None:
-        """The name of the token that begins a text."""
         return None if self.bos_token_id is None else self._name(self.bos_token_id)
 
     @property
     def eos_token(self) -> str | None:
-        """The name of the token that ends an answer."""
         return None if self.eos_token_id is None else self._name(self.eos_token_id)
 
     @cached_property
@@ -229,10 +208,8 @@ class FileTokenizer(ABC):
 
     @abstractmethod
     def _reader(self, *, special: bool) -> Callable[[int], bytes]:
-        """Return what tells the bytes of a token, without ``special`` none for one that stands for no text.
-
-        It does not hold the tokenizer, which would then live on, and its file with it, until cycles are collected.
-        """
+        """Return what tells the bytes of a token, without ``special`` none for one that stands for no text. It
+        does not hold the tokenizer, which would then live on, and its file with it, until cycles are collected."""
 
     @abstractmethod
     def _is_control(self, token: int) -> bool:

@@ -20,10 +20,8 @@ _NO_STATES: States = MappingProxyType({})
 
 class RowScores:
     """Scores float32[rows, vocab]. ``rows`` is overwritten by the next pass unless `keep` was called before.
-
     ``owner`` has the memory and must live as long. ``choices`` are the rows' best tokens where they are known,
-    ``hidden`` the states that were kept, by layer. A lock lets no other thread's pass begin amid a look at it.
-    """
+    ``hidden`` the states that were kept, by layer. A lock lets no other thread's pass begin amid a look at it."""
 
     def __init__(
         self, rows: Floats, owner: Any = None, choices: Sequence[int] | None = None, hidden: States = _NO_STATES

@@ -20,11 +20,8 @@ class FileState:
         self._identity = _identity(status)
 
     def check_unchanged(self) -> None:
-        """Raise `ModelError` if the file, which is mapped and not copied, was written to since it was loaded.
-
-        A file that was deleted, or replaced by another one, stays as it was for those who have it open: of the
-        second the log warns once.
-        """
+        """Raise `ModelError` if the file, which is mapped and not copied, was written to since it was loaded. A
+        file that was deleted, or replaced by another, stays as it was: of the second the log warns once."""
         try:
             status = self.path.stat()
         except OSError:
@@ -38,10 +35,8 @@ class FileState:
 
 
 class MappedFile(FileState):
-    """A file whose bytes are ``buffer``, read from the disk only as they are looked at.
-
-    Raises `ModelNotFoundError` where there is no such file, `ModelError` for one that is empty or cannot be read.
-    """
+    """A file whose bytes are ``buffer``, read from the disk only as they are looked at. Raises
+    `ModelNotFoundError` where there is no such file, `ModelError` for one that is empty or cannot be read."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -64,10 +59,8 @@ class MappedFile(FileState):
 
 
 def _stamp(status: os.stat_result) -> tuple[int, int]:
-    """Return size and time of change."""
     return status.st_size, status.st_mtime_ns
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
-    """Return disk and number of the file; a file that takes its name has another number."""
-    return status.st_dev, status.st_ino
+    return status.st_dev, status.st_ino  # a file that takes another's name has another number

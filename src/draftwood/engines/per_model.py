@@ -23,12 +23,10 @@ class PerModel(Generic[Record]):
         self._records: WeakKeyDictionary[Any, Record] = WeakKeyDictionary()
 
     def of(self, model: Any) -> Record:
-        """Return the record of this model."""
         with self._lock:
-            found = self._records.get(model)
-            if found is None:
-                found = self._records[model] = self._make()
-            return found
+            if model not in self._records:
+                self._records[model] = self._make()
+            return self._records[model]
 
 
 class _Values:
@@ -55,9 +53,7 @@ _values = PerModel(_Values)
 
 
 def once(model: Any, key: Any, origin: Any, make: Callable[[], Value]) -> Value:
-    """Return what was made for this key from an equal ``origin``, or make it.
-
-    It lives as long as ``model``, and must not hold it.
-    """
+    """Return what was made for this key from an equal ``origin``, or make it. It lives as long as ``model``, and
+    must not hold it."""
     found: Value = _values.of(model).get(key, origin, make)
     return found

@@ -29,9 +29,7 @@ _NONE = Rounding(0.0, 0.0, "rounding")
 
 def rounding_of(number_format: str) -> Rounding | None:
     """Return what rounding can do in a number format of this engine (``"Q4_0 fast"``); None for other engines'.
-
-    With `EXACT` at its end passes are equal bit by bit, and rounding explains nothing.
-    """
+    With `EXACT` at its end passes are equal bit by bit, and rounding explains nothing."""
     if number_format.endswith(EXACT):
         return _NONE
     name = number_format.removesuffix(FAST)

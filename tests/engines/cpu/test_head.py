@@ -17,11 +17,11 @@ from draftwood.drafters.head.drafter import HeadDrafter
 from draftwood.engines.cpu.gguf_types import read_floats
 from draftwood.engines.cpu.head.target import fingerprint, fitted, head_of, shipped_head
 from draftwood.engines.cpu.target import CpuTarget
-from draftwood.engines.heads.weights import HeadShape, HeadWeights, read_arrays
+from draftwood.engines.heads.weights import HeadShape, HeadWeights, read_head
 from draftwood.engines.transformers.head.load import embedding_fingerprint
 from draftwood.engines.transformers.head.module import HeadModule
 from draftwood.engines.transformers.head.network import HeadNetwork
-from draftwood.engines.transformers.head.target import HeadTarget as TorchHead
+from draftwood.engines.transformers.head.target import TorchHead
 from draftwood.errors import CapabilityError, UsageError
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.verify.exact import SampleAndMatch
@@ -188,9 +188,8 @@ def test_the_fingerprint_is_that_of_the_model_of_transformers(tiny_gguf, kind):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_a_file_is_read_as_safetensors_reads_it(tmp_path, dtype):
     tensors = {name: one if name == "d2t" else one.to(dtype) for name, one in random_head().tensors.items()}
-    save_file(tensors, tmp_path / "head.safetensors", metadata={"a": "b"})
-    header, found = read_arrays(tmp_path / "head.safetensors")
-    assert header == {"a": "b"}
+    save_file(tensors, tmp_path / "head.safetensors", metadata=random_head().header())
+    found = read_head(tmp_path / "head.safetensors").tensors
     assert found.keys() == load_file(tmp_path / "head.safetensors").keys()
     for name, one in tensors.items():
         np.testing.assert_array_equal(found[name], one.float().numpy() if one.is_floating_point() else one.numpy())

@@ -34,7 +34,7 @@ def head_in(path: Path, target: Any, fit: Callable[[HeadWeights, str], Head]) ->
 
 
 def shipped(fingerprint: str) -> Path | None:
-    """Return the head that comes with draftwood for the model with this fingerprint; None where there is none."""
+    """Return the head that comes with draftwood for the model with this fingerprint, if there is one."""
     return next(_SHIPPED.glob(f"*-{fingerprint}.safetensors"), None)
 
 
@@ -46,12 +46,9 @@ def usual(layers: int) -> tuple[int, ...]:
 def check_fit(
     name: str, weights: HeadWeights, sizes: tuple[int, int, int], shown: Sequence[int], own: str
 ) -> tuple[int, ...]:
-    """Return the layers whose states a head reads of a model.
-
-    ``sizes`` are the model's width, vocabulary and number of layers, ``shown`` the layers whose states it shows,
-    ``own`` is its fingerprint. Raises `CapabilityError` where the head was made for another model; where it was
-    trained for other weights of the same shape, the log says so.
-    """
+    """Return the layers whose states a head reads of a model. ``sizes`` are the model's width, vocabulary and
+    number of layers, ``shown`` the layers whose states it shows, ``own`` is its fingerprint. Raises
+    `CapabilityError` for another model's head; the log says where it was trained for other weights."""
     shape, (width, vocabulary, count) = weights.shape, sizes
     for what, its, ours in (
         ("hidden states of width", shape.width, width),
@@ -83,8 +80,6 @@ def fingerprint_rows(count: int) -> NDArray[np.int64]:
 
 
 def fingerprint_of(rows: NDArray[np.int16] | NDArray[np.uint16]) -> str:
-    """Return 16 hexadecimal digits that tell models of one shape apart, the same in every number format.
-
-    ``rows`` are the bits of `fingerprint_rows` of the embedding in bfloat16, of which this is the SHA-256.
-    """
+    """Return 16 hexadecimal digits that tell models of one shape apart: of the SHA-256 of ``rows``, the bits of
+    `fingerprint_rows` of the embedding in bfloat16."""
     return hashlib.sha256(rows.tobytes()).hexdigest()[:16]

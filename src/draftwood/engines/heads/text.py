@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -17,15 +17,9 @@ Rows = TypeVar("Rows")
 
 
 class HeadText(Generic[State]):
-    """Pairs of a text, each a hidden state and the token after it, and grown nodes.
-
-    Attributes
-    ----------
-    positions
-        Of the states of the committed pairs, ascending; some may be missing between them.
-    lines
-        Of each grown node, its ancestors and itself.
-    """
+    """Pairs of a text, each a hidden state and the token after it, and grown nodes. ``positions`` are those of the
+    states of the committed pairs, ascending, some may be missing between them; ``lines`` has of each grown node
+    its ancestors and itself."""
 
     def __init__(self) -> None:
         self.positions: list[int] = []
@@ -60,10 +54,8 @@ class HeadText(Generic[State]):
             self._last = None  # what the head made of the one before is not known any more
 
     def begin(self, parents: Sequence[int]) -> tuple[list[State], list[int]]:
-        """Begin new nodes; returns the states that the head reads for them, and their positions.
-
-        ``parents`` are places of nodes grown before; -1 is the last committed pair.
-        """
+        """Begin new nodes; returns the states that the head reads for them, and their positions. ``parents`` are
+        places of nodes grown before; -1 is the last committed pair."""
         assert self._last is not None
         end, first, states = self.positions[-1] + 1, len(self.lines), []
         for node, parent in enumerate(parents, first):
@@ -83,41 +75,27 @@ class HeadText(Generic[State]):
 def grown(
     requests: Sequence[Request], one_pass: Callable[[Sequence[Request]], Sequence[Rows]]
 ) -> list[list[Rows]]:
-    """Run passes over new nodes; returns for each request what the passes gave for it, in order.
-
-    A node whose parent is new as well waits for what the head makes of the parent.
-    """
+    """Run passes over new nodes; returns for each request what the passes gave for it, in order. A node whose
+    parent is new as well waits for what the head makes of the parent."""
     found: list[list[Rows]] = [[] for _ in requests]
-    left, at = list(range(len(requests))), [0] * len(requests)
-    while left:
-        ends = [_ready(requests[i], at[i]) for i in left]
+    at = [0] * len(requests)
+    while left := [i for i, (_, tokens, _) in enumerate(requests) if at[i] < len(tokens)]:
         some = []
-        for i, end in zip(left, ends, strict=True):
+        for i in left:
             text, tokens, parents = requests[i]
+            ready = (n for n in range(at[i], len(parents)) if parents[n] >= text.nodes)
+            end = next(ready, len(parents))
             some.append((text, tokens[at[i] : end], parents[at[i] : end]))
-        for i, end, rows in zip(left, ends, one_pass(some), strict=True):
-            found[i].append(rows)
             at[i] = end
-        left = [i for i in left if at[i] < len(requests[i][1])]
+        for i, rows in zip(left, one_pass(some), strict=True):
+            found[i].append(rows)
     return found
-
-
-def _ready(request: Request, first: int) -> int:
-    """Return the first node of a request, from this one on, whose parent the head has not read yet."""
-    text, _, parents = request
-    return next((i for i in range(first, len(parents)) if parents[i] >= text.nodes), len(parents))
-
-
-class Ranked(Protocol):
-    """Scores that know their best."""
-
-    def top_k(self, k: int) -> tuple[Ints, Floats]: ...
 
 
 class ReducedScores:
     """Scores of a vocabulary of some of the target's tokens: ``ids`` int32[v] has the token of each place."""
 
-    def __init__(self, scores: Ranked, ids: Ints) -> None:
+    def __init__(self, scores: Any, ids: Ints) -> None:
         self._scores, self._ids = scores, ids
 
     def top_k(self, k: int) -> tuple[Ints, Floats]:

@@ -33,58 +33,34 @@ FORMAT = "draftwood-head-1"
 _KINDS = {"F64": np.float64, "I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8, "U8": np.uint8,
           "BOOL": np.bool_}  # fmt: skip
 _LAYER = "midlayer."
-_PRODUCTS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj")
-_NAMES = (
-    "fc.weight", "norm.weight",
-    *(f"{_LAYER}{name}.weight" for name in (
-        "input_layernorm", "hidden_norm", "post_attention_layernorm", *_PRODUCTS,
-        "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj",
-    )),
-)  # fmt: skip
+_SHAPES = {
+    "fc": "wf", "norm": "w", **{_LAYER + name: letters for name, letters in {
+        "input_layernorm": "w", "hidden_norm": "w", "post_attention_layernorm": "w", "self_attn.q_proj": "qp",
+        "self_attn.k_proj": "kp", "self_attn.v_proj": "kp", "self_attn.o_proj": "wq", "mlp.gate_proj": "mw",
+        "mlp.up_proj": "mw", "mlp.down_proj": "wm",
+    }.items()},
+}  # fmt: skip
+"""The sizes of each weight: w is the width, p twice and f some times that; q, k and m are as in the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeadShape:
-    """What a head's tensors do not tell.
+    """What a head's tensors do not tell."""
 
-    Attributes
-    ----------
-    width
-        Of the target's hidden states.
-    layers
-        Whose states it reads, as `draftwood.contracts.Capabilities.hidden` numbers them.
-    target_layers, target_vocab
-        Layers and vocabulary of the target that it was made for.
-    dim
-        Numbers in each of its attention heads.
-    eps
-        Of its norms.
-    theta
-        Base of its rotary positions.
-    """
-
-    width: int
-    layers: tuple[int, ...]
-    target_layers: int
+    width: int  # of the target's hidden states
+    layers: tuple[int, ...]  # whose states it reads, as `draftwood.contracts.Capabilities.hidden` numbers them
+    target_layers: int  # layers and vocabulary of the target that it was made for
     target_vocab: int
-    dim: int
-    eps: float
-    theta: float
+    dim: int  # numbers in each of its attention heads
+    eps: float  # of its norms
+    theta: float  # base of its rotary positions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadWeights:
-    """A head as its file has it.
-
-    Attributes
-    ----------
-    shape
-        What its tensors do not tell.
-    tensors
-        By name: arrays of numpy, float32 where a file had fewer bits; of a head that was just trained, of torch.
-    target
-        `embedding_fingerprint` of the model that it was trained for; empty for public files.
-    """
+    """A head as its file has it. ``tensors`` are arrays of numpy, float32 where a file had fewer bits; of a head
+    that was just trained, of torch. ``target`` is the fingerprint of the model that it was trained for; empty for
+    public files."""
 
     shape: HeadShape
     tensors: Mapping[str, Any]
@@ -103,39 +79,27 @@ class HeadWeights:
 
 
 def read_head(path: Path) -> HeadWeights:
-    """Read a head's file: ours, or a public one with its ``config.json`` in the same folder.
-
-    Raises `ModelError` for a file that is missing, cut, or no head.
-    """
+    """Read a head's file: ours, or a public one with its ``config.json`` in the same folder. Raises `ModelError`
+    for a file that is missing, cut, or no head."""
     if path.is_dir():
         path = path / "model.safetensors"
-    header, found = read_arrays(path)
-    tensors = {name.removeprefix("model."): tensor for name, tensor in found.items()}
-    tensors = {name.replace("layers.0.", _LAYER): tensor for name, tensor in tensors.items()}
-    if missing := [name for name in _NAMES if name not in tensors]:
-        raise ModelError(f"{path} is no head of draftwood or EAGLE-3: it lacks {missing[0]}")
-    shape = _own_shape(path, header) if header.get("format") == FORMAT else _public_shape(path)
-    tensors = {name: tensors[name] for name in (*_NAMES, "d2t", "lm_head.weight") if name in tensors}
-    weights = HeadWeights(shape, tensors, header.get("target", ""))
-    _check(path, weights)
-    if not all(bool(np.isfinite(one).all()) for one in tensors.values() if one.dtype.kind == "f"):
-        raise ModelError(f"{path} holds numbers that are not finite: it is damaged")
-    return weights
-
-
-def read_arrays(path: Path) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
-    """Return the header and the tensors of a file of safetensors; floats become float32.
-
-    Raises `ModelError` where it is missing or cut.
-    """
     if not path.is_file():
         raise ModelError(f"there is no head at {path}: make one with draftwood train head MODEL -o {path.name}")
     try:
         file = MappedFile(path)
+        header = metadata_of(file)
         found = {name: _array(one.kind, one.data, one.shape) for name, one in tensors_of(file).items()}
-        return metadata_of(file), found
     except (DraftwoodError, KeyError) as error:
         raise ModelError(f"{path} cannot be read as head ({error}): is it cut, or of another kind?") from error
+    tensors = {name.removeprefix("model.").replace("layers.0.", _LAYER): one for name, one in found.items()}
+    names = [f"{name}.weight" for name in _SHAPES]
+    if missing := [name for name in names if name not in tensors]:
+        raise ModelError(f"{path} is no head of draftwood or EAGLE-3: it lacks {missing[0]}")
+    shape = _own_shape(path, header) if header.get("format") == FORMAT else _public_shape(path)
+    tensors = {name: tensors[name] for name in (*names, "d2t", "lm_head.weight") if name in tensors}
+    weights = HeadWeights(shape, tensors, header.get("target", ""))
+    _check(path, weights)
+    return weights
 
 
 def _array(kind: str, raw: NDArray[np.uint8], shape: tuple[int, ...]) -> NDArray[Any]:
@@ -176,30 +140,19 @@ def _public_shape(path: Path) -> HeadShape:
 def _check(path: Path, weights: HeadWeights) -> None:
     """Raise `ModelError` where the tensors do not fit together."""
     width, dim, tensors = weights.shape.width, weights.shape.dim, weights.tensors
-    queries, keys = (len(tensors[f"{_LAYER}self_attn.{name}_proj.weight"]) for name in "qk")
-    inner = len(tensors[f"{_LAYER}mlp.gate_proj.weight"])
-    several = tensors["fc.weight"].shape[-1] // max(1, width)
-    expected = {
-        "fc.weight": (width, several * width),
-        f"{_LAYER}self_attn.q_proj.weight": (queries, 2 * width),
-        f"{_LAYER}self_attn.k_proj.weight": (keys, 2 * width),
-        f"{_LAYER}self_attn.v_proj.weight": (keys, 2 * width),
-        f"{_LAYER}self_attn.o_proj.weight": (width, queries),
-        f"{_LAYER}mlp.gate_proj.weight": (inner, width),
-        f"{_LAYER}mlp.up_proj.weight": (inner, width),
-        f"{_LAYER}mlp.down_proj.weight": (width, inner),
-        "norm.weight": (width,),
-        f"{_LAYER}input_layernorm.weight": (width,),
-        f"{_LAYER}hidden_norm.weight": (width,),
-        f"{_LAYER}post_attention_layernorm.weight": (width,),
-    }
+    q, k = (len(tensors[f"{_LAYER}self_attn.{name}_proj.weight"]) for name in "qk")
+    sizes = {"w": width, "p": 2 * width, "q": q, "k": k, "m": len(tensors[f"{_LAYER}mlp.gate_proj.weight"])}
+    sizes["f"] = tensors["fc.weight"].shape[-1] // max(1, width) * width
+    expected = {f"{name}.weight": tuple(sizes[of] for of in letters) for name, letters in _SHAPES.items()}
+    ids = weights.ids()
     if "lm_head.weight" in tensors:
-        expected["lm_head.weight"] = (len(weights.ids()), width)
+        expected["lm_head.weight"] = (len(ids), width)
     for name, shape in expected.items():
         if tuple(tensors[name].shape) != shape:
             raise ModelError(f"{path}: {name} is {list(tensors[name].shape)}, not {list(shape)}: it is damaged")
-    if dim % 2 or queries % dim or keys % dim or (queries // dim) % (keys // dim):
-        raise ModelError(f"{path}: {queries} and {keys} numbers are no whole heads of {dim}: it is damaged")
-    ids = weights.ids()
+    if dim % 2 or q % dim or k % dim or (q // dim) % (k // dim):
+        raise ModelError(f"{path}: {q} and {k} numbers are no whole heads of {dim}: it is damaged")
     if not len(ids) or int(ids.min()) < 0 or int(ids.max()) >= weights.shape.target_vocab:
         raise ModelError(f"{path}: its tokens are outside the target's vocabulary: it is damaged")
+    if not all(bool(np.isfinite(one).all()) for one in tensors.values() if one.dtype.kind == "f"):
+        raise ModelError(f"{path} holds numbers that are not finite: it is damaged")

@@ -33,7 +33,7 @@ class BatchAttention:
         slots = [s.slot for s in all_rows]
         self._lo, self._hi = min(slots), max(slots) + 1
         self._rows = max(s.rows for s in all_rows)
-        self._end = max(s.offsets[window] + s.rows for s in all_rows)
+        self._start, self._end = min(s.start(window) for s in all_rows), max(s.end for s in all_rows)
         self._even = all(s.rows == self._rows for s in all_rows) and slots == list(range(self._lo, self._hi))
         place = np.zeros((self._hi - self._lo, self._rows), dtype=np.int64)  # padding repeats row 0 of the pass
         back = np.empty(sum(s.rows for s in all_rows), dtype=np.int64)
@@ -45,17 +45,12 @@ class BatchAttention:
         self._back = torch.from_numpy(back).to(device)
         self._masks: dict[tuple[int, torch.dtype], Tensor] = {}
 
-    @staticmethod
-    def pays(all_rows: Sequence[PassRows], window: int | None) -> bool:
+    def pays(self) -> bool:
         """Whether one call for all costs less than one for each: little padding, and no prompt."""
-        if len(all_rows) < 2 or any(s.is_plain_prefill(window) for s in all_rows):
+        if any(s.is_plain_prefill(self._window) for s in self._all_rows):
             return False
-        slots = [s.slot for s in all_rows]
-        ends = [s.offsets[window] + s.rows for s in all_rows]
-        rows = max(s.rows for s in all_rows)
-        height = max(slots) + 1 - min(slots)
-        needed = sum(end * s.rows for end, s in zip(ends, all_rows, strict=True))
-        return height * max(ends) * rows <= _WASTE * needed
+        needed = sum((s.end - s.start(self._window)) * s.rows for s in self._all_rows)
+        return (self._hi - self._lo) * (self._end - self._start) * self._rows <= _WASTE * needed
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
         """query [heads, rows, dim], a layer's buffers [slots, kv heads, capacity, dim] -> [rows, heads, dim]."""
@@ -66,8 +61,8 @@ class BatchAttention:
         folded = wide.reshape(kv_heads, groups, height, self._rows, dim).permute(2, 0, 1, 3, 4)
         out = scaled_dot_product_attention(
             folded.reshape(height, kv_heads, groups * self._rows, dim),
-            keys[self._lo : self._hi, :, : self._end],
-            values[self._lo : self._hi, :, : self._end],
+            keys[self._lo : self._hi, :, self._start : self._end],
+            values[self._lo : self._hi, :, self._start : self._end],
             attn_mask=self._mask(groups, query.dtype),
             scale=scaling,
         )
@@ -77,9 +72,10 @@ class BatchAttention:
     def _mask(self, groups: int, dtype: torch.dtype) -> Tensor:
         """Additive mask [height, 1, groups * rows, keys]."""
         if (groups, dtype) not in self._masks:
-            masks = [padding_mask(self._rows, self._end)] * (self._hi - self._lo)  # of slots in between
+            empty = padding_mask(self._rows, self._end - self._start)
+            masks = [empty] * (self._hi - self._lo)  # of slots in between
             for s in self._all_rows:
-                masks[s.slot - self._lo] = s.padded_mask(self._window, self._rows, self._end)
+                masks[s.slot - self._lo] = s.padded_mask(self._window, self._rows, self._start, self._end)
             tensor = torch.from_numpy(np.stack(masks)).to(self._device, dtype)
             self._masks[groups, dtype] = tensor.repeat(1, groups, 1)[:, None]
         return self._masks[groups, dtype]
@@ -113,34 +109,34 @@ class Pass:
 
     def store(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write this pass's keys and values [kv heads, rows, dim] in place; returns the layer's whole buffers."""
-        window = self.arena.windows[layer]
         buffers = self.arena.buffers(layer, keys, values)
         if len(self.all_rows) == 1:
             (only,) = self.all_rows
-            start = only.offsets[window]
             for buffer, fresh in zip(buffers, (keys, values), strict=True):
-                buffer[only.slot, :, start : start + only.rows] = fresh
+                buffer[only.slot, :, only.offset : only.end] = fresh
             return buffers
-        slots, rows = self._places(window, buffers[0].device)
+        slots, rows = self._places(buffers[0].device)
         for buffer, fresh in zip(buffers, (keys, values), strict=True):
             buffer[slots, :, rows] = fresh.transpose(0, 1)
         return buffers
 
-    def _places(self, window: int | None, device: torch.device) -> Any:
-        """Slot and row of the layer's buffers for each row of the pass, two int64[rows]."""
-        key = ("places", window, device)
+    def _places(self, device: torch.device) -> Any:
+        """Slot and row of the buffers for each row of the pass, two int64[rows]."""
+        key = ("places", device)
         if key not in self._shared:
             slots = np.repeat([s.slot for s in self.all_rows], [s.rows for s in self.all_rows])
-            rows = [np.arange(s.offsets[window], s.offsets[window] + s.rows) for s in self.all_rows]
-            self._shared[key] = [torch.from_numpy(a).to(device) for a in (slots, np.concatenate(rows))]
+            rows = np.concatenate([np.arange(s.offset, s.end) for s in self.all_rows])
+            self._shared[key] = [torch.from_numpy(a).to(device) for a in (slots, rows)]
         return self._shared[key]
 
     def _batched(self, window: int | None, device: torch.device) -> BatchAttention | None:
         """Attention for all texts at once, where that is the cheaper way."""
+        if len(self.all_rows) < 2:
+            return None
         key = ("batched", window, device)
         if key not in self._shared:
-            pays = BatchAttention.pays(self.all_rows, window)
-            self._shared[key] = BatchAttention(self.all_rows, window, device) if pays else None
+            batched = BatchAttention(self.all_rows, window, device)
+            self._shared[key] = batched if batched.pays() else None
         found: BatchAttention | None = self._shared[key]
         return found
 
@@ -156,9 +152,9 @@ class Pass:
             return batched.attend(query, keys, values, scaling)
         found = []
         for s in self.all_rows:
-            first, end = s.reach(window), s.offsets[window] + s.rows
+            first = s.start(window)
             part = query if s.rows == rows else query[:, s.first : s.first + s.rows]
-            k, v = keys[s.slot, :, first:end], values[s.slot, :, first:end]
+            k, v = keys[s.slot, :, first : s.end], values[s.slot, :, first : s.end]
             if plain:
                 found.append(self._fast(s, part, k, v, window, scaling))
             else:
@@ -192,7 +188,7 @@ class Pass:
 
     def _mask(self, pass_rows: PassRows, window: int | None, groups: int, like: Tensor) -> Tensor | None:
         """Additive mask [groups * rows, keys] on the query's device, or None."""
-        if pass_rows.is_lone:  # it sees every key from `PassRows.reach` on
+        if pass_rows.is_lone:  # it sees every key from `PassRows.start` on
             return None
         key = (pass_rows.first, window, groups, like.device)
         if key not in self._shared:

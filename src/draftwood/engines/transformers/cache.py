@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
@@ -16,15 +16,8 @@ _LEAST = 1 << 20  # bytes of a buffer; smaller ones are not worth a mapping of t
 
 @dataclass(frozen=True, slots=True)
 class SavedRows:
-    """Rows of a text's beginning in all layers, outside of the arena, for texts that begin alike.
-
-    Attributes
-    ----------
-    ids
-        The text.
-    layers
-        Keys and values of each layer, [key-value heads, len(ids), dim]; None of a layer that has none of its own.
-    """
+    """Rows of a text's beginning in all layers, outside of the arena, for texts that begin alike. ``layers`` has
+    keys and values of each layer, [key-value heads, len(ids), dim]; None of a layer that has none of its own."""
 
     ids: tuple[int, ...]
     layers: tuple[tuple[Tensor, Tensor] | None, ...]
@@ -37,11 +30,11 @@ class SavedRows:
 
 class Arena:
     """Preallocated keys and values: two tensors [slots, key-value heads, capacity, dim] per layer, made by the
-    first pass. ``windows`` has each layer's window, None for full attention. Layers with a sliding window hold
-    ``window - 1`` committed rows plus one pass of at most ``chunk`` rows, and are shifted when full."""
+    first pass. ``windows`` has each layer's window, None for full attention; layers with windows keep all rows
+    too, of which a pass reads the last ones."""
 
-    def __init__(self, windows: Sequence[int | None], *, chunk: int) -> None:
-        self.windows, self.chunk = tuple(windows), chunk
+    def __init__(self, windows: Sequence[int | None]) -> None:
+        self.windows = tuple(windows)
         self.capacity = 0
         self.slots = 0
         self._free: list[int] = []
@@ -49,26 +42,27 @@ class Arena:
         self.keys: list[Tensor | None] = [None] * len(self.windows)
         self.values: list[Tensor | None] = [None] * len(self.windows)
 
+    def _tensors(self) -> list[Tensor]:
+        return [tensor for tensor in (*self.keys, *self.values) if tensor is not None]
+
     @property
     def nbytes(self) -> int:
         """Bytes of all buffers."""
-        return sum(t.nbytes for t in (*self.keys, *self.values) if t is not None)
+        return sum(tensor.nbytes for tensor in self._tensors())
 
-    def held_bytes(self, rows: Mapping[int | None, int]) -> int:
-        """Bytes of so many rows of one slot, given for the layers of each window."""
-        pairs = zip((*self.keys, *self.values), self.windows * 2, strict=True)
-        return sum(t.shape[1] * t.shape[3] * t.element_size() * rows[w] for t, w in pairs if t is not None)
+    def held_bytes(self, rows: int) -> int:
+        """Bytes of so many rows of one slot."""
+        return sum(t.shape[1] * t.shape[3] * t.element_size() * rows for t in self._tensors())
 
     def buffers(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the two buffers of a layer; the first pass makes them, shaped after its keys and values."""
+        """Return the two buffers of a layer; the first pass makes them, shaped after its keys and values, which
+        are [key-value heads, rows, dim]."""
         key_buffer, value_buffer = self.keys[layer], self.values[layer]
         if key_buffer is None or value_buffer is None:
-            key_buffer = self.keys[layer] = self._fresh(layer, keys.shape[0], keys)
-            value_buffer = self.values[layer] = self._fresh(layer, values.shape[0], values)
+            shapes = [(self.slots, one.shape[0], self.capacity, one.shape[-1]) for one in (keys, values)]
+            key_buffer = self.keys[layer] = zeros(shapes[0], keys)
+            value_buffer = self.values[layer] = zeros(shapes[1], values)
         return key_buffer, value_buffer
-
-    def _fresh(self, layer: int, heads: int, like: Tensor) -> Tensor:
-        return zeros((self.slots, heads, self.rows_of(self.windows[layer]), like.shape[-1]), like)
 
     def prepare(self, count: int, rows: int) -> None:
         """Make ``count`` slots of ``rows`` rows free; an arena without sessions gets exactly that size."""
@@ -82,7 +76,7 @@ class Arena:
         self._grow(self.slots + more, rows)
 
     def take(self, rows: int) -> int:
-        """Return the lowest free slot; its buffers hold at least ``rows`` rows per full-attention layer."""
+        """Return the lowest free slot; its buffers hold at least ``rows`` rows."""
         if not self._free:
             self.prepare(1, rows)
         self.reserve(rows)
@@ -92,23 +86,20 @@ class Arena:
 
     def give_back(self, slot: int) -> None:
         """Give a slot back, filled with zeros."""
-        for window in set(self.windows):
-            self.clear(slot, window, 0)
+        self.clear(slot, 0)
         self._written[slot] = 0
         self._free.append(slot)
 
     def wrote(self, slot: int, rows: int) -> None:
-        """Note that some layer's rows before this one are about to be written: others are neither copied nor
-        cleared. Whoever writes into the buffers calls this first."""
+        """Note that rows before this one are about to be written: others are neither copied nor cleared. Whoever
+        writes into the buffers calls this first."""
         self._written[slot] = max(self._written[slot], rows)
 
-    def clear(self, slot: int, window: int | None, start: int) -> None:
-        """Fill the rows of all layers of this window from ``start`` on with zeros: a kernel multiplies masked rows
-        by zero, and zero times infinity is NaN."""
-        end = self._written[slot]
-        for tensor, width in zip((*self.keys, *self.values), self.windows * 2, strict=True):
-            if width == window and tensor is not None:
-                tensor[slot, :, start:end].zero_()
+    def clear(self, slot: int, start: int) -> None:
+        """Fill the rows from ``start`` on with zeros: a kernel multiplies masked rows by zero, and zero times
+        infinity is NaN."""
+        for tensor in self._tensors():
+            tensor[slot, :, start : self._written[slot]].zero_()
 
     def reserve(self, rows: int) -> None:
         """Make room for ``rows`` rows per slot; growing copies all that is written, so callers reserve whole
@@ -124,10 +115,6 @@ class Arena:
         if (slots, capacity) != (self.slots, self.capacity):
             self._resize(slots, capacity)
 
-    def rows_of(self, window: int | None) -> int:
-        """Rows that a layer of this window has room for."""
-        return self.capacity if window is None else min(self.capacity, window - 1 + self.chunk)
-
     def _resize(self, slots: int, capacity: int) -> None:
         """Reallocate all buffers and copy the rows that were written: the others are zeros, and take no memory
         until they are touched. If interrupted, the arena is as before, or empty."""
@@ -136,13 +123,12 @@ class Arena:
         if not busy:  # given back before more is taken
             self._free, self._written, self.slots, self.capacity = [], [], 0, 0
             self.keys, self.values = [None] * len(self.windows), [None] * len(self.windows)
-        rows = [capacity if w is None else min(capacity, w - 1 + self.chunk) for w in self.windows] * 2
         fresh: list[Tensor | None] = []
         for index, old in enumerate(held):
             if old is None:
                 fresh.append(None)
                 continue
-            new = zeros((slots, old.shape[1], rows[index], old.shape[3]), old)
+            new = zeros((slots, old.shape[1], capacity, old.shape[3]), old)
             for slot in busy:
                 written = min(self._written[slot], old.shape[2])
                 new[slot, :, :written] = old[slot, :, :written]
@@ -154,13 +140,11 @@ class Arena:
         self.slots, self.capacity = slots, capacity
         self.keys, self.values = fresh[: len(self.windows)], fresh[len(self.windows) :]
 
-    def move_rows(self, slot: int, window: int | None, start: int, source: Sequence[int]) -> None:
-        """In every layer of this window, copy the rows ``source`` to ``start ... start + len(source)``."""
+    def move_rows(self, slot: int, start: int, source: Sequence[int]) -> None:
+        """In every layer, copy the rows ``source`` to ``start ... start + len(source)``."""
         end = start + len(source)
         where: dict[torch.device, Tensor] = {}
-        for tensor, width in zip((*self.keys, *self.values), self.windows * 2, strict=True):
-            if width != window or tensor is None:
-                continue
+        for tensor in self._tensors():
             if tensor.device not in where:
                 where[tensor.device] = torch.tensor(source, device=tensor.device)
             tensor[slot, :, start:end] = tensor[slot].index_select(1, where[tensor.device])
@@ -169,23 +153,19 @@ class Arena:
         """Copy all rows that were written of one slot into another, fresh one."""
         rows = self._written[source]
         self.wrote(target, rows)
-        for tensor in (*self.keys, *self.values):
-            if tensor is not None:
-                tensor[target, :, :rows] = tensor[source, :, :rows]
+        for tensor in self._tensors():
+            tensor[target, :, :rows] = tensor[source, :, :rows]
 
     def save(self, slot: int, ids: Sequence[int]) -> SavedRows | None:
-        """Copy the rows of these ids; None if there are none, or if rows are gone (layers with windows)."""
-        if not ids or any(window is not None for window in self.windows):
+        """Copy the rows of these ids; None if there are none."""
+        if not ids:
             return None
-
-        def copied(buffer: Tensor) -> Tensor:
-            return buffer[slot, :, : len(ids)].clone()
-
-        layers = [
-            None if keys is None or values is None else (copied(keys), copied(values))
+        layers = tuple(
+            None if keys is None or values is None
+            else (keys[slot, :, : len(ids)].clone(), values[slot, :, : len(ids)].clone())
             for keys, values in zip(self.keys, self.values, strict=True)
-        ]
-        return SavedRows(tuple(ids), tuple(layers))
+        )  # fmt: skip
+        return SavedRows(tuple(ids), layers)
 
     def fill(self, slot: int, saved: SavedRows, length: int) -> None:
         """Write the first rows of what was saved into a fresh slot."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, linear
 
 from draftwood.engines.transformers.lean_parts import Layer, Norm, Parts, read_parts
-from draftwood.engines.transformers.pack import Content, Packing, can_pack, fill, filled
+from draftwood.engines.transformers.pack import Packing, can_pack, fill, filled
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q [n, heads, dim], k [n, key-value heads, dim], v like k) -> [n, heads * dim]; stores k and v itself."""
@@ -36,16 +35,14 @@ class LeanDecoder:
         self.packing = packing  # None: the pass reads the model's own tensors
         self.scaling = parts.scaling  # by which attention multiplies its products of queries and keys
         self._embedding, self._rotary = parts.embedding, parts.rotary
-        # torch's own products cache kernels by width too, but only in bfloat16.
+        # Whether passes are filled up to one of `WIDTHS`: torch's own products cache kernels in bfloat16 only.
         half = parts.embedding.device.type == "cpu" and parts.embedding.dtype == torch.bfloat16
-        self.fills = half if packing is None else packing.fills  # whether passes are filled up to one of `WIDTHS`
-        self._norm = _norm(parts.norm, packing)
+        self.fills = half or packing is not None
+        self._norm = _norm([(parts.norm, 0)], packing)
         self._head = _product((parts.head,), packing)
         blocks = [_Block(layer, parts, packing) for layer in parts.layers]
         self._blocks = list(enumerate(blocks))  # with their places in the cache
         self._end = len(blocks)  # number of the states that the last layer gives
-        if packing is not None:
-            packing.finish()
 
     @property
     def n_layers(self) -> int:
@@ -103,21 +100,16 @@ def _of_first(n: int, width: int, attend: Attend) -> Attend:
     return first
 
 
-def lean(
-    model: Any, *, packed: bool = True, kept: Mapping[Content, Any] = MappingProxyType({}),
-    packing: Packing | None = None,
-) -> LeanDecoder | None:  # fmt: skip
+def lean(model: Any, *, packed: bool = True) -> LeanDecoder | None:
     """Return a lean pass over the weights of ``model`` (or a shadow of it), None where a module is unknown. What
     the modules' ``forward`` does is not checked: compare a pass with the model's own first. With ``packed`` it
-    runs on packed, merged copies of the weights where the machine allows it; ``kept`` as in `Packing`. Given a
-    ``packing``, that one makes all products."""
+    runs on packed, merged copies of the weights where the machine allows it."""
     parts = read_parts(model)
     if parts is None:
         return None
-    if packing is None and packed and can_pack(parts.linears(), kept):
-        packing = Packing(kept)
     with torch.no_grad():
-        return LeanDecoder(parts, packing)
+        packs = packed and can_pack([layer.weight for layer in parts.linears()])
+        return LeanDecoder(parts, Packing() if packs else None)
 
 
 class _Block:
@@ -125,10 +117,12 @@ class _Block:
 
     def __init__(self, layer: Layer, parts: Parts, packing: Packing | None) -> None:
         self._heads, self._kv_heads, self._dim = parts.heads, parts.kv_heads, parts.dim
-        self._first, self._second = _norm(layer.first_norm, packing), _norm(layer.second_norm, packing)
+        self._first = _norm([(layer.first_norm, 0)], packing)
+        self._second = _norm([(layer.second_norm, 0)], packing)
         self._between = None
         if layer.head_norms is not None:
-            self._between = _head_norms(*layer.head_norms, parts.heads, parts.kv_heads, packing)
+            counts = (parts.heads, parts.kv_heads)
+            self._between = _norm(list(zip(layer.head_norms, counts, strict=True)), packing)
         self._rotates, self._act = layer.rotates, layer.act
         put_together = _product if packing is not None else _side_by_side
         self._qkv = put_together((layer.q, layer.k, layer.v), packing)
@@ -152,44 +146,27 @@ class _Block:
         return queries, keys, values
 
 
-def _norm(norm: Norm, packing: Packing | None) -> Operation:
-    """``x / sqrt(mean(x ** 2) + eps) * weight`` in float32, in fewer operations than torch's own on a CPU."""
-    weight, eps = norm
-    return _scaled(weight.shape[-1], eps, _factor((weight,), lambda of: of[0], packing), weight)
+def _norm(norms: Sequence[tuple[Norm, int]], packing: Packing | None) -> Operation:
+    """``x / sqrt(mean(x ** 2) + eps) * weight`` in float32, in fewer operations than torch's own on a CPU. Each
+    norm is for so many heads of x [n, heads, dim], 0: for x [n, dim]; all have one epsilon. Weight times the root
+    of the width is computed once for packed weights, else at every pass."""
+    (like, eps), width = norms[0][0], norms[0][0][0].shape[-1]
 
+    def factor(weights: Sequence[Tensor]) -> Tensor:
+        rows = [w.expand(heads, -1) if heads else w for w, (_, heads) in zip(weights, norms, strict=True)]
+        return (rows[0] if len(rows) == 1 else torch.cat(rows)).float() * math.sqrt(width)
 
-def _head_norms(query: Norm, key: Norm, heads: int, kv_heads: int, packing: Packing | None) -> Operation:
-    """The norms of all query heads and then of all key heads, which have one epsilon."""
-    weights = (query[0], key[0])
-
-    def laid_out(of: Sequence[Tensor]) -> Tensor:
-        return torch.cat((of[0].expand(heads, -1), of[1].expand(kv_heads, -1)))
-
-    return _scaled(len(query[0]), query[1], _factor(weights, laid_out, packing), query[0])
-
-
-def _factor(
-    weights: Sequence[Tensor], laid_out: Callable[[Sequence[Tensor]], Tensor], packing: Packing | None
-) -> Callable[[], Tensor]:
-    """Weight of a norm times the root of its width: computed once for packed weights, else at every pass."""
-    root = math.sqrt(weights[0].shape[-1])
-    if packing is None:
-        return lambda: laid_out(weights).float() * root
-    kept = laid_out([packing.copy(weight) for weight in weights]).float() * root
-    return lambda: kept
-
-
-def _scaled(width: int, eps: float, factor: Callable[[], Tensor], like: Tensor) -> Operation:
+    weights = [weight for (weight, _), _ in norms]
+    kept = None if packing is None else factor([packing.copy(weight) for weight in weights])
     floor = torch.tensor(math.sqrt(width * eps), device=like.device)
     length, hypot, dtype = torch.linalg.vector_norm, torch.hypot, like.dtype
-    if dtype == torch.float32:
-        return lambda x: (x / hypot(length(x, 2, -1, True), floor)).mul_(factor())
 
-    def widened(x: Tensor) -> Tensor:
+    def normed(x: Tensor) -> Tensor:
         x = x.float()
-        return (x / hypot(length(x, 2, -1, True), floor)).mul_(factor()).to(dtype)
+        scaled = (x / hypot(length(x, 2, -1, True), floor)).mul_(factor(weights) if kept is None else kept)
+        return scaled.to(dtype)
 
-    return widened
+    return normed
 
 
 def _product(layers: Sequence[nn.Linear], packing: Packing | None) -> Operation:

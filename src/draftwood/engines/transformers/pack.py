@@ -7,29 +7,16 @@ through ``.data`` or numpy: `Packing.is_current` hashes the whole source again w
 
 from __future__ import annotations
 
-import ctypes
-import sys
-import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from time import monotonic
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
+from torch.nn.functional import linear, pad
 from xxhash import xxh3_64_intdigest
 
 from draftwood.models.machine import free_memory
-
-_HUGE = 2 << 20
-_MADV_COLLAPSE = 25
-_WORTH = 32 << 20
-"""Total bytes below which address translations, and mostly the memory itself, stay in the processor's caches."""
-
-_YOUNG = 60.0
-"""Seconds in which copies stay on small pages: moving them takes as long as it saves in 2,000 narrow passes."""
 
 _BATCH = 16  # width for which oneDNN is asked to lay the weights out; other widths run on the same layout
 
@@ -43,58 +30,37 @@ _NARROW = (1, 2, 3, 5, 7, 9, 12, 15, 18, 21, 24, 28, 33, 40, 48, 56, 65)
 WIDTHS = (*_NARROW, *(step * n for step in (16, 32, 64, 128) for n in range(5, 9)))
 """Above 65 four widths per doubling, up to 1024, the widest pass; padding adds a twelfth to an average prompt."""
 
-Content = tuple[int, ...]
-"""Key of a packed copy: a digest per weight in it, then its input width and a hash of its dtype."""
-
 
 class Packing:
-    """Makes products over packed copies of weights and remembers their sources; call `finish` after the last.
-    ``kept`` has copies made before (`copies` of another packing), to be used for weights of the same content."""
+    """Makes products over packed copies of weights and remembers their sources."""
 
-    fills = True  # products are compiled and kept per width
-
-    def __init__(self, kept: Mapping[Content, Any] = MappingProxyType({})) -> None:
-        self._kept = kept
-        self.copies: dict[Content, Any] = {}
-        self.made: list[Any] = []  # the copy of each product, in the order in which the pass was put together
+    def __init__(self) -> None:
+        self.copies: list[Tensor] = []  # of each product, in the order in which the pass was put together
         self._sources: dict[int, tuple[Tensor, int]] = {}
-        self._small: list[Tensor] = []  # copies for which large pages were not asked yet
-        self._made = monotonic()
 
-    def product(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Callable[[Tensor], Tensor]:
+    def product(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Product:
         """Return ``x -> linear(x, weight, bias)`` over one copy of all weights [out, in]; no bias counts as
         zeros."""
-        packed = self._copied(weights, reorder)
-        bias = self._bias(weights, biases)
+        for weight in weights:
+            self._note(weight)
+        whole = weights[0] if len(weights) == 1 else torch.cat([weight.detach() for weight in weights])
+        packed = torch.ops.mkldnn._reorder_linear_weight(whole.detach(), _BATCH)
+        self.copies.append(packed)
+        bias = None
+        if any(one is not None for one in biases):
+            pairs = zip(weights, biases, strict=True)
+            bias = torch.cat([w.new_zeros(len(w)) if b is None else self.copy(b) for w, b in pairs])
         product = torch.ops.mkldnn._linear_pointwise.default
         return filling(lambda x: product(x, packed, bias, "none", [], ""))
-
-    def _copied(self, weights: Sequence[Tensor], make: Callable[[Tensor], Any]) -> Any:
-        """Return what ``make`` makes of all weights in one, or what it has made of the same content before."""
-        content = (*map(self._note, weights), weights[0].shape[1], hash(weights[0].dtype))
-        copied = self.copies.get(content, self._kept.get(content))
-        if copied is None:
-            whole = weights[0] if len(weights) == 1 else torch.cat([w.detach() for w in weights])
-            copied = make(whole.detach())
-        self.copies[content] = copied
-        self.made.append(copied)
-        return copied
-
-    def _bias(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Tensor | None:
-        if all(b is None for b in biases):
-            return None
-        pairs = zip(weights, biases, strict=True)
-        return torch.cat([w.new_zeros(len(w)) if b is None else self.copy(b) for w, b in pairs])
 
     def copy(self, tensor: Tensor) -> Tensor:
         """Return a copy of a small tensor, valid as long as `is_current`."""
         self._note(tensor)
         return tensor.detach().clone()
 
-    def _note(self, tensor: Tensor) -> int:
+    def _note(self, tensor: Tensor) -> None:
         if id(tensor) not in self._sources:
             self._sources[id(tensor)] = tensor, digest(tensor)
-        return self._sources[id(tensor)][1]
 
     def is_current(self) -> bool:
         """Whether all sources are as they were when they were copied; reads all of them, at memory speed."""
@@ -104,11 +70,6 @@ class Packing:
         """Whether this tensor was copied, so that `is_current` checks it."""
         return id(tensor) in self._sources
 
-    def current(self) -> dict[Content, Any]:
-        """Return the copies of weights that have not changed since."""
-        now = {digest(tensor) for tensor, _ in self._sources.values()}
-        return {content: copy for content, copy in self.copies.items() if now.issuperset(content[:-2])}
-
     def let_go(self) -> None:
         """Stop checking weights that were released: they are empty now."""
         self._sources = {key: known for key, known in self._sources.items() if known[0].numel()}
@@ -116,29 +77,6 @@ class Packing:
     def digests(self) -> list[int]:
         """Return the digests of all sources, in the order in which the pass was put together."""
         return [before for _, before in self._sources.values()]
-
-    def finish(self) -> None:
-        """Let go of the copies that were made before."""
-        self._small = [copy for content, copy in self.copies.items() if content not in self._kept]
-        self._kept = {}
-
-    def settle(self) -> None:
-        """Ask for large pages for new copies that have lived for a minute, in a thread of its own."""
-        if not self._small or monotonic() - self._made < _YOUNG:
-            return
-        place, size = torch.ops.mkldnn.data_ptr, torch.ops.mkldnn._nbytes
-        small, self._small = self._small, []
-        try:
-            blocks = [(place(copy), size(copy)) for copy in small]
-        except (AttributeError, RuntimeError):  # internals of torch's compiler, without a published interface
-            return
-        threading.Thread(target=collapse, args=(blocks,), name="draftwood-pages", daemon=True).start()
-
-
-def reorder(weight: Tensor) -> Tensor:
-    """Return a packed copy of a weight [out, in]."""
-    packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, _BATCH)
-    return packed
 
 
 def digest(tensor: Tensor) -> int:
@@ -149,50 +87,38 @@ def digest(tensor: Tensor) -> int:
 class ReplacedLinear(nn.Module):
     """Stands for a linear layer: over a packed copy of its weight, or, without ``packing``, at few widths."""
 
-    def __init__(self, linear: nn.Linear, packing: Packing | None = None) -> None:
+    def __init__(self, layer: nn.Linear, packing: Packing | None = None) -> None:
         super().__init__()
-        self.weight, self.bias = linear.weight, linear.bias  # for layers that look into the ones they hold
+        self.weight, self.bias = layer.weight, layer.bias  # for layers that look into the ones they hold
         if packing is not None:
-            self._product = packing.product((linear.weight,), (linear.bias,))
+            self._product = packing.product((layer.weight,), (layer.bias,))
         else:
-            self._product = filling(lambda x: nn.functional.linear(x, self.weight, self.bias))
+            self._product = filling(lambda x: linear(x, self.weight, self.bias))
 
     def forward(self, x: Tensor) -> Tensor:
         return self._product(x)
 
 
-def pack(
-    model: nn.Module, kept: Mapping[Content, Any] = MappingProxyType({}), *, packed: bool = True,
-    packing: Packing | None = None,
-) -> Packing | None:  # fmt: skip
-    """Replace the linear layers of a shadow by packed ones; ``kept`` as in `Packing`. Returns what was copied, or
-    None where ``packed``, machine, number format or memory forbid it; layers in bfloat16 on a CPU then get few
-    widths. Given a ``packing``, that one makes all products."""
-    layers = _products(model)
-    if packing is None and not (packed and can_pack([child for *_, child in layers], kept)):
-        for parent, name, child in layers:
-            if child.weight.device.type == "cpu" and child.weight.dtype == torch.bfloat16:
-                parent._modules[name] = ReplacedLinear(child)
-        return None
-    packing = packing or Packing(kept)
-    with torch.no_grad():
-        for parent, name, child in layers:
-            parent._modules[name] = ReplacedLinear(child, packing)
-    packing.finish()
-    return packing
-
-
-def _products(model: nn.Module) -> list[tuple[nn.Module, str, nn.Linear]]:
-    """Linear layers that can be replaced: module, name, layer."""
+@torch.no_grad()
+def pack(model: nn.Module, *, packed: bool = True) -> Packing | None:
+    """Replace the linear layers of a shadow by packed ones. Returns what was copied, or None where ``packed``,
+    machine, number format or memory forbid it; layers in bfloat16 on a CPU then get few widths."""
     children = ((parent, name, child) for parent in model.modules() for name, child in parent.named_children())
-    return [(parent, name, child) for parent, name, child in children if _is_only_a_product(child)]
+    layers = [(parent, name, child) for parent, name, child in children if _is_only_a_product(child)]
+    packing = Packing() if packed and can_pack([child.weight for *_, child in layers]) else None
+    for parent, name, child in layers:
+        half = child.weight.device.type == "cpu" and child.weight.dtype == torch.bfloat16
+        if packing is not None or half:
+            parent._modules[name] = ReplacedLinear(child, packing)
+    return packing
 
 
 def _is_only_a_product(module: nn.Module) -> TypeGuard[nn.Linear]:
     """True for a linear layer over ordinary numbers without hooks or a forward of its own."""
     if type(module) is not nn.Linear or not is_plain(module.weight) or "forward" in module.__dict__:
         return False
-    return not (module._forward_hooks or module._forward_pre_hooks)
+    own = type(module).forward.__module__ == nn.Linear.__module__
+    return own and not (module._forward_hooks or module._forward_pre_hooks)
 
 
 def is_plain(weight: Any) -> bool:
@@ -200,48 +126,28 @@ def is_plain(weight: Any) -> bool:
     return type(weight) is nn.Parameter and type(weight.data) is Tensor and weight.layout is torch.strided
 
 
-def can_pack(layers: Sequence[nn.Linear], kept: Mapping[Content, Any] = MappingProxyType({})) -> bool:
-    """True if processor, number format and free memory allow packed copies of these layers' weights. With ``kept``
-    copies free memory is not checked, as few copies are new."""
-    kinds = {(layer.weight.device, layer.weight.dtype) for layer in layers}
-    if len(kinds) != 1 or not _works(layers[0]):
+def can_pack(weights: Sequence[Tensor]) -> bool:
+    """True if processor, number format and free memory allow packed copies of these weights [out, in]."""
+    if len({(weight.device, weight.dtype) for weight in weights}) != 1 or not _works(weights[0]):
         return False
-    # A second copy of the weights must leave at least as much memory free again.
-    free = free_memory()
-    return bool(kept) or free is None or 2 * sum(layer.weight.nbytes for layer in layers) <= free
+    free = free_memory()  # a second copy must leave at least as much memory free again
+    return free is None or 2 * sum(weight.nbytes for weight in weights) <= free
 
 
 @torch.no_grad()
-def _works(linear: nn.Linear) -> bool:
-    """Compare one packed layer with torch's own product."""
-    weight = linear.weight
+def _works(weight: Tensor) -> bool:
+    """Compare one packed product with torch's own."""
     if weight.device.type != "cpu" or weight.dtype not in (torch.float32, torch.bfloat16):
         return False
     if not torch.backends.mkldnn.is_available():
         return False
-    x = torch.linspace(-1, 1, linear.in_features, dtype=weight.dtype).repeat(1, 2, 1)
+    x = torch.linspace(-1, 1, weight.shape[1], dtype=weight.dtype).repeat(1, 2, 1)
     try:
-        ours, theirs = ReplacedLinear(linear, Packing())(x).float(), linear(x).float()
+        ours, theirs = Packing().product([weight], [None])(x).float(), linear(x, weight).float()
     except (AttributeError, RuntimeError):  # no such operator, or not for this processor
         return False
     rounding = 1e-4 if weight.dtype == torch.float32 else 5e-2
     return bool((ours - theirs).abs().max() <= rounding * (1 + theirs.abs().max()))
-
-
-def collapse(blocks: Iterable[tuple[int, int]]) -> None:
-    """Ask for large pages under these blocks, given as (address, bytes), which makes a pass on a CPU a few percent
-    faster: MADV_COLLAPSE (Linux 6.1); where that is unknown or denied, nothing changes."""
-    blocks = list(blocks)
-    if sys.platform != "linux" or sum(size for _, size in blocks) < _WORTH:
-        return
-    try:
-        madvise = ctypes.CDLL(None).madvise
-    except (AttributeError, OSError):
-        return
-    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    for address, size in blocks:
-        start, end = address // _HUGE * _HUGE, -(-(address + size) // _HUGE) * _HUGE
-        madvise(start, end - start, _MADV_COLLAPSE)  # parts with holes fail and stay as they are
 
 
 def filled(rows: int) -> int:

@@ -30,18 +30,10 @@ _KINDS = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 
 
 def early_exit(target: Any, layers: str = "") -> TransformersTarget:
-    """Return what runs only these layers of a target, on the target's sessions, for `Target.grow`.
-
-    ``layers`` is a number (the first so many) or ranges, as in ``0-9.20-29``; empty: the first half. It has no
-    weights of its own. The layers' keys and values of the committed text are those that the whole model has left.
-
-    Raises
-    ------
-    CapabilityError
-        For targets whose passes draftwood does not run itself, layer by layer.
-    UsageError
-        For layers that the model does not have.
-    """
+    """Return what runs only these layers of a target, on the target's sessions, for `Target.grow`. ``layers`` is a
+    number (the first so many) or ranges, as in ``0-9.20-29``; empty: the first half. The layers' keys and values
+    of the committed text are those that the whole model has left. Raises as `decoder_of`, and `UsageError` for
+    layers that the model does not have."""
     decoder = decoder_of(target)
     chosen = read_layers(layers, decoder.n_layers)
     return once(target, chosen, decoder, lambda: target.with_decoder(decoder.subset(chosen)))
@@ -59,10 +51,8 @@ def decoder_of(target: Any) -> LeanDecoder:
 
 @torch.inference_mode()
 def right_by_depth(target: TransformersTarget, prompt: Sequence[int], answer: Sequence[int]) -> list[int]:
-    """Return how many tokens of a model's answer its first 1, 2, ... layers (but not all) would have said.
-
-    Raises as `decoder_of`.
-    """
+    """Return how many tokens of a model's answer its first 1, 2, ... layers (but not all) would have said; raises
+    as `decoder_of`."""
     decoder, parts = decoder_of(target), list[Mapping[int, torch.Tensor]]()
     depths = tuple(range(1, decoder.n_layers))
     watch = Watch(lambda *_: None, np.empty(0, dtype=np.int64), depths, lambda _, states: parts.append(states))
@@ -76,17 +66,9 @@ def right_by_depth(target: TransformersTarget, prompt: Sequence[int], answer: Se
 
 
 def quantized_self(target: OurTarget, model: Any) -> CpuTarget:
-    """Return a target of a model's weights in 4 bits, made anew when they have changed.
-
-    The check reads what is not packed, at memory speed; packed weights were compared when the call began.
-
-    Raises
-    ------
-    CapabilityError
-        The model is not on a CPU in floats, or its own weights were released.
-    UnsupportedModelError
-        It is of no family of the CPU engine.
-    """
+    """Return a target of a model's weights in 4 bits, made anew when they have changed (packed weights were
+    compared when the call began). Raises `CapabilityError` where the model is not on a CPU in floats or its own
+    weights were released, `UnsupportedModelError` where it is of no family of the CPU engine."""
     if is_released(model):
         raise CapabilityError("quantized-self needs the weights, which were released: load the model again")
     state = target.packing.digests() if target.packing is not None else [], contents(model, target)
@@ -105,7 +87,5 @@ def _tensor(name: str, value: Tensor) -> gguf_file.Tensor:
             "weights in few bits are for models in float32, float16 or bfloat16 on a CPU, and this model has "
             f"{str(value.dtype)[6:]} on {value.device.type}: use other drafters"
         )
-    data = (
-        value.contiguous().view(torch.uint8).numpy() if value.dim() else value.reshape(1).view(torch.uint8).numpy()
-    )
+    data = (value.contiguous() if value.dim() else value.reshape(1)).view(torch.uint8).numpy()
     return gguf_file.Tensor(name, _KINDS[value.dtype], tuple(value.shape), data)

@@ -28,29 +28,17 @@ _SIZE = 24
 
 
 def agreeing(
-    make: Callable[[], T], model: Any, known: Callable[[T], bool] = lambda _: False, *, brief: bool = False,
-    one_thread: Callable[[], bool] = lambda: False,
-) -> tuple[T | None, str]:  # fmt: skip
+    make: Callable[[], T], model: Any, known: Callable[[T], bool] = lambda _: False, *, brief: bool = False
+) -> tuple[T | None, str]:
     """Make a target and try it; None, and the reason, where its scores are not the model's or it raises. A target
-    that is ``known`` to be right is not tried. ``brief`` compares only the last node's scores of each pass. If
-    ``one_thread`` says so, the trial runs on one, which changes scores by less than rounding; the target is made,
-    and its weights packed, on all threads."""
-    threads, alone = torch.get_num_threads(), False
+    that is ``known`` to be right is not tried. ``brief`` compares only the last node's scores of each pass."""
     try:
         target = make()
-        if known(target):
-            return target, ""
-        alone = one_thread()
-        if alone:
-            torch.set_num_threads(1)
-        if _agrees(target, _Own(model, brief=brief)):
+        if known(target) or _agrees(target, _Own(model, brief=brief)):
             return target, ""
         reason = "its scores differ"
     except Exception as error:  # whatever a model's code raises when it is run in a way it was not written for
         reason = f"{type(error).__name__}: {error}"
-    finally:
-        if alone:
-            torch.set_num_threads(threads)
     log.debug("a way to run %s fails: %s", type(model).__name__, reason)
     return None, reason
 
@@ -60,35 +48,32 @@ def _agrees(target: Target, own: _Own) -> bool:
     ids: list[int] = np.random.default_rng(0).integers(0, target.capabilities.vocab_size, _SIZE).tolist()
     a, b, c, d, e = ids[_CONTEXT + 1 : _CONTEXT + 6]
     text, root = ids[:_CONTEXT], ids[_CONTEXT]
-    if target.capabilities.rollback == "none":
-        tree, other = TokenTree.empty(), TokenTree.empty()
-    elif target.capabilities.trees:
+    able, tree, other = target.capabilities, TokenTree.build([a, b, c]), TokenTree.build([d, e])
+    if able.rollback == "none":
+        tree = other = TokenTree.empty()
+    elif able.trees:
         tree, other = TokenTree.build([a, b, c], [-1, 0, -1]), TokenTree.build([d, e], [-1, -1])
-    else:
-        tree, other = TokenTree.build([a, b, c]), TokenTree.build([d, e])
     ((session, first),) = target.open([text], reserve=8)
     try:
         if not (own.brief or own.says(text, first, 0)) or not _scored(target, session, text, root, tree, own):
             return False
         # Not the first branch, or only the first node of a chain, so that something must be taken back.
-        kept = [] if not len(tree) else [2] if target.capabilities.trees else [0]
+        kept = [] if not len(tree) else [2] if able.trees else [0]
         session.keep(kept)
         text = [*text, root, *tree.tokens[kept].tolist()]
         if not _scored(target, session, text, d, other, own):
             return False
         session.keep([])
-        if target.capabilities.rollback != "none":
+        if able.rollback == "none":
+            text = [*text, d]
+        else:
             session.truncate(_CONTEXT)
             text = text[:_CONTEXT]
-            if session.length < _CONTEXT:
-                target.extend([(session, text[session.length :])])
-        else:
-            text = [*text, d]
         if not _scored(target, session, text, e, TokenTree.empty(), own):
             return False
     finally:
         session.close()
-    return not target.capabilities.batch or _together(target, ids, tree, own)
+    return not able.batch or _together(target, ids, tree, own)
 
 
 def _together(target: Target, ids: list[int], tree: TokenTree, own: _Own) -> bool:
@@ -107,8 +92,7 @@ def _together(target: Target, ids: list[int], tree: TokenTree, own: _Own) -> boo
 
 
 def _scored(target: Target, session: Any, text: list[int], root: int, tree: TokenTree, own: _Own) -> bool:
-    (scores,) = target.score([(session, root, tree)])
-    return _right([*text, root], scores, tree, own)
+    return _right([*text, root], target.score([(session, root, tree)])[0], tree, own)
 
 
 def _right(text: list[int], scores: Any, tree: TokenTree, own: _Own) -> bool:

@@ -25,25 +25,28 @@ class PassRows:
     # [rows, before + rows], which nodes from earlier `grow` calls and which of these rows a row sees; None for
     # plain causal order
     among: NDArray[np.bool_] | None
-    offsets: dict[int | None, int]  # window width (None: full attention) -> cached rows that precede these
+    offset: int  # cached rows that precede these
+    before: NDArray[np.int64]  # positions of the nodes from earlier `grow` calls, the last rows in ``offset``
     first: int = 0  # where these rows begin in the pass
-    # positions of the nodes from earlier `grow` calls; they are the last rows counted in `offsets`
-    before: NDArray[np.int64] | None = None
 
     @property
     def rows(self) -> int:
         return len(self.positions)
 
+    @property
+    def end(self) -> int:
+        """Where these rows end in the slot."""
+        return self.offset + len(self.positions)
+
     def is_plain_prefill(self, window: int | None) -> bool:
         """True where rows start the text in order and no window cuts: the causal kernel needs no mask."""
-        fits = window is None or self.rows <= window
-        return self.among is None and self.rows > 1 and self.offsets[window] == 0 and fits
+        return self.among is None and self.rows > 1 and self.offset == 0 and self.rows <= (window or self.rows)
 
-    def reach(self, window: int | None) -> int:
-        """First cached row that a pass looks at; a lone row sees all from there on, so none is masked."""
-        if not self.is_lone or window is None:
+    def start(self, window: int | None) -> int:
+        """First cached row that any of these rows looks at; a lone row sees all from there on."""
+        if window is None:
             return 0
-        return max(0, self.offsets[window] + 1 - window)
+        return min(max(0, int(self.positions.min()) + 1 - window), self.offset - len(self.before))
 
     @property
     def is_lone(self) -> bool:
@@ -51,32 +54,23 @@ class PassRows:
         return self.rows == 1 and self.among is None
 
     def mask(self, window: int | None) -> NDArray[np.float32] | None:
-        """Additive mask float32[rows, keys], or None where every row sees every key."""
-        rows = self.rows
-        among = np.tri(rows, dtype=np.bool_) if self.among is None else self.among
-        among_from = self.offsets[window] + rows - among.shape[1]  # rows before are committed, and seen by all
-        if window is None:
-            if self.is_lone:
-                return None
-            additive = np.zeros((rows, among_from + among.shape[1]), dtype=np.float32)
-            additive[:, among_from:][~among] = -np.inf
-            return additive
-        sees = np.ones((rows, among_from + among.shape[1]), dtype=np.bool_)
-        sees[:, among_from:] = among
-        # By positions, not slots: a tree's slots are no positions. Of a chain they are, those grown before too.
-        grown = self.positions
-        if self.before is not None and self.among is not None:
-            grown = np.concatenate((self.before, grown))
-        start = int(grown[0]) - among_from
-        keys = np.concatenate((np.arange(start, start + among_from, dtype=np.int64), grown))
-        sees &= self.positions[:, None] - keys[None, :] < window
+        """Additive mask float32[rows, keys from `start` to `end`], or None where every row sees every key."""
+        start = self.start(window)
+        among = np.tri(self.rows, dtype=np.bool_) if self.among is None else self.among
+        among_from = self.end - among.shape[1]  # rows before are committed, and seen by all
+        sees = np.ones((self.rows, self.end - start), dtype=np.bool_)
+        sees[:, among_from - start :] = among
+        if window is not None:  # by positions, not rows: those of a tree differ
+            grown = self.positions if self.among is None else np.concatenate((self.before, self.positions))
+            keys = np.concatenate((np.arange(start, among_from, dtype=np.int64), grown))
+            sees &= self.positions[:, None] - keys[None, :] < window
         return None if sees.all() else np.where(sees, np.float32(0), np.float32(-np.inf))
 
-    def padded_mask(self, window: int | None, rows: int, keys: int) -> NDArray[np.float32]:
-        """The same in a larger shape, float32[rows, keys]: see `padding_mask`."""
-        padded = padding_mask(rows, keys)
-        own = self.mask(window)
-        padded[: self.rows, : self.offsets[window] + self.rows] = 0 if own is None else own
+    def padded_mask(self, window: int | None, rows: int, start: int, end: int) -> NDArray[np.float32]:
+        """The same for more rows, and keys from ``start`` to ``end``: see `padding_mask`."""
+        padded, own = padding_mask(rows, end - start), self.mask(window)
+        padded[: self.rows] = -np.inf
+        padded[: self.rows, self.start(window) - start : self.end - start] = 0 if own is None else own
         return padded
 
 
@@ -88,15 +82,9 @@ def padding_mask(rows: int, keys: int) -> NDArray[np.float32]:
 
 
 class Grown:
-    """Nodes that a draft model has read after the cached text, not committed.
-
-    Attributes
-    ----------
-    tokens
-        Of all nodes, in the order in which they were grown.
-    spoilt
-        Whether a node's scores were not finite: then its keys and values must be cleared before other passes.
-    """
+    """Nodes that a draft model has read after the cached text, not committed. ``tokens`` are all of them, in the
+    order in which they were grown; ``spoilt`` says that scores of one were not finite: then its keys and values
+    must be cleared before other passes."""
 
     def __init__(self) -> None:
         self.tokens: list[int] = []
@@ -127,8 +115,8 @@ class Grown:
 
 
 class TransformersSession(CommittedText):
-    """A slot of ``arena`` for ``rows`` tokens or more: ``length`` rows are committed, what a pass wrote after
-    them is provisional. ``first`` has, per window width, the position in the text of row 0 of those buffers."""
+    """A slot of ``arena`` for ``rows`` tokens or more: ``length`` rows are committed, what a pass wrote after them
+    is provisional."""
 
     replay = 0
 
@@ -136,7 +124,6 @@ class TransformersSession(CommittedText):
         super().__init__(lock)
         self._arena = arena
         self._slot: int | None = self._arena.take(rows + SPARE)
-        self.first = dict.fromkeys(set(self._arena.windows), 0)
         self._grown = Grown()
 
     @property
@@ -148,8 +135,8 @@ class TransformersSession(CommittedText):
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes of the keys and values of its cached tokens; layers with a window hold the last ones alone."""
-        return self._arena.held_bytes({window: self.length - first for window, first in self.first.items()})
+        """Bytes of the keys and values of its cached tokens."""
+        return self._arena.held_bytes(self.length)
 
     def pass_rows(
         self, rows: int, positions: NDArray[np.int64] | None = None, among: NDArray[np.bool_] | None = None
@@ -157,12 +144,10 @@ class TransformersSession(CommittedText):
         """Return the rows of a pass after the committed text; without positions they are a chain."""
         self._take_back()
         self._arena.reserve(self.length + rows)
-        self._make_room(rows)
-        offsets = {window: self.length - first for window, first in self.first.items()}
-        self._arena.wrote(self.slot, rows + max(offsets.values()))
+        self._arena.wrote(self.slot, rows + self.length)
         if positions is None:
             positions = np.arange(self.length, self.length + rows, dtype=np.int64)
-        return PassRows(self.slot, positions, among, offsets)
+        return PassRows(self.slot, positions, among, self.length, positions[:0])
 
     def grown_rows(self, tokens: Sequence[int], parents: Sequence[int]) -> PassRows:
         """Return the rows of a pass over nodes that grow on after the cached text and the nodes before them."""
@@ -170,14 +155,10 @@ class TransformersSession(CommittedText):
             self._take_back()
         grown, rows, before = self._grown, len(tokens), len(self._grown.tokens)
         self._arena.reserve(self.length + max(SPARE, before + rows))
-        if not before:
-            self._make_room(SPARE)
-        if any(before + rows > self._arena.rows_of(w) - (self.length - first) for w, first in self.first.items()):
-            raise RuntimeError("more nodes were grown than the cache has room for")
         positions, among = grown.add(tokens, parents, self.length)
-        offsets = {window: self.length - first + before for window, first in self.first.items()}
-        self._arena.wrote(self.slot, rows + max(offsets.values()))
-        return PassRows(self.slot, positions[before:], among, offsets, before=positions[:before])
+        offset = self.length + before
+        self._arena.wrote(self.slot, offset + rows)
+        return PassRows(self.slot, positions[before:], among, offset, positions[:before])
 
     def spoil(self) -> None:
         """Note that a grown node's scores are not finite."""
@@ -191,7 +172,7 @@ class TransformersSession(CommittedText):
         self._ids += [tokens[node] for node in path]
         self._grown = Grown()
         if spoilt:
-            self._clear_behind()
+            self._arena.clear(self.slot, self.length)
 
     def tree_rows(self, root: int, tree: TokenTree) -> PassRows:
         """Return the rows of a pass over a root and its tree, which the next `keep` refers to."""
@@ -218,26 +199,19 @@ class TransformersSession(CommittedText):
         """Move the rows of these nodes, the first of which lies ``before`` rows after the text, together."""
         start = next((i for i, node in enumerate(path) if node != i), len(path))
         if start < len(path):  # rows before the first one that must move are in place already
-            for window, first in self.first.items():
-                base = self.length - first + before
-                self._arena.move_rows(self.slot, window, base + start, [base + node for node in path[start:]])
+            base = self.length + before
+            self._arena.move_rows(self.slot, base + start, [base + node for node in path[start:]])
 
     @locked
     def truncate(self, length: int) -> None:
         self._take_back()
-        if length >= self.length:
-            return
-        # Windowed layers must still hold what the tokens after the cut can see; if not, all is read again.
-        if any(w is not None and max(0, length - w + 1) < first for w, first in self.first.items()):
-            length, self.first = 0, dict.fromkeys(self.first, 0)
         del self._ids[length:]
 
     @locked
     def fork(self) -> TransformersSession:
         twin = TransformersSession(self._arena, self.lock, self._arena.capacity - SPARE)
         self._arena.copy_slot(self.slot, twin.slot)
-        twin._ids, twin.first = list(self._ids), dict(self.first)
-        twin.hidden = self.hidden
+        twin._ids, twin.hidden = list(self._ids), self.hidden
         return twin
 
     @locked
@@ -251,23 +225,4 @@ class TransformersSession(CommittedText):
         spoilt, self._grown = self._grown.spoilt, Grown()
         if self._scored is not None or spoilt:
             self._scored = None
-            self._clear_behind()
-
-    def _clear_behind(self) -> None:
-        """Clear the rows after the committed ones."""
-        for window, first in self.first.items():
-            self._arena.clear(self.slot, window, self.length - first)
-
-    def _make_room(self, rows: int) -> None:
-        """Shift windowed buffers that the next pass would overrun, keeping what the window still reaches."""
-        for window, first in self.first.items():
-            held = self.length - first
-            if window is None or held + rows <= self._arena.rows_of(window):
-                continue
-            kept = min(window - 1, held)
-            try:
-                self._arena.move_rows(self.slot, window, 0, range(held - kept, held))
-                self.first[window] = self.length - kept
-            except BaseException:  # Ctrl-C: some layers are shifted and others not, so all must be read again
-                self._ids, self.first = [], dict.fromkeys(self.first, 0)
-                raise
+            self._arena.clear(self.slot, self.length)

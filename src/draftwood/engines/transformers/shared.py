@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from typing import Any
-from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -18,55 +16,42 @@ from torch import Tensor, nn
 from draftwood.engines.per_model import PerModel
 from draftwood.engines.transformers.families import layer_windows, refuse_unsupported, text_config
 from draftwood.engines.transformers.native.target import NativeTarget
-from draftwood.engines.transformers.pack import Content, digest
+from draftwood.engines.transformers.pack import digest
 from draftwood.engines.transformers.seen import Seen, trial_key
 from draftwood.engines.transformers.selftest import agreeing
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import UnsupportedModelError, UsageError
 from draftwood.index.child_safe import ChildSafeLock
 from draftwood.models import findings
-from draftwood.models.importing import is_crowded, waits_passively
-
-log = logging.getLogger("draftwood")
 
 OurTarget = TransformersTarget | NativeTarget
 Way = Callable[[], OurTarget]
 
-_MOST_PASSED = 1024  # kinds of models whose way is remembered; then the oldest is dropped
-
 
 class _Model:
     """What is known of a model: how its passes are to run, its target, and what the model was when it was made.
-
-    ``lock`` is held while the target is looked up or made, so that concurrent first calls make only one.
-    """
+    ``lock`` is held while the target is looked up or made, so that concurrent first calls make only one."""
 
     def __init__(self) -> None:
         self.lock = ChildSafeLock()
         self.packs, self.is_released = True, False
         self.seen: Seen | None = None
-        self._target: OurTarget | None = None
+        self.made: OurTarget | None = None
         self._process = 0
 
     @property
     def target(self) -> OurTarget | None:
-        """The target; None also in a child of fork, where another thread may have been in the middle of it.
-
-        That of a released model is kept: the model has no other weights.
-        """
+        """The target; None also in a child of fork, where another thread may have been in the middle of it. That
+        of a released model is kept: the model has no other weights."""
         if self._process != os.getpid() and not self.is_released:
-            self.forget()
-        return self._target
-
-    def forget(self) -> None:
-        self._target = self.seen = None
+            self.made = None
+        return self.made
 
     def keep(self, target: OurTarget, seen: Seen) -> None:
-        self._target, self.seen, self._process = target, seen, os.getpid()
+        self.made, self.seen, self._process = target, seen, os.getpid()
 
 
 _models = PerModel(_Model)
-_targets: WeakSet[Any] = WeakSet()  # all that may still be in use, also those of models that have changed since
 _passed: dict[str, int] = {}  # per `trial_key` of a model: which way passed the self-test in this process
 
 
@@ -79,8 +64,7 @@ def prepare(model: Any, *, pack: bool, release: bool = False) -> OurTarget:
                 raise UsageError("the weights of this model were released: load it again")
             return shared_target(model)
         if pack != known.packs:
-            known.forget()
-            known.packs = pack
+            known.made, known.packs = None, pack
         target = shared_target(model)
         if release:
             _release(model, known, target)
@@ -89,7 +73,7 @@ def prepare(model: Any, *, pack: bool, release: bool = False) -> OurTarget:
 
 def _release(model: Any, known: _Model, target: OurTarget) -> None:
     """Free the weights that passes read from packed copies only."""
-    if not (isinstance(target, TransformersTarget) and target.owns_weights) or target.packing is None:
+    if not target.owns_weights or target.packing is None:
         raise UsageError(
             f"the weights of {type(model).__name__} cannot be released: its passes still read them (only "
             "models that run on the lean pass, packed, on a CPU can do without)"
@@ -122,7 +106,7 @@ def released_bytes(model: Any) -> int:
     known = _models.of(model)
     if not known.is_released or known.target is None or (packing := known.target.packing) is None:
         return 0
-    return sum(copy.numel() * copy.element_size() for copy in packing.made)
+    return sum(copy.numel() * copy.element_size() for copy in packing.copies)
 
 
 def packs(model: Any) -> bool:
@@ -145,23 +129,19 @@ def shared_target(model: Any) -> OurTarget:
     known = _models.of(model)
     with known.lock:
         target = known.target
-        packing = None if target is None else target.packing
-        if target is not None and known.seen is not None and known.seen.is_unchanged():
-            if packing is None:
-                return target
-            if packing.is_current():
-                packing.settle()
-                return target
+        if target is not None and known.seen is not None and known.seen.is_unchanged() and _is_current(target):
+            return target
         if known.is_released:
             raise UsageError("this model was changed after its weights were released: load it again")
-        kept = {} if packing is None else packing.current()
-        target = packing = None  # frees outdated packed copies before new ones are made
-        known.forget()
+        target = known.made = None  # frees outdated packed copies before new ones are made
         seen = Seen(model)
-        target = open_target(model, kept)
-        _targets.add(target)
+        target = open_target(model)
         known.keep(target, seen)
         return target
+
+
+def _is_current(target: OurTarget) -> bool:
+    return target.packing is None or target.packing.is_current()
 
 
 def contents(model: Any, target: OurTarget) -> tuple[int, ...]:
@@ -182,9 +162,7 @@ def _content(tensor: Tensor) -> int:
         return tensor._version
 
 
-def open_target(
-    model: Any, kept: Mapping[Content, Tensor] | None = None, *, packed: bool | None = None
-) -> OurTarget:
+def open_target(model: Any, *, packed: bool | None = None) -> OurTarget:
     """Make a target of the first of `ways` that passes the self-test, and remember it by `trial_key`: a way that
     this process tried needs no trial, nor does the lean pass over weights that an earlier process tried it with;
     another way that an earlier process found needs only a brief one. ``packed`` None: as was chosen (`packs`)."""
@@ -192,80 +170,53 @@ def open_target(
     refuse_unsupported(model)
     if any(weight.numel() == 0 for weight in model.parameters()):
         raise UsageError("this model is a copy of a model that was released, or shares its modules: load it again")
-    found = ways(model, kept or {}, packed)
+    found = ways(model, packed)
     key = trial_key(model, packed=packed)
     if key in _passed:
         with suppress(Exception):  # short of memory, say: then another way may do
             return found[_passed[key]]()
-    one_thread = cache(_one_thread_is_better)  # asked once, and only if something is tried
     order = [(index, False) for index in range(len(found))]
     before = None if key is None else findings.remembered(key)
     if before is not None and before < len(found):
         order.insert(0, (before, True))
     reason = ""
     for index, brief in order:
-        known = partial(_was_tried, model, key, index)
-        target, reason = agreeing(found[index], model, known, brief=brief, one_thread=one_thread)
-        if target is not None:
-            if key is not None:
-                _remember(key, index, in_file=not brief)
-                _remember_weights(model, key, index, target)
-            return target
+
+        def was_tried(made: OurTarget, way: int = index) -> bool:
+            place = None if key is None else _weights_key(model, key, made)
+            return place is not None and findings.remembered(place) == way
+
+        target, reason = agreeing(found[index], model, was_tried, brief=brief)
+        if target is None:
+            continue
+        if key is not None:
+            _passed[key] = index
+            for place in (None if brief else key, _weights_key(model, key, target)):
+                if place is not None and findings.remembered(place) != index:
+                    findings.remember(place, index)
+        return target
     raise UnsupportedModelError(
         f"no way that we know to run {type(model).__name__} behind a cache gives its own scores, so drafts "
         f"cannot be checked (the last: {reason}): use model.generate"
     )
 
 
-def ways(model: Any, kept: Mapping[Content, Tensor], packed: bool) -> list[Way]:
+def ways(model: Any, packed: bool) -> list[Way]:
     """Return how a model may be run, best first. On our cache: the lean pass, transformers' modules with trees,
-    with chains. Then the model's own forward and cache: with trees, with chains, one token at a time."""
-    native = partial(NativeTarget, model, packed=packed, kept=kept)
-    found: list[Way] = [partial(native, trees=True), native, partial(native, step_by_step=True)]
+    with chains. Then the model's own forward and cache: with chains, one token at a time."""
+    found: list[Way] = [
+        partial(NativeTarget, model, packed=packed), partial(NativeTarget, model, packed=packed, step_by_step=True)
+    ]  # fmt: skip
     if layer_windows(text_config(model)) is not None:
-        own = partial(TransformersTarget, model, packed=packed, kept=kept)
+        own = partial(TransformersTarget, model, packed=packed)
         found = [own, partial(own, lean=False), partial(own, lean=False, trees=False), *found]
     return found
-
-
-def _remember(key: str, way: int, *, in_file: bool) -> None:
-    if len(_passed) >= _MOST_PASSED:
-        del _passed[next(iter(_passed))]
-    _passed[key] = way
-    if in_file:
-        findings.remember(key, way)
-
-
-def _was_tried(model: Any, key: str | None, way: int, target: OurTarget) -> bool:
-    """Whether an earlier process tried this target with these very weights, and it gave the model's scores."""
-    place = None if key is None else _weights_key(model, key, target)
-    return place is not None and findings.remembered(place) == way
-
-
-def _remember_weights(model: Any, key: str, way: int, target: OurTarget) -> None:
-    place = _weights_key(model, key, target)
-    if place is not None and findings.remembered(place) != way:
-        findings.remember(place, way)
 
 
 def _weights_key(model: Any, key: str, target: OurTarget) -> str | None:
     """Return the key of a trial with these weights, bit for bit. None but for the lean pass on packed weights: its
     code and its numbers are all that its scores come from, and other ways run code of the model's."""
-    if not (isinstance(target, TransformersTarget) and target.owns_weights) or target.packing is None:
+    if not target.owns_weights or target.packing is None:
         return None
     facts = (key, target.packing.digests(), contents(model, target))
     return hashlib.sha256(repr(facts).encode()).hexdigest()
-
-
-def _one_thread_is_better() -> bool:
-    """Whether a model should be tried on one thread, since other programs keep the cores busy. Not while another
-    target may be in use: torch's number of threads is that of the whole process."""
-    many = torch.get_num_threads()
-    if many == 1 or waits_passively() or len(_targets) or not is_crowded(many):
-        return False
-    log.warning(
-        "other programs keep the processor busy: the model is made ready on one thread instead of %d; to write "
-        "faster meanwhile, set OMP_WAIT_POLICY=passive before torch is imported",
-        many,
-    )
-    return True

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +26,7 @@ from draftwood.engines.transformers.families import (
 )
 from draftwood.engines.transformers.lean import LeanDecoder, States
 from draftwood.engines.transformers.lean import lean as lean_pass
-from draftwood.engines.transformers.pack import WIDTHS, Content, Packing, pack
+from draftwood.engines.transformers.pack import WIDTHS, pack
 from draftwood.engines.transformers.scores import WATCHED, TorchScores
 from draftwood.engines.transformers.session import SPARE, PassRows, TransformersSession
 from draftwood.engines.transformers.shadow import shadow
@@ -35,15 +34,13 @@ from draftwood.errors import UnsupportedModelError
 from draftwood.index.child_safe import ChildSafeLock
 from draftwood.tree import TokenTree
 
-Begin = Callable[[int, TransformersSession], None]
-
 _NONE: Positions = np.empty(0, dtype=np.int64)
 _RESERVE = 1024
 """Most rows made for tokens still to come: a limit may be far above what is written, and the cache can grow."""
 
 
 class _Part(NamedTuple):
-    """What a pass reads of one text; ``rows`` are scored: the first ``wanted``, and the last token."""
+    """What a pass reads of one text; ``rows`` are scored: the first ``wanted``, and the last token's."""
 
     text: int
     ids: NDArray[np.int64]
@@ -56,37 +53,33 @@ class TransformersTarget(Target):
 
     Passes run on a shadow that shares the model's weights. Models whose layers keep more than keys and values
     raise `UnsupportedModelError`: they are for `NativeTarget`. ``chunk`` is the most tokens of one text per pass,
-    which bounds the mask of a long prompt and the buffers of windowed layers; ``packed`` runs linear layers on
-    packed weights where the machine can (see `pack`), ``kept`` has copies made before; ``lean`` runs passes
-    without transformers' modules where the model's are understood. ``packing``, if given, makes all products.
+    which bounds the mask of a long prompt; ``packed`` runs linear layers on
+    packed weights where the machine can (see `pack`); ``lean`` runs passes without transformers' modules where the
+    model's are understood.
     """
 
     engine = "transformers"
 
     def __init__(
-        self, model: Any, *, trees: bool = True, chunk: int = 1024, packed: bool = True, lean: bool = True,
-        kept: Mapping[Content, Any] = MappingProxyType({}), packing: Packing | None = None,
-    ) -> None:  # fmt: skip
+        self, model: Any, *, trees: bool = True, chunk: int = 1024, packed: bool = True, lean: bool = True
+    ) -> None:
         refuse_unsupported(model)
         config = text_config(model)
         windows = layer_windows(config)
         if windows is None:
             raise UnsupportedModelError(f"{config.model_type} has layers of another kind than attention")
         self._model = shadow(model)
-        self._lean = lean_pass(self._model, packed=packed, kept=kept, packing=packing) if lean else None
-        if self._lean is None:
-            self.packing = pack(self._model, kept, packed=packed, packing=packing)
-            fills = self.packing is not None and self.packing.fills
-        else:
-            self.packing, fills = self._lean.packing, self._lean.fills
+        self.decoder = lean_pass(self._model, packed=packed) if lean else None  # None: modules run the passes
+        self.packing = pack(self._model, packed=packed) if self.decoder is None else self.decoder.packing
+        fills = self.packing is not None or (self.decoder is not None and self.decoder.fills)
         # Whether passes read linear layers from copies only, never from the model's own weights.
-        self.owns_weights = self._lean is not None and self.packing is not None
+        self.owns_weights = self.decoder is not None and self.packing is not None
         embedding = model.get_input_embeddings().weight
         self.device: torch.device = embedding.device
         self._takes = forward_parameters(self._model)
         self.lock = ChildSafeLock()
         self.tokens_read = 0  # of all prompts so far, for progress displays
-        self.arena = Arena(windows, chunk=chunk)
+        self.arena, self._chunk = Arena(windows), chunk
         self.capabilities = Capabilities(
             vocab_size=embedding.shape[0],
             max_positions=max_positions(config),
@@ -98,11 +91,6 @@ class TransformersTarget(Target):
             widths=WIDTHS if fills else (),
             hidden=tuple(range(len(windows) + 1)),
         )
-
-    @property
-    def decoder(self) -> LeanDecoder | None:
-        """What runs the passes layer by layer; None where transformers' modules do."""
-        return self._lean
 
     @property
     def n_layers(self) -> int:
@@ -118,25 +106,19 @@ class TransformersTarget(Target):
     def with_decoder(self, decoder: LeanDecoder) -> TransformersTarget:
         """Return a target on the same cache, under the same lock, whose passes run ``decoder``."""
         twin = copy.copy(self)
-        twin._lean = decoder
+        twin.decoder = decoder
         return twin
 
     @locked
     def open(
-        self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None,
-        begin: Begin | None = None,
-    ) -> list[tuple[TransformersSession, TorchScores]]:  # fmt: skip
-        """As in the contract; ``begin(number, session)`` may fill in the first rows of a prompt, not read then."""
+        self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None
+    ) -> list[tuple[TransformersSession, TorchScores]]:
         sessions: list[TransformersSession] = []
         longest = max(map(len, prompts), default=0) + min(reserve, _RESERVE)
         self.arena.prepare(len(prompts), longest + SPARE)
         try:
             sessions.extend(TransformersSession(self.arena, self.lock, longest) for _ in prompts)
-            for number, session in enumerate(sessions):
-                if begin is not None:
-                    begin(number, session)
-            rest = [(session, ids[session.length :]) for session, ids in zip(sessions, prompts, strict=True)]
-            return list(zip(sessions, self.extend(rest, watch), strict=True))
+            return list(zip(sessions, self.extend(list(zip(sessions, prompts, strict=True)), watch), strict=True))
         except BaseException:
             for session in sessions:
                 session.close()
@@ -194,7 +176,7 @@ class TransformersTarget(Target):
         watch: Sequence[Watch] | None,
     ) -> list[_Part]:  # fmt: skip
         """Choose what the next pass reads of what is left: as many tokens, and rows of scores, as it takes."""
-        tokens, rows, parts = self.arena.chunk, WATCHED, []
+        tokens, rows, parts = self._chunk, WATCHED, []
         for text, ids in enumerate(left):
             ids = ids[:tokens]
             wanted = _NONE if watch is None else watch[text].among(sessions[text].length, len(ids))
@@ -251,8 +233,8 @@ class TransformersTarget(Target):
         tokens = torch.from_numpy(np.concatenate(ids).astype(np.int64)).to(self.device)
         where = torch.from_numpy(geometry.positions).to(self.device)
         wanted = None if rows is None else torch.from_numpy(rows).to(self.device)
-        if self._lean is not None:
-            return self._lean(tokens, where, partial(geometry.through, self._lean.scaling), wanted, hidden)
+        if self.decoder is not None:
+            return self.decoder(tokens, where, partial(geometry.through, self.decoder.scaling), wanted, hidden)
         return self._forward(geometry, tokens, where, wanted, hidden)
 
     def _forward(

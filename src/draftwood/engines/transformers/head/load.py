@@ -13,21 +13,15 @@ from torch import Tensor
 from draftwood.engines.heads.fitting import check_fit, fingerprint_of, fingerprint_rows, head_in, shipped, usual
 from draftwood.engines.heads.weights import HeadWeights
 from draftwood.engines.transformers.head.network import HeadNetwork
-from draftwood.engines.transformers.head.target import HeadTarget
+from draftwood.engines.transformers.head.target import TorchHead
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError
 
 
-def head_of(target: Any, path: Path) -> HeadTarget:
-    """Return the head in this file, ready to draft for a target; read once per target and file.
-
-    Raises
-    ------
-    CapabilityError
-        For targets that show no hidden states, and for a head that was made for another model.
-    ModelError
-        For a file that is no head.
-    """
+def head_of(target: Any, path: Path) -> TorchHead:
+    """Return the head in this file, ready to draft for a target; read once per target and file. Raises
+    `CapabilityError` for targets that show no hidden states, and for a head that was made for another model,
+    `ModelError` for a file that is no head."""
     if not isinstance(target, TransformersTarget) or not target.capabilities.hidden:
         raise CapabilityError(
             "head needs a model of transformers that shows its hidden states: use other drafters"
@@ -43,7 +37,7 @@ def shipped_head(target: Any) -> Path | None:
     return shipped(embedding_fingerprint(embedding))
 
 
-def fitted(target: TransformersTarget, weights: HeadWeights, name: str = "this head") -> HeadTarget:
+def fitted(target: TransformersTarget, weights: HeadWeights, name: str = "this head") -> TorchHead:
     """Return a head for a target; raises `CapabilityError` where it was made for another model."""
     embedding, rows = target.token_tables()
     sizes, own = (embedding.shape[1], embedding.shape[0], target.n_layers), embedding_fingerprint(embedding)
@@ -52,7 +46,7 @@ def fitted(target: TransformersTarget, weights: HeadWeights, name: str = "this h
         raise CapabilityError(f"{name} scores tokens by the model's own weights, which were released: keep them")
     network = HeadNetwork(HeadWeights(replace(weights.shape, layers=layers), weights.tensors), embedding, rows)
     ids = weights.ids().astype(np.int32)
-    return HeadTarget(network, ids, layers, target.capabilities)
+    return TorchHead(network, ids, layers, target.capabilities)
 
 
 def usual_layers(target: TransformersTarget) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,34 +17,9 @@ from torch.nn.functional import silu
 from draftwood.engines.heads.weights import HeadShape
 
 
-class RMSNorm(nn.Module):
-    """Root mean square norm of ``width`` numbers, computed in float32."""
-
-    def __init__(self, width: int, eps: float) -> None:
-        super().__init__()
-        self.weight, self.eps = nn.Parameter(torch.ones(width)), eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = x.float()
-        return (y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
-
-
 def matrix(inputs: int, outputs: int) -> nn.Linear:
     """Return a product without a bias."""
     return nn.Linear(inputs, outputs, bias=False)
-
-
-class FeedForward(nn.Module):
-    """Gated feed-forward part (SwiGLU) of this width and inner width."""
-
-    def __init__(self, width: int, inner: int) -> None:
-        super().__init__()
-        self.gate_proj, self.up_proj = matrix(width, inner), matrix(width, inner)
-        self.down_proj = matrix(inner, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.down_proj(silu(self.gate_proj(x)) * self.up_proj(x))
-        return out
 
 
 class _Attention(nn.Module):
@@ -103,27 +79,29 @@ def _later(x: Tensor, tokens: int) -> Tensor:
 class _Layer(nn.Module):
     def __init__(self, shape: HeadShape, heads: int, kv_heads: int, inner: int) -> None:
         super().__init__()
-        self.input_layernorm = RMSNorm(shape.width, shape.eps)
-        self.hidden_norm = RMSNorm(shape.width, shape.eps)
-        self.post_attention_layernorm = RMSNorm(shape.width, shape.eps)
+        self.input_layernorm = nn.RMSNorm(shape.width, shape.eps)
+        self.hidden_norm = nn.RMSNorm(shape.width, shape.eps)
+        self.post_attention_layernorm = nn.RMSNorm(shape.width, shape.eps)
         self.self_attn = _Attention(shape, heads, kv_heads)
-        self.mlp = FeedForward(shape.width, inner)
+        sizes = {
+            "gate_proj": (shape.width, inner),
+            "up_proj": (shape.width, inner),
+            "down_proj": (inner, shape.width),
+        }
+        self.mlp: Any = nn.ModuleDict({name: matrix(*size) for name, size in sizes.items()})
 
     def forward(self, states: Tensor, embedded: Tensor, before: list[tuple[Tensor, Tensor]]) -> Tensor:
         joined = torch.cat((self.input_layernorm(embedded), self.hidden_norm(states)), -1)
         x = states + self.self_attn(joined, before)
-        return x + self.mlp(self.post_attention_layernorm(x))
+        y, mlp = self.post_attention_layernorm(x), self.mlp
+        out: Tensor = x + mlp["down_proj"](silu(mlp["gate_proj"](y)) * mlp["up_proj"](y))
+        return out
 
 
 class HeadModule(nn.Module):
     """A head whose parameters are named as in its file (`draftwood.engines.heads.weights`).
 
-    Parameters
-    ----------
-    shape
-        Of the head.
-    heads, kv_heads, inner
-        Attention heads, key-value heads, and the width of the feed-forward part.
+    ``heads`` and ``kv_heads`` are attention heads, ``inner`` is the width of the feed-forward part.
     """
 
     def __init__(self, shape: HeadShape, heads: int, kv_heads: int, inner: int) -> None:
@@ -131,19 +109,13 @@ class HeadModule(nn.Module):
         self.shape = shape
         self.fc = matrix(len(shape.layers) * shape.width, shape.width)
         self.midlayer = _Layer(shape, heads, kv_heads, inner)
-        self.norm = RMSNorm(shape.width, shape.eps)
+        self.norm = nn.RMSNorm(shape.width, shape.eps)
 
     def forward(self, states: Tensor, embedded: Tensor, steps: int) -> list[Tensor]:
         """Return what the head makes of texts at each step: normed states [batch, tokens, width], to be scored.
 
-        Parameters
-        ----------
-        states
-            The target's, of all layers side by side, [batch, tokens, layers * width].
-        embedded
-            Embeddings of the tokens that follow, [batch, tokens, width].
-        steps
-            How many. At step i the first i tokens of a text mean nothing.
+        ``states`` [batch, tokens, layers * width] are the target's, of all layers side by side, ``embedded``
+        [batch, tokens, width] those of the tokens that follow. At step i the first i tokens mean nothing.
         """
         x, found = self.fc(states), []
         before: list[tuple[Tensor, Tensor]] = []

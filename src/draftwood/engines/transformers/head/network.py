@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import linear, scaled_dot_product_attention, silu
 
 from draftwood.engines.heads.weights import HeadWeights
@@ -15,7 +15,6 @@ from draftwood.engines.transformers.pack import Packing, can_pack
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(queries [n, heads, dim], keys [n, key-value heads, dim], values like keys) -> [n, heads * dim]; stores both."""
-
 
 Product = Callable[[Tensor], Tensor]
 
@@ -28,14 +27,9 @@ def fast_format(device: torch.device) -> torch.dtype:
 
 def products(matrices: Sequence[Tensor]) -> list[Product]:
     """Return products with these matrices [out, in], over packed copies where the processor allows it."""
-    with torch.device("meta"):
-        linears = [nn.Linear(1, 1, bias=False) for _ in matrices]
-    for one, matrix in zip(linears, matrices, strict=True):
-        one.weight = nn.Parameter(matrix, requires_grad=False)
-        one.out_features, one.in_features = matrix.shape
-    if matrices[0].device.type == "cpu" and can_pack(linears):
+    if can_pack(matrices):
         packing = Packing()
-        return [packing.product([one.weight], [None]) for one in linears]
+        return [packing.product([matrix], [None]) for matrix in matrices]
     return [lambda x, matrix=matrix: linear(x, matrix) for matrix in matrices]  # type: ignore[misc]
 
 
@@ -47,17 +41,8 @@ class Made(NamedTuple):
 
 
 class HeadNetwork:
-    """Runs a head on pairs of a hidden state and the token that follows it.
-
-    Parameters
-    ----------
-    weights
-        The head.
-    embedding
-        The target's, [vocab, width].
-    rows
-        The target's rows that score tokens, [vocab, width], for a head without its own.
-    """
+    """Runs a head on pairs of a hidden state and the token that follows it. ``embedding`` [vocab, width] is the
+    target's, and so are ``rows`` [vocab, width], which score tokens for a head without its own."""
 
     def __init__(self, weights: HeadWeights, embedding: Tensor, rows: Tensor | None) -> None:
         shape, tensors, device = weights.shape, weights.tensors, embedding.device
@@ -99,10 +84,8 @@ class HeadNetwork:
 
     @torch.inference_mode()
     def step(self, states: Tensor, tokens: Tensor, positions: Tensor, attend: Attend, rows: int) -> Made:
-        """Run the layer on ``states`` [n, width], each with the token that follows it, int64[n].
-
-        ``positions`` int64[n] are those of the states. Logits are made of the last ``rows`` alone.
-        """
+        """Run the layer on ``states`` [n, width], each with the token that follows it, int64[n], and its own of
+        ``positions`` int64[n]. Logits are made of the last ``rows`` alone."""
         embedded = self._normed(self._embedding[tokens], self._embedding_norm)
         joined = torch.cat((embedded, self._normed(states, self._state_norm)), -1)
         x = states + self._out(attend(*self._turned(self._qkv(joined), positions)))
@@ -128,9 +111,7 @@ class HeadNetwork:
 
 def attention(queries: Tensor, keys: Tensor, values: Tensor, sees: Tensor | None) -> Tensor:
     """Attend: queries [n, heads, dim] to keys and values [key-value heads, m, dim]; returns [n, heads * dim].
-
-    ``sees`` bool[n, m] says which keys each query sees; None: all.
-    """
+    ``sees`` bool[n, m] says which keys each query sees; None: all."""
     rows, heads, dim = queries.shape
     groups = heads // len(keys)
     wide = queries.transpose(0, 1).reshape(-1, groups * rows, dim)

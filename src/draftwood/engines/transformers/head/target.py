@@ -13,19 +13,16 @@ from torch import Tensor
 
 from draftwood.contracts import Capabilities
 from draftwood.engines.committed import locked
-from draftwood.engines.heads.text import HeadText, ReducedScores, grown
+from draftwood.engines.heads.text import HeadText, ReducedScores, Request, grown
 from draftwood.engines.transformers.head.network import HeadNetwork, attention
 from draftwood.engines.transformers.scores import TorchScores
 from draftwood.index.child_safe import ChildSafeLock
-
-Request = tuple["HeadCache", Sequence[int], Sequence[int]]
-"""A text, and tokens and parents of new nodes."""
 
 _CHUNK = 512  # pairs of a text that one pass reads
 _ROOM = 256  # pairs for which there is room at first, and by which the room grows at least
 
 
-class HeadCache(HeadText[Tensor]):
+class TorchHeadText(HeadText[Tensor]):
     """A head's keys and values of one text."""
 
     def __init__(self, network: HeadNetwork) -> None:
@@ -35,19 +32,14 @@ class HeadCache(HeadText[Tensor]):
         self._capacity = 0
 
     @property
-    def nbytes(self) -> int:
-        """Bytes that it takes, with the room after its pairs."""
-        return self._keys.nbytes + self._values.nbytes
-
-    @property
     def cache_bytes(self) -> int:
         """Bytes of the keys and values of the committed pairs."""
         each = self._network.kv_heads * self._network.dim * self._network.dtype.itemsize
         return 2 * each * self.length
 
-    def fork(self) -> HeadCache:
+    def fork(self) -> TorchHeadText:
         """Return an independent copy."""
-        twin = HeadCache(self._network)
+        twin = TorchHeadText(self._network)
         twin._keys, twin._values, twin._capacity = self._keys.clone(), self._values.clone(), self._capacity
         twin.take(self)
         return twin
@@ -65,7 +57,7 @@ class HeadCache(HeadText[Tensor]):
         sees = None
         if rows > 1:
             sees = torch.ones(rows, before + rows, dtype=torch.bool, device=queries.device).tril(before)
-        return self._attend(queries, before + rows, sees)
+        return attention(queries, self._keys[:, : before + rows], self._values[:, : before + rows], sees)
 
     def attend_to_tree(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Attend for the newest nodes, each of which sees the text, its ancestors and itself."""
@@ -75,10 +67,9 @@ class HeadCache(HeadText[Tensor]):
         sees[:, :before] = True
         for row, line in enumerate(self.lines[nodes - rows :]):
             sees[row, [before + node for node in line]] = True
-        return self._attend(queries, before + nodes, None if bool(sees.all()) else sees.to(queries.device))
-
-    def _attend(self, queries: Tensor, end: int, sees: Tensor | None) -> Tensor:
-        return attention(queries, self._keys[:, :end], self._values[:, :end], sees)
+        end, every = before + nodes, bool(sees.all())
+        mask = None if every else sees.to(queries.device)
+        return attention(queries, self._keys[:, :end], self._values[:, :end], mask)
 
     def _store(self, keys: Tensor, values: Tensor, at: int) -> None:
         """Write rows [n, key-value heads, dim] after ``at`` rows."""
@@ -93,20 +84,9 @@ class HeadCache(HeadText[Tensor]):
         self._values[:, at:end] = values.transpose(0, 1)
 
 
-class HeadTarget:
-    """A head that drafts for one target.
-
-    Parameters
-    ----------
-    network
-        The head.
-    ids
-        The token of each place in its vocabulary, int32[v].
-    layers
-        Whose hidden states it reads.
-    capabilities
-        The target's.
-    """
+class TorchHead:
+    """A head that drafts for one target. ``ids`` int32[v] has the token of each place in its vocabulary,
+    ``layers`` are those whose hidden states it reads, ``capabilities`` the target's."""
 
     def __init__(
         self, network: HeadNetwork, ids: NDArray[np.int32], layers: tuple[int, ...], capabilities: Capabilities
@@ -118,19 +98,17 @@ class HeadTarget:
         )
         self.weight_bytes = network.nbytes
 
-    def open(self) -> HeadCache:
+    def open(self) -> TorchHeadText:
         """Begin a text."""
-        return HeadCache(self.network)
+        return TorchHeadText(self.network)
 
     @locked
     def read(
-        self, session: HeadCache, positions: Sequence[int], parts: Sequence[Sequence[Any]], tokens: Sequence[int]
-    ) -> ReducedScores:
-        """Read pairs into a text: the states at these positions, and the tokens after them.
-
-        ``parts`` are the states of consecutive positions, [some, width] per layer. Returns the scores of the last
-        pair. Grown nodes are dropped.
-        """
+        self, session: TorchHeadText, positions: Sequence[int], parts: Sequence[Sequence[Any]],
+        tokens: Sequence[int],
+    ) -> ReducedScores:  # fmt: skip
+        """Read pairs into a text, the states at these positions and the tokens after them; returns the scores of
+        the last pair. ``parts`` are the states of consecutive positions, [some, width] per layer."""
         session.forget_grown()
         network = self.network
         states = [torch.cat(layer) for layer in zip(*parts, strict=True)]

@@ -1,11 +1,11 @@
-"""A model's own cache, whatever its form: cutting, gathering and copying it. transformers' own `crop` is never
+"""A model's own cache, whatever its form: cutting and copying it. transformers' own `crop` is never
 called: it refuses windows and silently leaves recurrent states advanced (issue 49036 there). Rows of attention are
 cut here; all else that a pass may change counts as state, which is copied before a pass and put back."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -88,27 +88,12 @@ class NativeCache:
     def cut(self, rows: int) -> None:
         """Keep the first rows; for caches without states."""
         # Layers differ in length where a pass was interrupted.
-        self._each(lambda t, axis: t.narrow(axis, 0, min(rows, t.shape[axis])))
-        self.rows = rows
-
-    def gather(self, rows: int, picked: Sequence[int]) -> None:
-        """Keep the first rows, and of those behind them the picked ones, in this order."""
-        index = torch.tensor(picked, dtype=torch.long) + rows
-
-        def pick(t: Tensor, axis: int) -> Tensor:
-            return torch.cat((t.narrow(axis, 0, rows), t.index_select(axis, index.to(t.device))), axis)
-
-        self._each(pick)
-        self.rows = rows + len(picked)
-
-    def _each(self, change: Callable[[Tensor, int], Tensor]) -> None:
-        if self.held is None:
-            return
-        for layer in self.held.layers:
+        for layer in () if self.held is None else self.held.layers:
             for name, axis in _ROWS[type(layer)].items():
                 tensor = getattr(layer, name)
                 if tensor is not None and tensor.numel():
-                    setattr(layer, name, change(tensor, axis))
+                    setattr(layer, name, tensor.narrow(axis, 0, min(rows, tensor.shape[axis])))
+        self.rows = rows
 
 
 @torch.inference_mode()

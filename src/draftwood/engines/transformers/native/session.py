@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Capabilities, Positions, Watch
-from draftwood.engines.committed import CommittedText, check_room, locked, with_root
+from draftwood.engines.committed import CommittedText, check_room, locked
 from draftwood.engines.transformers.native.cache import NativeCache
 from draftwood.engines.transformers.native.passes import NativePasses
 from draftwood.engines.transformers.scores import WATCHED, TorchScores
@@ -58,7 +58,7 @@ class NativeSession(CommittedText):
     @locked
     def score(self, root: int, tree: TokenTree) -> TorchScores:
         """Score root and nodes; `keep` decides what stays."""
-        if 1 + len(tree) > self._can.max_pass or not (self._can.trees or tree.is_chain):
+        if 1 + len(tree) > self._can.max_pass or not tree.is_chain:
             raise CapabilityError("this target scores no trees, or not so many nodes: plan by its capabilities")
         self._rewind()
         drafts = len(tree)
@@ -68,27 +68,19 @@ class NativeSession(CommittedText):
             self._copy = self.cache.copied()
         ids = np.concatenate((self._waiting(), [root], tree.tokens)).astype(np.int64)
         self._clean = False
-        if tree.is_chain:
-            scores = self._passes.run(self.cache, ids, 1 + drafts)
-        else:
-            at = tree.positions(self.length).astype(np.int64)
-            scores = self._passes.run(self.cache, ids, 1 + drafts, at, with_root(tree.ancestor_mask))
+        scores = self._passes.run(self.cache, ids, 1 + drafts)
         self._scored = (root, tree)
         return scores
 
     @locked
     def keep(self, path: Sequence[int]) -> None:
         root, tree = self._take_scored()
-        before, taken = len(self._ids) + 1, list(path)
-        self._ids += [root, *tree.tokens[taken].tolist()]
-        if self._stateful:
-            if len(taken) < len(tree):
-                self._rewind()
-                return
-        elif taken == list(range(len(taken))):
+        self._ids += [root, *tree.tokens[: len(path)].tolist()]
+        if not self._stateful:
             self.cache.cut(len(self._ids))
-        else:
-            self.cache.gather(before, taken)
+        elif len(path) < len(tree):
+            self._rewind()
+            return
         self._read, self._clean, self._copy = len(self._ids), True, None
 
     @locked

@@ -3,54 +3,45 @@ models, and those that bypass transformers' attention interface, which `Transfor
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Literal
-
-from torch import Tensor
+from collections.abc import Sequence
+from typing import Any
 
 from draftwood.contracts import Capabilities, Target, Watch
 from draftwood.engines.transformers.families import max_positions, refuse_unsupported, row_cost, text_config
 from draftwood.engines.transformers.native.passes import NativePasses
 from draftwood.engines.transformers.native.session import NativeSession
-from draftwood.engines.transformers.pack import WIDTHS, Content
+from draftwood.engines.transformers.pack import WIDTHS
 from draftwood.engines.transformers.scores import TorchScores
-from draftwood.errors import UnsupportedModelError
 from draftwood.index.child_safe import ChildSafeLock
 from draftwood.tree import TokenTree
 
 
 class NativeTarget(Target):
-    """A decoder-only model that scores drafts by its own forward pass, on a shadow that shares its weights. To
-    try, best first: ``trees=True``, neither, ``step_by_step=True``; only a trial tells which is right (see
-    `selftest`), since models differ in how they read several tokens after a state.
+    """A decoder-only model that scores chains by its own forward pass, on a shadow that shares its weights. Only a
+    trial tells whether it is right (see `selftest`), since models differ in how they read several tokens after a
+    state.
 
-    ``trees`` scores trees by a mask and positions, for models that keep keys and values only. ``step_by_step``
-    takes one token per pass and no drafts, and prompts in one pass, for models that read several tokens correctly
-    only from an empty cache. ``chunk``, ``packed`` and ``kept`` as in `TransformersTarget`. Raises
-    `UnsupportedModelError` for models that keep no cache and, with ``trees``, where no mask can describe what
-    layers see.
+    ``step_by_step`` takes one token per pass and no drafts, and prompts in one pass, for models that read several
+    tokens correctly only from an empty cache. ``chunk`` and ``packed`` as in `TransformersTarget`. Raises
+    `UnsupportedModelError` for models that keep no cache.
     """
 
     engine = "transformers"
 
     def __init__(
-        self, model: Any, *, trees: bool = False, step_by_step: bool = False, chunk: int = 1024,
-        packed: bool = True, kept: Mapping[Content, Tensor] = MappingProxyType({}),
+        self, model: Any, *, step_by_step: bool = False, chunk: int = 1024, packed: bool = True
     ) -> None:  # fmt: skip
         refuse_unsupported(model)
-        self._passes = passes = NativePasses(model, trees=trees, packed=packed, kept=kept)
+        self._passes = passes = NativePasses(model, packed=packed)
         self.packing, self.device = passes.packing, passes.device
+        self.owns_weights = False
         self.lock = ChildSafeLock()
         self._piece = None if step_by_step else chunk
-        if trees and passes.kept.stateful:
-            raise UnsupportedModelError(f"{type(model).__name__} carries states that cannot branch: score chains")
-        rollback: Literal["truncate", "snapshot", "none"] = "snapshot" if passes.kept.stateful else "truncate"
         self.capabilities = Capabilities(
             vocab_size=model.get_input_embeddings().weight.shape[0],
             max_positions=max_positions(text_config(model)),
-            trees=trees,
-            rollback="none" if step_by_step else rollback,
+            trees=False,
+            rollback="none" if step_by_step else "snapshot" if passes.kept.stateful else "truncate",
             max_pass=1 if step_by_step else chunk,
             row_cost=row_cost(model),
             widths=WIDTHS if self.packing is not None else (),

@@ -1,17 +1,16 @@
-"""Copies rows of a given transformers cache into our arena, and rows of the arena back after the text."""
+"""A given transformers cache as rows of our arena, and back: both ways through `SavedRows`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
-import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import cache_utils
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from draftwood.contracts import Target, TargetSession, Watch
+from draftwood.engines.transformers.cache import SavedRows
 from draftwood.engines.transformers.scores import TorchScores
 from draftwood.engines.transformers.session import TransformersSession
 from draftwood.engines.transformers.target import TransformersTarget
@@ -69,41 +68,45 @@ class ContinuedTarget(Target):
         if all(buffer is None for buffer in self._target.arena.keys):  # a pass makes them, in the model's shapes
             for session, _ in self._target.open([prompts[0][:1]]):
                 session.close()
-        return self._target.open(prompts, reserve=reserve, watch=watch, begin=partial(self._adopt, prompts))
+        sessions: list[TransformersSession] = []
+        try:
+            for row, prompt in enumerate(prompts):
+                saved = self._saved(row, prompt)
+                length, room = len(saved.ids), reserve + len(prompt) - len(saved.ids)
+                sessions.append(self._target.resume(saved, length, reserve=room))
+            rest = [(session, ids[session.length :]) for session, ids in zip(sessions, prompts, strict=True)]
+            return list(zip(sessions, self._target.extend(rest, watch), strict=True))
+        except BaseException:
+            for session in sessions:
+                session.close()
+            raise
 
-    def _adopt(self, prompts: Sequence[Sequence[int]], row: int, session: TransformersSession) -> None:
-        """Copy a row of the cache into a fresh session, without its padding; `UsageError` if it does not fit the
-        model."""
-        length = max(0, int(self._cache.get_seq_length()) - self._padding[row])
-        if length == 0:
-            return
-        self._target.arena.wrote(session.slot, length)
-        with torch.inference_mode():
-            for number, keys in enumerate(self._target.arena.keys):
-                if keys is not None:  # else it shares the rows of another layer
-                    self._adopt_layer(session, number, row, length)
-        session.commit(prompts[row][:length])
-
-    def _adopt_layer(self, session: TransformersSession, number: int, row: int, length: int) -> None:
-        """Copy the last rows of a layer, all that the model still attends to, to the beginning of its buffers."""
-        arena, layers = self._target.arena, self._cache.layers
-        window, layer = arena.windows[number], layers[number] if number < len(layers) else None
-        if layer is None or layer.keys is None or row >= len(layer.keys):
-            raise UsageError(
-                f"past_key_values has {len(layers)} layers and no row {row} in layer {number}: it does not fit "
-                "the model and its prompts"
-            )
-        count = length if window is None else min(length, window - 1)
-        if layer.keys.shape[-2] < count:
-            raise UsageError(f"layer {number} of past_key_values has lost rows that the model still looks at")
-        session.first[window] = length - count
-        buffers: tuple[Any, Any] = arena.keys[number], arena.values[number]
-        for buffer, rows in zip(buffers, (layer.keys, layer.values), strict=True):
-            if (buffer.shape[1], buffer.shape[3]) != (rows.shape[1], rows.shape[3]):
+    def _saved(self, row: int, prompt: Sequence[int]) -> SavedRows:
+        """Return a row of the cache without its padding; `UsageError` if it does not fit the model. Rows that a
+        layer with a window has dropped are zeros."""
+        pad, layers, total = self._padding[row], self._cache.layers, int(self._cache.get_seq_length())
+        found: list[tuple[Tensor, Tensor] | None] = []
+        for number, buffer in enumerate(self._target.arena.keys):
+            if buffer is None:  # it shares the rows of another layer
+                found.append(None)
+                continue
+            layer: Any = layers[number] if number < len(layers) else None
+            if layer is None or layer.keys is None or row >= len(layer.keys):
+                raise UsageError(
+                    f"past_key_values has {len(layers)} layers and no row {row} in layer {number}: it does not "
+                    "fit the model and its prompts"
+                )
+            if (buffer.shape[1], buffer.shape[3]) != (layer.keys.shape[1], layer.keys.shape[3]):
                 raise UsageError(
                     f"layer {number} of past_key_values has other shapes than the model's: leave it out"
                 )
-            buffer[session.slot, :, :count] = rows[row, :, rows.shape[-2] - count :].to(buffer.device)
+            window, rows = self._target.arena.windows[number], layer.keys.shape[2]
+            if rows < min(total, total if window is None else window - 1):
+                raise UsageError(f"layer {number} of past_key_values has lost rows that the model still looks at")
+            both = (nn.functional.pad(one[row], (0, 0, total - rows, 0)) for one in (layer.keys, layer.values))
+            keys, values = (one[:, pad:] for one in both)
+            found.append((keys, values))
+        return SavedRows(tuple(prompt[: max(0, total - pad)]), tuple(found))
 
 
 def export(
@@ -111,37 +114,30 @@ def export(
 ) -> None:
     """Write what the sessions hold into a cache of transformers, with the padding in front of each row and zeros
     after shorter ones. After an error the cache is as it was."""
-    texts = list(zip(sessions, padding, strict=True))
-    total = max(pad + session.length for session, pad in texts)
-    filled: list[tuple[Any, Tensor, Tensor]] = []
-    for number, window in enumerate(target.arena.windows):
-        keys, values = target.arena.keys[number], target.arena.values[number]
-        if keys is None or values is None:
-            continue
+    saved: list[Any] = [target.save(session) for session in sessions]  # type: ignore[arg-type]
+    total = max(pad + len(one.ids) for one, pad in zip(saved, padding, strict=True))
+    filled: list[tuple[int, Tensor, Tensor]] = []
+    for number in range(target.n_layers):
+        rows = [one.layers[number] for one in saved]
+        if None not in rows:
+            keys, values = (_padded([row[i] for row in rows], padding, total) for i in (0, 1))
+            filled.append((number, keys, values))
+    for number, keys, values in filled:
         while number >= len(cache.layers):  # of a cache made without a configuration
             cache.layers.append(DynamicLayer())
         layer: Any = cache.layers[number]
-        width = getattr(layer, "sliding_window", None)
-        rows = total if width is None else min(total, width - 1)
-        both = (_gathered(texts, window, buffer, total - rows, rows) for buffer in (keys, values))
-        filled.append((layer, *both))
-    for layer, keys, values in filled:
         if not layer.is_initialized:
             layer.lazy_initialization(keys, values)
-        layer.keys, layer.values = keys, values
+        width = getattr(layer, "sliding_window", None)
+        kept = 0 if width is None else max(0, total - width + 1)
+        layer.keys, layer.values = keys[:, :, kept:], values[:, :, kept:]
         if hasattr(layer, "cumulative_length"):
             layer.cumulative_length = total
 
 
-def _gathered(
-    texts: Sequence[tuple[Any, int]], window: int | None, buffer: Tensor, start: int, rows: int
-) -> Tensor:
-    """Return ``rows`` rows of a layer from row ``start`` of the padded texts on, [texts, heads, rows, dim]."""
-    found = buffer.new_zeros(len(texts), buffer.shape[1], rows, buffer.shape[-1])
-    for index, (session, pad) in enumerate(texts):
-        first = session.first[window]  # of the text, in the buffer's row 0
-        begin, end = max(first, start - pad), session.length
-        if begin < end:
-            where = slice(begin + pad - start, end + pad - start)
-            found[index, :, where] = buffer[session.slot, :, begin - first : end - first]
+def _padded(rows: Sequence[Tensor], padding: Sequence[int], total: int) -> Tensor:
+    """Put rows [heads, some, dim] together, [texts, heads, total, dim]."""
+    found = rows[0].new_zeros(len(rows), rows[0].shape[0], total, rows[0].shape[2])
+    for text, (row, pad) in enumerate(zip(rows, padding, strict=True)):
+        found[text, :, pad : pad + row.shape[1]] = row
     return found

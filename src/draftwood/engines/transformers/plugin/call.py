@@ -16,7 +16,7 @@ from draftwood.decoding.request import Request
 from draftwood.decoding.sequence import ActiveSequence
 from draftwood.engines.transformers.plugin import cache as caches
 from draftwood.engines.transformers.plugin.refusals import CACHES, KeptBack, refuse_positions, refuse_settings
-from draftwood.engines.transformers.plugin.text import Ends, PaddedText, Together, left_padding, stop_strings
+from draftwood.engines.transformers.plugin.text import Ends, left_padding, stop_strings
 from draftwood.engines.transformers.processors import adapt, for_row
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import UsageError
@@ -77,7 +77,14 @@ class GenerateCall:
         self._ids, self._config = input_ids, config
         self._length = input_ids.shape[1]
         self._padding = left_padding(input_ids, arguments.get("attention_mask"))
-        self._refuse_lengths()
+        limit = getattr(config, "max_length", None)
+        if limit is not None and limit <= self._length:
+            raise UsageError(f"max_length={limit} leaves no room behind the prompt: set max_new_tokens")
+        covered = getattr(config, "_mask_length", None)
+        if covered is not None and covered != self._length:
+            raise UsageError(
+                f"attention_mask covers {covered} tokens, input_ids {self._length}: give the whole text"
+            )
         refuse_positions(arguments.get("position_ids"), self._padding, self._length)
         given = [arguments[name] for name in CACHES if arguments.get(name) is not None]
         self._cache = given[0] if given else None
@@ -85,10 +92,11 @@ class GenerateCall:
         self._held = caches.held(self._cache, self._length) if self._own_cache else 0
         self._processors = list(processors or ())
         criteria = [*(criteria or ()), *stop_strings(kept.stop_strings, kept.tokenizer)]
-        self._ends = Ends.of(criteria, self._length, self._room(model))
+        most = int(limit or getattr(model.config, "max_position_embeddings", None) or 0) - self._length
+        self._ends = Ends.of(criteria, self._length, max(1, most))  # our cache makes room for as many at once
         padded = any(hasattr(criterion, "eos_token_id") for criterion in criteria)  # as transformers tests it
-        together = len(input_ids) > 1 and bool(self._ends.others) and not padded
-        self._together = Together(len(input_ids)) if together else None
+        if len(input_ids) > 1 and self._ends.others and not padded:  # transformers writes on till all have ended
+            raise UsageError("criteria for a batch need an end token, or one prompt at a time: set eos_token_id")
         told = bool(config.return_dict_in_generate)
         logits, scores = told and bool(config.output_logits), told and bool(config.output_scores)
         self._recorders = [Recorder(input_ids.device, logits=logits, scores=scores) for _ in self._padding]
@@ -98,43 +106,26 @@ class GenerateCall:
         self._sampling = Sampling(temperature=float(sampled), seed=seed or 0)
         self.requests = [self._request(row) for row in range(len(input_ids))]
 
-    def _refuse_lengths(self) -> None:
-        limit = getattr(self._config, "max_length", None)
-        if limit is not None and limit <= self._length:
-            raise UsageError(f"max_length={limit} leaves no room behind the prompt: set max_new_tokens")
-        covered = getattr(self._config, "_mask_length", None)
-        if covered is not None and covered != self._length:
-            raise UsageError(
-                f"attention_mask covers {covered} tokens, input_ids {self._length}: give the whole text"
-            )
-
-    def _room(self, model: Any) -> int:
-        """Most tokens to write where no criterion limits them; our cache makes room for them at once."""
-        limit = getattr(self._config, "max_length", None) or getattr(model.config, "max_position_embeddings", None)
-        return max(1, int(limit or 0) - self._length)
-
     def _request(self, row: int) -> Request:
-        padding, recorder, ends = self._padding[row], self._recorders[row], self._ends
-        text = PaddedText(self._ids[row], padding)
-        criteria = ends.criteria(text, recorder.so_far, copied=len(self._ids) > 1)
-        if self._together is not None:
-            criteria = [self._together.criterion(row, criteria)]
+        padding, recorder, several = self._padding[row], self._recorders[row], len(self._ids) > 1
+        pad = self._ids[row, :padding]
+
+        def padded(prefix: NDArray[np.int64]) -> Tensor:
+            return torch.cat((pad, torch.from_numpy(prefix).to(pad)))[None]
+
+        # The only row calls the caller's own objects, as generate does.
+        own = [for_row(p, row, len(self._ids)) if several else p for p in self._processors]
         prompts = [ids[self._padding[i] :].tolist() for i, ids in enumerate(self._ids[: row + 1])]
         prompt = prompts.pop()
         return Request(
             prompt,
-            ends.limit,
+            self._ends.limit,
             self._sampling,
-            recorder.around(self._processors_of(row, text)),
+            recorder.around(adapt(own, self._ids.device, ids=padded, copied=False)),
             sequence=prompts.count(prompt),  # a prompt that comes again is sampled again
-            end_ids=ends.end_ids,
-            criteria=criteria,
+            end_ids=self._ends.end_ids,
+            criteria=self._ends.criteria(self._ids[row], recorder.so_far, copied=several),
         )
-
-    def _processors_of(self, row: int, text: PaddedText) -> list[Processor]:
-        rows = len(self._ids)  # the only one calls the caller's own objects, as generate does
-        own = self._processors if rows == 1 else [for_row(p, row, rows) for p in self._processors]
-        return adapt(own, self._ids.device, ids=text.committed, copied=False)
 
     def target(self, target: Target) -> Target:
         """Return the target to open the requests on; where a cache was given, one that takes over its rows."""
@@ -150,21 +141,14 @@ class GenerateCall:
         """Write the rows of all tokens but the last into the cache that the caller gave or asked for."""
         wanted = self._own_cache or bool(self._config.return_dict_in_generate)
         if wanted and isinstance(target, TransformersTarget) and caches.is_exchangeable(self._cache):
-            cut = self._cut()
-            for row in rows:
-                session: Any = row.session
-                length = min(len(row.request.prompt) + cut - 1, session.length)
-                session.truncate(length)
-                if session.length < length:
-                    target.extend([(session, row.ids[session.length : length])])
             caches.export(target, [row.session for row in rows], self._padding, self._cache)
         else:
             self._cache = None
 
     def answer(self, written: Sequence[Sequence[int]]) -> Any:
         """Return what generate returns for these new tokens: ids, or the dictionary that was asked for."""
-        pad, cut = self._pad(), self._cut()
-        written = [ids[:cut] for ids in written]
+        known = [getattr(self._config, name, None) for name in ("_pad_token_tensor", "pad_token_id")]
+        pad = next((int(pad) for pad in known if pad is not None), 0)
         new = self._ids.new_full((len(written), max(map(len, written))), pad)
         for row, ids in enumerate(written):
             new[row, : len(ids)] = torch.tensor(ids)
@@ -173,16 +157,7 @@ class GenerateCall:
             return sequences
         return GenerateDecoderOnlyOutput(
             sequences=sequences,
-            scores=batched([r.scores and r.scores[:cut] for r in self._recorders], pad),
-            logits=batched([r.logits and r.logits[:cut] for r in self._recorders], pad),
+            scores=batched([r.scores for r in self._recorders], pad),
+            logits=batched([r.logits for r in self._recorders], pad),
             past_key_values=self._cache,
         )
-
-    def _cut(self) -> int:
-        """How many new tokens a row may have in the answer."""
-        together = None if self._together is None else self._together.length
-        return self._ends.limit if together is None else together
-
-    def _pad(self) -> int:
-        known = [getattr(self._config, name, None) for name in ("_pad_token_tensor", "pad_token_id")]
-        return next((int(pad) for pad in known if pad is not None), 0)

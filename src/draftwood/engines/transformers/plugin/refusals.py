@@ -13,21 +13,24 @@ from transformers import GenerationMixin
 
 from draftwood.errors import PromptError, UnsupportedModelError, UsageError
 
-_OTHER_METHODS = {
-    "constraints": "constrained beam search",
-    "force_words_ids": "constrained beam search",
-    "penalty_alpha": "contrastive search",
-    "dola_layers": "DoLa decoding",
-    "prompt_lookup_num_tokens": "speculation of transformers' own",
-    "assistant_early_exit": "speculation of transformers' own",
-    "use_mtp": "speculation of transformers' own",
-    "speculation_type": "speculation of transformers' own",
-    "guidance_scale": "a second pass of the model per token",
-    "output_attentions": "attention weights of every token",
-    "output_hidden_states": "hidden states of every token",
+_SPECULATION = "speculation of transformers' own"
+_ASKS: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "num_beams": ("beam search", (1,)),
+    "constraints": ("constrained beam search", ()),
+    "force_words_ids": ("constrained beam search", ()),
+    "penalty_alpha": ("contrastive search", ()),
+    "dola_layers": ("DoLa decoding", ()),
+    "prompt_lookup_num_tokens": (_SPECULATION, ()),
+    "assistant_early_exit": (_SPECULATION, ()),
+    "assistant_model": (_SPECULATION, ()),
+    "use_mtp": (_SPECULATION, ()),
+    "speculation_type": (_SPECULATION, ()),
+    "guidance_scale": ("a second pass of the model per token", (1,)),
+    "output_attentions": ("attention weights of every token", ()),
+    "output_hidden_states": ("hidden states of every token", ()),
+    "synced_gpus": ("passes in step with other processes", ()),
 }
-"""Settings that ask for more than one token after another, and what they ask for."""
-_NEUTRAL = {"guidance_scale": 1, "penalty_alpha": 0}
+"""Settings that ask for more than one token after another: for what, and the values that do not."""
 
 CACHES = ("past_key_values", "cache_params")
 """Names under which a model takes its cache; the second one is that of Mamba models."""
@@ -66,20 +69,15 @@ def refuse_settings(model: Any, config: Any, kept: KeptBack, arguments: dict[str
     generation config, ``arguments`` are the model's own."""
     if getattr(model.config, "is_encoder_decoder", False):
         raise UnsupportedModelError(f"{type(model).__name__} is an encoder-decoder model: use a decoder-only one")
-    if (getattr(config, "num_beams", None) or 1) > 1:
-        raise UsageError(f"num_beams={config.num_beams} asks for beam search: set it to 1")
-    for name, what in _OTHER_METHODS.items():
-        value = getattr(config, name, None)
-        if value and value != _NEUTRAL.get(name):
-            raise UsageError(f"{name}={value!r} asks for {what}, which draftwood does not do: leave it out")
-    if kept.assistant_model is not None:
-        raise UsageError("assistant_model asks for speculation of transformers' own: leave it out")
-    if kept.synced_gpus:
-        raise UsageError("synced_gpus=True asks for passes in step with other processes: draftwood runs in one")
+    for name, (what, harmless) in _ASKS.items():
+        value = getattr(kept, name, None) or getattr(config, name, None)
+        if value and value not in harmless:
+            shown = type(value).__name__ if name == "assistant_model" else repr(value)
+            raise UsageError(f"{name}={shown} asks for {what}, which draftwood does not do: leave it out")
     if getattr(config, "cache_implementation", None) == "quantized":
         raise UsageError("cache_implementation='quantized' changes the text; our cache is exact: leave it out")
     for name, value in arguments.items():
-        if name in _OTHER_METHODS and not value:
+        if name in _ASKS and not value:
             continue
         if name not in _UNDERSTOOD and value is not None:
             raise UsageError(f"{name} is an input that drafting does not hand to the model: give token ids alone")

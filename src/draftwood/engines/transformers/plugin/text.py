@@ -46,39 +46,6 @@ def _padding_of(shown: NDArray[np.bool_], number: int) -> int:
     return int(where[0])
 
 
-class PaddedText:
-    """A prompt int64[length], of which the first ``padding`` tokens are no text, and what was written since."""
-
-    def __init__(self, prompt: Tensor, padding: int) -> None:
-        self._padding, self._start = padding, len(prompt)
-        self._filled = len(prompt)
-        self._room = prompt.new_empty(len(prompt) + 256)
-        self._room[: len(prompt)] = prompt
-
-    def after(self, emitted: Sequence[int]) -> Tensor:
-        """Return padding, prompt and all emitted tokens, int64[1, length]; a view that is not written to again."""
-        return self._with(emitted[self._filled - self._start :])
-
-    def committed(self, prefix: NDArray[np.int64]) -> Tensor:
-        """Return the same for the committed text without its padding."""
-        return self._with(prefix[self._filled - self._padding :])
-
-    def _with(self, fresh: Sequence[int] | NDArray[Any]) -> Tensor:
-        end = self._filled + len(fresh)
-        if end > len(self._room):
-            room = self._room.new_empty(2 * end)
-            room[: self._filled] = self._room[: self._filled]
-            self._room = room
-        if len(fresh):
-            self._room[self._filled : end] = torch.as_tensor(np.asarray(fresh))
-            self._filled = end
-        return self._room[None, :end]
-
-
-Scores = Callable[[], "tuple[Tensor, ...] | None"]
-"""The scores of all emitted tokens, one [1, vocab] each, where the caller asked for them."""
-
-
 @dataclass(slots=True)
 class Ends:
     """What ends the texts of a call: most tokens, end-of-sequence tokens, and criteria asked after every token."""
@@ -101,35 +68,26 @@ class Ends:
                 ends.others.append(criterion)
         return ends
 
-    def criteria(self, text: PaddedText, scores: Scores, *, copied: bool) -> list[Criterion]:
-        """Return the other criteria for one row; ``copied`` gives the row a state of its own."""
-        own = [own_copy(c) if copied and not _stateless(c) else c for c in self.others]
-        return [_asking(criterion, text, scores) for criterion in own]
+    def criteria(self, prompt: Tensor, scores: Callable[[], Any], *, copied: bool) -> list[Criterion]:
+        """Return the other criteria for one row, a padded prompt int64[length]; ``scores`` gives those of all
+        emitted tokens, one [1, vocab] each, where the caller asked for them, ``copied`` the row a state of its
+        own."""
+
+        def asking(criterion: Any) -> Criterion:
+            # Those of transformers itself keep no state; a copy would hold tables of the whole vocabulary.
+            own = own_copy(criterion) if copied and not _is_theirs(criterion) else criterion
+
+            def met(emitted: Sequence[int]) -> bool:
+                text = torch.cat((prompt, torch.as_tensor(np.asarray(emitted, dtype=np.int64)).to(prompt)))
+                return bool(torch.as_tensor(own(text[None], scores())).any())
+
+            return met
+
+        return [asking(criterion) for criterion in self.others]
 
 
-class Together:
-    """Rows that go on until each has met a criterion, as transformers writes them where no end token is set. Our
-    rows advance at different speeds, so longer ones are cut to the length of the last afterwards."""
-
-    def __init__(self, rows: int) -> None:
-        self._met: list[int | None] = [None] * rows
-
-    @property
-    def length(self) -> int | None:
-        """How many tokens every row has when all have met their criteria; None before."""
-        known = [length for length in self._met if length is not None]
-        return max(known) if len(known) == len(self._met) else None
-
-    def criterion(self, row: int, criteria: Sequence[Criterion]) -> Criterion:
-        """Return what ends this row: every row has met a criterion, and this one is as long as the longest."""
-
-        def ended(emitted: Sequence[int]) -> bool:
-            met = [criterion(emitted) for criterion in criteria]
-            if any(met) and self._met[row] is None:
-                self._met[row] = len(emitted)
-            return self.length is not None and len(emitted) >= self.length
-
-        return ended
+def _is_theirs(criterion: Any) -> bool:
+    return type(criterion).__module__.startswith("transformers.")
 
 
 def stop_strings(strings: str | Sequence[str] | None, tokenizer: Any) -> list[Any]:
@@ -139,19 +97,6 @@ def stop_strings(strings: str | Sequence[str] | None, tokenizer: Any) -> list[An
     if tokenizer is None:
         raise UsageError("stop strings need a tokenizer: decode_with(stop_strings=..., tokenizer=...)")
     return [StopStringCriteria(tokenizer, [strings] if isinstance(strings, str) else list(strings))]
-
-
-def _stateless(criterion: Any) -> bool:
-    # Those of transformers itself keep no state; a copy of one of them would hold tables of the whole vocabulary.
-    return type(criterion).__module__.startswith("transformers.")
-
-
-def _asking(criterion: Any, text: PaddedText, scores: Scores) -> Criterion:
-    def met(emitted: Sequence[int]) -> bool:
-        answer = criterion(text.after(emitted), scores())
-        return bool(torch.as_tensor(answer).any())
-
-    return met
 
 
 class Feed:
