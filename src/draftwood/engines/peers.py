@@ -1,17 +1,13 @@
-"""Other engines' own ways to write, for the bench: their names, what is asked of them and what they answer.
-
-A peer writes with its own loop, its own drafts and its own clock. Names are as in
-``transformers:lookup:tokens=3,llama.cpp:ngram-mod``: options follow after colons, and ``transformers:all``,
-``llama.cpp:all`` and ``all`` stand for several.
-"""
+"""Names of peers, other engines' own ways to write: ``transformers:lookup:tokens=3,llama.cpp:ngram-mod``. Options
+follow after colons; ``transformers:all``, ``llama.cpp:all`` and ``all`` stand for several."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
-from draftwood.contracts import Sampling, Target
+from draftwood.contracts import Target
+from draftwood.engines.peer import Peer, PeerName
 from draftwood.errors import UnknownNameError, UsageError
 from draftwood.models.engine import TRANSFORMERS, choose, implied_engine
 from draftwood.spelling import read_options
@@ -36,48 +32,6 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "all": (*_TRANSFORMERS, *_LLAMA_CPP),
 }
 """Names that stand for several peers. An assistant is in none: it must be named."""
-
-
-@dataclass(slots=True)
-class PeerAnswer:
-    """What a peer wrote, and when."""
-
-    ids: list[int]  # new tokens only, the end token included
-    # (tokens so far, seconds since the call): first after reading the prompt, then after each pass;
-    # a peer that does not report passes has two: the first token and the last.
-    arrivals: list[tuple[int, float]]
-    prefill_s: float  # seconds until the first entry
-    decode_s: float  # seconds from there to the last token
-    drafted: int | None = None  # draft tokens scored in decode passes, and accepted; None: not reported
-    accepted: int | None = None
-    passes: int | None = None  # after the one that read the prompt; None where not reported
-    text: str | None = None  # where the peer returns it too
-
-
-class Peer(Protocol):
-    """A way to write with the same weights; ``name`` as typed, ``engine`` "transformers" or "llama.cpp"."""
-
-    name: str
-    engine: str
-
-    def answer(self, ids: Sequence[int], limit: int, *, end_ids: frozenset[int], sampling: Sampling) -> PeerAnswer:
-        """Write at most ``limit`` tokens after the prompt ``ids``, up to the first of ``end_ids``; `UsageError`
-        for a sampling that the engine does not have."""
-        ...
-
-    def close(self) -> None:
-        """Free what the peer holds; it may be asked again, and then starts again."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class PeerName:
-    """A peer's name taken apart: its engine, the method ("" is plain) and every option of it."""
-
-    name: str
-    engine: str
-    method: str
-    options: Mapping[str, Any]  # numbers, and the name of an assistant
 
 
 def peer_names(spec: str) -> list[PeerName]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from draftwood.contracts import Sampling
-from draftwood.engines.peers import PeerAnswer, PeerName
+from draftwood.engines.peer import PeerAnswer, PeerName
 from draftwood.errors import ModelError, UsageError, VocabularyError
 from draftwood.models.find import gguf_file
 

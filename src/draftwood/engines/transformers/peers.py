@@ -16,7 +16,7 @@ from transformers import GenerationConfig
 from transformers.generation.streamers import BaseStreamer
 
 from draftwood.contracts import Sampling
-from draftwood.engines.peers import PeerAnswer, PeerName
+from draftwood.engines.peer import PeerAnswer, PeerName
 from draftwood.engines.transformers.shadow import shadow
 from draftwood.errors import UsageError
 from draftwood.models.importing import quiet_transformers
@@ -44,7 +44,7 @@ class Clock(BaseStreamer):
 
 
 class TransformersPeer:
-    """``model.generate`` with nothing of ours in it; fulfils `draftwood.engines.peers.Peer`. After each answer the
+    """``model.generate`` with nothing of ours in it; fulfils `draftwood.engines.peer.Peer`. After each answer the
     model is as it was before. ``assistant`` is a model with its tokenizer; a view of it drafts at most ``tokens``
     tokens, all other settings being transformers' defaults. Raises `UsageError` for an assistant that cannot take
     tokens back or has another vocabulary."""

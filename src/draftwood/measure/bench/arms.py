@@ -13,7 +13,7 @@ from draftwood.contracts import Drafter, Planner, Rule
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Request
 from draftwood.decoding.sequence import ActiveSequence
-from draftwood.engines.peers import Peer
+from draftwood.engines.peer import Peer
 from draftwood.measure.records.records import Answer
 from draftwood.planning.load import load as load_planner
 from draftwood.verify.load import label
