@@ -6,11 +6,11 @@ import dataclasses
 from types import SimpleNamespace
 
 import pytest
-from draftwood.engines.peer import PeerAnswer
 
 from draftwood.api.learned import learned
 from draftwood.api.setup import Setup
 from draftwood.contracts import Sampling
+from draftwood.engines.peer import PeerAnswer
 from draftwood.errors import PromptError, UsageError
 from draftwood.measure.bench.arms import OurArm, PeerArm
 from draftwood.measure.bench.run import Bench, BenchSettings, Sustained, sustain
