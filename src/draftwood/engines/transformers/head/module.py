@@ -17,6 +17,18 @@ from torch.nn.functional import silu
 from draftwood.engines.heads.weights import HeadShape
 
 
+class RMSNorm(nn.Module):
+    """Root mean square norm of ``width`` numbers, computed in float32."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.ones(width)), eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x.float()
+        return (y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
+
+
 def matrix(inputs: int, outputs: int) -> nn.Linear:
     """Return a product without a bias."""
     return nn.Linear(inputs, outputs, bias=False)
@@ -79,9 +91,9 @@ def _later(x: Tensor, tokens: int) -> Tensor:
 class _Layer(nn.Module):
     def __init__(self, shape: HeadShape, heads: int, kv_heads: int, inner: int) -> None:
         super().__init__()
-        self.input_layernorm = nn.RMSNorm(shape.width, shape.eps)
-        self.hidden_norm = nn.RMSNorm(shape.width, shape.eps)
-        self.post_attention_layernorm = nn.RMSNorm(shape.width, shape.eps)
+        self.input_layernorm = RMSNorm(shape.width, shape.eps)
+        self.hidden_norm = RMSNorm(shape.width, shape.eps)
+        self.post_attention_layernorm = RMSNorm(shape.width, shape.eps)
         self.self_attn = _Attention(shape, heads, kv_heads)
         sizes = {
             "gate_proj": (shape.width, inner),
@@ -109,7 +121,7 @@ class HeadModule(nn.Module):
         self.shape = shape
         self.fc = matrix(len(shape.layers) * shape.width, shape.width)
         self.midlayer = _Layer(shape, heads, kv_heads, inner)
-        self.norm = nn.RMSNorm(shape.width, shape.eps)
+        self.norm = RMSNorm(shape.width, shape.eps)
 
     def forward(self, states: Tensor, embedded: Tensor, steps: int) -> list[Tensor]:
         """Return what the head makes of texts at each step: normed states [batch, tokens, width], to be scored.
