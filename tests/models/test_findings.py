@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -117,6 +116,10 @@ def test_profiles_stay_apart(cache):
     paths[0].touch()
     assert newest_profile("smollm2") == paths[0]
     assert newest_profile("owner/model") is None
+    assert newest_profile("owner") is None, "a name that another one begins with"
+    other = profile_path("owner", "float32", 2)
+    other.with_stem(other.stem.replace("owner", "owner-b")).touch()
+    assert newest_profile("owner") is None
 
 
 def test_a_fetched_model_goes_by_its_name_however_it_was_loaded(cache):
@@ -154,16 +157,6 @@ def test_the_newest_profile_may_be_of_any_device_of_this_machine():
     foreign = profile_path("owner/model", "float32", 2)
     foreign.with_stem(foreign.stem[:-8] + "01234567").touch()
     assert newest_profile("owner/model") is None
-
-
-def test_the_profile_of_a_model_that_ollama_has_is_that_of_its_file(tmp_path, monkeypatch):
-    blob = tmp_path / "sha256-74701a8c"
-    blob.write_bytes(b"GGUF")
-    monkeypatch.setattr(sys.modules["draftwood.models.find"], "ollama_file", lambda _: blob)
-    place = profile_path(str(blob), "Q4_0", 2)
-    place.parent.mkdir()
-    place.touch()
-    assert newest_profile("ollama:llama3.2:1b") == place
 
 
 def test_the_machine_has_a_short_name_with_its_graphics_card(monkeypatch):

@@ -1,4 +1,4 @@
-"""Limits of containers, as Linux lays them out for control groups of both versions, nested or seen from within."""
+"""Limits of containers, as Linux lays them out for control groups, nested or seen from within."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 from draftwood.models import machine
 
 GB = 1 << 30
-NONE = str((1 << 63) - 4096)  # how version 1 writes that there is no limit
 
 
 @pytest.fixture
@@ -38,12 +37,14 @@ def test_without_groups_there_is_no_limit(tmp_path, root):
     assert (machine.processor_limit(free), machine.memory_limit(free), machine.memory_left(free)) == (None,) * 3
 
 
-def test_version_2_within_a_container(root):
+@pytest.mark.parametrize("path", ["/docker/0123", "/"])
+def test_a_container_whether_its_path_is_seen_or_not(root, path):
+    """Docker shows a container its own group at the top, and the path that the group has on the host."""
     seen = groups(
         "", cpu__max="150000 100000", memory__max=str(2 * GB), memory__current=str(GB),
         memory__stat=f"anon 5\ninactive_file {GB // 2}\nslab 7",
     )  # fmt: skip
-    here = root("0::/", seen)
+    here = root(f"0::{path}", seen)
     assert machine.processor_limit(here) == 1.5
     assert machine.memory_limit(here) == 2 * GB
     assert machine.memory_left(here) == 2 * GB - GB // 2
@@ -55,26 +56,6 @@ def test_the_narrowest_of_nested_groups_counts(root):
     here = root("0::/a/b", seen)
     assert machine.processor_limit(here) == 4
     assert machine.memory_left(here) == GB - GB // 4
-
-
-@pytest.mark.parametrize("path", ["/docker/0123", "/"])
-def test_version_1_whether_its_path_is_seen_or_not(root, path):
-    """Docker shows a container its own group at the top, and the path that the group has on the host."""
-    seen = groups("cpu,cpuacct", cpu__cfs_quota_us="200000", cpu__cfs_period_us="100000")
-    seen |= groups(
-        "memory", memory__limit_in_bytes=str(GB), memory__usage_in_bytes=str(GB // 2),
-        memory__stat=f"cache 1\ntotal_inactive_file {GB // 4}",
-    )  # fmt: skip
-    here = root(f"4:memory:{path}\n2:cpu,cpuacct:{path}\n0::{path}", seen)
-    assert machine.processor_limit(here) == 2
-    assert machine.memory_left(here) == GB - GB // 4
-
-
-def test_version_1_without_limits(root):
-    seen = groups("cpu", cpu__cfs_quota_us="-1", cpu__cfs_period_us="100000")
-    seen |= groups("memory", memory__limit_in_bytes=NONE, memory__usage_in_bytes="7")
-    here = root("4:memory:/\n1:cpu:/", seen)
-    assert (machine.processor_limit(here), machine.memory_limit(here)) == (None, None)
 
 
 def test_a_share_of_the_processor_is_whole_cores_and_at_least_one(monkeypatch):

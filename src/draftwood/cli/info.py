@@ -37,7 +37,7 @@ def info(as_json: options.Json = False) -> None:
         "cache folder": found["cache_folder"],
         "learnt": learnt,
         **{f"model {model['name']}": _said_model(model) for model in found["models"]},
-        "other models": "any GGUF file, any folder of transformers, ollama:NAME, a hub name (with a network)",
+        "other models": "any GGUF file, any folder of transformers, a hub name (with a network)",
         "drafters": ", ".join(found["drafters"]),
     }
     screen.show_facts({name: "not installed" if value is None else value for name, value in lines.items()})

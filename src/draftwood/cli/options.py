@@ -38,7 +38,7 @@ _CHAT = "Put the prompt into the model's chat template, or not. [default: where 
 Chat = Annotated[bool | None, Option("--chat/--raw", help=_CHAT)]
 System = Annotated[str | None, Option(help="System message of the chat template.")]
 Json = Annotated[bool, Option("--json", help="Print one JSON document and nothing else.")]
-_MODEL = "A model of `draftwood info`, a folder, a GGUF file, a hub name, or ollama:NAME."
+_MODEL = "A model of `draftwood info`, a folder, a GGUF file, or a hub name."
 _ENGINE = "cpu (our own) or llama.cpp for GGUF files, or transformers. [default: cpu where it can]"
 _EXACT = "Compute a GGUF model so that drafts change no bit of the text, or as llama.cpp does by itself."
 _WEIGHTS = "Run on weights of 4 or 8 bits, on our own engine: another model, faster and a little worse."

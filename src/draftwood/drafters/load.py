@@ -1,7 +1,7 @@
 """Makes drafters from their names: ``suffix+lookup:max_ngram=3:length=10``.
 
 A value in double quotes may hold the characters that separate names and options:
-``draft-model:model="ollama:llama3.2:1b":length=8``.
+``draft-model:model="C:/my+model.gguf":length=8``.
 
 Other packages add drafters by entry points of the group ``draftwood.drafters``: the name, and a class (or
 function) that makes the drafter from keyword arguments annotated int, float, bool or str, each optionally ``|

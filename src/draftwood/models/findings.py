@@ -21,7 +21,7 @@ from draftwood.contracts import Target
 from draftwood.errors import FileFormatError
 from draftwood.files.paths import say_unkept, whole_file
 from draftwood.models.catalogue import CATALOGUE
-from draftwood.models.find import OLLAMA, cache_folder, find, model_folder
+from draftwood.models.find import cache_folder, find, model_folder
 from draftwood.models.machine import machine
 
 TRIAL, LEARNED = "trial", "learned"
@@ -89,23 +89,20 @@ def write(path: Path, value: Any) -> None:
 
 def remembered(key: str) -> int | None:
     """Return the number that a trial found; None if it is not known."""
-    found = read(place_of(TRIAL, key))
-    return found if _is_whole(found) else None
+    found = remembered_list(key, [read(place_of(TRIAL, key))])
+    return found[0] if found else None
 
 
-def remembered_list(key: str) -> list[int] | None:
+def remembered_list(key: str, found: Any = None) -> list[int] | None:
     """Return the numbers that a trial found; None if they are not known."""
-    found = read(place_of(TRIAL, key))
-    return found if isinstance(found, list) and all(map(_is_whole, found)) else None
+    found = read(place_of(TRIAL, key)) if found is None else found
+    whole = isinstance(found, list) and all(type(value) is int and value >= 0 for value in found)
+    return found if whole else None
 
 
 def remember(key: str, found: int | list[int]) -> None:
     """Keep what a trial found."""
     write(place_of(TRIAL, key), found)
-
-
-def _is_whole(value: Any) -> bool:
-    return type(value) is int and value >= 0
 
 
 def learning_is_kept() -> bool:
@@ -159,10 +156,12 @@ def profile_path(model: str, dtype: str, threads: int, device: str = "cpu") -> P
 
 def newest_profile(model: str) -> Path | None:
     """Return the file of the newest profile of this model here, whatever its number format and threads."""
-    if model.startswith(OLLAMA):
-        model = str(find(model))
-    places = (cache_folder() / "profiles").glob(f"{_slug(model)}-*.jsonl")
-    ours = [path for path in places if path.stem.endswith(machine("cuda" if "-cuda-" in path.stem else "cpu"))]
+    name = re.compile(rf"{re.escape(_slug(model))}-[\w.]+-\d+threads-(\w+)-(\w{{8}})")
+    ours = []
+    for path in (cache_folder() / "profiles").glob("*.jsonl"):
+        found = name.fullmatch(path.stem)
+        if found and found[2] == machine("cuda" if found[1].startswith("cuda") else "cpu"):
+            ours.append(path)
     return max(ours, key=lambda path: path.stat().st_mtime, default=None)
 
 

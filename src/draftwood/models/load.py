@@ -12,13 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from draftwood.errors import (
-    ModelError,
-    ModelNotFoundError,
-    UnknownNameError,
-    UnsupportedModelError,
-    UsageError,
-    VocabularyError,
-)
+    ModelError, ModelNotFoundError, UnknownNameError, UnsupportedModelError, UsageError, VocabularyError
+)  # fmt: skip
 from draftwood.models.catalogue import DEFAULT_MODEL
 from draftwood.models.engine import CPU, TRANSFORMERS, choose, first_line, hub_answers, implied_engine
 from draftwood.models.importing import importing_torch, quiet_transformers, uncollected
@@ -69,20 +64,18 @@ def load(
         ``weights`` are given, and llama.cpp for files that it does not run; transformers for other folders with
         weights for it, where it is installed, and wherever ``dtype`` or ``device`` ask for it.
     dtype
-        ``"float32"``, ``"bfloat16"``, ``"float16"`` or ``"auto"``; or torch's own. A GGUF file has its own. On
-        our own engine ``"bfloat16"`` and ``"float16"`` round a folder's weights, the others leave them as stored.
+        One of `DTYPES`, or torch's own. A GGUF file has its own. On our own engine ``"bfloat16"`` and
+        ``"float16"`` round a folder's weights, the others leave them as stored.
     device
         For example ``"cpu"`` or ``"cuda:1"``; by default the first of cuda, mps and cpu that is here. llama.cpp
         goes by ``gpu_layers``; it takes ``"cpu"`` for no layers.
     threads
-        CPU threads; torch's are set for the whole process. More than cores are slower (the log warns), and more
-        than `MOST_THREADS` per core are refused.
+        CPU threads, at most `MOST_THREADS` per core; torch's are set for the whole process.
     gpu_layers
         Of a GGUF model, how many layers a graphics card computes; -1: as many as fit.
     exact
         Of a GGUF model, whether its passes are computed so that drafts change no bit of the text (see
-        docs/exactness.md); those of our own engine always are. False: as llama.cpp does. None: True
-        where the weights allow it.
+        docs/exactness.md). False: as llama.cpp does. None: True where the weights allow it.
     report
         Takes the bytes of weights that are ready and those of all, again and again; our own engine calls it.
     weights
@@ -97,8 +90,7 @@ def load(
     Raises
     ------
     UsageError
-        An unknown dtype, device or engine, one that does not fit the model, or a thread count out of its bounds;
-        ``weights`` for another engine, or for a file that has none to quantise.
+        A setting that is unknown, out of its bounds, or does not fit model or engine.
     ModelNotFoundError, ModelError, UnknownNameError
         As `find`; or the files cannot be read. `UnsupportedModelError` for anything but a causal language model.
     VocabularyError

@@ -1,6 +1,6 @@
 """This machine: a name for what decides how fast a pass is, its cores and memory, and the limits of a container.
 
-Containers are Linux control groups of versions 1 and 2, nested ones too.
+Containers are Linux control groups (version 2), nested ones too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 
 _ROOT = Path("/")
-_NO_LIMIT = 1 << 60  # version 1 writes a number about 2 ** 63 where there is none
 
 
 def cores() -> int:
@@ -75,8 +74,9 @@ def _card() -> str:
 
 def processor_limit(root: Path = _ROOT) -> float | None:
     """Return how many processors' time this process may use; None without a limit."""
-    quotas = [_quota(group) for group in _groups(root, "cpu")]
-    return min((quota for quota in quotas if quota is not None), default=None)
+    quotas = [_words(group / "cpu.max") for group in _groups(root)]
+    known = [q for q in quotas if len(q) == 2 and q[0].isdecimal() and q[1].isdecimal() and int(q[1])]  # not "max"
+    return min((int(share) / int(period) for share, period in known), default=None)
 
 
 def memory_limit(root: Path = _ROOT) -> int | None:
@@ -89,51 +89,28 @@ def memory_left(root: Path = _ROOT) -> int | None:
     return min((max(0, limit - used) for limit, used in _memory(root)), default=None)
 
 
-def _groups(root: Path, controller: str) -> Iterator[Path]:
+def _groups(root: Path) -> Iterator[Path]:
     """Yield the folders of the groups that hold this process, from the innermost to the outermost."""
-    try:
-        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return
-    for line in lines:
-        _, _, rest = line.partition(":")
-        names, _, path = rest.partition(":")
-        if names and controller not in names.split(","):
-            continue
-        mounts = (names, controller) if names else ("", "unified")
-        for mount in dict.fromkeys(mounts):
-            top = root / "sys/fs/cgroup" / mount
-            inner = top / path.strip("/")
+    top = root / "sys/fs/cgroup"
+    for line in _words(root / "proc/self/cgroup"):
+        if line.startswith("0::"):
+            inner = top / line[3:].strip("/")
             # Within a container the path may be the host's, which is not seen there: its top is the group then.
             yield from (place for place in (inner, *inner.parents) if place.is_relative_to(top) and place.is_dir())
 
 
-def _quota(group: Path) -> float | None:
-    words = _words(group / "cpu.max") or [
-        *_words(group / "cpu.cfs_quota_us"),
-        *_words(group / "cpu.cfs_period_us"),
-    ]
-    if len(words) != 2 or not all(word.isdecimal() for word in words) or not int(words[1]):  # "max", -1
-        return None
-    return int(words[0]) / int(words[1])
-
-
 def _memory(root: Path) -> Iterator[tuple[int, int]]:
     """Yield limit and use of each group that has a limit."""
-    for group in _groups(root, "memory"):
-        for limit, used, files in (
-            ("memory.max", "memory.current", "inactive_file"),
-            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-        ):
-            most, taken = (_words(group / name) for name in (limit, used))
-            if most and most[0].isdecimal() and int(most[0]) < _NO_LIMIT and taken and taken[0].isdecimal():
-                stat = _words(group / "memory.stat")
-                cached = int(stat[stat.index(files) + 1]) if files in stat[:-1] else 0
-                yield int(most[0]), int(taken[0]) - cached
+    for group in _groups(root):
+        most, taken = _words(group / "memory.max"), _words(group / "memory.current")
+        if most and most[0].isdecimal() and taken and taken[0].isdecimal():
+            stat = _words(group / "memory.stat")
+            cached = int(stat[stat.index("inactive_file") + 1]) if "inactive_file" in stat[:-1] else 0
+            yield int(most[0]), int(taken[0]) - cached
 
 
 def _words(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="ascii").split()
-    except (OSError, ValueError):
+        return path.read_text(encoding="utf-8", errors="replace").split()
+    except OSError:
         return []
