@@ -27,7 +27,6 @@ import draftwood
 from draftwood.contracts import Capabilities
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.errors import DraftwoodError, UnsupportedModelError
-from draftwood.testing import RandomDrafter
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the tiny models are those of the tests
 from tests.engines.registered import LEFT_OUT, VOCAB, causal_types, tiny
@@ -90,7 +89,7 @@ def difference(model: Any, offered: Capabilities) -> str:
     theirs = model.generate(ids, attention_mask=torch.ones_like(ids), **settings)[0, len(PROMPT) :].tolist()
     arms: dict[str, Any] = {"plain": "none"}
     if offered.rollback != "none":
-        arms |= {"drafted": ["suffix", RandomDrafter(VOCAB)]}
+        arms |= {"drafted": ["suffix", "recycling"]}
     for name, drafters in arms.items():
         try:
             ours = draftwood.generate(model, PROMPT, drafters=drafters, max_new_tokens=LIMIT).ids

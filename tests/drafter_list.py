@@ -23,7 +23,9 @@ from draftwood.drafters.ngram.drafter import NgramDrafter
 from draftwood.drafters.parrot.drafter import ParrotDrafter
 from draftwood.drafters.prediction.drafter import PredictionDrafter
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.testing import (
+from draftwood.testing import ToyTarget
+from tests.toy_head import ToyHead
+from tests.toys import (
     DuplicatingDrafter,
     EmptyDrafter,
     HugeDrafter,
@@ -35,11 +37,9 @@ from draftwood.testing import (
     SameDrafter,
     SlowDrafter,
     TopKDrafter,
-    ToyTarget,
     WindowDrafter,
     WrongDrafter,
 )
-from tests.toy_head import ToyHead
 
 Make = Callable[[ToyTarget, Sampling], Sequence[Drafter]]
 

@@ -16,11 +16,12 @@ from draftwood.decoding.request import Request, StopStrings
 from draftwood.planning.beliefs import Beliefs
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.step import Step
-from draftwood.testing import RandomDrafter, ToyTarget
+from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree, merge
 from draftwood.verify.exact import SampleAndMatch
 from draftwood.verify.noise import KeyedNoise
 from draftwood.verify.sampling import choose, distribution
+from tests.toys import RandomDrafter
 
 PROMPT = (1, 2, 0, 1, 2)
 GREEDY = Sampling()

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from draftwood.rates import Rates
 from draftwood.step import Step
-from draftwood.testing import SameDrafter, ToyTarget
+from draftwood.testing import ToyTarget
 from tests.helpers import write
+from tests.toys import SameDrafter
 
 
 def step(emitted: int, drafted: int, accepted: int, lookahead_scored: int = 0) -> Step:

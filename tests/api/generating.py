@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from tests.toys import RandomDrafter
 from tokenizers import Tokenizer, decoders
 from tokenizers.models import BPE
 from transformers import LogitsProcessor, PreTrainedTokenizerFast
 
 import draftwood
-from draftwood.testing import RandomDrafter
 
 PROMPT = np.random.default_rng(5).integers(0, 64, 24).tolist() * 2
 ROWS = [PROMPT, PROMPT[3:40], PROMPT[10:27] * 2]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from tests.api.fake import TOKENIZER, proper, toy
+from tests.toys import ModelDrafter, RandomDrafter, SameDrafter
 
 from draftwood import Conversation, generate
 from draftwood.errors import PromptError
-from draftwood.testing import ModelDrafter, RandomDrafter, SameDrafter
 
 DRAFTERS = {
     "none": lambda *_: "none",

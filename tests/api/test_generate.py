@@ -7,6 +7,7 @@ import pytest
 import torch
 from tests.api.fake import BOT, END, TOKENIZER, USER, proper, text_of, toy
 from tests.helpers import greedy_truth, sampled_truth
+from tests.toys import RaisingDrafter, RandomDrafter, SameDrafter
 
 from draftwood import Generation, generate
 from draftwood.contracts import Sampling
@@ -19,7 +20,7 @@ from draftwood.errors import (
     VocabularyError,
 )
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.testing import RaisingDrafter, RandomDrafter, SameDrafter, ToyTarget
+from draftwood.testing import ToyTarget
 from draftwood.verify.relaxed import Threshold
 
 TEXT = "ab a\u00e9b"

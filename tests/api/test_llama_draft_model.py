@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from tests.api import fake_llama
 from tests.api.fake_llama import N_VOCAB, NAMES, Llama
+from tests.toys import RaisingDrafter
 
 from draftwood import Corpus, LlamaDraftModel
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.errors import CapabilityError, DraftwoodError, UnknownNameError, UsageError, VocabularyError
 from draftwood.models.fingerprint import tokenizer_fingerprint
-from draftwood.testing import RaisingDrafter
 from draftwood.tree import TokenTree
 
 PROMPT = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]

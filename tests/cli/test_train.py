@@ -84,7 +84,7 @@ def test_ctrl_c_keeps_all_and_the_same_command_goes_on(draftwood, tiny, tmp_path
     assert not (tmp_path / "second.training" / "texts.jsonl").exists(), "what another run wrote serves again"
 
 
-@pytest.mark.parametrize("stage", ["draftwood.training.gather.append", "pathlib.Path.write_bytes"])
+@pytest.mark.parametrize("stage", ["draftwood.training.job.append", "pathlib.Path.write_bytes"])
 def test_a_full_disk_loses_nothing(draftwood, tiny, tmp_path, monkeypatch, stage):
     output = tmp_path / "head.safetensors"
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.drafter_list import ANSWERING, COMBINED, EVERY, SCORED, SHARING, SHIPPED, WELL_BEHAVED
 from tests.helpers import GREEDY, PROMPT, SAMPLED
+from tests.toys import DuplicatingDrafter, HugeDrafter, InvalidDrafter, ModelDrafter, RaisingDrafter, SameDrafter
 
 import draftwood.testing
 from draftwood.decoding.arrivals import open_sequences
@@ -18,16 +19,7 @@ from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.drafters.load import DRAFTERS
 from draftwood.errors import IntegrityError
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.testing import (
-    DuplicatingDrafter,
-    HugeDrafter,
-    InvalidDrafter,
-    ModelDrafter,
-    RaisingDrafter,
-    SameDrafter,
-    ToyTarget,
-    check_drafter,
-)
+from draftwood.testing import ToyTarget, check_drafter
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
 

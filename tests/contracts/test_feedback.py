@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from tests.helpers import PROMPT, Listening, write
+from tests.toys import RandomDrafter
 
 from draftwood.contracts import Sampling
-from draftwood.testing import RandomDrafter, ToyTarget
+from draftwood.testing import ToyTarget
 from draftwood.verify.noise import KeyedNoise
 from draftwood.verify.sampling import choose
 

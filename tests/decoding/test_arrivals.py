@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 from tests.helpers import GREEDY, SAMPLED, TARGETS, greedy_truth, sampled_truth
+from tests.toys import RandomDrafter
 
 from draftwood.decoding.arrivals import CHUNK
 from draftwood.decoding.loop import decode_sequences
@@ -13,7 +14,7 @@ from draftwood.decoding.sequence import ActiveSequence
 from draftwood.drafters.load import load
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.load import load as load_planner
-from draftwood.testing import RandomDrafter, ToyTarget
+from draftwood.testing import ToyTarget
 from draftwood.verify.exact import SampleAndMatch
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from tests.helpers import GREEDY, PROMPT, SAMPLED, greedy_truth, sampled_truth, texts, untimed, write
+from tests.toys import RandomDrafter, SameDrafter, WindowDrafter
 
 from draftwood.contracts import Ask, Needs, Sampling
 from draftwood.contracts.declaring import declared
@@ -19,7 +20,7 @@ from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.drafters.load import load
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.goodput import GoodputPlanner
-from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget, WindowDrafter, check_drafter
+from draftwood.testing import ToyTarget, check_drafter
 from draftwood.tree import NO_CLAIM, TokenTree, merge
 
 

@@ -20,6 +20,7 @@ from tests.helpers import (
     write,
     write_batch,
 )
+from tests.toys import RandomDrafter, SameDrafter, TopKDrafter
 
 import draftwood
 from draftwood.contracts import Sampling
@@ -27,7 +28,7 @@ from draftwood.decoding.loop import decode
 from draftwood.decoding.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.testing import RandomDrafter, SameDrafter, TopKDrafter, ToyTarget
+from draftwood.testing import ToyTarget
 from draftwood.testing.targets import NumpyScores
 from draftwood.verify.exact import SampleAndMatch
 

@@ -20,6 +20,7 @@ from tests.helpers import (
     sampled_truth,
     write,
 )
+from tests.toys import ModelDrafter, RandomDrafter, SameDrafter
 
 from draftwood.contracts import Capabilities, Needs, Sampling
 from draftwood.decoding.arrivals import open_sequences
@@ -30,7 +31,7 @@ from draftwood.errors import CapabilityError, PromptError, UsageError
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.learned import Learned
 from draftwood.step import MODEL
-from draftwood.testing import ModelDrafter, RandomDrafter, SameDrafter, ToyTarget
+from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
 

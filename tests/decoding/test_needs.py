@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from tests.helpers import ONE_BY_ONE, PROMPT, greedy_truth, write, write_batch
+from tests.toys import RandomDrafter
 
 from draftwood.api.setup import affordable
 from draftwood.contracts import Needs, Sampling
@@ -19,7 +20,7 @@ from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.engines.replay import ReplayTarget
 from draftwood.errors import CapabilityError
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.testing import RandomDrafter, ToyTarget, check_drafter
+from draftwood.testing import ToyTarget, check_drafter
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers import GREEDY, PROMPT, SAMPLED, greedy_truth, sampled_truth, write, write_batch
+from tests.toys import InvalidDrafter, RaisingDrafter, SameDrafter, WrongDrafter
 
 from draftwood.contracts import Prices
 from draftwood.decoding.request import Request
@@ -18,7 +19,7 @@ from draftwood.errors import CapabilityError, UsageError
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.step import Step
-from draftwood.testing import InvalidDrafter, RaisingDrafter, SameDrafter, ToyTarget, WrongDrafter, check_drafter
+from draftwood.testing import ToyTarget, check_drafter
 from draftwood.testing.targets import ToySession
 
 

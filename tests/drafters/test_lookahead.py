@@ -8,12 +8,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.drafters.literal_lookahead import LiteralLookahead
 from tests.drafters.lookahead_runs import LookaheadOnly, pool_of, session_after, steps_of, window_of
+from tests.toys import SameDrafter
 
 from draftwood.contracts import Plan
 from draftwood.drafters.load import load
 from draftwood.drafters.lookahead.drafter import LookaheadDrafter
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.testing import SameDrafter, ToyTarget
+from draftwood.testing import ToyTarget
 
 OPTIONS = st.fixed_dictionaries(
     {

@@ -18,10 +18,10 @@ import draftwood
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.errors import CapabilityError, UnknownNameError, UnsupportedModelError
-from draftwood.testing import RandomDrafter
 from draftwood.tree import TokenTree
 from tests.engines.registered import LEFT_OUT, VOCAB, WINDOW, causal_types, tiny
 from tests.tiers import rest_is_slow
+from tests.toys import RandomDrafter
 
 FULL = os.environ.get("DRAFTWOOD_LAWS") == "full"
 SEEDS = (0, 1, 2)

@@ -10,9 +10,9 @@ from transformers.generation.logits_process import NoRepeatNGramLogitsProcessor
 
 import draftwood
 from draftwood.errors import PromptError, UsageError
-from draftwood.testing import HugeDrafter, RandomDrafter
 from tests.engines.tiny import FAMILIES, build
 from tests.tiers import rest_is_slow
+from tests.toys import HugeDrafter, RandomDrafter
 
 PROMPT = np.random.default_rng(5).integers(0, 64, 24).tolist() * 2
 SETS = {

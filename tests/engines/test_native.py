@@ -15,12 +15,13 @@ from draftwood.engines.transformers.native.session import SETTLE
 from draftwood.engines.transformers.native.target import NativeTarget
 from draftwood.engines.transformers.pack import ReplacedLinear
 from draftwood.errors import CapabilityError, PromptError, UnsupportedModelError
-from draftwood.testing import RandomDrafter, check_target
+from draftwood.testing import check_target
 from draftwood.tree import TokenTree
 from tests.engines.registered import VOCAB, tiny
 from tests.engines.rounding import RECURRENT
 from tests.engines.tiny import SHAPE, scores_of_tree
 from tests.tiers import rest_is_slow
+from tests.toys import RandomDrafter
 
 LONG = {"max_position_embeddings": 2048}
 STATEFUL = ("qwen3_next", "qwen3_5_text", "bamba", "falcon_h1", "mamba2", "lfm2", "minimax", "rwkv")

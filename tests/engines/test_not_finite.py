@@ -9,11 +9,11 @@ import draftwood
 from draftwood.engines.transformers.native.target import NativeTarget
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.engines.transformers.target import TransformersTarget
-from draftwood.testing import RandomDrafter
 from draftwood.tree import TokenTree
 from tests.engines.registered import tiny
 from tests.engines.tiny import build
 from tests.tiers import rest_is_slow
+from tests.toys import RandomDrafter
 
 BAD = 63
 CLEAN = [[5, 6, 7, 5, 6, 7, 5], [9, 30, 31, 9, 30, 31, 2, 2, 9, 30], [40, 41] * 9, [17], [3, 4, 5, 6, 7, 8] * 4]

@@ -17,10 +17,10 @@ from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.transformers.shared import prepare, shared_target
 from draftwood.errors import CapabilityError
 from draftwood.planning.load import load as load_planner
-from draftwood.testing import HugeDrafter, InvalidDrafter, LyingDrafter, RaisingDrafter, RandomDrafter
 from tests.fuzz.calls import PROCESSORS, SPELLER, Call, WrongTextError, draw_prompt, draw_sampling
 from tests.fuzz.interrupt import interrupted
 from tests.fuzz.models import CHANGES, draw_model
+from tests.toys import HugeDrafter, InvalidDrafter, LyingDrafter, RaisingDrafter, RandomDrafter
 
 DRAFTERS = (
     "default", "none", "suffix", "copy-and-recycle", "lookup", "recycling", "recycling:keep=true+ngram",

@@ -10,13 +10,14 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from tests.drafter_list import EVERY, THREE_TOYS, with_settings
 from tests.helpers import GREEDY, ONE_BY_ONE, PROMPT, TARGETS, Everything, greedy_truth, trees, write
+from tests.toys import HugeDrafter, RandomDrafter, SameDrafter
 
 from draftwood.contracts import DraftSession, Floats, Noise
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.errors import CapabilityError
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.goodput import GoodputPlanner
-from draftwood.testing import HugeDrafter, RandomDrafter, SameDrafter, ToyTarget
+from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
 
 BUDGETS = (0, 1, 3, 8, 64)

@@ -20,9 +20,10 @@ from scipy import stats
 from tests.drafter_list import EVERY, with_settings
 from tests.helpers import PROMPT, TARGETS, sampled_truth, write
 from tests.tiers import rest_is_slow
+from tests.toys import EmptyDrafter, RandomDrafter, SameDrafter, WindowDrafter, WrongDrafter
 
 from draftwood.contracts import Sampling
-from draftwood.testing import EmptyDrafter, RandomDrafter, SameDrafter, ToyTarget, WindowDrafter, WrongDrafter
+from draftwood.testing import ToyTarget
 from draftwood.verify.noise import KeyedNoise
 from draftwood.verify.sampling import choose
 

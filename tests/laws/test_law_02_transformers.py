@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from tests.helpers import PROCESSORS, PROMPT, SETTINGS_OF_LAWS, TARGETS, write
 from tests.tiers import rest_is_slow
+from tests.toys import RandomDrafter, SameDrafter
 from transformers.generation.logits_process import (
     LogitsProcessorList,
     MinPLogitsWarper,
@@ -27,7 +28,7 @@ from transformers.generation.logits_process import (
 )
 
 from draftwood.contracts import Processor, Sampling
-from draftwood.testing import NumpyScores, RandomDrafter, SameDrafter, ToyTarget
+from draftwood.testing import NumpyScores, ToyTarget
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
 from draftwood.verify.noise import KeyedNoise

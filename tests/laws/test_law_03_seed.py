@@ -20,10 +20,11 @@ from tests.helpers import (
     write,
     write_batch,
 )  # fmt: skip
+from tests.toys import RandomDrafter, SameDrafter
 
 from draftwood.contracts import Sampling
 from draftwood.decoding.request import Request
-from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget
+from draftwood.testing import ToyTarget
 
 SETTINGS = SETTINGS_OF_LAWS
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 import pytest
 from tests.drafter_list import EVERY, THREE_TOYS, with_settings
 from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, Everything, Written, greedy_truth, write, write_batch
+from tests.toys import SameDrafter
 
 from draftwood.contracts import Sampling
 from draftwood.decoding.request import Request, StopStrings
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.step import MODEL
-from draftwood.testing import SameDrafter, ToyTarget
+from draftwood.testing import ToyTarget
 
 PLANNERS = {
     "none": FixedPlanner(0),

@@ -8,12 +8,13 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from tests.drafter_list import EVERY, with_settings
 from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, greedy_truth, trees
+from tests.toys import SameDrafter
 
 from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Request
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.testing import SameDrafter, ToyTarget
+from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
 

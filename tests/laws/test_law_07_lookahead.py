@@ -8,12 +8,13 @@ from typing import ClassVar
 import pytest
 from tests.drafter_list import EVERY
 from tests.helpers import GREEDY, SAMPLED, Everything, greedy_truth, sampled_truth, write
+from tests.toys import SameDrafter, WindowDrafter
 
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.rates import Rates
 from draftwood.step import MODEL
-from draftwood.testing import SameDrafter, ToyTarget, WindowDrafter
+from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
 
 PLANNERS = {"fixed": lambda: FixedPlanner(8), "everything": lambda: Everything(8), "goodput": GoodputPlanner}

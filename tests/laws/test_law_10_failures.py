@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, greedy_truth, sampled_truth, write
+from tests.toys import InvalidDrafter, LyingDrafter, RaisingDrafter, RandomDrafter, SameDrafter, SlowDrafter
 
 from draftwood.contracts import Needs
 from draftwood.decoding.arrivals import open_sequences
@@ -19,15 +20,7 @@ from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.drafters.load import load
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.load import load as load_planner
-from draftwood.testing import (
-    InvalidDrafter,
-    LyingDrafter,
-    RaisingDrafter,
-    RandomDrafter,
-    SameDrafter,
-    SlowDrafter,
-    ToyTarget,
-)
+from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
 

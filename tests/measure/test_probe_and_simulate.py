@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers import PROMPT, untimed, write, write_batch
+from tests.toys import RaisingDrafter
 
 from draftwood.cli.main import run
 from draftwood.decoding import loop
@@ -24,7 +25,7 @@ from draftwood.measure.records.traces import Trace, write_traces
 from draftwood.measure.simulate import probe, probed, row, simulate
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.testing import RaisingDrafter, ToyTarget
+from draftwood.testing import ToyTarget
 from draftwood.verify.exact import SampleAndMatch
 
 LOOKUP = LookupDrafter(max_ngram=8, min_ngram=2, length=1)

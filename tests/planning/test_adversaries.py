@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.tiers import rest_is_slow
+from tests.toys import LyingDrafter
 
 from draftwood.contracts import Drafter, Floats, Planner
 from draftwood.decoding.arrivals import open_sequences
@@ -27,7 +28,6 @@ from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.planning.learned import Learned
-from draftwood.testing import LyingDrafter
 from draftwood.verify.exact import SampleAndMatch
 
 SCALE = 100

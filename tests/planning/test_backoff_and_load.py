@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.helpers import greedy_truth, write, write_batch
 from tests.planning.scripted import Clock
 from tests.planning.states import FakeState
+from tests.toys import EmptyDrafter, RandomDrafter, SameDrafter
 
 from draftwood.decoding import loop
 from draftwood.decoding.arrivals import open_sequences
@@ -19,7 +20,7 @@ from draftwood.planning.base import Limit
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.policies.backoff_and_load import Backoff, LoadLimit
 from draftwood.step import Step
-from draftwood.testing import EmptyDrafter, RandomDrafter, SameDrafter, ToyTarget
+from draftwood.testing import ToyTarget
 from draftwood.verify.exact import SampleAndMatch
 
 

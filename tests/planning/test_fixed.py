@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.helpers import greedy_truth, write
 from tests.planning.states import PROPOSALS, STATES, FakeState
+from tests.toys import RandomDrafter, SameDrafter
 
 from draftwood.errors import UsageError
 from draftwood.planning.fixed import FixedPlanner, ThresholdPlanner
-from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget
+from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
 
 ONE, OTHER = RandomDrafter(), RandomDrafter(seed=1)

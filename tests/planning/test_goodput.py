@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.helpers import greedy_truth, trees, write
 from tests.planning.states import FakeState
+from tests.toys import RandomDrafter, SameDrafter
 
 from draftwood.contracts import Capabilities
 from draftwood.drafters.lookup.drafter import LookupDrafter
@@ -19,7 +20,7 @@ from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.fixed import FixedPlanner, OffPlanner
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.planning.learned import Learned
-from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget
+from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree, merge
 
 FLAT = CostCurve.parse("1=20,64=20.01")

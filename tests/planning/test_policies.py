@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.helpers import GREEDY, SAMPLED, greedy_truth, sampled_truth, write, write_batch
 from tests.planning.scripted import scripted
 from tests.planning.states import FakeState
+from tests.toys import RandomDrafter, SameDrafter
 
 from draftwood.decoding.request import Request
 from draftwood.errors import UsageError
@@ -20,7 +21,7 @@ from draftwood.planning.policies.backoff_and_load import Backoff, LoadLimit
 from draftwood.planning.policies.deadline import Deadline
 from draftwood.planning.policies.sensors import Battery, Charge, Thermal
 from draftwood.step import Step
-from draftwood.testing import RandomDrafter, SameDrafter, ToyTarget
+from draftwood.testing import ToyTarget
 
 
 def hot(degrees=50.0, **options):

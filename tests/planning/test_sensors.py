@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from tests.helpers import greedy_truth, write
 from tests.planning.scripted import Clock, at_once, scripted
 from tests.planning.states import FakeState
+from tests.toys import SameDrafter
 
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.policies.sensors import Battery, Charge, Thermal, Watched, battery, temperature
-from draftwood.testing import SameDrafter, ToyTarget
+from draftwood.testing import ToyTarget
 
 
 class Machine:

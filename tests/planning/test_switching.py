@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.helpers import GREEDY, SAMPLED, write
 from tests.planning.states import FakeState
+from tests.toys import RandomDrafter
 
 from draftwood.drafters.draft_model.drafter import DraftModelDrafter
 from draftwood.planning.base import Limit
@@ -18,7 +19,7 @@ from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.learned import Learned
 from draftwood.planning.policies.switching import TURN, SwitchingPolicy, Turns
 from draftwood.step import SourceStep, Step
-from draftwood.testing import RandomDrafter, ToyTarget
+from draftwood.testing import ToyTarget
 
 GOOD, BAD = RandomDrafter(), RandomDrafter(seed=1)
 

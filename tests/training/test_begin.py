@@ -12,9 +12,8 @@ import draftwood
 from draftwood.engines.transformers.head.load import usual_layers
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError
-from draftwood.training.gather import frequent
 from draftwood.training.head import HeadJob, begun, loss_of, write_head
-from draftwood.training.job import Plan
+from draftwood.training.job import TrainingPlan, frequent
 from draftwood.training.loss import Teacher
 from draftwood.training.states import StateFiles, read_states, scores_by_rows
 from draftwood.training.texts import Text
@@ -63,7 +62,7 @@ def test_a_model_that_scores_in_a_way_of_its_own(tmp_path):
     model.config.final_logit_softcapping = 0.5
     model.config.get_text_config().final_logit_softcapping = 0.5
     with pytest.raises(CapabilityError, match="scores tokens by one product"):
-        HeadJob(model, None, tmp_path / "folder", Plan())
+        HeadJob(model, None, tmp_path / "folder", TrainingPlan())
     assert not (tmp_path / "folder").exists()
 
 

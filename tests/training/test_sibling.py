@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from draftwood.errors import UsageError
-from draftwood.training.job import Plan
+from draftwood.training.job import TrainingPlan
 from draftwood.training.sibling import SiblingJob, SiblingModule, sibling_of, usual_layers
 from draftwood.training.texts import Text, append
 from tests.engines.tiny import build
@@ -44,7 +44,7 @@ def test_one_is_made(tmp_path):
     append(texts, [Text([(3 * number + 5 * i) % 64 for i in range(40)], 4) for number in range(40)])
     model = build("llama")
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    plan = Plan(train_seconds=2.0, rate=1e-2, layers=(0, 2), written=texts)
+    plan = TrainingPlan(train_seconds=2.0, rate=1e-2, layers=(0, 2), written=texts)
     job = SiblingJob(model, None, tmp_path / "folder", plan)
     assert job.layers == (0, 2)
     made = job.run(lambda *_: True)
@@ -60,7 +60,7 @@ def test_layers_of_which_none_can_be_made(tmp_path, layers, said):
     texts = tmp_path / "texts.jsonl"
     append(texts, [Text([1, 2, 3])] * 40)
     with pytest.raises(UsageError, match=said):
-        SiblingJob(build("llama"), None, tmp_path / "folder", Plan(layers=layers, written=texts))
+        SiblingJob(build("llama"), None, tmp_path / "folder", TrainingPlan(layers=layers, written=texts))
     assert not (tmp_path / "folder").exists()
 
 

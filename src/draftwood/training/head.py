@@ -18,15 +18,15 @@ from draftwood.engines.transformers.lean_parts import Parts, read_parts
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import ModelError, UsageError
 from draftwood.files.paths import whole_file
-from draftwood.training.job import Job
-from draftwood.training.loss import Batch, Loss, Result, Teacher, cross_entropy
+from draftwood.training.job import TrainingJob
+from draftwood.training.loss import Loss, Result, Teacher, Windows, cross_entropy
 
 DECAY = 0.8  # weight of each further step, as in EAGLE
 _SPREAD = 0.02  # standard deviation of the first weights, as in the models that heads are made for
 _SMALL = 0.005  # and of what is added to the residual stream: at first the layer changes little
 
 
-class HeadJob(Job):
+class HeadJob(TrainingJob):
     """Makes a head."""
 
     command = "train head"
@@ -42,7 +42,7 @@ class HeadJob(Job):
         return module, partial(loss_of, module, teacher), self.plan.steps
 
 
-def loss_of(module: HeadModule, teacher: Teacher, batch: Batch, steps: int) -> Result:
+def loss_of(module: HeadModule, teacher: Teacher, batch: Windows, steps: int) -> Result:
     """Return the mean cross-entropy of all steps, weighted by `DECAY`.
 
     The head at token ``j`` reads the target's state there and the next token, and foretells what the target says

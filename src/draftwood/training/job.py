@@ -1,51 +1,47 @@
-"""One training: what is asked for, and the steps that every kind of it takes."""
+"""One training: text of the model, its states, and what is trained on them, in a folder; it goes on from there."""
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any, ClassVar
 
 import torch
 from torch.nn import Module
 
-from draftwood.training.gather import Gatherer, OnProgress
+from draftwood.api.target import target_of
+from draftwood.engines.transformers.target import TransformersTarget
+from draftwood.errors import CapabilityError, ModelError, UsageError
 from draftwood.training.loss import Loss, Teacher
+from draftwood.training.states import StateFiles, read_states, scores_by_rows
+from draftwood.training.texts import SelfWriter, Text, append, of_earlier_run, of_files, read
 from draftwood.training.train import Progress, Schedule, Training
+
+_HELD_OUT = slice(0, 256, 8)  # of the written texts: what is trained is judged by these and not trained on them
+_LEAST = 32  # texts
+
+OnProgress = Callable[[str, float], bool]
+"""``on_progress(what, share)``: what is done, and how much of it, 0 to 1; False to stop."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How something is trained for a model.
+class TrainingPlan:
+    """How something is trained for a model."""
 
-    Attributes
-    ----------
-    text_seconds, train_seconds
-        For writing text, and for training.
-    vocabulary
-        Tokens that a head can say; a sibling is judged by these.
-    layers
-        A head: whose states it reads. A sibling: the layers that it is made of. Empty: the usual ones.
-    steps
-        Tokens in a row that a head is trained to foretell.
-    rate, seed
-        Highest learning rate; seed of texts and of their order.
-    files
-        Further texts to train on.
-    written
-        Texts that an earlier run has written, instead of new ones.
-    """
-
-    text_seconds: float = 1800.0
+    text_seconds: float = 1800.0  # for writing text
     train_seconds: float = 1800.0
-    vocabulary: int = 8192
-    layers: tuple[int, ...] = ()
-    steps: int = 4
-    rate: float = 1e-3
-    seed: int = 0
-    files: tuple[Path, ...] = ()
-    written: Path | None = None
+    vocabulary: int = 8192  # tokens that a head can say; a sibling is judged by these
+    layers: tuple[int, ...] = ()  # whose states a head reads; that a sibling is made of. Empty: the usual ones
+    steps: int = 4  # tokens in a row that a head is trained to foretell
+    rate: float = 1e-3  # highest learning rate
+    seed: int = 0  # of texts and of their order
+    files: tuple[Path, ...] = ()  # further texts to train on
+    written: Path | None = None  # texts that an earlier run has written, instead of new ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,31 +53,29 @@ class Made:
     progress: Progress
 
 
-class Job(ABC):
-    """Trains one module in a folder of its own.
+class TrainingJob(ABC):
+    """Trains one module for a model of transformers, in a folder of its own, which the caller removes.
 
     Making the object writes nothing, and raises `CapabilityError`, `ModelError` or `UsageError` for a model, texts
     or layers of which nothing can be made.
-
-    Parameters
-    ----------
-    model, tokenizer
-        Of the target, a model of transformers.
-    folder
-        Where text, states and checkpoints lie; the caller removes it.
-    plan
-        How it is made.
     """
 
     command: ClassVar[str]
 
-    def __init__(self, model: Any, tokenizer: Any, folder: Path, plan: Plan) -> None:
-        self.model, self.plan, self._folder = model, plan, folder
-        self._gatherer = Gatherer(
-            model, tokenizer, folder, self.command, seconds=plan.text_seconds, vocabulary=plan.vocabulary,
-            seed=plan.seed, files=plan.files, written=plan.written,
-        )  # fmt: skip
-        self.target = self._gatherer.target
+    def __init__(self, model: Any, tokenizer: Any, folder: Path, plan: TrainingPlan) -> None:
+        self.model, self.plan, self._tokenizer, self._folder = model, plan, tokenizer, folder
+        target = target_of(model)
+        if not isinstance(target, TransformersTarget) or not target.capabilities.hidden:
+            raise CapabilityError(f"{self.command} needs a model of transformers that shows its hidden states")
+        if target.token_tables()[1] is None:
+            raise CapabilityError("the model's own scores of tokens were released: load it anew")
+        if not scores_by_rows(target):
+            needed = f"{self.command} needs a model that scores tokens by one product with its states"
+            raise CapabilityError(f"{needed}: this one does more")
+        self.target = target
+        vocab = target.capabilities.vocab_size
+        self._given = of_files(plan.files, tokenizer)
+        self._written = None if plan.written is None else of_earlier_run(plan.written, vocab)
         self.layers = self.chosen_layers()
 
     @abstractmethod
@@ -102,14 +96,31 @@ class Job(ABC):
 
         Raises `ModelError` where the disk is full or the loss is no number: what was written before is kept.
         """
-        gathered = self._gatherer.gather(self.read_layers, on_progress)
-        if gathered is None:
+        try:
+            if self._written is None and not self._write(on_progress):
+                return None
+        except OSError as error:
+            raise ModelError(
+                f"{self._folder} cannot be written ({error.strerror}): make room, and the same command goes on"
+            ) from error
+        written = read(self._folder / "texts.jsonl") if self._written is None else self._written
+        if len(written) < _LEAST:
+            raise UsageError(f"{len(written)} texts are too few to train on: give more time with --minutes")
+        held_out = range(len(written))[_HELD_OUT]
+        trained = [text for number, text in enumerate(written) if number not in held_out]
+        # What is read stays in its place when a longer run adds text.
+        judging = self._read("held-out", written[_HELD_OUT], on_progress)
+        files = None if judging is None else self._read("train", self._given + trained, on_progress)
+        if judging is None or files is None:
             return None
+        embedding, rows = self.target.token_tables()
+        assert rows is not None
+        ids = frequent(self._given + written, min(self.plan.vocabulary, len(embedding)), len(embedding))
         torch.manual_seed(self.plan.seed)
-        module, loss, steps = self.begin(gathered.teacher)
+        module, loss, steps = self.begin(Teacher(embedding, rows, torch.tensor(ids, device=embedding.device)))
         schedule = Schedule(self.plan.train_seconds, steps, self.plan.rate, seed=self.plan.seed)
-        checkpoint = self._folder / "checkpoint.pt"
-        training = Training(module, loss, gathered.files, gathered.held_out, schedule, checkpoint)
+        windows = [window for path in judging for window in StateFiles.windows(path)]
+        training = Training(module, loss, files, windows, schedule, self._folder / "checkpoint.pt")
         stopped = False
 
         def told(progress: Progress) -> bool:
@@ -118,4 +129,48 @@ class Job(ABC):
             return not stopped
 
         progress = training.run(told)
-        return None if stopped else Made(module, gathered.ids, progress)
+        return None if stopped else Made(module, ids, progress)
+
+    def _write(self, on_progress: OnProgress) -> bool:
+        """Let the model write text until its time is over."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        place, note = self._folder / "texts.jsonl", self._folder / "written.json"
+        done = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {}
+        whole, before, first = self.plan.text_seconds, float(done.get("seconds", 0)), int(done.get("batches", 0))
+        if before >= whole:
+            return True
+        tokens = sum(len(text.ids) - text.start for text in read(place))
+        started = monotonic()
+        writer = SelfWriter(self.model, self._tokenizer, seed=self.plan.seed)
+        for number, some in enumerate(writer.texts(first), first + 1):
+            append(place, some)
+            tokens += sum(len(text.ids) - text.start for text in some)
+            seconds = before + monotonic() - started
+            note.write_text(json.dumps({"seconds": seconds, "batches": number}), encoding="utf-8")
+            if not on_progress(f"writing text: {tokens} tokens", seconds / whole):
+                return False
+            if seconds >= whole:
+                break
+        return True
+
+    def _read(self, name: str, texts: Sequence[Text], on_progress: OnProgress) -> list[Path] | None:
+        """Read the states of texts that have none yet; returns the files of them, None where it was stopped."""
+        numbers = "-".join(map(str, self.read_layers))
+        files = StateFiles(self._folder / f"states-of-{numbers}" / name)
+        for number in range(files.texts, len(texts)):
+            files.add(read_states(self.target, texts[number], self.read_layers))
+            if not on_progress("reading the model's states", number / len(texts)):
+                return None
+        files.flush()
+        return files.files()
+
+
+def frequent(texts: Sequence[Text], size: int, vocab: int) -> list[int]:
+    """Return the ``size`` most frequent tokens of what was written, ascending; low ids fill up what is missing."""
+    counts: Counter[int] = Counter()
+    for text in texts:
+        counts.update(text.ids[text.start :])
+    chosen = [token for token, _ in counts.most_common(size)]
+    taken = set(chosen)
+    chosen += [token for token in range(vocab) if token not in taken][: max(0, size - len(chosen))]
+    return sorted(chosen)

@@ -13,7 +13,7 @@ from torch.nn.functional import linear
 _BLOCK = 512  # rows scored at once
 
 
-class Batch(NamedTuple):
+class Windows(NamedTuple):
     """Windows of equal length: ids int64[b, n], states [b, n, layers * width], last [b, n, width]."""
 
     ids: Tensor
@@ -22,40 +22,20 @@ class Batch(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a loss gives for a batch.
+    """What a loss gives for a batch."""
 
-    Attributes
-    ----------
-    loss
-        To be minimised.
-    first
-        Cross-entropy that stands for all, to be shown.
-    agreement
-        The shares of tokens on which what is trained and the target agree: of each step of a head.
-    tokens
-        Of the batch.
-    """
-
-    loss: Tensor
-    first: float
-    agreement: Tensor
-    tokens: int
+    loss: Tensor  # to be minimised
+    first: float  # cross-entropy that stands for all, to be shown
+    agreement: Tensor  # the shares of tokens on which what is trained and the target agree: of each step of a head
+    tokens: int  # of the batch
 
 
-Loss = Callable[[Batch, int], Result]
+Loss = Callable[[Windows, int], Result]
 """``loss(batch, steps)``; only a head takes more than one step."""
 
 
 class Teacher:
-    """The target's side of training.
-
-    Parameters
-    ----------
-    embedding, rows
-        The target's tables, [vocab, width].
-    ids
-        The head's vocabulary, int64[v].
-    """
+    """The target's side of training: its tables [vocab, width], and the head's vocabulary ``ids``, int64[v]."""
 
     def __init__(self, embedding: Tensor, rows: Tensor, ids: Tensor) -> None:
         self.embedding = embedding

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from draftwood.errors import CapabilityError, ModelError, UsageError
-from draftwood.training.job import Job
-from draftwood.training.loss import Batch, Loss, Result, Teacher, cross_entropy
+from draftwood.training.job import TrainingJob
+from draftwood.training.loss import Loss, Result, Teacher, Windows, cross_entropy
 
 
-class SiblingJob(Job):
+class SiblingJob(TrainingJob):
     """Makes a sibling: `Made.module` is a `SiblingModule`, in float32."""
 
     command = "train sibling"
@@ -58,7 +58,7 @@ class SiblingModule(nn.Module):
         return states
 
 
-def loss_of(module: SiblingModule, teacher: Teacher, batch: Batch) -> Result:
+def loss_of(module: SiblingModule, teacher: Teacher, batch: Windows) -> Result:
     """Return the mean cross-entropy of a sibling's scores against the target's."""
     wanted = teacher.distribution(batch.last).flatten(0, 1)
     normed = module(batch.ids).flatten(0, 1).to(teacher.rows.dtype)

@@ -23,21 +23,11 @@ _NOTHING = np.empty(0, dtype=np.int64)
 
 
 class Window(NamedTuple):
-    """Some consecutive tokens of one text.
+    """Some consecutive tokens of one text."""
 
-    Attributes
-    ----------
-    ids
-        int64[n].
-    states
-        The target's at each token, of all layers that the head reads side by side, bfloat16[n, layers * width].
-    last
-        What it scores tokens by, after the final norm, bfloat16[n, width].
-    """
-
-    ids: Tensor
-    states: Tensor
-    last: Tensor
+    ids: Tensor  # int64[n]
+    states: Tensor  # of all layers that the head reads, side by side, bfloat16[n, layers * width]
+    last: Tensor  # what the target scores tokens by, after the final norm, bfloat16[n, width]
 
 
 def read_states(target: Any, text: Text, layers: Sequence[int]) -> Window:
@@ -64,13 +54,7 @@ def scores_by_rows(target: Any) -> bool:
 
 
 class StateFiles:
-    """Windows of texts in files of a folder, some 32 thousand tokens in each.
-
-    Parameters
-    ----------
-    folder
-        Where they lie; made if it is not there.
-    """
+    """Windows of texts in files of a folder, some 32 thousand tokens in each."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

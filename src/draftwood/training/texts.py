@@ -78,24 +78,12 @@ def frame_of(tokenizer: Any) -> tuple[list[int], list[int]]:
 
 
 class SelfWriter:
-    """Writes texts with a model, many at a time.
-
-    Parameters
-    ----------
-    model, tokenizer
-        Of transformers.
-    seed
-        Of all sampling.
-    batch
-        Texts that share a pass.
-    """
+    """Writes texts with a model of transformers, ``batch`` at a time."""
 
     def __init__(self, model: Any, tokenizer: Any, *, seed: int = 0, batch: int = BATCH) -> None:
         self._target, self._tokenizer, self._seed, self._batch = target_of(model), tokenizer, seed, batch
-        (self._before, self._after), self._ends = (
-            frame_of(tokenizer),
-            end_ids(getattr(model, "generation_config", None)),
-        )
+        (self._before, self._after) = frame_of(tokenizer)
+        self._ends = end_ids(getattr(model, "generation_config", None))
         self._drafters, self._planner = load_drafters("ngram"), load_planner("goodput")
 
     def texts(self, first: int = 0) -> Iterator[list[Text]]:

@@ -19,7 +19,7 @@ from torch.nn import Module
 
 from draftwood.errors import ModelError
 from draftwood.files.paths import whole_file
-from draftwood.training.loss import Batch, Loss
+from draftwood.training.loss import Loss, Windows
 from draftwood.training.states import StateFiles, Window
 
 _CHECK = 60.0  # seconds between two checkpoints
@@ -28,54 +28,27 @@ _WARM = 100  # steps during which the learning rate rises
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How long and how a module is trained.
+    """How long and how a module is trained."""
 
-    Attributes
-    ----------
-    seconds
-        Of training in all, interruptions not counted; the learning rate falls towards their end.
-    steps
-        Unrolled steps of a head; 1 for all else.
-    rate
-        Highest learning rate.
-    length, batch
-        Tokens of a window, windows of a batch.
-    every
-        One update in so many trains all steps, the others the first alone, which takes a third of the time.
-    seed
-        Of the order of windows.
-    """
-
-    seconds: float
-    steps: int = 4
-    rate: float = 1e-3
-    length: int = 256
-    batch: int = 2
-    every: int = 4
-    seed: int = 0
+    seconds: float  # in all, interruptions not counted; the learning rate falls towards their end
+    steps: int = 4  # unrolled steps of a head; 1 for all else
+    rate: float = 1e-3  # highest learning rate
+    length: int = 256  # tokens of a window
+    batch: int = 2  # windows of a batch
+    every: int = 4  # one update in so many trains all steps, the others the first alone, in a third of the time
+    seed: int = 0  # of the order of windows
 
 
 @dataclass(slots=True)
 class Progress:
-    """Where a training stands.
+    """Where a training stands."""
 
-    Attributes
-    ----------
-    seconds, updates, tokens
-        Of training so far; a token counts each time that it is trained on.
-    loss
-        Cross-entropy of the first step, lately.
-    agreement
-        That on held-out windows, as in `draftwood.training.loss.Result`.
-    history
-        After each minute: seconds, updates, tokens, loss, and the agreement.
-    """
-
-    seconds: float = 0.0
+    seconds: float = 0.0  # of training so far
     updates: int = 0
-    tokens: int = 0
-    loss: float = math.nan
-    agreement: tuple[float, ...] = ()
+    tokens: int = 0  # a token counts each time that it is trained on
+    loss: float = math.nan  # cross-entropy of the first step, lately
+    agreement: tuple[float, ...] = ()  # on held-out windows, as in `draftwood.training.loss.Result`
+    # After each minute: seconds, updates, tokens, loss, and the agreement.
     history: list[tuple[float, ...]] = field(default_factory=list)
 
     @property
@@ -93,18 +66,9 @@ class Progress:
 
 
 class Training:
-    """One module under training.
+    """One module under training: those of its parameters that have a gradient.
 
-    Parameters
-    ----------
-    module, loss
-        The module, of which the parameters with a gradient are trained, and its loss.
-    files, held_out
-        States to train on, and windows to judge by.
-    schedule
-        How long and how.
-    checkpoint
-        Where weights, optimiser and progress are kept.
+    ``files``, ``held_out``: states to train on, windows to judge by; ``checkpoint``: where all is kept.
     """
 
     def __init__(
@@ -143,7 +107,7 @@ class Training:
         self.save()
         return self.progress
 
-    def _update(self, batch: Batch) -> None:
+    def _update(self, batch: Windows) -> None:
         share = min(1.0, self.progress.seconds / self._schedule.seconds)
         warm = min(1.0, (self.progress.updates + 1) / _WARM)
         for group in self._optimizer.param_groups:
@@ -182,7 +146,7 @@ class Training:
     def _fast(self) -> Any:
         return torch.autocast(self._device.type, torch.bfloat16)
 
-    def _batches(self) -> Iterator[Batch]:
+    def _batches(self) -> Iterator[Windows]:
         """Yield batches for ever, each epoch in another order, from where the last run has ended."""
         chance = random.Random(f"{self._schedule.seed} {self.progress.updates}")
         while True:
@@ -210,7 +174,7 @@ class Training:
         self.progress = Progress(**kept["progress"])
 
 
-def _batched(windows: Iterator[Window], length: int, size: int, device: torch.device) -> Iterator[Batch]:
+def _batched(windows: Iterator[Window], length: int, size: int, device: torch.device) -> Iterator[Windows]:
     """Put texts one after another and cut them into windows of equal length: few tokens are lost.
 
     Texts that are shorter than one window all together are one of their own length.
@@ -230,9 +194,9 @@ def _batched(windows: Iterator[Window], length: int, size: int, device: torch.de
         yield _batch(kept, tokens, 1, device)
 
 
-def _batch(windows: Sequence[Window], length: int, size: int, device: torch.device) -> Batch:
+def _batch(windows: Sequence[Window], length: int, size: int, device: torch.device) -> Windows:
     def laid(name: str) -> Tensor:
         joined = torch.cat([getattr(window, name) for window in windows])[: length * size]
         return joined.view(size, length, *joined.shape[1:]).to(device)
 
-    return Batch(laid("ids"), laid("states"), laid("last"))
+    return Windows(laid("ids"), laid("states"), laid("last"))

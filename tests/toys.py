@@ -1,4 +1,4 @@
-"""Toy drafters, right, wrong and broken: tests check with them that no drafter can change the text."""
+"""Toy drafters, right, wrong and broken: no drafter can change the text."""
 
 from __future__ import annotations
 
