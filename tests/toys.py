@@ -26,7 +26,7 @@ class _Toy(BaseDrafter):
     def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession:
         return _ToyDraftSession(prompt, self, noise)
 
-    def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
+    def propose(self, text: NDArray[np.int32], nodes: int, noise: Noise | None) -> TokenTree:
         return TokenTree.empty()
 
 
@@ -36,7 +36,7 @@ class _ToyDraftSession(TextSession):
         self._drafter, self._noise = drafter, noise
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
-        return self._drafter.propose(self.text, nodes, lookahead_nodes, self._noise)
+        return self._drafter.propose(self.text, nodes, self._noise)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class SameDrafter(_Toy):
     sampling: Sampling = Sampling()  # noqa: RUF009  (frozen)
     name: ClassVar[str] = "same"
 
-    def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
+    def propose(self, text: NDArray[np.int32], nodes: int, noise: Noise | None) -> TokenTree:
         so_far = text.tolist()
         for _ in range(nodes):
             so_far.append(self.choice(so_far, noise))
@@ -71,7 +71,7 @@ class WrongDrafter(SameDrafter):
 
     name: ClassVar[str] = "wrong"
 
-    def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
+    def propose(self, text: NDArray[np.int32], nodes: int, noise: Noise | None) -> TokenTree:
         right = self.choice(text.tolist(), noise)
         others = [t for t in range(self.target.vocab_size) if t != right][:nodes]
         return TokenTree.build(others, [-1] * len(others), belief=0.9)
@@ -85,7 +85,7 @@ class RandomDrafter(_Toy):
     seed: int = 0
     name: ClassVar[str] = "random"
 
-    def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
+    def propose(self, text: NDArray[np.int32], nodes: int, noise: Noise | None) -> TokenTree:
         rng = np.random.default_rng([self.seed, len(text)])
         found: dict[tuple[int, int], None] = {}  # (token, parent), in order
         for _ in range(nodes):
@@ -102,7 +102,7 @@ class DuplicatingDrafter(_Toy):
     vocab_size: int = 8
     name: ClassVar[str] = "duplicating"
 
-    def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
+    def propose(self, text: NDArray[np.int32], nodes: int, noise: Noise | None) -> TokenTree:
         rng = np.random.default_rng(len(text))
         tokens = rng.integers(self.vocab_size, size=3 * nodes)
         parents = [-1] * nodes + list(range(nodes)) + list(range(nodes))
@@ -117,7 +117,7 @@ class HugeDrafter(_Toy):
     size: int = 3000
     name: ClassVar[str] = "huge"
 
-    def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
+    def propose(self, text: NDArray[np.int32], nodes: int, noise: Noise | None) -> TokenTree:
         rng = np.random.default_rng(len(text))
         parents = [int(rng.integers(-1, max(1, i))) if i else -1 for i in range(self.size)]
         return TokenTree.build(rng.integers(self.vocab_size, size=self.size), parents, belief=0.5)
@@ -129,8 +129,8 @@ class WindowDrafter(SameDrafter):
 
     name: ClassVar[str] = "probing"
 
-    def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
-        chain = super().propose(text, min(6, nodes), lookahead_nodes, noise)
+    def propose(self, text: NDArray[np.int32], nodes: int, noise: Noise | None) -> TokenTree:
+        chain = super().propose(text, min(6, nodes), noise)
         return TokenTree.build(chain.tokens, lookahead=np.arange(len(chain)) > 0)
 
 
@@ -146,7 +146,7 @@ class RaisingDrafter(_Toy):
             raise RuntimeError("this drafter raises in open()")
         return _RaisingSession(prompt, self, noise)
 
-    def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
+    def propose(self, text: NDArray[np.int32], nodes: int, noise: Noise | None) -> TokenTree:
         return TokenTree.build([0] * nodes)
 
 
@@ -167,9 +167,9 @@ class SlowDrafter(RandomDrafter):
     seconds: float = 0.001
     name: ClassVar[str] = "slow"
 
-    def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
+    def propose(self, text: NDArray[np.int32], nodes: int, noise: Noise | None) -> TokenTree:
         time.sleep(self.seconds)
-        return super().propose(text, nodes, lookahead_nodes, noise)
+        return super().propose(text, nodes, noise)
 
 
 @dataclass(frozen=True)
@@ -178,8 +178,8 @@ class LyingDrafter(RandomDrafter):
 
     name: ClassVar[str] = "lying"
 
-    def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
-        honest = super().propose(text, nodes, lookahead_nodes, noise)
+    def propose(self, text: NDArray[np.int32], nodes: int, noise: Noise | None) -> TokenTree:
+        honest = super().propose(text, nodes, noise)
         return TokenTree.build(honest.tokens, honest.parents, belief=1.0)
 
 
@@ -190,7 +190,7 @@ class InvalidDrafter(_Toy):
     kind: str = "ids"
     name: ClassVar[str] = "invalid"
 
-    def propose(self, text: NDArray[np.int32], nodes: int, lookahead_nodes: int, noise: Noise | None) -> TokenTree:
+    def propose(self, text: NDArray[np.int32], nodes: int, noise: Noise | None) -> TokenTree:
         if self.kind == "type":
             return None  # type: ignore[return-value]
         if self.kind == "parents":

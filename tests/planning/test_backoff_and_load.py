@@ -35,33 +35,19 @@ def make_step(policy, state, accepted=0, depth=5, emitted=None):
     return drafted
 
 
-def test_three_misses_in_a_row_switch_drafting_off_for_fifty_tokens_and_one_draft_decides():
-    policy, state = Backoff(), FakeState()
-    drafts = [make_step(policy, state, accepted=1) for _ in range(3 + 50 + 1 + 50 + 1)]
-    assert drafts == [5] * 3 + [0] * 50 + [5] + [0] * 50 + [5]
-
-
-def test_a_draft_that_was_right_after_the_pause_switches_it_on_again():
-    policy, state = Backoff(pause=4), FakeState()
-    drafts = [make_step(policy, state, accepted) for accepted in (0, 0, 0, *[0] * 4, 2, 1, 1, 0, 0)]
-    assert drafts == [5] * 3 + [0] * 4 + [5] * 4 + [0]
-
-
-def test_misses_must_be_in_a_row():
-    policy, state = Backoff(), FakeState()
-    assert [make_step(policy, state, accepted) for accepted in (1, 1, 2) * 20] == [5] * 60
-
-
-def test_steps_without_a_draft_count_neither_way():
-    policy, state = Backoff(pause=2), FakeState()
-    drafts = [make_step(policy, state, 0, depth) for depth in (5, 0, 5, 0, 5, 5, 5, 0, 5, 5)]
-    assert drafts == [5, 0, 5, 0, 5, 0, 0, 0, 5, 0]
-
-
-def test_a_short_draft_that_was_accepted_whole_is_no_miss():
-    policy, state = Backoff(), FakeState()
-    assert [make_step(policy, state, accepted=1, depth=1) for _ in range(9)] == [1] * 9
-    assert [make_step(policy, state, accepted=0, depth=1) for _ in range(5)] == [1, 1, 1, 0, 0]
+@pytest.mark.parametrize(
+    ("options", "steps", "drafts"),
+    [
+        ({}, [(1, 5)] * 105, [5] * 3 + [0] * 50 + [5] + [0] * 50 + [5]),
+        ({"pause": 4}, [(n, 5) for n in (0, 0, 0, *[0] * 4, 2, 1, 1, 0, 0)], [5] * 3 + [0] * 4 + [5] * 4 + [0]),
+        ({}, [(n, 5) for n in (1, 1, 2) * 20], [5] * 60),  # misses must be in a row
+        ({"pause": 2}, [(0, n) for n in (5, 0, 5, 0, 5, 5, 5, 0, 5, 5)], [5, 0, 5, 0, 5, 0, 0, 0, 5, 0]),
+        ({}, [(1, 1)] * 9 + [(0, 1)] * 5, [1] * 9 + [1, 1, 1, 0, 0]),  # accepted whole is no miss
+    ],
+)
+def test_misses_in_a_row_switch_drafting_off_for_a_pause_and_one_draft_decides(options, steps, drafts):
+    policy, state = Backoff(**options), FakeState()
+    assert [make_step(policy, state, accepted, depth) for accepted, depth in steps] == drafts
 
 
 def test_the_pause_is_counted_in_tokens():

@@ -64,15 +64,6 @@ def test_one_point_is_flat():
     assert {curve.seconds(n, context) for n in (0, 1, 99) for context in (0, 10_000)} == {0.03}
 
 
-@pytest.mark.parametrize("context", [0, 128, 200, 512, 4000])
-def test_many_is_seconds_of_each(context):
-    curve, sizes = CostCurve(POINTS), np.arange(0, 40)
-    found = curve.many(sizes, context)
-    assert found.dtype == np.float64
-    assert found.tolist() == pytest.approx([curve.seconds(int(n), context) for n in sizes])
-    assert CostCurve.of(POINTS[128]).many([1, 4], context).tolist() == pytest.approx([0.02, 0.023])
-
-
 def test_parse_reads_milliseconds_in_any_order():
     curve = CostCurve.parse("16=53, 1=31,4=30.5")
     assert list(curve.points()) == [(0, 1, 0.031), (0, 4, 0.0305), (0, 16, 0.053)]

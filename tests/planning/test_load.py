@@ -27,8 +27,9 @@ def test_goodput(spec, most):
     assert (type(planner), planner.most) == (GoodputPlanner, most)
 
 
-def test_off_asks_nobody():
+def test_off_asks_nobody_and_a_threshold_is_a_floor():
     assert (type(load("off")), load("off").nodes) == (OffPlanner, 0)
+    assert (type(load("threshold:0.4")), load("threshold:0.4").floor) == (ThresholdPlanner, 0.4)
 
 
 def test_a_planner_that_is_made_goes_on_with_what_was_learnt():
@@ -37,11 +38,8 @@ def test_a_planner_that_is_made_goes_on_with_what_was_learnt():
     assert load("goodput", learned).learned is learned
 
 
-def test_without_a_name_it_is_goodput():
+def test_without_a_name_it_is_goodput_and_planners_pass_through():
     assert isinstance(load(), GoodputPlanner)
-
-
-def test_planners_pass_through():
     planner = FixedPlanner(5)
     assert load(planner) is planner
 
@@ -62,10 +60,6 @@ def test_policies_limit_the_default_planner_or_the_one_that_is_named(spec, value
         (policy,) = planner.policies
         assert policy.name == spec.partition(":")[0]
         assert {name: getattr(policy, name) for name in values} == values
-
-
-def test_threshold():
-    assert (type(load("threshold:0.4")), load("threshold:0.4").floor) == (ThresholdPlanner, 0.4)
 
 
 @pytest.mark.parametrize(

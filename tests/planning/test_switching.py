@@ -195,10 +195,3 @@ def test_what_becomes_better_is_found_again():
     run_arms(turns, [3.0, 2.0], 1500)
     arms = run_arms(turns, [3.0, 4.5], 4000)
     assert arms[-1000:].count(1) > 800
-
-
-def test_a_clock_that_jumps_decides_nothing():
-    turns = Turns(2)
-    run_arms(turns, [3.0, 1.0], 200)
-    turns.learn(0, 3.0, 1e9)
-    assert run_arms(turns, [3.0, 1.0], 200).count(0) > 150

@@ -88,7 +88,8 @@ class GoodputPlanner(TreePlanner):
         self._begin_step(states)
         one = states[0] if len(states) == 1 else None
         drafters = one.drafters if one is not None else any([state.drafters for state in states])
-        self._asking = bool(drafters) and self._is_time(states)
+        self._accounts.begin()
+        self._asking = bool(drafters) and self._asks.begin(repeating=self._is_repeating(states))
         if self._asking:
             self._asked += 1
             self._judged = self._asked <= _SOON or not self._asked % SELDOM
@@ -124,11 +125,6 @@ class GoodputPlanner(TreePlanner):
             RESTING if drafter is not None and drafter.needs.top_k and self._accounts.is_skipped(drafter) else ask
             for drafter, ask in zip(state.drafters, asks, strict=True)
         ]
-
-    def _is_time(self, states: Sequence[State]) -> bool:
-        """Return whether drafters are asked in the step that begins."""
-        self._accounts.begin()
-        return self._asks.begin(repeating=self._is_repeating(states))
 
     def _is_repeating(self, states: Sequence[State]) -> bool:
         """Whether one of the texts repeats itself at its end; of many texts one would nearly always."""
