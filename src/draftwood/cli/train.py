@@ -107,7 +107,12 @@ def sibling(
 
 @contextmanager
 def _trained(
-    kind: type[TrainingJob], loading: options.Loading, name: str | None, output: Path, plan: TrainingPlan, keep: bool
+    kind: type[TrainingJob],
+    loading: options.Loading,
+    name: str | None,
+    output: Path,
+    plan: TrainingPlan,
+    keep: bool,
 ) -> Iterator[tuple[Any, Any, Made, dict[str, str]]]:
     """Load the model and do the job; yields model, tokenizer, what was made, and how, each value as JSON.
 

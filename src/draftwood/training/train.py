@@ -117,8 +117,7 @@ class Training:
             result = self._loss(batch, steps)
         if not math.isfinite(float(result.loss.detach())):
             raise ModelError(
-                f"the loss is not a number after {self.progress.updates} updates: start again from the last "
-                "checkpoint with a lower --rate"
+                f"the loss is not a number after {self.progress.updates} updates: start again from the last checkpoint"
             )
         self._optimizer.zero_grad(set_to_none=True)
         result.loss.backward()  # type: ignore[no-untyped-call]
