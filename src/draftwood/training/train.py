@@ -116,9 +116,8 @@ class Training:
         with self._fast():
             result = self._loss(batch, steps)
         if not math.isfinite(float(result.loss.detach())):
-            raise ModelError(
-                f"the loss is not a number after {self.progress.updates} updates: start again from the last checkpoint"
-            )
+            done = f"the loss is not a number after {self.progress.updates} updates"
+            raise ModelError(f"{done}: start again from the last checkpoint")
         self._optimizer.zero_grad(set_to_none=True)
         result.loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self._trained.values(), 1.0)
