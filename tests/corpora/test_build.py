@@ -42,9 +42,9 @@ def files(root, **texts):
     return root
 
 
-def names_below(*paths, max_bytes=1000, **more):
+def names_below(*paths, **more):
     skipped: Counter[str] = Counter()
-    found = sources([Path(p) for p in paths], max_bytes, skipped, **more)
+    found = sources([Path(p) for p in paths], skipped, **more)
     return [source.name for source in found], dict(skipped)
 
 
@@ -80,7 +80,8 @@ def test_rules_above_count_within_a_repository_only(tmp_path):
     assert names_below(root / "sub")[0] == [f"{root}/sub/a.log"]
 
 
-def test_links_large_and_special_files_are_left_out(tmp_path):
+def test_links_large_and_special_files_are_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr("draftwood.corpora.texts.MAX_BYTES", 1000)
     root = files(tmp_path, a="1", big="x" * 2000)
     (root / "link").symlink_to(root / "a")
     (root / "loop").symlink_to(root)

@@ -14,7 +14,7 @@ import pytest
 import draftwood
 from draftwood.drafters.load import DRAFTERS, load
 from draftwood.drafters.suffix.kernel import CLASSES, SuffixAutomaton, grow
-from draftwood.index.compiling import KERNELS, stamp
+from draftwood.index.compiling import KERNELS
 from draftwood.index.frontier import PARENT, bar, empty, offer, take
 
 NUMBA = {"DRAFTWOOD_KERNELS": "numba"}  # nothing is run without numba
@@ -210,16 +210,6 @@ def test_without_any_folder_a_kernel_is_compiled_all_the_same(package, tmp_path,
     assert ask(package, 1, **nowhere, **settings)[0] == 21
 
 
-def test_processes_that_compile_at_once_do_not_disturb_each_other(package):
-    helper = package / "helper_of_a_test.py"
-    helper.write_text(HELPER.format(added=1, times=2))
-    settings = os.environ | {"PYTHONPATH": str(package.parent.parent)}
-    command = [sys.executable, "-c", ASKED]
-    some = [subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    assert {process.communicate()[0].split()[0] for process in some} == {"21"}
-    assert ask(package, 1) == (21, "")
-
-
 def test_the_stamp_is_the_same_in_every_process():
     code = "from draftwood.index.compiling import *; import draftwood.drafters.recycling.kernel as k"
     code += "; print(*(stamp(kernel.py_func, False) for kernel in KERNELS))"
@@ -227,14 +217,6 @@ def test_the_stamp_is_the_same_in_every_process():
     told = {run(code, PYTHONPATH=path, PYTHONHASHSEED=seed) for seed in ("1", "2")}
     assert len(told) == 1
     assert " 0x" not in told.pop()
-
-
-def test_the_stamp_follows_helpers_of_helpers():
-    def kernel():
-        return middle()
-
-    assert stamp(kernel) != stamp(kernel, "option")
-    assert stamp(grow.py_func) != stamp(bar.py_func)
 
 
 # --- without numba -----------------------------------------------------------------------------------------------
@@ -326,7 +308,3 @@ def test_the_frontier_takes_the_likeliest_first_and_of_equals_the_first(seed):
         best = min(waiting, key=lambda pair: (-pair[0], pair[1]))
         waiting.remove(best)
         assert (chance[slot], *tree[:, node]) == (best[0], best[1], entries[slot, PARENT], 7)
-
-
-def middle():
-    return 1

@@ -10,13 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.oracles.corpus import NaiveCorpus
 
-from draftwood.contracts import Feedback
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.drafter import PRIOR, CorpusDrafter
 from draftwood.drafters.corpus.file import write_corpus
 from draftwood.drafters.load import load
 from draftwood.errors import UsageError
-from draftwood.tree import TokenTree
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=25), max_size=4)
 TEXT = st.lists(st.integers(0, 3), max_size=12)
@@ -105,27 +103,6 @@ def test_a_file_by_its_name(file):
 def test_options_out_of_range(options):
     with pytest.raises(UsageError, match=next(iter(options))):
         CorpusDrafter(**options)
-
-
-def test_learn_truncate_fork_close():
-    drafter = of(SOME)
-    session = drafter.open([5, 1], None)
-    assert session.draft(1, 0, drafter.prior).tokens.tolist() == [2]
-    none = np.empty(0, dtype=np.int32)
-    feedback = Feedback(TokenTree.empty(), TokenTree.empty(), none, (), (2, 3), np.array([-1], dtype=np.int32))
-    session.learn(feedback)
-    assert session.draft(1, 0, drafter.prior).tokens.tolist() == [1]
-    assert session.match_length == 3
-    twin = session.fork()
-    twin.extend([7, 7])
-    assert len(twin.draft(4, 0, drafter.prior)) == 0
-    assert session.draft(1, 0, drafter.prior).tokens.tolist() == [1]
-    twin.truncate(4)
-    assert twin.draft(1, 0, drafter.prior).tokens.tolist() == [1]
-    assert twin.match_length == 3
-    twin.close()
-    twin.close()
-    assert len(twin.draft(4, 0, drafter.prior)) == 0
 
 
 def test_a_file_is_one_corpus_however_it_is_spelt(file, tmp_path, monkeypatch):

@@ -58,30 +58,11 @@ def test_proposes_what_the_twin_does(prompt, more, nodes, n_draft):
     assert session.match_length == (wanted[0][2] if wanted else 0)
 
 
-def test_learn_extend_truncate_fork_close():
-    session = NgramCacheDrafter().open([1, 2, 3, 4, 1, 2], None)
-    assert draft(session) == []  # what followed two tokens once is not enough
-    session.learn(feedback(3))
-    assert draft(session, 3) == [4, 1, 2]
-    twin = session.fork()
-    twin.extend([9, 4, 1, 2, 3])
-    assert draft(twin, 2) == [9, 4]
-    assert draft(session, 3) == [4, 1, 2]
-    twin.truncate(7)
-    assert draft(twin, 3) == [4, 1, 2]
-    twin.truncate(-1)
-    assert draft(twin) == []
-    twin.close()
-    twin.close()
-    assert draft(twin) == []
-    assert draft(session, 3) == [4, 1, 2]
-
-
 # --- levels between sessions ---------------------------------------------------------------------------------
 
 
-def test_a_closed_session_teaches_those_after_it_once():
-    drafter = NgramCacheDrafter(learn=True)
+def test_a_closed_session_teaches_those_after_it_once(tmp_path):
+    drafter = NgramCacheDrafter(dynamic=str(tmp_path / "counts"))
     for _ in range(2):
         session = drafter.open([1, 2, 3], None)
         session.extend([4, 5])
@@ -97,8 +78,8 @@ def test_a_closed_session_teaches_those_after_it_once():
     )
 
 
-def test_what_forks_have_in_common_is_learnt_once():
-    drafter = NgramCacheDrafter(learn=True)
+def test_what_forks_have_in_common_is_learnt_once(tmp_path):
+    drafter = NgramCacheDrafter(dynamic=str(tmp_path / "counts"))
     session = drafter.open([1, 2, 3, 4, 5], None)
     twin = session.fork()
     session.extend([6])
@@ -113,8 +94,8 @@ def test_what_forks_have_in_common_is_learnt_once():
     assert drafter._shared._dynamic.records().tolist() == wanted.records().tolist()
 
 
-def test_threads_may_share_a_drafter():
-    drafter = NgramCacheDrafter(learn=True)
+def test_threads_may_share_a_drafter(tmp_path):
+    drafter = NgramCacheDrafter(dynamic=str(tmp_path / "counts"))
     generator = np.random.default_rng(1)
     texts = [generator.integers(0, 50, 200).tolist() for _ in range(6)]
     failures = []
@@ -154,24 +135,20 @@ def test_a_static_file_drafts_what_the_text_does_not_know(tmp_path):
 
 def test_a_dynamic_file_is_read_learnt_and_written(tmp_path):
     path = tmp_path / "new" / "dynamic"
-    drafter = NgramCacheDrafter(dynamic=str(path))
-    with pytest.raises(UsageError, match="nothing was counted"):
-        drafter.write_dynamic()
+    drafter = NgramCacheDrafter(dynamic=str(path), save=True)
+    drafter.files[0].accept("abc")
     drafter.open([1], None).close()  # too short to teach anything
+    assert not path.exists()
     for _ in range(2):
         drafter.open([1, 2, 3, 4], None).close()
-    assert not path.exists()
-    assert drafter.write_dynamic(tokenizer="abc") == path
     again = NgramCacheDrafter(dynamic=str(path), save=True)
     assert again.files[0].tokenizer == "abc"
     session = again.open([1, 2, 3], None)
     assert draft(session) == [4]
     session.extend([9])
     session.close()
-    assert (
-        read_counts(path).records.tolist()
-        == counts_of([1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, 9]).records().tolist()
-    )
+    wanted = counts_of([1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, 9]).records().tolist()
+    assert read_counts(path).records.tolist() == wanted
     assert read_counts(path).tokenizer == "abc"
 
 
@@ -181,14 +158,6 @@ def test_a_dynamic_file_of_llama_stays_one(tmp_path):
     found = read_counts(tmp_path / "dynamic.bin")
     assert found.format == "llama"
     assert found.records.tolist() == counts_of([1, 2, 3], [1, 2, 4]).records().tolist()
-
-
-def test_a_dynamic_level_in_memory_can_be_written_where_one_says(tmp_path):
-    drafter = NgramCacheDrafter(learn=True)
-    drafter.open([1, 2, 3], None).close()
-    with pytest.raises(UsageError, match="no file to write to"):
-        drafter.write_dynamic()
-    assert len(read_counts(drafter.write_dynamic(tmp_path / "there")).records) == 3
 
 
 def test_files_that_are_missing_broken_or_of_two_tokenizers(tmp_path):
@@ -220,5 +189,5 @@ def test_options_out_of_range_or_against_each_other(options, sentence):
 
 
 def test_the_contract_with_memory_and_without(tmp_path):
-    check_drafter(NgramCacheDrafter(learn=True))
+    check_drafter(NgramCacheDrafter(dynamic=str(tmp_path / "counts")))
     check_drafter(NgramCacheDrafter(static=file_of(tmp_path / "s", [1, 2, 3, 4, 5, 6] * 3), n_draft=16))

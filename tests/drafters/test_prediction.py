@@ -256,16 +256,4 @@ def test_truncating_goes_back_within_the_answer_or_before_it():
     assert best(session)[0] == 101
 
 
-def test_a_fork_goes_its_own_way():
-    session = drafted(EXPECTED, *EXPECTED[:10])
-    twin = session.fork()
-    twin.learn(feedback(*EXPECTED[10:20]))
-    assert best(session)[0] == 110
-    assert best(twin)[0] == 120
-    twin.close()
-    twin.close()
-    assert best(twin)[0] == 100  # harmless, if anyone should ask
-    assert best(session)[0] == 110
-
-
 # --- options -------------------------------------------------------------------------------------------------

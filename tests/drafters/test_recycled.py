@@ -142,20 +142,6 @@ def _base_tree(drawn):
     return tree, {tuple(tree.tokens[tree.path(i)].tolist()): float(tree.belief[i]) for i in range(len(tree))}
 
 
-@pytest.mark.parametrize(("trust", "claimed"), [(0.25, True), (0.5, True), (0.75, False)])
-def test_what_the_stem_says_too_is_the_tables_unless_the_stem_is_surer(trust, claimed):
-    one = table()
-    after(one, [1], [2], [0.5])
-    accept_rates = np.full(CLASSES, 0.5, dtype=np.float32)
-    base_tree = TokenTree.build([2], belief=[trust])
-    columns, belief = one.grow(
-        np.array([1], dtype=np.int32), accept_rates, 4, limits=Limits(depth=1), base_tree=base_tree
-    )
-    assert columns[0].tolist() == [2]
-    assert (columns[2][0] != NO_CLAIM) == claimed
-    assert belief.tolist() == [0.5 if claimed else 0.0], "what it does not claim is no belief of its own"
-
-
 def test_doubling_keeps_every_row_where_it_is_found():
     one = table(32)
     after(one, range(40), [1, 2, 3], [0.6, 0.2, 0.1])

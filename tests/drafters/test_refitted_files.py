@@ -42,7 +42,7 @@ def use_corpus(path):
     corpus = Corpus.open(path)
     draft(CorpusDrafter(corpora=(corpus,)))
     found = corpus.match(TEXTS[0][:5])
-    corpus.successors(found, 8)
+    corpus.occurrences(found, 8)
     for index in range(min(3, len(corpus.documents))):
         corpus.documents.name(index)
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.corpora.suffix_array import MOST_BYTES, bytes_per_token, suffix_array, used_ids, width_of
-from draftwood.corpora.texts import MAX_BYTES, Skipped, Source, documents, sources
+from draftwood.corpora.texts import Skipped, Source, documents, sources
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.file import BORDER, Documents, Part, write_corpus
 from draftwood.errors import FileFormatError, UsageError
@@ -39,14 +39,14 @@ class Built:
 
 def build(
     paths: Sequence[Path], output: Path, tokenizer: Any, *, model: str | None = None,
-    fields: Sequence[str] = (), max_bytes: int = MAX_BYTES, progress: Progress = lambda *_: None,
+    fields: Sequence[str] = (), progress: Progress = lambda *_: None,
 ) -> Built:  # fmt: skip
     """Build a corpus file from folders, files and records (``.jsonl``), whole or not at all.
 
     ``output`` is replaced if it exists; its folder also holds a temporary file of 4 bytes per token. ``tokenizer``
     is one of transformers, ``model`` the name by which `draftwood.models.load.load_tokenizer` finds it again.
     ``fields`` are those of records; if some are named, ``.jsonl`` files of folders are records too. Files of
-    folders that are larger than ``max_bytes`` are left out. ``progress`` is called with the bytes done, all bytes,
+    folders that are larger than `MAX_BYTES` are left out. ``progress`` is called with the bytes done, all bytes,
     and what comes next.
 
     Raises `UsageError` for paths that cannot be read, hold no text, or hold more than this machine can sort, and
@@ -57,7 +57,7 @@ def build(
     if missing:
         raise UsageError(f'building a corpus needs {", ".join(missing)}: run pip install "draftwood[corpus]"')
     fingerprint, skipped = tokenizer_fingerprint(tokenizer), Skipped()
-    found = sources(paths, max_bytes, skipped, records=bool(fields), leave=[output])
+    found = sources(paths, skipped, records=bool(fields), leave=[output])
     if not found:
         raise _nothing(paths, skipped)
     try:

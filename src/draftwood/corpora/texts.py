@@ -36,11 +36,11 @@ class Source:
 
 
 def sources(
-    paths: Sequence[Path], max_bytes: int, skipped: Skipped, *, records: bool = False, leave: Iterable[Path] = ()
+    paths: Sequence[Path], skipped: Skipped, *, records: bool = False, leave: Iterable[Path] = ()
 ) -> list[Source]:
     """List the files of a corpus, sorted within each path, each file once and without those to ``leave`` out.
 
-    Folders are walked without ``.git``, links, files larger than ``max_bytes``, and what ``.gitignore`` files of
+    Folders are walked without ``.git``, links, files larger than `MAX_BYTES`, and what ``.gitignore`` files of
     any level name; with ``records`` their ``.jsonl`` files are read as records. A file that is named itself is
     taken even if it is ignored; one whose name ends in ``.jsonl`` is read as records. Raises `UsageError` for a
     path that is missing, cannot be read, or is neither a file nor a folder.
@@ -48,7 +48,7 @@ def sources(
     taken = {path.resolve() for path in leave}
     found = []
     for path in paths:
-        for source in _below(path, max_bytes, skipped, records):
+        for source in _below(path, skipped, records):
             place = source.path.resolve()
             if place not in taken:
                 taken.add(place)
@@ -56,22 +56,20 @@ def sources(
     return found
 
 
-def _below(path: Path, max_bytes: int, skipped: Skipped, records: bool) -> Iterator[Source]:
+def _below(path: Path, skipped: Skipped, records: bool) -> Iterator[Source]:
     try:
         size = path.stat().st_size
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}): check its name") from error
     if path.is_dir():
-        yield from _walk(path.resolve(), path, _rules_above(path.resolve()), max_bytes, skipped, records)
+        yield from _walk(path.resolve(), path, _rules_above(path.resolve()), skipped, records)
     elif path.is_file():
         yield Source(path, path.as_posix(), size, path.suffix == ".jsonl")
     else:
         raise UsageError(f"{path} is neither a file nor a folder: name what holds the text")
 
 
-def _walk(
-    folder: Path, shown: Path, rules: Rules, max_bytes: int, skipped: Skipped, records: bool
-) -> Iterator[Source]:
+def _walk(folder: Path, shown: Path, rules: Rules, skipped: Skipped, records: bool) -> Iterator[Source]:
     rules = (*rules, *_rules_of(folder))
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
@@ -87,12 +85,12 @@ def _walk(
         elif _ignored(path, entry.is_dir(), rules):
             skipped["ignored"] += 1
         elif entry.is_dir():
-            yield from _walk(path, name, rules, max_bytes, skipped, records)
+            yield from _walk(path, name, rules, skipped, records)
         elif entry.is_file():
             as_records, size = records and path.suffix == ".jsonl", 0
             with suppress(OSError):  # gone since; reading it will count it
                 size = path.stat().st_size
-            if size > max_bytes and not as_records:  # records are read one by one
+            if size > MAX_BYTES and not as_records:  # records are read one by one
                 skipped["too large"] += 1
             else:
                 yield Source(path, name.as_posix(), size, as_records)

@@ -1,6 +1,5 @@
-"""The best-first frontier of all kernels that grow a tree: candidates that may become nodes, likeliest first.
-
-It holds at most as many as the tree has room for, equal ones in the order of their offers. Loads kernels. ::
+"""The best-first frontier of all kernels that grow a tree: at most as many candidates as the tree has room for,
+likeliest first, equal ones in the order of their offers. Loads kernels. ::
 
     order    int64[1 + nodes]      how many candidates wait; then their slots, the likeliest first; then free slots
     chance   float64[nodes]        per slot: how likely its candidate is reached and right

@@ -148,24 +148,23 @@ def _is_tried() -> bool:
 
 
 @cache
-def _numba_folder() -> Path | None:
+def _numba_folder() -> Path:
     spec = find_spec("numba")
-    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
+    assert spec is not None
+    assert spec.submodule_search_locations
+    return Path(spec.submodule_search_locations[0])
 
 
 @cache
 def _numba_version() -> str:
     """Read numba's version from its file: package metadata take 60 ms."""
-    folder = _numba_folder()
     with suppress(OSError, IndexError):
-        text = (folder / "_version.py").read_text(encoding="utf-8") if folder else ""
-        return text.split('"version": "')[1].split('"')[0]
+        return (_numba_folder() / "_version.py").read_text(encoding="utf-8").split('"version": "')[1].split('"')[0]
     return ""
 
 
 def _extension_file(name: str) -> Path | None:
-    folder = _numba_folder()
-    paths = [folder / f"{name}{suffix}" for suffix in EXTENSION_SUFFIXES] if folder else []
+    paths = [_numba_folder() / f"{name}{suffix}" for suffix in EXTENSION_SUFFIXES]
     return next((path for path in paths if path.exists()), None)
 
 
@@ -222,7 +221,5 @@ def _linked(function: Any, found: MachineCode) -> Any:
         if address := engine.get_global_value_address(name):
             ctypes.c_void_p.from_address(address).value = id(environment)
     module, entry = ModuleType(function.__module__), engine.get_function_address(found.entry)
-    owned = (engine, *environments)
-    return functions.make_function(
-        module, function.__name__, function.__doc__ or "", entry, environments[0], owned
-    )
+    name, doc, owned = function.__name__, function.__doc__ or "", (engine, *environments)
+    return functions.make_function(module, name, doc, entry, environments[0], owned)

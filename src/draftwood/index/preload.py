@@ -11,10 +11,8 @@ from threading import Event, Thread
 
 @contextmanager
 def importing(modules: Iterable[str]) -> Iterator[None]:
-    """Import these modules meanwhile; at the end no further one is begun.
-
-    Who needs one of them imports it as ever, and waits if the thread is at it. What goes wrong in the thread goes
-    wrong there again, where it is reported.
+    """Import these modules meanwhile; at the end no further one is begun. What goes wrong in the thread goes wrong
+    again where one of them is needed, and is reported there.
     """
     missing = [name for name in dict.fromkeys(modules) if name not in sys.modules]
     ended = Event()

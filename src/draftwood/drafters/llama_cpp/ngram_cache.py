@@ -6,7 +6,6 @@ and files, without its defects.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree, fixed_
 from draftwood.drafters.llama_cpp.ngram_counts_file import common_tokenizer, read_counts, write_counts
 from draftwood.errors import UsageError
 from draftwood.files.paths import named
+from draftwood.index.child_safe import ChildSafeLock
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
@@ -51,12 +51,10 @@ class NgramCacheDrafter(BaseDrafter):
     static
         File of counts of a large text, of which n-grams of two tokens are used.
     dynamic
-        File of counts of earlier texts. It need not exist yet.
-    learn
-        Whether the dynamic level learns the text of each session that closes, for later sessions. By default yes
-        if ``dynamic`` names a file. Speed may then tell one user what another's texts were.
+        File of counts of earlier texts, which need not exist yet. The text of each session that closes is added
+        for later sessions: speed may then tell one user what another's texts were.
     save
-        Write the dynamic level back to its file whenever a session closes; otherwise call `write_dynamic`.
+        Write the dynamic level back to its file whenever a session closes.
 
     Raises
     ------
@@ -72,7 +70,6 @@ class NgramCacheDrafter(BaseDrafter):
     n_draft: int = 8
     static: str | None = None
     dynamic: str | None = None
-    learn: bool | None = None
     save: bool = False
     _shared: Shared = field(init=False, repr=False, compare=False)
 
@@ -84,26 +81,13 @@ class NgramCacheDrafter(BaseDrafter):
         object.__setattr__(self, "_shared", Shared(static, dynamic))
 
     @property
-    def learns(self) -> bool:
-        """Whether later texts profit from earlier ones."""
-        return self.learn if self.learn is not None else self.dynamic is not None
-
-    @property
     def files(self) -> list[TokenFile]:
         shared = self._shared
         path = self.static or self.dynamic
         return [TokenFile("a file of ngram-cache", shared.tokenizer, path, shared.belong_to)]
 
     def detached(self, share: Share) -> NgramCacheDrafter:
-        return replace(self, save=False) if self.learns else self
-
-    def write_dynamic(self, path: Path | None = None, *, tokenizer: str | None = None) -> Path:
-        """Write the dynamic level to a file, by default the one that ``dynamic`` names; whole or not at all.
-
-        ``tokenizer`` is the fingerprint of the tokenizer, if the file that was read held none. Raises `UsageError`
-        if no file is named or nothing was learnt yet, `FileFormatError` if it cannot be written.
-        """
-        return self._shared.write(path, tokenizer)
+        return replace(self, save=False) if self.dynamic is not None else self
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> DraftSession:
         self._shared.build()  # loads kernels, so only when needed
@@ -117,7 +101,7 @@ class Shared:
     _dynamic: NgramCounts
 
     def __init__(self, static: Path | None, dynamic: Path | None) -> None:
-        self._path, self._lock = dynamic, threading.Lock()
+        self._path, self._lock = dynamic, ChildSafeLock()
         if dynamic is not None and not dynamic.exists():
             dynamic = None
         self._files = tuple(read_counts(path) if path is not None else None for path in (static, dynamic))
@@ -151,18 +135,9 @@ class Shared:
         with self._lock:
             self._dynamic.read(text[max(0, start - _TAIL) : start], fresh=True, counted=False)
             self._dynamic.read(text[start:])
-        if save and len(self._dynamic):
-            self.write(None, None)
-
-    def write(self, path: Path | None, tokenizer: str | None) -> Path:
-        """Write the dynamic level and return where."""
-        to = path if path is not None else self._path
-        if to is None:
-            raise UsageError("ngram-cache: no file to write to: name one, or give dynamic=FILE")
-        self.build()
-        with self._lock:
-            write_counts(to, self._dynamic.records(), format=self._format, tokenizer=self.tokenizer or tokenizer)
-        return to
+            if save and self._path is not None and len(self._dynamic):
+                records = self._dynamic.records()
+                write_counts(self._path, records, format=self._format, tokenizer=self.tokenizer)
 
 
 class NgramCacheSession(TextSession):
@@ -209,5 +184,5 @@ class NgramCacheSession(TextSession):
         super().close()
         self._counts.clear()
         self._unlearnt = 0
-        if drafter.learns:
+        if drafter.dynamic is not None:
             self._shared.learn(text, start, save=drafter.save)
