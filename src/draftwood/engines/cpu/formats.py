@@ -35,33 +35,15 @@ TILE, GROUP, STEPS = 16, 32, 8
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How the codes of one type of weights are laid out.
+    """How the codes of one type of weights are laid out."""
 
-    Attributes
-    ----------
-    planes
-        Bits of each plane of codes, lowest first.
-    offset
-        What is taken from a code (from the codebook's value, where there is one) to get its weight in steps.
-    groups
-        Groups of 32 inputs that share ``scale`` and ``least``: 1, or 8 for super-blocks.
-    factors
-        Bytes per group and output that multiply ``scale``: 0, 1 (one per 32 inputs) or 2 (one per 16).
-    signed
-        Whether those factors are int8; else uint8. Factors of ``least`` are always uint8.
-    least
-        Whether the format takes ``least`` from each weight.
-    codebook
-        Sixteen unsigned bytes that 4-bit codes stand for; empty: codes are numbers.
-    """
-
-    planes: tuple[int, ...]
-    offset: int = 0
-    groups: int = 1
-    factors: int = 0
-    signed: bool = False
-    least: bool = False
-    codebook: tuple[int, ...] = ()
+    planes: tuple[int, ...]  # bits of each plane of codes, lowest first
+    offset: int = 0  # what is taken from a code, or from the codebook's value, to get its weight in steps
+    groups: int = 1  # of 32 inputs, that share scale and least: 1, or 8 for super-blocks
+    factors: int = 0  # bytes per group and output that multiply scale: 0, 1 (one per 32 inputs) or 2 (one per 16)
+    signed: bool = False  # whether those are int8; else uint8, as factors of least always are
+    least: bool = False  # whether least is taken from each weight
+    codebook: tuple[int, ...] = ()  # sixteen unsigned bytes that 4-bit codes stand for; empty: codes are numbers
 
     @property
     def head_bytes(self) -> int:

@@ -61,26 +61,12 @@ class GgufFile:
     """A GGUF file of version 2 or 3, mapped into memory and never copied whole.
 
     Of a model in several files (``-00001-of-00003.gguf``) name the first; the others are found in the same folder.
+    ``metadata`` are numbers, texts, truth values and lists of these, of the first file; ``tensors`` are by name,
+    in the order of the files; ``size`` is the bytes of all of known types. ``halves``: numbers that turn together
+    lie half a head apart, whatever the family.
 
-    Attributes
-    ----------
-    metadata
-        Numbers, texts, truth values and lists of these, of the first file.
-    tensors
-        By name, in the order of the files.
-    size
-        Bytes of all tensors of known types.
-    halves
-        Whether numbers that turn together lie half a head apart, whatever the family.
-
-    Raises
-    ------
-    ModelNotFoundError
-        There is no such file, or a part is missing.
-    UnsupportedModelError
-        A version or byte order that is not read.
-    ModelError
-        The file is damaged, cut off or no GGUF file.
+    Raises `ModelNotFoundError` where a file is missing, `UnsupportedModelError` for a version or byte order that
+    is not read, and `ModelError` for a file that is damaged, cut off or no GGUF file.
     """
 
     halves = False

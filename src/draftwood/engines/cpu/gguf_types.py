@@ -25,23 +25,12 @@ _NIBBLES, _TWOS = np.uint32(0x0F0F0F0F), np.uint32(0x03030303)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
-    """Rows of quantised weights.
+    """Rows of quantised weights; what the format does not have is None."""
 
-    Attributes
-    ----------
-    planes
-        Codes, as `formats` describes planes of single rows.
-    scale, least
-        float16[rows, blocks], a block being 32 inputs times the groups of the format.
-    factors, least_factors
-        uint8 or int8[rows, inputs / 32] or [rows, inputs / 16]. These and ``least`` are None where the format has
-        none.
-    """
-
-    planes: tuple[Bytes, ...]
-    scale: Halves
+    planes: tuple[Bytes, ...]  # codes, as `formats` describes planes of single rows
+    scale: Halves  # float16[rows, blocks], a block being 32 inputs times the groups of the format
     least: Halves | None = None
-    factors: Factors | None = None
+    factors: Factors | None = None  # uint8 or int8[rows, inputs / 32] or [rows, inputs / 16]
     least_factors: Bytes | None = None
 
 

@@ -174,24 +174,12 @@ SWITCH = "DRAFTWOOD_INSTRUCTIONS"
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """One instruction set.
+    """One instruction set."""
 
-    Attributes
-    ----------
-    name
-        ``avx512``, ``avx-vnni``, ``avx2``, ``neon`` or ``plain``.
-    needs
-        Features of LLVM that a processor must have.
-    dots
-        How whole-number products are written.
-    processor, features
-        What LLVM compiles for.
-    """
-
-    name: str
-    needs: frozenset[str]
-    dots: Dots
-    processor: str
+    name: str  # avx512, avx-vnni, avx2, neon or plain
+    needs: frozenset[str]  # features of LLVM that a processor must have
+    dots: Dots  # how whole-number products are written
+    processor: str  # what LLVM compiles for
     features: str
 
     @property

@@ -27,29 +27,15 @@ _LAST = _BEFORE + UNIT_ROWS  # and those up to the end of its own
 
 @dataclass(slots=True)
 class Rows:
-    """What a pass computes of one text.
+    """What a pass computes of one text."""
 
-    Attributes
-    ----------
-    pages, base
-        The text's cache, with cells for these rows made ready, and its committed tokens.
-    tokens
-        The ids, a root or a piece of a prompt first.
-    ways
-        Of each row, the cells of its path behind the committed text, its own last; None: each follows the one
-        before.
-    scored
-        Numbers of the rows that are scored; None: all.
-    positions
-        Of the rows, where a row's position is not the length of its path.
-    """
-
-    pages: Pages
-    base: int
-    tokens: Any
+    pages: Pages  # the text's cache, with cells for these rows made ready
+    base: int  # committed tokens
+    tokens: Any  # the ids, a root or a piece of a prompt first
+    # Of each row, the cells of its path behind the committed text, its own last; None: each follows another.
     ways: Sequence[Sequence[int]] | None = None
-    scored: Sequence[int] | None = None
-    positions: Sequence[int] | None = None
+    scored: Sequence[int] | None = None  # numbers of the rows that are scored; None: all
+    positions: Sequence[int] | None = None  # of the rows, where a row's position is not the length of its path
 
 
 class PassRecord:

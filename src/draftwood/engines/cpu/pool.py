@@ -28,10 +28,7 @@ _core_time = perf_counter if os.name == "nt" else thread_time  # Windows counts 
 class Pool:
     """Threads for passes, one pass at a time; a pass that finds the pool in use is computed by its caller alone.
 
-    Parameters
-    ----------
-    start, serve
-        Addresses of the two functions of `draftwood.engines.cpu.pool`.
+    ``start`` and ``serve`` are the addresses of the two functions of `write_running`.
     """
 
     def __init__(self, start: int, serve: int) -> None:

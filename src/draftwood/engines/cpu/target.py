@@ -32,19 +32,11 @@ Request = tuple[CpuSession, int, TokenTree]
 class CpuTarget(Target):
     """A model that scores token trees on the processor. Every row has the bits that it has alone.
 
-    Parameters
-    ----------
-    source
-        A GGUF file, or the first of several; or a folder that transformers reads, with weights of safetensors. Or
-        what was opened of these already (``model.weights.file`` of another target).
-    threads
-        Threads of a pass; None: one per core of this process.
-    instructions
-        The instruction set; None: the fastest of this processor. All give the same bits.
-    report, becomes
-        As of `Weights`, whose errors are raised too.
-    beside
-        Called while other threads pack the weights.
+    ``source`` is a GGUF file, or the first of several; or a folder that transformers reads, with weights of
+    safetensors; or what was opened of these already (``model.weights.file`` of another target). ``threads`` None:
+    one per core of this process. ``instructions`` None: the fastest set of this processor; all give the same bits.
+    ``report`` and ``becomes`` are as of `Weights`, whose errors are raised too. ``beside`` is called while other
+    threads pack the weights.
     """
 
     engine = "cpu"

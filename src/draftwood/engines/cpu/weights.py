@@ -36,23 +36,14 @@ def opened(path: Path) -> GgufFile | HubModel:
 class Weights:
     """The weights of a GGUF file, or of a folder that transformers reads, filled in by `packed`.
 
-    Parameters
-    ----------
-    source
-        The path of either, or what was opened already.
-    kernels
-        The functions for each type.
-    report
-        Takes bytes that are packed, and bytes in all.
-    becomes
-        The type that matrices of floats become: ``"int4"`` (embedding and scores ``"int8"``), ``"int8"``,
-        ``"bfloat16"``, ``"float16"``; None: they stay as they are.
+    ``source`` is the path of either, or what was opened already; ``report`` takes bytes that are packed, and bytes
+    in all. Matrices of floats become ``"int4"`` (embedding and scores ``"int8"``), ``"int8"``, ``"bfloat16"`` or
+    ``"float16"``, or stay as they are (``becomes`` None).
 
     ``embedding`` and ``output`` are [vocabulary, width], the same one where the file has no second. ``matrices``
     and ``vectors`` are those of each layer, by the names that GGUF gives them without ``.weight``: ``attn_q``,
     ``attn_q.bias``; of mixtures the matrices of all experts as ``ffn_gate``, ``ffn_up`` and ``ffn_down``. Vectors
-    are padded with zeros to a multiple of 32. ``factors`` divide frequencies of rotary positions (None: by
-    nothing).
+    are padded with zeros to a multiple of 32. ``factors`` divide frequencies of rotary positions.
 
     Raises `UnsupportedModelError` for models or types that this engine does not run, `ModelError` for files whose
     tensors do not fit together, `UsageError` where there are no floats that could become ``becomes``.

@@ -36,27 +36,15 @@ class TextCells:
 
     An interrupt may come between any two lines. A text that is ``pending`` is mended by its session before it is
     used again, so whoever changes it sets the flag first, and clears it last.
-
-    Attributes
-    ----------
-    home, leaves
-        The sequence that sees all of the text, and others, each with the position up to which it sees the text.
-    length, cells
-        Tokens in the cache, fewer than the session's own text where a call was interrupted; what they occupy, from
-        above.
-    pending, lost
-        Whether a pass was begun and neither kept nor undone; whether the cells of that pass are gone.
-    snapshot
-        What recurrent layers held at this length, if it was saved.
     """
 
-    home: int
-    length: int = 0
-    cells: int = 0
-    leaves: dict[int, int] = field(default_factory=dict)
-    pending: bool = False
-    lost: bool = False
-    snapshot: bytearray | None = None
+    home: int  # the sequence that sees all of the text
+    length: int = 0  # tokens in the cache; fewer than the session's own text where a call was interrupted
+    cells: int = 0  # what they occupy, from above
+    leaves: dict[int, int] = field(default_factory=dict)  # other sequences, and up to where each sees the text
+    pending: bool = False  # whether a pass was begun and neither kept nor undone
+    lost: bool = False  # whether the cells of that pass are gone
+    snapshot: bytearray | None = None  # what recurrent layers held at this length, if it was saved
 
     def begin(self, tokens: int) -> None:
         """Begin a pass over so many tokens behind the text."""

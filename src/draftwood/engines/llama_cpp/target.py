@@ -32,28 +32,19 @@ Request = tuple[LlamaSession, int, TokenTree]
 class LlamaTarget(Target):
     """A model of llama.cpp that scores token trees, several texts in one pass.
 
-    Parameters
-    ----------
-    path
-        A GGUF file.
-    threads
-        CPU threads of a pass; None: see `threads_here`.
-    exact
-        True: settings under which each row of scores is, bit by bit, that of a pass over one token (see
-        `exact_settings`), so that a text with drafts is the text without, and the same however its prompt was
-        read. False: llama.cpp's own settings; with quantised weights a draft, or reading a prompt in other parts,
-        may then change a token where two were almost equally likely, and drafts are chains. None: exact where
-        these weights can be, as `exact_width` tries once.
-    gpu_layers
-        Layers on a graphics card, -1: as many as fit. Builds without one ignore it.
+    ``threads`` None: see `threads_here`. ``gpu_layers``: layers on a graphics card, -1 for as many as fit; builds
+    without one ignore it. ``exact``:
 
-    Raises
-    ------
-    CapabilityError
-        llama.cpp is not installed, or a version whose layout is not known here; or ``exact`` was asked for, and
-        these weights cannot be.
-    ModelNotFoundError, ModelError, UnsupportedModelError
-        The file is missing or damaged, or its model does not write text.
+    - True: settings under which each row of scores is, bit by bit, that of a pass over one token
+    (`exact_settings`),
+      so that a text with drafts is the text without, and the same however its prompt was read.
+    - False: llama.cpp's own settings; with quantised weights a draft, or reading a prompt in other parts, may then
+      change a token where two were almost equally likely, and drafts are chains.
+    - None: exact where these weights can be, as `exact_width` tries once.
+
+    Raises `CapabilityError` where llama.cpp is not installed, or of a layout that is not known here, or ``exact``
+    is asked for and cannot be; and `ModelNotFoundError`, `ModelError` or `UnsupportedModelError` for a file that
+    is missing, damaged, or of a model that does not write text.
     """
 
     engine = "llama.cpp"
