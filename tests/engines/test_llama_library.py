@@ -24,7 +24,6 @@ from draftwood.engines.llama_cpp.library import (
 )
 from draftwood.engines.llama_cpp.target import LlamaTarget
 from draftwood.errors import CapabilityError, ModelError, ModelNotFoundError, UnsupportedModelError
-from tests.engines.tiny_gguf import END, TEMPLATE
 
 STRUCTS = [
     (ModelParams, "llama_model_default_params", MODEL_DEFAULTS),
@@ -189,14 +188,6 @@ def test_wheels_that_are_refused(wheels, files, versions, said):
 
 
 # --- files ---------------------------------------------------------------------------------------------------
-
-
-def test_what_a_file_says_is_read(tiny_gguf):
-    weights = LlamaTarget(tiny_gguf(), threads=1).weights
-    assert weights.end_ids == {END}
-    assert weights.metadata("tokenizer.chat_template") == TEMPLATE
-    assert weights.metadata("general.architecture") == "llama"
-    assert weights.metadata("no.such.key") is None
 
 
 def test_files_that_are_none(tmp_path):

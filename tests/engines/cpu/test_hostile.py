@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -206,23 +205,6 @@ def test_pages_are_shared_until_they_are_written_and_given_back(small):
 
 
 # --- threads and processes -----------------------------------------------------------------------------------
-
-
-def test_threads_share_targets(path, tiny_gguf):
-    targets = [CpuTarget(path, threads=2), CpuTarget(tiny_gguf("gemma3", "F32"), threads=3)]
-    truths = [Truth(target).begin_with(TEXT) for target in targets]
-
-    def work(number):
-        target, rows = targets[number % 2], truths[number % 2]
-        for start in range(1 + number, 70, 9):
-            ((session, scores),) = target.open([TEXT[:start]])
-            (more,) = target.score([(session, TEXT[start], TokenTree.build(TEXT[start + 1 : start + 12]))])
-            assert bits(scores.raw(0)) == bits(rows[start - 1]), "though a later pass has used its memory"
-            assert all(bits(more.raw(row)) == bits(rows[start + row]) for row in range(12))
-            session.close()
-
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(work, range(4)))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
