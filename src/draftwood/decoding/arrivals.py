@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from time import perf_counter
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from draftwood.contracts import Drafter, Rule, Target
 from draftwood.contracts.declaring import refuse_mismatch
@@ -18,7 +18,6 @@ CHUNK = 256
 """Prompt tokens read between two passes, shared by all sequences that wait: on a laptop a tenth of a second."""
 
 
-@runtime_checkable
 class Arrivals(Protocol):
     """Hands sequences to a running `decode_sequences`; whoever makes them closes them."""
 
@@ -31,44 +30,34 @@ class Arrivals(Protocol):
         ...
 
 
-class FixedArrivals:
-    """The simplest `Arrivals`: a fixed list, all there from the beginning."""
-
-    def __init__(self, sequences: Iterable[ActiveSequence]) -> None:
-        self._left: list[ActiveSequence] | None = list(sequences)
-
-    def fetch(self, *, idle: bool) -> Sequence[ActiveSequence] | None:  # noqa: ARG002 - nobody else comes
-        left, self._left = self._left, None
-        return left
-
-
 class Entrance:
     """Takes in newcomers and reads their prompts a chunk at a time, so that running texts never wait for long.
 
     Shorter prompts come first, and one that has been read begins before longer ones are read on. The oldest waits
     for others once, then it gets a chunk, before which others get half a one at most: nobody waits for ever.
-    ``chunk``: most prompt tokens that are read between two passes, half as many more where the oldest has waited.
+    ``arrivals`` may be a list: then nobody else will come. ``chunk``: most prompt tokens that are read between two
+    passes, half as many more where the oldest has waited.
     """
 
-    def __init__(self, target: Target, arrivals: Arrivals, chunk: int = CHUNK) -> None:
-        self._target, self._arrivals, self._chunk = target, arrivals, chunk
-        self._reading: list[ActiveSequence] = []
-        self._oldest_first = False
-        self.is_open = True
+    def __init__(self, target: Target, arrivals: Arrivals | Sequence[ActiveSequence], chunk: int = CHUNK) -> None:
+        self._target, self._chunk, self._oldest_first = target, chunk, False
+        self._reading = list(arrivals) if isinstance(arrivals, Sequence) else []
+        self._arrivals = None if isinstance(arrivals, Sequence) else arrivals
 
     @property
     def is_empty(self) -> bool:
         """True if nobody waits and nobody will come."""
-        return not self.is_open and not self._reading
+        return self._arrivals is None and not self._reading
 
     def admit(self, *, idle: bool) -> list[ActiveSequence]:
         """Read the next chunk; returns the sequences that can begin, failed and cancelled ones too.
 
         ``idle`` says that no text is being written, so that this may wait for newcomers.
         """
-        if self.is_open:
+        if self._arrivals is not None:
             fetched = self._arrivals.fetch(idle=idle and not self._reading)
-            self.is_open = fetched is not None
+            if fetched is None:
+                self._arrivals = None
             self._reading += fetched or ()
         waiting = [s for s in self._reading if s.unread and not s.is_cancelled]
         owed = waiting[0] if self._oldest_first and waiting else None

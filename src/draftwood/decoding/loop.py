@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 
 from draftwood.contracts import Drafter, Planner, PlannerSession, Rule, Target
-from draftwood.decoding.arrivals import Arrivals, Entrance, FixedArrivals, open_sequences
+from draftwood.decoding.arrivals import Arrivals, Entrance, open_sequences
 from draftwood.decoding.propose import draft_all
 from draftwood.decoding.request import Emission, Request
 from draftwood.decoding.sequence import ActiveSequence
@@ -52,7 +52,7 @@ def decode_sequences(
         end. Of `Arrivals` only the emissions tell.
     """
     listed = sequences if isinstance(sequences, Sequence) else ()
-    entrance = Entrance(target, FixedArrivals(sequences) if isinstance(sequences, Sequence) else sequences)
+    entrance = Entrance(target, sequences)
     session = planner.open()
     live: list[ActiveSequence] = []
     while live or not entrance.is_empty:
