@@ -149,8 +149,8 @@ COMBINED: Mapping[str, Make] = {
         "ngram-simple:size_n=1:size_m=3+ngram-map-k:size_n=1:size_m=3+ngram-map-k4v:size_n=1:size_m=3"
     ),
     "ngram-mod+suffix": lambda *_: load("ngram-mod:n_match=1:n_min=2+suffix"),
-    "sliding jacobi+logits-extend+ngram": lambda *_: load(
-        "jacobi:block=4:start=previous:sliding=true+logits-extend:roots=3+ngram"
+    "previous jacobi+logits-extend+ngram": lambda *_: load(
+        "jacobi:block=4:start=previous+logits-extend:roots=3+ngram"
     ),
     "copy-and-recycle": lambda *_: load("copy-and-recycle"),
     "all of the model's own passes": lambda target, *_: load(

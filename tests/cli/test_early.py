@@ -42,7 +42,6 @@ WRONG = [
     ("generate x --repetition-penalty 0", "repetition_penalty must"),
     ("generate x --drafters jacobi:block=0 --show-iterations", "block must lie between"),
     ("generate x --drafters jacobi:start=nowhere --show-iterations", "start must be one of"),
-    ("generate x --drafters jacobi:start=vocabulary --show-iterations", "vocabulary=N"),
     ("generate x --regex (", "cannot be held"),
     ("generate x --json-schema {", "no JSON"),
     ("generate x --max-new-tokens 0", "--max-new-tokens"),

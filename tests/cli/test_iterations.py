@@ -33,7 +33,7 @@ def table(text):
 
 
 @pytest.mark.parametrize("sampling", [[], ["--temperature", "1", "--seed", "4"]])
-@pytest.mark.parametrize("spec", ["jacobi:block=6", "jacobi:start=previous:sliding=true"])
+@pytest.mark.parametrize("spec", ["jacobi:block=6", "jacobi:start=previous"])
 def test_every_pass_and_the_bound(draftwood, tiny, sampling, spec):
     ran = draftwood("generate", PROMPT, *flags(tiny, "--drafters", spec, *sampling))
     plain = draftwood("generate", PROMPT, "--raw", "--model", tiny, "--max-new-tokens", "24", *sampling)

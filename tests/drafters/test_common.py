@@ -62,7 +62,7 @@ def test_options_out_of_range(kind, options, said):
 
 
 SPECS = [
-    "jacobi:block=1", "jacobi:block=5:start=previous", "jacobi:start=vocabulary:vocabulary=4:sliding=true",
+    "jacobi:block=1", "jacobi:block=5:start=previous",
     "logits-extend:roots=1:length=1", "logits-extend:roots=2:length=3", "logits-extend:roots=64:length=1024",
     "lookahead:variant=llama.cpp:prompt=false", "lookahead:window=1:ngram=2",
     "lookahead:forward_one=true:guesses=1", "lookup:max_ngram=5", "recycling:context=1:length=1",
@@ -99,7 +99,7 @@ def test_prompts_of_any_kind(name):
 
 @pytest.mark.parametrize("vocab_size", [1, 2, 3, 9])
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
-@pytest.mark.parametrize("spec", ["jacobi", "jacobi:start=vocabulary:vocabulary=1", "logits-extend", "recycling"])
+@pytest.mark.parametrize("spec", ["jacobi", "logits-extend", "recycling"])
 def test_small_vocabularies_and_a_prompt_of_one_token(spec, vocab_size, sampling):
     target = ToyTarget(vocab_size=vocab_size, order=2)
     written = write(target, load(spec), 16, prompt=[0], limit=40, sampling=sampling)

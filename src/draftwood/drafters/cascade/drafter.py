@@ -59,22 +59,10 @@ class StageTime:
 class CascadeDrafter(ModelBackedDrafter):
     """Proposes what a smaller model would write, for which drafters of its own draft; they may be cascades, too.
 
-    Parameters
-    ----------
-    length, p_min, target
-        As of other drafters with a model. The target is the smaller model, on a cache of its own.
-    model
-        What records call it.
-    drafters
-        The drafters that draft for it.
-    planner
-        Decides how much of what they propose it scores; it goes on learning here.
-    vocab_size
-        The model's tokens from here on are not proposed: the target has none such. None: it has the target's own.
-    known
-        What else is known of the model, if draftwood has loaded it.
-
-    Raises `CapabilityError` where a drafter needs what the model lacks, or the model cannot take tokens back.
+    The ``target`` is the smaller model, on a cache of its own; records call it ``model``. A ``planner`` decides
+    how much of what its ``drafters`` propose it scores. Tokens from ``vocab_size`` on are not proposed. ``known``
+    is what else is known of a model that draftwood has loaded. Raises `CapabilityError` where a drafter needs what
+    the model lacks, or the model cannot take tokens back.
     """
 
     name: ClassVar[str] = "draft-model"

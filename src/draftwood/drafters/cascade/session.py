@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from itertools import takewhile
 from typing import Any, Self
 
@@ -40,32 +39,21 @@ _RESERVE = 256  # tokens that the cache of a new text has room for as well
 
 
 class CascadeSession(ReadableText):
-    """One text, and the text that the draft model of a ``cascade``, a `CascadeDrafter`, writes ahead of it.
-
-    Attributes
-    ----------
-    prices
-        What a token is worth; set before each draft.
-    stages
-        What the model, and the models among its drafters, did for the last draft.
-    """
+    """One text, and the text that the draft model of a ``cascade``, a `CascadeDrafter`, writes ahead of it."""
 
     def __init__(self, prompt: Sequence[int], noise: Noise | None, cascade: Any) -> None:
         super().__init__(prompt)
         self.prices, self.ends = Prices(), frozenset[int]()
         self.stages: tuple[StageStep, ...] = ()
         self._cascade, self._noise = cascade, noise
+        self.planner: PlannerSession = (
+            cascade.planner.open()
+        )  # decides how much of the inner drafts the model scores
         self._room = cascade.target.capabilities.max_positions
-        self._ahead: Ahead | None = None
+        self._ahead: Ahead | None = None  # None: the model has read nothing of the text
         self._hope, self._pace = _HOPE, 1.0  # pace: tokens that a pass of the model writes
         self._most = 0  # tokens of the draft under way
         self._own, self._inner = StageStep(cascade.model), tuple[StageStep, ...]()  # counts of that draft
-
-    @cached_property
-    def planner(self) -> PlannerSession:
-        """Decides how much of the inner drafts the model scores."""
-        opened: PlannerSession = self._cascade.planner.open()
-        return opened
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         return self._cascade.draft_many([self], [nodes], [lookahead_nodes], accept_rates)[0]
@@ -79,7 +67,7 @@ class CascadeSession(ReadableText):
 
     def fork(self) -> Self:
         twin = super().fork()
-        twin.__dict__.pop("planner", None)
+        twin.planner = self._cascade.planner.open()
         if self._ahead is not None:
             twin._ahead = self._ahead.fork()
         return twin
@@ -127,8 +115,8 @@ class CascadeSession(ReadableText):
 
     @property
     def ahead(self) -> Ahead:
-        """The text that the model writes."""
-        assert self._ahead is not None, "unread() makes it"
+        """The text that the model writes; `unread` makes it."""
+        assert self._ahead is not None
         return self._ahead
 
     @property
@@ -197,11 +185,10 @@ def _believed(written: Sequence[Candidate], accept_rates: Floats) -> list[tuple[
 
 
 class AheadRule(Rule, RuleSession):
-    """Chooses the draft model's next token, with the same noise that the target will use.
+    """Chooses the draft model's next token, with the noise that the target will use: the best of ``SAMPLED``.
 
-    With noise it is the best of the ``SAMPLED`` likeliest tokens. The text does not depend on what was drafted, as
-    with the exact rule. One object is rule and session of one text, which holds ``length`` tokens at first;
-    ``written`` are the tokens chosen last, in order, with what the draft model makes of each.
+    The text does not depend on what was drafted, as with the exact rule. One object is rule and session of a text
+    of ``length`` tokens; ``written`` are the tokens chosen last, with what the draft model makes of each.
     """
 
     def __init__(self, length: int, noise: Noise | None) -> None:

@@ -32,7 +32,7 @@ class Reader(ABC):
 
     def __init__(self, target: Any, k: int) -> None:
         self.target, self._k = target, k
-        self._session: Any = None
+        self._session: Any = None  # the text in the target's cache
         self._unread: list[int] = []
         self._places: dict[int, int] = {}  # node of the tree -> its place among those read
         self._count = 0
@@ -50,11 +50,6 @@ class Reader(ABC):
     @abstractmethod
     def begin(self, text: Ints) -> Row | None:
         """Bring the cache in step with the committed text; returns the row of its last token where it is known."""
-
-    @property
-    def session(self) -> Any:
-        """The text in the target's cache."""
-        return self._session
 
     @property
     def cache_bytes(self) -> int | None:
@@ -111,7 +106,7 @@ def read_together(
     busy = [i for i, nodes in enumerate(picks) if nodes]
     asked = [readers[i].request(growths[i], picks[i]) for i in busy]
     target = readers[busy[0]].target
-    passes = [(readers[i].session, *asked[at]) for at, i in enumerate(busy)]
+    passes = [(readers[i]._session, *asked[at]) for at, i in enumerate(busy)]
     found: list[list[Row]] = [[] for _ in picks]
     for i, (tokens, parents), scores in zip(busy, asked, target.grow(passes), strict=True):
         ids, probabilities = scores.top_k(readers[i]._k)

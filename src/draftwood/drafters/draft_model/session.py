@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -42,10 +43,7 @@ class ReadableText(TextSession):
 _KEEP = 0.97  # the weight of earlier steps
 _CAUTION = 3.0  # promised tokens that count as kept before anything is known
 
-_Promise = tuple[int, frozenset[int], float]
-"""Length of the text after which it was made, the proposed tokens, and the belief in them, at most 1."""
-
-_NOTHING: _Promise = (-1, frozenset(), 0.0)
+_NOTHING = -1, frozenset[int](), 0.0
 
 
 @dataclass(slots=True)
@@ -58,7 +56,8 @@ class Copies:
 
     _promised: float = 0.0
     _kept: float = 0.0
-    _latest: _Promise = _NOTHING
+    # Length of the text after which it was made, the proposed tokens, and the belief in them, at most 1.
+    _latest: tuple[int, frozenset[int], float] = _NOTHING
 
     @property
     def trust(self) -> float:
@@ -86,26 +85,13 @@ class Copies:
         if length <= self._latest[0]:
             self._latest = _NOTHING
 
-    def copy(self) -> Copies:
-        """Return an independent copy."""
-        return Copies(self._promised, self._kept, self._latest)
-
 
 class ModelSession(ReadableText):
     """One text, and its place in the cache that the draft model reads.
 
-    Parameters
-    ----------
-    reader
-        The cache.
-    experience
-        What is known of the model's passes; its sessions share it.
-    depth, p_min
-        Longest branch of a tree, and the least confidence of its tokens.
-    room
-        Tokens of the longest text that the model reads.
-    vocab_size
-        Tokens from here on are not proposed: the target has none such. None: the model has the target's own.
+    ``reader`` is the cache; ``experience`` is what is known of the model's passes, which its sessions share.
+    ``depth`` and ``p_min`` are the longest branch of a tree and the least confidence of its tokens; ``room`` is
+    the length of the longest text that the model reads. Tokens from ``vocab_size`` on are not proposed.
     """
 
     def __init__(
@@ -114,14 +100,14 @@ class ModelSession(ReadableText):
     ) -> None:  # fmt: skip
         super().__init__(prompt)
         self.prices, self.ends = Prices(), frozenset[int]()
-        self._reader, self._experience, self._candidates = reader, experience, _candidates_with(noise)
+        self.reader, self.experience, self._candidates = reader, experience, _candidates_with(noise)
         self._depth, self._p_min, self._room, self._vocab_size = depth, p_min, room, vocab_size
         self._copies = Copies()
 
     def follow(self, session: Any) -> None:
         """Take the target's session, for a reader that shares its cache."""
-        assert isinstance(self._reader, SharedReader)
-        self._reader.follow(session)
+        assert isinstance(self.reader, SharedReader)
+        self.reader.follow(session)
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         return draft_together([self], [nodes], accept_rates)[0]
@@ -136,27 +122,27 @@ class ModelSession(ReadableText):
         That is where the text has grown too long, or has tokens that the model lacks.
         """
         depth = min(self._depth, self._room - self._length)
-        if nodes <= 0 or depth <= 0 or not self._length or not self._reader.is_ready:
+        if nodes <= 0 or depth <= 0 or not self._length or not self.reader.is_ready:
             return None
-        if not self.can_read(self._reader.target) or self._would_not_pay():
+        if not self.can_read(self.reader.target) or self._would_not_pay():
             return None
-        growth = Growth(nodes, depth, accept_rates, self._p_min, is_chain=self._reader.is_chain, ends=self.ends)
+        growth = Growth(nodes, depth, accept_rates, self._p_min, is_chain=self.reader.is_chain, ends=self.ends)
         self._copies.learn(self.text)
-        if len(base_tree) and not self._reader.is_chain:
-            growth.add_base(base_tree, self._reader.target.capabilities.vocab_size, self._copies.trust)
+        if len(base_tree) and not self.reader.is_chain:
+            growth.add_base(base_tree, self.reader.target.capabilities.vocab_size, self._copies.trust)
             self._copies.promise(self._length, base_tree)
-        row = self._reader.begin(self.text)
+        row = self.reader.begin(self.text)
         if row is not None:
             self.take(growth, [ROOT], [row])
         return growth
 
     def _would_not_pay(self) -> bool:
         """Whether not even the first token pays for a pass, so that the text need not be read."""
-        cost, prices = self._experience.costs()[1], self.prices
-        if not prices.pass_s or self._experience.hope * prices.token >= cost + prices.node:
-            self._experience.allow()
+        cost, prices = self.experience.costs()[1], self.prices
+        if not prices.pass_s or self.experience.hope * prices.token >= cost + prices.node:
+            self.experience.allow()
             return False
-        self._experience.prevent(self._length - self._reader.read_so_far)
+        self.experience.prevent(self._length - self.reader.read_so_far)
         return True
 
     def take(self, growth: Growth, nodes: Sequence[int], rows: Sequence[Row]) -> None:
@@ -167,45 +153,35 @@ class ModelSession(ReadableText):
             if self._vocab_size is not None:
                 some = [one for one in some if one.token < self._vocab_size]
             growth.add_children(node, some)
-            self._experience.learn_child(growth.best_child(node))
+            self.experience.learn_child(growth.best_child(node))
 
     def truncate(self, length: int) -> None:
         super().truncate(length)
         self._copies.truncate(length)
-        self._reader.truncate(self._length)
+        self.reader.truncate(self._length)
 
     def fork(self) -> Self:
         twin = super().fork()
-        twin._copies = self._copies.copy()
-        twin._reader = self._reader.fork()
+        twin._copies = copy(self._copies)
+        twin.reader = self.reader.fork()
         return twin
 
     def save(self) -> SavedReading | None:
         """Copy what the model has read of the text (`draftwood.contracts.DraftSession.save`)."""
-        return self._reader.save()
+        return self.reader.save()
 
     def resume(self, saved: Any, length: int) -> None:
         """Go on from what the model had read of a text with the same beginning."""
-        self._reader.resume(saved, length)
+        self.reader.resume(saved, length)
 
     def close(self) -> None:
         super().close()
-        self._reader.close()
-
-    @property
-    def reader(self) -> Reader:
-        """The cache that the model reads."""
-        return self._reader
+        self.reader.close()
 
     @property
     def cache_bytes(self) -> int | None:
         """Bytes that the cached tokens take in a cache of the model's own; None: not known."""
-        return self._reader.cache_bytes
-
-    @property
-    def experience(self) -> Experience:
-        """What is known of the model's passes."""
-        return self._experience
+        return self.reader.cache_bytes
 
 
 def _candidates_with(noise: Noise | None) -> Callable[[Ints, Floats, int], list[Candidate]]:

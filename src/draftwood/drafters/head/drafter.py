@@ -6,13 +6,36 @@ Test", arXiv 2503.01840.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from draftwood.contracts import Needs
+from draftwood.contracts import Feedback, Floats, Needs
 from draftwood.drafters.draft_model.drafter import DraftTarget, ModelBackedDrafter
+from draftwood.drafters.draft_model.growth import Growth
+from draftwood.drafters.draft_model.session import ModelSession
 from draftwood.drafters.head.reading import HeadReader
-from draftwood.drafters.head.session import HeadSession
+from draftwood.tree import TokenTree
+
+
+class HeadDraftSession(ModelSession):
+    """One text, and its place in the head's cache; its reader is a `HeadReader`."""
+
+    reader: HeadReader
+
+    def start(self, nodes: int, accept_rates: Floats, base_tree: TokenTree) -> Growth | None:
+        """Begin a tree; None also where the target's state before the last token was not shown."""
+        return super().start(nodes, accept_rates, base_tree) if self.reader.covers(self._length) else None
+
+    def observe_hidden(self, first: int, states: Mapping[int, Any]) -> None:
+        """Take in states of text that the target read (`draftwood.contracts.DraftSession.observe_hidden`)."""
+        self.reader.see(first, states)
+
+    def learn(self, feedback: Feedback) -> None:
+        if feedback.hidden:
+            rows = [0, *(1 + node for node in feedback.path)]
+            self.reader.see(self._length - 1, {layer: some[rows] for layer, some in feedback.hidden.items()})
+        super().learn(feedback)
 
 
 @dataclass(frozen=True)
@@ -29,7 +52,7 @@ class HeadDrafter(ModelBackedDrafter):
     """
 
     name: ClassVar[str] = "head"
-    session_kind: ClassVar[type[HeadSession]] = HeadSession
+    session_kind: ClassVar[type[HeadDraftSession]] = HeadDraftSession
 
     file: str = ""
     optional: bool = False

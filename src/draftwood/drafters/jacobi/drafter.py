@@ -19,7 +19,7 @@ from draftwood.drafters.base import AnswerSession, BaseDrafter, draft_tree, fixe
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
-STARTS = ("prompt", "previous", "vocabulary")
+STARTS = ("prompt", "previous")
 LONGEST = 1024
 TOP_K = 8  # best tokens of each row that are needed to choose, with the noise, the guesses off the accepted path
 PLACES = (1, 2, 4, 8)  # upper bounds (inclusive) of the classes of places in the block; one more class follows
@@ -52,11 +52,7 @@ class JacobiDrafter(BaseDrafter):
         Number of guessed tokens.
     start
         Where the first guesses come from: ``prompt``, random tokens of the prompt; ``previous``, the last tokens
-        of the text; ``vocabulary``, any tokens at random.
-    vocabulary
-        With ``start="vocabulary"``, and only then: token ids are drawn from ``[0, vocabulary)``.
-    sliding
-        Refill the block after every pass; else a new block begins when all of it is text.
+        of the text.
     seed
         Seed of the random guesses.
     """
@@ -67,19 +63,12 @@ class JacobiDrafter(BaseDrafter):
 
     block: int = 16
     start: str = "prompt"
-    vocabulary: int | None = None
-    sliding: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
         self.check_range("block", 1, LONGEST)
-        self.check_range("vocabulary", 1, (1 << 31) - 1)
         if self.start not in STARTS:
             raise UsageError(f"jacobi: start must be one of {', '.join(STARTS)}, not {self.start!r}")
-        if (self.start == "vocabulary") != (self.vocabulary is not None):
-            raise UsageError(
-                "jacobi: start=vocabulary and vocabulary=N go together; N is the number of the model's tokens"
-            )
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> JacobiSession:
         return JacobiSession(self, prompt)
@@ -97,27 +86,19 @@ class JacobiSession(AnswerSession):
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         if nodes <= 0 or not self._length:
             return TokenTree.empty()
-        if self._drafter.sliding or not self._guesses:
-            self._fill()
+        if not self._guesses:  # all of the last block is text: the next one begins
+            places = range(self._length, self._length + self._drafter.block)
+            self._guesses, self._states = [self._guess(place) for place in places], [FRESH] * len(places)
         n = min(nodes, len(self._guesses))
         evidence = _PLACE[:n] + np.array(self._states[:n], dtype=np.int32)
         return draft_tree(np.array(self._guesses[:n], dtype=np.int32), evidence, accept_rates[evidence])
 
-    def _fill(self) -> None:
-        """Guess up to the length of a block; a random guess depends on nothing but seed and place."""
-        known = self._guesses
-        places = range(self._length + len(known), self._length + self._drafter.block)
-        new = [self._guess(place) for place in places]
-        self._guesses, self._states = known + new, self._states + [FRESH] * len(new)
-
     def _guess(self, place: int) -> int:
+        """Return a first guess; a random one depends on nothing but seed and place."""
         drafter = self._drafter
         if drafter.start == "previous" and place >= drafter.block:
             return int(self._buffer[place - drafter.block])
-        drawn = _mixed(drafter.seed, place)
-        if drafter.vocabulary is not None:
-            return drawn % drafter.vocabulary
-        return int(self._buffer[drawn % (self.start or self._length)])
+        return int(self._buffer[_mixed(drafter.seed, place) % (self.start or self._length)])
 
     def learn(self, feedback: Feedback) -> None:
         """Drop the guesses that were emitted; replace the others by what the target chooses at their place."""
@@ -125,14 +106,9 @@ class JacobiSession(AnswerSession):
         choice = feedback.choice.tolist()
         for place, row in enumerate(feedback.node_map.tolist(), 1):  # the guess behind a node
             taken = choice[1 + row] if row >= 0 else -1
-            if taken < 0:  # not scored: the guess stays
-                continue
-            if place < len(guesses):
+            if taken >= 0 and place < len(guesses):  # else not scored: the guess stays
                 states[place] = STEADY if guesses[place] == taken else CHANGED
                 guesses[place] = taken
-            elif self._drafter.sliding:
-                guesses.append(taken)
-                states.append(CHANGED)
         super().learn(feedback)
         self._guesses, self._states = guesses[done:], states[done:]
 

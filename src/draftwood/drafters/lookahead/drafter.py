@@ -91,7 +91,7 @@ class LookaheadSession(TextSession):
     def __init__(self, drafter: LookaheadDrafter, prompt: Sequence[int]) -> None:
         options = {name: getattr(drafter, name) for name in ("vocabulary", "forward_one", "variant", "seed")}
         self.window = Window(drafter.window, drafter.ngram, **options)
-        self.collected = Pool(drafter.ngram, drafter.guesses or drafter.window, read_text=drafter.prompt)
+        self.collected = NgramPool(drafter.ngram, drafter.guesses or drafter.window, read_text=drafter.prompt)
         super().__init__(prompt)
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
@@ -150,10 +150,10 @@ class LookaheadSession(TextSession):
 
     def close(self) -> None:
         super().close()
-        self.collected = Pool(2, 0, read_text=False)
+        self.collected = NgramPool(2, 0, read_text=False)
 
 
-class Pool:
+class NgramPool:
     """N-grams of ``size`` tokens by first token, and the last tokens of the text, whose own n-grams it may add.
 
     Of one first token it keeps at most ``limit``.

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from draftwood.contracts import DraftTexts, Feedback, Floats, Noise, Takes
+from draftwood.contracts import DraftTexts, Floats, Noise, Takes
 from draftwood.drafters.base import AnswerSession, BaseDrafter, checked_ids, draft_tree, fixed_rates
 from draftwood.tree import TokenTree
 
@@ -72,71 +71,55 @@ class ParrotDrafter(BaseDrafter):
 
 
 class ParrotSession(AnswerSession):
-    """One text after its context, and the counts of what followed in both, up to the answer."""
+    """One text after its context; what followed its end in both is counted at each draft, up to the answer."""
 
     def __init__(self, drafter: ParrotDrafter, prompt: Sequence[int]) -> None:
-        from draftwood.drafters.parrot import kernel  # loads kernels, so only when needed
+        from draftwood.drafters.parrot.kernel import suggest  # loads kernels, so only when needed
 
-        self._drafter, self._kernel = drafter, kernel
-        self._out = np.empty((2, drafter.length), dtype=np.int32)
-        self._clear()
-        self._offset = len(drafter.context)
+        self._drafter, self._suggest, self._offset = drafter, suggest, len(drafter.context)
+        self._forget()
         ids = np.empty(self._offset + len(prompt), dtype=np.int32)
         ids[: self._offset], ids[self._offset :] = drafter.context, prompt
         super().__init__(ids)
 
-    def _clear(self) -> None:
-        self._table = np.full((1024, self._kernel.COLUMNS), -1, dtype=np.int32)
-        self._head = np.zeros(self._kernel.FOUND + 1, dtype=np.int64)
-
-    def _run(self, nodes: int) -> int:
-        """Count new text, as far as it may be learnt from; write suggestions after it and return how many."""
-        drafter = self._drafter
-        if self._length + nodes > len(self._buffer):
-            self._buffer = np.append(self._buffer, np.empty(len(self._buffer) + nodes, dtype=np.int32))
-        until = self._length if drafter.learn else self.start
-        limits = until, self._length, drafter.order, nodes
-        try:
-            self._table = self._kernel.suggest(self._table, self._head, self._buffer, limits, drafter.p, self._out)
-        except BaseException:  # Ctrl-C, raised as the kernel returns: the table that moved is lost
-            self._clear()
-            raise
-        return int(self._head[self._kernel.FOUND])
+    def _forget(self) -> None:
+        """Read the text again at the next draft, at some nanoseconds a token."""
+        self._head = np.zeros(2, dtype=np.int64)
+        self._links = self._places = np.empty(0, dtype=np.int32)
+        self._tokens = np.zeros((3, 0), dtype=np.int32)
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
-        n = self._run(min(nodes, self._drafter.length)) if nodes > 0 else 0
-        self.match_length = int(self._out[0, 0]) if n else 0
+        n, self.match_length = min(nodes, self._drafter.length), 0
+        if n < 1 or not self._length:
+            return TokenTree.empty()
+        if self._length + n > len(self._buffer):
+            self._buffer = np.append(self._buffer, np.empty(len(self._buffer) + n, dtype=np.int32))
+        until, out = self._length if self._drafter.learn else self.start, np.empty((2, n), dtype=np.int32)
+        if len(self._links) < until:
+            self._links = np.append(self._links, np.empty(len(self._buffer) - len(self._links), dtype=np.int32))
+            self._places = np.empty(len(self._buffer), dtype=np.int32)
+        read, known = int(self._head[0]), self._tokens.shape[1]
+        if read < until and (highest := int(self.text[read:until].max())) >= known:
+            self._tokens = np.pad(self._tokens, ((0, 0), (0, 2 * highest + 1 - known)))
+            self._tokens[0, known:] = -1
+        limits, lists = (until, self._length, self._drafter.order - 1, n), (self._links, self._places)
+        n = self._suggest(self._buffer, limits, self._drafter.p, self._head, lists, self._tokens, out)
         if not n:
             return TokenTree.empty()
-        evidence = self._out[1, :n].astype(np.int32)
-        tokens = self._buffer[self._length : self._length + n].copy()
+        self.match_length = int(out[0, 0])
+        tokens, evidence = self._buffer[self._length : self._length + n].copy(), out[1, :n].copy()
         return draft_tree(tokens, evidence, accept_rates[evidence])
-
-    def learn(self, feedback: Feedback) -> None:
-        super().learn(feedback)
-        if self._drafter.learn:
-            self._run(0)
-
-    def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
-        super().extend(ids)
-        self._run(0)
-
-    def begin_answer(self, ids: Sequence[int] | NDArray[Any]) -> None:
-        super().begin_answer(ids)
-        self._run(0)
 
     def truncate(self, length: int) -> None:
         super().truncate(max(0, length) + self._offset)
-        if self._head[self._kernel.READ] > (self._length if self._drafter.learn else self.start):
-            self._clear()  # counts cannot be subtracted: read again
-        self._run(0)
+        self._forget()
 
     def fork(self) -> Self:
         twin = super().fork()
-        twin._table, twin._head, twin._out = self._table.copy(), self._head.copy(), self._out.copy()
+        twin._forget()
         return twin
 
     def close(self) -> None:
         super().close()
         self._offset = 0
-        self._clear()
+        self._forget()
