@@ -120,16 +120,6 @@ def test_a_stopped_bench_goes_on_where_it_stopped(tmp_path):
     assert seen[-1][:2] == (14, 15)
 
 
-def test_drafters_are_made_anew_each_round_and_planners_are_not():
-    work, _, (none, suffix) = bench()
-    planner, drafters = suffix._chosen, suffix._round.drafters
-    work.run(2)
-    assert suffix._chosen is planner
-    assert suffix._round.drafters is not drafters
-    assert suffix._round.planner is planner
-    assert none.label == "none"
-
-
 def test_what_an_arm_learns_is_its_own_and_plain_pays_for_no_planner():
     work, _, arms = bench(labels=("none", "suffix", "lookup"))
     work.run(1)
@@ -183,17 +173,6 @@ def test_what_differs_is_told_with_its_margin():
     assert list(differences(writer.records, None, "float32")) == []
 
 
-def test_sampled_texts_of_other_engines_are_held_against_nothing():
-    rows = Records({})
-    one = Answer(0, "t", "n", "none", output_ids=[1, 2], sampling={"temperature": 1.0}, decode_s=1.0)
-    peer = dataclasses.replace(one, id=1, arm="transformers", engine="transformers", output_ids=[1, 3])
-    rows.answers = [one, peer]
-    assert [r["identical"] for r in table(rows)] == [True, True]
-    rows.answers = [one, dataclasses.replace(peer, arm="transformers:lookup")]
-    assert [r["identical"] for r in table(rows)] == [True, None]
-    assert list(differences(rows, None, "float32")) == []
-
-
 def test_sampled_drafts_of_transformers_are_timed_and_their_texts_held_against_nothing():
     """Its drafts use up random numbers."""
     plain = Answer(0, "t", "n", "transformers", "transformers", output_ids=[1, 2], decode_s=1.0,
@@ -218,14 +197,6 @@ def test_plain_is_the_faster_of_ours_and_the_engines_own():
     assert geometric_mean([]) is None
 
 
-def test_texts_of_other_lengths_are_compared_token_by_token():
-    plain = Answer(0, "t", "n", "none", output_ids=list(range(11)), decode_s=10.0)
-    short = Answer(1, "t", "n", "suffix", output_ids=[0, 1, 2, 3, 9], decode_s=2.0)
-    row = table(Records({}, [plain, short]))[1]
-    assert row["speedup"] == 2.0, "a second per token against half of one"
-    assert row["identical"] is False
-
-
 def test_sampled_answers_are_measured_against_their_own_engine():
     def answer(number, arm, engine, seconds):
         hot = {"temperature": 1.0}
@@ -246,33 +217,12 @@ def test_replays_do_not_stand_among_the_measured():
     ]  # fmt: skip
 
 
-def test_answers_that_took_no_time_say_nothing():
-    def pair(number, name, ids, seconds):
-        return [
-            Answer(number, "t", name, "none", output_ids=ids, decode_s=2 * seconds),
-            Answer(number + 1, "t", name, "suffix", output_ids=ids, decode_s=seconds),
-        ]
-
-    rows = Records({}, [*pair(0, "a", [5], 0.0), *pair(2, "b", [1, 2, 3], 1.0), *pair(4, "c", [4, 2, 3], 1.0)])
-    row = table(rows)[1]
-    assert (row["speedup"], row["speedup_interval"]) == (2.0, [2.0, 2.0])
-
-
 def test_tokens_that_came_with_the_prompt_are_no_decoding():
     arrivals = [[4, 0.0], [6, 1.0], [7, 2.0]]
     peer = Answer(0, "t", "n", "transformers:lookup", "transformers", output_ids=[1, 2, 3, 4, 5, 6, 7],
                   decode_s=2.0, arrivals=arrivals, passes=2)  # fmt: skip
     row = table(Records({}, [peer]))[0]
     assert (row["generated"], row["mean_acceptance_length"], row["tokens_per_second"]) == (3, 1.5, 1.5)
-
-
-def test_a_drafter_that_failed_is_counted():
-    work, writer, _ = bench(jobs=JOBS[:1])
-    work.run(1)
-    steps = next(a for a in writer.records.answers if a.arm == "suffix").steps
-    (own,) = steps[0].by_source
-    steps[0] = dataclasses.replace(steps[0], by_source=(dataclasses.replace(own, failed=True),))
-    assert [r["failed"] for r in table(writer.records)] in ([0, 1], [1, 0])
 
 
 def test_another_prompt_under_the_same_name_is_refused(tmp_path):

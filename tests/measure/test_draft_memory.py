@@ -15,12 +15,8 @@ from draftwood.drafters.cascade.drafter import CascadeDrafter
 from draftwood.drafters.draft_model.drafter import (
     DraftModelDrafter,
     DraftTarget,
-    EarlyExitDrafter,
-    QuantizedSelfDrafter,
 )
 from draftwood.drafters.load import load
-from draftwood.engines.transformers.native.target import NativeTarget
-from draftwood.engines.transformers.self_draft import early_exit
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.measure.bench.arms import memory_of
@@ -46,16 +42,6 @@ def toy(weights, **options):
     return DraftModelDrafter(**options).bound(DraftTarget(ToyTarget(), shares=False, weight_bytes=weights))
 
 
-def test_a_set_without_models_takes_nothing():
-    assert written(ToyTarget(), *load("ngram"))[1] == (None, None)
-
-
-def test_a_draft_model_holds_the_text_but_its_last_tokens():
-    tokens, (weights, cache) = written(ToyTarget(), *load("ngram"), toy(1000))
-    assert weights == 1000
-    assert (tokens - 6) * PER_TOY_TOKEN <= cache <= tokens * PER_TOY_TOKEN
-
-
 def test_a_model_that_two_drafters_share_is_counted_once_and_its_caches_twice():
     drafter = toy(1000)
     one, both = (
@@ -66,12 +52,6 @@ def test_a_model_that_two_drafters_share_is_counted_once_and_its_caches_twice():
     assert both[1] > 1.5 * one[1]
 
 
-def test_a_model_that_does_not_tell_leaves_the_sum_unknown():
-    _, (weights, cache) = written(ToyTarget(), toy(1000), DraftModelDrafter(target=ToyTarget()))
-    assert weights is None
-    assert cache > 0
-
-
 def test_of_a_cascade_every_model_counts():
     inner = toy(30)
     known = DraftTarget(ToyTarget(), shares=False, weight_bytes=1000)
@@ -80,20 +60,6 @@ def test_of_a_cascade_every_model_counts():
     assert weights == 1030
     assert cache > 1.5 * (tokens - 6) * PER_TOY_TOKEN
     assert written(ToyTarget(), CascadeDrafter(target=ToyTarget(), drafters=load("ngram")))[1][0] is None
-
-
-def test_early_exit_takes_nothing_of_its_own():
-    target = TransformersTarget(build("llama"))
-    drafter = EarlyExitDrafter().bound(DraftTarget(early_exit(target), weight_bytes=0))
-    assert written(target, drafter)[1] == (0, 0)
-
-
-def test_quantized_self_has_weights_and_a_cache():
-    target = ToyTarget()
-    drafter = QuantizedSelfDrafter().bound(DraftTarget(ToyTarget(), shares=False, weight_bytes=500))
-    weights, cache = written(target, drafter)[1]
-    assert weights == 500
-    assert cache > 0
 
 
 @pytest.mark.parametrize("kind", ["llama", "mistral-window"])
@@ -107,11 +73,6 @@ def test_a_session_of_transformers_tells_the_bytes_of_its_tokens(kind):
     assert kind == "llama" or held < 80
     session.truncate(session.length - 1)
     assert session.cache_bytes == (held - 1) * PER_TOKEN
-
-
-def test_a_model_s_own_cache_tells_its_bytes():
-    ((session, _),) = NativeTarget(build("llama")).open([list(range(40))])
-    assert session.cache_bytes == 40 * PER_TOKEN
 
 
 def test_quantised_weights_are_those_of_the_copies():

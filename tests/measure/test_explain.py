@@ -17,7 +17,6 @@ from draftwood.errors import RecordError, UsageError
 from draftwood.measure.explain.account import Reason, StepAccount, accounts
 from draftwood.measure.explain.summary import (
     arm,
-    by_arm,
     detail,
     explainable,
     sentences,
@@ -26,7 +25,6 @@ from draftwood.measure.explain.summary import (
 )
 from draftwood.measure.records.records import Answer, header
 from draftwood.measure.records.writer import RecordsWriter
-from draftwood.measure.wording import share
 from draftwood.step import SourceStep, StageStep, Step
 
 ALTERNATIVES = [[0, 1.0, 20.0], [1, 1.6, 22.0], [2, 1.9, 24.0], [4, 2.2, 36.0]]
@@ -114,12 +112,6 @@ def test_a_policy_is_named_only_where_all_that_it_let_through_was_scored():
     assert told(stopped) == (Reason.HELD, "backoff stopped drafting")
 
 
-def test_the_last_token_is_not_called_a_rest():
-    last = planned(candidates=0, chosen=0, asked=0)
-    last = replace(last, finish="length")
-    assert told(last) == (Reason.END, "one token was left to write")
-
-
 def test_steps_without_a_plan_are_explained_by_their_counts():
     assert told(counted()) == (Reason.COUNTS, "3 of 5 proposed scored")
     assert told(Step(0, 10, (9,), (-1,))) == (Reason.OFF, "drafting is off")
@@ -204,18 +196,9 @@ def test_the_summary_says_why_drafting_was_off():
     assert said[2].startswith("1 step drafted, 2 nodes in the middle (2 at most); 50 % of all nodes were accepted")
 
 
-def test_the_summary_gives_the_median_where_some_candidate_was_likely():
-    steps = [planned(chosen=0)]
-    assert "the best candidate had 60 % (median; 60 % at most) and a node costs 10 %" in said_of(steps)[1]
-
-
 def test_the_summary_holds_the_forecast_against_what_came():
     found = {"passes": 2, "tokens": 2.9, "came": 3, "ms": 22, "took": 24, "speedup": 58 / 44, "made": 60 / 48}
     assert summary(accounts([planned(), planned(chosen=0)]))["forecast"] == pytest.approx(found)
-
-
-def test_passes_that_requests_share_are_in_no_forecast():
-    assert summary(accounts([planned(rows=3)]))["forecast"] is None
 
 
 def test_policies_are_said_with_what_they_saw():
@@ -275,13 +258,6 @@ def answers():
     return [Answer(0, "t", "n1", "none", output_ids=[1, 9], steps=[Step(0, 3, (9,), (-1,))]), *drafted]
 
 
-def test_a_file_gives_its_drafted_answers(tmp_path):
-    path = save(tmp_path / "rows.jsonl", answers())
-    found = explainable(path)
-    assert [a.id for a in found] == [1, 2]
-    assert list(by_arm(found)) == [("suffix", "")]
-
-
 def test_files_that_hold_nothing_to_explain_are_refused(tmp_path):
     (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "trace.jsonl").write_text(json.dumps(header("trace", {}, {})) + '\n{"prompt_ids": [1]}\n')
@@ -304,14 +280,3 @@ def test_files_that_hold_nothing_to_explain_are_refused(tmp_path):
             explainable(save(tmp_path / f"{verb}.jsonl", answers(), verb))
     with pytest.raises(RecordError, match="line 2"):
         explainable(tmp_path / "broken.jsonl")
-
-
-def test_shares_are_said_with_two_digits():
-    assert [share(v) for v in (0, 0.034, 0.07, 0.0999, 0.62, 1)] == [
-        "0 %",
-        "3.4 %",
-        "7 %",
-        "10 %",
-        "62 %",
-        "100 %",
-    ]

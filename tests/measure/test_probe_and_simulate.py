@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,21 +11,16 @@ from tests.helpers import PROMPT, untimed, write, write_batch
 from tests.toys import RaisingDrafter
 
 from draftwood.cli.main import run
-from draftwood.decoding import loop
-from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.load import load
 from draftwood.drafters.lookup.drafter import LookupDrafter
 from draftwood.drafters.memory.drafter import save_all
-from draftwood.engines.replay import ReplayClock, ReplayTarget
-from draftwood.errors import UsageError
+from draftwood.engines.replay import ReplayTarget
 from draftwood.measure.records.records import Answer
 from draftwood.measure.records.traces import Trace, write_traces
 from draftwood.measure.simulate import probe, probed, row, simulate
 from draftwood.planning.cost_curve import CostCurve
-from draftwood.planning.fixed import FixedPlanner
-from draftwood.testing import ToyTarget
-from draftwood.verify.exact import SampleAndMatch
+from draftwood.testing import RaisingDrafter, ToyTarget
 
 LOOKUP = LookupDrafter(max_ngram=8, min_ngram=2, length=1)
 TEXTS = st.lists(st.integers(0, 3), min_size=2, max_size=60)
@@ -135,20 +129,6 @@ def test_with_a_cost_time_is_simulated_too():
     assert 1.5 < found["predicted_speedup"] < 2.5
 
 
-@pytest.mark.usefixtures("only_passes_take_time")
-def test_the_planner_sees_simulated_time():
-    class Watching(FixedPlanner):
-        def learn(self, states, feedback):
-            seen.extend(state.step.score_s for state in states)
-
-    seen: list[float] = []
-    curve, clock = CostCurve.parse("1=100,5=200"), ReplayClock()
-    target = ReplayTarget([1, 2, 3], [1, 2, 3] * 8, cost=curve.seconds, clock=clock)
-    with open_sequences(target, load("suffix"), [Request([1, 2, 3], 24)], SampleAndMatch()) as rows:
-        steps = [e.step for e in loop.decode_sequences(target, Watching(4), rows, clock) if e.step is not None]
-    assert seen == [pytest.approx(curve.seconds(1 + step.drafted)) for step in steps]
-
-
 def test_each_task_starts_afresh_and_keeps_the_order_of_the_file():
     traces = [Trace(task, str(i), [1], [2, 3]) for i, task in enumerate(["b", "a", "b"])]
     answers = list(simulate(traces, "none"))
@@ -207,37 +187,7 @@ def test_a_batch_pays_for_the_sum_of_its_tokens_and_each_row_its_share():
     assert row(answers, answers)["predicted_speedup"] == pytest.approx(1)
 
 
-def test_answers_to_the_same_prompt_share_a_pass():
-    outputs = [[5, 6, 7], [8, 9], [5, 6, 9, 9]]
-    traces = [Trace("t", str(i), [1, 2], output) for i, output in enumerate(outputs)]
-    assert [a.output_ids for a in simulate(traces, "ngram", batch=3)] == outputs
-
-
-def test_fewer_than_one_answer_at_a_time_is_refused():
-    with pytest.raises(UsageError, match="batch is 0: replay at least 1"):
-        next(simulate(TRACES, batch=0))
-
-
 # --- planners that go by time --------------------------------------------------------------------------------
-
-
-def scored(answers):
-    return sum(s.drafted for a in answers for s in a.steps)
-
-
-def test_goodput_drafts_by_what_passes_cost():
-    news = [Trace("t", "a", [1], np.random.default_rng(0).integers(9, size=200).tolist())]
-    flat, dear = CostCurve.parse("1=1000,64=1001"), CostCurve.parse("1=1000,64=64000")
-    free, costly = (list(simulate(news, "ngram", "goodput", cost=c.seconds, curve=c)) for c in (flat, dear))
-    assert scored(free) > 200
-    assert scored(costly) < 20
-
-
-def test_a_planner_that_was_not_told_the_cost_finds_it_out():
-    dear = CostCurve.parse("1=1000,64=64000")
-    news = [Trace("t", "a", [1], np.random.default_rng(0).integers(9, size=600).tolist())]
-    (answer,) = simulate(news, "ngram", "goodput", cost=dear.seconds)
-    assert sum(s.drafted for s in answer.steps[300:]) < 30
 
 
 @pytest.fixture

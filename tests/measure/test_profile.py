@@ -57,20 +57,6 @@ def test_every_round_visits_every_case_once_in_another_order():
     assert target.open_sessions == 0
 
 
-def test_the_same_cases_come_in_the_same_order_again():
-    seen = []
-    for _ in range(2):
-        target = Watched()
-        profile(target, sizes=(1, 2), contexts=(8,), rounds=2)
-        seen.append(target.seen)
-    assert seen[0] == seen[1]
-
-
-def test_everything_else_is_measured_too():
-    result = profile(ToyTarget(), sizes=(1, 2), contexts=(8, 32), rounds=1)
-    assert sorted(result.prefill) == [8, 32]
-
-
 def test_defaults_fit_the_model():
     result = profile(ToyTarget(max_positions=600, max_pass=32), rounds=1)
     assert result.contexts == [128, 512]
@@ -113,19 +99,6 @@ def test_an_interrupt_keeps_finished_rounds():
     assert result.rounds == 3
     assert {len(seconds) for seconds in result.passes.values()} == {3}
     assert target.open_sessions == 0
-
-
-def test_progress_goes_up():
-    told = []
-    profile(
-        ToyTarget(),
-        sizes=(1, 2),
-        contexts=(8,),
-        rounds=3,
-        on_progress=lambda what, share: told.append((what, share)),
-    )
-    assert [share for _, share in told] == sorted(share for _, share in told)
-    assert told[-1] == ("round 3", 1.0)
 
 
 @pytest.mark.parametrize(

@@ -44,11 +44,6 @@ def test_ids_are_all_it_takes(tmp_path):
     assert (second.task, second.name, second.output_ids) == ("trace", "line 3", [1, 1])
 
 
-def test_equal_names_stay_apart(tmp_path):
-    row = {"task": "t", "name": "n", "prompt_ids": [1], "output_ids": [2]}
-    assert len(read_traces(file(tmp_path, row, row))) == 2
-
-
 def test_text_needs_a_tokenizer(tmp_path):
     path = file(tmp_path, {"task": "t", "prompt": "a b", "output": "c c", "turn": 3})
     with pytest.raises(RecordError, match=r"line 1: holds text and no ids: .*--tokenizer"):
@@ -83,11 +78,6 @@ def test_bodies_of_requests_and_responses_are_read(tmp_path, request_body, respo
     path = file(tmp_path, {"time": 1, "request": request_body, "response": response, "task": "t"})
     (trace,) = read_traces(path, Chatting())
     assert (trace.task, trace.prompt_ids, trace.output_ids) == ("t", prompt, [1, 2])
-
-
-def test_messages_may_stand_beside_an_answer(tmp_path):
-    (trace,) = read_traces(file(tmp_path, {"messages": MESSAGES, "output": "b"}), Chatting())
-    assert (trace.prompt_ids, trace.output_ids) == ([0, 1, 2], [1])
 
 
 @pytest.mark.parametrize(
@@ -179,14 +169,6 @@ def test_what_is_no_json_is_named_by_number(tmp_path, row, said):
     path = file(tmp_path, {"prompt_ids": [1], "output_ids": [2]}, row, {"prompt_ids": [1], "output_ids": [2]})
     with pytest.raises(RecordError, match=f"line 2: {said}"):
         read_traces(path)
-
-
-@pytest.mark.parametrize(
-    "settings", [{}, {"settings": None}, {"settings": [3]}, {"settings": {"tokenizer": None}}]
-)
-def test_a_header_of_somebody_else_is_no_obstacle(tmp_path, settings):
-    row = {"prompt_ids": [1], "output_ids": [2]}
-    assert len(read_traces(file(tmp_path, {"row": "header", **settings}, row), Words())) == 1
 
 
 def test_a_file_without_answers_is_refused(tmp_path):

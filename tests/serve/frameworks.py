@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
@@ -109,19 +108,6 @@ def with_openai_responses(url, texts, log):
                     items.append({"type": "function_call_output", "call_id": one.call_id, "output": result})
             said.append(answer.output_text)
     return said
-
-
-def with_litellm(url, texts, log):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it fetches prices
-        litellm = pytest.importorskip("litellm", reason="litellm is not installed")
-
-    def create(messages, **asked):
-        settings = {"model": "openai/tiny", "api_base": url, "api_key": "none", "stream": True}
-        chunks = list(litellm.completion(**settings, messages=messages, **asked))
-        return litellm.stream_chunk_builder(chunks, messages=messages).choices[0].message
-
-    return chatting(create, texts, log)
 
 
 def with_pydantic_ai(url, texts, log, kind="OpenAIChatModel", *, stream=True, **settings):

@@ -7,9 +7,6 @@ import json
 import httpx2 as httpx  # comes with the openai package
 import pytest
 
-from draftwood.api.setup import Setup
-from tests.serve.conftest import running
-
 HELLO = [{"role": "user", "content": "hello hello"}]
 
 
@@ -163,14 +160,3 @@ def test_metrics_add_up(url, client):
     accepted = [after(f"vllm:spec_decode_num_accepted_tokens_{end}") for end in ("total", "per_pos_total")]
     assert accepted[0] == accepted[1] > 0
     assert after("vllm:num_requests_running") == after("vllm:num_requests_waiting") == 0
-
-
-def test_ignore_eos_writes_on_to_the_limit(tiny_folder):
-    setup = Setup(str(tiny_folder), None, "ngram", "fixed:4")
-    setup.model.generation_config.eos_token_id = 5
-    with running(setup) as server:
-        body = {"prompt": "hello", "max_tokens": 9, "temperature": 0, "logit_bias": {"5": 100}}
-        for ignore, reason, tokens in ((False, "stop", 1), (True, "length", 9)):
-            found = httpx.post(f"{server.url}/v1/completions", json=body | {"ignore_eos": ignore}).json()
-            assert found["choices"][0]["finish_reason"] == reason
-            assert found["usage"]["completion_tokens"] == tokens

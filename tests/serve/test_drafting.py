@@ -52,14 +52,6 @@ def test_a_request_chooses_its_drafters(url, path):
         assert text_of(found) == text_of(plain)
 
 
-def test_only_those_that_are_chosen_draft(url):
-    headers = {"x-draftwood": "trace"}
-    for name in ("ngram", "suffix"):
-        body = BODIES["/v1/completions"] | {"temperature": 0, "draftwood": {"draft": name}}
-        found = httpx.post(f"{url}/v1/completions", json=body, headers=headers, timeout=60).json()
-        assert set(found["draftwood"][0]["sources"]) == {"model", name}
-
-
 @pytest.mark.parametrize("path", BODIES)
 @pytest.mark.parametrize(
     ("field", "said"),
@@ -80,49 +72,3 @@ def test_a_stream_tells_it_with_its_usage(url):
     more = {"stream": True, "stream_options": {"include_usage": True}}
     found = asked(url, "/v1/chat/completions", {"draft": False}, **more).text
     assert '"draftwood":{"drafters":[],"passes":47,"draft_tokens":0,"accepted_tokens":0}' in found
-
-
-CODE = '''```python
-def mean_and_spread(values):
-    """Return the mean of some numbers, and the mean square of how far they are from it."""
-    total = 0
-    for x in values:
-        total = total + x
-    mean = total / len(values)
-    total = 0
-    for x in values:
-        total = total + (x - mean) ** 2
-    return mean, total / len(values)
-```'''
-ASKED = (
-    "Edit this Python function: rename the variable `total` to `amount`. "
-    "Return the whole function and nothing else."
-)
-
-
-@pytest.mark.smollm2
-def test_an_edit_takes_a_quarter_of_the_passes_and_is_the_same_text():
-    from openai import OpenAI
-
-    from draftwood.models.load import load
-
-    model, tokenizer = load("smollm2", engine="transformers")
-    setup = Setup(model, tokenizer, "ngram", "goodput")
-    asked = {
-        "model": "tiny", "messages": [{"role": "user", "content": f"{ASKED}\n\n{CODE}"}], "temperature": 0,
-        "max_tokens": 120, "prediction": {"type": "content", "content": CODE},
-    }  # fmt: skip
-    with running(setup) as server, OpenAI(base_url=f"{server.url}/v1", api_key="none") as client:
-        found, plain = (
-            client.chat.completions.create(**asked, extra_headers={"x-draftwood": said})
-            for said in ("trace", "trace, plain")
-        )
-    assert found.choices[0].message.content == plain.choices[0].message.content
-    tokens, passes = found.usage.completion_tokens, found.draftwood[0]["passes"]
-    assert plain.draftwood[0]["passes"] == tokens - 1 > 60
-    assert tokens > 4 * passes
-    counted = found.usage.completion_tokens_details
-    assert counted.accepted_prediction_tokens > tokens / 2
-    assert counted.accepted_prediction_tokens + counted.rejected_prediction_tokens <= sum(
-        step.get("drafted", 0) for step in found.draftwood[0]["steps"]
-    )

@@ -194,23 +194,6 @@ def test_an_echo_has_the_scores_of_the_prompt(server, stream, limit):
     assert again[1]["token_logprobs"] == pytest.approx(told["token_logprobs"], abs=1e-3, nan_ok=True)
 
 
-def test_an_echo_is_the_prompt_as_it_was_written(server):
-    server.says(b"x")
-    end = "<end>" if server.kind == "transformers" else "</s>"
-    for prompt in ("hello", " hello", f"a{end}b", f"{end}"):
-        for more in ({}, {"top_logprobs": 1}):
-            assert ask(server, PATHS[1], prompt=prompt, echo=True, max_tokens=1, **more)[0] == f"{prompt}x"
-    ids = spell(server.setup.tokenizer, WOOD)[:2]
-    text, told, _ = ask(server, PATHS[1], prompt=ids, echo=True, max_tokens=0, logprobs=0)
-    assert text == "\ufffd"
-    assert told["tokens"] == [f"bytes:\\x{byte:02x}" for byte in WOOD[:2]]
-
-
-def test_nothing_is_written_where_nothing_is_asked_for(server):
-    found = httpx.post(f"{server.url}{PATHS[1]}", json={"prompt": "hi", "max_tokens": 0}, timeout=60).json()
-    assert (found["choices"][0]["text"], found["usage"]["completion_tokens"]) == ("", 0)
-
-
 @pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
 def test_penalties_and_biases_of_both_kinds_of_rows(kind):
     row = kind(np.zeros(6, dtype=np.float32))

@@ -26,16 +26,6 @@ def test_it_loads_nothing_and_runs_nothing_but_its_own():
     assert len(re.findall("<script", TEXT)) == len(re.findall("<style", TEXT)) == 1
 
 
-def test_each_input_has_a_label():
-    for name in re.findall(r'<(?:input|textarea) id="(\w+)"', TEXT):
-        assert f'<label for="{name}"' in TEXT
-
-
-def test_only_what_has_happened_is_read_aloud_and_no_token_of_a_text():
-    live = re.findall(r'<(?:output|[^>]+(?:role="(?:status|alert|log)"|aria-live))[^>]*>', TEXT)
-    assert [re.search(r'id="(\w+)"', found)[1] for found in live] == ["verdict", "wrong"]
-
-
 def test_the_server_sends_it_with_its_policy(url):
     body, headers = page()
     found = httpx.get(url)
@@ -153,21 +143,6 @@ def test_the_tree_of_each_pass_is_reached_by_keys_and_by_pointing(opened):
     assert "accepted" in tab.inner_text("#tree-about")
 
 
-def test_keys_alone_run_and_stop_and_the_focus_is_never_lost(opened):
-    tab, _ = opened()
-    ask(tab, "hello", 1024)
-    tab.focus("#run")
-    tab.keyboard.press("Enter")
-    wait(tab, "#drafted", ".{4}")
-    assert tab.evaluate("document.activeElement.id") == "stop"
-    tab.keyboard.press("Enter")
-    wait(tab, "#verdict", "^Stopped")
-    assert tab.evaluate("document.activeElement.id") == "run"
-    written = text_of(tab, "drafted"), text_of(tab, "plain")  # the latter is empty, unless the key came late
-    tab.wait_for_timeout(300)
-    assert (text_of(tab, "drafted"), text_of(tab, "plain")) == written
-
-
 def test_an_error_is_shown_and_escape_stops(opened, url):
     tab, _ = opened()
     ask(tab, "x" * 3000)
@@ -216,34 +191,6 @@ def test_a_key_that_is_missing_is_asked_for(opened):
     tab.keyboard.press("Enter")
     wait(tab, "#wrong", "cannot be reached")
     assert sent == ["Bearer secret"]
-
-
-def test_a_full_server_says_when_to_come_again_and_what_breaks_off_is_told(opened):
-    tab, _ = opened()
-    refuse_with(tab, 429, "the server is full", {"Retry-After": "3"})
-    tab.click("#run")
-    wait(tab, "#wrong", r"the server is full \(in 3 seconds\)")
-    for events, told in (
-        ((piece("half"),), "ended before the answer did"),
-        ((piece("half"), {"error": {"message": "the model failed in the middle of this text"}}), "model failed"),
-    ):
-        tab.unroute(WRITING)
-        answer_with(tab, *events, done=False)
-        tab.click("#run")
-        wait(tab, "#wrong", told)
-        assert tab.is_enabled("#run")
-
-
-def test_who_wants_no_motion_sees_each_text_once(opened):
-    tab, _ = opened(reduced_motion="reduce")
-    tab.evaluate("""
-        window.emptied = 0;
-        new MutationObserver(() => { emptied += !document.getElementById('drafted').childElementCount; })
-            .observe(document.getElementById('drafted'), { childList: true });
-    """)
-    race(tab)
-    assert tab.evaluate("emptied") == 0
-    assert tab.is_visible("#passes")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
