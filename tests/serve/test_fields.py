@@ -1,4 +1,4 @@
-"""Values that clients of the field send, and the pages and the OpenAPI document that say what is what."""
+"""Values that clients of the field send, and the pages that say what is what."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from openai.types import completion_create_params
 from openai.types.chat import completion_create_params as chat_params
 from openai.types.responses import response_create_params
 
-from draftwood.serve.document import ChatCompletion, Failure, Models, ResponseObject, TextCompletion
 from draftwood.serve.fields import ChatRequest, CompletionRequest
 from draftwood.serve.meanings import ALL, CHAT, LIMITS, REFUSED, RESPONSES, TEXT, VALUES
 from draftwood.serve.responses import ResponsesRequest
@@ -99,27 +98,3 @@ def test_null_is_as_if_left_out(url, path):
     }
     limit = "max_output_tokens" if path == RESPONSES else "max_tokens"
     assert httpx.post(f"{url}{path}", json=body | {limit: 3}, timeout=60).status_code == 200
-
-
-@pytest.fixture(scope="module")
-def document(url):
-    return httpx.get(f"{url}/openapi.json").json()
-
-
-def test_every_route_answers_errors_with_the_error_object(document):
-    for routes in document["paths"].values():
-        for route in routes.values():
-            assert set(route["responses"]) == {"200", "4XX", "5XX"}
-            (said,) = route["responses"]["4XX"]["content"].values()
-            assert said["schema"] == {"$ref": "#/components/schemas/Failure"}
-
-
-def test_what_is_answered_is_what_the_document_says(client):
-    given = {"model": "tiny", "max_tokens": 2}
-    chat = client.chat.completions.with_raw_response.create(messages=[{"role": "user", "content": "a"}], **given)
-    ChatCompletion.model_validate_json(chat.text)
-    TextCompletion.model_validate_json(client.completions.with_raw_response.create(prompt="a", **given).text)
-    responses = client.responses.with_raw_response.create(model="tiny", input="a", max_output_tokens=2)
-    ResponseObject.model_validate_json(responses.text)
-    Models.model_validate_json(client.models.with_raw_response.list().text)
-    Failure.model_validate(httpx.get(f"{client.base_url}nothing").json())

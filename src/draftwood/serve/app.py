@@ -22,15 +22,6 @@ from draftwood.api.setup import Setup
 from draftwood.api.text import Spelling
 from draftwood.serve.answer import Choice
 from draftwood.serve.asking import HEADER, ChoiceMaker, Wishes
-from draftwood.serve.document import (
-    FAILURES,
-    ChatCompletion,
-    Model,
-    Models,
-    ResponseObject,
-    TextCompletion,
-    answered,
-)
 from draftwood.serve.errors import BAD_REQUEST, NOT_FOUND, ApiError, StrictRoute, answer_errors
 from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, Messages
 from draftwood.serve.guards import BodyLimit, HostGuard, KeyGuard, namespace_of
@@ -182,7 +173,7 @@ def _told_ignored(names: Sequence[str]) -> dict[str, str]:
 def make_app(setup: Setup, settings: Settings) -> FastAPI:
     """Return the server of one model; its worker lives as long as it runs."""
     server = Server(setup, settings)
-    app = FastAPI(title="draftwood", lifespan=server.life, docs_url=None, redoc_url=None, responses=FAILURES)
+    app = FastAPI(title="draftwood", lifespan=server.life, docs_url=None, redoc_url=None)
     app.router.route_class = StrictRoute
     answer_errors(app)
     _add_writing(app, server)
@@ -199,18 +190,18 @@ def make_app(setup: Setup, settings: Settings) -> FastAPI:
 def _add_writing(app: FastAPI, server: Server) -> None:
     tokenizer, model = server.setup.tokenizer, server.settings.model
 
-    @app.post(CHAT, responses=answered(ChatCompletion))
+    @app.post(CHAT)
     async def chat(http: Request, asked: ChatRequest) -> Response:
         tools = tools_of(asked)
         form = ChatForm(model) if tools is None else ToolForm(model, tools, tokenizer)
         return await server.respond(http, asked, form, lambda asking: asking.chat(asked))
 
-    @app.post(TEXT, responses=answered(TextCompletion))
+    @app.post(TEXT)
     async def completions(http: Request, asked: CompletionRequest) -> Response:
         form = TextForm(model, echo=bool(asked.echo))
         return await server.respond(http, asked, form, lambda asking: asking.completions(asked))
 
-    @app.post(RESPONSES, responses=answered(ResponseObject))
+    @app.post(RESPONSES)
     async def responses(http: Request, asked: ResponsesRequest) -> Response:
         chat, wishes = asked.chat(), Wishes.of(http.headers.get(HEADER))
         answers = await server.begin(http, chat, wishes, lambda asking: asking.chat(chat))
@@ -225,11 +216,11 @@ def _add_writing(app: FastAPI, server: Server) -> None:
 def _add_models(app: FastAPI, server: Server) -> None:
     about = {"id": server.settings.model, "object": "model", "created": server.started, "owned_by": "draftwood"}
 
-    @app.get("/v1/models", responses={200: {"model": Models}})
+    @app.get("/v1/models")
     async def models() -> dict[str, Any]:
         return {"object": "list", "data": [about]}
 
-    @app.get("/v1/models/{name:path}", responses={200: {"model": Model}})
+    @app.get("/v1/models/{name:path}")
     async def model(name: str) -> dict[str, Any]:
         server.check_name(name)
         return about

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from draftwood.errors import UnknownNameError
 from draftwood.serve.meanings import ALL, REFUSED, TEXT, read_as
@@ -17,21 +17,7 @@ from draftwood.serve.meanings import ALL, REFUSED, TEXT, read_as
 MOST_CHOICES, MOST_TOP, MOST_STOPS, MOST_MESSAGES, MOST_BIASES = 16, 20, 64, 4096, 1 << 16
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 
-_MANY = {"type": "array", "items": {"type": "object"}}
-_MESSAGE = {
-    "type": "object",
-    "required": ["role"],
-    "properties": {
-        "role": {"enum": sorted(ROLES)},
-        "content": {"anyOf": [{"type": "string"}, _MANY, {"type": "null"}]},
-        "tool_calls": {"anyOf": [_MANY, {"type": "null"}]},
-    },
-}
-"""For the OpenAPI document: what is checked where messages are rendered."""
-
-Messages = Annotated[
-    list[Annotated[dict[str, Any], WithJsonSchema(_MESSAGE)]], Field(min_length=1, max_length=MOST_MESSAGES)
-]
+Messages = Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_MESSAGES)]
 Tokens = Annotated[int, Field(ge=1, le=ALL)]
 Top = Annotated[int, Field(ge=0, le=MOST_TOP)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
