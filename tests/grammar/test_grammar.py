@@ -77,22 +77,9 @@ def test_a_text_without_an_end_token_goes_on_while_it_may(endless):
         written(endless, grammar=Grammar.regex(""))
 
 
-@MODELS
-def test_many_prompts_have_a_grammar_each(loaded):
-    assert [one.ids for one in written(loaded, PROMPTS)] == [written(loaded, prompt).ids for prompt in PROMPTS]
-
-
 def test_an_answer_that_is_cut_is_a_beginning(letters):
     found = written(letters, max_new_tokens=6)
     assert (found.finish_reason, found.text) == ("length", '{"key"')
-
-
-def test_a_conversation_follows_it_turn_by_turn(letters):
-    model, tokenizer = letters
-    with draftwood.Conversation(model, tokenizer=tokenizer, grammar=SCHEMA, max_new_tokens=120) as conversation:
-        for text in PROMPTS:
-            "".join(piece.text for piece in conversation.say(text))
-            assert list(json.loads(conversation.generation.text)) == SCHEMA["required"]
 
 
 def test_a_follower_at_any_place_is_a_fresh_one(letters):

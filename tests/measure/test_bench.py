@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from draftwood.api.learned import learned
 from draftwood.api.setup import Setup
 from draftwood.contracts import Sampling
 from draftwood.engines.peer import PeerAnswer
@@ -19,7 +18,6 @@ from draftwood.measure.prompt_files import PromptJob
 from draftwood.measure.records.records import TRACED, Answer, Records, header, read_records
 from draftwood.measure.records.writer import RecordsWriter
 from draftwood.measure.ties import Difference, differences, limits
-from draftwood.planning.fixed import OffPlanner
 from draftwood.testing import ToyTarget
 
 JOBS = [
@@ -120,15 +118,6 @@ def test_a_stopped_bench_goes_on_where_it_stopped(tmp_path):
     assert seen[-1][:2] == (14, 15)
 
 
-def test_what_an_arm_learns_is_its_own_and_plain_pays_for_no_planner():
-    work, _, arms = bench(labels=("none", "suffix", "lookup"))
-    work.run(1)
-    plain, *drafting = (arm._chosen for arm in arms)
-    assert isinstance(plain, OffPlanner)
-    assert len({id(planner.learned) for planner in (plain, *drafting)}) == 3
-    assert all(planner.learned is not learned(arms[0].setup.model) for planner in drafting)
-
-
 def test_a_temperature_for_all_prompts():
     work, writer, _ = bench(temperature=0.7, seed=5)
     work.run(1)
@@ -173,18 +162,6 @@ def test_what_differs_is_told_with_its_margin():
     assert list(differences(writer.records, None, "float32")) == []
 
 
-def test_sampled_drafts_of_transformers_are_timed_and_their_texts_held_against_nothing():
-    """Its drafts use up random numbers."""
-    plain = Answer(0, "t", "n", "transformers", "transformers", output_ids=[1, 2], decode_s=1.0,
-                   sampling={"temperature": 1.0})  # fmt: skip
-    drafted = dataclasses.replace(plain, id=1, arm="transformers:assistant=x", output_ids=[1, 3], decode_s=0.5)
-    rows = Records({}, [plain, drafted])
-    assert [(r["identical"], r["speedup"]) for r in table(rows)] == [(True, 1.0), (None, 2.0)]
-    assert list(differences(rows, None, "float32")) == []
-    rows.answers = [dataclasses.replace(a, sampling={}) for a in rows.answers]
-    assert [r["identical"] for r in table(rows)] == [True, False]
-
-
 def test_plain_is_the_faster_of_ours_and_the_engines_own():
     def answer(number, arm, engine, seconds):
         return Answer(number, "t", "n", arm, engine, output_ids=[1, 2, 3], decode_s=seconds)
@@ -197,16 +174,6 @@ def test_plain_is_the_faster_of_ours_and_the_engines_own():
     assert geometric_mean([]) is None
 
 
-def test_sampled_answers_are_measured_against_their_own_engine():
-    def answer(number, arm, engine, seconds):
-        hot = {"temperature": 1.0}
-        return Answer(number, "t", "n", arm, engine, output_ids=[1, 2, 3], decode_s=seconds, sampling=hot)
-
-    rows = Records({}, [answer(0, "none", "draftwood", 2.0), answer(1, "transformers", "transformers", 0.1)])
-    rows.answers += [answer(2, "suffix", "draftwood", 1.0), answer(3, "transformers:lookup", "transformers", 0.2)]
-    assert [r["speedup"] for r in table(rows)] == [1.0, 1.0, 2.0, 0.5]
-
-
 def test_replays_do_not_stand_among_the_measured():
     live = Answer(0, "t", "n", "suffix", output_ids=[1, 2, 3], decode_s=2.0)
     plain = dataclasses.replace(live, id=1, arm="none", decode_s=4.0)
@@ -215,14 +182,6 @@ def test_replays_do_not_stand_among_the_measured():
     assert [(r["drafter"], r["engine"], r["speedup"]) for r in rows] == [
         ("suffix", "draftwood", 2.0), ("none", "draftwood", 1.0), ("suffix", "replay", None),
     ]  # fmt: skip
-
-
-def test_tokens_that_came_with_the_prompt_are_no_decoding():
-    arrivals = [[4, 0.0], [6, 1.0], [7, 2.0]]
-    peer = Answer(0, "t", "n", "transformers:lookup", "transformers", output_ids=[1, 2, 3, 4, 5, 6, 7],
-                  decode_s=2.0, arrivals=arrivals, passes=2)  # fmt: skip
-    row = table(Records({}, [peer]))[0]
-    assert (row["generated"], row["mean_acceptance_length"], row["tokens_per_second"]) == (3, 1.5, 1.5)
 
 
 def test_another_prompt_under_the_same_name_is_refused(tmp_path):

@@ -129,13 +129,6 @@ def test_with_a_cost_time_is_simulated_too():
     assert 1.5 < found["predicted_speedup"] < 2.5
 
 
-def test_each_task_starts_afresh_and_keeps_the_order_of_the_file():
-    traces = [Trace(task, str(i), [1], [2, 3]) for i, task in enumerate(["b", "a", "b"])]
-    answers = list(simulate(traces, "none"))
-    assert [(a.task, a.name, a.id) for a in answers] == [("b", "0", 0), ("b", "2", 1), ("a", "1", 2)]
-    assert {a.engine for a in answers} == {"replay"}
-
-
 def test_a_replay_writes_no_file_and_no_task_knows_of_another(tmp_path):
     answer = list(range(100, 140))
     traces = [Trace(task, name, [1, 2], answer) for task in "ab" for name in "xyz"]

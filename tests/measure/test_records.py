@@ -11,8 +11,8 @@ import pytest
 from tests.helpers import PROMPT, write
 
 from draftwood.drafters.load import load
-from draftwood.errors import DraftwoodError, RecordError, UsageError
-from draftwood.measure.records.lines import Appender, read_lines
+from draftwood.errors import RecordError, UsageError
+from draftwood.measure.records.lines import read_lines
 from draftwood.measure.records.records import Answer, header, read_records
 from draftwood.measure.records.writer import RecordsWriter
 from draftwood.testing import ToyTarget
@@ -158,13 +158,6 @@ def test_a_last_line_without_its_end_is_whole_and_gone_on_behind(tmp_path):
     assert [a.id for a in read_records(path).answers] == [0, 1]
 
 
-def test_what_is_whole_is_not_written_again(tmp_path):
-    path = filled(tmp_path / "rows.jsonl", answer(0))
-    before = path.stat().st_ino
-    filled(path, answer(1))
-    assert path.stat().st_ino == before
-
-
 def test_a_file_has_one_writer_at_a_time(tmp_path):
     path = tmp_path / "rows.jsonl"
     writer = RecordsWriter(path, HEADER)
@@ -219,19 +212,3 @@ def test_a_full_disk_keeps_what_was_written(tmp_path, monkeypatch):
         writer.answer(answer(1))
     writer.close()
     assert path.read_bytes() == before
-
-
-def test_places_that_cannot_be_written_are_told(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(RecordError, match="cannot be written"):
-        Appender(tmp_path / "file" / "rows.jsonl")
-    with pytest.raises(DraftwoodError, match="Is a directory"):
-        RecordsWriter(tmp_path, HEADER)
-
-
-def test_without_a_path_rows_are_kept_in_memory():
-    writer = RecordsWriter(None, HEADER)
-    writer.answer(answer(0))
-    writer.other({"row": "difference"})
-    writer.close()
-    assert len(writer.records.answers) == 1

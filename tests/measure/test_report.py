@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from html import unescape
 from html.parser import HTMLParser
 
 import pytest
@@ -17,7 +16,6 @@ from draftwood.measure.records.writer import RecordsWriter
 from draftwood.measure.report.answers import TokenTexts, packed
 from draftwood.measure.report.material import gather
 from draftwood.measure.report.page import build, write
-from draftwood.measure.wording import clean, count
 from draftwood.step import SourceStep, Step
 
 SETTINGS = {"model": "toy", "dtype": "float32", "threads": 2, "planner": "fixed:4", "max_new_tokens": 8, "seed": 0}
@@ -167,21 +165,6 @@ def test_every_section_that_has_something_to_show_is_there(rows, tmp_path):
         assert said in "".join(found.words)
 
 
-def test_peers_stand_in_the_same_table_grouped_by_engine(tmp_path):
-    answers = bench()
-    for a in [a for a in answers if a.arm == "none"]:
-        for arm, seconds in (("transformers", 1.5), ("transformers:lookup", 1.2)):
-            peer = answer(len(answers), a.task, a.name, arm, seconds, engine="transformers", drafted=9, accepted=3)
-            peer.steps, peer.pieces, peer.drafters = [], None, []
-            answers.append(peer)
-    page = made(save(tmp_path / "rows.jsonl", answers))
-    groups = [unescape(said) for said in re.findall(r'<th scope="rowgroup"[^>]*>([^<]*)', page)]
-    assert groups == ["draftwood's loop", "transformers' own", "Geometric mean over tasks"]
-    assert "transformers:lookup" in page
-    assert "plainly and with suffix, and in 1 way of transformers." in Reader(page).text
-    assert "Worst task: chat, 0.64 Geometric mean over 2 tasks of suffix." in Reader(page).text
-
-
 def test_whatever_an_answer_holds_stays_text(tmp_path):
     answers = bench()
     for a in answers:
@@ -288,32 +271,6 @@ def test_the_page_opens_with_a_coloured_answer_the_headline_and_a_small_table(pa
     assert re.findall(r'<th scope="row">(\w+)', found) == ["chat", "edit"]
 
 
-def test_the_answer_that_the_page_opens_with_is_the_one_nearest_to_the_headline(tmp_path):
-    answers = []
-    for task, speedup in (("slow", 1.0), ("fast", 9.0), ("middle", 3.5)):
-        for arm, seconds in (("none", 1.0), ("suffix", 1 / speedup)):
-            answers.append(answer(len(answers), task, "one", arm, seconds))
-    page = made(save(tmp_path / "rows.jsonl", answers))
-    assert re.findall("<h3>(.*?)</h3>", page) == ["middle · one", "slow · one", "fast · one"]
-
-
-def test_more_than_ten_tasks_are_folded_after_the_worst_ten(tmp_path):
-    answers = []
-    for number in range(14):
-        for arm, seconds in (("none", 1.0), ("suffix", 1 / (1 + number))):
-            answers.append(answer(len(answers), f"task{number}", "one", arm, seconds))
-    found = opening(made(save(tmp_path / "rows.jsonl", answers)))
-    assert "4 more tasks" in found
-    assert found.index("task9<") < found.index("4 more tasks") < found.index("task10<")
-
-
-def test_texts_without_a_plain_one_are_not_called_equal(tmp_path):
-    path = save(tmp_path / "rows.jsonl", [a for a in bench() if a.arm != "none"])
-    page = made(path)
-    assert "Nothing was compared" in page
-    assert "None: every text" not in page
-
-
 def test_looped_tails_are_reported(tmp_path):
     looped = [1, 5, 5, 5, 5, 5, 5, 5]
     answers = [answer(i, "edit", "one", arm, 1.0, looped) for i, arm in enumerate(("none", "suffix"))]
@@ -407,12 +364,6 @@ def test_a_page_is_written_whole_or_not_at_all(rows, tmp_path):
         write(rows / "page.html", page)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["folder", "new", "rows.jsonl"]
     assert [p.name for p in place.parent.iterdir()] == ["page.html"]
-
-
-def test_words_and_numbers_are_put_together():
-    assert count(1, "pass", "passes") == "1 pass"
-    assert count(1200, "token") == "1\N{NARROW NO-BREAK SPACE}200 tokens"
-    assert clean("a\x00\n\ud800") == "a\u2400\n\ufffd"
 
 
 def test_jinja2_is_imported_only_when_a_page_is_made_and_named_where_it_is_missing(rows, monkeypatch):

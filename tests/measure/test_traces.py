@@ -37,13 +37,6 @@ def file(tmp_path, *rows, name="trace.jsonl"):
     return path
 
 
-def test_ids_are_all_it_takes(tmp_path):
-    path = file(tmp_path, {"prompt_ids": [1, 2], "output_ids": [3]}, "", {"prompt_ids": [1], "output_ids": [1, 1]})
-    first, second = read_traces(path)
-    assert first == Trace("trace", "line 1", [1, 2], [3])
-    assert (second.task, second.name, second.output_ids) == ("trace", "line 3", [1, 1])
-
-
 def test_text_needs_a_tokenizer(tmp_path):
     path = file(tmp_path, {"task": "t", "prompt": "a b", "output": "c c", "turn": 3})
     with pytest.raises(RecordError, match=r"line 1: holds text and no ids: .*--tokenizer"):

@@ -32,14 +32,6 @@ def test_a_response_format_is_kept_with_and_without_drafts(client):
         assert one.message.content == other.message.content
 
 
-def test_log_probabilities_are_those_of_what_is_allowed(client):
-    wanted = {"guided_regex": "ab|ac"}
-    found = client.chat.completions.create(**asked(logprobs=True, top_logprobs=2), extra_body=wanted)
-    first, second = found.choices[0].logprobs.content[:2]
-    assert (first.token, first.logprob) == ("a", pytest.approx(0, abs=1e-6))
-    assert {one.token for one in second.top_logprobs} == {"b", "c"}
-
-
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_forced_call_comes_as_a_call(client, stream):
     for choice, reason in (
@@ -63,35 +55,6 @@ POINTS = {
     "properties": {"p": {"$ref": "#/$defs/P"}, "kids": {"type": "array", "items": {"$ref": "#"}, "maxItems": 0}},
     "$defs": {"P": {"enum": ["here"]}},
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "place"}}])
-def test_references_of_a_forced_call_are_those_of_its_own_schema(client, choice):
-    place = {"type": "function", "function": {"name": "place", "parameters": POINTS}}
-    found = client.chat.completions.create(**asked(tools=[place, TOOL], tool_choice=choice, logit_bias={"72": 9}))
-    (call,) = found.choices[0].message.tool_calls
-    if call.function.name == "place":
-        assert json.loads(call.function.arguments) == {"p": "here", "kids": []}
-
-
-def test_one_odd_schema_is_named_where_a_call_is_forced_and_harms_nobody_elsewhere(client):
-    odd = {"type": "function", "function": {"name": "odd", "parameters": {"properties": {"a": {"pattern": "(a"}}}}}
-    given = asked(tools=[TOOL, odd], max_tokens=2)
-    assert client.chat.completions.create(**given).choices
-    with pytest.raises(openai.BadRequestError, match=r"parameters of 'odd'.*#/properties/a.*'\(a'"):
-        client.chat.completions.create(**given, tool_choice="required")
-
-
-def test_a_forced_call_in_a_response(client):
-    tool = {"type": "function", **TOOL["function"]}
-    given = {"model": "tiny", "input": "hello", "tools": [tool], "tool_choice": "required", "temperature": 0}
-    found = client.responses.create(**given)
-    assert [item.type for item in found.output] == ["function_call"]
-    events = list(client.responses.create(**given, stream=True))
-    assert events[-1].type == "response.completed"
-    assert events[-1].response.output[0].arguments == found.output[0].arguments
-    assert "response.function_call_arguments.done" in {event.type for event in events}
-    assert not any(event.type == "response.output_text.delta" for event in events)
 
 
 @pytest.mark.parametrize(

@@ -142,19 +142,6 @@ def test_a_stream_shows_what_no_byte_can_complete(server):
     assert sum(map(bool, texts)) > 5
 
 
-@pytest.mark.parametrize("path", PATHS[:2])
-@pytest.mark.parametrize("stream", [False, True])
-def test_stop_strings_may_be_special_tokens_or_hold_them(server, path, stream):
-    special = "<system>" if server.kind == "transformers" else "<s>"
-    count = server.says(b"ab", special, b"cd")
-    for stop, expected in ((special, "ab"), (f"b{special}", "a"), (f"{special}c", "ab"), ("bc", "abcd")):
-        text, told, finish = ask(server, path, max_tokens=count, stop=[stop], stream=stream, logprobs=True)
-        assert text == expected, stop
-        assert finish == ("length" if stop == "bc" else "stop")
-        if path == PATHS[0]:
-            assert b"".join(bytes(one["bytes"]) for one in told) == text.encode()
-
-
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("stream", [False, True])
 def test_the_token_that_ends_a_turn_of_the_template_ends_a_chat(server, path, stream):

@@ -124,25 +124,6 @@ def test_a_race_ends_with_the_same_text_twice(opened):
     assert complaints == []
 
 
-def test_the_tree_of_each_pass_is_reached_by_keys_and_by_pointing(opened):
-    tab, _ = opened(viewport={"width": 1280, "height": 900}, color_scheme="light")
-    race(tab)
-    tab.focus("#pass")
-    tab.keyboard.press("Home")
-    for number in (2, 3):
-        tab.keyboard.press("ArrowRight")
-        assert tab.inner_text("#tree-about").startswith(f"Pass {number}:")
-        assert tab.get_attribute("#pass", "aria-valuetext").startswith(f"Pass {number} of")
-        assert tab.locator(".step.chosen").count() == 1
-    drafted = tab.locator(".step:has(.mark)").first
-    drafted.hover()
-    assert "accepted" in tab.inner_text("#tree-about")
-    assert tab.locator("#tree .chip.kept").count() > 0
-    drafted.click()
-    tab.hover("h1")
-    assert "accepted" in tab.inner_text("#tree-about")
-
-
 def test_an_error_is_shown_and_escape_stops(opened, url):
     tab, _ = opened()
     ask(tab, "x" * 3000)
@@ -176,21 +157,6 @@ def test_what_a_model_or_a_server_says_is_text_and_nothing_else(opened):
     wait(tab, "#wrong", "onerror")
     assert tab.locator("#wrong img, #wrong script").count() == 0
     assert [found for found in complaints if "500" not in found] == []
-
-
-def test_a_key_that_is_missing_is_asked_for(opened):
-    tab, _ = opened()
-    refuse_with(tab, 401, "this server asks for an API key")
-    tab.click("#run")
-    wait(tab, "#wrong", "API key")
-    assert tab.evaluate("document.activeElement.id") == "key"
-    tab.unroute(WRITING)
-    sent = []
-    tab.route(WRITING, lambda route: (sent.append(route.request.headers.get("authorization")), route.abort()))
-    tab.fill("#key", "secret")
-    tab.keyboard.press("Enter")
-    wait(tab, "#wrong", "cannot be reached")
-    assert sent == ["Bearer secret"]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

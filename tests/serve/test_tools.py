@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 from pydantic import ValidationError
 
 from draftwood.api.prompts import render
 from draftwood.errors import DraftwoodError
-from draftwood.serve.app import TokenizeRequest, tokenized
 from draftwood.serve.errors import ApiError
 from draftwood.serve.fields import ChatRequest
 from draftwood.serve.tools import tools_of, without_calls
@@ -72,14 +69,6 @@ def test_arguments_of_histories_are_json_in_the_letters_of_their_language(writte
     assert found["content"] == f'<tool_call>{{"name": "look", "arguments": {said}}}</tool_call>'
 
 
-def test_a_model_reads_the_letters_of_a_schema():
-    look = {"name": "look", "description": "sieh", "parameters": {"properties": {"wo": {"enum": ["Küche", "é"]}}}}
-    assert (
-        '{"enum": ["Küche", "é"]}'
-        in tools("auto", {"type": "function", "function": look}).messages(ASKED)[0]["content"]
-    )
-
-
 CALL = {"id": "c", "type": "function", "function": {"name": "list", "arguments": "{}"}}
 WRITTEN = '<tool_call>{"name": "list", "arguments": {}}</tool_call>'
 
@@ -138,13 +127,3 @@ def test_a_template_that_takes_neither_system_nor_results_is_told_of_both(tiny_f
             text.index(part) for part in ("be kind", "be brief", "what is there", WRITTEN, "a\n<", "b\n<", "now")
         ]
         assert places == sorted(places)
-
-
-def test_messages_are_tokenized_as_chats_are(tiny_folder):
-    from transformers import AutoTokenizer
-
-    target = SimpleNamespace(capabilities=SimpleNamespace(max_positions=99))
-    setup = SimpleNamespace(tokenizer=AutoTokenizer.from_pretrained(tiny_folder), target=target)
-    said = [{"role": "developer", "content": "be"}, {"role": "assistant", "content": None, "tool_calls": [CALL]}]
-    found = tokenized(setup, TokenizeRequest(messages=said), special=False)
-    assert setup.tokenizer.decode(found["tokens"]) == f"<system>be<end><assistant>{WRITTEN}<end><assistant>"
