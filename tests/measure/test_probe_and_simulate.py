@@ -20,7 +20,7 @@ from draftwood.measure.records.records import Answer
 from draftwood.measure.records.traces import Trace, write_traces
 from draftwood.measure.simulate import probe, probed, row, simulate
 from draftwood.planning.cost_curve import CostCurve
-from draftwood.testing import RaisingDrafter, ToyTarget
+from draftwood.testing import ToyTarget
 
 LOOKUP = LookupDrafter(max_ngram=8, min_ngram=2, length=1)
 TEXTS = st.lists(st.integers(0, 3), min_size=2, max_size=60)
