@@ -33,7 +33,7 @@ def products(matrices: Sequence[Tensor]) -> list[Product]:
     return [lambda x, matrix=matrix: linear(x, matrix) for matrix in matrices]  # type: ignore[misc]
 
 
-class Made(NamedTuple):
+class HeadStep(NamedTuple):
     """What the head makes of n pairs: states [n, width], fed to the next step, and logits [n, v]."""
 
     states: Tensor
@@ -83,7 +83,7 @@ class HeadNetwork:
         return self._fuse(torch.cat([one.to(self.dtype) for one in states], -1))
 
     @torch.inference_mode()
-    def step(self, states: Tensor, tokens: Tensor, positions: Tensor, attend: Attend, rows: int) -> Made:
+    def step(self, states: Tensor, tokens: Tensor, positions: Tensor, attend: Attend, rows: int) -> HeadStep:
         """Run the layer on ``states`` [n, width], each with the token that follows it, int64[n], and its own of
         ``positions`` int64[n]. Logits are made of the last ``rows`` alone."""
         embedded = self._normed(self._embedding[tokens], self._embedding_norm)
@@ -91,7 +91,7 @@ class HeadNetwork:
         x = states + self._out(attend(*self._turned(self._qkv(joined), positions)))
         gate, up = self._gate_up(self._normed(x, self._inner_norm)).chunk(2, -1)
         x = (x + self._down(silu(gate) * up))[len(x) - rows :]
-        return Made(x, self._head(self._normed(x, self._last_norm)))
+        return HeadStep(x, self._head(self._normed(x, self._last_norm)))
 
     def _normed(self, x: Tensor, weight: Tensor) -> Tensor:
         x = x.float()
