@@ -76,7 +76,7 @@ def _load_cpu(
     source, made = opened(path), list[Any]()
     target = CpuTarget(
         source, threads=threads, report=report, becomes=None if becomes == "auto" else becomes,
-        beside=lambda: made.append(_hub_tokenizer(path) if path.is_dir() else _gguf_tokenizer(source.metadata)),
+        beside=lambda: made.append(_tokenizer(path, source)),
     )  # fmt: skip
     (tokenizer,) = made
     if not path.is_dir():
@@ -89,16 +89,10 @@ def _load_cpu(
     return target, tokenizer
 
 
-def _gguf_tokenizer(metadata: Any) -> Any:
-    from draftwood.engines.cpu.tokenizer import GgufTokenizer
+def _tokenizer(path: Path, source: Any) -> Any:
+    from draftwood.engines.cpu.tokenizer import GgufTokenizer, HubTokenizer
 
-    return GgufTokenizer(metadata)
-
-
-def _hub_tokenizer(folder: Path) -> Any:
-    from draftwood.engines.cpu.tokenizer import HubTokenizer
-
-    return HubTokenizer(folder)
+    return HubTokenizer(path) if path.is_dir() else GgufTokenizer(source.metadata)
 
 
 def _give_over(error: UnsupportedModelError, is_free: bool) -> None:
@@ -111,12 +105,12 @@ def _give_over(error: UnsupportedModelError, is_free: bool) -> None:
 def load_gguf_tokenizer(path: Path, *, engine: str, is_free: bool) -> Any:
     """Return the tokenizer of a GGUF file or a folder, whose weights are not read."""
     if path.is_dir():
-        return _hub_tokenizer(path)
+        return _tokenizer(path, None)
     if engine == CPU:
         from draftwood.engines.cpu.gguf_file import GgufFile
 
         try:
-            return _gguf_tokenizer(GgufFile(path).metadata)
+            return _tokenizer(path, GgufFile(path))
         except UnsupportedModelError as error:
             _give_over(error, is_free)
     from draftwood.engines.llama_cpp.tokenizer import LlamaTokenizer

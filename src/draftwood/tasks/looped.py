@@ -22,12 +22,8 @@ def looped_tail(ids: Sequence[int]) -> int:
     loop starts at the second one. Of all periods, the one whose loop starts earliest counts. Time is O(n * n) at
     worst, with a tiny factor.
 
-    Examples
-    --------
     >>> looped_tail([9, 8, 1, 2, 1, 2, 1, 2, 1, 2, 1])
     4
-    >>> looped_tail([1, 2, 3])
-    3
     """
     tokens = np.asarray(ids, dtype=np.int64)
     size = len(tokens)

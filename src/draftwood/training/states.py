@@ -30,26 +30,29 @@ class Window(NamedTuple):
     last: Tensor  # what the target scores tokens by, after the final norm, bfloat16[n, width]
 
 
-def read_states(target: Any, text: Text, layers: Sequence[int]) -> Window:
-    """Read a text by a target that shows hidden states; those of no layer are [n, 0]."""
-    end, seen = max(target.capabilities.hidden), []
-    wanted = tuple(sorted({*layers, end}))
-    watch = Watch(lambda *_: None, _NOTHING, wanted, lambda _, states: seen.append(states))
-    ((session, _),) = target.open([text.ids], watch=[watch])
+def _shown(target: Any, ids: Sequence[int], layers: Sequence[int]) -> tuple[dict[int, Tensor], Any]:
+    """Read a text by a target that shows hidden states; returns those of these layers, and the last scores."""
+    seen: list[dict[int, Tensor]] = []
+    watch = Watch(lambda *_: None, _NOTHING, tuple(layers), lambda _, states: seen.append(states))
+    ((session, scores),) = target.open([ids], watch=[watch])
     session.close()
-    found = {layer: torch.cat([states[layer] for states in seen]).to("cpu", torch.bfloat16) for layer in wanted}
+    return {layer: torch.cat([states[layer] for states in seen]) for layer in layers}, scores
+
+
+def read_states(target: Any, text: Text, layers: Sequence[int]) -> Window:
+    """Return the states of a text; those of no layer are [n, 0]."""
+    end = max(target.capabilities.hidden)
+    shown, _ = _shown(target, text.ids, sorted({*layers, end}))
+    found = {layer: states.to("cpu", torch.bfloat16) for layer, states in shown.items()}
     parts = [found[layer] for layer in layers] or [found[end][:, :0]]
     return Window(torch.tensor(text.ids), torch.cat(parts, -1), found[end])
 
 
 def scores_by_rows(target: Any) -> bool:
     """Whether a target's scores are the product of its last states and its table's rows, which must be there."""
-    end, seen = max(target.capabilities.hidden), []
-    watch = Watch(lambda *_: None, _NOTHING, (end,), lambda _, states: seen.append(states[end]))
-    ((session, scores),) = target.open([[1, 2, 3]], watch=[watch])
-    session.close()
-    _, rows = target.token_tables()
-    made = (seen[-1][-1].to(rows.dtype) @ rows.T).float().softmax(-1)
+    end, (_, rows) = max(target.capabilities.hidden), target.token_tables()
+    shown, scores = _shown(target, [1, 2, 3], (end,))
+    made = (shown[end][-1].to(rows.dtype) @ rows.T).float().softmax(-1)
     return bool((made - scores.raw(0).softmax(-1)).abs().max() < _ROUNDING)
 
 
