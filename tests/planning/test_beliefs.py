@@ -10,7 +10,7 @@ import pytest
 from draftwood.contracts import Feedback
 from draftwood.contracts.declaring import declared
 from draftwood.drafters.ngram.drafter import NgramDrafter
-from draftwood.planning.beliefs import Beliefs, Rates, labels
+from draftwood.planning.beliefs import AcceptRates, Beliefs, labels
 from draftwood.tree import NO_CLAIM, TokenTree, merge
 
 
@@ -94,7 +94,7 @@ def test_probes_and_unknown_choices_are_no_labels():
 
 
 def test_a_rate_goes_from_its_prior_to_what_comes():
-    rates = Rates(np.array([0.5, 0.5], dtype=np.float32))
+    rates = AcceptRates(np.array([0.5, 0.5], dtype=np.float32))
     assert rates.accept_rates.dtype == np.float32
     assert rates.accept_rates.tolist() == [0.5, 0.5]
     random = np.random.default_rng(0)
@@ -104,7 +104,7 @@ def test_a_rate_goes_from_its_prior_to_what_comes():
 
 
 def test_twenty_labels_move_classes_that_were_never_seen():
-    rates = Rates(np.array([0.6, 0.3], dtype=np.float32))
+    rates = AcceptRates(np.array([0.6, 0.3], dtype=np.float32))
     for _ in range(20):
         rates.learn([0], [False])
     assert rates.accept_rates[1] < 0.27
@@ -112,7 +112,7 @@ def test_twenty_labels_move_classes_that_were_never_seen():
 
 
 def test_a_change_of_topic_is_noticed_within_some_fifty_steps():
-    rates = Rates(np.full(30, 0.5, dtype=np.float32))
+    rates = AcceptRates(np.full(30, 0.5, dtype=np.float32))
     random = np.random.default_rng(1)
     for truth in (0.9, 0.1):
         for _ in range(50):
@@ -121,7 +121,7 @@ def test_a_change_of_topic_is_noticed_within_some_fifty_steps():
 
 
 def test_accept_rates_stay_probabilities_whatever_comes():
-    rates = Rates(np.array([0.0, 1.0], dtype=np.float32))
+    rates = AcceptRates(np.array([0.0, 1.0], dtype=np.float32))
     for right in (True, False):
         for _ in range(500):
             rates.learn([0, 1, 0, 1], [right] * 4)

@@ -20,7 +20,7 @@ from draftwood.files.paths import whole_file
 from draftwood.measure.records.provenance import provenance
 
 if TYPE_CHECKING:
-    from draftwood.training.job import Made, TrainingJob, TrainingPlan
+    from draftwood.training.job import Trained, TrainingJob, TrainingPlan
 
 ModelArgument = Annotated[str | None, Argument(metavar="[MODEL]", help="The same as --model.")]
 HeadFile = Annotated[Path, Option("--output", "-o", metavar="FILE.safetensors", help="Where the head goes.")]
@@ -113,7 +113,7 @@ def _trained(
     output: Path,
     plan: TrainingPlan,
     keep: bool,
-) -> Iterator[tuple[Any, Any, Made, dict[str, str]]]:
+) -> Iterator[tuple[Any, Any, Trained, dict[str, str]]]:
     """Load the model and do the job; yields model, tokenizer, what was made, and how, each value as JSON.
 
     A folder of texts, states and checkpoints lies next to the output; it goes when the block has written that.

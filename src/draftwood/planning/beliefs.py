@@ -30,17 +30,17 @@ class Beliefs:
     """Acceptance rates by drafter, by evidence class, and by whether the request is greedy."""
 
     def __init__(self) -> None:
-        self._rates: dict[tuple[str, bool], Rates] = {}
+        self._rates: dict[tuple[str, bool], AcceptRates] = {}
         self._passes = 0  # with labels
         self._kept: dict[str, Any] = {}  # of an earlier process, until a drafter's rates are asked for
 
-    def rates(self, drafter: Declaration, *, greedy: bool) -> Rates:
+    def rates(self, drafter: Declaration, *, greedy: bool) -> AcceptRates:
         """Return the rates of this drafter; drafters of the same name and options share them."""
         key = (drafter.label, greedy)
         found = self._rates.get(key)
         if found is None:
             kept = self._kept.get(_name(*key))
-            found = Rates(drafter.prior) if kept is None else Rates.restored(drafter.prior, kept)
+            found = AcceptRates(drafter.prior) if kept is None else AcceptRates.restored(drafter.prior, kept)
             self._rates[key] = found
         return found
 
@@ -79,7 +79,7 @@ class Beliefs:
             self.rates(drafter, greedy=greedy).learn(classes, right)
 
 
-class Rates:
+class AcceptRates:
     """Acceptance rates of one drafter, ``sigmoid(logit(rate) + drift)`` for each evidence class.
 
     The rate comes from the class's ``prior`` (float32[n_evidence]) and its own labels. The drift is one number

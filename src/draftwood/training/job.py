@@ -45,7 +45,7 @@ class TrainingPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class Trained:
     """What was trained, the tokens that it was judged by (ascending), and its figures."""
 
     module: Any
@@ -91,7 +91,7 @@ class TrainingJob(ABC):
     def begin(self, teacher: Teacher) -> tuple[Module, Loss, int]:
         """Return a module to train, its loss, and the steps that it is unrolled for."""
 
-    def run(self, on_progress: OnProgress) -> Made | None:
+    def run(self, on_progress: OnProgress) -> Trained | None:
         """Do all that is left to do; None where it was stopped.
 
         Raises `ModelError` where the disk is full or the loss is no number: what was written before is kept.
@@ -129,7 +129,7 @@ class TrainingJob(ABC):
             return not stopped
 
         progress = training.run(told)
-        return None if stopped else Made(module, ids, progress)
+        return None if stopped else Trained(module, ids, progress)
 
     def _write(self, on_progress: OnProgress) -> bool:
         """Let the model write text until its time is over."""

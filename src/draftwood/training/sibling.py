@@ -18,7 +18,7 @@ from draftwood.training.loss import Loss, Result, Teacher, Windows, cross_entrop
 
 
 class SiblingJob(TrainingJob):
-    """Makes a sibling: `Made.module` is a `SiblingModule`, in float32."""
+    """Makes a sibling: `Trained.module` is a `SiblingModule`, in float32."""
 
     command = "train sibling"
 

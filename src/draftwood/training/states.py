@@ -22,7 +22,7 @@ _ROUNDING = 0.05  # most by which bfloat16 changes a probability
 _NOTHING = np.empty(0, dtype=np.int64)
 
 
-class Window(NamedTuple):
+class Passage(NamedTuple):
     """Some consecutive tokens of one text."""
 
     ids: Tensor  # int64[n]
@@ -39,13 +39,13 @@ def _shown(target: Any, ids: Sequence[int], layers: Sequence[int]) -> tuple[dict
     return {layer: torch.cat([states[layer] for states in seen]) for layer in layers}, scores
 
 
-def read_states(target: Any, text: Text, layers: Sequence[int]) -> Window:
+def read_states(target: Any, text: Text, layers: Sequence[int]) -> Passage:
     """Return the states of a text; those of no layer are [n, 0]."""
     end = max(target.capabilities.hidden)
     shown, _ = _shown(target, text.ids, sorted({*layers, end}))
     found = {layer: states.to("cpu", torch.bfloat16) for layer, states in shown.items()}
     parts = [found[layer] for layer in layers] or [found[end][:, :0]]
-    return Window(torch.tensor(text.ids), torch.cat(parts, -1), found[end])
+    return Passage(torch.tensor(text.ids), torch.cat(parts, -1), found[end])
 
 
 def scores_by_rows(target: Any) -> bool:
@@ -62,7 +62,7 @@ class StateFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._kept: list[Window] = []
+        self._kept: list[Passage] = []
 
     @property
     def texts(self) -> int:
@@ -73,7 +73,7 @@ class StateFiles:
         """Return the files, in the order in which they were written."""
         return sorted(self._folder.glob("states-*.safetensors"))
 
-    def add(self, window: Window) -> None:
+    def add(self, window: Passage) -> None:
         """Take in a text; a file is written when there is enough for one."""
         self._kept.append(window)
         if sum(len(one.ids) for one in self._kept) >= _SHARD:
@@ -86,16 +86,16 @@ class StateFiles:
         number = len(self.files())
         path = self._folder / f"states-{number:05d}-{len(self._kept)}.safetensors"
         lengths = torch.tensor([len(one.ids) for one in self._kept])
-        joined = {name: torch.cat([getattr(one, name) for one in self._kept]) for name in Window._fields}
+        joined = {name: torch.cat([getattr(one, name) for one in self._kept]) for name in Passage._fields}
         with whole_file(path, error=ModelError) as beside:
             beside.write_bytes(save({**joined, "lengths": lengths}))
         self._kept = []
 
     @staticmethod
-    def windows(path: Path) -> Iterator[Window]:
+    def windows(path: Path) -> Iterator[Passage]:
         """Yield the texts of a file."""
         with safe_open(path, framework="pt") as file:
             lengths = file.get_tensor("lengths").tolist()
-            parts = [file.get_tensor(name).split(lengths) for name in Window._fields]
+            parts = [file.get_tensor(name).split(lengths) for name in Passage._fields]
         for window in zip(*parts, strict=True):
-            yield Window(*window)
+            yield Passage(*window)

@@ -20,7 +20,7 @@ from torch.nn import Module
 from draftwood.errors import ModelError
 from draftwood.files.paths import whole_file
 from draftwood.training.loss import Loss, Windows
-from draftwood.training.states import StateFiles, Window
+from draftwood.training.states import Passage, StateFiles
 
 _CHECK = 60.0  # seconds between two checkpoints
 _WARM = 100  # steps during which the learning rate rises
@@ -72,7 +72,7 @@ class Training:
     """
 
     def __init__(
-        self, module: Module, loss: Loss, files: Sequence[Path], held_out: Sequence[Window],
+        self, module: Module, loss: Loss, files: Sequence[Path], held_out: Sequence[Passage],
         schedule: Schedule, checkpoint: Path,
     ) -> None:  # fmt: skip
         self.module, self._loss, self._files, self._held_out = module, loss, files, held_out
@@ -172,12 +172,12 @@ class Training:
         self.progress = Progress(**kept["progress"])
 
 
-def _batched(windows: Iterator[Window], length: int, size: int, device: torch.device) -> Iterator[Windows]:
+def _batched(windows: Iterator[Passage], length: int, size: int, device: torch.device) -> Iterator[Windows]:
     """Put texts one after another and cut them into windows of equal length: few tokens are lost.
 
     Texts that are shorter than one window all together are one of their own length.
     """
-    kept: list[Window] = []
+    kept: list[Passage] = []
     some = False
     tokens, need = 0, length * size
     for window in windows:
@@ -192,7 +192,7 @@ def _batched(windows: Iterator[Window], length: int, size: int, device: torch.de
         yield _batch(kept, tokens, 1, device)
 
 
-def _batch(windows: Sequence[Window], length: int, size: int, device: torch.device) -> Windows:
+def _batch(windows: Sequence[Passage], length: int, size: int, device: torch.device) -> Windows:
     def laid(name: str) -> Tensor:
         joined = torch.cat([getattr(window, name) for window in windows])[: length * size]
         return joined.view(size, length, *joined.shape[1:]).to(device)
