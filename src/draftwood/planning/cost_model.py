@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Prices, State
-from draftwood.planning import KEEP_LATELY, KEEP_SOME, LONGEST, SHORTEST
+from draftwood.planning import KEEP_LATELY, KEEP_SOME, LONGEST, SELDOM, SHORTEST
 from draftwood.planning.cost_curve import CostCurve
 
 Doubles = NDArray[np.float64]
@@ -32,6 +32,7 @@ _GUESSED_PACE, _GUESSED_SHAPE = 3.0, 0.3
 _PACE_DRIFT, _SHAPE_DRIFT = 0.01, 0.002  # how much they grow per pass
 _FORGET = 0.9999  # bounds that growth: to 0.7 as a whole, 0.14 per octave
 _NOISE = 0.05  # standard deviation of one pass
+_MOST_NOISE = 0.15  # on a machine that other programs use, by the passes so far
 _CLIP = 3.0  # standard deviations that one pass may be off before it is clipped
 _STALE = 32  # passes after which the cost of a width should be measured again
 GRANT = 1.25
@@ -55,6 +56,7 @@ class CostModel:
         pace, shape = (_PACE, _SHAPE) if self.measured else (_GUESSED_PACE, _GUESSED_SHAPE)
         self._log = np.zeros(_OCTAVES)
         self._cov = pace**2 + shape**2 * _WALK
+        self._noise = _NOISE  # average of how far passes were off
         self._doubted = 0.0  # logarithm of measured over expected seconds of the last pass, if it was clipped
         self._at, self._base = -1, np.empty(0)  # the table's context in units of 32 tokens, and the curve there
         self._table: Doubles | None = None
@@ -94,10 +96,20 @@ class CostModel:
         """Record the seconds of a pass over ``n`` tokens, the latest of so many; impossible times are ignored."""
         if not SHORTEST < seconds < LONGEST or n < 1:
             return
+        self.passes += passes - 1
+        calm = n == 1 and self._is_calm(passes)
+        self.passes += 1
+        self._seen[size(n)] = self.passes
+        if calm:
+            return  # plain passes are so many that one in four tells enough
         hat = _hat(n)
         surprise = math.log(seconds / self._curve.seconds(n, context)) - float(hat @ self._log)
-        self.passes += passes
-        self._seen[size(n)] = self.passes
+        noise, self._noise = (
+            self._noise,
+            KEEP_SOME * self._noise + (1 - KEEP_SOME) * min(abs(surprise), _MOST_NOISE),
+        )
+        if abs(surprise) < 2 * max(_NOISE, noise) and self._is_calm(passes):
+            return  # it would change next to nothing
         reach = self._cov @ hat
         variance = float(hat @ reach) + _NOISE**2
         bound = _CLIP * math.sqrt(variance)
@@ -144,6 +156,10 @@ class CostModel:
         """Let the exploration budget grow by its share of the time of so many plain passes."""
         budget = self.exploration_budget
         self.exploration_budget = max(budget, min(_MOST_SAVED, budget + _EXPLORE * plain_passes))
+
+    def _is_calm(self, passes: int) -> bool:
+        """Whether the last of so many passes need not be learnt from, if it took about the expected time."""
+        return self.passes > _STALE and self.passes % SELDOM >= passes and not self._doubted
 
     def _change(self) -> None:
         """Have all widths measured again: two passes in a row say that the machine has changed."""

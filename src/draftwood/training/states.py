@@ -32,7 +32,7 @@ class Passage(NamedTuple):
 
 def _shown(target: Any, ids: Sequence[int], layers: Sequence[int]) -> tuple[dict[int, Tensor], Any]:
     """Read a text by a target that shows hidden states; returns those of these layers, and the last scores."""
-    seen: list[dict[int, Tensor]] = []
+    seen: list[Any] = []
     watch = Watch(lambda *_: None, _NOTHING, tuple(layers), lambda _, states: seen.append(states))
     ((session, scores),) = target.open([ids], watch=[watch])
     session.close()
