@@ -196,10 +196,12 @@ class TokenTree:
 
     def credited_to(self, source: int) -> TokenTree:
         """Return the same tree, every node credited to ``source``."""
+        credit = constant(source, len(self))
+        if self.source is credit:
+            return self
         return TokenTree(
-            self.tokens, self.parents, self.belief, constant(source, len(self)), self.evidence, self.draft_prob,
-            self.lookahead,
-        )  # fmt: skip
+            self.tokens, self.parents, self.belief, credit, self.evidence, self.draft_prob, self.lookahead
+        )
 
     def locked(self) -> TokenTree:
         """Return an equal tree with read-only arrays: this one if its are, else a copy."""
