@@ -69,15 +69,6 @@ def test_stop_ends_the_text(draftwood, tiny):
     assert ran.out == whole[: whole.index(whole[10:13])] + "\n"
 
 
-def test_chat_and_system_render_the_template(draftwood, tiny):
-    def tokens(*more):
-        return json.loads(draftwood("generate", "hello", *flags(tiny, 2), "--json", *more).out)["prompt_tokens"]
-
-    assert tokens() == 5
-    assert tokens("--chat") == 5 + 3
-    assert tokens("--chat", "--system", "be nice") == 5 + 3 + 7 + 2
-
-
 def test_prompts_from_files_and_standard_input(draftwood, tiny, tmp_path):
     file = tmp_path / "prompt.txt"
     file.write_bytes(b"\xef\xbb\xbf" + PROMPT.encode() + b"\r\n")
@@ -94,13 +85,6 @@ def test_files_without_text_are_refused(draftwood, tmp_path, content):
         assert (ran.code, ran.out) == (2, "")
         assert ran.err.startswith("error: ")
         assert ran.err.count("\n") == 1
-
-
-def test_a_missing_model_says_how_to_get_it(draftwood, monkeypatch, tmp_path):
-    monkeypatch.setenv("DRAFTWOOD_CACHE", str(tmp_path))
-    ran = draftwood("generate", "x")
-    assert (ran.code, ran.out) == (1, "")
-    assert ran.err == "error: the model smollm2 is not here yet: run draftwood fetch smollm2\n"
 
 
 @pytest.mark.parametrize("arguments", [[], ["--compare"]])
@@ -144,24 +128,6 @@ def test_sigint_in_a_process_of_its_own(tiny):
     assert rest.endswith(b"\n")
     assert b"mean acceptance length" in err
     assert b"Traceback" not in err
-
-
-@pytest.mark.smollm2
-@pytest.mark.slow
-def test_the_real_model_answers(draftwood):
-    ran = draftwood(
-        "generate",
-        "Say the word draftwood three times.",
-        "--chat",
-        "--max-new-tokens",
-        "24",
-        "--compare",
-        "--json",
-    )
-    found = json.loads(ran.out)
-    assert ran.code == 0
-    assert found["identical"] is True
-    assert "draftwood" in found["text"].lower()
 
 
 LOSSY = ("--drafters", "suffix", "--planner", "fixed:8", "--rule", "top-k:k=99")

@@ -103,20 +103,6 @@ def test_a_comparison_begins_every_run_with_the_memory_as_it_stood(draftwood, ti
     assert found["passes"] < answered["passes"] / 2
 
 
-# --- chat ----------------------------------------------------------------------------------------------------
-
-
-def test_chat_takes_them_all(draftwood, tiny, corpus, tmp_path):
-    said = b"abc abc\n/undo\nabc abc\n"
-    plain = draftwood("chat", "-m", tiny, *PLAIN, *SHORT, stdin=said)
-    assert plain.code == 0
-    flags = ("--prediction", "abc", "--corpus", corpus, "--context", "abc", "--memory", str(tmp_path / "m.dwm"))
-    ran = draftwood("chat", "-m", tiny, *PLAIN, *SHORT, *flags, stdin=said)
-    assert (ran.code, ran.out) == (0, plain.out)
-    (only,) = Memory.open(tmp_path / "m.dwm").answers()
-    assert len(only.ids) == 40
-
-
 # --- bench ---------------------------------------------------------------------------------------------------
 
 
@@ -219,13 +205,3 @@ def test_a_corpus_of_another_tokenizer(draftwood, tiny, corpus, tmp_path):
     ran = draftwood("generate", PROMPT, "-m", str(tmp_path / "other"), *RAW, "--corpus", corpus)
     assert (ran.code, ran.out) == (1, "")
     assert "holds the ids of another tokenizer" in ran.err
-
-
-def test_rows_of_a_memory_that_grows_go_into_one_file(draftwood, tiny, tmp_path):
-    rows = tmp_path / "rows.jsonl"
-    for _ in range(2):
-        flags = ("--memory", str(tmp_path / "m.dwm"), "-o", str(rows), "--json")
-        document(draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *RAW, *flags))
-    assert read_records(rows).header["provenance"]["sources"] == {"memory": "0 answers"}
-    (resumed,) = read_records(rows).of_kind("resumed")
-    assert resumed["provenance"]["sources"]["memory"].startswith("1 answers, ")
