@@ -21,7 +21,7 @@ INDEX = Path(__file__).parents[1] / "docs" / "index.md"
 TABLE = INDEX.read_text(encoding="utf-8").partition("## The five documents")[2]
 COMMANDS = re.findall(r"`(draftwood [^`]*)`", TABLE)
 ASKED = {
-    "0": ("--ngram-min", "code-suite", "--prompt-ids-file", "--draft 8"),
+    "0": ("--ngram-min", "code-suite", "--prompt-ids-file", "--planner fixed:8"),
     "1": ("none", "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache", "draft-model",
           "head", "suffix+lookup", "llama.cpp:all"),
     "2": ("sibling", "early-exit", "quantized-self", "threshold", "thermal", "battery", "backoff", "deadline",
