@@ -6,7 +6,7 @@ import pytest
 
 from draftwood.api.generation import Generation
 from draftwood.api.setup import Setup
-from draftwood.cli.render import sameness, verdict
+from draftwood.cli.answering import sameness, verdict
 from draftwood.errors import UsageError
 from draftwood.measure.compare import PlainAndDrafted, _margin, compare
 from draftwood.step import Step

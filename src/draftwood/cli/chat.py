@@ -13,9 +13,8 @@ from typer import Option
 
 from draftwood.api.prompts import render
 from draftwood.cli import options, prompt, screen
-from draftwood.cli.answering import AnswerWriter, Waiting
+from draftwood.cli.answering import AnswerWriter, Waiting, figures, lossy_note, people, print_summary
 from draftwood.cli.given import Given, Loaded
-from draftwood.cli.render import figures, lossy_note, people, print_summary
 from draftwood.errors import DraftwoodError, PromptError, UnknownNameError
 from draftwood.models.find import cache_folder
 

@@ -81,7 +81,7 @@ def _explain_records(path: Path, number: int | None, step: int | None, as_json: 
 
 
 def _explain_live(loaded: Loaded, content: Any, step: int | None, as_json: bool) -> None:
-    from draftwood.cli.render import lossy_note
+    from draftwood.cli.answering import lossy_note
     from draftwood.verify.load import label, load
 
     rule = load(loaded.given.rule)

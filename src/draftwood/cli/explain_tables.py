@@ -10,7 +10,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from draftwood.cli import screen
-from draftwood.cli.render import styles
+from draftwood.cli.answering import styles
 from draftwood.cli.screen import percent
 from draftwood.measure.records.records import Answer
 from draftwood.measure.records.timing import rates

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from draftwood.api.generation import Generation
 from draftwood.cli import options, screen
+from draftwood.cli.answering import styles
 from draftwood.cli.given import Given
-from draftwood.cli.render import styles
 from draftwood.drafters.jacobi.drafter import JacobiDrafter
 from draftwood.drafters.load import load
 from draftwood.errors import UsageError

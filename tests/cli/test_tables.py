@@ -9,7 +9,7 @@ from rich.console import Console
 
 from draftwood.api.generation import Generation
 from draftwood.cli import bench
-from draftwood.cli.render import figures, loop_note, print_summary, shares
+from draftwood.cli.answering import figures, loop_note, print_summary, shares
 from draftwood.cli.screen import show_table
 from draftwood.measure.records.records import Answer, Records
 from draftwood.step import Step
