@@ -12,7 +12,6 @@ from typer import Option
 from draftwood.cli import early, options
 from draftwood.cli.options import Loading, ModelFlag
 from draftwood.cli.prompt import read_given
-from draftwood.decoding.request import StopStrings
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
@@ -126,6 +125,8 @@ class Given(Loading, GrammarFlags, WritingFlags, DraftingFlags, ModelFlag):
         names = self.check()
         early.check_sampling(self.settings)
         if self.stop:
+            from draftwood.decoding.request import StopStrings
+
             StopStrings(self.stop, lambda _: "")  # refuses empty ones
         return Loaded(self, *self.load_model(release="quantized-self" not in names), names)
 
