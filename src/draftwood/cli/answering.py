@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from rich.console import Console
-    from rich.style import Style
     from rich.text import Text
 
     from draftwood.api.generation import Generation
@@ -48,7 +47,7 @@ class AnswerWriter:
         look = screen.console(self._out)
         self._terminal = self._out.isatty()
         self._colours = None if look.legacy_windows else COLOR_SYSTEMS.get(look.color_system or "")
-        self._styles = styles(drafters)
+        self._styles = screen.styles(drafters)
         self._written = 0
         self._last = "\n"
 
@@ -172,21 +171,9 @@ class Waiting(screen.Status):
         return f"reading{self._tokens} … {self._target.tokens_read - self._begun:,} done"
 
 
-# Colours of the drafters, in their order: of equal, middle brightness, readable on black and on white.
-PALETTE = ("#089c39", "#0c8ae5", "#e54b98", "#a06bea", "#d66705")
-
-
 def people() -> Console:
     """Return where words for people go: standard output on a terminal, else standard error."""
     return screen.console(sys.stdout if sys.stdout.isatty() else sys.stderr)
-
-
-def styles(drafters: Sequence[str]) -> dict[str, Style]:
-    """Return the style of each source; the model's own tokens keep the terminal's colour."""
-    from rich.style import Style
-
-    coloured = {name: Style.parse(PALETTE[i % len(PALETTE)]) for i, name in enumerate(dict.fromkeys(drafters))}
-    return {"model": Style()} | coloured
 
 
 def shares(sources: Sequence[str], drafters: Sequence[str], *, colour: bool) -> list[Text]:
@@ -194,7 +181,7 @@ def shares(sources: Sequence[str], drafters: Sequence[str], *, colour: bool) -> 
     from rich.text import Text
 
     found = []
-    for name, style in styles(drafters).items():
+    for name, style in screen.styles(drafters).items():
         if n := sources.count(name):
             who = "written by the model" if name == "model" else f"drafted by {name}"
             found.append(Text(f"{'■ ' if colour else ''}{who} {100 * n / len(sources):.0f} %", style))

@@ -10,7 +10,6 @@ from rich.text import Text
 from rich.tree import Tree
 
 from draftwood.cli import screen
-from draftwood.cli.answering import styles
 from draftwood.cli.screen import percent
 from draftwood.measure.records.records import Answer
 from draftwood.measure.records.timing import rates
@@ -62,7 +61,7 @@ def show_steps(rows: Sequence[dict[str, Any]], answer: Answer) -> None:
 
 def _texts(answer: Answer) -> Iterator[Text]:
     """Yield what each step wrote, cut, in the colours of its sources."""
-    names, looks = answer.drafters, styles(answer.drafters)
+    names, looks = answer.drafters, screen.styles(answer.drafters)
     pieces = answer.pieces or [f"#{token} " for token in answer.output_ids]
     at = len(answer.output_ids) - sum(len(s.emitted) for s in answer.steps)
     for step in answer.steps:
@@ -137,7 +136,7 @@ def _tree(trace: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> 
     children: dict[int, list[int]] = {}
     for node, parent in enumerate(trace["parents"]):
         children.setdefault(parent, []).append(node)
-    looks = [styles(answer.drafters)[name] for name in answer.drafters]
+    looks = [screen.styles(answer.drafters)[name] for name in answer.drafters]
     beliefs, sources, lookahead = (trace.get(name) or [] for name in ("belief", "source", "lookahead"))
 
     def said(node: int) -> Text:

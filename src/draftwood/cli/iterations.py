@@ -12,7 +12,6 @@ from rich.text import Text
 
 from draftwood.api.generation import Generation
 from draftwood.cli import options, screen
-from draftwood.cli.answering import styles
 from draftwood.cli.given import Given
 from draftwood.drafters.jacobi.drafter import JacobiDrafter
 from draftwood.drafters.load import load
@@ -44,7 +43,7 @@ def print_iterations(
 ) -> None:
     """Print a line per pass, and one that sums them up; ``drafters`` are the set's names in its order."""
     jacobi = {number for number, name in enumerate(drafters) if name == JacobiDrafter.name}
-    style, shown = styles(drafters)[JacobiDrafter.name], lambda token: screen.edged(decode(token))
+    style, shown = screen.styles(drafters)[JacobiDrafter.name], lambda token: screen.edged(decode(token))
     to.print(_HEAD, style="dim")
     fixed = min(1, len(generation.ids))
     to.print(Text(f"   -  {fixed:4}  {fixed:5}  → {'│'.join(map(shown, generation.ids[:fixed]))}"))

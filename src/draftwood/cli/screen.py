@@ -18,11 +18,16 @@ from draftwood.measure.wording import clean
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.style import Style
     from rich.text import Text
 
 R = TypeVar("R")
 _PIPE_WIDTH = 200
 _WIDTH, _COLUMNS = 80, 6  # characters and columns of a table
+
+
+# Colours of the drafters, in their order: of equal, middle brightness, readable on black and on white.
+PALETTE = ("#089c39", "#0c8ae5", "#e54b98", "#a06bea", "#d66705")
 
 
 class CtrlC:
@@ -189,3 +194,11 @@ def shower(tokenizer: Any, *, special: bool = False) -> Callable[[int], str]:
     """Return a function that gives a token's text, ``special`` ones' too if asked, else ``#`` and its id."""
     decode = decoder(tokenizer, special=special)
     return lambda token: decode([token]) or f"#{token}"
+
+
+def styles(drafters: Sequence[str]) -> dict[str, Style]:
+    """Return the style of each source; the model's own tokens keep the terminal's colour."""
+    from rich.style import Style
+
+    coloured = {name: Style.parse(PALETTE[i % len(PALETTE)]) for i, name in enumerate(dict.fromkeys(drafters))}
+    return {"model": Style()} | coloured
