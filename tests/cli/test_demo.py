@@ -51,7 +51,7 @@ def test_every_part_names_a_command_of_readme(command):
 
 
 def test_ctrl_c_keeps_what_is_finished(draftwood, tiny_demo, interrupt):
-    interrupt(150)
+    interrupt(250)
     ran = draftwood("demo", "--max-new-tokens", "40")
     assert ran.code == 130
     assert "times as fast (geometric mean)" in ran.out
