@@ -18,16 +18,16 @@ ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "draftwood"
 
 CEILINGS = {
-    "src lines": 58_778,
-    "src files": 405,
-    "core lines": 10_688,
-    "core files": 79,
-    "core classes": 121,
-    "tests lines": 53_129,
-    "tests files": 336,
-    "benchmarks lines": 4_461,
-    "benchmarks files": 20,
-    "docs KB": 264,
+    "src lines": 49_544,
+    "src files": 353,
+    "core lines": 8_981,
+    "core files": 64,
+    "core classes": 112,
+    "tests lines": 45_141,
+    "tests files": 315,
+    "benchmarks lines": 3_942,
+    "benchmarks files": 18,
+    "docs KB": 250,
     "docs pages": 24,
 }
 """What each figure may be at most. Lower one when the figure has fallen; never raise one."""
