@@ -69,7 +69,7 @@ def decode_with(
         Of sampled texts; by default drawn from torch's generator, so that ``torch.manual_seed`` decides.
     prediction, memory, corpus, context
         As in `generate`; a memory file is saved after every call. A list of predictions has an entry per prompt of
-        a batch, for all its returned sequences; for a batch of one, only if it contains None or a list of texts.
+        a batch. With one prompt a list counts as several texts for it, unless it holds None or a list of texts.
 
     Returns
     -------

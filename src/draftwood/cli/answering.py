@@ -61,7 +61,7 @@ class AnswerWriter:
         self._last = piece.text[-1:] or self._last
 
     def end(self, text: str | None) -> None:
-        """Write what an interrupt kept from being written of the whole ``text``, and end the line."""
+        """Write the rest of ``text``, which an interrupt may have cut off, and end the line."""
         from draftwood.api.text import Piece
 
         self.piece(Piece((text or "")[self._written :], "model"))
@@ -103,7 +103,7 @@ class Answering:
     def compare(self, rounds: int) -> bool:
         """Write the answer several times, plainly and drafted; returns whether it was interrupted.
 
-        The first drafted text is shown as it comes; of the other runs, which one is under way.
+        The first drafted text is shown as it comes; of other runs only a line says which one runs.
         """
         from draftwood.measure.compare import PlainAndDrafted, compare
 
@@ -130,7 +130,7 @@ class Answering:
         return stop.pressed
 
     def end(self) -> None:
-        """Write what an interrupt kept from being written of the text, and end its line."""
+        """Write the rest of the text, which an interrupt may have cut off, and end its line."""
         if self._writer is not None:
             self._writer.end(None if self.generation is None else self.generation.text)
 

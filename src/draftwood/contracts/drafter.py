@@ -27,10 +27,10 @@ class Needs:
     hidden
         Hidden states of these layers, of all text: `DraftSession.observe_hidden`, `Feedback.hidden`.
     prompt
-        The ``top_k`` of text that is read, too: `DraftSession.observe`.
+        The ``top_k`` of the prompt's rows too, and of later turns': `DraftSession.observe`.
     prompt_cost
-        By how much that may lengthen the reading, as a share of it: then only the last row of each token is
-        scored, of the latest tokens, as many as `Capabilities.row_cost` allows.
+        How much longer reading may take for that, as a share of it. If finite, only the last occurrence of each
+        token is scored, of as many of the latest tokens as `Capabilities.row_cost` allows.
     lookahead_nodes
         At least this many lookahead nodes in one pass.
     choice
@@ -38,7 +38,7 @@ class Needs:
     base_tree
         The other drafters' proposals of the same step, to append branches to: `DraftSession.branch`.
     prices
-        What a token is worth, for drafters with passes of their own: `DraftSession.prices`, `DraftSession.ends`.
+        The present cost of a token, for drafters with own passes: `DraftSession.prices`, `DraftSession.ends`.
     target_session
         The target's session of the text, whose cache the drafter's own passes share: `DraftSession.follow`.
     """
@@ -117,7 +117,7 @@ class Feedback(NamedTuple):
     source
         Index of this drafter in the set.
 
-    A node says something about acceptance rates only if its parent was accepted; then pruned nodes do too.
+    Acceptance rates can be learnt only from nodes whose parent was accepted, pruned ones included.
     """
 
     tree: TokenTree
@@ -181,14 +181,14 @@ class DraftSession(ABC):
         """Take in text that the target read and did not write: the next turn of a conversation."""
 
     def begin_answer(self, ids: Sequence[int]) -> None:
-        """Take in the first token of an answer, to which what `learn` brings belongs, too."""
+        """Take in the first token of an answer; what `learn` brings later continues this answer."""
         self.extend(ids)
 
     def observe(self, first: int, ids: Ints, probabilities: Floats) -> None:
         """Take in the best tokens after each of the committed tokens from position ``first`` on (`Needs.prompt`).
 
         ``ids`` int32[n, k] and ``probabilities`` float32[n, k]; a row that was not scored has probabilities 0.
-        Called after `Drafter.open` or `extend`, several times for a long text, without tokens cached already.
+        Called after `Drafter.open` or `extend`, several times for a long text; not for tokens that a cache had.
         """
         raise NotImplementedError("a drafter with Needs.prompt must write observe()")
 
@@ -285,7 +285,7 @@ class Drafter(ABC):
     ) -> Sequence[TokenTree]:  # fmt: skip
         """Return one tree per session of this drafter: what its `DraftSession.draft` or `branch` would return.
 
-        Where this raises, nothing may have changed: all sessions are asked one by one then, now and later.
+        If this raises, no session may have changed: from then on all sessions are asked one by one.
         ``base_trees`` are given to drafters with `Needs.base_tree`.
         """
         raise NotImplementedError("a drafter with batches = True must write draft_many()")

@@ -60,11 +60,11 @@ class ActiveSequence:
         self._rules = rule
         self._session: TargetSession | None = None
         self._scores: Scores | None = None  # of the prompt's last token, until `begin`
-        self._settled = False  # whether no step is under way, which an interrupt may have cut off
+        self._settled = False  # False during a step, and after one that an interrupt cut off
         self._opened = False  # whether the drafters have read the text
         self.is_cancelled = False
-        self._kept: list[NDArray[np.intp]] = []  # of each proposal, the permitted nodes; empty: all of all
-        self._read = self._resumed = 0  # tokens of the prompt that are read, and that were read by another text
+        self._kept: list[NDArray[np.intp]] = []  # permitted nodes per proposal; empty: all of them
+        self._read = self._resumed = 0  # tokens of the prompt read so far; of these, by another text
         self._readings: Sequence[tuple[Drafter, SavedReading]] = ()
         self._reading = PromptScores()
         self._start(request)
@@ -129,7 +129,7 @@ class ActiveSequence:
 
     @property
     def is_half_read(self) -> bool:
-        """True if a part of what was not known of the prompt has been read, and another part has not."""
+        """True if reading the new part of the prompt has begun and is not finished."""
         return self._resumed < self._read < len(self.request.prompt)
 
     @property
@@ -150,7 +150,7 @@ class ActiveSequence:
         self.prefill_s += seconds
 
     def resume(self, session: TargetSession, readings: Sequence[tuple[Drafter, SavedReading]] = ()) -> None:
-        """Begin behind what a session has read of the prompt already, at least one token less than all of it.
+        """Begin after the part of the prompt that a session has read already: all but one token at most.
 
         ``readings``: what drafters had learnt of it, as `readings` returned.
         """
@@ -167,7 +167,7 @@ class ActiveSequence:
         return [(drafter, saved) for drafter, saved in found if saved is not None]
 
     def watch(self) -> Watch | None:
-        """Return who is to see the scores of text about to be read; None where nobody asks for them."""
+        """Return the watch that gets the scores of text about to be read; None where no drafter needs them."""
         asked, shown = self._watch(self.request.prompt, self._resumed), self.request.shown
         return asked if shown is None else shown_too(asked, shown)
 
@@ -195,7 +195,7 @@ class ActiveSequence:
         return Emission(self.number, (), (), None, self.finish, self.error)
 
     def begin(self) -> Emission:
-        """Emit the token that reading the prompt has paid for."""
+        """Emit the first token, which follows from the scores of the prompt."""
         if self.finish is not None or self.leaves():
             return self.ended()
         if self._scores is None:
@@ -221,7 +221,7 @@ class ActiveSequence:
         return verdict
 
     def permitted(self, trees: Sequence[TokenTree]) -> Sequence[TokenTree]:
-        """Return what the sources propose without what the request forbids; `commit` takes the plan for it."""
+        """Return the proposals without nodes that the request forbids; the plan for `commit` is made of these."""
         permits, self._kept = self.request.permits, []
         if permits is None:
             return trees
@@ -251,8 +251,8 @@ class ActiveSequence:
     def commit(self, plan: Plan, scores: Scores, *, alone: bool) -> list[Feedback]:
         """Let the rule decide, keep what it accepted, tell the sources; returns the feedback per source.
 
-        Where the text fails before this pass gave a token, there is none. ``alone``: the pass held nothing but the
-        root; otherwise, where the root's row is broken, it is scored again, alone.
+        The list is empty if the text failed before it gained a token. ``alone``: the pass held nothing but the root of
+        this text; otherwise a root whose row is broken is scored again in a pass of its own.
         """
         if self._kept:
             plan = self._of_all_nodes(plan)
@@ -260,7 +260,7 @@ class ActiveSequence:
         started = perf_counter()
         verdict = self._decided(plan.tree, scores if alone else CheckedScores(scores))
         if not alone and isinstance(verdict.error, BrokenRowError):
-            if verdict.emitted:  # the next pass begins at the row in doubt
+            if verdict.emitted:  # the next pass scores the broken row again, as its root
                 self.finish = self.error = None
                 verdict = verdict._replace(finish=None, error=None)
             else:
@@ -270,7 +270,7 @@ class ActiveSequence:
         tree = plan.tree
         verified = perf_counter()
         emitted = verdict.emitted
-        if not emitted:  # nothing to keep, and nothing that anybody could learn
+        if not emitted:  # nothing to keep or to learn
             return []
         self.session.keep(verdict.path[: len(emitted) - 1])
         self.ids += emitted
@@ -282,7 +282,7 @@ class ActiveSequence:
         self._settled = True
         step.verify_s, step.keep_s = verified - started, kept - verified
         step.learn_s = perf_counter() - kept
-        if self.request.trace:  # in no timing
+        if self.request.trace:  # after the clocks were read, so it counts in none
             step.trace = (step.trace or {}) | outcome.trace(tree, verdict)
         return feedback
 
@@ -334,7 +334,7 @@ class ActiveSequence:
         (self._scores,) = self.target.extend([(self.session, prompt[known:])], None if watch is None else [watch])
         self.prefill_s, self._read = perf_counter() - started, len(prompt)
         self._start(request)
-        if afresh:  # interrupted, a draft session may have learnt half a step; another noise needs another one
+        if afresh:  # an interrupted session may have learnt half a step; a session is bound to its noise
             self._opened = False
             self.open_sources()
         else:
@@ -348,7 +348,7 @@ class ActiveSequence:
         return len(prompt) - known + again
 
     def open_sources(self) -> None:
-        """Let every drafter read the text, once: after the first token, which need not wait for it."""
+        """Let every drafter read the text, once; done after the first token, so that this comes sooner."""
         if self._opened:
             return
         self._opened, prompt = True, len(self.request.prompt)

@@ -21,7 +21,7 @@ _SAMPLE = 1 << 12  # bytes that are looked at
 
 
 def text_of(raw: bytes, where: str, kind: type[Exception]) -> str:
-    """Return bytes as text, without a byte order mark; raises ``kind`` that says what those ``where`` are."""
+    """Return bytes as text, without a byte order mark; else raises ``kind``, naming them ``where``."""
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -40,7 +40,7 @@ def _advice(raw: bytes) -> str:
 
 
 def _encoding(raw: bytes) -> str:
-    """Guess an encoding by its name, empty for bytes that are no text."""
+    """Return the name of the likely encoding; empty where the bytes are no text."""
     if marked := next((name for mark, name in _MARKS if raw.startswith(mark)), ""):
         return marked
     sample = raw[:_SAMPLE]
@@ -54,7 +54,7 @@ def _encoding(raw: bytes) -> str:
 def whole(text: str, where: str, kind: type[Exception]) -> str:
     """Return a text as it is; raises ``kind`` where it holds half a character, which no tokenizer can read.
 
-    Python writes bytes of the command line that are no UTF-8 as such halves: these are named as what they are.
+    Python turns bytes of the command line that are no UTF-8 into such halves: the error then speaks of the bytes.
     """
     try:
         text.encode()
@@ -74,7 +74,7 @@ def _is_escaped(text: str) -> bool:
 
 
 def json_object(text: str | bytes, where: str, kind: type[Exception]) -> dict[str, Any]:
-    """Return the object that a text of JSON is, halves of characters in it as U+FFFD; else raises ``kind``."""
+    """Parse a JSON object, with U+FFFD for halves of characters; raises ``kind`` for everything else."""
     if isinstance(text, bytes):
         text = text_of(text, where, kind)
     try:
@@ -96,7 +96,7 @@ def _with_whole_characters(found: dict[str, Any]) -> dict[str, Any]:
 
 
 class LeftOut:
-    """Counts the lines of somebody's log that cannot be used, and keeps the first reasons."""
+    """Counts the lines of a log that cannot be used, and keeps the first reasons."""
 
     def __init__(self, path: Path, kind: type[Exception]) -> None:
         self._path, self._kind, self._count = path, kind, 0

@@ -36,7 +36,7 @@ def empty(nodes: int, columns: int) -> tuple[Longs, Reals, Longs]:
 
 @part
 def bar(order: Longs, chance: Reals, room: int) -> float:
-    """Return what a candidate's chance must exceed to be taken in, where the tree has room for 1 or more."""
+    """Return the chance that a candidate must exceed to be taken in, where the tree has ``room``, 1 or more."""
     return chance[order[room]] if order[0] == room else -1.0
 
 

@@ -34,7 +34,7 @@ _LOG = logging.getLogger("draftwood.compiling")
 _DIGEST = hashlib.sha256().digest_size
 _TRIED = ("0.65.", "0.66.", "0.67.", "0.68.")  # versions of numba: all kernels gave the same
 _EXTENSIONS = ("_helperlib", "core/runtime/_nrt_python", "_dynfunc")
-_KEPT = 3  # versions of one kernel that stay on disk, the newest: of branches that take turns, say
+_KEPT = 3  # newest versions of one kernel that stay on disk, for checkouts that are used by turns
 
 
 class MachineCode(NamedTuple):
@@ -42,13 +42,13 @@ class MachineCode(NamedTuple):
 
     code: bytes  # an object file
     entry: str  # name of the function that Python calls
-    # Names of variables that point to numba's objects, one per function, and the types of arrays that these hold.
+    # Of each compiled function: the name of its pointer to numba's environment, and the dtypes that this holds.
     environments: Sequence[tuple[str, Sequence[str]]]
 
 
 class Kernel:
-    """A kernel that is called as numba would call it, arguments checked; ``unchecked`` is for callers that have
-    made all of them themselves, since the check takes as long as some kernels.
+    """A kernel that is called as numba would call it, arguments checked; ``unchecked`` is for callers that made
+    all arguments themselves, since the check takes as long as some kernels.
     """
 
     def __init__(self, function: Any, signature: str, entry: Any) -> None:
@@ -106,7 +106,7 @@ def _prune(new: Path, function: Any) -> None:
         others = [path for path in new.parent.glob(f"{_stem(function)}-*.kernel") if path != new]
         others.sort(key=lambda path: -path.stat().st_mtime)
         for version in others[_KEPT - 1 :]:
-            version.unlink()  # who is about to load it compiles it anew
+            version.unlink()  # a process that wanted to load it compiles it anew
 
 
 def _stem(function: Any) -> str:
@@ -170,7 +170,7 @@ def _extension_file(name: str) -> Path | None:
 
 @cache
 def _machine() -> str:
-    """Digest of what machine code depends on besides the kernel: processor, Python, numba."""
+    """Digest of what machine code depends on, without the kernel: processor, Python, numba."""
     import llvmlite
     import llvmlite.binding as llvm
 

@@ -23,7 +23,7 @@ from draftwood.training.loss import Loss, Result, Teacher, Windows, cross_entrop
 
 DECAY = 0.8  # weight of each further step, as in EAGLE
 _SPREAD = 0.02  # standard deviation of the first weights, as in the models that heads are made for
-_SMALL = 0.005  # and of what is added to the residual stream: at first the layer changes little
+_SMALL = 0.005  # the same of the two matrices that write to the residual stream, so that the layer changes little
 
 
 class HeadJob(TrainingJob):
@@ -45,8 +45,8 @@ class HeadJob(TrainingJob):
 def loss_of(module: HeadModule, teacher: Teacher, batch: Windows, steps: int) -> Result:
     """Return the mean cross-entropy of all steps, weighted by `DECAY`.
 
-    The head at token ``j`` reads the target's state there and the next token, and foretells what the target says
-    after that one.
+    The head at token ``j`` reads the target's state there and the next token, and predicts the target's
+    distribution after that token.
     """
     states, following = batch.states[:, :-1], batch.ids[:, 1:]
     wanted = teacher.distribution(batch.last[:, 1:])
@@ -105,7 +105,7 @@ def _randomise(module: HeadModule) -> None:
 
 
 def _imitate(module: HeadModule, parts: Parts) -> None:
-    """Take over the last layer; it reads the last of the head's states, and almost nothing of the embedding."""
+    """Copy the model's last layer. Of what the head reads it uses the last state, and hardly the embedding."""
     last, width = parts.layers[-1], module.shape.width
     layer, attention = module.midlayer, module.midlayer.self_attn
     module.fc.weight.normal_(std=0.01 * width**-0.5)

@@ -24,22 +24,22 @@ from draftwood.tree import TokenTree
 
 @dataclass(frozen=True)
 class DraftTarget:
-    """A model to draft by.
+    """A model that drafts.
 
     Attributes
     ----------
     target
         The model.
     shares
-        Whether it reads on the target's own cache, and not on one of its own.
+        Whether it keeps its text in the target's cache, and has none of its own.
     vocab_size
-        Its tokens from here on are not proposed: the target has none such. None: it has the target's own.
+        Ids from here on are not proposed, since the target lacks them; None: both have the same ids.
     weight_bytes
         Bytes of its weights, without what it shares with the target; None: not known.
     verifier
-        The target that it drafts for, where that is known: what its passes cost is told in those of this target.
+        The target that it drafts for, if known: the cost of its passes is counted in passes of this target.
     owner
-        What must stay in memory as long as it is drafted by: the model of transformers behind it.
+        An object to keep in memory as long as this one: the transformers model whose weights ``target`` uses.
     """
 
     target: Any
@@ -59,7 +59,7 @@ class ModelBackedDrafter(BaseDrafter):
     length
         Longest branch that it proposes.
     p_min
-        Tokens of which the model is less sure are not proposed; 0: the planner's prices alone decide.
+        Tokens that the model finds less probable are not proposed; 0: only what a pass costs (`Prices`) decides.
     target
         The model, a `Target` or a `DraftTarget`; None until it is known (`with_models`).
     """
@@ -101,7 +101,7 @@ class ModelBackedDrafter(BaseDrafter):
             )
 
     def limited(self, vocab_size: int) -> Self:
-        """Return a drafter that proposes no token from ``vocab_size`` on: the target has none such."""
+        """Return a drafter that proposes no id from ``vocab_size`` on: the target lacks them."""
         found = self.found
         if found is None:
             return self
@@ -135,7 +135,7 @@ class ModelBackedDrafter(BaseDrafter):
         )  # fmt: skip
 
     def reader(self, found: DraftTarget, k: int) -> Reader:
-        """Return what reads one text by this model, and looks at the ``k`` best tokens of each row."""
+        """Return the object that runs this model over one text, and takes the ``k`` best tokens of each row."""
         if self.needs.target_session:
             return SharedReader(found.target, k)
         return (OwnReader if found.target.capabilities.grows else ChainReader)(found.target, k)
@@ -157,7 +157,7 @@ class DraftModelDrafter(ModelBackedDrafter):
     model
         The smaller model: anything that ``--model`` takes, of the target's vocabulary.
     drafters
-        Who drafts for the smaller model, as `draftwood.drafters.load.load_inner` reads it: ``ngram/recycling``.
+        Drafters for the smaller model itself, as `draftwood.drafters.load.load_inner` reads them: ``ngram``.
     """
 
     name: ClassVar[str] = "draft-model"

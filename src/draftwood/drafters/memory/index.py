@@ -1,4 +1,4 @@
-"""The answers of one namespace, in an index that forgets at once. Loads kernels."""
+"""The answers of one namespace, in an index from which they can be removed at once. Loads kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from draftwood.contracts import Ints
 from draftwood.drafters.ngram.index import NgramIndex
 
 BORDER = -1  # of the index: ends a document, is never proposed and equals no token
-_BLANK, _LEAST = 0.4, 256  # share of blank places, and places besides, at which the index is made anew
+_BLANK, _LEAST = 0.4, 256  # the index is made anew when more than this share of it, plus so many places, is blank
 _ROOM = 1024  # tokens of a new index
 
 _numbers = itertools.count(1)
@@ -44,7 +44,7 @@ class Namespace:
 
     def _use(self, index: NgramIndex) -> None:
         self.index = index  # over all answers, a border after each
-        self.generation = next(_numbers)  # changes when places in the index get another meaning; unique
+        self.generation = next(_numbers)  # a number of this index alone: places of another one mean other tokens
         self._owners = list(self.answers.values())
         self._starts = [answer.start for answer in self._owners]
 

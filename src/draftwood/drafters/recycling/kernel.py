@@ -1,9 +1,9 @@
-"""What a model would have said next per context of one to three tokens, and the tree grown from it. Loads kernels.
+"""The table of the best next tokens after contexts of one to three tokens, and trees from it. Loads kernels.
 
-The table has groups of `WAYS` places. A place holds a context's ``keys`` uint64 (0: free), its best next tokens
-``ids`` int32[K] (-1: none; with a mark below 255: all others, which are not known), their ``marks`` uint8[K + 1]
-(a probability each, then the kind of row) and ``stamps`` int32, the clock when it was written: in a full group the
-oldest goes. Contexts with one key (2**-64) cost a draft, never a text.
+The table has groups of `WAYS` places. A place holds a context's hash ``keys`` uint64 (0: free), its best next
+tokens ``ids`` int32[K], their packed probabilities ``marks`` uint8[K + 1] (the last is the kind of row), and the
+time of writing ``stamps`` int32: in a full group the oldest is replaced. An id of -1 is no token, or with a mark
+below 255 all tokens that are not listed. Two contexts with one hash (2**-64) spoil a draft, never a text.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ Longs = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 Keys = NDArray[np.uint64]
 Places = tuple[Keys, Ints, Bytes, Ints]  # keys, ids, marks, stamps
-Noise = tuple[Longs, float]  # both words of the key and the sequence; the temperature, at 0 they are not read
-Tree = tuple[Ints, Floats]  # columns; belief, or trust
+Noise = tuple[Longs, float]  # both words of the key and the sequence (not read at 0); the temperature
+Tree = tuple[Ints, Floats]  # columns; belief of each node
 _PLACES = "Tuple((u8[:,::1], i4[:,:,::1], u1[:,:,::1], i4[:,::1]))"
 
 WAYS = 4
@@ -50,12 +50,12 @@ SAMPLED = LONGEST * KINDS * K * BUCKETS
 OFF_STEM = -2
 NO_CLAIM = -1
 USED, CLOCK = 0, 1
-_CHILD, _COLUMNS = 2, 3  # of a candidate, behind TOKEN and CLASS: its node in the stem
+_CHILD, _COLUMNS = 2, 3  # of a candidate, after TOKEN and CLASS: its node in the base tree
 _LOOKUPS = LONGEST * K
 _GAPS = np.array(GAPS)
 _BUCKETS = np.array([bisect_right(EDGES, math.exp(-mark / 16)) for mark in range(256)])  # of packed probabilities
 _STEM_CHILDREN = 64  # of one node; more are left out
-_START = np.uint64(0x243F6A8885A308D3)  # any number whose low bits tokens cannot cancel
+_START = np.uint64(0x243F6A8885A308D3)  # a number whose bits no token id cancels
 
 
 @inner
@@ -145,8 +145,8 @@ def record(
     places: Places, head: Longs, tail: Ints, tree: tuple[Ints, Ints], scored: tuple[Ints, Bytes],
     top: tuple[Ints, Floats], longest: int,
 ) -> bool:  # fmt: skip
-    """Write the best next tokens of rows behind their last 1 to ``longest`` tokens; see `RecycledTable.record`.
-    Rows of a higher kind are written later.
+    """Write each row's best next tokens under its last 1 to ``longest`` tokens; see `RecycledTable.record`.
+    Rows of a higher kind are written last, so they replace others of the same context.
 
     ``scored``: nodes and kinds; ``top``: tokens and probabilities. False, and nothing is written, where the arrays
     do not belong together.
@@ -179,9 +179,9 @@ def record(
 
 @inner
 def _classes(ids: Ints, marks: Bytes, noise: Noise, position: int, out: Ints) -> None:
-    """Class of each token of one row, without the row's share of it. Greedy: rank and probability. Sampled: what
-    the row would choose with the noise of the position, then how far each is behind the best (and the best before
-    the next).
+    """Evidence class of each token of one row, but for the part that its context and kind decide. Greedy: by rank
+    and probability. Sampled: by rank after the noise of the position is added, and by the distance to the best
+    (of the best: to the second).
     """
     key, temperature = noise
     if temperature == 0:
@@ -192,7 +192,7 @@ def _classes(ids: Ints, marks: Bytes, noise: Noise, position: int, out: Ints) ->
     best, second = -np.inf, -np.inf
     for rank in range(K):
         if ids[rank] >= 0 or marks[rank] < 255:
-            drawn = _gumbel(key, position, ids[rank]) if ids[rank] >= 0 else 0.0  # unknown of unknown tokens
+            drawn = _gumbel(key, position, ids[rank]) if ids[rank] >= 0 else 0.0  # of unlisted ones not known
             score[rank] = drawn - marks[rank] / (16.0 * temperature)
             best, second = max(best, score[rank]), max(second, min(best, score[rank]))
     for rank in range(K):
@@ -205,7 +205,7 @@ def _classes(ids: Ints, marks: Bytes, noise: Noise, position: int, out: Ints) ->
 
 @inner
 def _candidates(places: Places, context: Ints, known: int, noise: Noise, position: int, out: Longs) -> int:
-    """Tokens known behind a context, longest first, each once: rows of ``out`` token, class. Returns how many."""
+    """Next tokens known for a context, its longest first, each once: rows of ``out`` token, class; their number."""
     keys, ids, marks, stamps = places
     path, classes = np.empty(LONGEST, np.uint64), np.empty(K, np.int32)
     key = _START
@@ -236,7 +236,7 @@ def _candidates(places: Places, context: Ints, known: int, noise: Noise, positio
 
 @inner
 def _with_base_tree(base_tree: Tree, child: int, accept_rates: Floats, n: int, found: Longs, worth: Floats) -> int:
-    """Put the stem's children, from ``child`` on, among the ``n`` tokens found; of equals the likelier stays."""
+    """Add the base tree's siblings, from ``child`` on, to the ``n`` tokens found; of equals the likelier stays."""
     columns, trust = base_tree
     for c in range(n):
         found[c, _CHILD], worth[c] = OFF_STEM, accept_rates[found[c, CLASS]]
@@ -281,7 +281,7 @@ def grow(
 ) -> int:  # fmt: skip
     """Grow the tree of what may follow the tail, likeliest first; returns how many nodes.
 
-    ``base_tree``: int32[4, s], tokens and parents of others' drafts with room for two rows more, and their belief;
+    ``base_tree``: int32[4, s], tokens and parents of others' drafts, two rows to work in, and the nodes' belief;
     -1 is returned where the parents make no tree. ``limits``: tokens before the next one, depth, longest context.
     Written to ``tree``: tokens, parents, evidence (-1 where only the base tree proposes a node), int32[3, nodes];
     belief (0 there).
@@ -341,11 +341,11 @@ class RecycledTable:
         later one.
 
         ``tail`` are the last tokens of the text, of which three count; ``tree`` the tokens and parents (-1: the
-        text's end) of a tree behind it, parents first. ``rows``: behind which node each row stands, int32[m], and
-        its kind, uint8[m]: `PROMPT`, `OFF_PATH` or `ON_PATH`. ``best`` and ``chances`` [m, k] are tokens and
-        probabilities, best first, of which eight count; behind the tokens one -1 may stand, for all that are not
-        known, with their probability; a row whose first probability is 0 is left out. Contexts
-        of up to ``longest`` tokens are written. Where the arrays do not belong together, nothing is written and
+        text's end) of a tree after it, parents first. ``rows``: the node that each row follows, int32[m], and its
+        kind, uint8[m]: `PROMPT`, `OFF_PATH` or `ON_PATH`. ``best`` and ``chances`` [m, k] are tokens and
+        probabilities, best first, of which eight count; the last token may be -1, for all that are not listed,
+        with their probability together. A row whose first probability is 0 is left out. Contexts of up to
+        ``longest`` tokens are written. Where the arrays do not belong together, nothing is written and
         `IntegrityError` is raised.
         """
         while self._head[USED] + longest * len(best) > self._places[0].size // 2 and len(self._places[0]) < MOST:
@@ -360,7 +360,7 @@ class RecycledTable:
             raise IntegrityError("rows, kinds and the tree of what was scored do not belong together")
 
     def _double(self) -> None:
-        """Twice the groups: the places of one go to the same ways of the two that take its keys."""
+        """Double the groups: each place moves to the group that its key has now, and stays in its column."""
         old = self._places
         groups, ways = np.nonzero(old[0])
         places = _allocate(2 * len(old[0]))
@@ -374,7 +374,7 @@ class RecycledTable:
         self, tail: Ints, accept_rates: Floats, nodes: int, *, base_tree: TokenTree = _NO_STEM,
         noise: RowNoise = GREEDY, limits: Limits = NO_LIMITS,
     ) -> tuple[Ints, Floats]:  # fmt: skip
-        """Grow the tree of what may follow the tail, likeliest first, with branches behind the drafts of
+        """Grow the tree of what may follow the tail, likeliest first, with branches after the drafts of
         ``base_tree`` too.
 
         ``accept_rates`` float32[CLASSES]; ``nodes`` is at most 1024; ``noise`` is what tokens will be

@@ -91,8 +91,8 @@ class Arena:
         self._free.append(slot)
 
     def wrote(self, slot: int, rows: int) -> None:
-        """Note that rows before this one are about to be written: others are neither copied nor cleared. Whoever
-        writes into the buffers calls this first."""
+        """Note that rows before this one are about to be written: others are neither copied nor cleared. To be
+        called before any write into the buffers."""
         self._written[slot] = max(self._written[slot], rows)
 
     def clear(self, slot: int, start: int) -> None:
@@ -117,7 +117,7 @@ class Arena:
 
     def _resize(self, slots: int, capacity: int) -> None:
         """Reallocate all buffers and copy the rows that were written: the others are zeros, and take no memory
-        until they are touched. If interrupted, the arena is as before, or empty."""
+        until they are touched. An interrupt leaves the arena as it was, or empty."""
         held = [*self.keys, *self.values]
         busy = sorted({*range(self.slots)} - {*self._free})
         if not busy:  # given back before more is taken
@@ -190,7 +190,7 @@ def zeros(shape: tuple[int, ...], like: Tensor) -> Tensor:
         if like.device.type != "cpu" or size < _LEAST or not hasattr(mmap, "MAP_ANONYMOUS"):
             return torch.zeros(shape, dtype=like.dtype, device=like.device)
         memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        if hasattr(mmap, "MADV_NOHUGEPAGE"):  # one of 2 MiB would hold rows of many heads
+        if hasattr(mmap, "MADV_NOHUGEPAGE"):  # a page of 2 MiB would take memory for rows not yet written
             with suppress(OSError):  # a system without huge pages
                 memory.madvise(mmap.MADV_NOHUGEPAGE)
         return torch.frombuffer(memory, dtype=like.dtype).view(shape)  # the tensor keeps the mapping

@@ -24,9 +24,9 @@ _FEED_FORWARD = {"gate_proj", "up_proj", "down_proj", "act_fn"}
 _LAYER = {"self_attn", "mlp", "input_layernorm", "post_attention_layernorm"}
 _DECODER = {"embed_tokens", "layers", "norm", "rotary_emb"}
 _SCALES = {"scaling", "attention_dropout", "variance_epsilon", "eps", "attention_scaling"}
-"""Numbers on a module that we use, or that only training uses; any other one but 1 may be a multiplier."""
+"""Number attributes that we use or that only training uses; another one that is not 1 may scale something."""
 _SETTINGS = ("final_logit_softcapping", "attn_logit_softcapping", "clip_qkv", "logit_scale", "logits_scaling")
-"""Settings that a ``forward`` may read from the configuration; the self-test finds those missing here."""
+"""Settings that a ``forward`` may read from the configuration; what this list lacks, the self-test finds."""
 _KNOWN = ("transformers.", "torch.")  # packages whose classes we imitate
 
 

@@ -14,13 +14,13 @@ from torch import Tensor
 from draftwood.engines.top_k import best_of_rows
 from draftwood.errors import CapabilityError
 
-WATCHED = 256  # most tokens of a reading pass whose scores somebody wants: those of each take up to a megabyte
+WATCHED = 256  # most rows of scores of one pass over a prompt: each takes up to a megabyte
 
 _NO_STATES: Mapping[int, Tensor] = MappingProxyType({})
 
 
 class TorchScores:
-    """Scores over logits [rows, vocab], and the hidden states [rows, width] that were kept, by layer.
+    """Scores from logits [rows, vocab], and hidden states [rows, width] of the layers that were asked for.
 
     On a CPU only rows that are asked for are looked at.
     """
@@ -34,7 +34,7 @@ class TorchScores:
         if self._on_cpu:
             scores = self._logits[row].float().numpy()
             first = int(scores.argmax())
-            return first if scores[first] > -np.inf else -1  # the argmax of a row with a NaN is a NaN
+            return first if scores[first] > -np.inf else -1  # argmax finds a NaN first, which compares as False
         if self._best is None:
             best, ids = self._logits.max(-1)
             self._best = torch.where(best > -torch.inf, ids, -1).tolist()

@@ -36,11 +36,11 @@ from draftwood.tree import TokenTree
 
 _NONE: Positions = np.empty(0, dtype=np.int64)
 _RESERVE = 1024
-"""Most rows made for tokens still to come: a limit may be far above what is written, and the cache can grow."""
+"""Most cache rows made in advance: a request's limit may be far above what it writes, and the cache can grow."""
 
 
 class _Part(NamedTuple):
-    """What a pass reads of one text; ``rows`` are scored: the first ``wanted``, and the last token's."""
+    """What a pass reads of one text. ``rows`` are scored: ``wanted`` for drafters, and the last token's."""
 
     text: int
     ids: NDArray[np.int64]
@@ -84,7 +84,7 @@ class TransformersTarget(Target):
             vocab_size=embedding.shape[0],
             max_positions=max_positions(config),
             trees=trees,
-            batch="position_ids" in self._takes,  # else rows are counted on from the first text of a pass
+            batch="position_ids" in self._takes,  # without it, the model numbers the rows of a pass through
             max_pass=chunk,
             row_cost=row_cost(model),
             grows=trees,
@@ -175,7 +175,7 @@ class TransformersTarget(Target):
         self, sessions: Sequence[TransformersSession], left: Sequence[NDArray[np.int64]],
         watch: Sequence[Watch] | None,
     ) -> list[_Part]:  # fmt: skip
-        """Choose what the next pass reads of what is left: as many tokens, and rows of scores, as it takes."""
+        """Choose what the next pass reads: at most ``chunk`` tokens and `WATCHED` rows of scores in all."""
         tokens, rows, parts = self._chunk, WATCHED, []
         for text, ids in enumerate(left):
             ids = ids[:tokens]

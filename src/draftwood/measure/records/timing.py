@@ -1,4 +1,4 @@
-"""When each token of an answer was written, by its steps or a peer's arrivals, with and without a looped tail."""
+"""When each token of an answer came, and rates with or without its looped tail (an end that repeats itself)."""
 
 from __future__ import annotations
 
