@@ -274,7 +274,7 @@ def merge(trees: Sequence[TokenTree]) -> tuple[TokenTree, list[Ints]]:
 
 
 def sealed(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an equal array of one dimension that nobody can make writable: for what all trees share."""
+    """Return an equal array of one dimension that cannot be made writable: for what all trees share."""
     return np.frombuffer(array.tobytes(), dtype=array.dtype)
 
 

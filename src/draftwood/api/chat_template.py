@@ -10,7 +10,7 @@ without a word. `fitted` tries these forms in turn, and takes the first in which
 4. and 5. as 2. and 3., with results of tools as words of the user, between ``<tool_response>`` tags.
 
 A message, or a page that an agent reads, may hold ``<|im_end|>``, which must not end the message. Templates write
-the names of control tokens as text, too, so `Guarded` cuts those in messages by characters that nobody can guess,
+the names of control tokens as text, too, so `Guarded` cuts those in messages by characters that no user can guess,
 and the rendered text is tokenized in the pieces between.
 """
 

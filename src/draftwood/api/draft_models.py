@@ -73,7 +73,7 @@ def size_of(model: Any) -> int:
 
 
 def _load(name: str) -> tuple[Any, Any]:
-    """Load a model to draft by: nobody needs its passes to be exact to the last bit."""
+    """Load a model to draft by: its passes need not be exact to the last bit."""
     from draftwood.models.load import load
 
     with needing_room(name):

@@ -171,7 +171,7 @@ class Spelling:
         return self._names[token]
 
     def piece(self, token: int) -> bytes | None:
-        """Return the bytes of a token wherever it stands, of a special one its name; None where nobody knows."""
+        """Return the bytes of a token wherever it stands, of a special one its name; None if not known."""
         if token not in self._pieces:
             self._pieces[token] = self._found(token)
         return self._pieces[token]

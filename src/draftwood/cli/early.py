@@ -38,8 +38,8 @@ def check_writable(path: Path, flag: str = "-o", *, error: type[DraftwoodError] 
         if path.is_dir():
             raise error(f"{path} is a folder: name a file in it with {flag}")
         to = Path(os.path.realpath(path))
-        to.with_name(f".{'0' * 24}.{to.name}").exists()  # fails for a name that is too long for a file beside it
-        if to.exists() and not to.is_file():  # a pipe or a device, where nothing is put beside
+        to.with_name(f".{'0' * 24}.{to.name}").exists()  # fails for a name too long for that of a file next to it
+        if to.exists() and not to.is_file():  # a pipe or a device is written to directly
             return
         folder = next(place for place in to.parents if place.exists())
         with tempfile.TemporaryFile(dir=folder):

@@ -119,7 +119,7 @@ def ask(prompt: str) -> str:
         text = input(prompt)
         while text.endswith("\\") or (_more_waits() and not text.startswith("/")):
             text = text.removesuffix("\\") + "\n" + input("… ")
-        text.encode()  # fails for bytes that are no UTF-8, which Python hides behind characters no text has
+        text.encode()  # fails for bytes that are no UTF-8, which Python turns into characters that no text has
     except UnicodeError as error:
         raise PromptError("what was typed is no UTF-8 text: type it again") from error
     return text.strip()

@@ -140,7 +140,7 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 def _say(listening: socket.socket, settings: Settings, setup: Setup) -> None:
-    """Say where the server is and what it does, and warn where everybody may reach it."""
+    """Say where the server is and what it does, and warn where other machines can reach it."""
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     drafting = "+".join(setup.names) or "none, plain decoding"

@@ -113,7 +113,7 @@ class Planner(ABC):
     """Decides how much is drafted and how much of it is scored, possibly nothing. Owns the acceptance rates.
 
     Calls and threads may share it. What it knows between `PlannerSession.ask` and `PlannerSession.learn` belongs
-    to the session; what it has learnt is its own, behind a lock.
+    to the session; what it has learnt is shared, under a lock.
     """
 
     @abstractmethod

@@ -99,7 +99,7 @@ class Scores(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Who is to see scores of text while a target reads it.
+    """The receiver of scores of a text while a target reads it.
 
     Attributes
     ----------

@@ -19,13 +19,13 @@ CHUNK = 256
 
 
 class Arrivals(Protocol):
-    """Hands sequences to a running `decode_sequences`; whoever makes them closes them."""
+    """Hands sequences to a running `decode_sequences`; their maker closes them."""
 
     def fetch(self, *, idle: bool) -> Sequence[ActiveSequence] | None:
         """Return the sequences that have arrived since the last call; None if no more will ever come.
 
         Called between two passes. ``idle`` is True where the loop has nothing else to do: then it may wait for
-        somebody to arrive; otherwise it must return at once.
+        an arrival; otherwise it must return at once.
         """
         ...
 
@@ -34,8 +34,8 @@ class Entrance:
     """Takes in newcomers and reads their prompts a chunk at a time, so that running texts never wait for long.
 
     Shorter prompts come first, and one that has been read begins before longer ones are read on. The oldest waits
-    for others once, then it gets a chunk, before which others get half a one at most: nobody waits for ever.
-    ``arrivals`` may be a list: then nobody else will come. ``chunk``: most prompt tokens that are read between two
+    for others once, then it gets a chunk, before which others get half a one at most: no text waits for ever.
+    ``arrivals`` may be a list: then no others will come. ``chunk``: most prompt tokens that are read between two
     passes, half as many more where the oldest has waited.
     """
 
@@ -46,7 +46,7 @@ class Entrance:
 
     @property
     def is_empty(self) -> bool:
-        """True if nobody waits and nobody will come."""
+        """True if no text waits and none will come."""
         return self._arrivals is None and not self._reading
 
     def admit(self, *, idle: bool) -> list[ActiveSequence]:
@@ -68,7 +68,7 @@ class Entrance:
         return done
 
     def _order(self, waiting: list[ActiveSequence], owed: ActiveSequence | None) -> list[ActiveSequence]:
-        """Return who is read first: the shortest; before one that is ``owed`` a chunk only what fits into half."""
+        """Return the order: the shortest first; before one that is ``owed`` a chunk only what fits into half."""
         order = sorted(waiting, key=lambda sequence: sequence.unread)
         if owed is not None:
             order.remove(owed)
@@ -93,14 +93,14 @@ class Entrance:
     def _pieces(
         self, order: Sequence[ActiveSequence], owed: ActiveSequence | None
     ) -> list[tuple[ActiveSequence, int]]:
-        """Return who is read on, and by how many tokens."""
+        """Return which are read on, and by how many tokens."""
         left, pieces, one_begins = self._chunk, list[tuple[ActiveSequence, int]](), False
         for sequence in order:
             if sequence is owed:
                 left = self._chunk
             waits = sequence.unread > left or sequence.is_half_read  # too long, or a long one's rest
             if left <= 0 or (one_begins and waits and owed is None):
-                break  # it keeps nobody from the first token
+                break  # a text that can begin now does not wait for it
             size = min(left, sequence.unread)
             left -= size
             pieces.append((sequence, size))
@@ -174,7 +174,7 @@ def read_whole(target: Target, sequences: Sequence[ActiveSequence]) -> None:
     """Read all prompts in passes that they share."""
     started = perf_counter()
     watches = [sequence.watch() for sequence in sequences]
-    # Where nobody asks for it, a target need not know of it.
+    # Without a watch the argument is left out: not every target has it.
     asked = {"watch": [watch or UNSEEN for watch in watches]} if any(watches) else {}
     requests = [sequence.request for sequence in sequences]
     reserve = max((r.limit for r in requests), default=0)

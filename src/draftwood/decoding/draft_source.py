@@ -1,4 +1,4 @@
-"""A drafter within one request: guarded, timed and credited alike, whoever wrote it."""
+"""A drafter within one request: guarded, timed and credited, our own or a plug-in's."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class DraftSource:
         return self.proposal
 
     def is_asked(self, ask: Ask) -> bool:
-        """Begin the step; whether there is somebody to ask for something."""
+        """Begin the step; whether the drafter is asked for anything."""
         self.proposal, self.resting = _EMPTY, ask.resting
         return self.session is not None and ask.nodes + ask.lookahead_nodes > 0
 
@@ -199,7 +199,7 @@ class DraftSource:
         return not (self.step.calls or needs.top_k or needs.hidden or needs.choice)
 
     def learn_later(self, tokens: Sequence[int]) -> None:
-        """Keep the tokens of a step in which nobody was asked until the session is told or asked something."""
+        """Keep the tokens of a step in which no drafter was asked, until the session is used again."""
         if self.session is not None:
             self._untold += tokens
 

@@ -34,7 +34,7 @@ def decode_sequences(
     sequences: Sequence[ActiveSequence] | Arrivals,
     clock: Callable[[], float] = perf_counter,
 ) -> Iterator[Emission]:
-    """Write sequences until each has ended; they are closed by whoever opened them.
+    """Write sequences until each has ended; the caller, who opened them, closes them.
 
     Parameters
     ----------

@@ -27,8 +27,8 @@ class PromptScores:
     def begin(
         self, needs: Sequence[Needs], can: Capabilities, text: Sequence[int], first: int, *, go_on: bool = False
     ) -> Watch | None:
-        """Return who is to see scores of a text about to be read from position ``first`` on; None where no drafter
-        asks for them. ``go_on``: it is the next piece of the same text, of which other pieces have been shown."""
+        """Return the watch that gets scores of a text to be read from position ``first`` on; None where no drafter
+        needs them. ``go_on``: it is the next piece of the same text, of which other pieces have been shown."""
         asking = [need for need in needs if need.prompt]
         self._k = max((need.top_k for need in asking), default=0)
         if not go_on:
@@ -87,7 +87,7 @@ def hidden_layers(needs: Sequence[Needs]) -> tuple[int, ...]:
 def last_of_each(text: Sequence[int], most: float) -> Positions:
     """Return the last position of each token of a text, ascending: of the latest ``most`` tokens, at least one.
 
-    Of the rows behind one token, drafters that learn from them use the last one in the first place.
+    Of the rows after one token, drafters that learn from them use the last one in the first place.
     """
     ids = np.asarray(text)[::-1]
     _, back = np.unique(ids, return_index=True)

@@ -1,4 +1,4 @@
-"""What somebody wants written, where it ends, and what it gains step by step."""
+"""A request for a text: what it asks, where the text ends, and what it gains step by step."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Stopping:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What somebody wants written.
+    """A text to be written.
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ class Request:
 class Emission(NamedTuple):
     """Tokens that one request gained: from reading the prompt (``step`` is None) or from one step.
 
-    ``sources`` has the index of the drafter behind each token, `MODEL` for the target's own. Where the text cannot
+    ``sources`` has for each token the index of its drafter, `MODEL` for the target's own. Where the text cannot
     go on, ``finish`` is ``"error"`` and ``error`` says why; ``step`` is None where nothing was gained either.
     """
 

@@ -251,8 +251,8 @@ class ActiveSequence:
     def commit(self, plan: Plan, scores: Scores, *, alone: bool) -> list[Feedback]:
         """Let the rule decide, keep what it accepted, tell the sources; returns the feedback per source.
 
-        The list is empty if the text failed before it gained a token. ``alone``: the pass held nothing but the root of
-        this text; otherwise a root whose row is broken is scored again in a pass of its own.
+        Empty where the text failed before it gained a token. ``alone``: the pass held nothing but the root of this
+        text; otherwise a root whose row is broken is scored again in a pass of its own.
         """
         if self._kept:
             plan = self._of_all_nodes(plan)

@@ -41,7 +41,7 @@ def fixed_rates(rates: ArrayLike) -> Floats:
 
 
 def read_rates(module_file: str) -> Floats:
-    """Return the acceptance rates in ``prior.txt`` beside a module, written there in thousandths."""
+    """Return the acceptance rates in ``prior.txt`` in a module's folder, written there in thousandths."""
     lines = Path(module_file).with_name("prior.txt").read_text(encoding="utf-8").splitlines()
     numbers = [number for line in lines if not line.startswith("#") for number in line.split()]
     return fixed_rates(np.array(numbers, dtype=np.float64) / 1000)
@@ -92,7 +92,7 @@ def best_nodes(tree: TokenTree, nodes: int) -> TokenTree:
     """Keep the nodes that are likeliest to be reached and accepted."""
     if len(tree) <= nodes:
         return tree
-    order = np.argsort(-tree.path_belief, kind="stable")  # a parent is never behind its child
+    order = np.argsort(-tree.path_belief, kind="stable")  # a parent never comes after its child
     return tree.take(np.sort(order[:nodes]))
 
 

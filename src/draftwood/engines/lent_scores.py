@@ -44,7 +44,7 @@ class RowScores:
 
     def raw(self, row: int) -> Floats:
         with self._lock:
-            return self._rows[row].copy()  # whoever holds it may hold it for longer than the next pass
+            return self._rows[row].copy()  # it may be held for longer than the next pass
 
     def numpy(self, array: Any) -> Floats:
         return np.asarray(array, dtype=np.float32)
@@ -62,7 +62,7 @@ class RowScores:
 
 
 class LentScores:
-    """Scores that are views of the last pass, to be copied before the next one if somebody still holds them."""
+    """Scores that are views of the last pass, to be copied before the next one if they are still held."""
 
     def __init__(self) -> None:
         self._held: list[ref[RowScores]] = []

@@ -1,4 +1,4 @@
-"""The kernel behind `Scores.top_k` on a CPU: the best tokens of rows of scores, and their probabilities.
+"""The kernel of `Scores.top_k` on a CPU: the best tokens of rows of scores, and their probabilities.
 
 One sweep over memory: of each block of tokens the largest score and the sum of exponentials. Then only the blocks
 with the largest scores are searched. Importing this module loads kernels.

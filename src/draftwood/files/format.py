@@ -192,7 +192,7 @@ def _read(path: Path, file: BinaryIO, version: int | None) -> Header:
         named, tokenizer = about.pop("kind"), about.get("tokenizer")
         if not isinstance(named, str) or not isinstance(tokenizer, str | None):
             raise TypeError(named, tokenizer)
-    except (ValueError, TypeError, KeyError, RecursionError) as error:  # somebody made the checksum fit
+    except (ValueError, TypeError, KeyError, RecursionError) as error:  # the checksum was made to fit
         raise FileFormatError(f"{path} has a description that cannot be read: make it again") from error
     return Header(path, named, found, about, _FIXED.size + size, length, checksum)
 

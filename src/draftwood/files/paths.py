@@ -22,7 +22,7 @@ def named(given: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def whole_file(path: Path, *, error: type[DraftwoodError] = FileFormatError) -> Iterator[Path]:
-    """Give a file beside ``path`` to write to, renamed to it afterwards, so that it appears whole or not at all.
+    """Give a file to write to, renamed to ``path`` afterwards, so that it appears whole or not at all.
 
     If ``path`` is a link, its target is replaced. A replaced file keeps its permissions. Raises ``error`` if it
     cannot be written; a former file is then untouched.
@@ -33,7 +33,7 @@ def whole_file(path: Path, *, error: type[DraftwoodError] = FileFormatError) -> 
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
         mode = to.stat().st_mode & 0o777 if to.exists() else None
-        if mode is not None:  # nobody else can read it while it is written
+        if mode is not None:  # no other user can read it while it is written
             os.close(os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600))
         yield new
         if mode is not None:

@@ -1,4 +1,4 @@
-"""A grammar as users give it, and those of calls of functions: one that is forced, or calls beside a form."""
+"""A grammar as users give it, and those of calls of functions: one that is forced, or calls in place of a form."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Kernels behind the drafters, compiled at the first use; `tests/oracles` has slow twins of them."""
+"""Kernels of the drafters, compiled at the first use; `tests/oracles` has slow twins of them."""

@@ -32,7 +32,7 @@ class ChildSafeLock:
             self._lock.release()
 
     def renew(self) -> None:
-        """Be free, whoever holds it."""
+        """Be free, whichever thread holds it."""
         self._lock = RLock()
 
 

@@ -9,7 +9,7 @@ from draftwood.index.compiling import inner
 
 @inner
 def mixed(key: np.uint64, token: int) -> np.uint64:
-    """Return the hash of a longer n-gram: of the one behind ``key``, and one token more."""
+    """Return the hash of a longer n-gram: of the one with the hash ``key``, and one token more."""
     key = (key ^ np.uint64(np.uint32(token))) * np.uint64(0x9E3779B97F4A7C15)
     return key ^ (key >> np.uint64(32))
 

@@ -1,6 +1,6 @@
 """Accounts: what something takes and saves, and for how many steps it is skipped while it takes more.
 
-Skipped by this rule are: asking anybody for drafts (`QuietSteps`), one drafter, and lookahead nodes of a drafter
+Skipped by this rule are: asking for drafts at all (`QuietSteps`), one drafter, and lookahead nodes of a drafter
 (both `DrafterAccounts`).
 """
 
@@ -17,7 +17,7 @@ NOTICEABLE = 0.02  # a drafter that takes less than this share of a plain pass i
 
 _KEEP = 0.9  # weight of earlier steps in an account
 _IN_VAIN = 0.0025  # share of the decoding time that asking may take while drafts save nothing
-_LONGEST_QUIET = 32  # steps in a row in which nobody is asked, at most
+_LONGEST_QUIET = 32  # steps in a row in which no drafter is asked, at most
 _BURST = 16  # what one step saves counts as at most this many times the cost of asking
 _STALL, _STALL_PASSES = 1.0, 4.0
 """One draft counts as at most so many plain passes; the second is for drafters that run passes of their own."""
@@ -67,7 +67,7 @@ class Account:
 
 
 class Overhead:
-    """Average seconds of a step outside of its pass: nobody asked, asked and nothing scored, a draft scored."""
+    """Average seconds of a step outside of its pass: no drafter asked, asked in vain, a draft scored."""
 
     def __init__(self) -> None:
         self.quiet = self.vain = self.drafted = 0.0
@@ -79,7 +79,7 @@ class Overhead:
 
     @property
     def of_scoring(self) -> float:
-        """Seconds that a scored draft adds to a step besides those of its pass."""
+        """Seconds that a scored draft adds to a step outside of its pass."""
         return max(0.0, self.drafted - self.vain) if self.vain and self.drafted else 0.0
 
     def learn(self, states: Sequence[State], *, asked: bool) -> None:
@@ -211,7 +211,7 @@ class DrafterAccounts:
     ) -> None:  # fmt: skip
         """Learn from a step that stands for ``count`` of them.
 
-        ``saved``: the seconds that each drafter's nodes save in it, by label, None where nobody was asked;
+        ``saved``: the seconds that each drafter's nodes save in it, by label, None where no drafter was asked;
         ``plain``: the seconds of a plain pass; ``lookahead_s``: those that its lookahead nodes have added.
         """
         for label, (drafter, seconds) in self._costs(states).items():

@@ -186,7 +186,7 @@ def labels(lesson: Feedback) -> tuple[list[int], list[bool]]:
         return [], []
     speaker, choice, rows = lesson.tree.source.tolist(), lesson.choice.tolist(), lesson.node_map.tolist()
     lookahead = set(np.flatnonzero(proposal.lookahead).tolist()) if proposal.n_lookahead else ()
-    # Accepted nodes of the proposal, and what the target chose behind each; -1 is the root.
+    # Accepted nodes of the proposal, and what the target chose after each; -1 is the root.
     reached = {node: choice[1 + row] for node, row in enumerate(rows) if row in path and node not in lookahead}
     reached[-1] = choice[0]
     tokens, evidence = proposal.tokens.tolist(), proposal.evidence.tolist()

@@ -21,7 +21,7 @@ from draftwood.files.foreign import json_object, text_of
 log = logging.getLogger("draftwood")
 
 FORMAT = 1  # format number of the files that `CostCurve.load` reads
-_OTHER_RECORDS = ("prefill", "sampling", "memory", "tree")  # of a profile, beside those of passes
+_OTHER_RECORDS = ("prefill", "sampling", "memory", "tree")  # of a profile, other than of passes
 _WIDEST = 1 << 20  # tokens of a pass: bounds the curve's table; no engine scores as many at once
 _MAKE_ONE = "give the file that draftwood profile -o NEW.jsonl writes"
 

@@ -170,7 +170,7 @@ class CostModel:
             self.exploration_budget = max(self.exploration_budget, GRANT)
 
     def stale(self, chosen: int, least: int, widest: int) -> list[int]:
-        """Return widths not seen in the last 32 passes: half an octave beside the chosen one, or the least."""
+        """Return widths not seen in the last 32 passes: half an octave from the chosen one, or the least."""
         at, seen, before = size(chosen), self._seen, self.passes - _STALE
         beside = [k for k in (at + 1, at - 1) if 0 <= k < len(_SIZES) and least <= _SIZES[k] <= widest]
         found = [_SIZES[k] for k in beside if seen[k] <= before]

@@ -73,7 +73,7 @@ class GoodputPlanner(TreePlanner):
         self._repeats: dict[int, Repeats] = {}  # by the identity of the request
         self._losses = Losses()
         self._pace, self._priced = Pace(), False  # the latter: whether a drafter goes by prices
-        self._asking = self._is_idle = False  # whether drafters are asked in this step; whether nobody looks at it
+        self._asking = self._is_idle = False  # whether drafters are asked; whether the step is plain, without policies
         self._passes = 1  # unasked steps that the one being judged stands for
         self._asked = self._unasked = 0  # steps of either kind, the latter since one was judged
         self._judged = True
@@ -267,7 +267,7 @@ class GoodputPlanner(TreePlanner):
                 self._accounts.learn(states, choice.times[0], choice.saved, added, self._stands_for)
 
     def _learn_idle(self, states: Sequence[State]) -> None:
-        """Learn from a plain pass for which nobody was asked; most of these tell nothing new."""
+        """Learn from a plain pass for which no drafter was asked; most of these tell nothing new."""
         with self.learned.lock:
             passes = self._passes
             model, context = self.learned.cost(len(states)), max([state.length for state in states])

@@ -15,13 +15,13 @@ from draftwood.tree import TokenTree, ascending, constant, merge, sealed
 
 
 def depth_limit(state: State) -> int:
-    """Return the depth of the deepest draft node worth scoring; a pass adds one token besides accepted ones."""
+    """Return the depth of the deepest draft node worth scoring; a pass adds one token to the accepted ones."""
     left = state.remaining - 1
     return left if left > 0 else 0
 
 
 def node_limit(state: State) -> int:
-    """Return how many nodes one pass over this request can hold besides the root."""
+    """Return how many nodes one pass over this request can hold in addition to the root."""
     return max(0, state.capabilities.max_pass - 1)
 
 

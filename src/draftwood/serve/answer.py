@@ -78,7 +78,7 @@ class Choice:
         self.error: Exception | None = None
 
     def _deliver(self, emission: Emission) -> None:
-        """Take an emission from the worker's thread; nobody waits for one whose loop is gone."""
+        """Take an emission from the worker's thread; it is dropped where that loop has ended."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._told.put_nowait, emission)
 

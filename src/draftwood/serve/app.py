@@ -50,13 +50,13 @@ class Settings:
     most_running: int = 16
     most_waiting: int = 64
     stop_seconds: float = 30.0  # for which texts may still be written when the server is stopped
-    keys: Sequence[str] = ()  # one of which a request must bring; none: everybody may ask
+    keys: Sequence[str] = ()  # one of which a request must bring; none: all may ask
     most_bytes: int = 16 << 20  # of a request's body
     prefix_bytes: int = 512 << 20  # memory for what was read of ended texts
     most_seconds: float | None = None  # a text that takes longer ends as if it were long enough; None: no limit
     warms_up: bool = False  # write a few tokens at the start, so that no client waits for kernels to be loaded
     special_tokens: bool = False  # names of control tokens in messages become these tokens
-    hosts: Sequence[str] = ()  # names besides the loopback's under which it may be asked; ``*``: under any
+    hosts: Sequence[str] = ()  # further names than the loopback's under which it may be asked; ``*``: under any
 
 
 class TokenizeRequest(BaseModel):

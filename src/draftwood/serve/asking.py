@@ -49,7 +49,7 @@ class Wishes(NamedTuple):
 
 
 class _Scored(NamedTuple):
-    """Which log-probabilities are wanted: of how many best tokens besides, and whether of the prompt, too."""
+    """Which log-probabilities are wanted: also of how many best tokens, and whether of the prompt."""
 
     top: int
     of_prompt: bool = False
@@ -126,7 +126,7 @@ class ChoiceMaker:
                 processors.append(logprobs.answer)
                 shown = shown if of_prompt is None else of_prompt.show
             own = replace(request, processors=processors, sequence=number, shown=shown)
-            # With a limit of 0 the token that reading the prompt has paid for is told to nobody.
+            # With a limit of 0 the first token, which comes from reading the prompt, is not told.
             found.append(
                 Choice(setup, own, self.loop, number, logprobs, self.namespace, is_silent=limit == 0, tags=tags)
             )

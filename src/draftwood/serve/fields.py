@@ -1,4 +1,4 @@
-"""What clients send, checked: the fields of the OpenAI API, and a few that other servers have besides.
+"""What clients send, checked: the fields of the OpenAI API, and a few of other servers.
 
 Fields that are not listed here are ignored, as the API does, and named in a header of the answer.
 """
@@ -31,7 +31,7 @@ class Lenient(BaseModel):
 
     @property
     def ignored(self) -> list[str]:
-        """Names of fields that nobody reads."""
+        """Names of fields that are not read."""
         return sorted(self.model_extra or ())
 
 

@@ -110,7 +110,7 @@ class Inbox:
             self.running -= 1
 
     def stop(self) -> None:
-        """Let nobody in any more; those that wait are still served."""
+        """Admit no request any more; those that wait are still served."""
         with self._changed:
             self._is_open = False
             self._changed.notify()

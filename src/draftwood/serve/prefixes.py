@@ -33,7 +33,7 @@ class _Kept:
 class Prefixes:
     """Keeps beginnings of texts up to a number of bytes, the latest used ones; for the worker's thread alone.
 
-    Nobody is served from another namespace's texts: the speed of an answer could tell what others have asked.
+    No client is served from another namespace's texts: the speed of an answer could tell what others have asked.
     """
 
     def __init__(self, target: Target, most_bytes: int) -> None:

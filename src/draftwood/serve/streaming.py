@@ -49,7 +49,7 @@ async def kept_alive(body: AsyncIterator[bytes], seconds: float) -> AsyncIterato
 
 
 class EventStream(StreamingResponse):
-    """Server-sent events; the texts end with the response, even if nobody ever read it."""
+    """Server-sent events; the texts end with the response, even if it was never read."""
 
     def __init__(self, body: AsyncIterator[bytes], answers: Sequence[Choice], headers: Mapping[str, str]) -> None:
         events = kept_alive(body, SILENCE)

@@ -50,7 +50,7 @@ class Worker:
         self._thread.start()
 
     def warm_up(self) -> None:
-        """Write a few tokens that nobody has asked for, so that no client waits until kernels are loaded.
+        """Write a few tokens without a request, so that no client waits until kernels are loaded.
 
         They are in no metric and no memory; the prompt repeats itself, so that drafters find something.
         """
@@ -74,7 +74,7 @@ class Worker:
         self.inbox.put(texts)
 
     def stop(self, seconds: float) -> None:
-        """Let nobody in any more; texts that are not written within so many seconds are cancelled."""
+        """Admit no request any more; texts that are not written within so many seconds are cancelled."""
         self.inbox.stop()
         self._thread.join(seconds)
         if self._thread.is_alive():

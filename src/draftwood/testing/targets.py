@@ -96,7 +96,7 @@ class ToyTarget(Target):
 
     @property
     def open_sessions(self) -> int:
-        """Sessions that nobody has closed yet."""
+        """Sessions that are not closed yet."""
         return self._counts.open_sessions
 
     @property
@@ -196,7 +196,7 @@ class ToyCounts:
 
 
 class ToySession(TargetSession):
-    """A cache of (token, position) rows; a tree's lie behind the committed ones until `keep` compacts them.
+    """A cache of (token, position) rows; a tree's lie after the committed ones until `keep` compacts them.
 
     ``counts`` is shared by the sessions of a target. With ``replays`` the accepted tokens of a draft that was not
     accepted whole are read again. ``tokens`` and ``positions`` are int64[rows].
@@ -236,7 +236,7 @@ class ToySession(TargetSession):
         self._scored, self._lines = None, []
 
     def place(self, root: int, tree: TokenTree) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Put root and nodes behind the committed rows; returns their positions, and which rows each sees."""
+        """Put root and nodes after the committed rows; returns their positions, and which rows each sees."""
         n = self._length
         at = tree.positions(n).astype(np.int64)
         self.tokens = np.concatenate((self.tokens[:n], [root], tree.tokens)).astype(np.int64)
@@ -248,7 +248,7 @@ class ToySession(TargetSession):
         return at, sees
 
     def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Put nodes behind the committed rows and those grown before; returns what `place` returns."""
+        """Put nodes after the committed rows and those grown before; returns what `place` returns."""
         n, before = self._length, len(self._lines)
         for parent in parents:
             self._lines.append([*(self._lines[parent] if parent >= 0 else ()), len(self._lines)])

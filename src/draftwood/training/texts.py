@@ -41,7 +41,7 @@ OPENINGS = (
     "Compare", "Summarize", "Translate", "Suggest", "Invent a", "Imagine", "I want to", "I need", "My friend",
     "Let's talk about",
 )  # fmt: skip
-"""First words of requests as people write them. Left to itself, a small model often invents what nobody asks."""
+"""First words of requests as people write them. Left to itself, a small model often invents what no user asks."""
 
 BATCH = 48  # texts that share a pass
 

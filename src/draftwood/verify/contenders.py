@@ -1,4 +1,4 @@
-"""The kernel behind sampling: which tokens can have the largest score plus noise. Importing it loads kernels.
+"""The kernel of sampling: which tokens can have the largest score plus noise. Importing it loads kernels.
 
 Of 49,152 tokens a handful are left, so that the noise of all the others, two logarithms each, is never computed.
 The caller compares these few exactly: the token that is chosen is the one that comparing all would choose.

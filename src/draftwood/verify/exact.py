@@ -126,12 +126,12 @@ class ExactSession(RuleSession):
 
 
 class _Growing:
-    """An int64 array that grows at its end, in amortised constant time; written when somebody looks at it."""
+    """An int64 array that grows at its end, in amortised constant time; written when it is looked at."""
 
     def __init__(self) -> None:
         self._room = np.empty(256, dtype=np.int64)
         self._written = 0
-        self.new = list[int]()  # whoever adds to the array adds to this
+        self.new = list[int]()  # to add to the array, add to this
 
     @property
     def length(self) -> int:

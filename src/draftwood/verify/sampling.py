@@ -174,7 +174,7 @@ def _largest(scores: Floats, k: int) -> Ids:
 def _nucleus(scores: Floats, top: np.float32, top_p: float) -> Ids:
     """Where the smallest set of best tokens lies whose probabilities reach top_p, ascending; never empty.
 
-    A token goes if it and all behind it have at most 1 - top_p, compared in float32 as transformers does; of
+    A token goes if it and all after it have at most 1 - top_p, compared in float32 as transformers does; of
     equal scores at the border the lower ids go (a stable ascending sort).
     """
     total = np.exp(scores - top).sum(dtype=np.float64)

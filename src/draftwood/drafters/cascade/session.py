@@ -196,7 +196,7 @@ class AheadRule(Rule, RuleSession):
         self._length = length
 
     def extend(self, ids: Sequence[int]) -> None:
-        """Nothing is read besides what was chosen."""
+        """Only what was chosen is read."""
 
     def open(self, *_: Any) -> AheadRule:
         """As in the contract (`draftwood.contracts.Rule`), whose arguments the constructor got."""
@@ -277,7 +277,7 @@ class Ahead(ActiveSequence):
         return self.ids[known:] if known < len(text) - 1 else []
 
     def watch_rest(self) -> Watch | None:
-        """Return who is to see the scores of the tokens that `follow` returned."""
+        """Return the watch that gets the scores of the tokens that `follow` returned."""
         self._read = 0
         return self._watch(self.ids, self.session.length)
 

@@ -151,7 +151,7 @@ class Growth:
                 self._raise(twin, belief)
 
     def _raise(self, node: int, belief: float) -> None:
-        """Raise the belief in a copied node that the draft model proposes too, and with it what lies behind."""
+        """Raise the belief in a copied node that the draft model proposes too, and with it in the nodes below."""
         if belief <= self._belief[node]:
             return
         self._belief[node] = belief

@@ -34,7 +34,7 @@ PRIOR = fixed_rates(
         *(0.01, 0.07, 0.07),  # the second
         *(0.01, 0.10, 0.10),  # the third and fourth
         *(0.01, 0.10, 0.10),  # to the eighth
-        *(0.01, 0.10, 0.10),  # behind it
+        *(0.01, 0.10, 0.10),  # later ones
     )
 )
 """Acceptance rate per evidence class, ``STATES`` of each place: the first two places measured on 45 answers of
@@ -104,7 +104,7 @@ class JacobiSession(AnswerSession):
         """Drop the guesses that were emitted; replace the others by what the target chooses at their place."""
         guesses, states, done = list(self._guesses), list(self._states), len(feedback.emitted)
         choice = feedback.choice.tolist()
-        for place, row in enumerate(feedback.node_map.tolist(), 1):  # the guess behind a node
+        for place, row in enumerate(feedback.node_map.tolist(), 1):  # the guess after a node
             taken = choice[1 + row] if row >= 0 else -1
             if taken >= 0 and place < len(guesses):  # else not scored: the guess stays
                 states[place] = STEADY if guesses[place] == taken else CHANGED

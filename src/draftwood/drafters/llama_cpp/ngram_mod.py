@@ -157,7 +157,7 @@ class ModSession(ReferenceSession):
         if not self._drafted:
             return
         self._bad = self._bad + 1 if accepted / self._drafted < 0.25 else 0
-        if self._bad == 5:  # everybody's pool is emptied
+        if self._bad == 5:  # the pool of all requests is emptied
             with self._pool.lock:
                 self._pool.clear()
             self._bad = self._inserted = 0

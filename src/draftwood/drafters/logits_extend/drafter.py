@@ -30,7 +30,7 @@ _BY_RANK = (
     (0.018, 0.034, 0.85, 0.14, 0.79),  # the first runner-up, for each reason
     (0.009, 0.021, 0.70, 0.14, 0.79),  # the second
     (0.009, 0.021, 0.57, 0.14, 0.79),  # the third and fourth
-    (0.004, 0.015, 0.53, 0.14, 0.79),  # behind them
+    (0.004, 0.015, 0.53, 0.14, 0.79),  # later ones
 )
 PRIOR = fixed_rates([rates for rates in _BY_RANK for _ in range(len(PROBABILITIES) + 1)])
 """Acceptance rate per evidence class: rank times probability times reason. Measured on 15 answers of SmolLM2 to

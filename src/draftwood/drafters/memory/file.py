@@ -168,7 +168,7 @@ def _alone(path: Path, wait: float) -> Iterator[None]:
 def opened(path: Path, wait: float, *, writing: bool = False) -> Iterator[MemoryFile]:
     """Open a file in one transaction, which ends with the block; if ``writing``, an error undoes all of it.
 
-    A new file may be read by nobody but its owner. Raises `UsageError` if it cannot be read, and `FileFormatError`
+    Only its owner may read a new file. Raises `UsageError` if it cannot be read, and `FileFormatError`
     if it is no memory, damaged or newer, cannot be written, or is locked by others for more than ``wait`` seconds.
     """
     until = time.monotonic() + wait

@@ -21,7 +21,7 @@ FOLLOWED = 64
 
 _AT_ONCE = 64  # new tokens, at most, that the call of a kernel reads which grows the next draft
 _ROOM = 1024  # tokens at first
-_NOWHERE = np.array([-1, 0, 0, 0], dtype=np.int64)  # the cursor of nobody
+_NOWHERE = np.array([-1, 0, 0, 0], dtype=np.int64)  # the cursor where no copy is followed
 _NO_TOKENS, _NO_TEXT = np.empty((0, 3), dtype=np.int32), np.empty(0, dtype=np.int32)
 
 _grow = _grow_kernel.unchecked  # all its arguments are made here
@@ -60,7 +60,7 @@ class NgramIndex:
     """Where the last 1, 2 or 4 tokens occurred before, for a text that only grows at its end.
 
     A draft looks at the latest 16, 16 and 8 such occurrences, compares what stands before each (up to 32 tokens),
-    and takes what follows as candidates; further candidates come from following the last copy behind a difference,
+    and takes what follows as candidates; further candidates come from following the last copy after a difference,
     and from the 12 most frequent tokens. All of it costs the same at any length of the text. It takes ``room``
     tokens without growing.
     """
@@ -181,7 +181,7 @@ class NgramIndex:
 
 
 def _joined(cursor: Cursor, ids: Sequence[int] | NDArray[Any]) -> tuple[Ints, int]:
-    """The end of the cursor's text and what is new behind it, and how long the former is."""
+    """The end of the cursor's text and what is new after it, and how long the former is."""
     new = np.asarray(ids, dtype=np.int32)
     few = len(new) <= REACH  # then Python's own functions are faster
     if len(new) and (min(new.tolist()) if few else new.min()) < 0:

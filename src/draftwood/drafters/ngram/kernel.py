@@ -1,4 +1,4 @@
-"""What the kernel behind `NgramIndex` reads and finds. Loads kernels. An *occurrence* is named by the place of the
+"""What the kernel of `NgramIndex` reads and finds. Loads kernels. An *occurrence* is named by the place of the
 token that follows it::
 
     text    int32[room]         the tokens; -1 ends a document, which no match crosses
@@ -8,7 +8,7 @@ token that follows it::
     head    int64[2 + 2 * 12]   tokens read, different tokens; then the most frequent tokens and their counts
 
 The *cursor* int64[4] follows a copy through the text: where it goes on, how many tokens ago it last agreed (age),
-how many agreed in its course (run), and how long the last draft's match was. With it drafting goes on behind a
+how many agreed in its course (run), and how long the last draft's match was. With it drafting goes on after a
 replaced word, where no suffix matches.
 """
 
@@ -54,8 +54,8 @@ CLASSES = MATCHED + FOLLOWED + BY_COUNT
 _LENGTH_CLASS = np.searchsorted((1, 2, 3, 4, 6, 9, 16, 32), np.arange(REACH + 2), side="right") - 1
 _GAP = np.searchsorted((1, 3), np.arange(LENGTHS_TOLD), side="right")
 _NEAR = np.array([1] * (BEHIND - 3) + [2] * 3 + [3] + [2] * (LOST - 1) + [1] * (AHEAD - LOST))
-"""Classes by the length of a match, by how many classes it is behind the longest, and by its place, from 8 before
-the cursor to 63 behind it."""
+"""Classes by the length of a match, by how many classes it is below the longest, and by its place, from 8 before
+the cursor to 63 after it."""
 
 
 @inner
@@ -370,9 +370,9 @@ def grow(
     index: Lists, cursor: Longs, window: Ints, limits: tuple[int, int, int, int], accept_rates: Floats, out: Ints,
     chances: Floats,
 ) -> int:  # fmt: skip
-    """Read new text and grow a tree behind it, likeliest first; returns how many nodes it has.
+    """Read new text and grow a tree after it, likeliest first; returns how many nodes it has.
 
-    ``limits``: how many tokens of the ``window`` are known, where the new ones behind them end, the depth of the
+    ``limits``: how many tokens of the ``window`` are known, where the new ones after them end, the depth of the
     tree, and how many of the most frequent tokens are candidates everywhere. The window's last tokens are moved to
     its beginning. Where there may be too little room in the index, -1 is returned and nothing is changed. ``out``
     and ``chances`` are the arrays that `NgramIndex.grow` returns. A node gets no children where even a match

@@ -1,4 +1,4 @@
-"""The kernel behind the drafter ``parrot``: counts what followed the text's end. Importing it loads kernels."""
+"""The kernel of the drafter ``parrot``: counts what followed the text's end. Importing it loads kernels."""
 
 from __future__ import annotations
 

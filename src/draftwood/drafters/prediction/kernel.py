@@ -1,4 +1,4 @@
-"""Behind the drafter ``prediction``: the index of expected texts, and kernels that follow an answer through them
+"""For the drafter ``prediction``: the index of expected texts, and kernels that follow an answer through them
 and grow the tree of what may come. Importing this loads kernels.
 
 Layout
@@ -9,7 +9,7 @@ hashed n-grams of both `ORDERS`: a hash's latest end in ``flat``, and from each 
 ``state`` int64: where the answer is. SEEN tokens of the text were followed, from START. The cursor (POS, RUN) has
 just matched RUN tokens. The anchor is the cursor while that is firm, else the place that it left; GAP counts the
 answer's tokens since, LEFT how many had matched there. MATCH: RUN as of the last draft. RENAMED counts
-replacements; behind it the latest `RENAMES` of them stand: place and size of what the prediction has, place in the
+replacements; after it the latest `RENAMES` of them stand: place and size of what the prediction has, place in the
 answer and size of what it became, and how often in a row it did.
 """
 

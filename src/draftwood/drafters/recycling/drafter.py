@@ -22,7 +22,7 @@ PRIOR = read_rates(__file__)
 _ROOT_ALONE = np.array([ON_PATH], dtype=np.uint8)  # kinds of the rows of a plain pass
 
 _COST = 1 / 12
-"""Of reading a prompt. With copies beside it, 23 % of the rows of recorded answers' prompts gave 0.4 % more (16
+"""Of reading a prompt. Together with copies, 23 % of the rows of recorded answers' prompts gave 0.4 % more (16
 nodes) and 0.5 % fewer tokens per pass (48) than all of them."""
 
 _FOLLOWS = 0.5

@@ -205,7 +205,7 @@ def _classes(ids: Ints, marks: Bytes, noise: Noise, position: int, out: Ints) ->
 
 @inner
 def _candidates(places: Places, context: Ints, known: int, noise: Noise, position: int, out: Longs) -> int:
-    """Next tokens known for a context, its longest first, each once: rows of ``out`` token, class; their number."""
+    """Next tokens known for a context, the longest first, once: rows of ``out`` token, class; their number."""
     keys, ids, marks, stamps = places
     path, classes = np.empty(LONGEST, np.uint64), np.empty(K, np.int32)
     key = _START

@@ -14,11 +14,11 @@ All other transitions are rows (state, token, target, next edge of the same stat
 linear probing: finding a transition costs one probe whatever the vocabulary, and cloning walks the list.
 
 A state's transitions are the different tokens that followed its strings, so a walk over them is prediction by
-partial matching (Cleary and Witten, 1984) with unbounded contexts. Evidence classes, for a candidate behind a
+partial matching (Cleary and Witten, 1984) with unbounded contexts. Evidence classes, for a candidate after a
 matched string of ``FLOORS[row]`` tokens or more, drafted ones included::
 
     7 * row + kind        the string is the longest that matches and was followed
-    49 + 5 * row + kind   a shorter one, behind which this token is new; rows beyond the third count as the third,
+    49 + 5 * row + kind   a shorter one, after which this token is new; rows beyond the third count as the third,
                           and kinds begin at 2
 
     kind 0, 1   no other token followed: seen once, seen more often
@@ -63,7 +63,7 @@ _ROWS = 1024  # of each array at first: 32 KiB
 LOOK = 32  # transitions looked at per state; near the root there are thousands
 LEVELS = 4  # strings asked for successors of a node: the longest match and links up
 
-_STATE, _LAST, _ONCE, _LENGTH, _COLUMNS = 2, 3, 4, 5, 6  # of a candidate, behind TOKEN_OF and CLASS
+_STATE, _LAST, _ONCE, _LENGTH, _COLUMNS = 2, 3, 4, 5, 6  # of a candidate, after TOKEN_OF and CLASS
 
 
 @inner
@@ -264,7 +264,7 @@ def _level(states: Ints, edges: Ints, state: int, length: int, k: int, most: int
 
 @inner
 def _bounds(accept_rates: Floats, bounds: Floats) -> None:
-    """Per row the best accept rate of one among several successors; behind, of what shorter strings add."""
+    """Per row the best accept rate of one among several successors; then of what shorter strings add."""
     best = np.float32(0)
     for row in range(ADDED_ROWS):
         for kind in range(ADDED_KINDS):
@@ -320,7 +320,7 @@ def grow(
     automaton: Automaton, state: int, length: int, accept_rates: Floats, limits: tuple[int, int, int],
     out: Ints, belief: Floats,
 ) -> int:  # fmt: skip
-    """Grow a tree behind a match of ``length`` tokens, best first by accept rates; returns its nodes.
+    """Grow a tree after a match of ``length`` tokens, best first by accept rates; returns its nodes.
 
     ``limits`` are its depth, the most children of a node and the shortest match. ``out`` int32[3, nodes] takes
     tokens, parents and classes, ``belief`` their accept rates.

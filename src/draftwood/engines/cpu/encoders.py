@@ -18,7 +18,7 @@ class SpecialTokens:
     """Cuts texts at the names of special tokens: the longest name first, wherever it stands.
 
     ``tokens`` are the special ones in the order in which they are looked for; ``takes_blanks`` those that take the
-    blanks behind them.
+    blanks after them.
     """
 
     def __init__(self, names: Sequence[str], tokens: Sequence[int], takes_blanks: Collection[int]) -> None:

@@ -1,4 +1,4 @@
-"""How weights lie in memory: sixteen outputs side by side, codes in planes of bits, scales beside their codes.
+"""How weights lie in memory: sixteen outputs side by side, codes in planes of bits, scales before their codes.
 
 A matrix ``W`` [outputs, inputs] is cut into tiles of 16 outputs, padded with zeros. A tile is one run of blocks,
 in the order of the inputs. A block holds ``Format.groups`` groups of 32 inputs:
@@ -6,7 +6,7 @@ in the order of the inputs. A block holds ``Format.groups`` groups of 32 inputs:
 1. ``scale`` float16[16], one per output; then ``least`` float16[16] where the format has it;
 2. for each group: ``Format.factors`` x 16 bytes that multiply the scale (one row of 16 per 32 or per 16 inputs),
    then as many that multiply ``least`` where the format has it;
-3. behind them, for each group, its planes of codes.
+3. after them, for each group, its planes of codes.
 
 The 32 inputs of a group are 8 steps of 4 inputs. A plane of ``b`` bits is ``b`` vectors of 64 bytes, numbered from
 0, and a byte has ``8 / b`` fields. Byte ``4 * output + i`` of vector ``v`` has in field ``f`` (bits ``b * f`` and

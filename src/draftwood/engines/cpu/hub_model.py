@@ -179,7 +179,7 @@ def tensors_of(file: MappedFile) -> dict[str, Tensor]:
 
 
 def metadata_of(file: MappedFile) -> dict[str, str]:
-    """Return what the header of a file says besides its tensors; raises as `tensors_of`."""
+    """Return what the header of a file says other than its tensors; raises as `tensors_of`."""
     said = _header(file)[1].get("__metadata__", {})
     return {str(name): str(value) for name, value in said.items()} if isinstance(said, dict) else {}
 

@@ -64,7 +64,7 @@ class Pages:
         self._shared = min(self._shared, page)  # last: an interrupt before this line leaves the pages shared
 
     def clear(self) -> None:
-        """Write zeros to all cells, for passes whose results nobody reads."""
+        """Write zeros to all cells, for passes whose results are not read."""
         for page in self._pages:
             page[:] = 0
 
@@ -75,7 +75,7 @@ class Pages:
         return self._pages[:count]
 
     def cut(self, length: int) -> None:
-        """Give back pages behind the first ``length`` cells, but for one that the next tokens will need."""
+        """Give back pages after the first ``length`` cells, but for one that the next tokens will need."""
         count = -(-length // PAGE) + 1
         if count < len(self._pages):
             self._ready = min(self._ready, count * PAGE)  # first: no interrupt may leave cells ready that are gone

@@ -32,7 +32,7 @@ class Rows:
     pages: Pages  # the text's cache, with cells for these rows made ready
     base: int  # committed tokens
     tokens: Any  # the ids, a root or a piece of a prompt first
-    # Of each row, the cells of its path behind the committed text, its own last; None: each follows another.
+    # Of each row, the cells of its path after the committed text, its own last; None: each follows another.
     ways: Sequence[Sequence[int]] | None = None
     scored: Sequence[int] | None = None  # numbers of the rows that are scored; None: all
     positions: Sequence[int] | None = None  # of the rows, where a row's position is not the length of its path
@@ -58,7 +58,7 @@ class PassRecord:
         self._limits: Places | None = None
 
     def _note(self) -> None:
-        """Write the addresses of all arrays, in every pass: an interrupt may come behind one that is new."""
+        """Write the addresses of all arrays, in every pass: an interrupt may come after one that is new."""
         for name, array in (
             ("phases", self._program.record), ("tokens", self._tokens), ("positions", self._positions),
             ("texts", self._texts), ("bases", self._bases), ("cells", self._cells), ("tails", self._tails),
@@ -145,7 +145,7 @@ class PassRecord:
         """Fill the units of attention of all texts; returns how many there are, and how many parts.
 
         ``layout`` has of each text its end row, and chunks of its longest path; ``ends`` the end of its cells. All
-        rows of a text have as many chunks: those behind a row's end add nothing to it.
+        rows of a text have as many chunks: those after a row's end add nothing to it.
         """
         row = first = parts = 0
         for (end, chunks), cells in zip(layout, ends, strict=True):

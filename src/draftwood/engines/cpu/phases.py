@@ -85,7 +85,7 @@ class Buffer(NamedTuple):
         return int(self.array.strides[0])
 
     def behind(self, width: int) -> Buffer:
-        """Return the part behind so many numbers, a multiple of 32."""
+        """Return the part after so many numbers, a multiple of 32."""
         return Buffer(self.array[:, width if self.array.itemsize == 4 else width // GROUP * GROUP_RECORD :])
 
 

@@ -1,4 +1,4 @@
-"""Pieces of products: some tiles of a matrix, alone, with a gate behind them, or as scores."""
+"""Pieces of products: some tiles of a matrix, alone, with a gate after them, or as scores."""
 
 from __future__ import annotations
 

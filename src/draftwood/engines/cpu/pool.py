@@ -93,12 +93,12 @@ class Pool:
         Never waits for a pass: the garbage collector may call this amid one, from its thread.
         """
         self._dead.append(buffers)
-        if not self._lock.locked():  # else whoever computes a pass drops them behind it
+        if not self._lock.locked():  # else the thread that computes a pass drops them after it
             with self._lock:
                 self._drop()
 
     def _drop(self) -> None:
-        """Let go of buffers when all helpers have left; who has the lock calls this, behind a pass."""
+        """Let go of buffers when all helpers have left; called with the lock held, after a pass."""
         self._control[RECORD] = self._nobody.ctypes.data
         while self._control[INSIDE]:
             os.sched_yield() if hasattr(os, "sched_yield") else None
@@ -165,7 +165,7 @@ def write_running(module: ir.Module, features: frozenset[str]) -> None:
     _put(body, control, RECORD, body.ptrtoint(record, I64))
     _put(body, control, NUMBER, number)
     body.call(module.globals["take"], [control, record, number, body.i64(1)])
-    # No pass has number 0: who is late leaves, though the record be filled for the next pass meanwhile.
+    # No pass has number 0: a late thread leaves, even if the record is filled for the next pass meanwhile.
     _put(body, control, TICKET, body.i64(0))
     _put(body, control, DONE, body.i64(0))
     body.ret(_get(body, control, ALONE))

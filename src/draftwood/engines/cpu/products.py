@@ -185,7 +185,7 @@ def _store(body: Body, found: list[Any], places: list[Any], adds: Any, scale: An
 
 
 FLOAT_ROWS = {16: (8, 4, 2, 1), 8: (3, 2, 1), 4: (3, 2, 1)}
-"""By the lanes of a processor's vectors: numbers of rows whose sums fit its registers beside the weights."""
+"""By the lanes of a processor's vectors: numbers of rows whose sums fit its registers with the weights."""
 
 
 def write_float_product(module: ir.Module, name: str, kind: str, lanes: int, features: frozenset[str]) -> None:

@@ -56,7 +56,7 @@ class Program:
                 row[PHASE[name]] = value
         self.pieces = len(self._phases) and self._phases[-2].per
         self.limits = lru_cache(256)(partial(limits, self._phases, shape.experts, shape.used))
-        self._states: dict[int, Buffer] = {}  # of layers whose states somebody has asked for
+        self._states: dict[int, Buffer] = {}  # of layers whose states were asked for
         self.reserve(parts=256, positions=2048)
 
     def most_rows(self, positions: int) -> int:
@@ -109,7 +109,7 @@ class Program:
         self._add("embedding", Per.ROWS, self.weights.shape.width, slots | out.slots("out"))
 
     def _ends(self) -> None:
-        """Add the norm behind the last layer, and the scores."""
+        """Add the norm after the last layer, and the scores."""
         shape, weights = self.weights.shape, self.weights
         norm = self._norm_slots(weights.last_norm) | self._x.slots("x") | self._plain.slots("y")
         ending = "_rounded" if weights.output.is_rounded else ""
@@ -129,7 +129,7 @@ class Program:
         return self.weights.output.tiles * TILE
 
     def _kept_states(self, layer: int) -> None:
-        """Add the copy of what a layer reads; behind the last one, of what tokens are scored by."""
+        """Add the copy of what a layer reads; after the last one, of what tokens are scored by."""
         slots = self._x.slots("x") | {"width": self.weights.shape.width}
         if layer == self.weights.shape.layers:
             slots |= self._norm_slots(self.weights.last_norm)
@@ -243,7 +243,7 @@ class Program:
         return self._x, self._rounded
 
     def _into_x(self, matrix: Matrix, plain: Buffer, rounded: Buffer, norm: Any) -> None:
-        """Add a block's last product to x, behind a norm where the family has one there."""
+        """Add a block's last product to x, after a norm where the family has one there."""
         scale = real_slot(self.weights.shape.residual_scale)
         if norm is None:
             self._product(matrix, plain, rounded, self._x.slots("y") | {"adds": 1, "scale": scale})

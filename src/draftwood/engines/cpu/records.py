@@ -50,7 +50,7 @@ PASS = Record(
     "rows", "tokens", "positions",  # int32[rows]: ids, and places in the rotary table
     "texts", "bases",  # int64[rows]: address of the text's pages; before this cell lies the path, by position
     "cells", "lengths",  # int64[rows]: where the row's keys and values go; length of its path, itself included
-    "tails",  # int64[rows], address of int32: cells of the row's path behind its base, itself last
+    "tails",  # int64[rows], address of int32: cells of the row's path after its base, itself last
     "units",  # int64[units, 4]: first row, rows (of one text and base), chunk of positions, end of their cells
     "folds",  # int64[rows, 2]: the row's first part of attention, and how many it has, one for each chunk
     "scored", "scored_rows", "scores",  # int64[scored_rows], rows; their float32[scored_rows, vocabulary]

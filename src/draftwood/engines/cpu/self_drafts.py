@@ -21,7 +21,7 @@ from draftwood.errors import CapabilityError
 
 
 class CpuPart:
-    """Some layers of a target, and its norm and scores behind them, on the target's sessions.
+    """Some layers of a target, and its norm and scores after them, on the target's sessions.
 
     What it has read is never committed: the layers that it leaves out have no keys and values of it.
     """

@@ -16,7 +16,7 @@ from draftwood.tree import TokenTree
 
 
 class CpuSession(CommittedText):
-    """A text whose keys and values lie in pages; a tree's nodes lie in the cells behind it until they are kept.
+    """A text whose keys and values lie in pages; a tree's nodes lie in the cells after it until they are kept.
 
     ``model`` is the `draftwood.engines.cpu.model.CpuModel` that computes its passes.
     """
@@ -50,7 +50,7 @@ class CpuSession(CommittedText):
         self._grown, self._lines = [], []
 
     def growing(self, tokens: Sequence[int], parents: Sequence[int]) -> Rows:
-        """Return the rows of a pass over nodes behind the cached text and the grown nodes, for `grew`."""
+        """Return the rows of a pass over nodes after the cached text and the grown nodes, for `grew`."""
         base, lines = len(self._ids), list(self._lines)
         for parent in parents:
             if not -1 <= parent < len(lines):
@@ -75,7 +75,7 @@ class CpuSession(CommittedText):
         self._ids += tokens
 
     def committed(self, ids: Sequence[int]) -> None:
-        """Take in text that a pass has read into the cells behind the text."""
+        """Take in text that a pass has read into the cells after the text."""
         self._scored = None
         self._ids += map(int, ids)
 

@@ -55,7 +55,7 @@ class GgufTokenizer(FileTokenizer):
         vocabulary, ids = self._vocabulary, list[int]()
         if add_special and vocabulary.adds_bos and vocabulary.bos is not None:
             ids.append(vocabulary.bos)
-        begins = vocabulary.adds_space  # a blank goes before a text and behind each special token
+        begins = vocabulary.adds_space  # a blank goes before a text and after each special token
         for part in self._special.split(found.decode()):
             if isinstance(part, int):
                 ids.append(part)

@@ -48,7 +48,7 @@ _OLD_KEYS = {"fim_pre": "prefix", "fim_suf": "suffix", "fim_mid": "middle"}
 _ENDING_ROLES = ("fim_pad", "fim_rep", "fim_sep")  # models for filling in write these before another file
 
 _KEEPS_BLANKS = ("<unk>", "<s>", "<|endoftext|>")
-"""Of phi-3, whose other special tokens take the blanks behind them."""
+"""Of phi-3, whose other special tokens take the blanks after them."""
 
 
 class FileVocabulary:
@@ -56,7 +56,7 @@ class FileVocabulary:
 
     ``names`` has the name of each token, ``ids`` its id by name, ``kinds`` what it is (bits of `CONTROL` and the
     others). ``pre`` says how texts are split, None where they are pieces with scores. ``bos`` and ``eos`` stand
-    before and behind a text, None where there are none, and ``adds_bos`` and ``adds_eos`` say whether the file
+    before and after a text, None where there are none, and ``adds_bos`` and ``adds_eos`` say whether the file
     asks for them. ``end_ids`` are the tokens that end an answer. Raises `UnsupportedModelError` for a kind of
     vocabulary that the engine does not know, and `ModelError` for metadata that contradict themselves.
     """
@@ -107,7 +107,7 @@ class FileVocabulary:
 
     @cached_property
     def takes_blanks(self) -> frozenset[int]:
-        """Special tokens that take the blanks behind them."""
+        """Special tokens that take the blanks after them."""
         name = (self.text("general.name") or "").lower()
         if "phi-3" not in name and "phi3" not in name:
             return frozenset()

@@ -25,7 +25,7 @@ Vector = NDArray[np.float32]
 Report = Callable[[int, int], None]  # takes bytes that are packed, and bytes in all
 
 _KEPT = 64 << 20  # bytes of the file that are kept in memory while it is packed
-_NEEDLESS = ("attn_rot_embd",)  # tensors of a layer that files may have and nobody reads
+_NEEDLESS = ("attn_rot_embd",)  # tensors of a layer that files may have and no pass reads
 
 
 def opened(path: Path) -> GgufFile | HubModel:

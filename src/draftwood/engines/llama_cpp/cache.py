@@ -20,7 +20,7 @@ _FIRST = 1024  # cells of a new cache; it doubles when they are full
 _LARGE = 4 * _FIRST
 _PATIENCE = 4
 _FEW, _MANY = 64, 255  # sequences; the library takes 256, and more than 64 cost a little in every pass
-MOST_SESSIONS = 32  # beside which `_FEW` sequences leave enough for the branches of a tree
+MOST_SESSIONS = 32  # `_FEW` sequences then leave enough for the branches of a tree
 MOST_BRANCHES = _FEW - MOST_SESSIONS
 _MOST_TEXTS = _MANY - MOST_BRANCHES
 
@@ -35,7 +35,7 @@ class TextCells:
     """What a text has in the cache.
 
     An interrupt may come between any two lines. A text that is ``pending`` is mended by its session before it is
-    used again, so whoever changes it sets the flag first, and clears it last.
+    used again, so a change sets the flag first, and clears it last.
     """
 
     home: int  # the sequence that sees all of the text
@@ -47,7 +47,7 @@ class TextCells:
     snapshot: bytearray | None = None  # what recurrent layers held at this length, if it was saved
 
     def begin(self, tokens: int) -> None:
-        """Begin a pass over so many tokens behind the text."""
+        """Begin a pass over so many tokens after the text."""
         self.pending, self.lost = True, False
         self.cells = self.length + tokens
 
@@ -124,7 +124,7 @@ class Cache:
             before.close()
 
     def make_room(self, tokens: int) -> None:
-        """Let a pass over so many tokens fit, behind what is there, with the cells of each text in order."""
+        """Let a pass over so many tokens fit, after what is there, with the cells of each text in order."""
         need = sum(text.cells for text in self._texts) + tokens
         self._most = max(self._most, need)
         if need > self._context.cells:
@@ -236,7 +236,7 @@ class Cache:
     def settle(self, sequence: int, first: int, *, occupied: bool) -> None:
         """Take a sequence off the positions from ``first`` on.
 
-        With ``occupied`` their cells are not freed, since others of the same pass that stay lie behind them. Where
+        With ``occupied`` their cells are not freed, since others of the same pass that stay lie after them. Where
         a model has a window that does not help: there the library frees what no token sees any more.
         """
         if occupied and self._weights.window:
@@ -248,7 +248,7 @@ class Cache:
     def cut(self, text: TextCells, length: int, *, ends_cache: bool = False) -> None:
         """Keep the first tokens of a text only, or none if the others must be read again.
 
-        ``ends_cache``: behind those that go back to a snapshot lie none of other texts.
+        ``ends_cache``: no cells of other texts lie after those that go back to a snapshot.
         """
         self._has_holes |= len(self._texts) > 1 and not (ends_cache and text.snapshot is not None)
         self._shorten(text, length)
@@ -284,7 +284,7 @@ class Cache:
     def lacks(self, text: TextCells, length: int) -> bool:
         """Whether a token at a position would not see all of its window.
 
-        llama.cpp neither saves nor protects what the token behind a text's last one, drafted ones included, no
+        llama.cpp neither saves nor protects what the token after a text's last one, drafted ones included, no
         longer sees.
         """
         return self._context.first(text.home) > max(0, length + 1 - self._weights.window)

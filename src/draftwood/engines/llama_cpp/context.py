@@ -51,7 +51,7 @@ def exact_settings(threads: int) -> ContextSettings:
 
 def threads_here(asked: int | None) -> int:
     """Return the threads of a pass: as asked, else one per core, or one if the cores are busy: the library's
-    threads spin while they wait, and beside other programs two are slower than one by a factor of ten."""
+    threads spin while they wait, and while other programs run, two are ten times slower than one."""
     if asked is not None:
         return asked
     here = cores()
@@ -176,7 +176,7 @@ class Context:
             raise DraftwoodError("llama.cpp could not write its cache back: open the text anew")
 
     def go_back(self, sequence: int, data: bytearray, length: int) -> None:
-        """Take back all tokens behind the first ``length``, at which ``data`` was the recurrent part."""
+        """Take back all tokens after the first ``length``, at which ``data`` was the recurrent part."""
         self.restore(sequence, data, RECURRENT)
         self.remove(sequence, length)
 

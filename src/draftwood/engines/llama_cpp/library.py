@@ -18,7 +18,7 @@ from typing import Any
 from draftwood.errors import CapabilityError
 
 _U, _I, _P, _F, _Z, _B = c.c_uint32, c.c_int32, c.c_void_p, c.c_float, c.c_size_t, c.c_bool
-_SLACK = 256  # bytes behind each struct: a longer one, returned by value, would overrun our memory
+_SLACK = 256  # bytes after each struct: a longer one, returned by value, would overrun our memory
 
 F16, BF16 = 1, 30  # element types of a cache
 

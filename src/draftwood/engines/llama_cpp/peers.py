@@ -1,4 +1,4 @@
-"""llama.cpp's own ways to write: plain and its n-gram speculators, through its server in a process beside ours.
+"""llama.cpp's own ways to write: plain and its n-gram speculators, through its server in another process.
 Its route ``/completion`` alone takes token ids. Times are its own; streaming each token costs a percent or two."""
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def main() -> None:
     params.api_keys = [told["key"]]
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)
-    sys.stdin.read()  # until whoever asked is gone
+    sys.stdin.read()  # until the process that asked is gone
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def check(llama: Any) -> None:
 
 
 def cuts(llama: Any) -> bool:
-    """Return whether rejected tokens can be taken back; recurrent models keep them, and nobody notices."""
+    """Return whether rejected tokens can be taken back; recurrent models keep them without notice."""
     return not (getattr(llama, "_is_recurrent", False) or getattr(llama, "_is_hybrid", False))
 
 

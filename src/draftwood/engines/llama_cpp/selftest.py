@@ -134,7 +134,7 @@ def pass_times(weights: LlamaWeights, settings: ContextSettings, widest: int) ->
 def _measured(weights: LlamaWeights, settings: ContextSettings, widest: int) -> list[float]:
     """Return the shortest of some passes of each width, which other programs delayed least.
 
-    A wide pass is charged with what it adds to the plain one behind it, too: the library plans its work anew
+    A wide pass is charged with what it adds to the plain one after it, too: the library plans its work anew
     whenever the width changes.
     """
     context, rows = Context(weights, settings, READ + widest, 2), _rows(weights, READ + widest)

@@ -95,7 +95,7 @@ class LlamaSession(CommittedText):
             text.keep(first)
             return
         last, occupied = path[-1] if path else -1, 0
-        is_last = self._last_in == cache.passes  # no cell of a later pass, nor of another text, lies behind
+        is_last = self._last_in == cache.passes  # no cell of a later pass, nor of another text, comes after it
         agreed: dict[int, int] = {}
         for sequence, way in self._ways:
             common = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(way, path, strict=False))))

@@ -105,7 +105,7 @@ class Proposer:
         self, sampled: Sequence[Sequence[int]], lengths: NDArray[np.int32], ids: NDArray[np.int32],
         told: tuple[Sequence[str], Sequence[Any]] | None, started: float,
     ) -> list[list[int]] | None:  # fmt: skip
-        """Return the drafts; None where nobody is asked for any."""
+        """Return the drafts; None where no drafter is asked for any."""
         rows = len(sampled)
         new = np.array([len(some) for some in sampled], dtype=np.int64)
         ends = np.array(lengths[:rows], dtype=np.int64)

@@ -51,7 +51,7 @@ def sameness(row: Mapping[str, Any]) -> str:
 
 
 def draft_memory(rows: Sequence[Mapping[str, Any]], arm: str) -> str | None:
-    """Say what the draft models of an arm take beside the target; None where that is nothing, or not known."""
+    """Say what the draft models of an arm take on top of the target; None where that is nothing, or not known."""
     weights, cache = (
         max((row[name] or 0 for row in rows if row["drafter"] == arm), default=0)
         for name in ("draft_weight_bytes", "draft_cache_bytes")

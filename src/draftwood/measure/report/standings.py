@@ -25,7 +25,7 @@ class Mean(NamedTuple):
 
 @dataclass(slots=True)
 class Standings:
-    """The table in the order of the page: rows as `draftwood.measure.bench.table.table` gives them, and besides
+    """The table in the order of the page: rows as `draftwood.measure.bench.table.table` gives them, and also
     ``plain``, whether it is plain decoding, and without looped tails ``gain``, the speedup that counts, its
     ``interval``, and ``length``, the mean acceptance length."""
 

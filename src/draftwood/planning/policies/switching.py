@@ -80,7 +80,7 @@ class _Request:
     turns: Turns  # of its set of drafters when it was asked last
     arm: int
     why: str
-    asks: bool  # whether anybody is asked with this arm
+    asks: bool  # whether a drafter is asked with this arm
     is_first: bool = True  # whether the step under way is the first one with this arm
 
 
@@ -90,7 +90,7 @@ class SwitchingPolicy:
     Of a set without models: all drafters, or one of them. Drafters that own models (`Needs.prices`) each take time
     and spoil the others' prices, so at most one of these is asked; the others of such a set always are.
     ``learned`` keeps what was found for all calls with the target; its lock is held by the planner. A model that
-    was not asked reads what it has missed when it is asked again: that step rates nobody.
+    was not asked reads what it has missed when it is asked again: that step rates no arm.
     """
 
     name = "switching"
@@ -121,7 +121,7 @@ class SwitchingPolicy:
         if request is None or not SHORTEST < step.score_s <= step.seconds < LONGEST:
             return
         asked = any(source.calls for source in step.by_source)
-        if request.is_first or asked != request.asks:  # the planner or another policy has asked nobody
+        if request.is_first or asked != request.asks:  # the planner or another policy has asked no drafter
             request.is_first = False
             request.turns.skip(request.arm)
             return

@@ -1,4 +1,4 @@
-"""A trained head as what a draft model is, on the CPU engine: it reads a text, and grows trees behind it."""
+"""A trained head as what a draft model is, on the CPU engine: it reads a text, and grows trees after it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from draftwood.index.child_safe import ChildSafeLock
 
 
 class CpuHeadText(HeadText[Floats]):
-    """A head's keys and values of one text, in pages; grown nodes lie in the cells behind its pairs.
+    """A head's keys and values of one text, in pages; grown nodes lie in the cells after its pairs.
 
     ``page_bytes`` and ``token_bytes`` are those of a page and of one pair; ``pages`` those of another text that it
     begins with.
@@ -97,7 +97,7 @@ class CpuHead:
         self, session: CpuHeadText, positions: Sequence[int], parts: Sequence[Sequence[Floats]],
         tokens: Sequence[int],
     ) -> ReducedScores:  # fmt: skip
-        """Read pairs into a text: the states at these positions, and the tokens behind them.
+        """Read pairs into a text: the states at these positions, and the tokens after them.
 
         ``parts`` are the states of consecutive positions, [some, width] per layer. Returns the scores of the last
         pair. Grown nodes are dropped.

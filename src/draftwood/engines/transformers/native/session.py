@@ -36,7 +36,7 @@ class NativeSession(CommittedText):
         self._cache: NativeCache | None = NativeCache.empty(passes.kept)
         self._read = 0  # tokens of the text that the cache holds, once it is clean
         self._copy: NativeCache | None = None
-        self._clean = True  # False while the cache stands behind tokens that are not committed
+        self._clean = True  # False while the cache holds tokens that are not committed
 
     @property
     def replay(self) -> int:
