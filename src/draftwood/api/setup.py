@@ -230,7 +230,7 @@ class Setup:
 
 def _for_numpy(processor: Any) -> Processor:
     """Return a copy of a processor for a target whose scores are NumPy's; those of transformers get tensors."""
-    known = sys.modules.get("transformers.generation.logits_process")  # who made such a processor has imported it
+    known = sys.modules.get("transformers.generation.logits_process")  # imported by users of such processors
     if known is None or not isinstance(processor, known.LogitsProcessor):
         return copy.deepcopy(processor)
     from draftwood.engines.transformers.processors import adapt_numpy

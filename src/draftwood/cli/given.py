@@ -86,7 +86,7 @@ class SourceFlags:
 
 @dataclass(frozen=True)
 class DraftingFlags(SourceFlags):
-    """What drafts and from what, who decides how much, and which of it is accepted."""
+    """The drafters and their texts, the planner, and the rule by which drafts are accepted."""
 
     drafters: options.Drafters = options.DRAFTERS_DEFAULT
     planner: options.PlannerName = options.PLANNER_DEFAULT

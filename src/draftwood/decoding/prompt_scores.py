@@ -68,7 +68,7 @@ class PromptScores:
 
 
 def shown_too(watch: Watch | None, show: Callable[[Positions, Scores], None]) -> Watch:
-    """Return who lets ``show`` see the scores of all tokens, and a watch what it asks for or more."""
+    """Return a watch that lets ``show`` see the scores of all tokens, and ``watch`` at least what it asks for."""
     if watch is None or (watch.wanted is not None and not len(watch.wanted)):
         return Watch(show) if watch is None else replace(watch, show=show, wanted=None)
 

@@ -112,7 +112,7 @@ class Request:
     trace
         Keep each step's scored tree in its record (`Step.trace`).
     drafters
-        Who proposes, where this request has drafters of its own (bound to what its user expects): as many, of the
+        The drafters, where this request has some of its own (bound to what its user expects): as many, of the
         same names and in the same order as those that `open_sequences` is given, which are meant by None.
     permits
         Given the committed text and a tree, returns the nodes that may come, ascending and closed under parents;

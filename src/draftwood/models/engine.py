@@ -1,4 +1,4 @@
-"""Which engine runs a model: decided by its files, what is installed, and who asks; and the hub of models."""
+"""Which engine runs a model: by its files, what is installed, and what the caller asks; and the hub of models."""
 
 from __future__ import annotations
 

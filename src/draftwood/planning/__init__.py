@@ -1,4 +1,4 @@
-"""Who decides how much is drafted and checked: budgets, policies, beliefs."""
+"""How much is drafted and checked: budgets, policies, beliefs."""
 
 MOST = 64  # draft nodes of one request, at most
 SELDOM = 4  # of steps that ask drafters, only each fourth is judged

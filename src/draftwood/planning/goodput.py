@@ -73,7 +73,7 @@ class GoodputPlanner(TreePlanner):
         self._repeats: dict[int, Repeats] = {}  # by the identity of the request
         self._losses = Losses()
         self._pace, self._priced = Pace(), False  # the latter: whether a drafter goes by prices
-        self._asking = self._is_idle = False  # whether drafters are asked; whether the step is plain, without policies
+        self._asking = self._is_idle = False  # whether drafters are asked; whether not, and no policy either
         self._passes = 1  # unasked steps that the one being judged stands for
         self._asked = self._unasked = 0  # steps of either kind, the latter since one was judged
         self._judged = True
@@ -105,7 +105,7 @@ class GoodputPlanner(TreePlanner):
         return super().ask(states)
 
     def _begin_step(self, states: Sequence[State]) -> None:
-        """Find what is known of asking these drafters; who shares the pass may have changed."""
+        """Find what is known of asking these drafters; the texts that share the pass may have changed."""
         first = states[0]
         key = len(states).bit_length(), first.greedy, tuple(first.drafters)
         if key != self._known_as:

@@ -24,7 +24,7 @@ from draftwood.step import Step
 
 
 class Logprobs(NamedTuple):
-    """Who keeps the log-probabilities of an answer's tokens, and of its prompt's, if those are wanted."""
+    """Keepers of the log-probabilities of an answer's tokens, and of its prompt's, if those are wanted."""
 
     answer: LogprobRecorder
     prompt: PromptLogprobs | None = None

@@ -301,7 +301,7 @@ class NgramCounts:
             self._grow()
 
     def _grow(self) -> None:
-        """Make room, in new arrays: those who read the old ones at this moment are not disturbed."""
+        """Make room, in new arrays: threads that read the old ones at this moment are not disturbed."""
         rows, index, head = self._state
         used, head = int(head[USED]), head.copy()
         if used + ROOM > len(rows):

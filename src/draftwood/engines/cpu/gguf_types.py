@@ -157,7 +157,7 @@ _READERS: dict[str, tuple[int, Callable[[Bytes], Blocks]]] = {
     "IQ4_NL": (18, _q4_0), "IQ4_XS": (136, _iq4_xs),
 }
 # fmt: on
-"""Bytes of a block and who reads it, from blocks uint8[rows, blocks, bytes]."""
+"""Bytes of a block and the function that reads it, from blocks uint8[rows, blocks, bytes]."""
 
 
 def swapped_fields(rows: Bytes, bits: int) -> Bytes:
