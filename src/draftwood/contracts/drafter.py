@@ -248,7 +248,7 @@ class Drafter(ABC):
     name: ClassVar[str] = ""
     """Shown as the source of tokens."""
     modules: ClassVar[Sequence[str]] = ()
-    """Modules that take long to import: a thread begins to, while the target reads the prompt."""
+    """Modules that are slow to import: a thread imports them while the target reads the prompt."""
     batches: ClassVar[bool] = False
     """Whether it has `draft_many`."""
 
