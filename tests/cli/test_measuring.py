@@ -43,7 +43,7 @@ def test_a_bench_is_one_json_document(draftwood, tiny, prompts, tmp_path):
     assert found["interrupted"] is False
     assert found["header"]["provenance"]["command"]
     kept = read_records(tmp_path / "rows.jsonl")
-    assert len(kept.answers) == 3 * 3 * 2
+    assert len(kept.answers) == 3 * 3 * 2 + 3 * 2  # drafted arms once more, with traces
     first = kept.answers[0]
     assert len(first.pieces) == len(first.output_ids)
 

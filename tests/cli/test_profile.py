@@ -34,7 +34,7 @@ def test_a_table_for_people(draftwood, tiny):
         NOT_KEPT + "; with -o FILE.jsonl it is kept for simulate --profile FILE.jsonl\n",
     )
     assert ESCAPE not in ran.out
-    for said in ("quartiles", "tokens per", "2 rounds", "GB of weights"):
+    for said in ("quartiles", "tokens per", "2 rounds"):
         assert said in ran.out
     assert ran.out.splitlines()[2].split() == ["pass", "8", "32"]
 

@@ -99,8 +99,8 @@ def first_two(target, sampling=GREEDY):
     class FirstTwo(SameDrafter):
         name: ClassVar[str] = "first-two"
 
-        def propose(self, text, nodes, lookahead_nodes, noise):
-            return super().propose(text, min(2, nodes), lookahead_nodes, noise)
+        def propose(self, text, nodes, noise):
+            return super().propose(text, min(2, nodes), noise)
 
     return FirstTwo(target, sampling)
 

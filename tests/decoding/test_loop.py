@@ -232,8 +232,8 @@ class Believing(SameDrafter):
     length: int = 3
     name: ClassVar[str] = "believing"
 
-    def propose(self, text, nodes, lookahead_nodes, noise):
-        right = super().propose(text, min(self.length, nodes), lookahead_nodes, noise)
+    def propose(self, text, nodes, noise):
+        right = super().propose(text, min(self.length, nodes), noise)
         return TokenTree.build(right.tokens, belief=self.belief)
 
     @property

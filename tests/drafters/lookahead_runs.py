@@ -15,6 +15,7 @@ def steps_of(target, drafters, prompt, planner, steps, limit=400):
     with open_sequences(target, drafters, [Request(prompt, limit)], SampleAndMatch()) as (row,):
         written = decode_sequences(target, planner, [row])
         (first,) = next(written).tokens
+        row.open_sources()
         yield row.sources[0].session, first
         for _, emission in zip(range(steps), written, strict=False):
             row.sources[0].catch_up()

@@ -26,10 +26,7 @@ NAN = float("nan")
 OUT_OF_RANGE = [
     (JacobiDrafter, {"block": 0}, "block must lie between 1 and 1024"),
     (JacobiDrafter, {"block": 1025}, "block"),
-    (JacobiDrafter, {"start": "random"}, "start must be one of prompt, previous, vocabulary, not 'random'"),
-    (JacobiDrafter, {"start": "vocabulary"}, "go together"),
-    (JacobiDrafter, {"vocabulary": 8}, "go together"),
-    (JacobiDrafter, {"start": "vocabulary", "vocabulary": 0}, "vocabulary must lie"),
+    (JacobiDrafter, {"start": "random"}, "start must be one of prompt, previous, not 'random'"),
     *((LogitsExtendDrafter, {"roots": n}, "roots") for n in (0, 65)),
     *((LogitsExtendDrafter, {"length": n}, "length") for n in (0, 1025)),
     *((LookaheadDrafter, {"window": n}, "window must lie between 1 and 4096") for n in (0, 5000)),

@@ -105,6 +105,7 @@ def test_a_block_that_is_the_text_is_taken_whole_in_one_pass(sampling):
     with open_sequences(target, [drafter], [Request(prompt, 10, sampling)], SampleAndMatch()) as (row,):
         pieces = decode_sequences(target, FixedPlanner(8), [row])
         next(pieces)
+        row.open_sources()
         row.sources[0].session._guesses, row.sources[0].session._states = truth[1:9], [FRESH] * 8
         assert next(pieces).tokens == tuple(truth[1:])
 

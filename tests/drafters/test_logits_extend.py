@@ -118,6 +118,7 @@ def test_in_the_loop_it_proposes_the_runners_up_of_each_row():
         drafter = LogitsExtendDrafter(roots=8, length=1)
         with open_sequences(target, [drafter], [Request([1, 2], 30, sampling)], SampleAndMatch()) as (row,):
             for number, _ in enumerate(decode_sequences(target, FixedPlanner(5), [row])):
+                row.open_sources()
                 row.sources[0].catch_up()
                 tree = row.sources[0].session.draft(8, 0, drafter.prior)
                 order = np.argsort(-target.scores_after(row.ids[:-1]), kind="stable").tolist()

@@ -17,6 +17,7 @@ from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.transformers.shared import prepare, shared_target
 from draftwood.errors import CapabilityError
 from draftwood.planning.load import load as load_planner
+from tests.drafters.answers import check as check_memory
 from tests.fuzz.calls import PROCESSORS, SPELLER, Call, WrongTextError, draw_prompt, draw_sampling
 from tests.fuzz.interrupt import interrupted
 from tests.fuzz.models import CHANGES, draw_model
@@ -85,7 +86,7 @@ class Story:
         for event in events:
             self.counts[event] += 1
             getattr(self, event)()
-        self.memory.check_integrity()
+        check_memory(self.memory)
 
     # --- what calls share ------------------------------------------------------------------------------------
 

@@ -27,8 +27,8 @@ class OnlyLookahead(SameDrafter):
 
     name: ClassVar[str] = "only-lookahead"
 
-    def propose(self, text, nodes, lookahead_nodes, noise):
-        return TokenTree.build(super().propose(text, min(4, nodes), lookahead_nodes, noise).tokens, lookahead=True)
+    def propose(self, text, nodes, noise):
+        return TokenTree.build(super().propose(text, min(4, nodes), noise).tokens, lookahead=True)
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class BothWays(SameDrafter):
 
     name: ClassVar[str] = "both-ways"
 
-    def propose(self, text, nodes, lookahead_nodes, noise):
-        right = super().propose(text, min(3, nodes), lookahead_nodes, noise).tokens.tolist()
+    def propose(self, text, nodes, noise):
+        right = super().propose(text, min(3, nodes), noise).tokens.tolist()
         n = len(right)
         chain = list(range(-1, n - 1))
         again = [-1 if parent < 0 else parent + n for parent in chain]
@@ -54,7 +54,7 @@ def test_a_lookahead_node_is_not_emitted_even_where_it_is_right(sampling, planne
     assert written.sources == [MODEL] * 12
     assert [len(step.emitted) for step in written.steps] == [1] * 11
     assert [(step.drafted, step.accepted) for step in written.steps] == [(0, 0)] * 11
-    assert sum(step.lookahead_scored for step in written.steps) > 20
+    assert sum(step.lookahead_scored for step in written.steps) >= 16
 
 
 @pytest.mark.parametrize("planner", PLANNERS)

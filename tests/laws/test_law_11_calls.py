@@ -12,6 +12,7 @@ import pytest
 from tests.api.fake import TOKENIZER, toy
 from tests.api.generating import GREEDY, PROMPT, batch, speller
 from tests.drafter_list import EVERY, SCORED, with_settings
+from tests.drafters.answers import check as check_memory
 from tests.engines.tiny import build
 from tests.helpers import GREEDY as PLAIN
 from tests.helpers import PROMPT as TOY_PROMPT
@@ -224,7 +225,7 @@ def test_threads_share_a_memory_a_model_and_a_tokenizer(llama):
         return draftwood.generate(llama, PROMPTS[number], **settings).ids
 
     assert together(work) == [[text] * CALLS for text in alone]
-    memory.check_integrity()
+    check_memory(memory)
 
 
 def test_a_stream_is_one_threads_at_a_time(llama):

@@ -31,7 +31,7 @@ def opened(target, ids):
 
 def ended(session):
     """A text whose drafters have learnt nothing."""
-    return SimpleNamespace(session=session, readings=list)
+    return SimpleNamespace(session=session, ids=session.ids, readings=list)
 
 
 def test_the_longest_known_beginning_is_found_in_its_own_namespace(target):
@@ -40,7 +40,7 @@ def test_the_longest_known_beginning_is_found_in_its_own_namespace(target):
     prefixes.keep("", ended(first))
     first.close()
     for prompt, length in (([*text[:40], 7, 8], 40), (text, 89)):  # the last token is read again, for its scores
-        found = prefixes.begin("", prompt, 20).session
+        found, _ = prefixes.begin("", prompt, 20)
         assert found.length == length
         found.close()
     assert prefixes.begin("other", text, 20) is None

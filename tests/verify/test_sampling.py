@@ -66,6 +66,20 @@ def test_top_p_keeps_what_transformers_keeps(row, top_p):
         assert ours.tolist() == np.sort(row)[len(row) - len(ours) :].tolist()
 
 
+@given(row=rows(), top_p=st.sampled_from([0.25, 0.5, 0.9]))
+def test_top_p_cuts_equal_scores_as_a_stable_sort_does(row, top_p):
+    kept = support(row, temperature=1.0, top_p=top_p)
+    order = np.argsort(row, kind="stable")
+    assert kept.tolist() == sorted(order[len(row) - len(kept) :].tolist())
+
+
+def test_top_p_of_equal_scores_is_not_fooled_by_rounding():
+    # ten tokens of 0.1: nine reach 0.9, although 1 - 0.9 is below 0.1 in float64
+    row = np.zeros(10, dtype=np.float32)
+    assert len(support(row, temperature=1.0, top_p=0.9)) == 9
+    assert len(support(row, temperature=1.0, top_p=0.05)) == 1
+
+
 @given(row=rows(), min_p=st.sampled_from([0.0, 0.01, 0.1, 0.3, 0.9, 1.0]))
 def test_min_p_keeps_what_transformers_keeps(row, min_p):
     expected = np.flatnonzero(warped(row, theirs.MinPLogitsWarper(min_p)) > -INF).tolist()
@@ -153,6 +167,19 @@ class FixedNoise:
         return self.noise[ids]
 
 
+def test_a_token_far_behind_still_wins_with_the_largest_noise():
+    row = np.zeros(5000, dtype=np.float32)
+    row[:70] = 22.7
+    noise = np.zeros(5000)
+    noise[4321] = 22.8  # ahead of the front by 0.1: a bound any tighter would lose it
+    assert choose(row, Sampling(1.0), FixedNoise(noise), 0) == 4321
+
+
+@given(row=rows())
+def test_greedy_takes_the_lowest_id_of_the_best(row):
+    assert choose(row, Sampling(), None, 0) == row.tolist().index(max(row.tolist()))
+
+
 def test_equal_sums_give_the_lowest_id():
     for vocab in (10, 5000, 70_000):
         assert choose(np.zeros(vocab, dtype=np.float32), Sampling(1.0), FixedNoise(np.zeros(vocab)), 0) == 0
@@ -161,7 +188,7 @@ def test_equal_sums_give_the_lowest_id():
 @pytest.mark.parametrize("sampling", [*SAMPLINGS, Sampling(1.0, top_k=3), Sampling(1.0, top_p=0.6)])
 def test_choices_follow_the_distribution(sampling):
     row = np.array([1.0, 2.0, 0.0, -1.0, 2.5, -INF, 0.3], dtype=np.float32)
-    n = 1000
+    n = 4000
     counts = np.zeros(len(row))
     for position in range(n):
         counts[choose(row, sampling, KeyedNoise(99), position)] += 1
@@ -169,6 +196,25 @@ def test_choices_follow_the_distribution(sampling):
     assert not counts[expected == 0].any()
     if (expected > 0).sum() > 1:
         assert stats.chisquare(counts[expected > 0], expected[expected > 0]).pvalue > 0.01
+
+
+def test_choices_follow_the_distribution_over_sequences_and_a_large_vocabulary():
+    row = normal_row(5000, 3.0)
+    sampling, n = Sampling(1.0), 4000
+    best = np.argsort(-row)[:20]
+    expected = distribution(row, sampling)[best] * n
+    drawn = [choose(row, sampling, KeyedNoise(1, sequence), 8) for sequence in range(n)]
+    counts = np.array([drawn.count(token) for token in best.tolist()])
+    everything = [*counts, n - counts.sum()], [*expected, n - expected.sum()]
+    assert stats.chisquare(*everything).pvalue > 0.01
+
+
+@given(row=rows())
+def test_the_row_is_left_as_it_is(row):
+    before = row.copy()
+    for sampling in SAMPLINGS:
+        choose(row, sampling, KeyedNoise(0), 1)
+    assert np.array_equal(row, before)
 
 
 def test_distribution_is_exact():
@@ -221,6 +267,11 @@ def test_infinities_have_no_distribution_but_a_maximum():
         choose(row, Sampling(1.0), KeyedNoise(0), 0)
 
 
+def test_masks_written_as_the_lowest_float_are_masks():
+    row = np.array([0.0, np.finfo(np.float32).min, 0.0], dtype=np.float32)
+    assert support(row, temperature=0.5).tolist() == [0, 2]
+
+
 def test_sampling_without_noise_is_refused():
     with pytest.raises(UsageError, match="needs noise"):
         choose(np.zeros(3, dtype=np.float32), Sampling(1.0), None, 0)
@@ -240,3 +291,10 @@ def test_sampling_without_noise_is_refused():
 def test_settings_out_of_range_are_refused(sampling, word):
     with pytest.raises(UsageError, match=f"^{word} must"):
         check_sampling(sampling)
+
+
+def test_settings_at_the_border_are_taken():
+    check_sampling(Sampling())
+    check_sampling(Sampling(1e-30, top_k=1, top_p=1.0, min_p=0.0, repetition_penalty=0.1, seed=-5))
+    check_sampling(Sampling(2, top_k=np.int64(3), min_p=1.0))
+    assert len(support(np.zeros(5, dtype=np.float32), temperature=1.0, top_p=1.0, min_p=1.0)) == 5

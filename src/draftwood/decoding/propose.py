@@ -76,7 +76,7 @@ def base_tree_of(trees: Sequence[TokenTree]) -> TokenTree:
     drafts = [
         tree.take(np.flatnonzero(~tree.lookahead)) if tree.n_lookahead else tree for tree in trees if len(tree)
     ]
-    return merge(drafts)[0] if drafts else _EMPTY
+    return merge(drafts)[0].locked() if drafts else _EMPTY
 
 
 def _ask(every: Sequence[_Asked], *, together: bool) -> None:

@@ -69,7 +69,7 @@ class Prefixes:
         session: Any = sequence.session
         if session.length < _SHORTEST:
             return
-        ids = np.asarray(session.ids, dtype=np.int64)
+        ids = np.asarray(sequence.ids[: session.length], dtype=np.int64)
         shared = {id(kept): _common(kept.ids, ids) for kept in self._kept if kept.namespace == namespace}
         if len(ids) in shared.values():
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 import pytest
 
@@ -49,7 +51,7 @@ def test_a_promise_is_looked_at_once_and_only_if_the_text_goes_on():
     once = copies.trust
     copies.learn(np.array([9, 9, 9, 9], dtype=np.int32))
     assert copies.trust == once < 1
-    twin = copies.copy()
+    twin = copy(copies)
     copies.promise(4, PROPOSAL)
     copies.truncate(4)
     copies.learn(np.array([9, 9, 9, 9, 9], dtype=np.int32))
