@@ -195,6 +195,23 @@ def test_a_sound_tree_passes(tree):
     tree.check_integrity(4)
 
 
+def grown(*columns, locked=True, **more):
+    tree = TokenTree.build(*columns, **more)
+    return TokenTree.grown(*[getattr(tree.locked() if locked else tree, f.name) for f in dataclasses.fields(tree)])
+
+
+@given(tree=trees(vocab_size=20), count=st.integers(0, 9))
+def test_a_grown_tree_and_its_head_stay_grown(tree, count):
+    other, _ = merge([TokenTree.build(tree.tokens, tree.parents, belief=tree.belief)])
+    found = grown(other.tokens, other.parents, belief=other.belief)
+    for one in (found, found.head(count), found.credited_to(3), found.head(count).credited_to(1)):
+        assert one.is_grown
+        assert one.locked() is one
+        one.check_integrity(20)
+        assert one.path_belief.tolist() == dataclasses.replace(one).path_belief.tolist()
+    assert not dataclasses.replace(found, belief=found.belief).is_grown
+
+
 def column(name, value):
     return dataclasses.replace(TREE, **{name: value})
 
@@ -219,6 +236,8 @@ def column(name, value):
         (TokenTree.build([1], belief=np.nan), "beliefs must be probabilities"),
         (TokenTree.build([1, 2], lookahead=[True, False]), "children of lookahead nodes"),
         (column("lookahead", np.array([True, False, True, False, True])), "children of lookahead nodes"),
+        (grown([1, 2], locked=False), "tokens must be read-only"),
+        (grown([1, 1], [-1, -1]), "siblings must differ"),
     ],
 )
 def test_an_unsound_tree_is_named(tree, sentence):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,23 @@ from draftwood.errors import IntegrityError
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
+
+if TYPE_CHECKING:
+    from functools import cached_property
+else:
+
+    class cached_property:  # noqa: N801
+        """That of functools without its lock, which takes longer than most of what it guards here."""
+
+        def __init__(self, make: Callable[[TokenTree], Any]) -> None:
+            self._make, self.__doc__ = make, make.__doc__
+
+        def __get__(self, tree: TokenTree | None, _: Any) -> Any:
+            if tree is None:
+                return self
+            found = vars(tree)[self._make.__name__] = self._make(tree)
+            return found
+
 
 NO_CLAIM = -1
 """Evidence of a node that others proposed, in the tree of a drafter that appends branches to it."""
@@ -53,6 +70,24 @@ class TokenTree:
     evidence: Ints
     draft_prob: Floats
     lookahead: Bools
+
+    is_grown: ClassVar[bool] = False
+    """True of a tree that one of our kernels has grown (`grown`)."""
+
+    @classmethod
+    def grown(cls, *columns: NDArray[Any], **known: Any) -> TokenTree:
+        """Make a tree of read-only columns that keep all rules but the limit of token ids: nobody checks again.
+
+        No two siblings are equal, no node is a lookahead node, and beliefs are the accept rates that the drafter
+        was asked with. ``known`` are properties that need not be computed. Called in every step: it takes a fifth
+        of the constructor's time.
+        """
+        tree = object.__new__(cls)
+        vars(tree).update(zip(_COLUMNS, columns, strict=True), n_lookahead=0, is_grown=True, **known)
+        return tree
+
+    def _alike(self, *columns: NDArray[Any]) -> TokenTree:
+        return TokenTree.grown(*columns) if self.is_grown else TokenTree(*columns)
 
     @classmethod
     def build(
@@ -97,12 +132,16 @@ class TokenTree:
         return self.parents.tolist() == list(range(-1, len(self) - 1))
 
     @cached_property
-    def depth(self) -> Ints:
-        """Distance from the root, int32[n]; children of the root have depth 1."""
+    def _depths(self) -> list[int]:
         depth: list[int] = []
         for parent in self.parents.tolist():
             depth.append(1 + depth[parent] if parent >= 0 else 1)
-        return np.array(depth, dtype=np.int32)
+        return depth
+
+    @cached_property
+    def depth(self) -> Ints:
+        """Distance from the root, int32[n]; children of the root have depth 1."""
+        return np.array(self._depths, dtype=np.int32)
 
     @cached_property
     def ancestor_mask(self) -> Bools:
@@ -137,7 +176,9 @@ class TokenTree:
     @property
     def longest(self) -> int:
         """Draft nodes on the longest branch."""
-        return int(self.depth[~self.lookahead].max(initial=0))
+        if self.n_lookahead:
+            return int(self.depth[~self.lookahead].max(initial=0))
+        return max(self._depths, default=0)
 
     def positions(self, root_position: int) -> Ints:
         """Positions of root and nodes in the text, int32[n + 1]; the root sits at ``root_position``."""
@@ -154,12 +195,10 @@ class TokenTree:
     @cached_property
     def _children(self) -> dict[tuple[int, int], int]:
         """Draft nodes by parent and token; of equal siblings the first."""
-        found: dict[tuple[int, int], int] = {}
-        every = zip(self.parents.tolist(), self.tokens.tolist(), self.lookahead.tolist(), strict=True)
-        for node, (parent, token, is_lookahead) in enumerate(every):
-            if not is_lookahead:
-                found.setdefault((parent, token), node)
-        return found
+        nodes = np.flatnonzero(~self.lookahead).tolist() if self.n_lookahead else range(len(self))
+        every = [*zip(self.parents.tolist(), self.tokens.tolist(), strict=True)]
+        keys = [every[node] for node in nodes] if self.n_lookahead else every
+        return dict(zip(reversed(keys), reversed(nodes), strict=True))
 
     def child(self, node: int, token: int) -> int:
         """The draft child of ``node`` (-1: the root) with this token, or -1; lookahead nodes do not count."""
@@ -179,7 +218,7 @@ class TokenTree:
 
     def head(self, count: int) -> TokenTree:
         """Return the tree of the first ``count`` nodes; its arrays are views."""
-        return TokenTree(*[getattr(self, name)[:count] for name in _COLUMNS])
+        return self._alike(*[getattr(self, name)[:count] for name in _COLUMNS])
 
     def best_chain(self) -> Ints:
         """Nodes of one root-to-leaf chain of drafts: at each step the child believed in most."""
@@ -199,16 +238,24 @@ class TokenTree:
         credit = constant(source, len(self))
         if self.source is credit:
             return self
-        return TokenTree(
+        return self._alike(
             self.tokens, self.parents, self.belief, credit, self.evidence, self.draft_prob, self.lookahead
         )
 
     def locked(self) -> TokenTree:
         """Return an equal tree with read-only arrays: this one if its are, else a copy."""
+        if self.is_grown:
+            return self
         columns = [getattr(self, name) for name in _COLUMNS]
         if not any([column.flags.writeable for column in columns]):
             return self
         return TokenTree(*[sealed(column) for column in columns])
+
+    def check_tokens(self, vocab_size: int | None = None) -> None:
+        """Raise `IntegrityError` for token ids outside the vocabulary."""
+        tokens = self.tokens.tolist()
+        if tokens and (min(tokens) < 0 or (vocab_size is not None and max(tokens) >= vocab_size)):
+            raise IntegrityError(f"token ids must lie in [0, {vocab_size or 'vocabulary'})")
 
     def check_integrity(self, vocab_size: int | None = None) -> None:
         """Raise `IntegrityError` if the arrays disagree with each other or with the rules above."""
@@ -217,21 +264,21 @@ class TokenTree:
             array = getattr(self, name)
             if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != (n,):
                 raise IntegrityError(f"{name} must be {dtype.name}[{n}], got {array!r:.80}")
-        if not n:
-            return
+            if self.is_grown and array.flags.writeable:
+                raise IntegrityError(f"{name} must be read-only")
         # On lists: this runs every step, on caches that the pass has just emptied, where a few lines of
         # interpreter are several times faster than as many calls into numpy.
-        tokens = self.tokens.tolist()
         if not all([-1 <= parent < node for node, parent in enumerate(self.parents.tolist())]):
             raise IntegrityError("a parent must be -1 or come before its child")
-        if min(tokens) < 0 or (vocab_size is not None and max(tokens) >= vocab_size):
-            raise IntegrityError(f"token ids must lie in [0, {vocab_size or 'vocabulary'})")
+        self.check_tokens(vocab_size)
         if not all([0 <= belief <= 1 for belief in self.belief.tolist()]):
             raise IntegrityError("beliefs must be probabilities")
-        if self.n_lookahead:
+        if self.lookahead.any():
             below = self.parents >= 0
             if (self.lookahead[self.parents[below]] & ~self.lookahead[below]).any():
                 raise IntegrityError("children of lookahead nodes must be lookahead nodes")
+        if self.is_grown and (self.lookahead.any() or len(self._children) < n):
+            raise IntegrityError("siblings must differ, and none be a lookahead node")
 
 
 def merge(trees: Sequence[TokenTree]) -> tuple[TokenTree, list[Ints]]:
@@ -247,7 +294,7 @@ def merge(trees: Sequence[TokenTree]) -> tuple[TokenTree, list[Ints]]:
     rows : list of int32[len(tree)]
         Per given tree, where each of its nodes went.
     """
-    if len(trees) == 1 and (trees[0].is_chain or len(trees[0]._children) == len(trees[0])):
+    if len(trees) == 1 and (trees[0].is_grown or trees[0].is_chain or len(trees[0]._children) == len(trees[0])):
         return trees[0], [ascending(len(trees[0]))]
     place: dict[tuple[int, int], int] = {}
     speaks: list[tuple[int, bool, float]] = []  # the node of all trees whose columns a merged node takes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import ExitStack
 from inspect import GEN_CLOSED, GEN_RUNNING, getgeneratorstate
 from threading import Lock, get_ident
@@ -12,15 +12,12 @@ from weakref import ref
 
 from draftwood.api.generation import Generation
 from draftwood.api.prompts import render
-from draftwood.api.setup import DrafterSpec, Setup, refuse_unknown
+from draftwood.api.setup import Setup
 from draftwood.api.stream import pieces
 from draftwood.api.text import Piece
-from draftwood.api.user_texts import CorpusGiven, MemoryGiven, Prediction, Text, UserTexts
-from draftwood.contracts import Planner, Rule
+from draftwood.api.user_texts import Prediction
 from draftwood.decoding.sequence import ActiveSequence
 from draftwood.errors import UsageError
-from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
-from draftwood.verify.load import DEFAULT as DEFAULT_RULE
 
 
 class Conversation:
@@ -34,16 +31,13 @@ class Conversation:
 
     Parameters
     ----------
-    model, tokenizer, drafters, planner, rule
+    model
         As in `generate`.
     system
         A system message; None leaves it to the template.
-    prediction
-        Text that is expected in every answer; `say` takes one for a single answer.
-    memory, corpus, context
-        As in `generate`; a memory that was given as a file is saved by `close`.
     settings
-        Sampling settings, ``max_new_tokens``, ``stop`` and ``seed`` as in `generate`.
+        As in `generate`, but for ``batch_size``. ``prediction`` is text that is expected in every answer; `say`
+        takes one for a single answer. A memory that was given as a file is saved by `close`.
 
     Attributes
     ----------
@@ -55,25 +49,9 @@ class Conversation:
         The last answer.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        *,
-        tokenizer: Any = None,
-        system: str | None = None,
-        drafters: DrafterSpec = "default",
-        planner: str | Planner = DEFAULT_PLANNER,
-        rule: str | Rule = DEFAULT_RULE,
-        prediction: Prediction | None = None,
-        memory: MemoryGiven | None = None,
-        corpus: CorpusGiven | Sequence[CorpusGiven] | None = None,
-        context: Text | Sequence[Text] | None = None,
-        **settings: Any,
-    ) -> None:
-        refuse_unknown(settings, Conversation)
-        texts = UserTexts(prediction, memory, corpus, context)
-        self._setup = Setup(model, tokenizer, drafters, planner, texts, rule)
-        self._expected = self._setup.predicting(prediction)
+    def __init__(self, model: Any, *, system: str | None = None, **settings: Any) -> None:
+        self._setup = Setup.of(model, settings, "system")
+        self._expected = self._setup.predicting(self._setup.texts.prediction)
         if settings.get("seed") is None:  # one seed for the whole conversation
             settings["seed"] = secrets.randbits(32)
         self._settings = settings

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,14 +26,10 @@ from draftwood.planning.load import load as load_planner
 if TYPE_CHECKING:
     from draftwood.drafters.cascade.drafter import CascadeDrafter
 
-log = logging.getLogger("draftwood")
-
 _NO_MEMORY = (
     "out of memory", "alloc_failed", "not enough memory", "can't allocate", "cannot allocate", "failed to allocate"
 )  # fmt: skip
-_LARGER = 1.1  # times the target's bytes: from here on a draft model is warned of
 _compared: set[tuple[str, str]] = set()  # fingerprints of tokenizers with the same tokens
-_warned: set[str] = set()  # names of draft models that are larger than their targets
 
 
 class LoadedModels:
@@ -111,11 +106,9 @@ class DraftModels:
         model, tokenizer = LOADED.get(name)
         with needing_room(name):
             draft = target_of(model)
-        weights = size_of(model)
-        self._warn_of_size(name, weights)
         size = None if self.target is None else self.target.capabilities.vocab_size
         self._compare(name, tokenizer)
-        return DraftTarget(draft, False, size, weights, self.target, model)
+        return DraftTarget(draft, False, size, size_of(model), self.target, model)
 
     def given(self, found: DraftTarget) -> DraftTarget:
         """Return a model that the user gave as an object, with what is known of the target."""
@@ -123,17 +116,6 @@ class DraftModels:
             return found
         size, own = found.vocab_size, self.target.capabilities.vocab_size
         return replace(found, vocab_size=own if size is None else min(own, size), verifier=self.target)
-
-    def _warn_of_size(self, name: str, size: int) -> None:
-        """Say once that a draft model reads more than its target."""
-        own = size_of(self.model) if self.model is not None else 0
-        if own and size > _LARGER * own and name not in _warned:
-            _warned.add(name)
-            log.warning(
-                "the draft model %s has %.0f MB of weights and its target %.0f: one of its passes takes about "
-                "%.1f times as long as one of the target's, so drafting by it will lose time or be left out",
-                name, size / 1e6, own / 1e6, size / own,
-            )  # fmt: skip
 
     def _compare(self, name: str, tokenizer: Any) -> None:
         """Raise `VocabularyError` where the target's ids mean something else to this draft model."""

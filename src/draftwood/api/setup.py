@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, Self
 
 from draftwood.api.chat_template import turn_ends
 from draftwood.api.checks import (
@@ -42,6 +41,7 @@ from draftwood.grammar.follower import Follower
 from draftwood.grammar.grammar import Grammar, as_grammar
 from draftwood.grammar.vocabulary import vocabulary_of
 from draftwood.index.preload import importing
+from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
 from draftwood.planning.load import load as load_planner
 from draftwood.verify.load import DEFAULT as DEFAULT_RULE
 from draftwood.verify.load import label
@@ -50,8 +50,10 @@ from draftwood.verify.sampling import check_sampling
 
 DrafterSpec = str | Drafter | Sequence["str | Drafter"]
 
-# The keywords that `Setup.request` takes from users.
-SETTINGS = frozenset(
+# Keywords of users: those that requests of one call share, and those of `Setup.request`.
+_TEXTS = frozenset(f.name for f in fields(UserTexts))
+_SHARED = frozenset({"tokenizer", "drafters", "planner", "rule"})
+_SETTINGS = frozenset(
     {"max_new_tokens", "stop", "logits_processor", "grammar", "trace", *(f.name for f in fields(Sampling))}
 )
 
@@ -64,10 +66,11 @@ class Setup:
     """
 
     def __init__(
-        self, model: Any, tokenizer: Any, drafters: DrafterSpec, planner: str | Planner,
-        texts: UserTexts = UserTexts(),  # noqa: B008 - frozen
+        self, model: Any, tokenizer: Any = None, drafters: DrafterSpec = "default",
+        planner: str | Planner = DEFAULT_PLANNER, texts: UserTexts = UserTexts(),  # noqa: B008 - frozen
         rule: str | Rule = DEFAULT_RULE,
     ) -> None:  # fmt: skip
+        self.texts = texts
         self.drafters = texts.complete(load_drafters(drafters))
         load_planner(planner)  # a wrong name raises before a model is loaded
         self.rule = load_rule(rule)
@@ -95,6 +98,19 @@ class Setup:
             )
         self.drafters = opened.bind(self.drafters, tokenizer, vocab_size)
         check_tokenizer(self.drafters, tokenizer)
+
+    @classmethod
+    def of(cls, model: Any, settings: dict[str, Any], *more: str) -> Self:
+        """Take from the keywords of `generate` those that requests share, and leave those of `request`.
+
+        `UnknownNameError` for others; ``more`` are names that the caller knows, too.
+        """
+        known = _TEXTS | _SHARED | _SETTINGS | {*more}
+        for name in settings:
+            if name not in known:
+                raise UnknownNameError("setting", name, known)
+        texts = UserTexts(**{name: settings.pop(name) for name in _TEXTS & settings.keys()})
+        return cls(model, texts=texts, **{name: settings.pop(name) for name in _SHARED & settings.keys()})
 
     @property
     def names(self) -> list[str]:
@@ -249,11 +265,3 @@ def affordable(
         return drafters
     able = tuple(drafter for drafter in drafters if lacking(drafter, capabilities) is None)
     return drafters if given and not able else able
-
-
-def refuse_unknown(settings: Iterable[str], call: Callable[..., Any]) -> None:
-    """Raise `UnknownNameError` for settings that are neither in `SETTINGS` nor keywords of ``call``."""
-    own = {name for name, p in inspect.signature(call).parameters.items() if p.kind is p.KEYWORD_ONLY}
-    for name in settings:
-        if name not in SETTINGS | own:
-            raise UnknownNameError("setting", name, SETTINGS | own)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import fields
 from inspect import GEN_RUNNING, getgeneratorstate
 from typing import Any, Self
 
 from draftwood.api.checks import check_whole
 from draftwood.api.generation import Generation, recorded
 from draftwood.api.prompts import Prompt, as_prompts
-from draftwood.api.setup import DrafterSpec, Setup, refuse_unknown
+from draftwood.api.setup import DrafterSpec, Setup
 from draftwood.api.text import Piece, Spelling, TextBuilder
-from draftwood.api.user_texts import CorpusGiven, MemoryGiven, Prediction, Text, UserTexts, per_prompt
+from draftwood.api.user_texts import CorpusGiven, MemoryGiven, Prediction, Text, per_prompt
 from draftwood.contracts import Planner, Rule
 from draftwood.contracts.declaring import refuse_mismatch
 from draftwood.decoding.loop import decode_sequences
@@ -135,15 +134,10 @@ class Stream(Iterator[Piece]):
     """
 
     def __init__(self, model: Any, prompts: Prompt | Sequence[Prompt], **settings: Any) -> None:
-        refuse_unknown(settings, generate)
         batch_size = check_whole("batch_size", settings.pop("batch_size", BATCH_SIZE))
-        texts = UserTexts(**{field.name: settings.pop(field.name, None) for field in fields(UserTexts)})
-        setup = Setup(
-            model, settings.pop("tokenizer", None), settings.pop("drafters", "default"),
-            settings.pop("planner", DEFAULT_PLANNER), texts, settings.pop("rule", DEFAULT_RULE),
-        )  # fmt: skip
+        setup = Setup.of(model, settings, "batch_size")
         self.many, read = as_prompts(prompts, setup.tokenizer)
-        expected = per_prompt(texts.prediction, len(read) if self.many else None)
+        expected = per_prompt(setup.texts.prediction, len(read) if self.many else None)
         bound = {id(one): setup.predicting(one) for one in expected}  # a shared prediction is indexed once
         requests = [
             setup.request(ids, drafters=bound[id(one)], **settings)

@@ -121,8 +121,10 @@ class DraftSource:
 
     def catch_up(self) -> None:
         """Pass on the tokens that wait."""
+        if not self._untold:
+            return
         tokens, self._untold = tuple(self._untold), []
-        if tokens and self.session is not None:
+        if self.session is not None:
             choice = np.array(tokens[:1], dtype=np.int32)
             choice.flags.writeable = False
             lesson = Feedback(_EMPTY, _EMPTY, ascending(0), (), tokens, choice, source=self.number)
@@ -137,16 +139,18 @@ class DraftSource:
         ``base_tree`` is what the other drafters propose, for a drafter that extends it.
         """
         started = perf_counter()
-
-        def draft(session: DraftSession) -> TokenTree:
+        self.catch_up()
+        if (session := self.session) is not None:
             self.prepare(ask)
-            if base_tree is None:
-                return session.draft(ask.nodes, ask.lookahead_nodes, ask.accept_rates)
-            return session.branch(base_tree, ask.nodes, ask.lookahead_nodes, ask.accept_rates)
-
-        tree = self.tell("draft()", draft)
-        if self.session is not None:
-            self._take("draft()", tree, vocab_size, 0 if base_tree is None else NO_CLAIM)
+            try:
+                if base_tree is None:
+                    tree = session.draft(ask.nodes, ask.lookahead_nodes, ask.accept_rates)
+                else:
+                    tree = session.branch(base_tree, ask.nodes, ask.lookahead_nodes, ask.accept_rates)
+            except Exception as error:
+                self._disable("draft()", error)
+            else:
+                self._take("draft()", tree, vocab_size, 0 if base_tree is None else NO_CLAIM)
         self._record_draft(ask, perf_counter() - started)
         return self.proposal
 
@@ -173,13 +177,14 @@ class DraftSource:
         """Check a tree whose evidence classes begin at ``least``, and make it the proposal."""
         self._own = None
         try:
-            tree.check_integrity(vocab_size)
+            (tree.check_tokens if tree.is_grown else tree.check_integrity)(vocab_size)
             if len(tree):
+                self.step.match_length = 0 if self.session is None else int(self.session.match_length)
+            if len(tree) and (least or not tree.is_grown):
                 evidence, classes = tree.evidence.tolist(), len(self.declared.prior)
                 if min(evidence) < least or max(evidence) >= classes:
                     raise IntegrityError(f"evidence classes must lie in [0, {classes}), the length of the prior")
                 self._own = None if min(evidence) >= 0 else tree.evidence != NO_CLAIM
-                self.step.match_length = 0 if self.session is None else int(self.session.match_length)
             self.proposal = tree.locked()  # what it keeps of its own it may go on writing into
         except Exception as error:
             self._disable(what, error)

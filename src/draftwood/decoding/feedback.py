@@ -106,8 +106,8 @@ def record(step: Step, tree: TokenTree, verdict: Verdict) -> None:
     if len(tree):
         step.lookahead_scored = tree.n_lookahead
         step.drafted, step.accepted, step.depth = len(tree) - tree.n_lookahead, len(path), tree.longest
-        proposed = tree.source[list(path)].tolist() if path else []
-        step.sources = tuple(proposed) + step.sources[len(path) :]
+        proposed = tree.source.tolist() if path else []
+        step.sources = tuple([proposed[node] for node in path]) + step.sources[len(path) :]
 
 
 def trace(tree: TokenTree, verdict: Verdict) -> dict[str, Any]:

@@ -19,9 +19,6 @@ from draftwood.tree import NO_CLAIM, TokenTree, merge
 
 log = logging.getLogger("draftwood")
 
-FEW = 4
-"""Up to so many texts are drafted for one by one: gathering them would take longer."""
-
 _EMPTY = TokenTree.empty()
 
 
@@ -41,10 +38,7 @@ def draft_all(live: Sequence[ActiveSequence], asks: Sequence[Sequence[Ask]]) -> 
     started = perf_counter()
     for sequence in live:
         sequence.begin_step()
-    together = len(live) > FEW or (len(live) > 1 and any(s.needs.prices for one in live for s in one.sources))
-    proposals = propose(
-        [one.sources for one in live], asks, [one.capabilities.vocab_size for one in live], together=together
-    )
+    proposals = propose([one.sources for one in live], asks, [one.capabilities.vocab_size for one in live])
     share = (perf_counter() - started) / len(live)
     for sequence in live:
         sequence.step.draft_s = share
@@ -52,22 +46,25 @@ def draft_all(live: Sequence[ActiveSequence], asks: Sequence[Sequence[Ask]]) -> 
 
 
 def propose(
-    sources: Sequence[Sequence[DraftSource]], asks: Sequence[Sequence[Ask]], vocab_sizes: Sequence[int], *,
-    together: bool = False,
-) -> list[list[TokenTree]]:  # fmt: skip
-    """Return per text and source what is proposed; ``together``: one drafter's sessions are asked in one call."""
+    sources: Sequence[Sequence[DraftSource]], asks: Sequence[Sequence[Ask]], vocab_sizes: Sequence[int]
+) -> list[list[TokenTree]]:
+    """Return per text and source what is proposed."""
     proposals = [[_EMPTY] * len(some) for some in sources]
     first, last = list[_Asked](), list[_Asked]()
     for some, wanted, vocab_size, trees in zip(sources, asks, vocab_sizes, proposals, strict=True):
         for place, (source, ask) in enumerate(zip(some, wanted, strict=True)):
-            if source.is_asked(ask):
+            if not source.is_asked(ask):
+                continue
+            if source.batches or source.needs.base_tree:
                 asked = _Asked(source, ask, vocab_size, trees, place, None)
                 (last if source.needs.base_tree else first).append(asked)
-    _ask(first, together=together)
+            else:
+                trees[place] = source.draft(ask, vocab_size)
+    _ask(first)
     if last:
         bases = {id(one.trees): one.trees for one in last}
         merged = {key: base_tree_of(trees) for key, trees in bases.items()}
-        _ask([one._replace(base=merged[id(one.trees)]) for one in last], together=together)
+        _ask([one._replace(base=merged[id(one.trees)]) for one in last])
     return proposals
 
 
@@ -79,10 +76,10 @@ def base_tree_of(trees: Sequence[TokenTree]) -> TokenTree:
     return merge(drafts)[0].locked() if drafts else _EMPTY
 
 
-def _ask(every: Sequence[_Asked], *, together: bool) -> None:
+def _ask(every: Sequence[_Asked]) -> None:
     groups: dict[tuple[int, int], list[_Asked]] = {}  # by drafter and accept rates
     for one in every:
-        if together and one.source.batches:
+        if one.source.batches:
             groups.setdefault((id(one.source.drafter), id(one.ask.accept_rates)), []).append(one)
         else:
             _ask_alone(one)

@@ -62,14 +62,19 @@ def draft_tree(
     return TokenTree(tokens, up, belief, source, evidence, nan, drafts)
 
 
-def grown_tree(columns: NDArray[np.int32], belief: Floats) -> TokenTree:
+def grown_tree(columns: NDArray[np.int32], belief: Floats, reached: Floats | None = None) -> TokenTree:
     """Return the tree that one of our kernels has grown; the arrays become the tree's own, and read-only.
 
-    ``columns`` int32[3 or more, n] holds tokens, parents and evidence classes; ``belief`` is float32[n].
+    ``columns`` int32[3 or more, n] holds tokens, parents and evidence classes; ``belief`` float32[n] the accept
+    rates; ``reached`` float32[n], where it is known, how likely each node is reached and right.
     """
+    _, source, nan, drafts = shared_columns(len(belief))
     for array in (columns, belief):
-        (array if array.base is None else array.base).flags.writeable = False  # so no view of it can be unlocked
-    return draft_tree(columns[0], columns[2], belief, columns[1])
+        if array.flags.writeable:
+            (array if array.base is None else array.base).flags.writeable = False  # so no view can be unlocked
+            array.flags.writeable = False
+    known = {} if reached is None else {"path_belief": reached}
+    return TokenTree.grown(columns[0], columns[1], belief, source, columns[2], nan, drafts, **known)
 
 
 def chain_parents(n: int) -> NDArray[np.int32]:

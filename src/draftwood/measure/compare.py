@@ -13,12 +13,10 @@ from draftwood.api.prompts import Prompt, as_ids
 from draftwood.api.setup import DrafterSpec, Setup
 from draftwood.api.stream import Stream, stream
 from draftwood.api.text import Piece
-from draftwood.api.user_texts import UserTexts, detached
+from draftwood.api.user_texts import detached
 from draftwood.decoding.sequence import common_prefix
 from draftwood.errors import UsageError
 from draftwood.measure.ties import first_difference
-from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
-from draftwood.verify.load import DEFAULT as DEFAULT_RULE
 
 _WARM_PROMPT, _WARM_TOKENS = 16, 4
 
@@ -97,10 +95,9 @@ def compare(
     if rounds < 1:
         raise UsageError(f"rounds is {rounds}: it must be at least 1")
     result = PlainAndDrafted() if into is None else into
-    sources = UserTexts(*(settings.pop(name, None) for name in ("prediction", "memory", "corpus", "context")))
-    tokenizer, drafters = settings.pop("tokenizer", None), settings.pop("drafters", "default")
-    rule = settings.pop("rule", DEFAULT_RULE)
-    setup = Setup(model, tokenizer, drafters, settings.pop("planner", DEFAULT_PLANNER), sources, rule)
+    drafters = settings.get("drafters", "default")
+    setup = Setup.of(model, settings, "batch_size")
+    sources = setup.texts
     if settings.get("seed") is None:
         settings["seed"] = secrets.randbits(32)
     ids = as_ids(prompt, setup.tokenizer)

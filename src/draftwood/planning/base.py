@@ -161,7 +161,7 @@ class TreePlanner(Planner, PlannerSession):
 
     def _believed(self, drafter: Declaration | None, state: State, tree: TokenTree) -> TokenTree:
         """Return the tree with learnt acceptance rates in place of those that the drafter claims."""
-        if drafter is None or not len(tree):
+        if drafter is None or tree.is_grown or not len(tree):
             return tree
         accept_rates = self.learned.beliefs.accept_rates(drafter, greedy=state.greedy)
         belief = accept_rates[tree.evidence]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -148,6 +149,11 @@ def _check_tree(tree: TokenTree, drafter: Drafter, nodes: int, vocab_size: int) 
     assert drafts <= nodes, f"asked for {nodes} nodes, proposed {drafts}"
     assert len(tree) <= nodes + most, f"asked for {most} lookahead nodes, proposed {tree.n_lookahead}"
     assert not len(tree) or tree.evidence.max() < len(drafter.prior), "evidence indexes the prior"
+    if tree.is_grown:
+        rates = np.where(tree.evidence == NO_CLAIM, np.float32(0), drafter.prior[tree.evidence])
+        assert tree.belief.tolist() == rates.tolist(), "a grown tree's beliefs are the accept rates"
+        computed = replace(tree).path_belief
+        assert np.allclose(tree.path_belief, computed, rtol=1e-5), "a node is reached as often as its path says"
 
 
 def _observe(session: Any, drafter: Drafter, vocab_size: int, prompt: Sequence[int], *, shift: int = 0) -> None:

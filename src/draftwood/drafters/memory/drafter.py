@@ -139,7 +139,7 @@ class MemorySession(AnswerSession):
             columns, chances = space.index.grow(cursor, accept_rates, nodes, min(nodes, self._drafter.length), 0)
             self.match_length = cursor.match_length
         self._places = columns[3]
-        return grown_tree(columns, chances[0])
+        return grown_tree(columns, *chances)
 
     def _follow(self, space: Namespace) -> Cursor:
         from draftwood.drafters.ngram.index import Cursor  # loads kernels, as a filled memory has done

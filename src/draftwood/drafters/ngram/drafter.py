@@ -81,7 +81,7 @@ class NgramSession(BaseSession):
         columns, chances = self._index.grow(cursor, accept_rates, nodes, drafter.length, drafter.frequent, new)
         self._new = []
         self.match_length = cursor.match_length
-        return grown_tree(columns, chances[0])
+        return grown_tree(columns, *chances)
 
     def extend(self, ids: Sequence[int]) -> None:
         self._new += ids
