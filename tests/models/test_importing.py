@@ -56,7 +56,7 @@ def test_threads_wait_asleep_and_children_choose_for_themselves(fresh, caplog):
     with importing.importing_torch(2):
         assert os.environ["OMP_WAIT_POLICY"] == "passive"
     assert "OMP_WAIT_POLICY" not in os.environ
-    assert importing.waits_passively()
+    assert importing._waiting["passive"]
     assert len(caplog.records) == 1
 
 
@@ -71,7 +71,7 @@ def test_else_nothing_is_done(fresh, monkeypatch, caplog, case):
     before = dict(os.environ)
     with importing.importing_torch(1 if case == "one thread" else 2):
         assert dict(os.environ) == before
-    assert not importing.waits_passively()
+    assert not importing._waiting["passive"]
     assert not caplog.records
 
 

@@ -132,7 +132,7 @@ def _fetch_alone(model: CatalogueModel, folder: Path, report: Progress, *, conve
         try:
             new.rename(folder)
         except BaseException:
-            if former.exists():
+            if former.exists() and not folder.exists():
                 former.rename(folder)
             raise
 

@@ -64,11 +64,6 @@ def importing_torch(threads: int | None = None) -> Iterator[None]:
         os.environ.pop("OMP_WAIT_POLICY", None)  # child processes decide for themselves
 
 
-def waits_passively() -> bool:
-    """Return whether torch's threads sleep while they wait for each other, as far as draftwood knows."""
-    return _waiting["passive"]
-
-
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
     """Turn off transformers' progress bars and log lines below errors, and restore both at the end."""

@@ -19,7 +19,7 @@ To call one, answer with nothing but
 <tool_call>{{"name": "<its name>", "arguments": <its arguments>}}</tool_call>"""
 _FORCED = """You must call {which}. Its signature, as JSON Schema:
 {signatures}
-Choice with a JSON object with its "name" and its "arguments"."""
+Answer with a JSON object with its "name" and its "arguments"."""
 
 
 class ToolUse:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader, GGUFWriter
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFEndian, GGUFReader, GGUFWriter
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -285,3 +285,9 @@ def test_changed_bytes_of_the_head_raise_nothing_else(small, tmp_path, changes):
             assert tensor.data.nbytes <= len(raw)
     except ModelError as error:
         assert "\n" not in str(error)  # noqa: PT017
+
+
+def test_big_endian_files_are_refused(tmp_path):
+    write(tmp_path / "big.gguf", endianess=GGUFEndian.BIG)
+    with pytest.raises(UnsupportedModelError, match="big-endian"):
+        GgufFile(tmp_path / "big.gguf")

@@ -14,6 +14,7 @@ from draftwood.engines.cpu.gguf_file import GgufFile
 from draftwood.engines.cpu.self_drafts import early_exit
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.errors import CapabilityError, UsageError
+from draftwood.tree import TokenTree
 from tests.engines.cpu.small_models import Truth, equal, random_tree
 
 TEXT = [5, 9, 7, 260, 261, 9, 7, 260, 11]
@@ -111,3 +112,26 @@ def test_law_1_and_3_the_text_is_the_plain_one(tiny_gguf, drafters, temperature)
     assert drafted.stats.draft_coverage > 0
     both = draftwood.generate(target, [TEXT, TEXT[:3]], drafters=drafters, **settings)
     assert both[0].ids == plain.ids
+
+
+def test_texts_share_a_pass(tiny_gguf):
+    path = tiny_gguf("llama", "Q4_0")
+    target, truth = CpuTarget(path), Truth(with_layers(path, 1))
+    part = early_exit(target, "1")
+    one, other = (session for session, _ in target.open([TEXT, TEXT[:4]]))
+    part.grow([(one, [7, 1], [-1, -1]), (other, [2], [-1])])
+    found = part.grow([(one, [3], [1]), (other, [4, 5], [0, 0])])
+    assert equal(found[0], 0, truth([*TEXT, 1, 3]))
+    assert equal(found[1], 1, truth([*TEXT[:4], 2, 5]))
+
+
+def test_an_empty_tree_is_scored_after_a_grown_one(tiny_gguf):
+    target = CpuTarget(tiny_gguf("llama", "Q4_0"))
+    ((session, _),) = target.open([TEXT])
+    (before,) = target.score([(session, 7, TokenTree.empty())])
+    expected = before.raw(0)
+    target.grow([(session, [7, 5, 6], [-1, 0, 1])])
+    (after,) = target.score([(session, 7, TokenTree.empty())])
+    assert equal(after, 0, expected)
+    session.keep(())
+    assert session.ids == [*TEXT, 7]

@@ -174,6 +174,22 @@ def test_turns_of_a_conversation_are_the_models_own(target, head, sampling, capl
     assert not [record.message for record in caplog.records if "failed" in record.message]
 
 
+def test_calls_in_several_threads_get_the_texts_that_they_get_alone(target, file):
+    """Law 11."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    prompts = [[3, 5, 7, 3], [1, 2], list(range(20)), [9] * 5]
+
+    def answer(prompt):
+        return draftwood.generate(
+            target, prompt, max_new_tokens=16, drafters=f'ngram+head:file="{file}"', planner="fixed:6"
+        ).ids
+
+    alone = [answer(prompt) for prompt in prompts]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(answer, prompts * 3)) == alone * 3
+
+
 @pytest.mark.parametrize("kind", ["F32", "F16", "Q8_0", "Q4_1"])
 def test_the_fingerprint_is_that_of_the_model_of_transformers(tiny_gguf, kind):
     from transformers import AutoModelForCausalLM

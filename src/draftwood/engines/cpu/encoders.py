@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any
@@ -17,43 +18,57 @@ _BLANKS = " \t\n\v\f\r"
 class SpecialTokens:
     """Cuts texts at the names of special tokens: the longest name first, wherever it stands.
 
-    ``tokens`` are the special ones in the order in which they are looked for; ``takes_blanks`` those that take the
-    blanks after them.
+    ``names`` are those of all tokens; ``tokens`` the special ones in the order in which they are looked for;
+    ``takes_blanks`` those that take the blanks after them.
     """
 
     def __init__(self, names: Sequence[str], tokens: Sequence[int], takes_blanks: Collection[int]) -> None:
-        self._takes_blanks = takes_blanks
-        self._special = [(names[token], token) for token in tokens]
-        self._order = {name: place for place, (name, _) in enumerate(self._special)}
+        self._tokens, self._takes_blanks = tokens, takes_blanks
+        self._order = {names[token]: place for place, token in enumerate(tokens)}
         lengths: dict[str, set[int]] = {}
         for name in self._order:
             lengths.setdefault(name[0], set()).add(len(name))
-        self._lengths = {first: tuple(found) for first, found in lengths.items()}
+        self._lengths = {first: tuple(sorted(found)) for first, found in lengths.items()}
         self._first = re.compile(f"[{re.escape(''.join(lengths))}]") if lengths else None
 
-    def split(self, text: str) -> list[str | int]:
+    def split(self, text: str) -> Iterator[str | int]:
         """Return the parts of a text: what lies between special tokens, and their ids."""
-        parts: list[str | int] = [text] if text else []
-        for order in sorted(self._occurring(text)):
-            cut = ([part] if isinstance(part, int) else self._cut(part, *self._special[order]) for part in parts)
-            parts = [one for some in cut for one in some]
-        return parts
-
-    def _cut(self, text: str, name: str, token: int) -> Iterator[str | int]:
-        """Return the parts between one special token."""
-        first, *others = text.split(name)
-        if first:
-            yield first
-        for other in others:
+        begin = 0
+        for start, (end, token) in sorted(self._chosen(text).items()):
+            if begin < start:
+                yield text[begin:start]
             yield token
-            if rest := other.lstrip(_BLANKS) if token in self._takes_blanks else other:
-                yield rest
+            begin = end
+        if begin < len(text):
+            yield text[begin:]
 
-    def _occurring(self, text: str) -> set[int]:
-        """Return the places in their order of the special tokens whose names occur."""
-        starts = () if self._first is None else (match.start() for match in self._first.finditer(text))
-        names = {text[start : start + length] for start in starts for length in self._lengths[text[start]]}
-        return {self._order[name] for name in names if name in self._order}
+    def _chosen(self, text: str) -> dict[int, tuple[int, int]]:
+        """Return where special tokens begin, where what they take ends, and their ids."""
+        chosen: dict[int, tuple[int, int]] = {}
+        starts: list[int] = []  # of the chosen ones, in order
+        for order, start, end in sorted(self._occurrences(text)):
+            place = bisect_right(starts, start)
+            limit = starts[place] if place < len(starts) else len(text)
+            if end > limit or (place and chosen[starts[place - 1]][0] > start):
+                continue  # a part of it is taken
+            token = self._tokens[order]
+            if token in self._takes_blanks:
+                while end < limit and text[end] in _BLANKS:
+                    end += 1
+            starts.insert(place, start)
+            chosen[start] = (end, token)
+        return chosen
+
+    def _occurrences(self, text: str) -> Iterator[tuple[int, int, int]]:
+        if self._first is None:
+            return
+        known, lengths = self._order.get, self._lengths
+        for match in self._first.finditer(text):
+            start = match.start()
+            for length in lengths[text[start]]:
+                order = known(text[start : start + length])
+                if order is not None and start + length <= len(text):
+                    yield order, start, start + length
 
 
 _LONGEST_KEPT = 32  # characters of a word that is remembered
