@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.ngram import NaiveNgram
 
+from draftwood.drafters.base import draft_tree
 from draftwood.drafters.ngram.index import Cursor, NgramIndex
 from draftwood.drafters.ngram.kernel import CLASSES, DISTINCT, FREQUENT, REACH
 from draftwood.errors import IntegrityError, UsageError
@@ -31,12 +32,16 @@ def read(texts: list[list[int]]) -> tuple[NgramIndex, Cursor, NaiveNgram]:
 
 
 def state(cursor: Cursor) -> tuple[int, int, int]:
-    place, age, run, _ = cursor.state.tolist()
-    return place, age, run
+    return tuple(cursor.state[:3].tolist())
 
 
 def grown(index: NgramIndex, cursor: Cursor, nodes: int, depth: int, frequent: int) -> list[tuple[int, ...]]:
+    """The tree; what is written instead for its best chain must agree with it."""
     columns, (belief, reached) = index.grow(cursor, RATES, nodes, depth, frequent)
+    wide = np.zeros((7, nodes), dtype=np.int32), np.zeros((3, nodes), dtype=np.float32)
+    chain, (*_, odds) = index.grow(cursor, RATES, nodes, depth, frequent, arrays=wide)
+    best = draft_tree(columns[0], columns[2], belief, columns[1]).best_chain()
+    assert [*chain[4:].tolist(), odds.tolist()] == [*columns[[0, 2, 3]][:, best].tolist(), reached[best].tolist()]
     assert (belief == RATES[columns[2]]).all()
     above = np.append(reached, 1)[columns[1]]
     np.testing.assert_allclose(reached, belief * above, rtol=1e-6)
@@ -132,8 +137,7 @@ def test_reading_in_pieces_is_reading_at_once() -> None:
 
 def test_no_match_crosses_the_end_of_a_document() -> None:
     index, cursor, _ = read([[1, 2, 3], [9, 2]])
-    tokens = [node[0] for node in grown(index, cursor, 16, 1, 0)]
-    assert tokens == [3]
+    assert [node[0] for node in grown(index, cursor, 16, 1, 0)] == [3]
     index, cursor, _ = read([[7, 8], [5, 8]])
     assert grown(index, cursor, 16, 1, 0) == []
 

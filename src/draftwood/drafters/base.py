@@ -10,12 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from draftwood.contracts import (
-    Drafter,
-    DraftSession,
-    Feedback,
-    Floats,
-)
+from draftwood.contracts import Drafter, DraftSession, Feedback, Floats
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree, constant, sealed
 
@@ -77,11 +72,6 @@ def grown_tree(columns: NDArray[np.int32], belief: Floats, reached: Floats | Non
     return TokenTree.grown(columns[0], columns[1], belief, source, columns[2], nan, drafts, **known)
 
 
-def chain_parents(n: int) -> NDArray[np.int32]:
-    """Return the parents of a chain of n nodes, read-only."""
-    return shared_columns(n)[0]
-
-
 @lru_cache(maxsize=256)
 def shared_columns(n: int) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats, NDArray[np.bool_]]:
     """Columns for n nodes: parents of a chain, source 0, unknown draft probability, no lookahead nodes."""
@@ -91,14 +81,6 @@ def shared_columns(n: int) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats
         sealed(np.full(n, np.nan, dtype=np.float32)),
         sealed(np.zeros(n, dtype=np.bool_)),
     )
-
-
-def best_nodes(tree: TokenTree, nodes: int) -> TokenTree:
-    """Keep the nodes that are likeliest to be reached and accepted."""
-    if len(tree) <= nodes:
-        return tree
-    order = np.argsort(-tree.path_belief, kind="stable")  # a parent never comes after its child
-    return tree.take(np.sort(order[:nodes]))
 
 
 def checked_ids(ids: ArrayLike, what: str) -> NDArray[np.int64]:
@@ -137,9 +119,7 @@ class TextSession(BaseSession):
         new = self._buffer[self._length : end]
         new[:] = ids
         few = len(ids) < _FEW  # then Python's own function is faster
-        if (
-            len(new) and (min(ids) if few else new.min()) < 0
-        ):  # for kernels, negative numbers are the ends of texts
+        if len(new) and (min(ids) if few else new.min()) < 0:  # for kernels, these are the ends of texts
             raise UsageError("token ids must not be negative")
         self._length = end
 

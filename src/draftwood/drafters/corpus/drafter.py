@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import DraftTexts, Floats, Noise, Takes, TokenFile
-from draftwood.drafters.base import BaseDrafter, TextSession, best_nodes, fixed_rates
+from draftwood.drafters.base import BaseDrafter, TextSession, fixed_rates
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.errors import UsageError
 from draftwood.files.paths import named
@@ -118,7 +118,11 @@ class CorpusSession(TextSession):
         trees = [tree for tree in trees if len(tree)]
         if len(trees) < 2:
             return trees[0] if trees else TokenTree.empty()
-        return best_nodes(merge(trees)[0], nodes)
+        tree = merge(trees)[0]
+        if len(tree) <= nodes:
+            return tree
+        order = np.argsort(-tree.path_belief, kind="stable")  # a parent never comes after its child
+        return tree.take(np.sort(order[:nodes]))
 
     def _grown(self, part: Any, context: NDArray[np.int32], nodes: int, accept_rates: Floats) -> TokenTree:
         drafter, columns = self._drafter, np.empty((3, nodes), dtype=np.int32)

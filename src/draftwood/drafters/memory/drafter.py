@@ -128,18 +128,23 @@ class MemorySession(AnswerSession):
         super().__init__(prompt)
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
+        columns, chances = self.grow(nodes, accept_rates)
+        return grown_tree(columns, *chances)
+
+    def grow(
+        self, nodes: int, accept_rates: Floats, arrays: tuple[Ints, Floats] | None = None
+    ) -> tuple[Ints, Floats]:
+        """Return the tree, or its best chain, as `NgramIndex.grow` does."""
         self._places, self.match_length = self._places[:0], 0
-        if nodes < 1 or not self._length:
-            return TokenTree.empty()
         with self._memory.lock:
             space = self._memory.spaces.get(self._drafter.namespace)
-            if space is None:
-                return TokenTree.empty()
+            if space is None or nodes < 1 or not self._length:
+                return np.empty((4, 0), np.int32), np.empty((2, 0), np.float32)
             cursor = self._follow(space)
-            columns, chances = space.index.grow(cursor, accept_rates, nodes, min(nodes, self._drafter.length), 0)
+            grown = space.index.grow(cursor, accept_rates, nodes, self._drafter.length, 0, arrays=arrays)
             self.match_length = cursor.match_length
-        self._places = columns[3]
-        return grown_tree(columns, *chances)
+        self._places = grown[0][-1].copy()
+        return grown
 
     def _follow(self, space: Namespace) -> Cursor:
         from draftwood.drafters.ngram.index import Cursor  # loads kernels, as a filled memory has done

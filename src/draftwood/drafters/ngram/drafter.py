@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
-from draftwood.contracts import DraftTexts, Floats, Noise, Takes
+from draftwood.contracts import DraftTexts, Floats, Ints, Noise, Takes
 from draftwood.drafters.base import BaseDrafter, BaseSession, grown_tree, read_rates
 from draftwood.tree import TokenTree
 
@@ -77,11 +77,17 @@ class NgramSession(BaseSession):
         self._new: list[int] = []  # committed tokens that the index has not read: the next draft reads them
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
-        drafter, cursor, new = self._drafter, self._cursor, self._new
-        columns, chances = self._index.grow(cursor, accept_rates, nodes, drafter.length, drafter.frequent, new)
-        self._new = []
-        self.match_length = cursor.match_length
+        columns, chances = self.grow(nodes, accept_rates)
         return grown_tree(columns, *chances)
+
+    def grow(
+        self, nodes: int, accept_rates: Floats, arrays: tuple[Ints, Floats] | None = None
+    ) -> tuple[Ints, Floats]:
+        """Return the tree, or its best chain, as `NgramIndex.grow` does."""
+        it, cursor, new = self._drafter, self._cursor, self._new
+        grown = self._index.grow(cursor, accept_rates, nodes, it.length, it.frequent, new, arrays)
+        self._new, self.match_length = [], cursor.match_length
+        return grown
 
     def extend(self, ids: Sequence[int]) -> None:
         self._new += ids

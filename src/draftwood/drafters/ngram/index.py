@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Floats, Ints
-from draftwood.drafters.ngram.kernel import CLASSES, FREQUENT, HEAD, REACH, READ, advance
+from draftwood.drafters.ngram.kernel import CLASSES, FREQUENT, HEAD, REACH, READ, TREE, advance
 from draftwood.drafters.ngram.kernel import grow as _grow_kernel
 from draftwood.errors import UsageError
 from draftwood.index.arguments import for_kernel
@@ -142,35 +142,37 @@ class NgramIndex:
             raise
 
     def grow(
-        self, cursor: Cursor, accept_rates: Floats, nodes: int, depth: int, frequent: int, new: Sequence[int] = ()
-    ) -> tuple[Ints, Floats]:
+        self, cursor: Cursor, accept_rates: Floats, nodes: int, depth: int, frequent: int, new: Sequence[int] = (),
+        arrays: tuple[Ints, Floats] | None = None,
+    ) -> tuple[Ints, Floats]:  # fmt: skip
         """Read ``new`` text, which the cursor follows, and grow the tree of what may come then, likeliest first
         by ``accept_rates`` (float32[CLASSES]).
 
         It has at most 1024 nodes; the ``frequent`` (at most 12) most frequent tokens are candidates everywhere.
         Returns int32[4, n]: tokens, parents (-1: the root), evidence classes, and where in `text` the token stands
         that each is a copy of (-1: it is only frequent); and float32[2, n]: their accept rates, and how likely
-        each is reached and right.
+        each is reached and right. In ``arrays``, int32[7, ..] and float32[3, ..], the further rows are tokens,
+        classes and places of the tree's best chain, and how likely they are; then n is its length.
         """
-        accept_rates = for_kernel(accept_rates, CLASSES)
         nodes = min(nodes, MOST_NODES)  # time grows with their square
-        depth, frequent = min(depth, nodes), min(frequent, FREQUENT)
-        out, chances = np.empty((4, max(nodes, 0)), dtype=np.int32), np.empty((2, max(nodes, 0)), dtype=np.float32)
+        limits = nodes, min(depth, nodes), min(frequent, FREQUENT)
+        rates, width = for_kernel(accept_rates, CLASSES), max(nodes, 0)
+        out, chances = arrays or (np.empty((TREE, width), np.int32), np.empty((2, width), np.float32))
         if nodes < 1 or depth < 1 or not (cursor.size or new):
             self.read(new, cursor)
             return out[:, :0], chances[:, :0]
-        n = -1
+        n, lists, window, known = -1, self._lists, cursor.window, cursor.size
         if len(new) <= _AT_ONCE and min(new, default=0) >= 0:
-            end = cursor.size + len(new)
-            cursor.window[cursor.size : end] = new
-            limits = cursor.size, end, depth, frequent
-            n = _grow(self._lists, cursor.state, cursor.window, limits, accept_rates, out, chances)
-            cursor.size = cursor.size if n < 0 else min(REACH, end)
+            end = known + len(new)
+            window[known:end] = new
+            n = _grow(lists, cursor.state, window, (known, end, *limits), rates, out, chances)
+            cursor.size = known if n < 0 else min(REACH, end)
         if n < 0:
             self.read(new, cursor)
-            limits = cursor.size, cursor.size, depth, frequent
-            n = _grow(self._lists, cursor.state, cursor.window, limits, accept_rates, out, chances)
-        out.flags.writeable = chances.flags.writeable = False
+            both = cursor.size, cursor.size
+            n = _grow(self._lists, cursor.state, window, (*both, *limits), rates, out, chances)
+        if arrays is None:
+            out.flags.writeable = chances.flags.writeable = False
         return out[:, :n], chances[:, :n]
 
     def copy(self) -> Self:

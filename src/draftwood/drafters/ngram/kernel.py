@@ -37,6 +37,7 @@ WALK = 64  # links followed at most, collisions included
 
 PLACE, AGE, RUN, LONGEST = 0, 1, 2, 3  # of the cursor
 READ, DISTINCT, TOP = 0, 1, 2  # of the head
+TREE = 4  # rows of a tree; further ones are for its best chain
 _MOST = 16 + 16 + 8 + NEARBY  # occurrences looked at per context
 CANDIDATES = _MOST + 2 * SHIFT + 1 + FREQUENT
 
@@ -299,9 +300,12 @@ def tell_apart(index: Lists, occurrences: int, place: int, age: int, run: int, w
 
 
 @inner
-def more_candidates(index: Lists, k: int, cursor: int, age: int, run: int, frequent: int, work: Longs) -> int:
-    """Add what the cursor alone and what mere frequency suggest; returns the new count."""
-    text, head = index[0], index[4]
+def more_candidates(
+    index: Lists, k: int, state: tuple[int, int, int], frequent: int, rates: Floats, bars: tuple[float, float],
+    work: Longs,
+) -> int:  # fmt: skip
+    """Add what the cursor alone and what mere frequency suggest; returns the new count. ``bars``: see `grow`."""
+    text, head, (cursor, age, run) = index[0], index[4], state
     n, matched = head[READ], k
     for place in range(max(1, cursor - SHIFT), min(n, cursor + SHIFT + 1) if cursor >= 0 else 0):
         if text[place] >= 0 and _known(work, k, text[place]) == k:
@@ -313,8 +317,8 @@ def more_candidates(index: Lists, k: int, cursor: int, age: int, run: int, frequ
         token = head[TOP + 2 * rank]
         if head[TOP + 2 * rank + 1] == 0:
             break
-        if _known(work, k, token) == k:
-            kind = MATCHED + FOLLOWED + rank + (0 if matched else FREQUENT)
+        kind = MATCHED + FOLLOWED + rank + (0 if matched else FREQUENT)
+        if bars[0] * rates[kind] > bars[1] and _known(work, k, token) == k:
             work[TOKEN, k], work[CLASS, k], work[SOURCE, k], work[LENGTH, k] = token, kind, -1, 0
             _point(work, k, cursor + 1 if cursor >= 0 else -1, age + 1, run)
             k += 1
@@ -347,40 +351,36 @@ def advance(index: Lists, old: Ints, cursor: Longs, tail: Ints, known: int, own:
 
 @inner
 def _reach(accept_rates: Floats) -> NDArray[np.float64]:
-    """The best accept rate a child can have, by the class of its match's length; without a cursor and with one.
-
-    Then that of a merely frequent token, where nothing matches and where something does.
-    """
-    reach = np.empty((3, LENGTHS_TOLD), np.float64)
-    reach[2, 0] = accept_rates[MATCHED + FOLLOWED + FREQUENT :].max()
-    reach[2, 1] = accept_rates[MATCHED + FOLLOWED : MATCHED + FOLLOWED + FREQUENT].max()
-    for follows in range(2):
-        best = 0.0
-        for which in range(MATCHED + (1 - follows) * FOLLOWED, CLASSES):
-            best = max(best, accept_rates[which])
-        for which in range(MATCHED):
-            if follows or which % 4 == 0:
-                best = max(best, accept_rates[which])
-            reach[follows, which * LENGTHS_TOLD // MATCHED] = best
+    """The best accept rate a child can have, by the class of its match's length; without a cursor and with one."""
+    reach = np.empty((2, LENGTHS_TOLD), np.float64)
+    without, best, each = 0.0, 0.0, MATCHED // LENGTHS_TOLD
+    for which in range(MATCHED + FOLLOWED, CLASSES):
+        without = max(without, accept_rates[which])
+    for which in range(MATCHED, MATCHED + FOLLOWED):
+        best = max(best, accept_rates[which])
+    for told in range(LENGTHS_TOLD):
+        for near in range(told * each, (told + 1) * each, 4):
+            without = max(without, accept_rates[near])
+            best = max(best, max(accept_rates[near + 1], max(accept_rates[near + 2], accept_rates[near + 3])))
+        reach[0, told], reach[1, told] = without, max(without, best)
     return reach
 
 
-@compiled(f"i8({_LISTS}, i8[::1], i4[::1], UniTuple(i8, 4), {FLOATS}, i4[:,::1], f4[:,::1])")
+@compiled(f"i8({_LISTS}, i8[::1], i4[::1], UniTuple(i8, 5), {FLOATS}, i4[:,::1], f4[:,::1])")
 def grow(
-    index: Lists, cursor: Longs, window: Ints, limits: tuple[int, int, int, int], accept_rates: Floats, out: Ints,
-    chances: Floats,
+    index: Lists, cursor: Longs, window: Ints, limits: tuple[int, int, int, int, int], accept_rates: Floats,
+    out: Ints, chances: Floats,
 ) -> int:  # fmt: skip
     """Read new text and grow a tree after it, likeliest first; returns how many nodes it has.
 
-    ``limits``: how many tokens of the ``window`` are known, where the new ones after them end, the depth of the
-    tree, and how many of the most frequent tokens are candidates everywhere. The window's last tokens are moved to
-    its beginning. Where there may be too little room in the index, -1 is returned and nothing is changed. ``out``
-    and ``chances`` are the arrays that `NgramIndex.grow` returns. A node gets no children where even a match
-    longer by one would come too late.
+    ``limits``: how many tokens of the ``window`` are known, where the new ones after them end, nodes and depth of
+    the tree, and how many of the most frequent tokens are candidates everywhere. The window's last tokens are
+    moved to its beginning. Where there may be too little room in the index, -1 is returned and nothing is changed.
+    ``out`` and ``chances`` are the arrays of `NgramIndex.grow`. A node gets no children where even a match longer
+    by one would come too late; with rows for the best chain, the tree grows until that has its end.
     """
-    known, m, depth, frequent = limits
-    work, nodes = np.empty((WORK, CANDIDATES), np.int64), out.shape[1]
-    new = m - known
+    known, m, nodes, depth, frequent = limits
+    work, new, chain = np.empty((WORK, CANDIDATES), np.int64), m - known, len(out) > TREE
     if new and (index[4][READ] + new > len(index[0]) or 2 * (index[4][DISTINCT] + new) > len(index[3])):
         return -1
     for end in range(known + 1, m + 1):
@@ -395,14 +395,16 @@ def grow(
     order, chance, entries = empty(nodes, COLUMNS)
     place, age, run, length = cursor[PLACE], cursor[AGE], cursor[RUN], REACH
     parent, below, likely, longest, size = -1, 0, 1.0, 0, nodes
+    tip, deep, goes_on = -1, 0, -2.0  # last node of the best chain, its depth, chance of its best child that waits
     for node in range(nodes):
         room = nodes - node
+        least = bar(order, chance, room)
         best = likely * reach[1 if place >= 0 else 0, _LENGTH_CLASS[min(length + 1, REACH)]]
-        if below < depth and best > bar(order, chance, room):  # else no child would be taken
+        if below < depth and best > least:  # else no child would be taken
             found = look(index, path, m + below, place, work)
             k, matched = tell_apart(index, found, place, age, run, work)
-            some = frequent if likely * reach[2, min(k, 1)] > bar(order, chance, room) else 0
-            k = more_candidates(index, k, place, age, run, some, work)
+            state, bars = (place, age, run), (likely, least)  # what the product of likely and a rate must exceed
+            k = more_candidates(index, k, state, frequent, accept_rates, bars, work)
             if node == 0:
                 longest = matched
             for c in range(k):
@@ -411,7 +413,11 @@ def grow(
                     for column in range(COLUMNS):
                         entries[slot, column] = work[column, c]
                     entries[slot, PARENT], entries[slot, DEPTH] = parent, below + 1
-        slot = take(order, entries, out, node)
+                    if parent == tip:
+                        goes_on = max(goes_on, chance[slot])
+        slot = np.int64(-1)
+        if not chain or goes_on >= bar(order, chance, room):  # else the chain's next token has fallen out
+            slot = take(order, entries, out, node)
         if slot < 0:
             size = node
             break
@@ -420,9 +426,14 @@ def grow(
         chances[1, node] = likely
         place, age, run = entries[slot, GOES], entries[slot, AGED], entries[slot, RAN]
         length = entries[slot, LENGTH]
+        if entries[slot, PARENT] == tip:  # the likeliest one is the first
+            if chain:
+                out[TREE, deep], out[TREE + 1, deep] = out[0, node], out[2, node]
+                out[TREE + 2, deep], chances[2, deep] = out[3, node], likely
+            tip, deep, goes_on = node, below, -2.0
         parent = at = node
         for back in range(below):
             path[m + below - 1 - back] = out[0, at]
             at = out[1, at]
     cursor[LONGEST] = longest
-    return size
+    return deep if chain else size

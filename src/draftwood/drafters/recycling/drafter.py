@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Feedback, Floats, Ints, Needs, Noise
-from draftwood.drafters.base import BaseDrafter, TextSession, chain_parents, grown_tree, read_rates
+from draftwood.drafters.base import BaseDrafter, TextSession, grown_tree, read_rates, shared_columns
 from draftwood.drafters.recycling.evidence import GREEDY, LONGEST, OFF_PATH, ON_PATH, PROMPT, K, Limits
 from draftwood.tree import TokenTree
 from draftwood.verify.noise import KeyedNoise
@@ -147,7 +147,7 @@ class RecyclingSession(TextSession):
                 for node in (-1, *feedback.path):
                     kinds[1 + node] = ON_PATH
             tree = feedback.tree.tokens, feedback.tree.parents
-            rows = chain_parents(len(ids)), kinds
+            rows = shared_columns(len(ids))[0], kinds
             self._table.record(self.text[-LONGEST:], tree, rows, ids, probabilities, longest=self._drafter.context)
         super().learn(feedback)
 

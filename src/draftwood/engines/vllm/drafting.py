@@ -56,6 +56,7 @@ class Counts:
 
 
 Ints = NDArray[np.int32]
+Floats = NDArray[np.float32]
 Longs = NDArray[np.int64]
 
 _MANY, _SOME = 64, 4  # with more labels in a step, only each fourth step is learnt from
@@ -82,6 +83,10 @@ class Drafting:
     ) -> None:  # fmt: skip
         self.drafters, self.planner, self._beliefs = drafters, planner, beliefs
         self._longest, self._max_length, self._step = longest, max_length, 0
+        columns = np.zeros((len(drafters), rows, 7, longest), dtype=np.int32)
+        chances = np.zeros((len(drafters), rows, 3, longest), dtype=np.float32)
+        self._columns, self._reach = columns, chances[:, :, 2]  # of each drafter's chains, see `NgramIndex.grow`
+        self._arrays = [list(zip(*both, strict=True)) for both in zip(columns, chances, strict=True)]
         self.following = Following(drafters, rows=rows, most_tokens=most_tokens)
         self.counts = Counts([drafter.name for drafter in drafters])
 
@@ -107,40 +112,49 @@ class Drafting:
                 if learnt:
                     classes, right = zip(*learnt, strict=True)
                     self._beliefs.rates(declared(drafter), greedy=False).learn(list(classes), list(right))
-        self._grow(some, np.minimum(self._longest, self._max_length - 1 - ends[rows]).clip(0).tolist())
-        count = self._cut(some, rows.tolist(), int(ends.max()), drafts)
+        reach = self._grow(some, np.minimum(self._longest, self._max_length - 1 - ends[rows]).clip(0).tolist())
+        count = self._cut(some, reach, rows.tolist(), int(ends.max()), drafts)
         self.following.end()
         return drafts, count
 
     def _read(self, one: Followed, ids: list[int], written: int, labels: list[list[tuple[int, bool]]]) -> None:
         """Read what is new of a text; ``labels`` are told whether the tokens of its last chain were right."""
+        right, accepted = one.right(ids)
         if len(ids) == written:
-            right, accepted = one.right(ids)
             labels[one.chain.speaker] += zip(one.chain.evidence, right, strict=False)
             self.counts.accepted[one.chain.speaker] += accepted
-        one.read(ids, written)
+        one.read(ids, written, accepted)
 
-    def _grow(self, some: Sequence[Followed], rooms: list[int]) -> None:
-        """Let the drafters propose chains; a later drafter's is taken where it matches more and promises more."""
+    def _grow(self, some: Sequence[Followed], rooms: list[int]) -> Floats:
+        """Let the drafters write chains; a later drafter's is taken where it matches more and promises more.
+
+        Returns how likely each token of the chains is reached and right, float32[chains, longest].
+        """
         for one in some:
             one.chain, one.scored = NOTHING, 0
         matched = [-1] * len(some)
+        self._reach[:, : len(some)] = 0
         for speaker, drafter in enumerate(self.drafters):
-            rates = self._beliefs.accept_rates(declared(drafter), greedy=False)
+            rates, reach = self._beliefs.accept_rates(declared(drafter), greedy=False), self._reach[speaker]
             sessions = [one.sessions[speaker] for one in some]
-            trees = [session.draft(room, 0, rates) for session, room in zip(sessions, rooms, strict=True)]
-            for i, (one, tree) in enumerate(zip(some, trees, strict=True)):
+            asked = zip(sessions, rooms, self._arrays[speaker], strict=False)  # rows may be empty
+            lengths = [session.grow(room, rates, arrays)[0].shape[1] for session, room, arrays in asked]
+            columns = self._columns[speaker, : len(some)]
+            tokens, evidence = columns[:, 4].tolist(), columns[:, 5].tolist()
+            for i, (one, length) in enumerate(zip(some, lengths, strict=True)):
                 # It must match more, too: a memory's accept rates are learnt from fewer labels. See LOG.md.
-                if len(tree) and (length := sessions[i].match_length) > matched[i]:
-                    chain = Chain.of(speaker, tree)
-                    if chain.reach.sum() > one.chain.reach.sum():
-                        one.chain, matched[i] = chain, length
+                if length and (match := sessions[i].match_length) > matched[i]:
+                    old = len(one.chain.tokens)
+                    if not old or reach[i, :length].sum() > self._reach[0, i, :old].sum():
+                        one.chain, matched[i] = Chain(speaker, tokens[i][:length], evidence[i][:length]), match
+                        if speaker:
+                            self._reach[0, i] = reach[i]
+        return self._reach[0, : len(some)]
 
-    def _cut(self, some: Sequence[Followed], rows: list[int], context: int, drafts: list[list[int]]) -> int:
+    def _cut(
+        self, some: Sequence[Followed], reach: Floats, rows: list[int], context: int, drafts: list[list[int]]
+    ) -> int:
         """Cut the chains to what the planner says, into ``drafts``; returns how many tokens there are."""
-        reach = np.zeros((len(some), self._longest), dtype=np.float32)
-        for i, one in enumerate(some):
-            reach[i, : len(one.chain.reach)] = one.chain.reach
         cuts = self.planner.choose(reach, len(drafts), context).tolist()
         for one, row, cut in zip(some, rows, cuts, strict=True):
             one.scored, drafts[row] = cut, one.chain.tokens[:cut]

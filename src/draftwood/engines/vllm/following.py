@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Drafter, DraftSession, Feedback, Floats, Ints
+from draftwood.contracts import Drafter, Feedback, Ints
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.drafters.ngram.drafter import NgramDrafter
 from draftwood.engines.vllm.requests import Request
 from draftwood.engines.vllm.seats import NOBODY, Seats
-from draftwood.tree import TokenTree, constant
+from draftwood.tree import TokenTree, ascending, constant
 
 Longs = NDArray[np.int64]
 
@@ -24,37 +24,14 @@ _FEW = 64  # tokens that were not written here, as where steps were skipped; wit
 
 
 class Chain(NamedTuple):
-    """The best chain of one drafter's tree.
-
-    Attributes
-    ----------
-    speaker
-        Which drafter of the set.
-    nodes : int64[n]
-        Its nodes in the tree.
-    tokens, evidence : n each
-        Their tokens and evidence classes.
-    reach : float32[n]
-        How likely each is reached and right.
-    size
-        Nodes of the tree.
-    """
+    """The best chain of one drafter's tree: which drafter of the set, its tokens and their evidence classes."""
 
     speaker: int
-    nodes: Longs
     tokens: list[int]
     evidence: list[int]
-    reach: Floats
-    size: int
-
-    @classmethod
-    def of(cls, speaker: int, tree: TokenTree) -> Chain:
-        nodes = tree.best_chain().astype(np.int64)
-        reach = tree.path_belief[nodes]
-        return cls(speaker, nodes, tree.tokens[nodes].tolist(), tree.evidence[nodes].tolist(), reach, len(tree))
 
 
-NOTHING = Chain.of(0, _EMPTY)
+NOTHING = Chain(0, [], [])
 
 
 class Followed:
@@ -68,12 +45,15 @@ class Followed:
 
     def __init__(self, drafters: Sequence[Drafter]) -> None:
         self._drafters = drafters
-        self.sessions: list[DraftSession] = []
+        self.sessions: list[Any] = []  # `NgramSession` or `MemorySession`
         self.chain, self.scored = NOTHING, 0
         self._answers = False  # whether an answer is under way
 
-    def read(self, ids: list[int], written: int) -> None:
-        """Read more of the text, whose last ``written`` tokens were written in this step."""
+    def read(self, ids: list[int], written: int, accepted: int) -> None:
+        """Read more of the text, whose last ``written`` tokens were written in this step.
+
+        So many tokens of the chain were ``accepted``.
+        """
         prompt, answer = ids[: len(ids) - written], ids[len(ids) - written :]
         self._answers = True
         if len(prompt) > _FEW or not self.sessions:
@@ -85,26 +65,19 @@ class Followed:
                 session.begin_answer(answer)
         else:
             for speaker, session in enumerate(self.sessions):
-                session.learn(self._feedback(speaker, ids))
+                node_map = ascending(len(self.chain.tokens) if speaker == self.chain.speaker else 0)
+                path = tuple(range(accepted))
+                session.learn(Feedback(_EMPTY, _EMPTY, node_map, path, tuple(ids), constant(-1, 1)))
         if prompt:
             self.chain = NOTHING  # it was for another place
 
-    def _feedback(self, speaker: int, emitted: list[int]) -> Feedback:
-        chain, path = self.chain, tuple(range(self.right(emitted)[1]))
-        node_map: Ints = np.empty(0, dtype=np.int32)
-        if chain.speaker == speaker and chain.size:
-            node_map = np.full(chain.size, -1, dtype=np.int32)
-            node_map[chain.nodes[: self.scored]] = np.arange(self.scored)
-        return Feedback(_EMPTY, _EMPTY, node_map, path, tuple(emitted), constant(-1, 1))
-
     def right(self, new: Sequence[int]) -> tuple[list[bool], int]:
         """Return whether each token of the chain came, up to the first wrong one; and how many vLLM accepted."""
-        found = []
-        for token, came in zip(self.chain.tokens, new, strict=False):
-            found.append(token == came)
-            if token != came:
-                break
-        return found, sum(found[: self.scored])
+        tokens, right = self.chain.tokens, 0
+        most = min(len(tokens), len(new))
+        while right < most and tokens[right] == new[right]:
+            right += 1
+        return [True] * right + [False] * (right < most), min(right, self.scored)
 
     def pause(self) -> None:
         """End the answer: a memory takes it in."""
