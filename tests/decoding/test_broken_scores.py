@@ -24,7 +24,8 @@ from tests.toys import RandomDrafter, SameDrafter, TopKDrafter
 
 import draftwood
 from draftwood.contracts import Sampling
-from draftwood.decoding.loop import decode
+from draftwood.decoding.arrivals import open_sequences
+from draftwood.decoding.loop import decode, decode_sequences
 from draftwood.decoding.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.planning.fixed import FixedPlanner
@@ -33,6 +34,7 @@ from draftwood.testing.targets import NumpyScores
 from draftwood.verify.exact import SampleAndMatch
 
 LIMIT = 12
+SENTENCE = r"the scores of the model at position \d+ contain NaN"
 
 
 def break_after(target, text, value=np.nan):
@@ -92,6 +94,21 @@ def test_of_a_batch_of_three_one_fails_and_two_are_written_to_their_end(at, who)
         else:
             assert ids[row] == sampled_truth(target, GREEDY, prompt, LIMIT)
             assert (last[row].finish, last[row].error) == ("length", None)
+
+
+@pytest.mark.parametrize("options", [{}, {"trees": False}, {"rollback": "snapshot"}])
+def test_after_it_a_turn_goes_on_as_a_fresh_request_would(options):
+    target, text = broken(**options)
+    made = [SameDrafter(target, GREEDY), TopKDrafter()]
+    with open_sequences(target, made, [Request(PROMPT, LIMIT)], SampleAndMatch()) as (row,):
+        with pytest.raises(DraftwoodError, match=SENTENCE):
+            list(decode_sequences(target, FixedPlanner(4), [row]))
+        assert row.ids == [*PROMPT, *text]
+        for prompt in ([*PROMPT, *text, 1, 1], [*PROMPT, *text[:3], 2]):
+            row.turn(Request(prompt, 3))
+            written = [t for e in decode_sequences(target, FixedPlanner(4), [row]) for t in e.tokens]
+            assert written == sampled_truth(target, GREEDY, prompt, 3)
+            assert (row.finish, row.error) == ("length", None)
 
 
 def test_rows_off_the_path_may_be_anything():
@@ -155,6 +172,13 @@ def test_a_draft_that_spoils_the_rows_of_others_changes_no_text(sampling, option
         assert one.finish == "length"
 
 
+def test_a_text_that_is_broken_itself_ends_after_one_more_look():
+    target, text = broken()
+    ((ids,), (last,), raised) = gather(target, [RandomDrafter(8)], [Request(PROMPT, LIMIT)])
+    assert (ids, last.finish) == (text, "error")
+    assert str(raised).startswith("the scores of the model")
+
+
 def test_a_processor_that_mends_broken_rows_is_let_to():
     """As transformers' `remove_invalid_values` does; it sees each row once."""
     seen = []
@@ -196,9 +220,58 @@ def test_a_list_of_prompts_says_which_has_failed_and_why(batch_size):
     assert model.open_sessions == 0
 
 
+def test_a_single_prompt_raises_and_its_text_is_kept():
+    model, text = of_the_fake()
+    with pytest.raises(DraftwoodError, match=SENTENCE):
+        draftwood.generate(model, [3, 4], max_new_tokens=LIMIT)
+    shown = []
+    with draftwood.stream(model, [3, 4], tokenizer=TOKENIZER, max_new_tokens=LIMIT) as pieces:
+        with pytest.raises(DraftwoodError, match=SENTENCE):
+            shown.extend(piece.text for piece in pieces)
+        written = pieces.generation
+    assert (written.ids, written.text, written.finish_reason) == (text, text_of(text), "error")
+    assert written.text.startswith("".join(shown))
+    assert "NaN" in written.error
+    assert model.open_sessions == 0
+
+
+def test_a_processor_that_fails_ends_its_own_text_only():
+    def failing(prefix, row):
+        if prefix.tolist()[:3] == [4, 4, 4] and len(prefix) == 6:
+            raise ZeroDivisionError("mine")
+        return row
+
+    model = toy()
+    settings = {"max_new_tokens": LIMIT, "logits_processor": failing}
+    one, failed = draftwood.generate(model, [[5], [4, 4, 4]], **settings)
+    assert failed.ids == sampled_truth(model, GREEDY, [4, 4, 4], LIMIT)[:3]
+    assert (failed.finish_reason, failed.error) == ("error", "ZeroDivisionError: mine")
+    assert one.finish_reason == "length"
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        draftwood.generate(model, [4, 4, 4], **settings)
+
+
 def test_what_is_nobodys_fault_alone_is_raised_from_a_list_too():
     model = toy()
     model.score = None
     with pytest.raises(TypeError):
         draftwood.generate(model, [[5], [4, 4, 4]], max_new_tokens=LIMIT)
     assert model.open_sessions == 0
+
+
+def test_a_conversation_keeps_what_was_said_and_goes_on():
+    def failing(prefix, row):
+        if len(prefix) == 12:
+            raise DraftwoodError("the grammar is broken")
+        return row
+
+    model = toy()
+    settings = {"tokenizer": TOKENIZER, "max_new_tokens": 20, "drafters": "ngram"}
+    with draftwood.Conversation(model, logits_processor=failing, **settings) as talk:
+        with pytest.raises(DraftwoodError, match="grammar"):
+            list(talk.say("ab"))
+        assert talk.generation.finish_reason == "error"
+        assert talk.messages[-1] == {"role": "assistant", "content": talk.generation.text}
+        talk.messages.append({"role": "user", "content": "aa"})
+        list(talk.say("b" * 9))
+        assert talk.generation.finish_reason == "length"

@@ -20,20 +20,21 @@ from tests.helpers import (
     sampled_truth,
     write,
 )
-from tests.toys import ModelDrafter, RandomDrafter, SameDrafter
+from tests.toys import ModelDrafter, RandomDrafter, SameDrafter, TopKDrafter, WindowDrafter
 
 from draftwood.contracts import Capabilities, Needs, Sampling
 from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode, decode_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.base import BaseDrafter, TextSession
-from draftwood.errors import CapabilityError, PromptError, UsageError
+from draftwood.errors import CapabilityError, DraftwoodError, PromptError, UsageError
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.learned import Learned
 from draftwood.step import MODEL
 from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
+from draftwood.verify.noise import KeyedNoise
 
 REQUESTS = [Request(PROMPT, 12), Request((3,), 7)]
 
@@ -51,6 +52,26 @@ class Interrupting:
 
 
 # --- closing -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("taken", range(8))
+def test_closing_early_closes_every_session(taken):
+    target, model = ToyTarget(), ToyTarget()
+    texts = decode(target, [RandomDrafter(), ModelDrafter(model)], FixedPlanner(3), SampleAndMatch(), REQUESTS)
+    for _ in range(taken):
+        next(texts)
+    texts.close()
+    assert target.open_sessions == model.open_sessions == 0
+
+
+def test_finishing_closes_every_session():
+    target, model = ToyTarget(), ToyTarget()
+    list(decode(target, [ModelDrafter(model)], FixedPlanner(3), SampleAndMatch(), REQUESTS))
+    assert target.open_sessions == model.open_sessions == 0
+
+
+def test_no_requests_give_nothing():
+    assert list(decode(ToyTarget(), [RandomDrafter()], FixedPlanner(), SampleAndMatch(), [])) == []
 
 
 @dataclass(frozen=True)
@@ -132,6 +153,19 @@ def test_an_interrupt_in_the_pass_goes_through_and_closes_every_session(at):
     with pytest.raises(KeyboardInterrupt):
         list(decode(target, [ModelDrafter(model)], FixedPlanner(1), SampleAndMatch(), REQUESTS))
     assert target.open_sessions == model.open_sessions == 0
+
+
+def test_an_error_of_the_rule_goes_through_and_closes_every_session():
+    def picky(prefix, row):
+        if len(prefix) > len(PROMPT) + 5:
+            raise DraftwoodError("the grammar is broken")
+        return row
+
+    target = ToyTarget()
+    requests = [Request((3,), 7), Request(PROMPT, 12, processors=[picky])]
+    with pytest.raises(DraftwoodError, match="the grammar is broken"):
+        list(decode(target, [RandomDrafter()], FixedPlanner(3), SampleAndMatch(), requests))
+    assert target.open_sessions == 0
 
 
 # --- refusing ------------------------------------------------------------------------------------------------
@@ -221,6 +255,38 @@ def test_the_steps_add_up(drafters, settings):
     assert context == len(PROMPT) + len(written.ids)
 
 
+def test_seconds_are_measured_and_never_negative():
+    target = ToyTarget()
+    steps = write(target, [SameDrafter(target), RandomDrafter()], 4).steps
+    for number, step in enumerate(steps):
+        parts = (step.plan_s, step.draft_s, step.score_s, step.verify_s, step.keep_s, step.learn_s)
+        assert all(part > 0 for part in parts)
+        for own in step.by_source:
+            assert (own.open_s > 0) == (number == 0)
+            assert (own.draft_s > 0) == bool(own.calls)  # of the last token nobody is asked
+            assert own.learn_s > 0
+        assert sum(own.draft_s for own in step.by_source) <= step.draft_s
+        assert sum(own.learn_s for own in step.by_source) <= step.learn_s
+
+
+def test_a_plain_step_has_no_source():
+    for step in write(ToyTarget()).steps:
+        assert (step.by_source, step.sources, step.drafted, step.lookahead_scored) == ((), (MODEL,), 0, 0)
+
+
+def test_the_match_length_is_what_the_drafter_says():
+    @dataclass(frozen=True)
+    class Matching(SameDrafter):
+        def open(self, prompt, noise):
+            session = super().open(prompt, noise)
+            session.match_length = 3
+            return session
+
+    target = ToyTarget()
+    assert {s.by_source[0].match_length for s in write(target, [Matching(target)]).steps} == {3}
+    assert {s.by_source[0].match_length for s in write(target, [SameDrafter(target)]).steps} == {0}
+
+
 # --- credit --------------------------------------------------------------------------------------------------
 
 
@@ -246,7 +312,45 @@ def still(nodes):
     return FixedPlanner(nodes, learned=Learned(Still()))
 
 
+@pytest.mark.parametrize(("first", "second", "credited"), [(0.5, 0.75, 1), (0.75, 0.5, 0), (0.5, 0.5, 0)])
+def test_who_believes_more_is_the_source_and_both_have_proposed(first, second, credited):
+    target = ToyTarget()
+    written = write(
+        target, [Believing(target, belief=first), Believing(target, belief=second)], still(8), limit=21
+    )
+    assert written.ids == greedy_truth(target, limit=21)
+    for step in written.steps:
+        assert step.sources == (credited, credited, credited, MODEL)
+        assert (step.drafted, step.accepted) == (3, 3)
+        assert [(own.proposed, own.kept, own.accepted) for own in step.by_source] == [(3, 3, 3)] * 2
+
+
+def test_who_alone_went_on_is_credited_for_the_rest():
+    target = ToyTarget()
+    short, long = Believing(target, belief=0.9, length=1), Believing(target, belief=0.5, length=3)
+    for step in write(target, [long, short], still(8), limit=21).steps:
+        assert step.sources == (1, 0, 0, MODEL)
+        assert [own.accepted for own in step.by_source] == [3, 1]
+
+
+def test_what_was_pruned_is_proposed_and_not_kept():
+    target = ToyTarget()
+    for step in write(
+        target, [Believing(target, belief=0.9, length=2), RandomDrafter()], still(2), limit=13
+    ).steps:
+        assert step.drafted == 2
+        assert step.by_source[0].kept == 2
+        assert step.by_source[1].kept <= step.by_source[1].proposed
+
+
 # --- feedback ------------------------------------------------------------------------------------------------
+
+
+def scores_of_rows(target, before, feedback):
+    """What the target says at each row of the pass, without any cache."""
+    tree = feedback.tree
+    paths = [tree.tokens[tree.path(node)].tolist() for node in range(-1, len(tree))]
+    return [target.scores_after([*before, *path]) for path in paths]
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
@@ -274,6 +378,47 @@ def test_feedback_says_what_was_scored_and_what_came_of_it(sampling):
         assert feedback.choice[unknown].tolist() == [-1] * len(unknown)
         assert feedback.top_k is None
         assert feedback.hidden == {}
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling(0.7, seed=4)], ids=["greedy", "sampled"])
+def test_where_a_drafter_asked_for_it_the_choice_is_known_everywhere(sampling):
+    target, listener = ToyTarget(), Listening(k=8, choice=True)
+    write(target, [Believing(target, sampling, 1.0, 2), listener], 6, sampling=sampling)
+    noise = KeyedNoise(sampling.seed)
+    for before, feedback in listener.heard:
+        ids, probabilities = feedback.top_k
+        assert ids.shape == probabilities.shape == (1 + len(feedback.tree), 8)
+        rows = scores_of_rows(target, before, feedback)
+        depths = [0, *feedback.tree.depth.tolist()]
+        for row, (scores, depth) in enumerate(zip(rows, depths, strict=True)):
+            assert ids[row].tolist() == np.argsort(-scores, kind="stable").tolist()
+            assert probabilities[row].sum() == pytest.approx(1)
+            if sampling.greedy:
+                wanted = scores.argmax()
+            else:
+                at = len(before) + depth  # the position of what follows this row
+                wanted = (scores / sampling.temperature + noise.gumbel(at, np.arange(8))).argmax()
+            assert feedback.choice[row] == wanted
+
+
+def test_the_choice_on_the_path_is_exact_even_where_top_k_would_not_know_it():
+    def banned(prefix, row):
+        row[row.argmax()] = -np.inf
+        return row
+
+    target, listener = ToyTarget(), Listening(k=1, choice=True)
+    written = write(target, [listener], 6, processors=[banned])
+    for (before, feedback), step in zip(listener.heard, written.steps, strict=True):
+        assert feedback.choice[0] == step.emitted[0] != target.scores_after(before).argmax()
+
+
+def test_top_k_drafters_learn_off_the_path_too():
+    target = ToyTarget(order=1, sharpness=0.5)
+    for sampling in (GREEDY, SAMPLED):
+        written = write(target, [TopKDrafter(k=3)], 8, sampling=sampling, limit=60)
+        assert written.ids == sampled_truth(target, sampling, limit=60)
+        assert not any(step.by_source[0].failed for step in written.steps)
+        assert sum(step.accepted for step in written.steps) > 10
 
 
 # --- turns ---------------------------------------------------------------------------------------------------
@@ -370,6 +515,27 @@ def test_after_an_interrupt_in_mid_step_a_turn_writes_what_a_fresh_request_would
     assert target.open_sessions == model.open_sessions == 0
 
 
+def test_drafters_follow_the_text_from_turn_to_turn():
+    target = ToyTarget()
+    with open_sequences(target, [SameDrafter(target)], [Request(PROMPT, 11)], SampleAndMatch()) as (row,):
+        for turn, kept in enumerate([5, 16, 9, 3, 14]):
+            if turn:
+                row.turn(Request([*row.ids[:kept], turn, 7, turn], 11))
+            steps = [e.step for e in decode_sequences(target, FixedPlanner(4), [row]) if e.step]
+            assert [(step.drafted, step.accepted) for step in steps] == [(4, 4), (4, 4)]
+
+
+def test_drafters_that_read_the_noise_follow_it_from_turn_to_turn():
+    target, sampling = ToyTarget(sharpness=0.5), Sampling(1.0, seed=1)
+    request, same = Request(PROMPT, 11, sampling), SameDrafter(target, sampling)
+    with open_sequences(target, [same], [request], SampleAndMatch()) as (row,):
+        for turn, (seed, sequence) in enumerate([(1, 0), (1, 0), (2, 0), (2, 1)]):
+            if turn:
+                row.turn(Request([*row.ids, turn], 11, Sampling(1.0, seed=seed), sequence=sequence))
+            steps = [e.step for e in decode_sequences(target, FixedPlanner(4), [row]) if e.step]
+            assert [(step.drafted, step.accepted) for step in steps] == [(4, 4), (4, 4)]
+
+
 def test_a_turn_that_is_refused_leaves_the_text_as_it_was():
     target = ToyTarget(max_positions=32)
     with open_sequences(target, [RandomDrafter()], [Request(PROMPT, 6)], SampleAndMatch()) as (row,):
@@ -382,3 +548,28 @@ def test_a_turn_that_is_refused_leaves_the_text_as_it_was():
         row.turn(Request([*said, 1], 6))
         written = [t for e in decode_sequences(target, FixedPlanner(4), [row]) for t in e.tokens]
         assert written == greedy_truth(target, [*said, 1], 6)
+
+
+def test_a_turn_goes_on_after_the_end_and_within_new_positions():
+    target = ToyTarget(max_positions=20)
+    with open_sequences(target, [SameDrafter(target)], [Request(PROMPT, 100)], SampleAndMatch()) as (row,):
+        assert len([t for e in decode_sequences(target, FixedPlanner(4), [row]) for t in e.tokens]) == 15
+        row.turn(Request(row.ids[:18], 100))
+        assert len([t for e in decode_sequences(target, FixedPlanner(4), [row]) for t in e.tokens]) == 2
+
+
+def test_writing_before_reading_is_a_mistake_of_the_programmer():
+    target = ToyTarget()
+    with open_sequences(target, [], [Request(PROMPT, 3)], SampleAndMatch()) as (row,):
+        row.begin()
+        with pytest.raises(RuntimeError, match=r"begin\(\) follows"):
+            row.begin()
+
+
+def test_lookahead_nodes_have_their_place_in_feedback():
+    target, listener = ToyTarget(), Listening(vocab_size=8)
+    write(target, [WindowDrafter(target), listener], 3)
+    assert any(feedback.tree.n_lookahead for _, feedback in listener.heard)
+    for _, feedback in listener.heard:
+        feedback.tree.check_integrity(8)
+        assert not feedback.tree.lookahead[list(feedback.path)].any()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 
 import numpy as np
@@ -11,15 +12,17 @@ from hypothesis import strategies as st
 
 from draftwood.errors import FileFormatError, UsageError, VocabularyError
 from draftwood.files.format import (
+    ALIGNMENT,
     MAGIC,
     is_ours,
     kind_of,
+    open_payload,
     read_header,
     read_payload,
     refuse_to_replace,
     write_file,
 )
-from draftwood.files.paths import whole_file
+from draftwood.files.paths import named, whole_file
 
 ABOUT = {"tokenizer": "abc", "count": 3}
 
@@ -29,6 +32,15 @@ def path(tmp_path):
     path = tmp_path / "made"
     write_file(path, "test", ABOUT, [b"one", np.arange(5, dtype=np.int32), b""])
     return path
+
+
+def test_what_was_written_is_read_again(path):
+    header, payload = read_payload(path, "test")
+    assert payload == b"one" + np.arange(5, dtype=np.int32).tobytes()
+    assert (header.kind, header.version, header.about, header.tokenizer) == ("test", 1, ABOUT, "abc")
+    assert header.start % ALIGNMENT == 0
+    assert read_header(path, "test") == header
+    header.verify()
 
 
 @settings(max_examples=50, deadline=None)
@@ -41,6 +53,12 @@ def test_any_payload_and_description(tmp_path_factory, pieces, about):
     write_file(path, "test", about, pieces, version=7)
     header, payload = read_payload(path, "test", version=7)
     assert (payload, header.about, header.version) == (b"".join(pieces), about, 7)
+
+
+def test_arrays_of_any_shape(tmp_path):
+    arrays = [np.arange(6, dtype=np.int64).reshape(2, 3), np.empty((0, 4), dtype=np.int32), np.float32([1.5])]
+    write_file(tmp_path / "made", "test", {}, arrays)
+    assert read_payload(tmp_path / "made", "test")[1] == b"".join(array.tobytes() for array in arrays)
 
 
 def test_every_cut_is_noticed(path):
@@ -175,6 +193,23 @@ def test_a_file_that_is_replaced_keeps_its_permissions_and_links_lead_to_it(path
     assert mode(path) == 0o400
 
 
+def test_header_and_payload_are_of_one_file_though_another_takes_its_place(path):
+    with open_payload(path, "test") as (header, file):
+        write_file(path, "test", {}, [b"another one"])
+        assert len(file.read(header.length)) == header.length
+    with pytest.raises(FileFormatError, match="was replaced since it was opened: open it again"):
+        header.verify()
+
+
+def test_two_spellings_of_a_file_are_one(path, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(path)
+    given = ("~/made", "made", "./made", f"~/../{tmp_path.name}/made", "link", path)
+    assert {named(spelling) for spelling in given} == {path.resolve()}
+    assert named("~no such user/made").name == "made"
+
+
 def test_an_output_replaces_nothing_but_its_own_kind(path, tmp_path):
     for free in (tmp_path / "none", path / "below"):
         refuse_to_replace(free, "test")
@@ -190,4 +225,11 @@ def test_an_output_replaces_nothing_but_its_own_kind(path, tmp_path):
         refuse_to_replace(tmp_path / "text", "test")
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(UsageError, match="is there and is no whole file of test"):
+        refuse_to_replace(path, "test")
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+def test_an_output_that_may_not_be_read_is_not_replaced(path):
+    path.chmod(0)
+    with pytest.raises(UsageError, match="cannot be read"):
         refuse_to_replace(path, "test")

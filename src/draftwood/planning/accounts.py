@@ -184,19 +184,25 @@ class DrafterAccounts:
     """Decides for each slow drafter whether to ask it, from the seconds it takes and saves over all requests.
 
     A drafter that needs the target's best tokens takes time in every step, asked or not. While it is skipped it
-    rests: it is not shown any. One with lookahead nodes is asked for drafts alone meanwhile.
+    rests: it is not shown any. Lookahead nodes have accounts of their own: while they are skipped, their drafter is
+    asked for drafts alone.
     """
 
     def __init__(self) -> None:
-        self.accounts: dict[str, Account] = {}
+        self.accounts: dict[str, Account] = {}  # by a drafter's label
+        self.lookahead: dict[str, Account] = {}  # of its lookahead nodes
 
     def begin(self) -> None:
         """Begin a step."""
-        for account in self.accounts.values():
+        for account in (*self.accounts.values(), *self.lookahead.values()):
             account.count_down()
 
     def is_skipped(self, drafter: Declaration) -> bool:
         account = self.accounts.get(drafter.label)
+        return account is not None and account.left > 0
+
+    def skips_lookahead(self, drafter: Declaration) -> bool:
+        account = self.lookahead.get(drafter.label)
         return account is not None and account.left > 0
 
     def is_judged(self, drafter: Declaration, seconds: float, plain: float) -> bool:
@@ -224,8 +230,12 @@ class DrafterAccounts:
                 account = self.accounts[label] = _account(drafter)
                 if runs_passes:  # its first draft has read the prompt, and warmed up
                     continue
-            cost = min(seconds, (_STALL_PASSES if runs_passes else _STALL) * plain) + lookahead_s.get(label, 0.0)
-            account.learn(cost if cost >= NOTICEABLE * plain else 0.0, (saved or {}).get(label, 0.0), count=count)
+            cost = min(seconds, (_STALL_PASSES if runs_passes else _STALL) * plain)
+            cost, gain = cost if cost >= NOTICEABLE * plain else 0.0, (saved or {}).get(label, 0.0)
+            account.learn(cost, gain, count=count)
+            if label in lookahead_s:
+                nodes = self.lookahead.setdefault(label, _account(drafter))
+                nodes.learn(lookahead_s[label], max(0.0, gain - cost), count=count)
 
     def _costs(self, states: Sequence[State]) -> dict[str, tuple[Declaration, float]]:
         """Return what each drafter that worked in this step has taken, over all texts, by label."""
@@ -252,9 +262,10 @@ class DrafterAccounts:
     def why(self) -> list[str]:
         """Return which drafters are not asked at present, and why, as text for ``draftwood explain``."""
         return [
-            f"{label.partition(' ')[0]} is not asked for {own.left} steps: "
+            f"{what}{label.partition(' ')[0]} is not asked for {own.left} steps: "
             f"it takes {1000 * own.cost:.1f} ms and saves {1000 * own.gain:.1f}"
-            for label, own in self.accounts.items()
+            for what, accounts in (("", self.accounts), ("lookahead of ", self.lookahead))
+            for label, own in accounts.items()
             if own.left
         ]
 

@@ -149,8 +149,8 @@ class GoodputPlanner(TreePlanner):
 
     def ask_one(self, drafter: Any, state: State, nodes: int, lookahead_nodes: int) -> Ask:
         if self._accounts.is_skipped(drafter):
-            if not drafter.needs.lookahead_nodes:
-                return NOTHING
+            return NOTHING
+        if self._accounts.skips_lookahead(drafter):
             lookahead_nodes = 0
         if drafter.needs.prices and not self.prices.pass_s:  # no pass was measured yet
             return NOTHING
