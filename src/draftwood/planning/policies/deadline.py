@@ -77,7 +77,11 @@ class Deadline:
             self._change(None)
         elif late and self._nodes is None:
             self._change(0)
-        elif self._nodes is not None and self._steps >= self._patience and self._over(_EASY) <= _LATE * len(self._window):
+        elif (
+            self._nodes is not None
+            and self._steps >= self._patience
+            and self._over(_EASY) <= _LATE * len(self._window)
+        ):
             self._patience = max(self.dwell, self._patience // 2) if self._has_grown else self._patience
             more = max(self._nodes + 1, self._nodes * 3 // 2)
             self._change(more if more <= MOST else None, grows=True)
