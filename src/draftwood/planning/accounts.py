@@ -184,8 +184,8 @@ class DrafterAccounts:
     """Decides for each slow drafter whether to ask it, from the seconds it takes and saves over all requests.
 
     A drafter that needs the target's best tokens takes time in every step, asked or not. While it is skipped it
-    rests: it is not shown any. Lookahead nodes have accounts of their own: while they are skipped, their drafter is
-    asked for drafts alone.
+    rests: it is not shown any. Lookahead nodes have accounts of their own: while they are skipped, their drafter
+    is asked for drafts alone.
     """
 
     def __init__(self) -> None:
