@@ -197,7 +197,8 @@ def test_a_sound_tree_passes(tree):
 
 def grown(*columns, locked=True, **more):
     tree = TokenTree.build(*columns, **more)
-    return TokenTree.grown(*[getattr(tree.locked() if locked else tree, f.name) for f in dataclasses.fields(tree)])
+    tree = tree.locked() if locked else tree
+    return TokenTree.grown(**{f.name: getattr(tree, f.name) for f in dataclasses.fields(tree)})
 
 
 @given(tree=trees(vocab_size=20), count=st.integers(0, 9))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,23 +15,6 @@ from draftwood.errors import IntegrityError
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
-
-if TYPE_CHECKING:
-    from functools import cached_property
-else:
-
-    class cached_property:  # noqa: N801
-        """That of functools without its lock, which takes longer than most of what it guards here."""
-
-        def __init__(self, make: Callable[[TokenTree], Any]) -> None:
-            self._make, self.__doc__ = make, make.__doc__
-
-        def __get__(self, tree: TokenTree | None, _: Any) -> Any:
-            if tree is None:
-                return self
-            found = vars(tree)[self._make.__name__] = self._make(tree)
-            return found
-
 
 NO_CLAIM = -1
 """Evidence of a node that others proposed, in the tree of a drafter that appends branches to it."""
@@ -75,19 +58,20 @@ class TokenTree:
     """True of a tree that one of our kernels has grown (`grown`)."""
 
     @classmethod
-    def grown(cls, *columns: NDArray[Any], **known: Any) -> TokenTree:
+    def grown(cls, **known: Any) -> TokenTree:
         """Make a tree of read-only columns that keep all rules but the limit of token ids: nobody checks again.
 
         No two siblings are equal, no node is a lookahead node, and beliefs are the accept rates that the drafter
-        was asked with. ``known`` are properties that need not be computed. Called in every step: it takes a fifth
-        of the constructor's time.
+        was asked with. Properties may be given, too. Called in every step: it takes a fifth of the constructor's
+        time.
         """
         tree = object.__new__(cls)
-        vars(tree).update(zip(_COLUMNS, columns, strict=True), n_lookahead=0, is_grown=True, **known)
+        vars(tree).update(known, n_lookahead=0, is_grown=True)
         return tree
 
-    def _alike(self, *columns: NDArray[Any]) -> TokenTree:
-        return TokenTree.grown(*columns) if self.is_grown else TokenTree(*columns)
+    def _changed(self, change: Callable[[str, NDArray[Any]], NDArray[Any]]) -> TokenTree:
+        columns = {name: change(name, getattr(self, name)) for name in _COLUMNS}
+        return TokenTree.grown(**columns) if self.is_grown else TokenTree(**columns)
 
     @classmethod
     def build(
@@ -126,12 +110,11 @@ class TokenTree:
     def __repr__(self) -> str:
         return f"TokenTree(tokens={self.tokens.tolist()}, parents={self.parents.tolist()})"
 
-    @cached_property
+    @property
     def is_chain(self) -> bool:
         """Whether every node's parent is the node before it."""
         return self.parents.tolist() == list(range(-1, len(self) - 1))
 
-    @cached_property
     def _depths(self) -> list[int]:
         depth: list[int] = []
         for parent in self.parents.tolist():
@@ -141,7 +124,7 @@ class TokenTree:
     @cached_property
     def depth(self) -> Ints:
         """Distance from the root, int32[n]; children of the root have depth 1."""
-        return np.array(self._depths, dtype=np.int32)
+        return np.array(self._depths(), dtype=np.int32)
 
     @cached_property
     def ancestor_mask(self) -> Bools:
@@ -178,7 +161,7 @@ class TokenTree:
         """Draft nodes on the longest branch."""
         if self.n_lookahead:
             return int(self.depth[~self.lookahead].max(initial=0))
-        return max(self._depths, default=0)
+        return max(self._depths(), default=0)
 
     def positions(self, root_position: int) -> Ints:
         """Positions of root and nodes in the text, int32[n + 1]; the root sits at ``root_position``."""
@@ -195,10 +178,12 @@ class TokenTree:
     @cached_property
     def _children(self) -> dict[tuple[int, int], int]:
         """Draft nodes by parent and token; of equal siblings the first."""
-        nodes = np.flatnonzero(~self.lookahead).tolist() if self.n_lookahead else range(len(self))
-        every = [*zip(self.parents.tolist(), self.tokens.tolist(), strict=True)]
-        keys = [every[node] for node in nodes] if self.n_lookahead else every
-        return dict(zip(reversed(keys), reversed(nodes), strict=True))
+        nodes, parents, tokens = ascending(len(self)), self.parents, self.tokens
+        if self.n_lookahead:
+            nodes = np.flatnonzero(~self.lookahead).astype(np.int32)
+            parents, tokens = parents[nodes], tokens[nodes]
+        keys = zip(reversed(parents.tolist()), reversed(tokens.tolist()), strict=True)
+        return dict(zip(keys, reversed(nodes.tolist()), strict=True))
 
     def child(self, node: int, token: int) -> int:
         """The draft child of ``node`` (-1: the root) with this token, or -1; lookahead nodes do not count."""
@@ -218,7 +203,7 @@ class TokenTree:
 
     def head(self, count: int) -> TokenTree:
         """Return the tree of the first ``count`` nodes; its arrays are views."""
-        return self._alike(*[getattr(self, name)[:count] for name in _COLUMNS])
+        return self._changed(lambda _, column: column[:count])
 
     def best_chain(self) -> Ints:
         """Nodes of one root-to-leaf chain of drafts: at each step the child believed in most."""
@@ -238,9 +223,7 @@ class TokenTree:
         credit = constant(source, len(self))
         if self.source is credit:
             return self
-        return self._alike(
-            self.tokens, self.parents, self.belief, credit, self.evidence, self.draft_prob, self.lookahead
-        )
+        return self._changed(lambda name, column: credit if name == "source" else column)
 
     def locked(self) -> TokenTree:
         """Return an equal tree with read-only arrays: this one if its are, else a copy."""

@@ -39,39 +39,19 @@ class DraftSource:
 
     Tokens of steps that teach it nothing else wait in a list, which `DraftSession.learn` gets as one lesson
     before the session is told or asked anything else.
-
-    Attributes
-    ----------
-    number
-        Its index in the set.
-    seats
-        Of the set, what each drafter declares while it has a session, else None.
-    declared, needs
-        What the drafter says of itself, and what of it it asks for.
-    session
-        None once the drafter was disabled.
-    proposal
-        What it proposed in this step.
-    resting
-        Whether it learns nothing of this step but its tokens, whatever it needs.
-    is_off
-        Whether the request does not want it: it is never opened.
-    ends
-        Tokens that end the text.
-    step
-        Its record of this step.
-    batches
-        Whether it is asked together with its sessions of other texts: until `Drafter.draft_many` has failed.
     """
 
     def __init__(self, drafter: Drafter) -> None:
-        self.drafter, self.number = drafter, 0
-        self.declared = NOTHING
-        self.seats: list[Declaration | None] = [None]
-        self.session: DraftSession | None = None
-        self.proposal, self.resting, self.is_off = _EMPTY, False, False
-        self.ends = frozenset[int]()
-        self.step = SourceStep()
+        self.drafter, self.number = drafter, 0  # its index in the set
+        self.declared = NOTHING  # what it says of itself
+        self.seats: list[Declaration | None] = [None]  # of the set, what each declares while it has a session
+        self.session: DraftSession | None = None  # None once the drafter was disabled
+        self.proposal = _EMPTY  # of this step
+        self.resting = False  # whether it learns nothing of this step but its tokens, whatever it needs
+        self.is_off = False  # whether the request does not want it: it is never opened
+        self.ends = frozenset[int]()  # tokens that end the text
+        self.step = SourceStep()  # its record of this step
+        # Whether it is asked together with its sessions of other texts: until `Drafter.draft_many` has failed.
         self.batches = drafter.batches
         self._own: NDArray[np.bool_] | None = None  # which of its nodes it vouches for; None: all
         self._untold: list[int] = []

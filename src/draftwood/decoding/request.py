@@ -95,48 +95,27 @@ class Stopping:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A text to be written.
+    """A text to be written."""
 
-    Attributes
-    ----------
-    prompt
-        Token ids, at least one.
-    limit
-        Most tokens to emit, at least 1; the model's positions limit it further.
-    sampling, processors, sequence
-        How tokens are chosen, see `Sampling`, `Processor` and `Rule`.
-    end_ids, stop, criteria
-        Where the text ends.
-    seconds
-        After so many seconds, counted from before the prompt is read, the token that is written then is the last.
-    trace
-        Keep each step's scored tree in its record (`Step.trace`).
-    drafters
-        The drafters, where this request has some of its own (bound to what its user expects): as many, of the
-        same names and in the same order as those that `open_sequences` is given, which are meant by None.
-    permits
-        Given the committed text and a tree, returns the nodes that may come, ascending and closed under parents;
-        the others are not scored. It only saves time: the rule refuses them, too. None: all may come.
-    without
-        Names of drafters that propose nothing for it.
-    shown
-        Called with positions of the prompt and their scores, of each token once and in order, as `Watch.show`.
-    """
-
-    prompt: Sequence[int]
-    limit: int
+    prompt: Sequence[int]  # token ids, at least one
+    limit: int  # most tokens to emit, at least 1; the model's positions limit it further
     sampling: Sampling = field(default_factory=Sampling)
     processors: Sequence[Processor] = ()
-    sequence: int = 0
+    sequence: int = 0  # see `Rule.open`
     end_ids: frozenset[int] = frozenset()
     stop: StopStrings | None = None
     criteria: Sequence[Criterion] = ()
-    trace: bool = False
+    trace: bool = False  # keep each step's scored tree in its record (`Step.trace`)
     drafters: Sequence[Drafter] | None = None
+    """Drafters of its own (bound to what its user expects): as many, of the same names and in the same order as
+    those that `open_sequences` is given, which are meant by None."""
     seconds: float | None = None
+    """After so many, counted from before the prompt is read, the token that is written then is the last."""
     permits: Callable[[Sequence[int], TokenTree], NDArray[np.intp]] | None = None
-    without: frozenset[str] = frozenset()
-    shown: Callable[[Positions, Scores], None] | None = None
+    """Given the committed text and a tree, returns the nodes that may come, ascending and closed under parents;
+    the others are not scored. It only saves time: the rule refuses them, too."""
+    without: frozenset[str] = frozenset()  # names of drafters that propose nothing for it
+    shown: Callable[[Positions, Scores], None] | None = None  # sees the scores of the prompt, as `Watch.show`
 
     def check(self, capabilities: Capabilities) -> None:
         """Raise `UsageError` or `PromptError` for what this target cannot write."""

@@ -69,7 +69,10 @@ def grown_tree(columns: NDArray[np.int32], belief: Floats, reached: Floats | Non
             (array if array.base is None else array.base).flags.writeable = False  # so no view can be unlocked
             array.flags.writeable = False
     known = {} if reached is None else {"path_belief": reached}
-    return TokenTree.grown(columns[0], columns[1], belief, source, columns[2], nan, drafts, **known)
+    return TokenTree.grown(
+        tokens=columns[0], parents=columns[1], belief=belief, source=source, evidence=columns[2], draft_prob=nan,
+        lookahead=drafts, **known,
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=256)
