@@ -139,18 +139,6 @@ def test_the_list_has_every_drafter_that_is_shipped():
     assert set(SHIPPED) == set(DRAFTERS)
 
 
-def test_the_list_has_every_toy():
-    toys = {name for name in draftwood.testing.__all__ if name.endswith("Drafter")}
-    target = ToyTarget()
-    listed = {type(d).__name__ for make in EVERY.values() for d in make(target, GREEDY)}
-    assert toys <= listed
-
-
-def test_the_list_has_combinations():
-    target = ToyTarget()
-    assert all(len(make(target, GREEDY)) > 1 for make in COMBINED.values())
-
-
 # --- the check notices ---------------------------------------------------------------------------------------
 
 

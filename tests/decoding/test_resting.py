@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 from tests.helpers import PROMPT, greedy_truth, write
 
-from draftwood.contracts import Ask, Needs
+from draftwood.contracts import Needs
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.drafters.load import load
 from draftwood.planning.base import RESTING
@@ -77,7 +77,3 @@ def test_it_is_shown_nothing_while_it_rests_and_knows_the_text_afterwards():
 def test_texts_stay_the_same_whoever_rests(which):
     truth = greedy_truth(ToyTarget(), PROMPT, 40)
     assert write(ToyTarget(), load("copy-and-recycle"), Resting(*which, steps=15), limit=40).ids == truth
-
-
-def test_asks_do_not_rest_unless_they_say_so():
-    assert not Ask(0, 0, RESTING.accept_rates).resting
