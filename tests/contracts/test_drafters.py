@@ -7,11 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from tests.drafter_list import ANSWERING, COMBINED, EVERY, SCORED, SHARING, SHIPPED, WELL_BEHAVED
+from tests.drafter_list import ANSWERING, SCORED, SHARING, SHIPPED, WELL_BEHAVED
 from tests.helpers import GREEDY, PROMPT, SAMPLED
 from tests.toys import DuplicatingDrafter, HugeDrafter, InvalidDrafter, ModelDrafter, RaisingDrafter, SameDrafter
 
-import draftwood.testing
 from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Request
