@@ -38,6 +38,24 @@ def test_it_drafts_and_tells_how(llama):
     assert len(written.steps) < 39
 
 
+def test_a_tokenizer_may_know_more_tokens_than_the_model(llama):
+    """Where a token for padding was added, and the model never resized."""
+
+    class Longer:
+        def __getattr__(self, name):
+            return getattr(speller(), name)
+
+        def __call__(self, *arguments, **named):
+            return speller()(*arguments, **named)
+
+        def __len__(self):
+            return len(speller()) + 1
+
+    plain = llama.generate(**ONE, **GREEDY)
+    drafted = llama.generate(**ONE, **GREEDY, custom_generate=draftwood.decode_with("ngram", tokenizer=Longer()))
+    assert drafted.tolist() == plain.tolist()
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_settings(llama, name):
     same(llama, **SETTINGS[name])

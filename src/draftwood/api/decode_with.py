@@ -167,7 +167,7 @@ class CustomGenerate:
                 self._feeding.release()
 
     def _write(self, model: Any, call: Any, feed: Any) -> Any:
-        setup = Setup(model, self._tokenizer, self._drafters, self._planner, rule=self._rule)
+        setup = Setup(model, self._tokenizer, self._drafters, self._planner, rule=self._rule, checked=False)
         setup.refresh()
         capabilities = setup.target.capabilities
         if self._texts.context is not None:  # ids outside this model's vocabulary are refused

@@ -46,6 +46,7 @@ class LoadedModels:
     def get(self, name: str) -> tuple[Any, Any]:
         """Return a model and its tokenizer; raises what loading raises."""
         with self._lock:
+            self._known = {key: kept for key, kept in self._known.items() if kept[0]() is not None}
             known, tokenizer = self._known.get(name, (lambda: None, None))
             model = known()
             if model is None:

@@ -62,13 +62,14 @@ class Setup:
     """What requests of one call share: model, tokenizer, target, drafters with the user's texts, planner, rule.
 
     The model is one of transformers, a `Target`, or a name that `draftwood.load` takes, which brings its
-    tokenizer. Names and files are checked before a model is loaded.
+    tokenizer. Names and files are checked before a model is loaded. ``checked``: a tokenizer with more tokens than
+    the model has is refused; inside of transformers' own ``generate`` the two have worked together already.
     """
 
     def __init__(
         self, model: Any, tokenizer: Any = None, drafters: DrafterSpec = "default",
         planner: str | Planner = DEFAULT_PLANNER, texts: UserTexts = UserTexts(),  # noqa: B008 - frozen
-        rule: str | Rule = DEFAULT_RULE,
+        rule: str | Rule = DEFAULT_RULE, checked: bool = True,
     ) -> None:  # fmt: skip
         self.texts = texts
         self.drafters = texts.complete(load_drafters(drafters))
@@ -91,7 +92,7 @@ class Setup:
         self.planner = load_planner(planner, known)
         self.drafters = affordable(drafters, self.drafters, self.target.capabilities, given=bool(texts.given))
         vocab_size = self.target.capabilities.vocab_size
-        if tokenizer is not None and len(tokenizer) > vocab_size:
+        if checked and tokenizer is not None and len(tokenizer) > vocab_size:
             raise VocabularyError(
                 f"the tokenizer knows {len(tokenizer)} tokens and the model {vocab_size}: they do not belong "
                 "together; take both from one place"

@@ -136,7 +136,7 @@ class DraftSource:
 
     def is_asked(self, ask: Ask) -> bool:
         """Begin the step; whether the drafter is asked for anything."""
-        self.proposal, self.resting = _EMPTY, ask.resting
+        self.proposal, self._own, self.resting = _EMPTY, None, ask.resting
         return self.session is not None and ask.nodes + ask.lookahead_nodes > 0
 
     def prepare(self, ask: Ask) -> None:
