@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from draftwood.engines.vllm.following import Following
 from draftwood.engines.vllm.seats import LATER, NOBODY, Seats
 
 
@@ -118,3 +119,10 @@ def test_seats_that_are_free_are_taken_and_those_away_longest_come_first(three):
     assert [seats.take(3) for _ in range(4)][-1] == NOBODY
     seats.free(int(own[0]))
     assert seats.take(3) == own[0]
+
+
+def test_texts_that_join_in_one_step_count_together():
+    following = Following([], rows=4, most_tokens=100)
+    ends = np.full(4, 40, dtype=np.int64)
+    rows, _, _ = following.begin(np.zeros((4, 50), dtype=np.int32), ends, ends, None)
+    assert rows.tolist() == [0, 1]

@@ -106,7 +106,7 @@ class Following:
         self._drafters, self._most_tokens = drafters, most_tokens
         self.seats = Seats(rows + _PARKED, rows)
         self.by_seat: dict[int, Followed] = {}
-        self._step = 0
+        self._step = self._joining = 0  # the latter: tokens of texts that join in this step
 
     @property
     def tokens(self) -> int:
@@ -120,7 +120,7 @@ class Following:
 
         The arguments are those of `Drafting.step`.
         """
-        self._step += 1
+        self._step, self._joining = self._step + 1, 0
         names = None if requests is None else [request.name for request in requests]
         seats = self.seats.match(ids, ends, new, self._step, names)
         for row in np.flatnonzero((new > 0) & (seats == NOBODY)).tolist():
@@ -136,13 +136,14 @@ class Following:
         request = requests[row] if requests is not None else Request()
         seat = NOBODY
         for away in [*self.seats.parked(self._step), None]:
-            if self.tokens + end <= self._most_tokens:
+            if self.tokens + self._joining + end <= self._most_tokens:
                 seat = self.seats.take(row, request.name)
             if seat >= 0 or away is None:
                 break
             if away not in present:
                 self.drop(away)
         if seat >= 0:
+            self._joining += end
             self.by_seat[seat] = Followed([_of_request(drafter, request) for drafter in self._drafters])
         return seat
 
