@@ -59,7 +59,7 @@ class TokenTree:
 
     @classmethod
     def grown(cls, **known: Any) -> TokenTree:
-        """Make a tree of read-only columns that keep all rules but the limit of token ids: nobody checks again.
+        """Make a tree of read-only columns that keep all rules but the limit of token ids, without a check.
 
         No two siblings are equal, no node is a lookahead node, and beliefs are the accept rates that the drafter
         was asked with. Properties may be given, too. Called in every step: it takes a fifth of the constructor's
