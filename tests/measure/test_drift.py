@@ -11,18 +11,8 @@ from tests.helpers import PROMPT, greedy_truth, sampled_truth
 from draftwood.contracts import Sampling
 from draftwood.drafters.draft_model.drafter import DraftModelDrafter
 from draftwood.errors import UsageError
-from draftwood.measure.drift import Drift, RuleDrift, divergence, drift, log_softmax, rule_drift
+from draftwood.measure.drift import Drift, RuleDrift, TextReader, divergence, drift, log_softmax, rule_drift
 from draftwood.testing import NumpyScores, ToyTarget
-
-
-class NoisyTarget(ToyTarget):
-    """A toy whose scores are off by a fixed amount per token."""
-
-    def off(self, rows):
-        return (rows + np.linspace(-1, 1, rows.shape[-1], dtype=np.float32)).astype(np.float32)
-
-    def look(self, ids, positions, sees, at):
-        return self.off(super().look(ids, positions, sees, at))
 
 
 class WideIsNoisy(ToyTarget):
@@ -61,24 +51,26 @@ def test_an_exact_rule_drifts_nowhere(options, sampling):
     assert target.open_sessions == 0
 
 
-def test_another_model_drifts_by_what_a_direct_computation_gives():
-    target, other = ToyTarget(), NoisyTarget()
-    found = drift(target, PROMPT, other=other, max_new_tokens=24)
-    text = greedy_truth(target)
-    assert found.ids == text
-    plain = [target.scores_after([*PROMPT, *text[:i]]) for i in range(24)]
-    noisy = [other.off(row) for row in plain]
-    assert found.kl == pytest.approx([directly(p, q) for p, q in zip(plain, noisy, strict=True)])
+def noisy(target, count):
+    """What is found along a greedy text if the other side's scores are off by a fixed amount per token."""
+    found, text = Drift(), greedy_truth(target)[:count]
+    plain = [target.scores_after([*PROMPT, *text[:i]]) for i in range(count)]
+    other = [(row + np.linspace(-1, 1, len(row))).astype(np.float32) for row in plain]
+    for token, p, q in zip(text, plain, other, strict=True):
+        found.add(token, p, q, same=int(q.argmax()) == token)
+    return found, plain, other
+
+
+def test_figures_are_what_a_direct_computation_gives():
+    found, plain, other = noisy(ToyTarget(), 24)
+    assert found.kl == pytest.approx([directly(p, q) for p, q in zip(plain, other, strict=True)])
     assert found.kl_mean == pytest.approx(np.mean(found.kl))
     assert found.kl_max == max(found.kl) > 0
-    surprise = [-log_softmax(row)[token] for row, token in zip(noisy, text, strict=True)]
+    surprise = [-log_softmax(row)[token] for row, token in zip(other, found.ids, strict=True)]
     assert found.perplexity_other == pytest.approx(math.exp(np.mean(surprise)))
-    same = [int(row.argmax()) == token for row, token in zip(noisy, text, strict=True)]
-    assert found.same == same
-    assert found.equal_share == sum(same) / 24 < 1
-    assert found.first_difference == same.index(False)
+    assert found.equal_share == sum(found.same) / 24 < 1
+    assert found.first_difference == found.same.index(False)
     assert not found.text_identical
-    assert target.open_sessions == other.open_sessions == 0
 
 
 def test_wide_passes_that_are_off_are_seen():
@@ -89,9 +81,7 @@ def test_wide_passes_that_are_off_are_seen():
 
 
 def test_totals_and_json():
-    one, two = (
-        drift(ToyTarget(), PROMPT, other=NoisyTarget(seed=s), max_new_tokens=n) for s, n in ((0, 4), (1, 8))
-    )
+    one, two = (noisy(ToyTarget(seed=seed), count)[0] for seed, count in ((0, 4), (1, 8)))
     total = Drift.total([one, two])
     assert total.tokens == 12
     assert total.kl_mean == pytest.approx((4 * one.kl_mean + 8 * two.kl_mean) / 12)
@@ -107,15 +97,17 @@ def test_masked_tokens():
     assert divergence(p, p) == 0.0
 
 
-def test_an_interrupt_keeps_what_was_compared():
-    result, target = Drift(), ToyTarget()
+def test_an_interrupt_keeps_what_was_compared(monkeypatch):
+    result, target, read = Drift(), ToyTarget(), TextReader.read
 
-    def stop(tokens):
-        if tokens == 5:
+    def interrupted(reader, token):
+        if result.tokens == 5:
             raise KeyboardInterrupt
+        read(reader, token)
 
+    monkeypatch.setattr(TextReader, "read", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        drift(target, PROMPT, into=result, on_token=stop, max_new_tokens=20)
+        drift(target, PROMPT, into=result, max_new_tokens=20)
     assert result.tokens == 5
     assert target.open_sessions == 0
 
@@ -131,8 +123,6 @@ def test_drafts_of_a_real_model_drift_by_rounding_alone():
 
 
 def test_what_is_refused():
-    with pytest.raises(UsageError, match="vocabularies of 8 and 9"):
-        drift(ToyTarget(), PROMPT, other=ToyTarget(vocab_size=9), max_new_tokens=2)
     with pytest.raises(UsageError, match="does not take stop"):
         drift(ToyTarget(), PROMPT, stop="x")
 

@@ -26,7 +26,7 @@ class Watched(ToyTarget):
 
     def score(self, requests):
         ((session, _, tree),) = requests
-        self.seen.append(PassCase(session.length, 1 + len(tree), "chain" if tree.is_chain else "tree"))
+        self.seen.append(PassCase(session.length, 1 + len(tree)))
         if len(self.seen) == self.fails_at:
             raise KeyboardInterrupt
         return super().score(requests)
@@ -38,7 +38,6 @@ def made():
     for context, k in ((128, 1), (512, 2)):
         for n in (1, 16):
             result.passes[PassCase(context, n)] = [k * n * s for s in (0.01, 0.03, 0.02)]
-        result.passes[PassCase(context, 16, "tree")] = [k * 16 * s for s in (0.011, 0.03, 0.022)]
     result.prefill = {128: [0.5], 512: [2.0]}
     return result
 
@@ -46,7 +45,7 @@ def made():
 def test_every_round_visits_every_case_once_in_another_order():
     target = Watched()
     result = profile(target, sizes=(1, 4, 16), contexts=(8, 32), rounds=4)
-    cases = [PassCase(c, n) for c in (8, 32) for n in (1, 4, 16)] + [PassCase(c, 16, "tree") for c in (8, 32)]
+    cases = [PassCase(c, n) for c in (8, 32) for n in (1, 4, 16)]
     rounds = np.reshape([cases.index(case) for case in target.seen], (5, len(cases))).tolist()
     assert all(sorted(one) == list(range(len(cases))) for one in rounds)
     assert rounds[0] == sorted(rounds[0]), "the first one warms up"
@@ -63,19 +62,6 @@ def test_defaults_fit_the_model():
     assert list(result.line(128)) == [n for n in SIZES if n <= 32]
     assert CONTEXTS[-1] > 600
     assert profile(ToyTarget(max_positions=64), rounds=1).contexts == [31]
-
-
-@pytest.mark.parametrize(
-    ("options", "shapes"),
-    [
-        ({"trees": False}, {"chain"}),
-        ({"rollback": "snapshot"}, {"chain"}),
-        ({}, {"chain", "tree"}),
-    ],
-)
-def test_targets_get_the_shapes_they_take(options, shapes):
-    result = profile(ToyTarget(**options), sizes=(1, 16), contexts=(8,), rounds=1)
-    assert {case.shape for case in result.passes} == shapes
 
 
 def test_a_target_that_takes_nothing_back_is_measured_token_by_token():
@@ -120,7 +106,6 @@ def test_what_cannot_be_measured(options, said):
 def test_figures_of_known_seconds():
     result = made()
     assert list(result.curve().points()) == [(128, 1, 0.02), (128, 16, 0.32), (512, 1, 0.04), (512, 16, 0.64)]
-    assert result.tree_ratios() == pytest.approx({(128, 16): 1.1, (512, 16): 1.1})
     assert spread([1.0, 2.0, 3.0, 4.0, 5.0]) == {"median_s": 3.0, "q1_s": 2.0, "q3_s": 4.0, "rounds": 5}
     assert spread([2.0]) == {"median_s": 2.0, "q1_s": 2.0, "q3_s": 2.0, "rounds": 1}
 
@@ -132,7 +117,7 @@ def test_what_is_written_is_read_as_the_same_curve(tmp_path):
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert (rows[0]["verb"], rows[0]["settings"]) == ("profile", SETTINGS)
     assert rows[0]["provenance"]["cores"]
-    assert {row["row"] for row in rows[1:]} == {"pass", "tree", "prefill"}
+    assert {row["row"] for row in rows[1:]} == {"pass", "prefill"}
     assert [path.name for path in path.parent.iterdir()] == ["p.jsonl"]
 
 

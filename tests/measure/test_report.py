@@ -88,7 +88,6 @@ def save(path, answers, others=(), verb="bench", settings=None, machine=None):
 PROFILE = [
     *({"row": "pass", "context": c, "n": n, "median_s": c * n / 1e5, "q1_s": c * n / 2e5, "q3_s": c * n / 9e4}
       for c in (128, 512) for n in (1, 4, 16)),
-    {"row": "tree", "context": 128, "n": 16, "median_s": 0.02, "q1_s": 0.02, "q3_s": 0.02, "to_chain": 1.02},
     {"row": "prefill", "tokens": 128, "median_s": 0.25, "q1_s": 0.2, "q3_s": 0.3},
 ]  # fmt: skip
 
@@ -336,7 +335,6 @@ def test_a_profile_alone_makes_a_page(tmp_path):
     found = Reader(page)
     assert [i for i in ("results", "cost", "texts") if i in found.ids] == ["cost"]
     assert "milliseconds per pass over tokens per pass. context 128: 1.3 to 20.5; context 512: 5.1 to 81.9" in page
-    assert "A bushy tree cost 1.02 to 1.02 of a chain as wide." in page
 
 
 def test_a_replay_has_no_times_and_opens_with_tokens_per_pass(tmp_path):

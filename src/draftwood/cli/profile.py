@@ -108,6 +108,3 @@ def _sentences(measured: Profile) -> Iterator[str]:
     yield f"{measured.rounds} rounds, every size once per round in shuffled order; medians"
     reading = ((tokens, spread(seconds)["median_s"]) for tokens, seconds in sorted(measured.prefill.items()))
     yield "reading a prompt: " + ", ".join(f"{n} tokens at {n / s:.0f} tokens/s" for n, s in reading)
-    if ratios := measured.tree_ratios():
-        listed = ", ".join(f"{ratio:.2f} ({n} at {context})" for (context, n), ratio in ratios.items())
-        yield f"a bushy tree / a chain as wide (tokens at context): {listed}"

@@ -43,7 +43,6 @@ class PlainAndDrafted:
 
     @property
     def drafted_seconds(self) -> float | None:
-        """Median decode seconds of drafted decoding."""
         return _seconds(self.drafted)
 
     @property
@@ -58,7 +57,6 @@ class PlainAndDrafted:
 
     @property
     def identical(self) -> bool | None:
-        """Whether every finished text is the same."""
         return self.differing() is None if self.rounds else None
 
     @property

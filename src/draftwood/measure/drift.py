@@ -1,4 +1,4 @@
-"""How far another way of computing differs from plain decoding: another precision, a wide pass, a lossy rule.
+"""How far another way of computing differs from plain decoding: a wide pass, a lossy rule.
 
 At each position the distributions of the next token, softmax of the raw scores before temperature and truncation,
 are compared: KL(plain || other) = sum over tokens of p log(p / q), in nats (Kullback and Leibler, "On Information
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,32 +52,26 @@ class Drift:
 
     @property
     def tokens(self) -> int:
-        """Tokens that were compared."""
         return len(self.kl)
 
     @property
     def kl_mean(self) -> float:
-        """Mean KL per token."""
         return math.fsum(self.kl) / len(self.kl) if self.kl else 0.0
 
     @property
     def kl_max(self) -> float:
-        """Largest KL of a token."""
         return max(self.kl, default=0.0)
 
     @property
     def perplexity_plain(self) -> float | None:
-        """Perplexity of the text under plain decoding."""
         return perplexity(self.surprise_plain)
 
     @property
     def perplexity_other(self) -> float | None:
-        """Perplexity of the same text under the other side."""
         return perplexity(self.surprise_other)
 
     @property
     def equal_share(self) -> float | None:
-        """Share of the tokens where both sides choose the same one."""
         return sum(self.same) / len(self.same) if self.same else None
 
     @property
@@ -87,11 +81,9 @@ class Drift:
 
     @property
     def text_identical(self) -> bool:
-        """Whether both sides write this very text."""
         return all(self.same)
 
     def to_json(self, *, positions: bool = False) -> dict[str, Any]:
-        """Return the figures, JSON-ready; with ``positions`` the lists as well."""
         names = ["tokens", "kl_mean", "kl_max", "perplexity_plain", "perplexity_other", "equal_share"]
         names += ["first_difference", "text_identical"]
         names += ["ids", "kl", "surprise_plain", "surprise_other"] if positions else []
@@ -129,41 +121,28 @@ def divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
     return max(0.0, float((np.exp(there) * (there - q[possible])).sum()))
 
 
-def drift(
-    model: Any, prompt: Prompt, *, other: Any = None, into: Drift | None = None,
-    on_token: Callable[[int], None] = lambda _tokens: None, **settings: Any,
-) -> Drift:  # fmt: skip
-    """Compare plain decoding with drafted decoding, or with another model.
+def drift(model: Any, prompt: Prompt, *, into: Drift | None = None, **settings: Any) -> Drift:
+    """Compare plain decoding with drafted decoding.
 
-    Without ``other`` the drafted loop writes an answer; the scores of its wide passes are compared with those of
-    single-token passes over the same text. With ``other``, a model or `Target`
-    of the same vocabulary, plain decoding by ``model`` writes and ``other`` reads, one token per pass. ``into`` is
-    filled token by token; ``on_token`` gets the number of tokens so far. Settings are those of
-    `draftwood.generate`. Raises what that raises, and `UsageError` if vocabularies differ or for logits processors
-    and stop strings.
+    The drafted loop writes an answer; the scores of its wide passes are compared with those of single-token passes
+    over the same text. ``into`` is filled token by token. Settings are those of `draftwood.generate`. Raises what
+    that raises, and `UsageError` for logits processors and stop strings.
     """
     result = Drift() if into is None else into
     if refused := {"logits_processor", "stop"} & {name for name, given in settings.items() if given is not None}:
         raise UsageError(f"drift does not take {' or '.join(sorted(refused))}: leave it out")
-    drafters = settings.pop("drafters", "default") if other is None else "none"
-    planner = settings.pop("planner", DEFAULT_PLANNER)
+    drafters, planner = settings.pop("drafters", "default"), settings.pop("planner", DEFAULT_PLANNER)
     setup = Setup(model, settings.pop("tokenizer", None), drafters, planner)
     alone = load_planner(planner, fresh(setup.model))  # what others learnt would change the trees
     request = setup.request(as_ids(prompt, setup.tokenizer), **settings)
     request.check(setup.target.capabilities)
     recording = _RecordingRule()
-    reads = setup.target if other is None else Setup(other, setup.tokenizer, "none", "fixed:0").target
-    sizes = [target.capabilities.vocab_size for target in (setup.target, reads)]
-    if sizes[0] != sizes[1]:
-        raise UsageError(f"vocabularies of {sizes[0]} and {sizes[1]} tokens differ: give one model twice")
-    with closing(TextReader(reads, request)) as reader:
+    with closing(TextReader(setup.target, request)) as reader:
         for _ in decode(setup.target, setup.drafters, alone, recording, [request]):
             while recording.decisions:  # between steps, when the target may be used for something else
                 token, row = recording.decisions.popleft()
-                plain, compared = (reader.row, row) if other is None else (row, reader.row)
-                result.add(token, plain, compared, same=reader.choice() == token)
+                result.add(token, reader.row, row, same=reader.choice() == token)
                 reader.read(token)
-                on_token(result.tokens)
     return result
 
 
@@ -241,7 +220,6 @@ class RuleDrift:
 
     @property
     def changed(self) -> float | None:
-        """Share of the texts that differ from plain decoding's."""
         differ = [one.ids != two.ids for one, two in zip(self.plain, self.texts, strict=True)]
         return sum(differ) / len(differ) if differ else None
 
@@ -253,7 +231,6 @@ class RuleDrift:
 
     @property
     def tokens_per_pass(self) -> float:
-        """Mean acceptance length: tokens per pass of the model."""
         return Rates.of([step for text in self.texts for step in text.steps]).mean_acceptance_length
 
     @property
@@ -264,7 +241,6 @@ class RuleDrift:
         return sum(p for p, _ in timed) / sum(m for _, m in timed) if timed else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figures, JSON-ready."""
         names = ("rule", "lossy", "changed", "perplexity_change", "tokens_per_pass", "speedup")
         both = {"perplexity_plain": perplexity(self.surprise_plain), "perplexity": perplexity(self.surprise)}
         return {name: getattr(self, name) for name in names} | both | {"ids": [text.ids for text in self.texts]}

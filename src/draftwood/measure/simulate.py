@@ -8,7 +8,7 @@ while a drafter proposes one token at each step, and counts how many were right.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -33,37 +33,29 @@ from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
 
 
-@dataclass(frozen=True, slots=True)
-class ReplaySettings:
-    """How answers are replayed."""
-
-    vocab_size: int = MAX_ID  # upper bound of the token ids, exclusive
-    cost: Cost | None = None  # seconds of a pass over n tokens at a context length; None: passes take no time
-    curve: CostCurve | None = None  # that the planner knows from the start; None: it learns from its first passes
-    batch: int = 1  # answers of a task that share each pass, which costs as much as the sum of their tokens
-
-
 def simulate(
-    traces: Iterable[Trace], drafters: DrafterSpec = "default", planner: str = "fixed:16", **settings: Any
-) -> Iterator[Answer]:
-    """Replay answers by `ReplaySettings`, yielding each with its steps. Within a task, planner and drafters keep
-    what they learn from answer to answer; each task starts afresh, with what the drafters' files or memories hold;
-    nothing is saved. Raises `CapabilityError` if a drafter asks for scores, which a recorded answer does not have,
-    and `UnknownNameError` or `UsageError` for unknown names and a batch below 1."""
-    how = ReplaySettings(**settings)
-    batch = how.batch
+    traces: Iterable[Trace], drafters: DrafterSpec = "default", planner: str = "fixed:16", *,
+    vocab_size: int = MAX_ID, cost: Cost | None = None, curve: CostCurve | None = None, batch: int = 1,
+) -> Iterator[Answer]:  # fmt: skip
+    """Replay answers, yielding each with its steps. Within a task, planner and drafters keep what they learn from
+    answer to answer; each task starts afresh, with what the drafters' files or memories hold; nothing is saved.
+
+    All ids are below ``vocab_size``; ``cost`` is seconds of a pass over n tokens at a context length (None: passes
+    take no time), ``curve`` what the planner knows of that from the start; ``batch`` answers of a task share each
+    pass, which costs as much as the sum of their tokens. Raises `CapabilityError` if a drafter asks for scores,
+    which a recorded answer does not have, and `UnknownNameError` or `UsageError` for unknown names and a batch
+    below 1.
+    """
     if batch < 1:
         raise UsageError(f"batch is {batch}: replay at least 1 answer at a time")
     label, number = drafters if isinstance(drafters, str) else "drafters", 0
     for task, members in grouped(traces):
         shared = detached(with_models(load_drafters(drafters), DraftModels()))
-        chosen = load_planner(planner, Learned(curve=how.curve))
+        chosen = load_planner(planner, Learned(curve=curve))
         for first in range(0, len(members), batch):
             some, clock = members[first : first + batch], ReplayClock()
             recorded = [(trace.prompt_ids, trace.output_ids) for trace in some]
-            target = ReplayTarget(
-                *recorded[0], *recorded[1:], vocab_size=how.vocab_size, cost=how.cost, clock=clock
-            )
+            target = ReplayTarget(*recorded[0], *recorded[1:], vocab_size=vocab_size, cost=cost, clock=clock)
             able = affordable(drafters, shared, target.capabilities)
             answers = [
                 Answer(

@@ -79,7 +79,6 @@ class Bench:
                 arm.remember(answer.output_ids)
 
     def answer(self, arm: Arm, job: PromptJob, number: int) -> Answer:
-        """Run one arm on one prompt once."""
         request = dataclasses.replace(self._requests[job.task, job.name], trace=number == TRACED)
         answer = Answer(
             self._writer.next_id, job.task, job.name, arm.label, arm.engine, number, limit=request.limit,

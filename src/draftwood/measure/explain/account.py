@@ -224,7 +224,6 @@ class Tree:
         return cls(tokens, parents, path, {name: column for name, column in known.items() if column is not None})
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dictionary, as in `Step.trace`."""
         own = {"tokens": self.tokens, "parents": self.parents, **self.columns, "path": self.path}
         return {name: list(column) for name, column in own.items()}
 

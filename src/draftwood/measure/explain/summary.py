@@ -19,7 +19,6 @@ from draftwood.step import stages_of
 
 _OTHERS = {
     "trace": "is a trace, which has no steps: replay it with draftwood simulate -o and explain those records",
-    "probe": "was written by draftwood simulate --live, which decodes unchanged: nothing was drafted",
     "profile": "is a profile, which has no steps: explain records of draftwood generate -o or bench -o",
 }
 

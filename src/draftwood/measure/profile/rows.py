@@ -18,8 +18,7 @@ class PassCase(NamedTuple):
     """A pass that every round times."""
 
     context: int  # tokens in the cache
-    n: int  # tokens of the pass, the root included
-    shape: str = "chain"  # or "tree"
+    n: int  # tokens of the pass, a chain, the root included
 
 
 @dataclass(slots=True)
@@ -31,7 +30,6 @@ class Profile:
 
     @property
     def rounds(self) -> int:
-        """Finished rounds."""
         return min(map(len, self.passes.values()), default=0)
 
     @property
@@ -41,29 +39,16 @@ class Profile:
 
     def line(self, context: int) -> dict[int, list[float]]:
         """Return n -> seconds of the chains at a context length, n ascending."""
-        found = {c.n: seconds for c, seconds in self.passes.items() if (c.context, c.shape) == (context, "chain")}
-        return dict(sorted(found.items()))
+        return dict(sorted((case.n, seconds) for case, seconds in self.passes.items() if case.context == context))
 
     def curve(self) -> CostCurve:
         """Return the medians as a curve; raises `UsageError` before a round is finished."""
         return CostCurve({c: {n: median(s) for n, s in self.line(c).items()} for c in self.contexts})
 
-    def tree_ratios(self) -> dict[tuple[int, int], float]:
-        """(context, n) -> seconds of a bushy tree / those of a chain as wide, the median over rounds."""
-        found = {}
-        for case, seconds in sorted(self.passes.items()):
-            chain = self.passes.get(case._replace(shape="chain"), [])
-            if case.shape == "tree" and chain:
-                found[case.context, case.n] = median(a / b for a, b in zip(seconds, chain, strict=True))
-        return found
-
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield the records of its file, without the header."""
-        ratios = self.tree_ratios()
         for case, seconds in sorted(self.passes.items()):
-            kind, where = "pass" if case.shape == "chain" else "tree", (case.context, case.n)
-            ratio = {"to_chain": ratios[where]} if kind == "tree" and where in ratios else {}
-            yield {"row": kind, "context": case.context, "n": case.n, **spread(seconds), **ratio}
+            yield {"row": "pass", "context": case.context, "n": case.n, **spread(seconds)}
         for tokens, seconds in sorted(self.prefill.items()):
             yield {"row": "prefill", "tokens": tokens, **spread(seconds)}
 

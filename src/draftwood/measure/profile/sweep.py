@@ -6,9 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +19,6 @@ SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 CONTEXTS = (128, 512, 2048)
 SECONDS = 90.0  # time that the passes may take if no number of rounds is given
 ROUNDS = 25  # more rounds do not change the medians
-BUSHY = (16, 64)  # sizes that are measured as a tree as well
 _LEAST_ROUNDS = 3
 _READINGS, _READING_SHARE = 3, 0.1
 _SEED = 1234
@@ -29,33 +26,28 @@ _SEED = 1234
 Progress = Callable[[str, float], None]  # called with what is measured now and the share of all work that is done
 
 
-@dataclass(frozen=True, slots=True)
-class Sweep:
-    """What `profile` measures."""
-
-    sizes: Sequence[int] = SIZES  # tokens per pass, the root included; those the target cannot take are left out
-    contexts: Sequence[int] | None = None  # tokens in the cache before; None: `CONTEXTS` as far as the model goes
-    rounds: int | None = None  # times each case is timed; None: as ``seconds`` allow, from 3 to `ROUNDS`
-    seconds: float = SECONDS  # that the rounds may take together
-
-
 def profile(
-    target: Target, *, into: Profile | None = None,
-    on_progress: Progress = lambda _what, _share: None, **asked: Any,
+    target: Target, *, sizes: Sequence[int] = SIZES, contexts: Sequence[int] | None = None,
+    rounds: int | None = None, seconds: float = SECONDS, into: Profile | None = None,
+    on_progress: Progress = lambda _what, _share: None,
 ) -> Profile:  # fmt: skip
-    """Measure what passes cost on random tokens, by the settings of `Sweep`. ``into`` is filled round by round, so
-    that an interrupt loses only the unfinished one. Raises `UsageError` if nothing can be measured."""
-    sweep = Sweep(**asked)
+    """Measure what passes cost on random tokens.
+
+    ``sizes`` are tokens per pass, the root included, and ``contexts`` tokens in the cache before (None: `CONTEXTS`
+    as far as the model goes); what the target cannot take is left out. Each case is timed ``rounds`` times (None:
+    as the ``seconds`` for all allow, from 3 to `ROUNDS`). ``into`` is filled round by round, so that an interrupt
+    loses only the unfinished one. Raises `UsageError` if nothing can be measured.
+    """
     result = Profile() if into is None else into
-    cases = _cases(target, sweep.sizes, sweep.contexts)
+    cases = _cases(target, sizes, contexts)
     rng = np.random.default_rng(_SEED)
     with ExitStack() as stack:
         timer = _Timer(target, rng)
-        timer.open(cases, result, sweep.seconds * _READING_SHARE, stack, on_progress)
+        timer.open(cases, result, seconds * _READING_SHARE, stack, on_progress)
         for case in cases:  # the first pass of a shape may compile or allocate
             on_progress("warming up", 0.0)
             timer.time(case)
-        budget = _Budget(sweep.rounds, sweep.seconds)
+        budget = _Budget(rounds, seconds)
         while not budget.spent:
             on_progress(f"round {budget.done + 1}", budget.share())
             measured: dict[PassCase, float] = {}
@@ -122,11 +114,8 @@ class _Timer:
             result.prefill[context] = taken
 
     def time(self, case: PassCase) -> float:
-        """Return the seconds of one pass."""
         session, ids = self._sessions[case.context], self._ids(case.n)
-        can = session.capabilities or self._target.capabilities
-        parents = (np.arange(case.n - 1) - 1) // 2 if case.shape == "tree" and can.trees else None
-        tree = TokenTree.build(ids[1:], parents)
+        tree = TokenTree.build(ids[1:])
         _ = tree.depth, tree.ancestor_mask, tree.is_chain  # computed once per tree, also while decoding
         started = perf_counter()
         (scores,) = self._target.score([(session, ids[0], tree)])
@@ -155,8 +144,6 @@ def _cases(target: Target, sizes: Sequence[int], contexts: Sequence[int] | None)
     asked = contexts or [c for c in CONTEXTS if c < room] or [max(1, room // 2)]
     widths = sorted({n for n in sizes if n <= widest})
     cases = [PassCase(c, n) for c in sorted(set(asked)) for n in widths if c + n <= room]
-    if can.trees:
-        cases += [c._replace(shape="tree") for c in cases if c.n in BUSHY]
     if not cases:
         raise UsageError(f"nothing to measure: give sizes up to {widest} and contexts below {can.max_positions}")
     return cases

@@ -101,7 +101,6 @@ class Appender:
             raise RecordError(f"{path} cannot be written ({error.strerror}): choose another place") from error
 
     def write(self, lines: Iterable[Mapping[str, Any]]) -> None:
-        """Append these lines as one piece."""
         piece, end = memoryview(_encoded(self._path, lines)), self._file.tell()
         try:
             while piece:
@@ -114,5 +113,4 @@ class Appender:
             ) from error
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()

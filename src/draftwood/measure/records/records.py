@@ -78,7 +78,6 @@ class Answer:
 
     @property
     def sampled(self) -> bool:
-        """Whether it was written with a temperature above 0."""
         return bool(self.sampling.get("temperature"))
 
     def comparable(self, plain: Answer) -> bool:
@@ -99,7 +98,6 @@ class Answer:
         return ["model"] * (len(self.output_ids) - len(names)) + names
 
     def take(self, emission: Emission) -> None:
-        """Append what the loop emitted."""
         self.output_ids += emission.tokens
         self.finish_reason = emission.finish
         if emission.step is not None:
@@ -135,7 +133,6 @@ class Records:
     torn: bool = False  # whether the file ends in a record that was cut off, which is left out here
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
-        """Other records of one kind."""
         return [record for record in self.others if record.get("row") == kind]
 
 

@@ -62,11 +62,9 @@ class RecordsWriter:
 
     @property
     def next_id(self) -> int:
-        """Number for the next answer."""
         return 1 + max((a.id for a in self.records.answers), default=-1)
 
     def answer(self, answer: Answer) -> None:
-        """Append an answer with its steps."""
         if self._resumed is not None:  # not before something was measured
             self.other(self._resumed)
             self._resumed = None
@@ -81,13 +79,11 @@ class RecordsWriter:
         return answer.lines(without=known)
 
     def other(self, record: dict[str, Any]) -> None:
-        """Append a record of another kind."""
         if self._file is not None:
             self._file.write([record])
         self.records.others.append(record)
 
     def close(self) -> None:
-        """Close and unlock the file."""
         self._held.close()
 
 

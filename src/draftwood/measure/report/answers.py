@@ -28,44 +28,26 @@ _SPACES = re.compile(r"(^\s+|\s+$|[^\S\n]*\n\s*)")
 _PROMPT = 6000  # characters shown of a prompt: its end
 
 
-def choose(
-    records: Records, standings: Standings, most: int | None, arm: str = "", value: float | None = None
-) -> list[Answer]:
+def choose(records: Records, standings: Standings, most: int | None) -> list[Answer]:
     """Return at most ``most`` answers to show (None: one per task, at most `MOST`).
 
-    The first is the one of ``arm`` whose own speedup is nearest to the headline ``value``. Then come, the worst
-    task first, the answers of its first drafted arm, the one nearest to the median speedup first.
+    The tasks take turns, the worst first; of a task come the answers of its first drafted arm, the one nearest to
+    the median speedup first, then those of the next arm.
     """
-    ranked = _ranked(records, standings)
-    turns = [answer for turn in zip_longest(*ranked) for answer in turn if answer is not None]
-    most = min(MOST, len(ranked)) if most is None else most
-    timed: list[tuple[float, Answer]] = []
-    for answer in turns if value is not None else ():
-        speedup = standings.prompt_speedups(answer.task, answer.arm).get(answer.name)
-        if answer.arm == arm and speedup is not None:
-            timed.append((abs(speedup - (value or 0.0)), answer))
-    if timed:  # in place of the one of its task that would come first
-        _, first = min(timed, key=lambda pair: pair[0])
-        same = next(answer for answer in turns if answer.task == first.task)
-        turns = [first, *(a for a in turns if a is not first and a is not same)] + [same] * (same is not first)
-    return turns[:most]
-
-
-def _ranked(records: Records, standings: Standings) -> list[list[Answer]]:
-    """Per task its answers with text and steps, the first to be shown first."""
     readable: dict[tuple[str, str], dict[str, Answer]] = {}
     for answer in sorted(records.answers, key=lambda a: a.round != TRACED):
         if answer.pieces and answer.steps:
             readable.setdefault((answer.task, answer.arm), {}).setdefault(answer.name, answer)
-    found = []
+    ranked = []
     for task in standings.tasks:
         members: list[Answer] = []
         for arm in (a for a in standings.arms if a not in PLAIN_ARMS):
             speedups, some = standings.prompt_speedups(task, arm), readable.get((task, arm), {})
             near = {n: abs(speedups[n] - median(speedups.values())) for n in some if n in speedups}
             members += [some[n] for n in sorted(some, key=lambda n: near.get(n, 0.0))]
-        found += [members] if members else []
-    return found
+        ranked += [members] if members else []
+    turns = [answer for turn in zip_longest(*ranked) for answer in turn if answer is not None]
+    return turns[: min(MOST, len(ranked)) if most is None else most]
 
 
 def names(answers: Sequence[Answer]) -> dict[str, int]:

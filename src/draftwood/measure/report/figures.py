@@ -87,10 +87,8 @@ def costs(profile: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     for row in passes:
         ms = (1000 * row[k] for k in ("median_s", "q1_s", "q3_s"))
         lines.setdefault(f"context {row['context']}", []).append((row["n"], *ms))
-    trees = [row["to_chain"] for row in profile if row["row"] == "tree" and "to_chain" in row]
     return {
         "image": _lines(lines, "tokens per pass", "milliseconds per pass", logarithmic=True),
-        "trees": (min(trees), max(trees)) if trees else None,
         "prefill": [row for row in profile if row["row"] == "prefill"],
     } if passes else None  # fmt: skip
 

@@ -125,7 +125,7 @@ def _join(found: Material, path: Path, records: Records, *, several_planners: bo
         answer.round += later if answer.key in taken else 0  # the same run once more: further rounds
         known.append(answer)
     found.runs += bool(records.answers) and records.header["verb"] == "bench"
-    found.profile += [row for row in records.others if row.get("row") in ("pass", "tree", "prefill")]
+    found.profile += [row for row in records.others if row.get("row") in ("pass", "prefill")]
     found.records.others += records.of_kind("sustained")
     for record in records.of_kind("difference"):
         try:

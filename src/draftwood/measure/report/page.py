@@ -38,16 +38,14 @@ def build(paths: Sequence[Path], title: str | None = None, most: int | None = No
     """
     material = gather(paths)
     records, standings = material.records, Standings.of(material.records)
-    figure = headline(standings)
-    of = (figure["arm"], figure["value"]) if figure and figure["kind"] == "gain" else ("", None)
-    shown = answers.choose(records, standings, most, *of)
+    shown = answers.choose(records, standings, most)
     look, texts = answers.names(shown), answers.TokenTexts(records.answers)
     name = " ".join(str(material.facts[n]) for n in ("model", "dtype") if n in material.facts)
     tails = {row["task"]: row for row in reversed(standings.plain or standings.rows)}
     values = {
         "title": title or (f"draftwood on {name}" if name else "draftwood"),
         "lead": lead(material, standings),
-        "figure": figure,
+        "figure": headline(standings),
         "articles": [answers.article(answer, look, standings) for answer in shown],
         "legend": [(name, f"c{number_ % answers.STYLES}") for name, number_ in look.items()],
         "untold": bool(records.answers) and not shown,
