@@ -18,40 +18,25 @@ from draftwood.tree import TokenTree
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a drafter asks of the target beyond the emitted tokens.
+    """What a drafter asks of the target beyond the emitted tokens."""
 
-    Attributes
-    ----------
-    top_k
-        This many best tokens of every scored row, with their probabilities.
-    hidden
-        Hidden states of these layers, of all text: `DraftSession.observe_hidden`, `Feedback.hidden`.
-    prompt
-        The ``top_k`` of the prompt's rows too, and of later turns': `DraftSession.observe`.
-    prompt_cost
-        How much longer reading may take for that, as a share of it. If finite, only the last occurrence of each
-        token is scored, of as many of the latest tokens as `Capabilities.row_cost` allows.
-    lookahead_nodes
-        At least this many lookahead nodes in one pass.
-    choice
-        The target's choice at rows off the accepted path too, as far as the ``top_k`` tell: `Feedback.choice`.
-    base_tree
-        The other drafters' proposals of the same step, to append branches to: `DraftSession.branch`.
-    prices
-        The present cost of a token, for drafters with own passes: `DraftSession.prices`, `DraftSession.ends`.
-    target_session
-        The target's session of the text, whose cache the drafter's own passes share: `DraftSession.follow`.
-    """
-
-    top_k: int = 0
+    top_k: int = 0  # this many best tokens of every scored row, with their probabilities
     hidden: tuple[int, ...] = ()
+    """Hidden states of these layers, of all text: `DraftSession.observe_hidden`, `Feedback.hidden`."""
     prompt: bool = False
+    """The ``top_k`` of the prompt's rows too, and of later turns': `DraftSession.observe`."""
     prompt_cost: float = inf
-    lookahead_nodes: int = 0
+    """How much longer reading may take for that, as a share of it. If finite, only the last occurrence of each
+    token is scored, of as many of the latest tokens as `Capabilities.row_cost` allows."""
+    lookahead_nodes: int = 0  # at least this many lookahead nodes in one pass
     choice: bool = False
+    """The target's choice at rows off the accepted path too, as far as the ``top_k`` tell: `Feedback.choice`."""
     base_tree: bool = False
+    """The other drafters' proposals of the same step, to append branches to: `DraftSession.branch`."""
     prices: bool = False
+    """The present cost of a token, for drafters with own passes: `DraftSession.prices`, `DraftSession.ends`."""
     target_session: bool = False
+    """The target's session of the text, whose cache the drafter's own passes share: `DraftSession.follow`."""
 
 
 @dataclass(frozen=True, slots=True)

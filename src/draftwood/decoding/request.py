@@ -113,7 +113,7 @@ class Request:
     """After so many, counted from before the prompt is read, the token that is written then is the last."""
     permits: Callable[[Sequence[int], TokenTree], NDArray[np.intp]] | None = None
     """Given the committed text and a tree, returns the nodes that may come, ascending and closed under parents;
-    the others are not scored. It only saves time: the rule refuses them, too."""
+    the others are not scored. It only saves time: the rule refuses them, too. None: all may come."""
     without: frozenset[str] = frozenset()  # names of drafters that propose nothing for it
     shown: Callable[[Positions, Scores], None] | None = None  # sees the scores of the prompt, as `Watch.show`
 
