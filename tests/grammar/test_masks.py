@@ -10,10 +10,9 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 import draftwood
 from draftwood.drafters.base import draft_tree
-from draftwood.grammar import Grammar, bitmask
-from draftwood.grammar.constraint import Pruner
+from draftwood.grammar import Grammar
 from draftwood.grammar.follower import Follower
-from draftwood.grammar.vocabulary import vocabulary_of
+from draftwood.grammar.vocabulary import holds, members, vocabulary_of, words_of
 from tests.grammar.conftest import END, SCHEMA
 
 GRAMMARS = {
@@ -71,11 +70,10 @@ def naive_fitting(grammar, vocabulary, answer, tokens, parents):
     return found
 
 
-def children_of(tokens, parents):
-    children = {}
-    for node, parent in enumerate(parents):
-        children.setdefault(parent, []).append((node, tokens[node]))
-    return children
+def fitting(follower, answer, tokens, parents):
+    tokens, parents = (np.array(some, dtype=np.int32) for some in (tokens, parents))
+    tree = draft_tree(tokens, np.zeros_like(tokens), np.full(len(tokens), 0.5, np.float32), parents)
+    return set(follower.fitting(answer, tree).tolist())
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
@@ -101,7 +99,7 @@ def test_fitting_nodes_are_those_of_the_masks(vocabulary, name, seed):
         places.append([*place, token] if is_inner else None)
         tokens.append(token)
         parents.append(parent)
-    found = follower.fitting(answer, children_of(tokens, parents))
+    found = fitting(follower, answer, tokens, parents)
     assert found == naive_fitting(grammar, vocabulary, answer, tokens, parents)
     assert follower.mask(answer).tolist() == Follower(grammar, vocabulary).mask(answer).tolist()
 
@@ -130,7 +128,7 @@ def test_a_spelling_that_the_mask_forbids_is_none_of_the_nodes(vocabulary, piece
     (both,), one = spell('{"'), spell("{")[0]
     follower = Follower(GRAMMARS["json"], vocabulary)
     assert follower.allowed([]).tolist() == [both]
-    assert follower.fitting([], children_of([one, both], [-1, -1])) == {1}
+    assert fitting(follower, [], [one, both], [-1, -1]) == {1}
 
 
 def test_an_end_behind_a_complete_text_stays_and_nothing_behind_it(vocabulary, pieces):
@@ -138,11 +136,11 @@ def test_an_end_behind_a_complete_text_stays_and_nothing_behind_it(vocabulary, p
     spell = lambda text: pieces[1](text)["input_ids"]  # noqa: E731
     follower = Follower(Grammar.regex("ab( yes)?"), vocabulary)
     tokens = [*spell("ab"), end, end]
-    assert follower.fitting([], children_of(tokens, range(-1, len(tokens) - 1))) == set(range(len(tokens) - 1))
-    assert follower.fitting([], children_of([end], [-1])) == set()
+    assert fitting(follower, [], tokens, range(-1, len(tokens) - 1)) == set(range(len(tokens) - 1))
+    assert fitting(follower, [], [end], [-1]) == set()
     whole = spell("ab yes")
     assert follower.forced(whole, 4) == [end]
-    assert follower.fitting(whole, children_of([end, *spell("a")], [-1, -1])) == {0}
+    assert fitting(follower, whole, [end, *spell("a")], [-1, -1]) == {0}
 
 
 def test_likely_spellings_are_allowed_and_spell_forced_text(vocabulary, pieces):
@@ -157,11 +155,10 @@ def test_likely_spellings_are_allowed_and_spell_forced_text(vocabulary, pieces):
 def test_sets_of_tokens(size, seed):
     random = np.random.default_rng(seed)
     tokens = np.flatnonzero(random.random(size) < random.random())
-    words = bitmask.of(tokens.tolist(), size)
-    assert bitmask.members(words, size).tolist() == tokens.tolist()
-    assert [token for token in range(size) if bitmask.holds(words, token)] == tokens.tolist()
-    some, inside = bitmask.smaller_part(words, size)
-    assert some.tolist() == (tokens if inside else np.setdiff1d(np.arange(size), tokens)).tolist()
+    words = words_of(tokens.tolist(), size)
+    assert members(words, size).tolist() == tokens.tolist()
+    assert [token for token in range(size) if holds(words, token)] == tokens.tolist()
+    assert members(~words, size).tolist() == np.setdiff1d(np.arange(size), tokens).tolist()
 
 
 # Nodes that a grammar forbids are not scored, and nothing else changes.
@@ -171,18 +168,14 @@ def a_follower(tokenizer, grammar):
     return Follower(grammar, vocabulary_of(tokenizer, len(tokenizer), frozenset()))
 
 
-def a_tree(tokens, parents):
-    tokens, parents = (np.array(some, dtype=np.int32) for some in (tokens, parents))
-    return draft_tree(tokens, np.zeros_like(tokens), np.full(len(tokens), 0.5, np.float32), parents)
-
-
 def test_a_forbidden_node_and_all_below_it_go(letters):
     a, b, c, x = letters[1]("abcx")["input_ids"]
-    pruner = Pruner(a_follower(letters[1], Grammar.regex("a(b|c)+x")), 3)
-    tree = a_tree([a, b, x, c, a, b, b], [-1, 0, 1, 1, 3, 4, -1])
-    assert pruner([9, 9, 9], tree).tolist() == [0, 1, 2, 3]
-    assert pruner([9, 9, 9, a], tree).tolist() == [6]
-    assert pruner([9, 9, 9, a, b, x], tree).tolist() == []
+    follower, tree = (
+        a_follower(letters[1], Grammar.regex("a(b|c)+x")),
+        ([a, b, x, c, a, b, b], [-1, 0, 1, 1, 3, 4, -1]),
+    )
+    for answer, nodes in (([], {0, 1, 2, 3}), ([a], {6}), ([a, b, x], set())):
+        assert fitting(follower, answer, *tree) == nodes
 
 
 @pytest.mark.parametrize("planner", ["fixed:12", "threshold:0.05", "goodput"])

@@ -35,9 +35,8 @@ from draftwood.decoding.request import Request, StopStrings
 from draftwood.decoding.sequence import ActiveSequence
 from draftwood.drafters.load import load as load_drafters
 from draftwood.errors import UnknownNameError, UsageError, VocabularyError
-from draftwood.grammar.constraint import GrammarProcessor, Pruner
 from draftwood.grammar.drafter import GrammarDrafter
-from draftwood.grammar.follower import Follower
+from draftwood.grammar.follower import Follower, GrammarProcessor
 from draftwood.grammar.grammar import Grammar, as_grammar
 from draftwood.grammar.vocabulary import vocabulary_of
 from draftwood.index.preload import importing
@@ -212,12 +211,13 @@ class Setup:
         if len(drafters) < len(self.drafters) and drafters:  # made before the set had one for grammars
             drafters = (*drafters, *self.drafters[len(drafters) :])
         own = [d.following(drafted) if isinstance(d, GrammarDrafter) else d for d in drafters]
-        processors: list[Processor] = [*request.processors, GrammarProcessor(follower, len(request.prompt))]
+        start = len(request.prompt)
+        processors: list[Processor] = [*request.processors, GrammarProcessor(follower, start)]
         # A model without an end token cannot say that the text is complete.
         criteria = request.criteria if vocabulary.ends else (*request.criteria, follower.is_complete)
         return replace(
             request, processors=processors, drafters=own, end_ids=vocabulary.ends, criteria=criteria,
-            permits=Pruner(drafted, len(request.prompt)),
+            permits=lambda ids, tree: drafted.fitting(ids[start:], tree),
         )  # fmt: skip
 
     def _stop(self, stop: Sequence[str]) -> StopStrings | None:

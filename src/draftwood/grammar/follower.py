@@ -1,8 +1,8 @@
-"""Follows a grammar through an answer and back again, as branches of a tree are tried."""
+"""Follows a grammar through an answer and back again, as branches of a tree are tried, and holds a text to it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from threading import Lock
 from typing import Any, Self
 
@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import UsageError
-from draftwood.grammar import bitmask
 from draftwood.grammar.grammar import Grammar, library, reason, refused
-from draftwood.grammar.vocabulary import Vocabulary
+from draftwood.grammar.vocabulary import Vocabulary, Words, holds, members, words_of
+from draftwood.tree import TokenTree
 
 _REFUSED = "satisfy the grammar"
 """In llguidance's error where a token is the cause; any other error is one of its limits."""
@@ -51,7 +51,7 @@ class Follower:
     def __init__(self, grammar: Grammar, vocabulary: Vocabulary) -> None:
         self._grammar, self._vocabulary = grammar, vocabulary
         self._template = Template(grammar, vocabulary)
-        self._ends = bitmask.of(vocabulary.ends, vocabulary.size)
+        self._ends = words_of(vocabulary.ends, vocabulary.size)
         self._begin()
 
     def twin(self) -> Self:
@@ -64,7 +64,7 @@ class Follower:
     def _begin(self) -> None:
         self._matcher, self._path = self._template.copy(), list[int]()
 
-    def mask(self, answer: Sequence[int]) -> bitmask.Words:
+    def mask(self, answer: Sequence[int]) -> Words:
         """Return the set of all tokens that may come after an answer that follows the grammar.
 
         Raises `UsageError` for an answer that does not follow it, and where the grammar becomes too complex.
@@ -77,7 +77,7 @@ class Follower:
 
     def allowed(self, answer: Sequence[int]) -> NDArray[np.intp]:
         """Return the same as ids, int[n], ascending."""
-        return bitmask.members(self.mask(answer), self._vocabulary.size)
+        return members(self.mask(answer), self._vocabulary.size)
 
     def is_complete(self, answer: Sequence[int]) -> bool:
         """Whether nothing but the end may come after an answer."""
@@ -109,15 +109,21 @@ class Follower:
         spelled: list[int] = self._vocabulary.tokens.tokenize_bytes(text)[:most] if text else []
         return spelled[: self._matcher.validate_tokens(spelled)] if spelled else []
 
-    def fitting(self, answer: Sequence[int], children: Mapping[int, Sequence[tuple[int, int]]]) -> set[int]:
-        """Return the nodes of a tree after an answer that the masks on their way allow.
+    def fitting(self, answer: Sequence[int], tree: TokenTree) -> NDArray[np.intp]:
+        """Return the nodes of a tree after an answer that the masks on their way allow, ascending.
 
-        ``children`` are nodes and their tokens by parent; -1 is the end of the answer.
+        They are closed under parents. Lookahead nodes stay, unless they hang below a forbidden node.
         """
-        found = set[int]()
-        if not self._go_to(answer):
-            return found
-        stack = [(-1, 0, len(answer))]
+        children: dict[int, list[tuple[int, int]]] = {}
+        rows = zip(tree.tokens.tolist(), tree.parents.tolist(), tree.lookahead.tolist(), strict=True)
+        looking = []  # lookahead nodes and their parents
+        for node, (token, parent, is_lookahead) in enumerate(rows):
+            if is_lookahead:
+                looking.append((node, parent))
+            else:
+                children.setdefault(parent, []).append((node, token))
+        kept = set[int]()
+        stack = [(-1, 0, len(answer))] if -1 in children and self._go_to(answer) else []
         while stack:
             node, token, length = stack.pop()
             if node >= 0:
@@ -126,10 +132,13 @@ class Follower:
             here = children[node]
             for (child, its), may_come in zip(here, self._allow([its for _, its in here]), strict=True):
                 if may_come:
-                    found.add(child)
+                    kept.add(child)
                     if child in children and its not in self._vocabulary.ends:
                         stack.append((child, its, length + 1))
-        return found
+        for node, parent in looking:
+            if parent < 0 or parent in kept:
+                kept.add(node)
+        return np.array(sorted(kept), dtype=np.intp)
 
     def _allow(self, tokens: Sequence[int]) -> list[bool]:
         """Return of each token whether the mask here holds it, without the mask where no text is forced."""
@@ -138,7 +147,7 @@ class Follower:
             return [token in ends for token in tokens]
         if matcher.compute_ff_bytes():  # then the spelling counts, too
             mask = self._mask()
-            return [bitmask.holds(mask, token) for token in tokens]
+            return [holds(mask, token) for token in tokens]
         return [
             bool(matcher.is_accepting() if token in ends else matcher.validate_tokens([token])) for token in tokens
         ]
@@ -150,20 +159,20 @@ class Follower:
             raise self._too_complex()
         return True
 
-    def _mask(self) -> bitmask.Words:
+    def _mask(self) -> Words:
         mask = self._ends if self._is_complete() else self._masked()
         if not self._vocabulary.ends and self._has_only_ends(mask):
             raise UsageError("the grammar leaves no token here, and this model has none that ends a text")
         return mask
 
-    def _masked(self) -> bitmask.Words:
+    def _masked(self) -> Words:
         mask: bytes = self._matcher.compute_bitmask()
         if self._matcher.is_error():
             raise self._too_complex()
-        return bitmask.as_words(mask)
+        return np.frombuffer(mask, dtype=np.uint32)
 
-    def _has_only_ends(self, mask: bitmask.Words) -> bool:
-        tokens, ends = bitmask.members(mask, self._vocabulary.size), self._vocabulary.ends
+    def _has_only_ends(self, mask: Words) -> bool:
+        tokens, ends = members(mask, self._vocabulary.size), self._vocabulary.ends
         return len(tokens) <= len(ends) and ends.issuperset(tokens.tolist())
 
     def _too_complex(self) -> UsageError:
@@ -207,3 +216,24 @@ class Follower:
             self._begin()
             for token in path:
                 self._go_on(token)
+
+
+class GrammarProcessor:
+    """Takes all tokens out of a row, float32[vocab] of NumPy or torch, that the grammar forbids there.
+
+    The grammar begins after the prompt, which has ``start`` tokens.
+    """
+
+    def __init__(self, follower: Follower, start: int) -> None:
+        self._follower, self._start = follower, start
+
+    def __call__(self, prefix: NDArray[np.int64], row: Any) -> Any:
+        mask = self._follower.mask(prefix[self._start :].tolist())
+        if 2 * np.count_nonzero(mask) > len(mask):
+            row[members(~mask, len(row))] = -np.inf
+            return row
+        tokens = members(mask, len(row))
+        scores = row[tokens]  # a copy
+        row[:] = -np.inf
+        row[tokens] = scores
+        return row

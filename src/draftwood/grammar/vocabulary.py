@@ -1,15 +1,18 @@
-"""A tokenizer as grammars need it: the bytes of each token."""
+"""A tokenizer as grammars need it: the bytes of each token, and sets of tokens."""
 
 from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from draftwood.errors import UsageError
 from draftwood.grammar.grammar import library
@@ -18,6 +21,10 @@ log = logging.getLogger("draftwood")
 
 _MOST = 4
 """Vocabularies that are kept per tokenizer: one per size and set of end tokens."""
+
+
+Words = NDArray[np.uint32]
+"""A set of tokens, a bit each, as llguidance gives it: the lowest bit of the first word is token 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +135,23 @@ def _decoded(tokenizer: Any) -> list[bytes]:
     if any("\ufffd" in text for text in texts):
         raise UsageError("this tokenizer's tokens are parts of characters, which a grammar cannot follow")
     return [text.encode() for text in texts]
+
+
+def words_of(tokens: Iterable[int], size: int) -> Words:
+    """Return the set of these tokens, of a vocabulary of so many, uint32[size / 32, rounded up]."""
+    bits = np.zeros(-(-size // 32) * 32, dtype=bool)
+    bits[list(tokens)] = True
+    return np.packbits(bits, bitorder="little").view(np.uint32)
+
+
+def members(words: Words, size: int) -> NDArray[np.intp]:
+    """Return the tokens of a set below ``size``, int[n], ascending; fast where most words are empty."""
+    near = np.flatnonzero(words)
+    where = np.flatnonzero(np.unpackbits(words[near].view(np.uint8), bitorder="little").view(bool))
+    tokens: NDArray[np.intp] = 32 * near[where >> 5] + (where & 31)
+    return tokens[: np.searchsorted(tokens, size)]
+
+
+def holds(words: Words, token: int) -> bool:
+    """Whether a token is in the set."""
+    return bool(words[token >> 5] >> (token & 31) & 1)
