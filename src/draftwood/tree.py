@@ -256,7 +256,7 @@ class TokenTree:
         self.check_tokens(vocab_size)
         if not all([0 <= belief <= 1 for belief in self.belief.tolist()]):
             raise IntegrityError("beliefs must be probabilities")
-        if self.lookahead.any():
+        if self.n_lookahead:
             below = self.parents >= 0
             if (self.lookahead[self.parents[below]] & ~self.lookahead[below]).any():
                 raise IntegrityError("children of lookahead nodes must be lookahead nodes")
@@ -329,4 +329,4 @@ _COLUMNS: dict[str, np.dtype[Any]] = {
     "draft_prob": np.dtype(np.float32),
     "lookahead": np.dtype(np.bool_),
 }
-_EMPTY = TokenTree.build([]).locked()
+_EMPTY = TokenTree.grown(**{name: sealed(np.empty(0, dtype)) for name, dtype in _COLUMNS.items()})
