@@ -9,7 +9,8 @@ import httpx2 as httpx
 import pytest
 
 from draftwood.serve import streaming
-from draftwood.serve.streaming import event, kept_alive
+from draftwood.serve.shapes import event
+from draftwood.serve.streaming import kept_alive
 from tests.serve.conftest import running
 from tests.serve.test_many_clients import STREAMS, asked, gated  # noqa: F401 - a fixture
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Mapping
 from typing import NamedTuple
 
 from draftwood.api.generation import recorded
@@ -11,6 +11,8 @@ from draftwood.api.setup import Setup
 from draftwood.api.text import Piece, Spelling, TextBuilder
 from draftwood.contracts.declaring import takes_of
 from draftwood.decoding.request import Emission, Request
+from draftwood.serve.calls import CallReader, Event
+from draftwood.serve.errors import FAILED, ApiError, as_api_error
 from draftwood.serve.inbox import ServedText
 from draftwood.serve.logprobs import (
     LogprobRecorder,
@@ -20,7 +22,11 @@ from draftwood.serve.logprobs import (
     TokenLogprobs,
     spelled_prompt,
 )
+from draftwood.serve.tools import ToolUse
 from draftwood.step import Step
+
+_REASONS = {"eos": "stop", "stop": "stop", "length": "length"}
+"""Why texts end: ours, and the API's word."""
 
 
 class Logprobs(NamedTuple):
@@ -55,19 +61,20 @@ class Choice:
     """Follows one text of a client of this ``namespace``, in the event loop in which `updates` will be read.
 
     ``index`` is its number among the choices of a request, ``tags`` are control tokens that are part of the text,
-    and of a silent choice only what was read of its prompt is told. ``prompt_text`` is the prompt as the client
-    wrote it, None where it did not write text.
+    which no client is shown, and of a silent choice only what was read of its prompt is told. ``prompt_text`` is
+    the prompt as the client wrote it, None where it did not write text.
     """
 
     def __init__(
         self, setup: Setup, request: Request, loop: asyncio.AbstractEventLoop, index: int = 0,
         logprobs: Logprobs | None = None, namespace: str = "", *, is_silent: bool = False,
-        tags: Collection[int] = (),
+        tools: ToolUse | None = None, tags: Mapping[str, int],
     ) -> None:  # fmt: skip
         self.names = setup.names
         self._predicts = [takes_of(drafter).prediction for drafter in setup.drafters]
         self._logprobs, self.index, self._is_silent = logprobs, index, is_silent
-        self.spelling = Spelling(setup.tokenizer, tags)
+        self._tools, self._reader = tools, None if tools is None else CallReader(tools.parameters, tags)
+        self.spelling = Spelling(setup.tokenizer, frozenset(tags.values()))
         self.prompt_text: str | None = None
         self._spelled = None if logprobs is None else SpelledText(self.spelling, request.stop)
         self._builder = self._spelled or TextBuilder(self.spelling, request.stop)
@@ -107,6 +114,34 @@ class Choice:
         self.generation.text = self._builder.text
         return Update(pieces, len(self.generation.ids), emission.finish, emission.step)
 
+    async def finished(self) -> str:
+        """Wait for the end of the text; returns the API's word for it, or raises `ApiError`."""
+        finish = None
+        async for update in self.updates():
+            finish = update.finish
+        return self.reason(finish)
+
+    def reason(self, finish: str | None) -> str:
+        """Return the API's word for why the text has ended; raises `ApiError` where it has failed."""
+        if self.error is not None:
+            raise as_api_error(self.error)
+        if finish is None or finish not in _REASONS:
+            raise ApiError(FAILED, f"the text was ended before its time ({finish}): ask again")
+        return _REASONS[finish]
+
+    def read(self, text: str, reason: str | None) -> list[Event]:
+        """Return what more of the text says, its calls apart; ``reason``: why nothing more comes."""
+        if self._reader is None:
+            return [Event("text", text, 0)] if text else []
+        found = self._reader.feed(text)
+        return found if reason is None else found + self._reader.end(is_cut=reason == "length")
+
+    def reason_of_calls(self, reason: str) -> str:
+        """Return why a chat has ended: for its calls, if it has some."""
+        if self._tools is None or self._reader is None or not self._reader.calls or reason != "stop":
+            return reason
+        return self._tools.reason
+
     @property
     def text(self) -> str:
         """What is certain so far."""
@@ -116,6 +151,11 @@ class Choice:
     def has_logprobs(self) -> bool:
         """Whether log-probabilities were asked for."""
         return self._logprobs is not None
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether calls may stand in it."""
+        return self._tools is not None
 
     @property
     def certain(self) -> int:

@@ -23,15 +23,15 @@ from draftwood.api.text import Spelling
 from draftwood.serve.answer import Choice
 from draftwood.serve.asking import HEADER, ChoiceMaker, Wishes
 from draftwood.serve.errors import BAD_REQUEST, NOT_FOUND, ApiError, StrictRoute, answer_errors
-from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, Messages
+from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, Messages, Writing
+from draftwood.serve.forms import ChatForm, TextForm
 from draftwood.serve.guards import BodyLimit, HostGuard, KeyGuard, namespace_of
 from draftwood.serve.meanings import CHAT, RESPONSES, TEXT
 from draftwood.serve.metrics import Metrics, RefusalCounter
 from draftwood.serve.page import page
-from draftwood.serve.responses import ResponsesRequest, ResponseUnderWay
-from draftwood.serve.shapes import ChatForm, Form, TextForm, ToolForm
+from draftwood.serve.responses import ResponseForm, ResponsesRequest
 from draftwood.serve.streaming import EventStream, events, unless_gone, whole
-from draftwood.serve.tools import tools_of, without_calls
+from draftwood.serve.tools import without_calls
 from draftwood.serve.worker import Worker
 
 IGNORED = "x-draftwood-ignored"
@@ -114,30 +114,22 @@ class Server:
             said = f"no model {name[:200]!r} is served here: ask for {served!r}"
             raise ApiError(NOT_FOUND, said, param="model", code="model_not_found")
 
-    async def begin(
-        self, http: Request, asked: Common, wishes: Wishes, choose: Callable[[ChoiceMaker], list[Choice]]
-    ) -> list[Choice]:
-        """Begin to write what is asked for; ``choose`` makes the answers of it."""
-        self.check_name(asked.model)
-        namespace = namespace_of(http.headers.get("authorization"), asked.user)
-        loop, limit = asyncio.get_running_loop(), self.settings.most_seconds
-        asking = ChoiceMaker(self.setup, loop, wishes, namespace, limit, self.settings.special_tokens)
-        answers: list[Choice] = await self.aside(choose, asking)
-        self.worker.submit([answer.job for answer in answers])
-        return answers
-
     async def respond(
-        self, http: Request, asked: Common, form: Form, choose: Callable[[ChoiceMaker], list[Choice]]
-    ) -> Response:
-        """Write what is asked for, in one of the two older shapes."""
-        wishes = Wishes.of(http.headers.get(HEADER))
-        answers = await self.begin(http, asked, wishes, choose)
+        self, http: Request, asked: Writing, form_of: type[ChatForm | ResponseForm],
+        choose: Callable[[ChoiceMaker, Any], list[Choice]], given: Common,
+    ) -> Response:  # fmt: skip
+        """Write what a client has asked for; ``choose`` makes the answers of what that is as it is ``given``."""
+        wishes, settings = Wishes.of(http.headers.get(HEADER)), self.settings
+        self.check_name(asked.model)
+        form: Any = form_of(settings.model, asked, traced=wishes.trace)  # type: ignore[arg-type]
+        namespace, loop = namespace_of(http.headers.get("authorization"), asked.user), asyncio.get_running_loop()
+        asking = ChoiceMaker(self.setup, loop, wishes, namespace, settings.most_seconds, settings.special_tokens)
+        answers: list[Choice] = await self.aside(choose, asking, given)
+        self.worker.submit([answer.job for answer in answers])
         headers = _told_ignored(asked.ignored)
         if asked.stream:
-            usage = asked.stream_options is not None and asked.stream_options.include_usage
-            body = events(answers, form, with_usage=usage, traced=wishes.trace)
-            return EventStream(body, answers, headers)
-        return JSONResponse(await unless_gone(http, whole(answers, form, traced=wishes.trace)), headers=headers)
+            return EventStream(events(answers, form), answers, headers)
+        return JSONResponse(await unless_gone(http, whole(answers, form)), headers=headers)
 
 
 def tokenized(setup: Setup, asked: TokenizeRequest, *, special: bool) -> dict[str, Any]:
@@ -188,29 +180,17 @@ def make_app(setup: Setup, settings: Settings) -> FastAPI:
 
 
 def _add_writing(app: FastAPI, server: Server) -> None:
-    tokenizer, model = server.setup.tokenizer, server.settings.model
-
     @app.post(CHAT)
     async def chat(http: Request, asked: ChatRequest) -> Response:
-        tools = tools_of(asked)
-        form = ChatForm(model) if tools is None else ToolForm(model, tools, tokenizer)
-        return await server.respond(http, asked, form, lambda asking: asking.chat(asked))
+        return await server.respond(http, asked, ChatForm, ChoiceMaker.chat, asked)
 
     @app.post(TEXT)
     async def completions(http: Request, asked: CompletionRequest) -> Response:
-        form = TextForm(model, echo=bool(asked.echo))
-        return await server.respond(http, asked, form, lambda asking: asking.completions(asked))
+        return await server.respond(http, asked, TextForm, ChoiceMaker.completions, asked)
 
     @app.post(RESPONSES)
     async def responses(http: Request, asked: ResponsesRequest) -> Response:
-        chat, wishes = asked.chat(), Wishes.of(http.headers.get(HEADER))
-        answers = await server.begin(http, chat, wishes, lambda asking: asking.chat(chat))
-        headers = _told_ignored(asked.ignored)
-        reader = None if (tools := tools_of(chat)) is None else tools.reader(tokenizer)
-        found = ResponseUnderWay(asked, answers[0], model, reader)
-        if asked.stream:
-            return EventStream(found.events(), answers, headers)
-        return JSONResponse(await unless_gone(http, found.whole()), headers=headers)
+        return await server.respond(http, asked, ResponseForm, ChoiceMaker.chat, asked.chat())
 
 
 def _add_models(app: FastAPI, server: Server) -> None:

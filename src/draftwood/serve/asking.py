@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from asyncio import AbstractEventLoop
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from draftwood.serve.logprobs import LogprobRecorder, PromptLogprobs
 from draftwood.serve.tools import ToolUse, hidden_tags, tools_of, without_calls
 
 HEADER = "x-draftwood"
+_NO_TAGS: Mapping[str, int] = {}
 _CHARACTERS = 64
 """Of the longest tokens of common vocabularies, which bounds the text that an answer can have."""
 _MOST_GRAMMAR = 1 << 16
@@ -76,7 +77,7 @@ class ChoiceMaker:
         if asked.top_logprobs and not asked.logprobs:
             raise ApiError(BAD_REQUEST, "top_logprobs needs logprobs: set logprobs to true", param="top_logprobs")
         scored = _Scored(asked.top_logprobs or 0) if asked.logprobs else None
-        return self._answers(asked, ids, asked.limit, scored, grammar, frozenset(tags.values()))
+        return self._answers(asked, ids, asked.limit, scored, grammar, tools, tags)
 
     def completions(self, asked: CompletionRequest) -> list[Choice]:
         """Return the choices of all prompts, prompt by prompt; raises as `chat`."""
@@ -93,7 +94,7 @@ class ChoiceMaker:
 
     def _answers(
         self, asked: Common, ids: Sequence[int], limit: int | None, scored: _Scored | None,
-        grammar: Grammar | None, tags: Collection[int] = (),
+        grammar: Grammar | None, tools: ToolUse | None = None, tags: Mapping[str, int] = _NO_TAGS,
     ) -> list[Choice]:  # fmt: skip
         """Return the choices of one prompt; ``tags`` are control tokens that are part of their texts."""
         setup, can = self.setup, self.setup.target.capabilities
@@ -127,9 +128,8 @@ class ChoiceMaker:
                 shown = shown if of_prompt is None else of_prompt.show
             own = replace(request, processors=processors, sequence=number, shown=shown)
             # With a limit of 0 the first token, which comes from reading the prompt, is not told.
-            found.append(
-                Choice(setup, own, self.loop, number, logprobs, self.namespace, is_silent=limit == 0, tags=tags)
-            )
+            more: dict[str, Any] = {"is_silent": limit == 0, "tools": tools, "tags": tags}
+            found.append(Choice(setup, own, self.loop, number, logprobs, self.namespace, **more))
         return found
 
     def _drafters(self, asked: Common, most: int) -> Sequence[Drafter] | None:

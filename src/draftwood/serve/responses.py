@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
-from draftwood.serve.answer import Choice
-from draftwood.serve.calls import CallReader, Event
-from draftwood.serve.errors import BAD_REQUEST, ApiError, as_api_error
+from draftwood.serve.answer import Choice, Update
+from draftwood.serve.calls import Event
+from draftwood.serve.errors import BAD_REQUEST, ApiError
 from draftwood.serve.fields import MOST_MESSAGES, ChatRequest, JsonSchema, Tokens, Top, Writing
 from draftwood.serve.meanings import REFUSED, RESPONSES
-from draftwood.serve.shapes import chat_logprobs, usage_of
-from draftwood.serve.streaming import event, finished, reason_of
+from draftwood.serve.shapes import chat_logprobs, event, usage_of
 from draftwood.serve.tools import new_id
 
 _PARTS = ("text", "input_text", "output_text")
@@ -146,59 +145,46 @@ def _text(content: Any) -> str | None:
     raise ApiError(BAD_REQUEST, "parts of a message must be texts: this model reads no others", param="input")
 
 
-class ResponseUnderWay:
-    """What is written for a request; ``reader`` is that of its calls, None where it has no tools."""
+class ResponseForm:
+    """What is written for one request: its one choice, as a whole or as events."""
 
-    def __init__(self, asked: ResponsesRequest, answer: Choice, model: str, reader: CallReader | None) -> None:
-        self._asked, self._answer, self._model = asked, answer, model
+    def __init__(self, model: str, asked: ResponsesRequest, *, traced: bool) -> None:  # noqa: ARG002 - has no traces
+        self._asked, self._model, self._status = asked, model, "in_progress"
         self._told = 0  # tokens whose log-probabilities were told
         self._id, self._created, self._number = f"resp_{secrets.token_hex(16)}", int(time.time()), 0
-        self._reader, self._output = reader, list[dict[str, Any]]()
+        self._output = list[dict[str, Any]]()
 
-    async def whole(self) -> dict[str, Any]:
-        """Wait for the end; returns the response. Raises `ApiError` where the text has failed."""
-        try:
-            reason = await finished(self._answer)
-        finally:
-            self._answer.job.cancel()
-        self._written(self._answer.text, reason)
-        return self._ended(reason)
+    def whole(self, answers: Sequence[Choice], reasons: Sequence[str]) -> dict[str, Any]:
+        """Return the response."""
+        self.written(answers[0], answers[0].text, reasons[0])
+        return self._said(answers[0])
 
-    async def events(self) -> AsyncIterator[bytes]:
-        """Yield the response as events; an error is an event and ends the stream."""
-        try:
-            for kind in ("response.created", "response.in_progress"):
-                yield self._event(kind, response=self._said("in_progress", []))
-            async for update in self._answer.updates():
-                reason = None if update.finish is None else reason_of(self._answer, update.finish)
-                for written in self._written(update.text, reason):
-                    yield written
-            final = self._ended(reason)
-            yield self._event(f"response.{final['status']}", response=final)
-        except Exception as error:  # of any kind, since a client can read nothing from a connection that tears
-            told = as_api_error(error)
-            yield self._event("error", message=str(told), param=told.param, code=told.code)
-        finally:
-            self._answer.job.cancel()
+    def opening(self, answers: Sequence[Choice]) -> Iterator[bytes]:
+        """Yield the events before any text."""
+        for kind in ("response.created", "response.in_progress"):
+            yield self._event(kind, response=self._said(answers[0]))
 
-    def _written(self, text: str, reason: str | None) -> list[bytes]:
-        """Add what was written to the output; returns its events. ``reason``: why nothing more comes."""
-        read = [Event("text", text, 0)] if text else []
-        if self._reader is not None:
-            read = self._reader.feed(text)
-            if reason is not None:
-                read += self._reader.end(is_cut=reason == "length")
-        found = [told for one in read for told in self._one(one)]
+    def written(self, answer: Choice, text: str, reason: str | None, _: Update | None = None) -> list[bytes]:
+        """Return the events of more ``text``, and of its end for this ``reason``."""
+        found = [told for one in answer.read(text, reason) for told in self._one(answer, one)]
         if reason is not None:
             if not self._output:
                 found += self._begin(_message_item())
-            if self._answer.has_logprobs and len(self._output) == 1 and self._item["type"] == "message":
-                scores = chat_logprobs(self._answer.told(), self._answer.spelling)
-                self._item["content"][0]["logprobs"] = scores
-            found += self._end("incomplete" if reason == "length" else "completed")
+            if answer.has_logprobs and len(self._output) == 1 and self._item["type"] == "message":
+                self._item["content"][0]["logprobs"] = chat_logprobs(answer.told(), answer.spelling)
+            self._status = "incomplete" if reason == "length" else "completed"
+            found += self._end(self._status)
         return found
 
-    def _one(self, one: Event) -> list[bytes]:
+    def ending(self, answers: Sequence[Choice]) -> Iterator[bytes]:
+        """Yield the last event."""
+        yield self._event(f"response.{self._status}", response=self._said(answers[0]))
+
+    def failed(self, error: ApiError) -> bytes:
+        """Return the event of an error, which ends the stream."""
+        return self._event("error", message=str(error), param=error.param, code=error.code)
+
+    def _one(self, answer: Choice, one: Event) -> list[bytes]:
         """Return the events of a text, or of a part of a call."""
         if one.kind == "end":
             return self._end("completed")
@@ -213,9 +199,9 @@ class ResponseUnderWay:
         begun = [] if self._output and self._item["status"] == "in_progress" else self._begin(_message_item())
         self._item["content"][0]["text"] += one.text
         scores = list[dict[str, Any]]()
-        if self._reader is None:  # calls have none, and what is one shows late
-            scores = chat_logprobs(self._answer.told(self._told), self._answer.spelling)
-            self._told = self._answer.certain
+        if not answer.has_tools:  # calls have none, and what is one shows late
+            scores = chat_logprobs(answer.told(self._told), answer.spelling)
+            self._told = answer.certain
         told = self._in_item("response.output_text.delta", content_index=0, delta=one.text, logprobs=scores)
         return [*begun, told]
 
@@ -250,21 +236,18 @@ class ResponseUnderWay:
         done = self._event("response.output_item.done", output_index=len(self._output) - 1, item=item)
         return [*told, done]
 
-    def _ended(self, reason: str | None) -> dict[str, Any]:
-        return self._said("incomplete" if reason == "length" else "completed", self._output)
-
-    def _said(self, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
-        asked, ended = self._asked, status != "in_progress"
+    def _said(self, answer: Choice) -> dict[str, Any]:
+        asked, status = self._asked, self._status
         return {
             "id": self._id, "object": "response", "created_at": self._created, "status": status,
-            "model": self._model, "output": output, "error": None,
+            "model": self._model, "output": self._output, "error": None,
             "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
             "instructions": asked.instructions, "max_output_tokens": asked.max_output_tokens,
             "parallel_tool_calls": bool(asked.parallel_tool_calls), "previous_response_id": None,
             "temperature": asked.temperature, "top_p": asked.top_p, "tools": asked.tools or [],
             "tool_choice": asked.tool_choice or "auto", "text": asked.text or {"format": {"type": "text"}},
             "metadata": asked.metadata or {}, "user": asked.user, "store": False,
-            "usage": _usage(self._answer) if ended else None,
+            "usage": None if status == "in_progress" else _usage(answer),
         }  # fmt: skip
 
     def _in_item(self, kind: str, **fields: Any) -> bytes:

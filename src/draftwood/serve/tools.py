@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from draftwood.api.prompts import decoder, plain_messages
-from draftwood.serve.calls import CLOSING, OPENING, TAGS, CallReader
+from draftwood.serve.calls import CLOSING, OPENING, TAGS
 from draftwood.serve.errors import BAD_REQUEST, ApiError
 from draftwood.serve.fields import AllowedTools, ChatRequest, FunctionTool, NamedTool
 from draftwood.serve.json_reader import nearest, readable
@@ -42,10 +42,6 @@ class ToolUse:
         if told and told[0]["role"] == "system":
             return [{**told[0], "content": f"{told[0]['content']}\n\n{said}"}, *told[1:]]
         return [{"role": "system", "content": said}, *told]
-
-    def reader(self, tokenizer: Any) -> CallReader:
-        """Return what reads the calls of one answer."""
-        return CallReader(self.parameters, hidden_tags(tokenizer))
 
 
 def tools_of(asked: ChatRequest) -> ToolUse | None:
