@@ -8,7 +8,7 @@ import httpx2 as httpx
 import pytest
 
 from draftwood.errors import UsageError
-from draftwood.serve.guards import HostGuard, KeyGuard, hosts_of
+from draftwood.serve.guards import Guard, hosts_of
 from draftwood.serve.guards import listed_keys as listed
 
 
@@ -35,12 +35,12 @@ OTHER = ("evil.example", "evil.example:8000", "127.0.0.1.evil.example", "localho
 
 @pytest.mark.parametrize("host", OWN)
 def test_the_loopback_has_many_names(host):
-    assert status(HostGuard(_served, hosts_of("127.0.0.1")), host=host) == 200
+    assert status(Guard(_served, hosts_of("127.0.0.1")), host=host) == 200
 
 
 @pytest.mark.parametrize("host", OTHER)
 def test_names_of_others_are_refused(host):
-    assert status(HostGuard(_served, hosts_of("127.0.0.1")), host=host) == 403
+    assert status(Guard(_served, hosts_of("127.0.0.1")), host=host) == 403
 
 
 @pytest.mark.parametrize(
@@ -57,11 +57,11 @@ def test_names_of_others_are_refused(host):
     ],
 )
 def test_the_address_and_the_names_that_were_given(hosts, host, expected):
-    assert status(HostGuard(_served, hosts), host=host) == expected
+    assert status(Guard(_served, hosts), host=host) == expected
 
 
 def test_who_names_no_host_is_no_browser():
-    assert status(HostGuard(_served, ())) == 200
+    assert status(Guard(_served, ())) == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/health", "/v1/models", "/metrics"])
@@ -73,7 +73,7 @@ def test_a_server_tells_others_nothing(url, path):
 
 @pytest.mark.parametrize("keys", ["one,two", "one, two", "one,two\n", " one ,\n two,", "one\ntwo\r\n"])
 def test_blanks_and_line_ends_are_no_part_of_a_key(keys):
-    guard = KeyGuard(_served, listed(keys))
+    guard = Guard(_served, keys=listed(keys))
     for key, expected in (("one", 200), ("two", 200), ("", 401), ("three", 401)):
         assert status(guard, authorization=f"Bearer {key}") == expected
 
@@ -82,6 +82,6 @@ def test_keys_that_nobody_could_guess_are_needed():
     assert listed("") == listed(" \n") == []
     for keys in (["one", ""], [" "]):
         with pytest.raises(UsageError, match="an API key is empty"):
-            KeyGuard(_served, keys)
+            Guard(_served, keys=keys)
     with pytest.raises(UsageError, match="an API key is empty"):
         listed(" , ")

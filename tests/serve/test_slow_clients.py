@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 
 from draftwood.serve.app import Settings, make_app
-from draftwood.serve.guards import BodyLimit, PatientProtocol
+from draftwood.serve.guards import Guard, PatientProtocol
 from tests.serve.session import toy
 
 CHAT = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}
@@ -26,7 +26,7 @@ def port():
         seconds = 0.5
 
     app = make_app(toy("none", "goodput"), Settings("tiny"))
-    (limit,) = [one for one in app.user_middleware if one.cls is BodyLimit]
+    (limit,) = [one for one in app.user_middleware if one.cls is Guard]
     limit.kwargs["seconds"] = 0.5
     server = uvicorn.Server(uvicorn.Config(app, port=0, http=Hasty, log_level="error", timeout_keep_alive=1))
     thread = threading.Thread(target=server.run, daemon=True)

@@ -16,7 +16,6 @@ from draftwood.serve.errors import FAILED, ApiError, as_api_error
 from draftwood.serve.inbox import ServedText
 from draftwood.serve.logprobs import (
     LogprobRecorder,
-    PromptLogprobs,
     SpelledText,
     SpelledToken,
     TokenLogprobs,
@@ -27,13 +26,6 @@ from draftwood.step import Step
 
 _REASONS = {"eos": "stop", "stop": "stop", "length": "length"}
 """Why texts end: ours, and the API's word."""
-
-
-class Logprobs(NamedTuple):
-    """Keepers of the log-probabilities of an answer's tokens, and of its prompt's, if those are wanted."""
-
-    answer: LogprobRecorder
-    prompt: PromptLogprobs | None = None
 
 
 class ToldToken(NamedTuple):
@@ -67,7 +59,7 @@ class Choice:
 
     def __init__(
         self, setup: Setup, request: Request, loop: asyncio.AbstractEventLoop, index: int = 0,
-        logprobs: Logprobs | None = None, namespace: str = "", *, is_silent: bool = False,
+        logprobs: LogprobRecorder | None = None, namespace: str = "", *, is_silent: bool = False,
         tools: ToolUse | None = None, tags: Mapping[str, int],
     ) -> None:  # fmt: skip
         self.names = setup.names
@@ -166,14 +158,13 @@ class Choice:
         """Return the tokens, from the ``first`` on, whose text is certain, with their log-probabilities."""
         if self._spelled is None or self._logprobs is None:
             return []
-        found = self._logprobs.answer.between(self.generation.ids, first, self.certain)
+        found = self._logprobs.between(self.generation.ids, first, self.certain)
         return [ToldToken(*both) for both in zip(self._spelled.tokens[first : self.certain], found, strict=True)]
 
     def told_prompt(self) -> tuple[str, list[ToldToken]]:
         """Return the prompt's text, and its tokens with their log-probabilities once it was read."""
         found, tokens = spelled_prompt(self.spelling, self.job.request.prompt, self.prompt_text)
-        told = None if self._logprobs is None else self._logprobs.prompt
-        scored = [None] * len(tokens) if told is None else [None, *told.told]
+        scored = [None] * len(tokens) if self._logprobs is None else [None, *self._logprobs.of_prompt]
         return found, [ToldToken(*both) for both in zip(tokens, scored, strict=True)]
 
     @property

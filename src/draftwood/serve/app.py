@@ -25,9 +25,9 @@ from draftwood.serve.asking import HEADER, ChoiceMaker, Wishes
 from draftwood.serve.errors import BAD_REQUEST, NOT_FOUND, ApiError, StrictRoute, answer_errors
 from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, Messages, Writing
 from draftwood.serve.forms import ChatForm, TextForm
-from draftwood.serve.guards import BodyLimit, HostGuard, KeyGuard, namespace_of
+from draftwood.serve.guards import Guard, namespace_of
 from draftwood.serve.meanings import CHAT, RESPONSES, TEXT
-from draftwood.serve.metrics import Metrics, RefusalCounter
+from draftwood.serve.metrics import Metrics
 from draftwood.serve.page import page
 from draftwood.serve.responses import ResponseForm, ResponsesRequest
 from draftwood.serve.streaming import EventStream, events, unless_gone, whole
@@ -171,11 +171,8 @@ def make_app(setup: Setup, settings: Settings) -> FastAPI:
     _add_writing(app, server)
     _add_models(app, server)
     _add_watching(app, server)
-    app.add_middleware(BodyLimit, most=settings.most_bytes)
-    if settings.keys:
-        app.add_middleware(KeyGuard, keys=settings.keys)
-    app.add_middleware(HostGuard, hosts=settings.hosts)
-    app.add_middleware(RefusalCounter, metrics=server.metrics)
+    may = {"hosts": settings.hosts, "keys": settings.keys, "most": settings.most_bytes}
+    app.add_middleware(Guard, **may, on_error=server.metrics.refused)
     return app
 
 

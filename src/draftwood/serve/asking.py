@@ -18,11 +18,11 @@ from draftwood.contracts import Drafter, Processor, Sampling
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.errors import UnknownNameError, UsageError
 from draftwood.grammar.grammar import Grammar, answer_or_calls, call_grammar, check_parameters
-from draftwood.serve.answer import Choice, Logprobs
+from draftwood.serve.answer import Choice
 from draftwood.serve.calls import CLOSING, OPENING
 from draftwood.serve.errors import BAD_REQUEST, ApiError
 from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, DraftingField, ResponseFormat
-from draftwood.serve.logprobs import LogprobRecorder, PromptLogprobs
+from draftwood.serve.logprobs import LogprobRecorder
 from draftwood.serve.tools import ToolUse, hidden_tags, tools_of, without_calls
 
 HEADER = "x-draftwood"
@@ -49,13 +49,6 @@ class Wishes(NamedTuple):
         return cls(**dict.fromkeys(words, True))
 
 
-class _Scored(NamedTuple):
-    """Which log-probabilities are wanted: also of how many best tokens, and whether of the prompt."""
-
-    top: int
-    of_prompt: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class ChoiceMaker:
     """Makes the answers of one request, in any thread; its `Setup`'s drafters take predictions."""
@@ -76,27 +69,30 @@ class ChoiceMaker:
         grammar = grammar_of(asked, tools, tags)
         if asked.top_logprobs and not asked.logprobs:
             raise ApiError(BAD_REQUEST, "top_logprobs needs logprobs: set logprobs to true", param="top_logprobs")
-        scored = _Scored(asked.top_logprobs or 0) if asked.logprobs else None
-        return self._answers(asked, ids, asked.limit, scored, grammar, tools, tags)
+        top = asked.top_logprobs or 0 if asked.logprobs else None
+        return self._answers(asked, ids, asked.limit, top, grammar, tools, tags)
 
     def completions(self, asked: CompletionRequest) -> list[Choice]:
         """Return the choices of all prompts, prompt by prompt; raises as `chat`."""
         grammar = grammar_of(asked, None, {})
-        scored = None if asked.logprobs is None else _Scored(asked.logprobs, of_prompt=bool(asked.echo))
         answers: list[Choice] = []
         for prompt in _several(asked.prompt):
             text = prompt if isinstance(prompt, str) else None
             ids = list(prompt) if text is None else list(self.setup.tokenizer(text)["input_ids"])
-            for answer in self._answers(asked, ids, asked.limit, scored, grammar):
+            for answer in self._answers(asked, ids, asked.limit, asked.logprobs, grammar):
                 answer.index, answer.prompt_text = len(answers), text
                 answers.append(answer)
         return answers
 
     def _answers(
-        self, asked: Common, ids: Sequence[int], limit: int | None, scored: _Scored | None,
+        self, asked: Common, ids: Sequence[int], limit: int | None, top: int | None,
         grammar: Grammar | None, tools: ToolUse | None = None, tags: Mapping[str, int] = _NO_TAGS,
     ) -> list[Choice]:  # fmt: skip
-        """Return the choices of one prompt; ``tags`` are control tokens that are part of their texts."""
+        """Return the choices of one prompt.
+
+        Log-probabilities are kept of the ``top`` tokens, of none for None; ``tags`` are control tokens that are
+        part of the texts.
+        """
         setup, can = self.setup, self.setup.target.capabilities
         without = (asked.draftwood or DraftingField()).without(setup.names)
         room = max(1, can.max_positions - len(ids))
@@ -121,11 +117,11 @@ class ChoiceMaker:
                 processors.append(Biases(_biases(asked.logit_bias, can.vocab_size)))
             processors += request.processors
             logprobs, shown = None, request.shown
-            if scored is not None:
-                of_prompt = PromptLogprobs(request.prompt, scored.top) if scored.of_prompt else None
-                logprobs = Logprobs(LogprobRecorder(request.sampling, scored.top), of_prompt)
-                processors.append(logprobs.answer)
-                shown = shown if of_prompt is None else of_prompt.show
+            if top is not None:
+                has_prompt = isinstance(asked, CompletionRequest) and asked.echo
+                logprobs = LogprobRecorder(request.sampling, top, request.prompt if has_prompt else ())
+                processors.append(logprobs)
+                shown = logprobs.show if has_prompt else shown
             own = replace(request, processors=processors, sequence=number, shown=shown)
             # With a limit of 0 the first token, which comes from reading the prompt, is not told.
             more: dict[str, Any] = {"is_silent": limit == 0, "tools": tools, "tags": tags}

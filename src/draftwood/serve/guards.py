@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from typing import Any
 
@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from draftwood.errors import UsageError
-from draftwood.serve.errors import FORBIDDEN, TOO_LARGE, TOO_SLOW, UNAUTHORIZED, ApiError
+from draftwood.serve.errors import BAD_REQUEST, FORBIDDEN, TOO_LARGE, TOO_SLOW, UNAUTHORIZED, ApiError
 
 ALL_HOSTS = "*"
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})
@@ -29,30 +29,80 @@ _OPEN = frozenset({"/", "/health"})
 """Paths that need no key: the page asks for one itself."""
 
 
-class HostGuard:
-    """Lets only requests through whose ``Host`` is the loopback's or one of ``hosts``, names and addresses without
-    ports, of which ``*`` is all; requests without any come from no browser.
+class Guard:
+    """Lets only requests through to an application that may be answered.
+
+    Their ``Host`` is the loopback's or one of ``hosts``, names and addresses without ports, of which ``*`` is all;
+    requests without any come from no browser. Where there are ``keys``, they bring one, as ``Authorization: Bearer
+    KEY``; `UsageError` for a key that is empty. Their bodies have at most ``most`` bytes, whether they say their
+    length or not, and take at most ``seconds``: the application answers a `HTTPException` that is raised while it
+    reads. ``on_error`` is called with the status of each response that is an error.
     """
 
-    def __init__(self, app: Any, hosts: Sequence[str]) -> None:
+    def __init__(
+        self, app: Any, hosts: Sequence[str] = (), keys: Sequence[str] = (), most: int = 16 << 20,
+        seconds: float = 120.0, on_error: Callable[[int], None] = lambda _status: None,
+    ) -> None:  # fmt: skip
         self._app, self._hosts = app, {_plain(host) for host in hosts}
+        self._digests = [_digest(key.encode()) for key in usable_keys(keys)]
+        self._most, self._seconds, self._on_error = most, seconds, on_error
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http":
-            given = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
-            if odd := [host for host in given if not self._is_known(_plain(host))]:
-                said = (
-                    f"{odd[0][:200]!r} is no name of this server: if it is one of yours, start it with "
-                    "--allowed-host and this name"
-                )
-                return await ApiError(FORBIDDEN, said, code="host_not_allowed").response(scope, receive, send)
-        return await self._app(scope, receive, send)
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        read = 0
+        deadline: float | None = asyncio.get_running_loop().time() + self._seconds
+
+        async def watched(message: Any) -> None:
+            if message["type"] == "http.response.start" and message["status"] >= BAD_REQUEST:
+                self._on_error(message["status"])
+            await send(message)
+
+        async def counted() -> Any:
+            nonlocal read, deadline
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError as error:
+                raise HTTPException(TOO_SLOW) from error
+            read += len(message.get("body", b""))
+            if read > self._most:
+                raise HTTPException(TOO_LARGE)
+            if not message.get("more_body", False):  # from here on a client is silent until it goes away
+                deadline = None
+            return message
+
+        if (refusal := self._refusal(scope["path"], scope["headers"])) is not None:
+            return await refusal.response(scope, receive, watched)
+        return await self._app(scope, counted, watched)
+
+    def _refusal(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> ApiError | None:
+        hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
+        if odd := [host for host in hosts if not self._is_known(_plain(host))]:
+            said = (
+                f"{odd[0][:200]!r} is no name of this server: if it is one of yours, start it with "
+                "--allowed-host and this name"
+            )
+            return ApiError(FORBIDDEN, said, code="host_not_allowed")
+        given = dict(headers)
+        if self._digests and path not in _OPEN and not self._has_key(given.get(b"authorization", b"")):
+            said = "this server asks for an API key: send it as 'Authorization: Bearer KEY'"
+            return ApiError(UNAUTHORIZED, said, code="invalid_api_key")
+        length = given.get(b"content-length", b"0")
+        if length.isdigit() and int(length) > self._most:
+            return ApiError(TOO_LARGE, f"the body is larger than {self._most} bytes")
+        return None
 
     def _is_known(self, host: str) -> bool:
         known = self._hosts
         if not known.isdisjoint({host, ALL_HOSTS}) or _is_loopback(host):
             return True
         return not known.isdisjoint(_EVERYWHERE) and _is_address(host)
+
+    def _has_key(self, authorization: bytes) -> bool:
+        kind, _, given = authorization.partition(b" ")
+        found = [hmac.compare_digest(_digest(given.strip()), known) for known in self._digests]  # all, always
+        return kind.lower() == b"bearer" and any(found)
 
 
 def hosts_of(address: str) -> tuple[str, ...]:
@@ -85,27 +135,6 @@ def _plain(host: str) -> str:
     return found if _is_address(found) else _PORT.sub("", found).rstrip(".")
 
 
-class KeyGuard:
-    """Lets only requests through that bring one of these keys, as ``Authorization: Bearer KEY``.
-
-    Keys are compared in constant time. Raises `UsageError` for one that is empty.
-    """
-
-    def __init__(self, app: Any, keys: Sequence[str]) -> None:
-        self._app, self._digests = app, [_digest(key.encode()) for key in usable_keys(keys)]
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and scope["path"] not in _OPEN and not self._is_known(scope):
-            said = "this server asks for an API key: send it as 'Authorization: Bearer KEY'"
-            return await ApiError(UNAUTHORIZED, said, code="invalid_api_key").response(scope, receive, send)
-        return await self._app(scope, receive, send)
-
-    def _is_known(self, scope: Any) -> bool:
-        kind, _, given = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
-        found = [hmac.compare_digest(_digest(given.strip()), known) for known in self._digests]  # all, always
-        return kind.lower() == b"bearer" and any(found)
-
-
 def usable_keys(keys: Sequence[str]) -> list[str]:
     """Return keys as clients send them, without blanks around them; `UsageError` for one that is empty then."""
     found = [key.strip() for key in keys]
@@ -132,39 +161,6 @@ def namespace_of(authorization: str | None, user: str | None) -> str:
 
 def _digest(key: bytes) -> bytes:
     return hashlib.sha256(key).digest()
-
-
-class BodyLimit:
-    """Refuses bodies of more than ``most`` bytes, whether they say their length or not, and those that take longer
-    than ``seconds``; the application answers a `HTTPException` that is raised while it reads.
-    """
-
-    def __init__(self, app: Any, most: int, seconds: float = 120.0) -> None:
-        self._app, self._most, self._seconds = app, most, seconds
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        said = dict(scope.get("headers", ())).get(b"content-length", b"0")
-        if said.isdigit() and int(said) > self._most:
-            refusal = ApiError(TOO_LARGE, f"the body is larger than {self._most} bytes")
-            return await refusal.response(scope, receive, send)
-        read = 0
-        deadline: float | None = asyncio.get_running_loop().time() + self._seconds
-
-        async def counted() -> Any:
-            nonlocal read, deadline
-            try:
-                async with asyncio.timeout_at(deadline):
-                    message = await receive()
-            except TimeoutError as error:
-                raise HTTPException(TOO_SLOW) from error
-            read += len(message.get("body", b""))
-            if read > self._most:
-                raise HTTPException(TOO_LARGE)
-            if not message.get("more_body", False):  # from here on a client is silent until it goes away
-                deadline = None
-            return message
-
-        return await self._app(scope, counted, send)
 
 
 class PatientProtocol(H11Protocol):

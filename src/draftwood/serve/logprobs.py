@@ -49,10 +49,13 @@ class LogprobRecorder:
 
     It is the last of a text's processors, so that it sees what they leave.
     They are those of the distribution that tokens are drawn from; of a greedy text, those at temperature 1.
+    Those of a ``prompt`` are the model's own, at temperature 1 and without cuts: ``of_prompt`` has them of each
+    token but the first, of which the model says nothing, once the prompt is read.
     """
 
-    def __init__(self, sampling: Sampling, most: int) -> None:
-        self._sampling, self._most = _PLAIN if sampling.greedy else sampling, most
+    def __init__(self, sampling: Sampling, most: int, prompt: Sequence[int] = ()) -> None:
+        self._sampling, self._most, self._prompt = _PLAIN if sampling.greedy else sampling, most, prompt
+        self.of_prompt: list[TokenLogprobs] = []
         self._next: _Row | None = None  # of the place whose token is not known yet
         self._told: list[TokenLogprobs] = []
         self._lock = Lock()  # one thread writes the text, another one tells the client
@@ -66,6 +69,13 @@ class LogprobRecorder:
             self._next = found
         return row
 
+    def show(self, positions: NDArray[np.intp], scores: Scores) -> None:
+        """Take in the scores of some rows of the prompt, as `Watch.show`."""
+        for row, place in enumerate(positions.tolist()):
+            if place + 1 < len(self._prompt):
+                found = _Row.of(scores.numpy(scores.raw(row)), _PLAIN, self._most)
+                self.of_prompt.append(found.told(self._prompt[place + 1]))
+
     def between(self, answer: Sequence[int], first: int, end: int) -> list[TokenLogprobs]:
         """Return the log-probabilities of the tokens from ``first`` to before ``end`` of an answer."""
         with self._lock:
@@ -73,24 +83,6 @@ class LogprobRecorder:
             if first + len(found) < end and self._next is not None:  # the last token, after which nothing came
                 found.append(self._next.told(answer[first + len(found)]))
         return found
-
-
-class PromptLogprobs:
-    """Keeps the log-probabilities of a prompt's tokens: the model's own, at temperature 1 and without cuts.
-
-    ``told`` has those of each token but the first, of which the model says nothing, once the prompt is read.
-    """
-
-    def __init__(self, prompt: Sequence[int], most: int) -> None:
-        self._prompt, self._most = prompt, most
-        self.told: list[TokenLogprobs] = []
-
-    def show(self, positions: NDArray[np.intp], scores: Scores) -> None:
-        """Take in the scores of some rows, as `Watch.show`."""
-        for row, place in enumerate(positions.tolist()):
-            if place + 1 < len(self._prompt):
-                found = _Row.of(scores.numpy(scores.raw(row)), _PLAIN, self._most)
-                self.told.append(found.told(self._prompt[place + 1]))
 
 
 class SpelledToken(NamedTuple):

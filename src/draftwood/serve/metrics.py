@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from threading import Lock
 from time import perf_counter
-from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -118,18 +117,3 @@ class Metrics:
         """Return all numbers in Prometheus' text format."""
         with self._lock:
             return generate_latest(self._registry)
-
-
-class RefusalCounter:
-    """Counts the responses of an ASGI application that are errors."""
-
-    def __init__(self, app: Any, metrics: Metrics) -> None:
-        self._app, self._metrics = app, metrics
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        async def watched(message: Any) -> None:
-            if message["type"] == "http.response.start" and message["status"] >= 400:
-                self._metrics.refused(message["status"])
-            await send(message)
-
-        await self._app(scope, receive, watched if scope["type"] == "http" else send)
