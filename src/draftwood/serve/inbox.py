@@ -33,9 +33,6 @@ class ServedText:
     has_ended: bool = False
     is_cancelled: bool = False  # its client has gone
     cached: int = 0  # tokens of the prompt that the model had read before
-    passes: int = 0  # after the prompt
-    drafted: int = 0  # draft nodes that these passes scored
-    accepted: int = 0
     sequence: ActiveSequence | None = field(default=None, repr=False)  # once the worker has taken it up
     leave: Callable[[ServedText], None] | None = field(default=None, repr=False)  # its place in the inbox
     watchers: Sequence[Callable[[ServedText, Emission], None]] = field(default=(), repr=False)
@@ -55,9 +52,6 @@ class ServedText:
 
     def tell(self, emission: Emission) -> None:
         """Hand on what was written, or why nothing more comes."""
-        if (step := emission.step) is not None:
-            self.passes, self.drafted = self.passes + 1, self.drafted + step.drafted
-            self.accepted += step.accepted
         self.has_ended = self.has_ended or emission.finish is not None
         for watcher in self.watchers:
             watcher(self, emission)

@@ -27,6 +27,7 @@ def usage_of(answers: Sequence[Choice]) -> dict[str, Any]:
     prompts = {id(answer.job.request.prompt): answer for answer in answers}.values()
     prompt, cached = sum(one.generation.prompt_tokens for one in prompts), sum(one.job.cached for one in prompts)
     written = sum(len(answer.generation.ids) for answer in answers)
+    steps = [step for answer in answers for step in answer.generation.steps]
     accepted, rejected = (sum(part) for part in zip(*(answer.predicted for answer in answers), strict=True))
     return {
         "prompt_tokens": prompt,
@@ -40,9 +41,9 @@ def usage_of(answers: Sequence[Choice]) -> dict[str, Any]:
         },
         "draftwood": {
             "drafters": answers[0].drafters,
-            "passes": sum(answer.job.passes for answer in answers),
-            "draft_tokens": sum(answer.job.drafted for answer in answers),
-            "accepted_tokens": sum(answer.job.accepted for answer in answers),
+            "passes": len(steps),
+            "draft_tokens": sum(step.drafted for step in steps),
+            "accepted_tokens": sum(step.accepted for step in steps),
         },
     }
 
