@@ -1,9 +1,8 @@
-"""Clients and agent frameworks, driven as their users drive them: each gives what a model said at last."""
+"""Agent frameworks, driven as their users drive them: each gives what a model said at last."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -49,65 +48,6 @@ def schemas(tools):
         {"name": one.__name__, "description": one.__doc__, "parameters": TypeAdapter(one).json_schema()}
         for one in tools
     ]
-
-
-def run(tools, name, arguments):
-    """Run a tool as a loop of one's own does."""
-    (tool,) = (one for one in tools if one.__name__ == name)
-    return tool(**json.loads(arguments))
-
-
-def chatting(create, texts, log):
-    """A loop of one's own over ``create``, from messages and tools to an assistant's message, streamed."""
-    tools, messages, said = kitchen(log), [], []
-    offered = [{"type": "function", "function": one} for one in schemas(tools)]
-    for text in texts:
-        messages.append({"role": "user", "content": text})
-        while (answer := create(messages=messages, tools=offered)).tool_calls:
-            messages.append(answer)
-            for one in answer.tool_calls:
-                result = run(tools, one.function.name, one.function.arguments)
-                messages.append({"role": "tool", "tool_call_id": one.id, "content": result})
-        said.append(answer.content)
-        messages.append(answer)
-    return said
-
-
-def with_openai(url, texts, log):
-    from openai import OpenAI
-
-    with OpenAI(base_url=url, api_key="none", max_retries=0) as client:
-
-        def create(**asked):
-            with client.chat.completions.stream(model="tiny", **asked) as stream:
-                for _ in stream:
-                    pass
-                return stream.get_final_completion().choices[0].message
-
-        return chatting(create, texts, log)
-
-
-def with_openai_responses(url, texts, log):
-    from openai import OpenAI
-
-    tools, items, said = kitchen(log), [], []
-    offered = [{"type": "function", **one} for one in schemas(tools)]
-    with OpenAI(base_url=url, api_key="none", max_retries=0) as client:
-        for text in texts:
-            items.append({"role": "user", "content": text})
-            calls = True
-            while calls:
-                with client.responses.stream(model="tiny", input=items, tools=offered) as stream:
-                    for _ in stream:
-                        pass
-                    answer = stream.get_final_response()
-                items += answer.output
-                calls = [one for one in answer.output if one.type == "function_call"]
-                for one in calls:
-                    result = run(tools, one.name, one.arguments)
-                    items.append({"type": "function_call_output", "call_id": one.call_id, "output": result})
-            said.append(answer.output_text)
-    return said
 
 
 def with_pydantic_ai(url, texts, log, kind="OpenAIChatModel", *, stream=True, **settings):

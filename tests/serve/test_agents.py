@@ -15,8 +15,6 @@ from tests.serve.frameworks import (
     kitchen,
     schemas,
     with_agents,
-    with_openai,
-    with_openai_responses,
     with_pydantic_ai,
 )
 from tests.serve.session import acting, bare, call
@@ -72,7 +70,6 @@ def served() -> Iterator[str]:
 
 
 DRIVES = [
-    with_openai, with_openai_responses,
     with_pydantic_ai, partial(with_pydantic_ai, kind="OpenAIResponsesModel"),
     with_agents, partial(with_agents, kind="OpenAIResponsesModel"),
 ]  # fmt: skip

@@ -183,6 +183,8 @@ def test_events_of_responses_are_whole_responses(served, number, is_cut):
     tools = [{"type": "function", **one["function"], "parameters": {}} for one in (LOOK, LIST)]
     asked = {"model": "tiny", "input": f"{number}: x", "tools": tools, "top_logprobs": 1}
     whole, told = both(served.responses.create, asked | ({"max_output_tokens": count} if is_cut else {}))
+    assert [event.sequence_number for event in told] == list(range(len(told)))
+    assert [event.type for event in told][:2] == ["response.created", "response.in_progress"]
     built, done = {}, []
     for event in (event.to_dict() for event in told):
         item = built.get(event.get("output_index"))

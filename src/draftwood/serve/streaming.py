@@ -95,9 +95,6 @@ async def events(answers: Sequence[Choice], form: ChatForm | ResponseForm) -> As
             yield one
     except Exception as error:  # of any kind, since a client can read nothing from a connection that tears
         yield form.failed(as_api_error(error))
-    finally:
-        for answer in answers:
-            answer.job.cancel()
 
 
 async def _merged(answers: Sequence[Choice]) -> AsyncIterator[tuple[Choice, Update]]:
