@@ -60,20 +60,6 @@ def test_several_choices_are_drawn_apart_and_their_prompt_counts_once(client):
         assert "".join(part.delta.content or "" for part in parts) == one.message.content
 
 
-def test_log_probabilities_are_those_of_plain_decoding(client):
-    wanted = {"logprobs": True, "top_logprobs": 3, "max_tokens": 40}
-    drafted = client.chat.completions.create(**asked(**wanted))
-    plain = client.chat.completions.create(**asked(**wanted), extra_headers={"x-draftwood": "plain"})
-    both = list(zip(drafted.choices[0].logprobs.content, plain.choices[0].logprobs.content, strict=True))
-    assert len(both) == 40
-    for ours, theirs in both:
-        assert ours.token == theirs.token == ours.top_logprobs[0].token
-        assert ours.logprob == pytest.approx(theirs.logprob, abs=1e-4)
-    streamed = client.chat.completions.create(**asked(**wanted, stream=True))
-    tokens = [one.token for c in streamed if (p := c.choices[0].logprobs) is not None for one in p.content]
-    assert tokens == [one.token for one in drafted.choices[0].logprobs.content]
-
-
 def test_a_prediction_is_copied_from_and_counted(client, alone):
     text = alone(HELLO, max_new_tokens=64).text
     found = client.chat.completions.create(**asked(max_tokens=64, prediction={"type": "content", "content": text}))

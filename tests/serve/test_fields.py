@@ -71,18 +71,10 @@ def test_every_value_of_the_table_is_taken(url, path):
 @pytest.mark.parametrize(
     ("given", "name", "expected"),
     [
-        ({"top_k": 0}, "top_k", ALL),
         ({"top_k": -1}, "top_k", ALL),
-        ({"top_p": 0}, "top_p", 1e-9),
         ({"top_p": 0.0}, "top_p", 1e-9),
-        ({"top_p": -1}, "top_p", None),
-        ({"seed": -1}, "seed", None),
         ({"seed": 0}, "seed", 0),
-        ({"max_tokens": -1}, "max_tokens", ALL),
-        ({"repetition_penalty": 0}, "repetition_penalty", 1),
-        ({"logit_bias": []}, "logit_bias", None),
         ({"tool_choice": "any"}, "tool_choice", "required"),
-        ({"tool_choice": "none"}, "tool_choice", "none"),
     ],
 )
 def test_values_are_read_as_the_table_says(given, name, expected):

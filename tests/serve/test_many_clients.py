@@ -210,3 +210,20 @@ def test_stopping_serves_those_that_wait_and_refuses_others(worker):
     assert [end() for end in ends] == ["length"] * 4
     with pytest.raises(QueueFullError, match="being stopped"):
         submitted(running, setup)
+
+
+def test_the_load_policy_hears_of_the_queue():
+    setup = toy("ngram", "fixed:4+load:full=4")
+    worker = Worker(setup, 2, 8)
+    (policy,) = setup.planner.policies
+    assert policy.queue() == 0
+    worker.inbox._texts.extend([object()] * 3)
+    assert policy.queue() == 3
+
+
+def test_a_warm_up_is_in_no_metric():
+    with running(toy(), warms_up=True) as server:
+        found = httpx.post(f"{server.url}/v1/chat/completions", json=asked(), timeout=60).json()
+        wait(server.url, running=0)
+        text = httpx.get(f"{server.url}/metrics").text
+    assert f'vllm:generation_tokens_total{{model_name="tiny"}} {found["usage"]["completion_tokens"]}.0' in text
