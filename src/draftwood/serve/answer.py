@@ -45,7 +45,6 @@ class Update(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The pieces as one text."""
         return "".join(piece.text for piece in self.pieces)
 
 
@@ -141,12 +140,10 @@ class Choice:
 
     @property
     def has_logprobs(self) -> bool:
-        """Whether log-probabilities were asked for."""
         return self._logprobs is not None
 
     @property
     def has_tools(self) -> bool:
-        """Whether calls may stand in it."""
         return self._tools is not None
 
     @property
@@ -169,7 +166,6 @@ class Choice:
 
     @property
     def drafters(self) -> list[str]:
-        """Names of the drafters that this answer is written with."""
         request = self.job.request
         return [] if request.drafters == () else [name for name in self.names if name not in request.without]
 

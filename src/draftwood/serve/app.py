@@ -92,7 +92,6 @@ class Server:
 
     @asynccontextmanager
     async def life(self, _: FastAPI) -> AsyncIterator[None]:
-        """Run the worker as long as the server runs."""
         with self.setup.saving():
             self.setup.refresh()
             self.worker.start()
@@ -105,7 +104,6 @@ class Server:
                 self._readers.shutdown(wait=False, cancel_futures=True)
 
     async def aside(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function that takes its time in another thread."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, partial(call, *arguments))
 
     def check_name(self, name: str | None) -> None:
@@ -171,8 +169,9 @@ def make_app(setup: Setup, settings: Settings) -> FastAPI:
     _add_writing(app, server)
     _add_models(app, server)
     _add_watching(app, server)
-    may = {"hosts": settings.hosts, "keys": settings.keys, "most": settings.most_bytes}
-    app.add_middleware(Guard, **may, on_error=server.metrics.refused)
+    app.add_middleware(
+        Guard, hosts=settings.hosts, keys=settings.keys, most=settings.most_bytes, on_error=server.metrics.refused
+    )
     return app
 
 

@@ -192,7 +192,6 @@ class CallReader(JsonReader):
         return str(key)
 
     def _whole(self) -> Generator[None, None, str]:
-        """Read a value to its end and return it."""
         pieces = list[str]()
         for piece in self.value():
             if piece is None:

@@ -43,7 +43,6 @@ class ApiError(DraftwoodError):
 
     @property
     def body(self) -> dict[str, Any]:
-        """The API's error object."""
         kind = _TYPES.get(self.status, "invalid_request_error")
         return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
 

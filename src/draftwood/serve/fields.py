@@ -65,7 +65,6 @@ class PredictedText(Lenient):
 
     @property
     def text(self) -> str:
-        """The parts as one text."""
         parts = self.content
         return parts if isinstance(parts, str) else "".join(part.text for part in parts)
 
@@ -228,7 +227,6 @@ class ChatRequest(Common):
 
     @property
     def limit(self) -> int | None:
-        """Most tokens of an answer."""
         return self.max_completion_tokens or self.max_tokens
 
 

@@ -30,13 +30,11 @@ class ChatForm:
         self._told: dict[int, int] = {}  # by the choice's index: tokens whose log-probabilities were told
 
     def whole(self, answers: Sequence[Choice], reasons: Sequence[str]) -> dict[str, Any]:
-        """Return a whole response."""
         choices = [self._whole(answer, reason) for answer, reason in zip(answers, reasons, strict=True)]
         found = {**self._about, "choices": choices, "usage": usage_of(answers)}
         return found | ({"draftwood": [summary_of(answer) for answer in answers]} if self._traced else {})
 
     def opening(self, answers: Sequence[Choice]) -> Iterator[bytes]:
-        """Yield the events of a stream before any text."""
         for answer in answers:
             if (first := self._begin(answer)) is not None:
                 yield self._event([first])
@@ -58,13 +56,11 @@ class ChatForm:
             more = {}
 
     def ending(self, answers: Sequence[Choice]) -> Iterator[bytes]:
-        """Yield the events after all texts."""
         if self._with_usage:
             yield self._event([], usage=usage_of(answers))
         yield b"data: [DONE]\n\n"
 
     def failed(self, error: ApiError) -> bytes:
-        """Return the event of an error, which ends a stream."""
         return event(error.body)
 
     def _event(self, choices: list[dict[str, Any]], **more: Any) -> bytes:

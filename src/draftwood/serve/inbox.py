@@ -73,7 +73,6 @@ class Inbox:
 
     @property
     def waiting(self) -> int:
-        """Texts that wait."""
         return len(self._texts)
 
     def put(self, texts: Sequence[ServedText]) -> None:

@@ -133,7 +133,6 @@ class _Nest:
 
     @property
     def takes_value(self) -> bool:
-        """Whether a value may begin here."""
         return self.expected in ("value", "first")
 
     def blank(self, text: str) -> str:

@@ -65,7 +65,6 @@ class Metrics:
             Gauge(name, help, ["model_name"], registry=self._registry).labels(model).set_function(read)
 
     def note(self, job: ServedText, emission: Emission) -> None:
-        """Count what a job has gained, or that it has ended."""
         now, model = perf_counter(), self._model
         if emission.tokens:
             self._note_tokens(job, emission, now)
@@ -110,10 +109,8 @@ class Metrics:
                 self._scored_of.labels(model, name).inc(source.kept)
 
     def refused(self, status: int) -> None:
-        """Count a request that was answered with an error."""
         self._refused.labels(self._model, str(status)).inc()
 
     def text(self) -> bytes:
-        """Return all numbers in Prometheus' text format."""
         with self._lock:
             return generate_latest(self._registry)

@@ -43,7 +43,6 @@ class Prefixes:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are kept now."""
         return sum(kept.nbytes for kept in self._kept)
 
     def begin(self, namespace: str, prompt: Sequence[int], reserve: int) -> tuple[Any, Readings] | None:
@@ -85,7 +84,6 @@ class Prefixes:
         self._kept.append(new)
 
     def clear(self) -> None:
-        """Forget everything."""
         self._kept = []
 
 

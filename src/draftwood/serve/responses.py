@@ -155,12 +155,10 @@ class ResponseForm:
         self._output = list[dict[str, Any]]()
 
     def whole(self, answers: Sequence[Choice], reasons: Sequence[str]) -> dict[str, Any]:
-        """Return the response."""
         self.written(answers[0], answers[0].text, reasons[0])
         return self._said(answers[0])
 
     def opening(self, answers: Sequence[Choice]) -> Iterator[bytes]:
-        """Yield the events before any text."""
         for kind in ("response.created", "response.in_progress"):
             yield self._event(kind, response=self._said(answers[0]))
 
@@ -177,11 +175,9 @@ class ResponseForm:
         return found
 
     def ending(self, answers: Sequence[Choice]) -> Iterator[bytes]:
-        """Yield the last event."""
         yield self._event(f"response.{self._status}", response=self._said(answers[0]))
 
     def failed(self, error: ApiError) -> bytes:
-        """Return the event of an error, which ends the stream."""
         return self._event("error", message=str(error), param=error.param, code=error.code)
 
     def _one(self, answer: Choice, one: Event) -> list[bytes]:

@@ -45,7 +45,6 @@ class Worker:
         self._thread = Thread(target=self._run, name="draftwood-worker", daemon=True)
 
     def start(self) -> None:
-        """Begin to write."""
         self._prefixes = Prefixes(self._setup.target, self._prefix_bytes)  # of the model as it is now
         self._thread.start()
 
