@@ -44,6 +44,7 @@ def test_a_forced_call_has_a_schema():
     named = tools({"type": "function", "function": {"name": "look"}})
     assert (named.forced, named.reason) == (True, "stop")
     assert list(named.parameters) == ["look"]
+    assert 'Answer with a JSON object with its "name"' in named.messages(ASKED)[0]["content"]
     assert list(tools("required").parameters) == ["look", "list"]
     assert tools("none") is None
     with pytest.raises(ApiError, match="none of the tools"):
