@@ -170,9 +170,28 @@ def test_a_change_in_a_helper_of_another_file_is_seen_and_old_versions_are_remov
 def test_where_machine_code_is_not_used_numba_keeps_kernels(package):
     assert ask(package, 1, **NUMBA) == (21, "0")
     assert ask(package, 1, **NUMBA) == (21, "1")
+    (file,) = package.rglob("*.nbi")
+    for name in (
+        f"kernel_of_a_test.answer-{number}-4.py3{end}" for number in range(3) for end in (".nbi", ".1.nbc")
+    ):
+        file.with_name(name).touch()
+        os.utime(file.with_name(name), (4e9, 4e9))
     assert ask(package, 5, **NUMBA) == (25, "0")  # helpers are seen here too
+    assert [len(list(package.rglob(f"*.{kind}"))) for kind in ("nbi", "nbc")] == [3, 3], "old versions are removed"
     assert ask(package, 5, NUMBA_BOUNDSCHECK="1")[0] == 25
     assert not list(package.rglob("*.kernel"))
+
+
+def test_a_damaged_file_is_compiled_anew(package):
+    """Cut off, or zeros where a disk lost a block: machine code like that would end the process."""
+    ask(package, 1, **NUMBA)
+    for kind, start, end in ("nbi", 0, None), ("nbi", 200, None), ("nbc", 100, None), ("nbc", 2000, 2064):
+        (file,) = package.rglob(f"*.{kind}")
+        whole = file.read_bytes()
+        assert len(whole) > start
+        file.write_bytes(whole[:start] + (b"" if end is None else bytes(end - start) + whole[end:]))
+        assert ask(package, 1, **NUMBA) == (21, "0")
+    assert ask(package, 1, **NUMBA) == (21, "1")
 
 
 @pytest.mark.parametrize("settings", [{}, NUMBA])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -156,6 +156,18 @@ class Foreign(Drafter):
 
 def test_foreign_objects_are_welcome():
     assert load([Foreign(), "suffix"]) == (Foreign(), SuffixDrafter())
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted(Foreign):
+    given: object = field(default=None, repr=False)
+
+
+def test_foreign_objects_with_slots_are_told_apart():
+    one = Slotted([1])
+    assert load([one, Slotted([1])]) == (one, one)
+    with pytest.raises(UsageError, match="named twice"):
+        load([one, one])
 
 
 def broken(**attributes):

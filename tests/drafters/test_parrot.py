@@ -68,6 +68,17 @@ def test_so_it_does_on_texts_that_outgrow_its_first_table(text, order):
         assert draft(drafter.open(text[:at], None)).tokens.tolist() == [token for token, *_ in wanted]
 
 
+@pytest.mark.parametrize("order", [2, 4, 64])
+@pytest.mark.parametrize("old", [(1, 2), (1, 2, 1, 3), (1,)])
+def test_old_places_of_a_token_that_a_long_text_is_full_of_are_not_looked_at(old, order):
+    """A draft would take as long as the text otherwise."""
+    text = [*old * (6000 // len(old)), *(1, 3) * 150, 2, *(1, 3) * 1400, 1]
+    wanted = naive_suggest(text, len(text), order, 0.0, 5)
+    drafter = ParrotDrafter(order=order, p=0.0)
+    assert draft(drafter.open(text, None), 5).tokens.tolist() == [token for token, *_ in wanted] == [3, 1, 3, 1, 3]
+    assert wanted[0][2] < 2048, "how often the context was followed"
+
+
 def test_the_answer_is_not_learnt_and_the_next_turn_learns_it():
     session = ParrotDrafter(p=0.0).open([1, 2, 3], None)
     session.begin_answer([5])

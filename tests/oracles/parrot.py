@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+WALK = 2048
+
 
 def naive_suggest(
     text: Sequence[int], until: int, order: int, p: float, nodes: int
@@ -11,14 +13,16 @@ def naive_suggest(
     """Suggest tokens after ``text`` from what followed what in ``text[:until]``.
 
     Returns per suggested token: the token, the size of the longest context that occurred, how often that was
-    followed by any token and by this one.
+    followed by any token and by this one. Contexts are looked for where `_compared` says.
     """
     found: list[tuple[int, int, int, int]] = []
     tail, promised = list(text), 1.0
     while len(found) < nodes:
+        compared = _compared(text[:until], tail, order - 1)
         for size in range(min(order - 1, len(tail)), -1, -1):
             context = tail[len(tail) - size :]
-            followers = [text[i] for i in range(size, until) if list(text[i - size : i]) == context]
+            ends = [i for i in range(size, until) if i in compared] if size else range(until)
+            followers = [text[i] for i in ends if list(text[i - size : i]) == context]
             if followers:
                 break
         else:
@@ -31,6 +35,18 @@ def naive_suggest(
         found.append((best, size, len(followers), count))
         tail.append(best)
     return found
+
+
+def _compared(text: Sequence[int], tail: Sequence[int], most: int) -> set[int]:
+    """Ends of contexts that share the last token, the latest first until ``WALK`` tokens were the same in all."""
+    ends: set[int] = set()
+    same = 0
+    for end in range(len(text), 0, -1):
+        if text[end - 1] == tail[-1] and same < WALK:
+            ends.add(end)
+            pairs = [(text[end - n], tail[-n]) for n in range(1, 1 + min(most, end, len(tail)))]
+            same += next((n for n, (a, b) in enumerate(pairs) if a != b), len(pairs))
+    return ends
 
 
 def _rank(followers: list[int], token: int) -> tuple[int, int]:

@@ -106,7 +106,7 @@ def _alike(one: Any, other: Any, *, bound: bool) -> bool:
     if type(one) is not type(other) or repr(one) != repr(other):
         return False
     names = [f.name for f in fields(one) if f.init and not f.repr] if bound and is_dataclass(one) else []
-    pairs = [(vars(one)[name], vars(other)[name]) for name in names]
+    pairs = [(getattr(one, name), getattr(other, name)) for name in names]
     return all(a is b or (isinstance(a, tuple) and a == b) for a, b in pairs)
 
 

@@ -94,19 +94,20 @@ def save(function: Any, stamp: str, found: MachineCode) -> None:
         try:
             with whole_file(path) as beside:
                 beside.write_bytes(hashlib.sha256(content).digest() + content)
-            return _prune(path, function)
+            return prune(path, function)
         except FileFormatError as error:
             failure = error.__cause__ or error
     raise failure
 
 
-def _prune(new: Path, function: Any) -> None:
+def prune(new: Path, function: Any) -> None:
     """Remove the oldest versions; after a jump of the clock the ``new`` one may seem old."""
     with suppress(OSError):
-        others = [path for path in new.parent.glob(f"{_stem(function)}-*.kernel") if path != new]
+        others = [path for path in new.parent.glob(f"{_stem(function)}-*{new.suffix}") if path != new]
         others.sort(key=lambda path: -path.stat().st_mtime)
         for version in others[_KEPT - 1 :]:
-            version.unlink()  # a process that wanted to load it compiles it anew
+            for file in new.parent.glob(f"{version.stem}.*"):  # numba has two of each
+                file.unlink()  # a process that wanted to load it compiles it anew
 
 
 def _stem(function: Any) -> str:

@@ -4,15 +4,20 @@ run, in numba's own cache.
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import pickle
 from dis import get_instructions
 from functools import update_wrapper
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
 from numba import njit
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.registry import CPUDispatcher
+from numba.core.serialize import dumps
 from numba.core.types import Integer, int64
 from numba.core.types.misc import unliteral
 
@@ -85,10 +90,43 @@ def compile_kernel(function: Any, signature: str, stamp: str, *, reorder: bool) 
     return kernel
 
 
-def _compiled(function: Any, signature: str, **options: Any) -> Any:
+def _compiled(function: Any, signature: str, *, cache: bool, **options: Any) -> Any:
     kernel = njit(**_OPTIONS, **options)(function)
+    if cache:
+        kernel._cache = _Cache(function)
     kernel.compile(signature)
     return kernel
+
+
+class _Checked(CompileResultCacheImpl):
+    """What numba keeps of a kernel, with a checksum: damaged machine code would end the process."""
+
+    def reduce(self, cres: Any) -> Any:
+        whole = dumps(super().reduce(cres))
+        return hashlib.sha256(whole).digest(), whole
+
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        digest, whole = payload
+        if hashlib.sha256(whole).digest() != digest:
+            raise ValueError("damaged")
+        return super().rebuild(target_context, pickle.loads(whole))
+
+
+class _Cache(FunctionCache):
+    """numba's files of a kernel: damaged ones are made anew, and the oldest versions removed."""
+
+    _impl_class = _Checked
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # whatever damaged bytes happen to mean
+            self.flush()
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        super().save_overload(sig, data)
+        machine_code.prune(Path(self.cache_path, f"{self._impl.filename_base}.nbi"), self._py_func.__wrapped__)
 
 
 def _keep(function: Any, stamp: str, kernel: Any) -> None:

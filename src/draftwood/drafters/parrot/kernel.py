@@ -12,6 +12,7 @@ Longs = NDArray[np.int64]
 
 READ, FREQUENT = 0, 1  # of the header
 LAST, COUNT, SCRATCH = 0, 1, 2  # rows of the table of tokens
+WALK = 2048  # tokens that are the same in all places compared, after which no older place is
 
 SIZES, SHARES = 4, 5
 """Classes of evidence: 0 for the context of no token; then, for contexts of 1, 2, 3, and 4 and more tokens (or of
@@ -51,16 +52,18 @@ def _followed(
 ) -> tuple[int, int]:  # fmt: skip
     """Find the longest context before ``end``, of at most ``most`` tokens, that a token before ``until`` followed.
 
-    Returns its size and how often it did, 0 where not even the last token occurred; ``places`` are those of the
-    tokens that followed, the latest first.
+    Places of its last token are compared the latest first, until ``WALK`` tokens were the same in all; what is
+    older is not looked at. Returns the context's size and how often it was followed, 0 where not even the last
+    token occurred; ``places`` are those of the tokens that followed, the latest first.
     """
     links, tokens = table
-    longest, found = 1, 0
+    longest, found, same = 1, 0, 0
     at = tokens[LAST, text[end - 1]] if most > 0 and text[end - 1] < tokens.shape[1] else np.int32(-1)
-    while at >= 0:
+    while at >= 0 and same < WALK:
         size, room = 1, min(most, at + 1, end)
         while size < room and text[at - size] == text[end - 1 - size]:
             size += 1
+        same += size
         if at + 1 < until and size >= longest:
             found = found if size == longest else 0
             longest, places[found] = size, at + 1
