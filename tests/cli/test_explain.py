@@ -132,7 +132,7 @@ def test_empty_files_and_those_of_other_verbs_are_refused(draftwood, tmp_path):
     (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "probe.jsonl").write_text(json.dumps(header("probe", {}, {})) + "\n")
     (tmp_path / "bare.jsonl").write_text('{"prompt_ids": [1], "output_ids": [2]}\n')
-    for name, said in (("empty", "is empty"), ("probe", "decodes unchanged"), ("bare", "is no records file")):
+    for name, said in (("empty", "is empty"), ("probe", "holds no steps"), ("bare", "is no records file")):
         ran = draftwood("explain", str(tmp_path / f"{name}.jsonl"))
         assert (ran.code, ran.out) == (2, "")
         assert said in ran.err
