@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 from transformers import LlamaConfig
+from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
 from transformers.models.llama import modeling_llama
 from transformers.models.llama.modeling_llama import LlamaMLP
 
@@ -135,11 +136,20 @@ def test_a_configuration_that_is_edited_is_seen():
     assert ours(model, PROMPT * 3) == theirs(model, PROMPT * 3) != before
 
 
+_rotated = modeling_llama.apply_rotary_pos_emb
 PATCHES = {
     "class": (LlamaMLP, "forward", lambda self, x: self.down_proj(torch.relu(self.up_proj(x)))),
     "class of torch": (nn.Linear, "forward", lambda self, x: torch.sin(x @ self.weight.T)),
     "code": (LlamaMLP.forward, "__code__", (lambda self, x: -4 * self.down_proj(self.up_proj(x))).__code__),
+    "function": (modeling_llama, "apply_rotary_pos_emb", lambda q, k, cos, sin, **_: _rotated(q, k, -cos, sin)),
 }
+
+
+def test_a_method_that_a_forward_calls_is_seen(monkeypatch):
+    model = build("gemma3")
+    before, own = ours(model), Gemma3RMSNorm._norm
+    monkeypatch.setattr(Gemma3RMSNorm, "_norm", lambda self, x: own(self, x).flip(-1))
+    assert ours(model) == theirs(model) != before
 
 
 @pytest.mark.parametrize("patch", PATCHES)
@@ -323,3 +333,30 @@ def test_adapters_that_are_switched_are_seen(adapted):
         assert plain == theirs(base) == unchanged()
     assert ours(base) == texts["two"]
     assert len({tuple(text) for text in (*texts.values(), plain)}) == 3
+
+
+def test_adapters_that_are_merged_are_seen(adapted):
+    base = adapted.base_model.model
+    before = ours(base)
+    adapted.merge_adapter()
+    assert ours(base) == theirs(base) == before
+    adapted.unmerge_adapter()
+    assert ours(base) == theirs(base) == before
+    adapted.set_adapter("two")
+    merged = adapted.merge_and_unload()
+    assert ours(merged) == theirs(merged) != before
+
+
+def test_transformers_own_adapters_are_seen():
+    peft = pytest.importorskip("peft")
+    model = build("llama")
+    plain = ours(model)
+    torch.manual_seed(2)
+    config = peft.LoraConfig(r=4, target_modules=["q_proj", "o_proj"], init_lora_weights=False)
+    model.add_adapter(config, adapter_name="a")
+    adapted = ours(model)
+    assert adapted == theirs(model) != plain
+    model.disable_adapters()
+    assert ours(model) == theirs(model) == plain
+    model.enable_adapters()
+    assert ours(model) == adapted

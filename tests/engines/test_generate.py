@@ -90,6 +90,26 @@ def test_end_tokens_come_from_the_generation_config():
     assert ended.finish_reason == "eos"
 
 
+def test_text_stops_at_the_models_positions():
+    model = build("llama")
+    prompt = (PROMPT * 20)[:500]
+    written = draftwood.generate(model, prompt, max_new_tokens=100)
+    assert len(written.ids) == 12
+    assert written.finish_reason == "length"
+
+
+def test_settings_of_the_generation_config_that_we_would_ignore_are_refused():
+    model = build("llama")
+    model.generation_config.no_repeat_ngram_size = 3
+    with pytest.raises(UsageError, match="no_repeat_ngram_size=3"):
+        draftwood.generate(model, PROMPT, max_new_tokens=4)
+    model.generation_config.no_repeat_ngram_size = None
+    model.generation_config.typical_p = 0.5
+    draftwood.generate(model, PROMPT, max_new_tokens=4)  # greedy does not read it
+    with pytest.raises(UsageError, match=r"typical_p=0\.5"):
+        draftwood.generate(model, PROMPT, max_new_tokens=4, temperature=1.0)
+
+
 @pytest.mark.parametrize("family", ["llama", "gemma3", "mistral-window"])
 def test_every_row_of_a_batch_is_the_text_it_is_alone(family):
     """Law 6 through the door: ragged prompts, rows that end early, drafted and sampled."""

@@ -202,6 +202,11 @@ def test_an_assistant_drafts_and_neither_it_nor_the_next_answer_is_changed(loopi
     check(first)
 
 
+def test_an_assistant_is_loaded_even_where_nobody_says_how(model):
+    with pytest.raises(ModelNotFoundError, match="nothing/here"):
+        load_peers("transformers:assistant=./nothing/here", model, None, "nowhere", None)
+
+
 def test_unfit_assistants_are_refused(model, tmp_path, monkeypatch):
     def refused(match, *given):
         with pytest.raises(UsageError, match=match):

@@ -9,7 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from draftwood.engines.transformers.scores import TorchScores
+from draftwood.engines.transformers import scores as module
+from draftwood.engines.transformers.scores import TorchScores, _best
 from draftwood.testing import NumpyScores
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -32,6 +33,29 @@ def check(logits, k):
     assert (ids.dtype, probabilities.dtype) == (np.int32, np.float32)
     np.testing.assert_allclose(probabilities, wanted, atol=1e-6)
     assert ids[:, 0].tolist() == [scores.argmax(row) for row in range(len(logits))]
+    others, shares = (found.numpy() for found in _best(logits.float(), min(k, logits.shape[1])))
+    rows = logits.float().numpy()  # on a graphics card, on a tie, others may follow the first
+    assert np.take_along_axis(rows, others, 1).tolist() == np.take_along_axis(rows, best, 1).tolist()
+    assert all(len(set(row)) == len(row) for row in others.tolist())
+    assert others[:, 0].tolist() == best[:, 0].tolist()
+    np.testing.assert_allclose(shares, wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_graphics_card_keeps_the_logits(dtype, monkeypatch):
+    """In blocks of 64 rows; and on a CPU bfloat16 is read as it is."""
+    logits, blocks = torch.randn(150, 1100).to(dtype), []
+    scores = TorchScores(logits)
+    monkeypatch.setattr(module, "_best", lambda some, k: (blocks.append(len(some)), _best(some, k))[1])
+    wanted = scores.top_k(3)
+    assert not blocks
+    scores._on_cpu = False
+    monkeypatch.setattr(module, "best_of_rows", None)
+    ids, shares = scores.top_k(3)
+    assert blocks == [64, 64, 22]
+    assert ids.dtype == np.int32
+    assert ids[:, 0].tolist() == wanted[0][:, 0].tolist()
+    np.testing.assert_allclose(shares, wanted[1], atol=1e-6)
 
 
 @given(

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import wraps
 from pathlib import Path
 
 import pytest
+from transformers.models.llama import modeling_llama
 
 import draftwood
 from draftwood.engines.transformers import selftest, shared
@@ -149,6 +151,34 @@ def test_a_way_that_fails_now_is_not_believed(start, monkeypatch):
     assert write(model) == text
     assert findings.remembered(trial_key(model, packed=True)) == 1
     assert counted
+
+
+def test_code_of_unknown_effect_is_tried_in_every_process(start):
+    for _ in range(2):
+        counted = start()
+        model = build("llama")
+        model.model.layers[0].register_forward_hook(lambda *_: None)
+        write(model)
+        assert trial_key(model, packed=True) is None
+        assert len(set(counted)) > 10
+
+
+def test_functions_are_part_of_the_key_and_foreign_ones_leave_none(monkeypatch):
+    """Of two patches by one closure the code is the same, and what they do is not."""
+
+    def scaled(by):
+        def scale(q, k, cos, sin, **_):
+            return rotated(q, k, cos * by, sin)
+
+        return wraps(rotated)(scale)
+
+    model, rotated = build("llama"), modeling_llama.apply_rotary_pos_emb
+    before = trial_key(model, packed=True)
+    assert before is not None
+    monkeypatch.setattr(modeling_llama, "apply_rotary_pos_emb", modeling_llama.eager_attention_forward)
+    assert trial_key(model, packed=True) not in (before, None)
+    monkeypatch.setattr(modeling_llama, "apply_rotary_pos_emb", scaled(-1))
+    assert trial_key(model, packed=True) is None
 
 
 def test_the_key_tells_models_apart_and_is_the_same_in_every_process():

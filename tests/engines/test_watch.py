@@ -183,7 +183,7 @@ def test_a_watch_that_raises_leaves_a_session_that_goes_on(kind):
     session.close()
 
 
-def test_rows_of_a_given_cache_are_not_shown():
+def test_rows_of_a_given_cache_are_not_shown(monkeypatch):
     model = tiny.build("llama")
     target, own = TransformersTarget(model), forward(model)
     prompts = [some(20), some(20, 1)]
@@ -191,8 +191,13 @@ def test_rows_of_a_given_cache_are_not_shown():
     with torch.no_grad():
         model(torch.tensor(prompts)[:, :12], past_key_values=cache, use_cache=True)
     watches = [Seen(), Seen()]
+    resume, held = target.resume, []
+    monkeypatch.setattr(
+        target, "resume", lambda *a, **more: (held.append(target.lock.is_mine), resume(*a, **more))[1]
+    )
     for session, _ in ContinuedTarget(target, cache, [0, 0]).open(prompts, watch=[seen.watch for seen in watches]):
         session.close()
+    assert held == [True, True], "no other thread writes into the arena meanwhile"
     for prompt, seen in zip(prompts, watches, strict=True):
         seen.check(own, prompt, range(12, 20))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from draftwood.engines.transformers.session import PassRows
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.tree import TokenTree
 from tests.engines.rounding import TOLERANCE
@@ -30,3 +31,25 @@ def test_prompts_about_as_long_as_the_window(family, lean, length):
     assert_true(model, first, 0, text)
     (scores,) = target.score([(session, 5, TokenTree.build([6, 7, 8], [-1, 0, -1]))])
     assert_true(model, scores, 3, [*text, 5, 8])
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_nodes_grown_one_by_one_see_no_further_than_their_window(rows):
+    """The earlier ones lie in the cache, after the text, and drop out of the window like it."""
+    text = PassRows(0, np.arange(20, 20 + rows), None, 20, np.arange(10, 20))
+    assert text.start(4) == 17
+    mask = text.mask(4)
+    assert (mask is None) == (rows == 1)
+    if mask is not None:
+        assert (mask == 0).sum(1).tolist() == [4] * rows
+
+
+@pytest.mark.parametrize("family", WINDOWED)
+@pytest.mark.parametrize("lean", [True, False])
+def test_a_chain_is_grown_past_the_window(family, lean):
+    model, text, grown = build(family), [3, 1, 4, 1, 5], [9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2]
+    target = TransformersTarget(model, lean=lean)
+    ((session, _),) = target.open([text])
+    for node, token in enumerate(grown):
+        (scores,) = target.grow([(session, [token], [node - 1])])
+        assert_true(model, scores, 0, [*text, *grown[: node + 1]])

@@ -10,6 +10,7 @@ from draftwood.contracts import Target
 from draftwood.engines.peer import Peer, PeerName
 from draftwood.errors import UnknownNameError, UsageError
 from draftwood.models.engine import TRANSFORMERS, choose, implied_engine
+from draftwood.models.load import load as load_model
 from draftwood.spelling import read_options
 
 _NGRAM = ("ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache")
@@ -44,7 +45,7 @@ def peer_names(spec: str) -> list[PeerName]:
 
 def load_peers(
     spec: str, model: Any, tokenizer: Any, model_name: str, threads: int | None,
-    load: Callable[[str], tuple[Any, Any]] | None = None,
+    load: Callable[[str], tuple[Any, Any]] = load_model,
 ) -> list[Peer]:  # fmt: skip
     """Return the peers that ``spec`` lists; llama.cpp starts at its first answer, on ``threads`` threads (None:
     its own choice), with the GGUF file of ``model_name``; transformers' peers write with ``model``, and ``load``
@@ -65,7 +66,7 @@ def load_peers(
         from draftwood.engines.transformers.peers import TransformersPeer
 
         assistant = None
-        if name.method == "assistant" and load is not None:
+        if name.method == "assistant":
             check_assistants([name])
             assistant = load(name.options["assistant"])
         peers.append(TransformersPeer(name, model, tokenizer, assistant))

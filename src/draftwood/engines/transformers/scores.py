@@ -11,10 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from draftwood.engines.top_k import best_of_rows
+from draftwood.engines.top_k import Bits, best_of_rows
 from draftwood.errors import CapabilityError
 
 WATCHED = 256  # most rows of scores of one pass over a prompt: each takes up to a megabyte
+
+_ROWS = 64  # rows whose best tokens a graphics card searches at a time, which bounds the memory for copies
 
 _NO_STATES: Mapping[int, Tensor] = MappingProxyType({})
 
@@ -58,7 +60,12 @@ class TorchScores:
 
     def top_k(self, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         k = min(k, self._logits.shape[-1])
-        return best_of_rows(self._logits.float().cpu().numpy().view(np.int32), k)
+        if self._on_cpu:
+            return best_of_rows(_bits(self._logits), k)
+        with torch.inference_mode():
+            parts = [_best(some.float(), k) for some in self._logits.split(_ROWS)]
+            ids, probabilities = (torch.cat(part) for part in zip(*parts, strict=True))
+        return ids.to("cpu", torch.int32).numpy(), probabilities.cpu().numpy()
 
     def hidden(self, layer: int) -> Tensor:
         if layer not in self._hidden:
@@ -66,3 +73,21 @@ class TorchScores:
                 f"the hidden states of layer {layer} were not kept: ask for them before the pass"
             )
         return self._hidden[layer]
+
+
+def _bits(logits: Tensor) -> Bits:
+    """Bits of float32, or of bfloat16 as they are: converting them would take as long as the search."""
+    if logits.dtype == torch.bfloat16:
+        return logits.view(torch.int16).numpy().view(np.uint16)
+    numbers = logits if logits.dtype == torch.float32 else logits.float()
+    return numbers.numpy().view(np.int32)
+
+
+def _best(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Ids int64[rows, k] and probabilities float32[rows, k] of each row's best tokens, as `Scores.top_k` says."""
+    ids, lead = logits.topk(k, dim=-1).indices, logits.argmax(-1)
+    # Of equal scores the lowest id comes first: swap it there where it is further back.
+    ids = torch.where(ids == lead[:, None], ids[:, :1], ids)
+    ids[:, 0] = lead
+    probabilities = torch.exp(logits.gather(1, ids) - logits.logsumexp(-1, keepdim=True))
+    return ids, probabilities.nan_to_num(nan=0.0)

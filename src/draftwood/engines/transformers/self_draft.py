@@ -6,15 +6,12 @@ arXiv 2309.08168 (any subset of them).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from draftwood.contracts import Watch
 from draftwood.engines.cpu import gguf_file
 from draftwood.engines.cpu.hub_model import HubModel
 from draftwood.engines.cpu.self_drafts import in_few_bits
@@ -47,22 +44,6 @@ def decoder_of(target: Any) -> LeanDecoder:
             "another drafter"
         )
     return decoder
-
-
-@torch.inference_mode()
-def right_by_depth(target: TransformersTarget, prompt: Sequence[int], answer: Sequence[int]) -> list[int]:
-    """Return how many tokens of a model's answer its first 1, 2, ... layers (but not all) would have said; raises
-    as `decoder_of`."""
-    decoder, parts = decoder_of(target), list[Mapping[int, torch.Tensor]]()
-    depths = tuple(range(1, decoder.n_layers))
-    watch = Watch(lambda *_: None, np.empty(0, dtype=np.int64), depths, lambda _, states: parts.append(states))
-    ((session, _),) = target.open([[*prompt, *answer[:-1]]], watch=[watch])
-    session.close()
-    wanted, found = torch.tensor(answer, device=target.device), []
-    for depth in depths:
-        states = torch.cat([part[depth] for part in parts])[len(prompt) - 1 :]
-        found.append(int((decoder.logits(states).argmax(-1) == wanted).sum()))
-    return found
 
 
 def quantized_self(target: OurTarget, model: Any) -> CpuTarget:

@@ -46,6 +46,8 @@ class PassRows:
         """First cached row that any of these rows looks at; a lone row sees all from there on."""
         if window is None:
             return 0
+        if self.among is None:  # a chain, whose rows and positions go together
+            return max(0, self.offset + 1 - window)
         return min(max(0, int(self.positions.min()) + 1 - window), self.offset - len(self.before))
 
     @property

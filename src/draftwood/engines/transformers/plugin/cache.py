@@ -10,6 +10,7 @@ from transformers import cache_utils
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from draftwood.contracts import Target, TargetSession, Watch
+from draftwood.engines.committed import locked
 from draftwood.engines.transformers.cache import SavedRows
 from draftwood.engines.transformers.scores import TorchScores
 from draftwood.engines.transformers.session import TransformersSession
@@ -54,7 +55,7 @@ class ContinuedTarget(Target):
 
     def __init__(self, target: TransformersTarget, cache: DynamicCache, padding: Sequence[int]) -> None:
         self._target, self._cache, self._padding = target, cache, padding
-        self.capabilities = target.capabilities
+        self.capabilities, self.lock = target.capabilities, target.lock
 
     def extend(self, texts: Sequence[tuple[Any, Sequence[int]]], watch: Sequence[Watch] | None = None) -> Any:
         return self._target.extend(texts, watch)
@@ -62,6 +63,7 @@ class ContinuedTarget(Target):
     def score(self, requests: Sequence[tuple[Any, int, TokenTree]]) -> Any:
         return self._target.score(requests)
 
+    @locked
     def open(
         self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None
     ) -> list[tuple[TransformersSession, TorchScores]]:
