@@ -18,12 +18,12 @@ ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "draftwood"
 
 CEILINGS = {
-    "src lines": 49_379,
+    "src lines": 49_386,
     "src files": 352,
     "core lines": 9_056,
     "core files": 64,
     "core classes": 112,
-    "tests lines": 45_616,
+    "tests lines": 45_627,
     "tests files": 314,
     "benchmarks lines": 3_942,
     "benchmarks files": 18,

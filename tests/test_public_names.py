@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -80,3 +82,12 @@ def test_a_name_is_looked_up_once():
         "draftwood.Step; assert 'Step' in vars(draftwood)\n"
         "from draftwood import *; assert generate is draftwood.generate"
     )
+
+
+def test_no_two_public_classes_have_one_name():
+    places: dict[str, list[str]] = {}
+    for path in Path(draftwood.__file__).parent.rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(path.name)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}

@@ -36,7 +36,7 @@ _KEEP = "Keep the folder of texts and states when the result is written."
 
 
 @dataclass(frozen=True)
-class Settings:
+class TrainingSettings:
     """Flags of every training."""
 
     minutes: Annotated[float, Option(min=0.1, help="For writing text and for training, half for each.")] = 60.0
@@ -63,7 +63,7 @@ app = options.group("train", "Make a head or a sibling that drafts for a model."
 def head(
     loading: options.Loading,
     output: HeadFile,
-    settings: Settings,
+    settings: TrainingSettings,
     name: ModelArgument = None,
     vocabulary: Vocabulary = 8192,
     steps: Steps = 4,
@@ -88,7 +88,11 @@ def head(
 @app.command()
 @options.shared
 def sibling(
-    loading: options.Loading, output: Folder, settings: Settings, name: ModelArgument = None, layers: Layers = None
+    loading: options.Loading,
+    output: Folder,
+    settings: TrainingSettings,
+    name: ModelArgument = None,
+    layers: Layers = None,
 ) -> None:
     """Train a sibling: a model of a few of another one's layers, which drafts for it.
 

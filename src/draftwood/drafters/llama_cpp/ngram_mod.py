@@ -32,7 +32,7 @@ FEW = 16  # tokens of a key below which llama.cpp warns
 _FACTOR = 6364136223846793005
 
 
-class Pool:
+class HashPool:
     """The map, shared by the sessions of one drafter; allocated when the first of them opens: 16 MiB."""
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class NgramModDrafter(BaseDrafter):
     n_match: int = 24
     n_min: int = 48
     n_max: int = 64
-    pool: Pool = field(default_factory=Pool, init=False, repr=False, compare=False)
+    pool: HashPool = field(default_factory=HashPool, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.check_range("n_match", 1, 1024)

@@ -21,7 +21,7 @@ _numbers = itertools.count(1)
 
 
 @dataclass(slots=True, eq=False)
-class Answer:
+class KeptAnswer:
     """One answer that is remembered, of ``length`` tokens with this 16-byte digest."""
 
     namespace: str
@@ -38,7 +38,7 @@ class Namespace:
     """
 
     def __init__(self, room: int) -> None:
-        self.answers: dict[bytes, Answer] = {}  # in the order in which they were added
+        self.answers: dict[bytes, KeptAnswer] = {}  # in the order in which they were added
         self.tokens = 0  # tokens that are remembered, a border per answer included
         self._use(NgramIndex(room=max(room, _ROOM)))
 
@@ -48,11 +48,11 @@ class Namespace:
         self._owners = list(self.answers.values())
         self._starts = [answer.start for answer in self._owners]
 
-    def ids(self, answer: Answer) -> Ints:
+    def ids(self, answer: KeptAnswer) -> Ints:
         """Return the tokens of an answer, int32[length]; a view that the next change may overwrite."""
         return self.index.text[answer.start : answer.start + answer.length]
 
-    def add(self, answer: Answer, ids: Ints) -> None:
+    def add(self, answer: KeptAnswer, ids: Ints) -> None:
         """Remember an answer; from now on drafts may come from it."""
         start = len(self.index)
         try:
@@ -72,14 +72,14 @@ class Namespace:
                 one.start = place
             self._use(fresh)
 
-    def remove(self, answer: Answer) -> None:
+    def remove(self, answer: KeptAnswer) -> None:
         """Forget an answer: blank tokens are neither matched nor proposed."""
         self.ids(answer)[:] = BORDER
         answer.start = -1
         del self.answers[answer.digest]
         self.tokens -= answer.length + 1
 
-    def owner(self, place: int) -> Answer | None:
+    def owner(self, place: int) -> KeptAnswer | None:
         """Return the answer at this place of the index; None if it is forgotten."""
         at = bisect_right(self._starts, place) - 1
         if at < 0 or not 0 <= self._owners[at].start <= place < self._starts[at] + self._owners[at].length:

@@ -23,7 +23,7 @@ from draftwood.files.paths import named
 from draftwood.index.child_safe import ChildSafeLock
 
 if TYPE_CHECKING:
-    from draftwood.drafters.memory.index import Answer, Namespace
+    from draftwood.drafters.memory.index import KeptAnswer, Namespace
 
 log = logging.getLogger("draftwood")
 
@@ -74,7 +74,7 @@ class Memory:
         self.spaces: dict[str, Namespace] = {}
         self.saved_at = time.monotonic()  # when it was opened, or last tried to save
         self._clock = self._changes = self._saved_changes = 0
-        self._heap: list[tuple[float, int, Answer]] = []  # a worth in it may be outdated, then it is too low
+        self._heap: list[tuple[float, int, KeptAnswer]] = []  # a worth in it may be outdated, then it is too low
         self._numbers = itertools.count()
         self._late: deque[tuple[Key, Ints]] = deque()  # see `add`
         self._forgotten: list[str] = []  # namespaces
@@ -197,11 +197,14 @@ class Memory:
         If a file has ``told`` its worth, only answers of less worth make room for it. ``room``: tokens that its
         namespace will soon hold.
         """
-        from draftwood.drafters.memory.index import Answer, Namespace  # loads kernels, so not before it is used
+        from draftwood.drafters.memory.index import (
+            KeptAnswer,
+            Namespace,
+        )  # loads kernels, so not before it is used
 
         space = self.spaces.get(key[0])
         known = space.answers.get(key[1]) if space is not None else None
-        answer = known if known is not None else Answer(*key, len(text))
+        answer = known if known is not None else KeptAnswer(*key, len(text))
         if told is not None:
             answer.worth = max(answer.worth, told + self._age)
         else:
@@ -217,7 +220,7 @@ class Memory:
         self._changes += 1
         return True
 
-    def _make_room(self, answer: Answer, fair: bool) -> bool:
+    def _make_room(self, answer: KeptAnswer, fair: bool) -> bool:
         """Forget the least useful answers, if ``fair`` only those of less worth; False if that was not enough."""
         if answer.length + 1 > self.size:
             return False
@@ -233,7 +236,7 @@ class Memory:
             if not space.answers:
                 del self.spaces[least.namespace]
 
-    def _least(self) -> Answer | None:
+    def _least(self) -> KeptAnswer | None:
         """Return the answer of least worth, the older one on a tie; None if there is none."""
         while self._heap:
             worth, number, answer = self._heap[0]
@@ -250,7 +253,7 @@ class Memory:
         """Binary logarithm of the weight of a credit now, relative to one at clock 0."""
         return self._clock / (HALF_LIFE * self.size)
 
-    def credit(self, answers: Iterable[Answer], tokens: float = 1.0) -> None:
+    def credit(self, answers: Iterable[KeptAnswer], tokens: float = 1.0) -> None:
         """Count so many accepted tokens for each of these answers; the caller holds the lock."""
         for answer in answers:
             low, high = sorted((answer.worth, math.log2(tokens) + self._age))

@@ -127,7 +127,7 @@ def library() -> Any:
     raise refused[0]
 
 
-def _loaded(source: Wheel) -> Any:
+def _loaded(source: LibraryWheel) -> Any:
     context = CONTEXTS[source.package]
     try:
         found: Any = c.CDLL(str(source.place()))
@@ -162,7 +162,7 @@ def takes_layers() -> bool:
 
 
 @dataclass(frozen=True)
-class Wheel:
+class LibraryWheel:
     """A wheel with llama.cpp's library: the names under which it is installed and imported, the releases whose
     structs are known here, and where the library may lie in the module's folder, as patterns."""
 
@@ -202,8 +202,8 @@ class Wheel:
 
 
 SOURCES = (
-    Wheel("xllamacpp", "xllamacpp", ("2026.10.11549",), ("xllamacpp.*.so", "xllamacpp.*.dylib")),
-    Wheel(
+    LibraryWheel("xllamacpp", "xllamacpp", ("2026.10.11549",), ("xllamacpp.*.so", "xllamacpp.*.dylib")),
+    LibraryWheel(
         "llama_cpp_python", "llama_cpp", ("0.3.36",),
         ("lib/libllama.so", "lib/libllama.dylib", "lib/llama.dll", "lib/libllama.dll"),
     ),

@@ -12,7 +12,7 @@ from draftwood.contracts import Drafter
 from draftwood.contracts.declaring import declared
 from draftwood.engines.vllm.following import NOTHING, Chain, Followed, Following
 from draftwood.engines.vllm.planner import FixedChains, GoodputChains
-from draftwood.engines.vllm.requests import Request
+from draftwood.engines.vllm.requests import ServedRequest
 from draftwood.planning.beliefs import Beliefs
 
 
@@ -91,7 +91,7 @@ class Drafting:
         self.counts = Counts([drafter.name for drafter in drafters])
 
     def step(
-        self, ids: Ints, ends: Longs, new: Longs, requests: Sequence[Request] | None = None
+        self, ids: Ints, ends: Longs, new: Longs, requests: Sequence[ServedRequest] | None = None
     ) -> tuple[list[list[int]], int]:
         """Return the draft of each row, and how many tokens they have.
 

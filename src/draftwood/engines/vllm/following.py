@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from draftwood.contracts import Drafter, Feedback, Ints
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.drafters.ngram.drafter import NgramDrafter
-from draftwood.engines.vllm.requests import Request
+from draftwood.engines.vllm.requests import ServedRequest
 from draftwood.engines.vllm.seats import NOBODY, Seats
 from draftwood.tree import TokenTree, ascending, constant
 
@@ -114,7 +114,7 @@ class Following:
         return int(self.seats.lengths.sum())
 
     def begin(
-        self, ids: Ints, ends: Longs, new: Longs, requests: Sequence[Request] | None
+        self, ids: Ints, ends: Longs, new: Longs, requests: Sequence[ServedRequest] | None
     ) -> tuple[Longs, Longs, Longs]:
         """Return the rows that take part in this step, their seats, and how much of their texts is known.
 
@@ -131,9 +131,9 @@ class Following:
         self.seats.settle(rows, seats, ends[rows], ids, self._step)
         return rows, seats, known
 
-    def _take(self, row: int, end: int, present: set[int], requests: Sequence[Request] | None) -> int:
+    def _take(self, row: int, end: int, present: set[int], requests: Sequence[ServedRequest] | None) -> int:
         """Return a seat for a new request; those that are away let go of theirs where there is no room."""
-        request = requests[row] if requests is not None else Request()
+        request = requests[row] if requests is not None else ServedRequest()
         seat = NOBODY
         for away in [*self.seats.parked(self._step), None]:
             if self.tokens + self._joining + end <= self._most_tokens:
@@ -168,7 +168,7 @@ class Following:
             self.drop(seat)
 
 
-def _of_request(drafter: Drafter, request: Request) -> Drafter:
+def _of_request(drafter: Drafter, request: ServedRequest) -> Drafter:
     """Return the drafter with what the client has sent: texts that are expected, and whose memory it is."""
     if isinstance(drafter, NgramDrafter) and request.prediction:
         return replace(drafter, context=(*drafter.context, *request.prediction))

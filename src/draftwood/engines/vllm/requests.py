@@ -54,7 +54,7 @@ def check_version(found: str) -> None:
         )
 
 
-class Request(NamedTuple):
+class ServedRequest(NamedTuple):
     """One request.
 
     Attributes
@@ -77,18 +77,18 @@ class Requests:
 
     def __init__(self, tokenizer: Any, vocab_size: int) -> None:
         self._tokenizer, self._vocab_size = tokenizer, vocab_size
-        self._known: dict[str, Request] = {}
+        self._known: dict[str, ServedRequest] = {}
 
-    def of(self, names: Sequence[str], arguments: Sequence[Any]) -> list[Request]:
+    def of(self, names: Sequence[str], arguments: Sequence[Any]) -> list[ServedRequest]:
         """Return the request of each row; those that are not among the rows are forgotten."""
         known, self._known = self._known, {}
         for name, given in zip(names, arguments, strict=True):
             self._known[name] = known.get(name) or self._read(name, given)
         return [self._known[name] for name in names]
 
-    def _read(self, name: str, given: Any) -> Request:
+    def _read(self, name: str, given: Any) -> ServedRequest:
         if not isinstance(given, Mapping):
-            return Request(name)
+            return ServedRequest(name)
         namespace, prediction = given.get(NAMESPACE, ""), given.get(PREDICTION)
         found: tuple[tuple[int, ...], ...] = ()
         if prediction:
@@ -96,7 +96,7 @@ class Requests:
                 found = read_prediction(prediction, self._tokenizer, self._vocab_size)
             except DraftwoodError as error:
                 log.warning("the prediction of request %s is left out: %s", name, error)
-        return Request(name, str(namespace), found)
+        return ServedRequest(name, str(namespace), found)
 
 
 def watch_runner(found: str, kind: type[Any]) -> None:
