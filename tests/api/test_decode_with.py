@@ -39,9 +39,7 @@ def test_it_drafts_and_tells_how(llama):
 
 
 def test_a_tokenizer_may_know_more_tokens_than_the_model(llama):
-    """Where a token for padding was added, and the model never resized."""
-
-    class Longer:
+    class Longer:  # a token for padding was added, and the model never resized
         def __getattr__(self, name):
             return getattr(speller(), name)
 

@@ -59,10 +59,11 @@ def bench(labels=("none", "suffix"), jobs=JOBS, path=None, seen=None, peers=(), 
         raise
 
 
-def test_every_arm_answers_every_prompt_in_every_round():
+def test_every_arm_answers_every_prompt_in_every_round(tmp_path):
     seen: list = []
-    work, writer, arms = bench(seen=seen)
+    work, writer, arms = bench(seen=seen, path=tmp_path / "rows.jsonl")
     work.run(2)
+    writer.close()
     answers = writer.records.answers
     assert len({a.key for a in answers}) == len(answers) == 3 * 2 * 2 + 3
     assert [a.id for a in answers] == list(range(15))
@@ -123,6 +124,7 @@ def test_a_temperature_for_all_prompts():
     work.run(1)
     assert {tuple(a.sampling.items()) for a in writer.records.answers} == {(("temperature", 0.7),)}
     assert {a.seed for a in writer.records.answers} == {5}
+    assert len(writer.records.answers) == 3 * 2, "without a file no trace is written"
     work, writer, _ = bench(temperature=0.0)
     work.run(1)
     assert {tuple(a.sampling) for a in writer.records.answers} == {()}

@@ -41,7 +41,7 @@ class BenchSettings:
 
 class Bench:
     """Runs every arm on every prompt, round after round, and saves each answer as soon as it is finished. Arms are
-    shuffled for every prompt and round; the first should be ``none``. After the timed rounds each arm that drafts
+    shuffled for every prompt and round; the first should be ``none``. With a file, each arm that drafts then
     writes once more, with the trace of its steps, in the round `TRACED`. Answers that ``writer`` holds are not run
     again. ``on_run`` is called with (runs done, all runs, name of this run) before each run. Raises `PromptError`
     for a prompt that the model cannot take, `UsageError` for one that differs from the writer's."""
@@ -95,7 +95,7 @@ class Bench:
         return answer
 
     def _plan(self, rounds: int) -> Iterator[tuple[tuple[str, str, str, int], PromptJob, Arm]]:
-        for number in [*range(rounds), TRACED]:
+        for number in [*range(rounds), TRACED] if self._writer.path else range(rounds):
             for job in self._jobs:
                 shuffle = random.Random(f"{self._settings.seed} {number} {job.task} {job.name}")
                 for arm in shuffle.sample(self._arms, len(self._arms)):

@@ -23,7 +23,7 @@ class RecordsWriter:
 
     def __init__(self, path: Path | None, header: dict[str, Any], *, wait: float | None = 1.0) -> None:
         self.records = Records(header)
-        self._path = path
+        self.path = path
         self._resumed: dict[str, Any] | None = None  # a record that comes before the next answer
         self._written: dict[tuple[str, str], Answer] = {}
         self._file: Appender | None = None
@@ -58,7 +58,7 @@ class RecordsWriter:
         """Raise `UsageError` if the file holds another prompt of this name."""
         held = next((a.prompt_ids for a in self.records.answers if (a.task, a.name) == (task, name)), None)
         if held is not None and held != list(ids):
-            raise UsageError(f"{self._path} holds another prompt named {task} {name}: choose another -o")
+            raise UsageError(f"{self.path} holds another prompt named {task} {name}: choose another -o")
 
     @property
     def next_id(self) -> int:
