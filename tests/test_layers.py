@@ -62,7 +62,6 @@ PACKAGES = {
     "tokenizers": ("models", "engines.cpu"),
     "jinja2": ("measure.report.page", "engines.file_tokenizer"),
     "markupsafe": ("measure.report.page",),  # comes with jinja2
-    "matplotlib": ("measure.report.figures",),
     "scipy": ("measure",),
     "zstandard": ("measure",),
     "pathspec": ("corpora",),

@@ -18,7 +18,7 @@ pytest.importorskip("xllamacpp")
 pytestmark = pytest.mark.smollm2
 
 SHORT = ("--threads", "1", "--max-new-tokens", "4")
-OF_OTHER_EXTRAS = ("torch", "transformers", "gguf", "scipy", "matplotlib", "zstandard", "pydivsufsort")
+OF_OTHER_EXTRAS = ("torch", "transformers", "gguf", "scipy", "zstandard", "pydivsufsort")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from rich.style import Style
 
 from draftwood.cli.iterations import _line
-from draftwood.measure.explain.summary import explainable
+from draftwood.measure.report.reading import explainable
 from draftwood.step import Step
 
 PROMPT = "abcabcabcabc"
@@ -82,6 +82,9 @@ def test_an_interrupt_keeps_what_there_is(draftwood, tiny, interrupt):
 def test_what_a_step_says():
     def said(tokens, parents, source, path, emitted):
         trace = {"tokens": tokens, "parents": parents, "source": source, "path": path}
+        trace |= {name: [0] * len(tokens) for name in ("evidence", "belief")} | {
+            "lookahead": [False] * len(tokens)
+        }
         return _line(Step(0, 9, emitted=tuple(emitted), trace=trace), {0}, str, Style()).plain
 
     assert said([5, 6, 7], [-1, 0, 1], [0, 0, 0], [0, 1], [5, 6, 8]) == "[5│6] 7 → 8"

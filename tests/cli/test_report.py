@@ -31,7 +31,7 @@ def test_files_make_one_page_with_the_given_title(draftwood, tmp_path):
 def test_wrong_calls_say_what_to_do_and_write_nothing(draftwood, tmp_path):
     rows, page = save(tmp_path / "rows.jsonl"), tmp_path / "page.html"
     (tmp_path / "broken.jsonl").write_text("nothing\n{}\n")
-    mixed = "error: records of toy float32 and of toy bfloat16 cannot stand in one table: make two reports\n"
+    mixed = "error: records with dtype 'float32' and with 'bfloat16' cannot stand in one table: make two reports\n"
     for arguments, code, said in (
         ([rows], 2, "--output"),
         (["-o", str(page)], 2, "RECORDS"),

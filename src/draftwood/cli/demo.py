@@ -86,8 +86,7 @@ def _end(answer: Answering, interrupted: bool) -> None:
 def _show_step(loaded: Loaded, prompt: Prompt) -> None:
     """Write an answer silently, and show the step that accepted most."""
     from draftwood.cli import explain_tables
-    from draftwood.measure.explain.account import StepAccount
-    from draftwood.measure.explain.summary import detail
+    from draftwood.measure.report.steps import steps_of
 
     answer = Answering(loaded, list(prompt.messages), quiet=True)
     _end(answer, answer.write(trace=True))
@@ -96,7 +95,7 @@ def _show_step(loaded: Loaded, prompt: Prompt) -> None:
     step = 1 + max(range(len(steps)), key=lambda i: steps[i].accepted)
     _head("one step of the second answer: what was drafted and accepted", f"{STEP} {step}", loaded.given)
     record = recorded(loaded, answer.generation)
-    found, to = detail(record, StepAccount(step, record.steps[step - 1])), screen.console()
+    found, to = steps_of(record)[step - 1], screen.console()
     to.print()
     explain_tables.show_head(to, found)
     explain_tables.show_tree(to, found, record, screen.shower(loaded.tokenizer))

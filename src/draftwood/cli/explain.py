@@ -62,22 +62,19 @@ def explain(
 
 
 def _explain_records(path: Path, number: int | None, step: int | None, as_json: bool) -> None:
-    from draftwood.measure.explain.summary import explainable
-    from draftwood.measure.report.answers import TokenTexts
+    from draftwood.measure.report.reading import explainable
+    from draftwood.measure.report.steps import TokenTexts
 
     answers = explainable(path)
-    answer = answers[0] if len(answers) == 1 and number is None else None
-    if number is not None:
-        answer = next((a for a in answers if a.id == number), None)
-        if answer is None:
-            known = f"its answers have numbers {answers[0].id} to {answers[-1].id}"
-            raise UsageError(f"{path} has no drafted answer {number}: {known}")
-    if step is not None and answer is None:
+    shown = [a for a in answers if number in (None, a.id)]
+    if not shown:
+        known = f"its answers have numbers {answers[0].id} to {answers[-1].id}"
+        raise UsageError(f"{path} has no drafted answer {number}: {known}")
+    if step is not None and len(shown) > 1:
         raise UsageError(f"{path} holds {len(answers)} answers: say with --answer which one's step {step}")
-    shown = answers if answer is None else [answer]
     rules = {one.rule or options.RULE_DEFAULT for one in shown}
     ruled = {"rule": rules.pop() if len(rules) == 1 else None, "lossy": any(one.rule for one in shown)}
-    _show(shown, answer, step, as_json, TokenTexts(answers).text, ruled)
+    _show(shown, step, as_json, TokenTexts(answers).text, ruled)
 
 
 def _explain_live(loaded: Loaded, content: Any, step: int | None, as_json: bool) -> None:
@@ -94,8 +91,7 @@ def _explain_live(loaded: Loaded, content: Any, step: int | None, as_json: bool)
         if answering.generation is not None and ruled["lossy"]:
             screen.say(lossy_note(answering.generation.rule), file=sys.stderr)
     if answering.generation is not None and answering.generation.steps:
-        answer = recorded(loaded, answering.generation)
-        _show([answer], answer, step, as_json, screen.shower(loaded.tokenizer), ruled)
+        _show([recorded(loaded, answering.generation)], step, as_json, screen.shower(loaded.tokenizer), ruled)
     else:
         nothing = "nothing to explain: no pass was made beyond reading the prompt"
         document = {**ruled, "arms": [], "answer": None, "steps": []}
@@ -105,29 +101,29 @@ def _explain_live(loaded: Loaded, content: Any, step: int | None, as_json: bool)
 
 
 def _show(
-    answers: Sequence[Answer], answer: Answer | None, step: int | None, as_json: bool, text: Callable[[int], str],
-    ruled: dict[str, Any],
-) -> None:  # fmt: skip
+    answers: Sequence[Answer], step: int | None, as_json: bool, text: Callable[[int], str], ruled: dict[str, Any]
+) -> None:
     """Show one step, one answer, or what the answers of each arm amount to; ``ruled`` is said in JSON only."""
     from draftwood.cli import explain_tables
-    from draftwood.measure.explain.account import StepAccount
-    from draftwood.measure.explain.summary import arm, by_arm, detail, steps_of
+    from draftwood.measure.report.sentences import arms
+    from draftwood.measure.report.steps import steps_of
 
-    if answer is not None and step is not None:
-        if step > len(answer.steps):
-            raise UsageError(f"there is no step {step}: the answer's steps have numbers 1 to {len(answer.steps)}")
-        found = ruled | detail(answer, StepAccount(step, answer.steps[step - 1]))
-        screen.finish(found, lambda: explain_tables.show_step(found, answer, text), as_json=as_json)
+    answer = answers[0] if len(answers) == 1 else None
+    steps = steps_of(answer) if answer is not None else None
+    if answer is not None and steps is not None and step is not None:
+        if step > len(steps):
+            raise UsageError(f"there is no step {step}: the answer's steps have numbers 1 to {len(steps)}")
+        found = steps[step - 1]
+        screen.finish(ruled | found, lambda: explain_tables.show_step(found, answer, text), as_json=as_json)
         return
-    arms = [arm(members) for members in by_arm(answers).values()]
-    steps = list(steps_of(answer)) if answer is not None else None
+    told = arms(answers)
 
     def show() -> None:
-        explain_tables.show_arms(arms)
+        explain_tables.show_arms(told)
         if answer is not None and steps is not None:
             explain_tables.show_steps(steps, answer)
         else:
             explain_tables.show_answers(answers)
 
-    document = {**ruled, "arms": arms, "answer": answer.id if answer else None, "steps": steps}
+    document = {**ruled, "arms": told, "answer": answer.id if answer else None, "steps": steps}
     screen.finish(document, show, as_json=as_json)

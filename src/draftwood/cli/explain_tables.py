@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -13,6 +13,7 @@ from draftwood.cli import screen
 from draftwood.cli.screen import percent
 from draftwood.measure.records.records import Answer
 from draftwood.measure.records.timing import rates
+from draftwood.measure.report.steps import stretches
 from draftwood.measure.wording import count, number
 
 _TEXT = 16  # characters shown of what a step wrote
@@ -36,12 +37,12 @@ def show_answers(answers: Sequence[Answer]) -> None:
         "answer": lambda a: str(a.id),
         "tokens": lambda a: str(found[a.id].tokens),
         "passes": lambda a: str(found[a.id].passes),
-        "acceptance length": lambda a: number(found[a.id].mean_acceptance_length),
-        "acceptance rate": lambda a: percent(found[a.id].acceptance_rate),
+        "tokens per pass": lambda a: number(found[a.id].mean_acceptance_length),
+        "guesses right": lambda a: percent(found[a.id].acceptance_rate),
         "prompt": lambda a: f"{a.task} {a.name}, {a.arm}" + (f", round {a.round + 1}" if a.round > 0 else ""),
     }
     screen.show_table(to, columns, answers, ("prompt",))
-    to.print("the steps of one: --answer N")
+    to.print("To see the steps of one: --answer N")
 
 
 def show_steps(rows: Sequence[dict[str, Any]], answer: Answer) -> None:
@@ -50,27 +51,24 @@ def show_steps(rows: Sequence[dict[str, Any]], answer: Answer) -> None:
     columns: dict[str, Callable[[dict[str, Any]], str | Text]] = {
         "step": lambda r: str(r["step"]),
         "text": lambda r: texts[r["step"]],
-        "accepted": lambda r: f"{r['accepted']} of {r['drafted']}" if r["drafted"] else "",
+        "guesses right": lambda r: f"{r['accepted']} of {r['drafted']}" if r["drafted"] else "",
         "expected ms": lambda r: number(r["expected_ms"], 1),
         "ms": lambda r: number(r["ms"], 1),
         "why": lambda r: r["why"],
     }
     screen.show_table(to, columns, rows, ("text", "why"))
-    to.print("All that is known of one step: --step K")
+    to.print("To see all that is known of one step: --step K")
 
 
-def _texts(answer: Answer) -> Iterator[Text]:
-    """Yield what each step wrote, cut, in the colours of its sources."""
-    names, looks = answer.drafters, screen.styles(answer.drafters)
-    pieces = answer.pieces or [f"#{token} " for token in answer.output_ids]
-    at = len(answer.output_ids) - sum(len(s.emitted) for s in answer.steps)
-    for step in answer.steps:
-        text = Text()
-        for piece, source in zip(pieces[at:], step.sources, strict=False):
-            text.append(screen.visible(piece), looks[names[source] if 0 <= source < len(names) else "model"])
-        at += len(step.emitted)
+def _texts(answer: Answer) -> list[Text]:
+    """Return what each step wrote, cut, in the colours of its drafters."""
+    looks, found = screen.styles(answer.drafters), []
+    _, *steps = stretches(answer)
+    for step in steps:
+        text = Text.assemble(*((screen.visible(piece), looks[name]) for piece, name in step))
         text.truncate(_TEXT, overflow="ellipsis")
-        yield text
+        found.append(text)
+    return found
 
 
 def show_step(found: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> None:
@@ -79,14 +77,17 @@ def show_step(found: dict[str, Any], answer: Answer, text: Callable[[int], str])
     show_head(to, found)
     to.print()
     for row in found["sources"]:
-        said = f"{row['proposed']} proposed, {row['kept']} scored, {row['accepted']} accepted"
-        to.print(f"{row['source']}: {said}; match length {row['match_length']}, {number(row['draft_ms'])} ms")
+        seen = (
+            f", after {count(row['match_length'], 'token')} that it had seen before" if row["match_length"] else ""
+        )
+        said = f"{count(row['proposed'], 'guess', 'guesses')} in {number(row['draft_ms'])} ms{seen}"
+        to.print(f"{row['source']}: {said}; {row['kept']} checked, {row['accepted']} right")
         for one in row.get("stages", ()):
-            did = f"{one['passes']} passes, {one['accepted']} of {one['proposed']} drafts accepted"
+            did = f"{count(one['passes'], 'pass', 'passes')}, {one['accepted']} of {one['proposed']} guesses right"
             to.print(f"{row['source']}, its model {one['name']}: {did}, {1000 * one['seconds']:.2f} ms")
     _show_alternatives(to, found)
     for policy in found["policies"]:
-        held = "held this draft" if policy["held"] else "did not hold it"
+        held = "limited this step" if policy["held"] else "did not limit it"
         to.print(f"{policy['policy']} {held}{': ' if policy['why'] else ''}{policy['why']}")
     for note in found["notes"]:
         to.print(note)
@@ -94,7 +95,7 @@ def show_step(found: dict[str, Any], answer: Answer, text: Callable[[int], str])
 
 
 def show_head(to: Console, found: dict[str, Any]) -> None:
-    """Print what a step wrote, why it drafted as much, and its time."""
+    """Print what a step wrote, why it checked as many guesses, and its time."""
     written = screen.visible(found["text"] or " ".join(f"#{t}" for t in found["emitted"]))
     of = ", ".join(f"{name} {ms:.2f}" for name, ms in found["ms_of"].items() if ms)
     to.print(f"Step {found['step']}, after {found['context']} tokens: {written}", style="bold")
@@ -102,11 +103,11 @@ def show_head(to: Console, found: dict[str, Any]) -> None:
 
 
 def show_tree(to: Console, found: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> None:
-    """Print the tree that a step scored, if one is known."""
+    """Print the tree of guesses that a step checked, if one is known."""
     if found["tree"]:
         to.print(_tree(found["tree"], answer, text), soft_wrap=False)
         to.print(
-            "percentages: how likely the planner took each token to be right; ✓: accepted, ?: a lookahead node"
+            "✓: right; percentages: how likely the planner thought each guess; ?: looked at to learn from only"
         )
 
 
@@ -115,37 +116,34 @@ def _show_alternatives(to: Console, found: dict[str, Any]) -> None:
     if not rows:
         return
     best = max(row["tokens_per_second"] for row in rows) or 1.0
-    scored, most = plan.get("pooled", plan.get("chosen")), plan.get("best")
-    marked = {most: "best", scored: "scored best" if scored == most else "scored"}
+    chosen, most = plan.get("chosen"), plan.get("best")
+    marked = {most: "best", chosen: "chosen, the best" if chosen == most else "chosen"}
     columns: dict[str, Callable[[dict[str, Any]], str]] = {
-        "draft nodes": lambda r: str(r["nodes"]),
+        "guesses": lambda r: str(r["nodes"]),
         "expected tokens": lambda r: number(r["expected_tokens"]),
         "ms": lambda r: number(r["ms"], 1),
         "tokens/s": lambda r: number(r["tokens_per_second"], 1),
         "of the best": lambda r: percent(r["tokens_per_second"] / best),
         "": lambda r: marked.get(r["nodes"], ""),
     }
+    to.print("\nWhat the planner expected of so many guesses:")
     screen.show_table(to, columns, rows, ("",))
-    if plan.get("rows", 1) > 1:
-        to.print(f"the pass was shared by {plan['rows']} requests: these are sums over all of them")
     to.print()
 
 
-def _tree(trace: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> Tree:
-    """Draw the scored tree: a run of only children is one line, branches hang below it."""
+def _tree(tree: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> Tree:
+    """Draw the tree of guesses: a run of only children is one line, branches hang below it."""
     children: dict[int, list[int]] = {}
-    for node, parent in enumerate(trace["parents"]):
+    for node, parent in enumerate(tree["parents"]):
         children.setdefault(parent, []).append(node)
-    looks = [screen.styles(answer.drafters)[name] for name in answer.drafters]
-    beliefs, sources, lookahead = (trace.get(name) or [] for name in ("belief", "source", "lookahead"))
+    looks = dict(enumerate(screen.styles(answer.drafters)[name] for name in answer.drafters))
 
     def said(node: int) -> Text:
-        mark = "✓" if node in trace["path"] else "?" if lookahead and lookahead[node] else ""
-        look = looks[sources[node]] if sources and 0 <= sources[node] < len(looks) else ""
-        belief = f" {percent(beliefs[node])}" if beliefs else ""
-        return Text.assemble(mark, (screen.edged(text(trace["tokens"][node])), look), (belief, "dim"))
+        mark = "✓" if node in tree["path"] else "?" if tree["lookahead"][node] else ""
+        token = screen.edged(text(tree["tokens"][node])), looks.get(tree["source"][node], "")
+        return Text.assemble(mark, token, (f" {percent(tree['belief'][node])}", "dim"))
 
-    whole = Tree("the tree that was scored")
+    whole = Tree("the guesses that were checked")
     waiting = [(whole, -1)]
     while waiting:
         branch, parent = waiting.pop()

@@ -13,7 +13,7 @@ _RECORDS = "Files that bench, generate or profile wrote with -o."
 Records = Annotated[list[Path], Argument(metavar="RECORDS...", help=_RECORDS)]
 Output = Annotated[Path, Option("--output", "-o", metavar="PAGE.html", help="Write the page here.")]
 Title = Annotated[str | None, Option(metavar="TEXT", help="Title of the page. [default: the model]")]
-_ANSWERS = "Answers shown as text. [default: one per task, at most 6]"
+_ANSWERS = "Answers shown as text. [default: one per task]"
 Answers = Annotated[int | None, Option(min=0, metavar="N", help=_ANSWERS)]
 
 

@@ -1,1 +1,1 @@
-"""One page that shows what was measured: figures, coloured text, trees. Everything is in the file."""
+"""What records hold, told step by step in a terminal and on one page: who wrote what, why, and how fast."""

@@ -15,10 +15,12 @@ from draftwood.measure.bench.table import ACCEPTED_PER_CYCLE, SPEEDUP, sameness
 from draftwood.measure.records.provenance import package_version
 from draftwood.measure.records.records import TRACED
 from draftwood.measure.records.traces import OURS
-from draftwood.measure.report import answers, figures
-from draftwood.measure.report.material import Material, gather
+from draftwood.measure.report import figures, shown
+from draftwood.measure.report.reading import Material, gather
+from draftwood.measure.report.sentences import arms
 from draftwood.measure.report.standings import PLAIN_ARMS, Row, Standings
-from draftwood.measure.wording import clean, count, number, percent
+from draftwood.measure.report.steps import TokenTexts
+from draftwood.measure.wording import clean, count, number, percent, share
 
 _BEFORE = 12  # tokens shown before the place where texts differ
 
@@ -31,24 +33,28 @@ class Page(NamedTuple):
 
 
 def build(paths: Sequence[Path], title: str | None = None, most: int | None = None) -> Page:
-    """Make the page of records of ``bench`` and ``simulate`` and of a profile; ``most`` as in `answers.choose`.
+    """Make the page of records of ``bench`` and ``simulate`` and of a profile; ``most`` as in `shown.choose`.
 
-    Raises `UsageError` if a file cannot be opened, if files differ in model, format, machine or prompts, or if
-    jinja2 or matplotlib is missing, and `RecordError` for a broken file and one without anything to show.
+    Raises `UsageError` if a file cannot be opened or files differ in model, format, machine or prompts, and
+    `RecordError` for a broken file and one without anything to show.
     """
     material = gather(paths)
     records, standings = material.records, Standings.of(material.records)
-    shown = answers.choose(records, standings, most)
-    look, texts = answers.names(shown), answers.TokenTexts(records.answers)
+    answers, texts = shown.choose(records, standings, most), TokenTexts(records.answers)
+    look = shown.names(answers)
     name = " ".join(str(material.facts[n]) for n in ("model", "dtype") if n in material.facts)
     tails = {row["task"]: row for row in reversed(standings.plain or standings.rows)}
     values = {
         "title": title or (f"draftwood on {name}" if name else "draftwood"),
         "lead": lead(material, standings),
+        "noise": noise(material, standings),
         "figure": headline(standings),
-        "articles": [answers.article(answer, look, standings) for answer in shown],
-        "legend": [(name, f"c{number_ % answers.STYLES}") for name, number_ in look.items()],
-        "untold": bool(records.answers) and not shown,
+        "articles": [shown.article(answer, look, standings, answers[:i]) for i, answer in enumerate(answers)],
+        "legend": [(name, f"c{number_ % shown.STYLES}") for name, number_ in look.items()],
+        "told": arms(
+            [a for a in records.answers if a.steps and a.drafters and a.arm in standings.foremost(MOST_TOLD)]
+        ),
+        "untold": bool(records.answers) and not answers,
         "runs": material.runs,
         "results": results(standings),
         "arms": sum(arm not in PLAIN_ARMS for arm in standings.arms),
@@ -59,30 +65,30 @@ def build(paths: Sequence[Path], title: str | None = None, most: int | None = No
         "differences": differences(material, standings, texts),
         "tails": [tails[task] for task in standings.tasks if task in tails],
         "headers": material.headers,
-        "data": answers.packed(shown, look, texts),
+        "data": shown.data(answers, look, texts),
         "version": package_version("draftwood") or "",
     }
-    return Page(render(values), len(shown))
+    return Page(render(values), len(answers))
+
+
+MOST_TOLD = 3  # best drafted arms whose steps are summed up in sentences; `draftwood explain` tells of all
 
 
 def render(values: dict[str, Any]) -> str:
-    """Return the page as HTML; all values are escaped. Raises `UsageError` if jinja2 is not installed."""
-    try:
-        from jinja2 import Environment, StrictUndefined
-        from markupsafe import Markup
-    except ImportError as error:
-        raise UsageError('a report needs jinja2: run pip install "draftwood[measure]"') from error
+    """Return the page as HTML; all values are escaped."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
 
-    def shown(value: Any) -> Any:
+    def as_text(value: Any) -> Any:
         return "" if value is None else value if isinstance(value, Markup) else clean(str(value))
 
     def read(name: str) -> str:
         return files("draftwood.measure.report").joinpath(name).read_text(encoding="utf-8")
 
     environment = Environment(
-        autoescape=True, finalize=shown, lstrip_blocks=True, trim_blocks=True, undefined=StrictUndefined
+        autoescape=True, finalize=as_text, lstrip_blocks=True, trim_blocks=True, undefined=StrictUndefined
     )
-    environment.filters.update(count=count, number=number, percent=percent, sameness=sameness)
+    environment.filters.update(count=count, number=number, percent=percent, sameness=sameness, share=share)
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     script = read("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -104,14 +110,11 @@ def write(path: Path, page: Page, sources: Sequence[Path] = ()) -> int:
 
 
 def lead(material: Material, standings: Standings) -> dict[str, Any]:
-    """Return the facts of the first sentence: what was measured and, of several arms of ours, the worst result."""
+    """Return the facts of the first sentence: what was measured."""
     drafted = {arm: engine for arm, engine in standings.arms.items() if arm not in PLAIN_ARMS}
     others = [engine for engine in drafted.values() if engine not in OURS]
-    means = [mean for mean in standings.means() if standings.arms[mean.arm] in OURS]
-    loads = [header.get("provenance", {}).get("load_average") for _, header in material.headers]
     return {
         "facts": material.facts,
-        "load": max((load[0] for load in loads if load), default=None),
         "replayed": set(standings.arms.values()) == {"replay"},
         "answers": len(material.records.answers),
         "profiled": bool(material.profile),
@@ -122,8 +125,26 @@ def lead(material: Material, standings: Standings) -> dict[str, Any]:
         "ours": [arm for arm, engine in drafted.items() if engine in OURS],
         "others": len(others),
         "engines": list(dict.fromkeys(others)),
-        "worst": min((mean.worst for mean in means), key=lambda row: row["gain"]) if len(means) > 1 else None,
     }
+
+
+def noise(material: Material, standings: Standings) -> dict[str, Any] | None:
+    """Return how busy the machine was; None where it is not known and nothing measured says so.
+
+    ``busy``: other work took at least the half of a core's time in the minute before; ``doubted``: rows whose
+    speedup cannot be.
+    """
+    load, cores = max(material.loads, default=None), material.facts.get("cores")
+    doubted = [row for row in standings.rows if row["doubted"]]
+    timed = any(row["gain"] for row in standings.rows)
+    if not timed or (load is None and not doubted):
+        return None
+    return {"load": load, "cores": cores, "busy": load is not None and load >= BUSY, "doubted": doubted}
+
+
+BUSY = 1.0
+"""Load average from which a run counts as disturbed: a whole core had other work. Loading the model, which comes
+before it is read, takes less of a minute than that."""
 
 
 def headline(standings: Standings) -> dict[str, Any] | None:
@@ -144,45 +165,51 @@ def headline(standings: Standings) -> dict[str, Any] | None:
     return None
 
 
-_COLUMNS: dict[str, Callable[[Row], str]] = {
+_SPEED: dict[str, Callable[[Row], str]] = {
     "Speedup": lambda r: number(r["gain"]),
-    "Accepted per cycle": lambda r: number(r["accepted_per_cycle_unlooped"] or None),
+    "95 % interval": lambda r: "{:.2f} to {:.2f}".format(*r["interval"]) if r["interval"] else "",
     "Tokens per pass": lambda r: number(r["length"]),
     "Tokens per second": lambda r: number(r["tokens_per_second"], 1),
-    "Acceptance rate": lambda r: percent(r["acceptance_rate"] or None),
-    "Draft coverage": lambda r: percent(r["draft_coverage"]),
-    "Identical text": sameness,
-    "Speedup with looped tails": lambda r: number(r["speedup"]),
-    "Speedup end to end": lambda r: number(r["end_to_end_speedup"]),
-    "TTFT, ms": lambda r: number(r["ttft"], 0, 1000),
-    "ITL p95, ms": lambda r: number(r["p95_itl"], 1, 1000),
-    "CPUs": lambda r: number(r["cpu_share"], 1),
+    "Guesses right": lambda r: percent(r["acceptance_rate"] or None),
+    "Right per checked step": lambda r: number(r["accepted_per_cycle_unlooped"] or None),
+    "Steps with guesses": lambda r: percent(r["draft_coverage"] or None),
+    "Same text": sameness,
+}
+_COSTS: dict[str, Callable[[Row], str]] = {
+    "Speedup with the prompt": lambda r: number(r["end_to_end_speedup"]),
+    "Speedup with looped tails": lambda r: (
+        number(r["speedup"]) if number(r["speedup"]) != number(r["gain"]) else ""
+    ),
+    "First token after, ms": lambda r: number(r["ttft"], 0, 1000),
+    "95 % of waits below, ms": lambda r: number(r["p95_itl"], 1, 1000),
+    "Cores used": lambda r: number(r["cpu_share"], 1),
     "Draft weights, MB": lambda r: number(r["draft_weight_bytes"] or None, 1, 1e-6),
     "Draft cache, MB": lambda r: number(r["draft_cache_bytes"] or None, 1, 1e-6),
-    "°C": lambda r: number(r["celsius"], 0),
+    "Hottest, °C": lambda r: number(r["celsius"], 0),
     "Tokens": lambda r: str(r["generated"]),
     "Prompts": lambda r: str(r["prompts"]),
 }
 
 
 def results(standings: Standings) -> dict[str, Any] | None:
-    """Return the table; a column without any figure is left out."""
+    """Return both tables of all results, grouped by task; a column without any figure is left out."""
     if not standings.rows:
         return None
-    columns = {name: cell for name, cell in _COLUMNS.items() if any(cell(r) for r in standings.rows)}
-    if all(number(r["speedup"]) == number(r["gain"]) for r in standings.rows):
-        columns.pop("Speedup with looped tails", None)
-    rows = [*standings.drafted, *standings.plain]
+    found = [
+        {n: cell for n, cell in table.items() if any(map(cell, standings.rows))} for table in (_SPEED, _COSTS)
+    ]
     return {
-        "columns": columns,
-        "groups": [(e, [r for r in rows if r["engine"] == e]) for e in dict.fromkeys(standings.arms.values())],
+        "tables": found,
+        "groups": [(task, standings.of_task(task)) for task in standings.tasks],
         "means": standings.means() if len(standings.tasks) > 1 else [],
-        "cycles": any(r["accepted_per_cycle"] for r in standings.rows),
-        "targets": {"Speedup": SPEEDUP, "Accepted per cycle": ACCEPTED_PER_CYCLE},
+        "met": {
+            "Speedup": ("gain", SPEEDUP),
+            "Right per checked step": ("accepted_per_cycle_unlooped", ACCEPTED_PER_CYCLE),
+        },
     }
 
 
-def differences(material: Material, standings: Standings, texts: answers.TokenTexts) -> dict[str, Any] | None:
+def differences(material: Material, standings: Standings, texts: TokenTexts) -> dict[str, Any] | None:
     """Return the texts that differ from plain decoding's, with their margins; None if all were replayed."""
     if all(engine == "replay" for engine in standings.arms.values()):
         return None

@@ -27,7 +27,8 @@ class Mean(NamedTuple):
 class Standings:
     """The table in the order of the page: rows as `draftwood.measure.bench.table.table` gives them, and also
     ``plain``, whether it is plain decoding, and without looped tails ``gain``, the speedup that counts, its
-    ``interval``, and ``length``, the mean acceptance length."""
+    ``interval``, and ``length``, the mean acceptance length; ``doubted``: the speedup is above ``length``, which
+    cannot be, as a pass that checks guesses takes no less time than one without."""
 
     rows: list[Row]  # the worst first
     tasks: list[str]  # the one with the worst arm first
@@ -40,11 +41,14 @@ class Standings:
         for row in found:
             end = "" if row["speedup_unlooped"] is None else "_unlooped"
             length = row["mean_acceptance_length_unlooped"]
+            length = row["mean_acceptance_length"] if length is None else length
+            gain = row[f"speedup{end}"]
             row |= {
                 "plain": row["drafter"] in PLAIN_ARMS,
-                "gain": row[f"speedup{end}"],
+                "gain": gain,
                 "interval": row[f"speedup{end}_interval"],
-                "length": row["mean_acceptance_length"] if length is None else length,
+                "length": length,
+                "doubted": bool(gain and length and gain > _SURELY * max(1.0, length)),
             }
             row |= dict.fromkeys(_OF_THE_CLOCK) if row["engine"] == "replay" else {}
         found.sort(key=lambda row: (row["gain"] is None, row["gain"] or row["length"] or 0.0, row["task"]))
@@ -62,10 +66,14 @@ class Standings:
         """Rows of plain decoding, tasks in order."""
         return sorted((r for r in self.rows if r["plain"]), key=lambda r: self.tasks.index(r["task"]))
 
-    def prompt_speedups(self, task: str, arm: str) -> dict[str, float]:
-        """Return prompt -> speedup of a task and arm; empty if it was not timed against plain decoding."""
-        row = next((r for r in self.rows if (r["task"], r["drafter"]) == (task, arm)), None)
-        return {p["name"]: p["speedup"] for p in row["per_prompt"]} if row else {}
+    def of_task(self, task: str) -> list[Row]:
+        """Rows of a task, arms in order."""
+        arms = list(self.arms)
+        return sorted((r for r in self.rows if r["task"] == task), key=lambda r: arms.index(r["drafter"]))
+
+    def row(self, task: str, arm: str) -> Row:
+        """Return the row of a task and an arm that was measured."""
+        return next(r for r in self.rows if (r["task"], r["drafter"]) == (task, arm))
 
     def means(self, name: str = "gain") -> list[Mean]:
         """Return the mean of a figure, ``gain`` or ``length``, for each drafted arm for which it is known."""
@@ -81,6 +89,9 @@ class Standings:
         means = self.means() or self.means("length")
         kept = PLAIN_ARMS | {mean.arm for mean in sorted(means, key=lambda mean: -mean.value)[:most]}
         return [arm for arm in self.arms if arm in kept] if means else list(self.arms)[:most]
+
+
+_SURELY = 1.02  # times the tokens per pass: what lies between may be the clock
 
 
 def _arm_order(row: Row) -> tuple[bool, int, str, bool, int, str]:

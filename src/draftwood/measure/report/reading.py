@@ -1,4 +1,4 @@
-"""Reads the files of a report, checks that they belong together and joins them."""
+"""Reads files of records, checks that they belong together and joins them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Any
 
 from draftwood.errors import RecordError, UsageError
 from draftwood.measure.records.lines import read_lines
-from draftwood.measure.records.records import TRACED, Records, read_records
-from draftwood.measure.wording import count
+from draftwood.measure.records.records import TRACED, Answer, Records, read_records
 
 _SAME = ("model", "dtype", "threads", "device", "processor", "cores")
 """Facts that must be equal in all files that have them: else their timings cannot be compared."""
@@ -27,11 +26,24 @@ class Material:
     records: Records = field(default_factory=lambda: Records({}))
     profile: list[dict[str, Any]] = field(default_factory=list)
     runs: int = 0  # files of bench: the rounds of one are not interleaved with another's
+    loads: list[float] = field(default_factory=list)  # of the machine, the minute before each run began or went on
 
     @property
     def facts(self) -> dict[str, Any]:
         """Model, dtype, threads, device, processor and cores, as far as the files have them."""
         return {name: value for _, header in self.headers for name, value in _facts(header).items()}
+
+
+def explainable(path: Path) -> list[Answer]:
+    """Return the answers of a records file that have steps of drafters, in its order.
+
+    Raises `UsageError` if it has none or cannot be opened, and `RecordError` for a broken file.
+    """
+    answers = [a for a in _read(path).answers if a.steps]
+    if drafted := [a for a in answers if a.drafters]:
+        return drafted
+    held = "plain decoding only, which drafts nothing" if answers else "no steps of answers"
+    raise UsageError(f"{path} holds {held}: give records that draftwood generate, bench or simulate wrote with -o")
 
 
 def gather(paths: Sequence[Path]) -> Material:
@@ -60,7 +72,7 @@ def _read(path: Path) -> Records:
     _, first = next(read_lines(path), (0, {}))
     if first.get("row") == "trace" or first.get("verb") == "trace":
         replay = f"draftwood simulate {path} -o RECORDS.jsonl"
-        raise RecordError(f"{path} is a trace: replay it ({replay}) and give those records")
+        raise RecordError(f"{path} is a trace, which has no steps: replay it ({replay}) and give those records")
     records = read_records(path)
     if not records.answers and not records.others:
         raise RecordError(f"{path} holds a header and nothing to show: run the command that wrote it to its end")
@@ -84,25 +96,13 @@ def _refuse_other_prompts(read: Sequence[tuple[Path, Records]]) -> None:
 
 def _refuse_apart(one: Mapping[str, Any], two: Mapping[str, Any]) -> None:
     """Refuse files whose timings cannot be compared."""
-    a, b, apart = _facts(one), _facts(two), list[str]()
-    if differing := next((name for name in _SAME if name in a and name in b and a[name] != b[name]), None):
-        apart = [f"of {_described(facts, differing)}" for facts in (a, b)]
-    elif one["verb"] == two["verb"] == "bench":
-        for name in ("max_new_tokens", "temperature", "seed"):
-            before, now = one["settings"].get(name), two["settings"].get(name)
-            if before != now:
-                apart = apart or [f"with {name} {before!r}", f"with {now!r}"]
+    a, b = one["settings"] | _facts(one), two["settings"] | _facts(two)
+    apart = [name for name in _SAME if name in a and name in b and a[name] != b[name]]
+    if one["verb"] == two["verb"] == "bench":
+        apart += [name for name in ("max_new_tokens", "temperature", "seed") if a.get(name) != b.get(name)]
     if apart:
-        raise UsageError(f"records {apart[0]} and {apart[1]} cannot stand in one table: make two reports")
-
-
-def _described(facts: Mapping[str, Any], differs: str) -> str:
-    """Name the model, and the fact that differs."""
-    name = " ".join(str(facts[n]) for n in ("model", "dtype") if n in facts)
-    if differs in ("model", "dtype"):
-        return name
-    fact = count(facts[differs], differs[:-1]) if differs in ("threads", "cores") else str(facts[differs])
-    return f"{name} on {fact}" if name else fact
+        said = f"{apart[0]} {a.get(apart[0])!r} and with {b.get(apart[0])!r}"
+        raise UsageError(f"records with {said} cannot stand in one table: make two reports")
 
 
 def _join(found: Material, path: Path, records: Records, *, several_planners: bool, measured: bool) -> None:
@@ -125,6 +125,10 @@ def _join(found: Material, path: Path, records: Records, *, several_planners: bo
         answer.round += later if answer.key in taken else 0  # the same run once more: further rounds
         known.append(answer)
     found.runs += bool(records.answers) and records.header["verb"] == "bench"
+    begun = [
+        row.get("provenance", {}).get("load_average") for row in (records.header, *records.of_kind("resumed"))
+    ]
+    found.loads += [load[0] for load in begun if load]
     found.profile += [row for row in records.others if row.get("row") in ("pass", "prefill")]
     found.records.others += records.of_kind("sustained")
     for record in records.of_kind("difference"):
