@@ -16,9 +16,8 @@ def flags(model, tokens=16):
 def test_drafts_change_nothing(draftwood, tiny):
     ran = draftwood("drift", PROMPT, *flags(tiny), "--raw")
     assert (ran.code, ran.err) == (0, "")
-    assert "drafted decoding (default, goodput), and plain decoding" in ran.out
-    assert "100.0 %" in ran.out
-    assert "differ by no more than rounding" in ran.out
+    for said in ("drafted decoding (default, goodput), and plain decoding", "100.0 %", "by no more than rounding"):
+        assert said in " ".join(ran.out.split())
 
 
 @pytest.mark.parametrize("sampling", [[], ["--temperature", "1", "--seed", "3"]])
@@ -35,7 +34,11 @@ def test_json_is_one_document(draftwood, tiny, sampling):
 def test_tasks_and_files(draftwood, tiny, tmp_path):
     ran = draftwood("drift", "--tasks", "chat,grammar", "--limit", "1", *flags(tiny, 4))
     assert ran.code == 0
-    assert [line.split()[0] for line in ran.out.splitlines()[3:6]] == ["chat", "grammar", "all"]
+    assert [line.split()[0] for line in ran.out.splitlines() if "100.0 %" in line] == [
+        "chat",
+        "grammar",
+        "all",
+    ]
     file = tmp_path / "mine.txt"
     file.write_text("abc abc\n\nxyz xyz\n")
     found = json.loads(draftwood("drift", "--prompts", str(file), *flags(tiny, 4), "--json").out)

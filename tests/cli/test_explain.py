@@ -112,15 +112,12 @@ def test_ctrl_c_explains_what_was_written(draftwood, tiny, interrupt):
     assert 0 < len(json.loads(ran.out)["steps"]) <= 6
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["ROWS", "--answer", "7"], "no drafted answer 7: its answers have numbers 0 to 1"),
-        (["ROWS", "--step", "1"], "holds 2 answers: say with --answer which one's step 1"),
-        (["ROWS", "--answer", "0", "--step", "99"], "there is no step 99"),
-        (["ROWS", "--answer", "0", "--step", "0"], "--step"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["ROWS", "--answer", "7"], "no drafted answer 7: its answers have numbers 0 to 1"),
+    (["ROWS", "--step", "1"], "holds 2 answers: say with --answer which one's step 1"),
+    (["ROWS", "--answer", "0", "--step", "99"], "there is no step 99"),
+    (["ROWS", "--answer", "0", "--step", "0"], "--step"),
+])  # fmt: skip
 def test_wrong_use_is_one_line_and_exit_code_two(draftwood, rows, arguments, said):
     ran = draftwood("explain", *[rows if word == "ROWS" else word for word in arguments])
     assert (ran.code, ran.out) == (2, "")

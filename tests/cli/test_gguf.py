@@ -68,17 +68,11 @@ def test_generate_records_what_ran_and_the_text_is_the_file_s(draftwood, gguf, t
 
 
 @pytest.mark.parametrize("engine", ["cpu", "llama.cpp"])
-@pytest.mark.parametrize(
-    ("verb", "more"),
-    [
-        (("bench", "--tasks", "chat", "--limit", "1", "--rounds", "1"), SHORT),
-        (("drift", "Say hi"), SHORT),
-        (("explain", "--live", "Hi"), SHORT),
-        (("simulate", "--live", "--limit", "1"), SHORT),
-        (("profile", "--sizes", "1,2", "--contexts", "16", "--rounds", "1"), SHORT[:2]),
-        (("chat",), SHORT),
-    ],
-)
+@pytest.mark.parametrize(("verb", "more"), [
+    (("bench", "--tasks", "chat", "--limit", "1", "--rounds", "1"), SHORT), (("drift", "Say hi"), SHORT),
+    (("explain", "--live", "Hi"), SHORT), (("simulate", "--live", "--limit", "1"), SHORT),
+    (("profile", "--sizes", "1,2", "--contexts", "16", "--rounds", "1"), SHORT[:2]), (("chat",), SHORT),
+])  # fmt: skip
 def test_every_verb(draftwood, gguf, engine, verb, more):
     as_json = () if verb == ("chat",) else ("--json",)
     ran = draftwood(*verb, "-m", gguf, "--engine", engine, *more, *as_json, stdin=b"Hi\nAnd you?\n/stats\n")
@@ -124,16 +118,13 @@ def test_a_corpus_is_built_with_the_file_s_tokenizer(draftwood, gguf, tmp_path):
     assert draftwood("generate", "Hi", "-m", gguf, "--corpus", str(corpus), *SHORT).code == 0
 
 
-@pytest.mark.parametrize(
-    ("line", "sentence"),
-    [
-        ("generate Hi --dtype bfloat16", "keeps its own number format: leave dtype out"),
-        ("generate Hi --device cuda", "say with gpu_layers what a graphics card computes"),
-        ("generate Hi --weights int4", "has no floats that could become int4: leave weights out"),
-        ("generate Hi --engine transformers", "is a GGUF file, which the engines cpu and llama.cpp read"),
-        ("bench --tasks chat --limit 1 --peers transformers:lookup", "needs a model of transformers"),
-    ],
-)
+@pytest.mark.parametrize(("line", "sentence"), [
+    ("generate Hi --dtype bfloat16", "keeps its own number format: leave dtype out"),
+    ("generate Hi --device cuda", "say with gpu_layers what a graphics card computes"),
+    ("generate Hi --weights int4", "has no floats that could become int4: leave weights out"),
+    ("generate Hi --engine transformers", "is a GGUF file, which the engines cpu and llama.cpp read"),
+    ("bench --tasks chat --limit 1 --peers transformers:lookup", "needs a model of transformers"),
+])  # fmt: skip
 def test_what_does_not_fit_a_gguf_file_is_said(draftwood, gguf, line, sentence):
     ran = draftwood(*line.split(), "-m", gguf, "--threads", "1")
     assert (ran.code, ran.err.count("\n")) == (2, 1)

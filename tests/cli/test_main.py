@@ -31,16 +31,14 @@ def test_version_and_help(draftwood):
         assert (ran.code, ran.out.startswith(f"Usage: draftwood {verb}")) == (0, True)
 
 
-@pytest.mark.parametrize(
-    ("line", "hint"),
-    [
-        ("generte x", "generate"),
-        ("generate x --modle y", "--model"),
-        ("generate", "PROMPT"),
-        ("info --jsn", "--json"),
-        ("bench --wide", "--wide"),
-    ],
-)
+@pytest.mark.parametrize(("line", "hint"), [
+    ("generte x", "generate"), ("generate x --modle y", "--model"), ("generate", "PROMPT"),
+    ("info --jsn", "--json"), ("bench --wide", "--wide"),
+    ("generate write a haiku", 'in quotes, as in draftwood generate "write a haiku"'),
+    ("chat write a haiku", 'in quotes, as in draftwood generate "write a haiku"'),
+    ("explain --live write a haiku", 'draftwood explain --live "write a haiku"'),
+    ("drift write a haiku", 'draftwood drift "write a haiku"'),
+])  # fmt: skip
 def test_wrong_use_is_named_with_what_is_nearest(draftwood, line, hint):
     ran = draftwood(*line.split())
     assert (ran.code, ran.out, ran.err.startswith("error: ")) == (2, "", True)

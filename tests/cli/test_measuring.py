@@ -123,17 +123,13 @@ def test_simulate_takes_any_ids(draftwood, tmp_path):
     assert "default fixed:4" in ran.out
 
 
-@pytest.mark.parametrize(
-    ("lines", "arguments", "code", "said"),
-    [
-        ("", (), 1, "holds no recorded answer"),
-        ("{}\n", (), 1, "line 1: lacks prompt_ids and output_ids"),
-        ('{"prompt": "a", "output": "b"}\n', (), 1, "name a model whose tokenizer reads it"),
-        ('{"prompt_ids": [1], "output_ids": [2]}\n', ("--cost", "1=x"), 2, "1=x"),
-        ('{"prompt_ids": [1], "output_ids": [2]}\n', ("--cost", "1=2", "--profile", "p"), 2, "give one of them"),
-        ('{"prompt_ids": [1], "output_ids": [2]}\n', ("--profile", "nowhere"), 2, "nowhere cannot be read"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "arguments", "code", "said"), [
+    ("", (), 1, "holds no recorded answer"), ("{}\n", (), 1, "line 1: lacks prompt_ids and output_ids"),
+    ('{"prompt": "a", "output": "b"}\n', (), 1, "name a model whose tokenizer reads it"),
+    ('{"prompt_ids": [1], "output_ids": [2]}\n', ("--cost", "1=x"), 2, "1=x"),
+    ('{"prompt_ids": [1], "output_ids": [2]}\n', ("--cost", "1=2", "--profile", "p"), 2, "give one of them"),
+    ('{"prompt_ids": [1], "output_ids": [2]}\n', ("--profile", "nowhere"), 2, "nowhere cannot be read"),
+])  # fmt: skip
 def test_wrong_traces_and_calls_are_told(draftwood, tmp_path, lines, arguments, code, said):
     trace = tmp_path / "trace.jsonl"
     trace.write_text(lines)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 
+import pytest
+
+from draftwood.cli.given import SourceFlags
+from draftwood.cli.prompt import read_prompt, read_system
+from draftwood.measure.prompt_files import read_prompts
 from draftwood.measure.records.records import read_records
 
 SAID = "using the model's chat template; --raw continues the text instead\n"
@@ -26,6 +32,21 @@ def test_generate_takes_the_template_and_says_so_once_unless_the_user_chose(draf
     file.write_text("hello\n")
     for prompt, stdin in ((f"@{file}", b""), ("-", b"hello\n")):
         assert tokens(draftwood("generate", prompt, "-m", tiny, *SHORT, "--json", stdin=stdin)) == 5 + 3
+
+
+@pytest.mark.parametrize(
+    ("ends", "left"), [("", ""), ("\n", ""), ("\r\n", ""), ("\n\n", "\n"), (" \n", " "), ("\r", "\r")]
+)
+def test_of_a_file_one_line_end_at_its_end_is_left_out_everywhere(tmp_path, monkeypatch, ends, left):
+    file, raw = tmp_path / "text", f"  one\r\ntwo{ends}".encode()
+    file.write_bytes(raw)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(raw)))
+    at = f"@{file}"
+    given = SourceFlags(prediction=[at], context=[at]).sources
+    read = [read_prompt(at), read_prompt("-"), read_system(at), *given["prediction"], *given["context"]]
+    assert read == [f"  one\r\ntwo{left}"] * 5
+    (job,) = read_prompts(file)
+    assert job.prompt.rstrip() == "  one\r\ntwo"
 
 
 def test_a_model_without_a_template_continues_silently(draftwood, tiny_without_template):

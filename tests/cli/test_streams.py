@@ -17,15 +17,10 @@ def shell(line):
     return ran.returncode, ran.stdout, ran.stderr
 
 
-@pytest.mark.parametrize(
-    ("line", "code"),
-    [
-        ("draftwood --version >&-", 0),
-        ("draftwood --version >&- 2>&- <&-", 0),
-        ("draftwood nosuch 2>&-", 2),
-        ("draftwood generate @nowhere >&- 2>&-", 2),
-    ],
-)
+@pytest.mark.parametrize(("line", "code"), [
+    ("draftwood --version >&-", 0), ("draftwood --version >&- 2>&- <&-", 0), ("draftwood nosuch 2>&-", 2),
+    ("draftwood generate @nowhere >&- 2>&-", 2),
+])  # fmt: skip
 def test_closed_streams_change_no_exit_code(line, code):
     assert shell(line) == (code, "", "")
 

@@ -10,8 +10,9 @@ from rich.console import Console
 from draftwood.api.generation import Generation
 from draftwood.cli import bench
 from draftwood.cli.answering import figures, loop_note, print_summary, shares
-from draftwood.cli.screen import show_table
+from draftwood.cli.screen import broken, show_table
 from draftwood.measure.records.records import Answer, Records
+from draftwood.measure.wording import ratio
 from draftwood.step import Step
 
 
@@ -50,6 +51,7 @@ ROW = {
     "task": "code-edit", "drafter": "none", "engine": "draftwood", "identical": True,
     "mean_acceptance_length": 2.25, "mean_acceptance_length_unlooped": 2.25, "speedup_unlooped": 2.21,
     "speedup_unlooped_interval": (1.23, 3.45), "tokens_per_second": 123.4, "rule": None, "changed": None,
+    "draft_weight_bytes": None, "draft_cache_bytes": None, "looped_tokens": 0, "failed": 0,
 }  # fmt: skip
 
 
@@ -63,6 +65,35 @@ def test_a_table_has_eighty_columns_and_cuts_nothing(arm):
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
     assert text.split().count("2.21*") == 2
     assert text.splitlines()[1].split() == ["task", "arm", "speedup", "pass", "second", "text"]
+
+
+def test_what_cannot_be_is_marked_and_explained_below(capsys):
+    odd = ROW | {"speedup_unlooped": 3.4, "drafter": "suffix", "prompts": 2}
+    machine = "other programs took 1.3 of 2 cores meanwhile"
+    for row, marks in ((odd, ("*", "?", "(")), (ROW | {"speedup_unlooped_interval": None, "prompts": 1}, ("*",))):
+        bench._show([row], Records({}), machine)
+        lines = capsys.readouterr().out.splitlines()
+        told = " ".join(lines[3:])
+        assert max(map(len, lines)) <= 80
+        notes = {"?: above the tokens per pass": "?", "*: above 1.8": "*", "95 % interval": "("}
+        assert [note in told for note in notes] == [mark in marks for mark in notes.values()]
+        assert machine in told
+        assert "--json has more figures." in told
+    assert (ratio(2.0, 2.001), ratio(2.01, 2.0), ratio(None, 1.0), ratio(1.0, None)) == (
+        "2.00",
+        "2.01?",
+        "",
+        "1.00",
+    )
+
+
+@pytest.mark.parametrize(("width", "fit"), [(80, 4), (60, 2), (36, 1), (5, 0)])
+def test_columns_that_do_not_fit_are_left_out(width, fit):
+    out, cell = io.StringIO(), "27.2 (23.8-28.0)"
+    columns = {"arm": lambda _: "suffix+lookup"} | dict.fromkeys("abcdef", lambda _: cell)
+    show_table(Console(file=out, width=width), columns, [1], ("arm",))
+    assert out.getvalue().count(cell) == fit
+    assert broken("one two/three-four five", 9) == "one\ntwo/three-four\nfive"
 
 
 PARTED = {"row": "difference", "answer": 1, "against": 0, "index": 2, "margin": 0.43, "near_tie": True}

@@ -109,17 +109,14 @@ def test_other_settings_in_a_folder_that_was_begun(draftwood, tiny, tmp_path):
     assert "was begun with other settings" in ran.err
 
 
-@pytest.mark.parametrize(
-    ("command", "more", "said"),
-    [
-        (head, ["--states", "0,9"], "this model shows 0 to 2"),
-        (head, ["--states", "one"], "no list of whole numbers"),
-        (head, ["--text", "nothing.txt"], "cannot be read as text"),
-        (head, ["--written", "nothing.jsonl"], "cannot be read"),
-        (sibling, ["--layers", "0,1"], "fewer than 2 layers"),
-        (sibling, ["-o", "some.gguf"], "is written as a folder"),
-    ],
-)
+@pytest.mark.parametrize(("command", "more", "said"), [
+    (head, ["--states", "0,9"], "this model shows 0 to 2"),
+    (head, ["--states", "one"], "no list of whole numbers"),
+    (head, ["--text", "nothing.txt"], "cannot be read as text"),
+    (head, ["--written", "nothing.jsonl"], "cannot be read"),
+    (sibling, ["--layers", "0,1"], "fewer than 2 layers"),
+    (sibling, ["-o", "some.gguf"], "is written as a folder"),
+])  # fmt: skip
 def test_wrong_settings(draftwood, tiny, tmp_path, monkeypatch, command, more, said):
     monkeypatch.chdir(tmp_path)
     ran = draftwood(*command(tiny, tmp_path / "result", *more))

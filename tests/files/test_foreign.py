@@ -53,17 +53,12 @@ def test_halves_in_json_become_the_replacement_character():
     assert json_object('{"a": ["\\ud83d", "\\uD83D\\uDE00"]}', "it", UsageError) == {"a": ["\ufffd", "\U0001f600"]}
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("[" * 100_000, "it: JSON that is nested too deeply"),
-        ('{"a":' * 100_000 + "1" + "}" * 100_000, "it: JSON that is nested too deeply"),
-        ("{'a': 1}", "it: no JSON"),
-        ("9" * 5000, "it: no JSON|int instead"),
-        ("null", "it: NoneType instead of an object"),
-        (b'{"a": "\xe9"}', "look like WINDOWS-1252"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), [
+    ("[" * 100_000, "it: JSON that is nested too deeply"),
+    ('{"a":' * 100_000 + "1" + "}" * 100_000, "it: JSON that is nested too deeply"),
+    ("{'a': 1}", "it: no JSON"), ("9" * 5000, "it: no JSON|int instead"),
+    ("null", "it: NoneType instead of an object"), (b'{"a": "\xe9"}', "look like WINDOWS-1252"),
+])  # fmt: skip
 def test_json_of_another_shape(text, said):
     with pytest.raises(UsageError, match=said):
         json_object(text, "it", UsageError)

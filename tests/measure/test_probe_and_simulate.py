@@ -190,15 +190,10 @@ def trace(tmp_path):
     return str(path)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "planner"),
-    [
-        ((), "fixed:16"),
-        (("--cost", "1=10,64=11"), "goodput"),
-        (("--planner", "off"), "off"),
-        (("--planner", "goodput:8", "--cost", "1=10"), "goodput:8"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "planner"), [
+    ((), "fixed:16"), (("--cost", "1=10,64=11"), "goodput"), (("--planner", "off"), "off"),
+    (("--planner", "goodput:8", "--cost", "1=10"), "goodput:8"),
+])  # fmt: skip
 def test_the_command_goes_by_goodput_where_passes_have_a_cost(trace, capsys, arguments, planner):
     assert run(["simulate", trace, "--drafters", "ngram", "--json", *arguments]) == 0
     (found,) = json.loads(capsys.readouterr().out)["rows"]
@@ -206,13 +201,10 @@ def test_the_command_goes_by_goodput_where_passes_have_a_cost(trace, capsys, arg
     assert (found["predicted_speedup"] is None) == ("--cost" not in arguments)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--planner", "goodput"), "goes by what passes cost: say it with --cost or --profile"),
-        (("--planner", "fixd:1"), "unknown planner 'fixd'"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "said"), [
+    (("--planner", "goodput"), "goes by what passes cost: say it with --cost or --profile"),
+    (("--planner", "fixd:1"), "unknown planner 'fixd'"),
+])  # fmt: skip
 def test_a_wrong_call_of_the_command_is_told(trace, capsys, arguments, said):
     assert run(["simulate", trace, *arguments]) == 2
     told = capsys.readouterr()

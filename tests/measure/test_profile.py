@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from draftwood.errors import RecordError, UsageError
 from draftwood.measure.profile.rows import PassCase, Profile, spread, write_profile
 from draftwood.measure.profile.sweep import CONTEXTS, ROUNDS, SIZES, profile
+from draftwood.models import importing
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.testing import ToyTarget
 
@@ -87,17 +89,11 @@ def test_an_interrupt_keeps_finished_rounds():
     assert target.open_sessions == 0
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"sizes": (0, 1)}, "sizes from 1 on"),
-        ({"contexts": (0,)}, "context length 0"),
-        ({"contexts": (5000,)}, "nothing to measure"),
-        ({"sizes": ()}, "nothing to measure"),
-        ({"rounds": 0}, "rounds is 0"),
-        ({"seconds": 0}, "seconds is 0"),
-    ],
-)
+@pytest.mark.parametrize(("options", "said"), [
+    ({"sizes": (0, 1)}, "sizes from 1 on"), ({"contexts": (0,)}, "context length 0"),
+    ({"contexts": (5000,)}, "nothing to measure"), ({"sizes": ()}, "nothing to measure"),
+    ({"rounds": 0}, "rounds is 0"), ({"seconds": 0}, "seconds is 0"),
+])  # fmt: skip
 def test_what_cannot_be_measured(options, said):
     with pytest.raises(UsageError, match=said):
         profile(ToyTarget(), **({"contexts": (8,), "sizes": (1,)} | options))
@@ -105,7 +101,8 @@ def test_what_cannot_be_measured(options, said):
 
 def test_figures_of_known_seconds():
     result = made()
-    assert list(result.curve().points()) == [(128, 1, 0.02), (128, 16, 0.32), (512, 1, 0.04), (512, 16, 0.64)]
+    medians = [(row["context"], row["n"], row["median_s"]) for row in result.rows() if row["row"] == "pass"]
+    assert medians == [(128, 1, 0.02), (128, 16, 0.32), (512, 1, 0.04), (512, 16, 0.64)]
     assert spread([1.0, 2.0, 3.0, 4.0, 5.0]) == {"median_s": 3.0, "q1_s": 2.0, "q3_s": 4.0, "rounds": 5}
     assert spread([2.0]) == {"median_s": 2.0, "q1_s": 2.0, "q3_s": 2.0, "rounds": 1}
 
@@ -113,12 +110,31 @@ def test_figures_of_known_seconds():
 def test_what_is_written_is_read_as_the_same_curve(tmp_path):
     path, result = tmp_path / "deep" / "p.jsonl", made()
     write_profile(path, result, SETTINGS)
-    assert CostCurve.load(path) == result.curve()
+    assert list(CostCurve.load(path).points()) == [
+        (128, 1, 0.02),
+        (128, 16, 0.32),
+        (512, 1, 0.04),
+        (512, 16, 0.64),
+    ]
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert (rows[0]["verb"], rows[0]["settings"]) == ("profile", SETTINGS)
     assert rows[0]["provenance"]["cores"]
     assert {row["row"] for row in rows[1:]} == {"pass", "prefill"}
     assert [path.name for path in path.parent.iterdir()] == ["p.jsonl"]
+
+
+def test_noise_is_told(monkeypatch):
+    monkeypatch.setattr(importing, "_processor_times", dict)  # of a system that does not say what others took
+    result = made()
+    assert result.doubt(2) == "equal passes took unequal times"
+    result.passes = {case: [s[2]] * 3 for case, s in result.passes.items()}
+    assert result.doubt(2) == ""
+    times = iter([{"idle": 0.0, "user": 0.0}, {"idle": 0.5, "user": 1.5}, {"idle": 0.5, "user": 1.5}])
+    monkeypatch.setattr(importing, "_processor_times", lambda: next(times))
+    monkeypatch.setattr(importing, "_ALL", 2)
+    monkeypatch.setattr(os, "times", lambda: (0.0,) * 5)
+    result.others = importing.Others()
+    assert result.doubt(2) == "other programs took 1.5 of 2 cores meanwhile"
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path):

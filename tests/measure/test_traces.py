@@ -59,14 +59,11 @@ ODD = ("text", [None], [3], ["a"], {"text": "a"}, 7, [{"message": {"content": [{
 MESSAGES = [{"role": "user", "content": "a b"}, {"role": "user", "content": [{"type": "text", "text": "c"}]}]
 
 
-@pytest.mark.parametrize(
-    ("request_body", "response", "prompt"),
-    [
-        ({"messages": MESSAGES}, {"choices": [{"message": {"role": "assistant", "content": "b c"}}]}, [0, 1, 2]),
-        ({"prompt": "a b", "max_tokens": 9}, {"choices": [{"text": "b c"}, {"text": "a"}]}, [0, 0, 1]),
-        ({"prompt": [1, 1], "n_predict": 9}, {"content": "b c", "timings": {}}, [1, 1]),
-    ],
-)
+@pytest.mark.parametrize(("request_body", "response", "prompt"), [
+    ({"messages": MESSAGES}, {"choices": [{"message": {"role": "assistant", "content": "b c"}}]}, [0, 1, 2]),
+    ({"prompt": "a b", "max_tokens": 9}, {"choices": [{"text": "b c"}, {"text": "a"}]}, [0, 0, 1]),
+    ({"prompt": [1, 1], "n_predict": 9}, {"content": "b c", "timings": {}}, [1, 1]),
+])  # fmt: skip
 def test_bodies_of_requests_and_responses_are_read(tmp_path, request_body, response, prompt):
     path = file(tmp_path, {"time": 1, "request": request_body, "response": response, "task": "t"})
     (trace,) = read_traces(path, Chatting())
@@ -127,19 +124,16 @@ def test_ids_beyond_the_vocabulary_are_refused_only_where_it_is_known(tmp_path):
         read_traces(path, Words())
 
 
-@pytest.mark.parametrize(
-    ("row", "said"),
-    [
-        ({"prompt_ids": [1]}, "lacks prompt_ids and output_ids"),
-        ({"prompt_ids": [], "output_ids": [1]}, "prompt_ids is empty"),
-        ({"prompt_ids": [1], "output_ids": []}, "output_ids is empty"),
-        ({"prompt_ids": [1], "output_ids": [-1]}, "output_ids is no list of token ids"),
-        ({"prompt_ids": [1.5], "output_ids": [1]}, "prompt_ids is no list of token ids"),
-        ({"prompt_ids": [True], "output_ids": [1]}, "prompt_ids is no list of token ids"),
-        ({"prompt_ids": "12", "output_ids": [1]}, "prompt_ids is no list of token ids"),
-        ({"prompt_ids": [1], "output_ids": [1], "limit": "64"}, "limit is '64'"),
-    ],
-)
+@pytest.mark.parametrize(("row", "said"), [
+    ({"prompt_ids": [1]}, "lacks prompt_ids and output_ids"),
+    ({"prompt_ids": [], "output_ids": [1]}, "prompt_ids is empty"),
+    ({"prompt_ids": [1], "output_ids": []}, "output_ids is empty"),
+    ({"prompt_ids": [1], "output_ids": [-1]}, "output_ids is no list of token ids"),
+    ({"prompt_ids": [1.5], "output_ids": [1]}, "prompt_ids is no list of token ids"),
+    ({"prompt_ids": [True], "output_ids": [1]}, "prompt_ids is no list of token ids"),
+    ({"prompt_ids": "12", "output_ids": [1]}, "prompt_ids is no list of token ids"),
+    ({"prompt_ids": [1], "output_ids": [1], "limit": "64"}, "limit is '64'"),
+])  # fmt: skip
 def test_lines_that_cannot_be_used_are_left_out_and_named(tmp_path, row, said, caplog):
     path = file(tmp_path, {"prompt_ids": [1], "output_ids": [2]}, *[row] * 4)
     assert len(read_traces(path)) == 1
@@ -149,15 +143,10 @@ def test_lines_that_cannot_be_used_are_left_out_and_named(tmp_path, row, said, c
     assert "line 5" not in message, "three reasons are enough"
 
 
-@pytest.mark.parametrize(
-    ("row", "said"),
-    [
-        ("{", "no JSON"),
-        ('{"a": ' + "[" * 100_000, "JSON that is nested too deeply"),
-        ("[" * 100_000 + "]" * 100_000, "JSON that is nested too deeply"),
-        ("[1]", "list instead of an object"),
-    ],
-)
+@pytest.mark.parametrize(("row", "said"), [
+    ("{", "no JSON"), ('{"a": ' + "[" * 100_000, "JSON that is nested too deeply"),
+    ("[" * 100_000 + "]" * 100_000, "JSON that is nested too deeply"), ("[1]", "list instead of an object"),
+])  # fmt: skip
 def test_what_is_no_json_is_named_by_number(tmp_path, row, said):
     path = file(tmp_path, {"prompt_ids": [1], "output_ids": [2]}, row, {"prompt_ids": [1], "output_ids": [2]})
     with pytest.raises(RecordError, match=f"line 2: {said}"):

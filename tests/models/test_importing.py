@@ -6,9 +6,7 @@ import gc
 import os
 import sys
 from types import SimpleNamespace
-from typing import NamedTuple
 
-import psutil
 import pytest
 
 from draftwood.models import importing
@@ -25,13 +23,6 @@ def fresh(monkeypatch):
     monkeypatch.setattr(importing, "_waiting", {"passive": False})
 
 
-class CpuTimes(NamedTuple):
-    user: float
-    nice: float
-    idle: float
-    guest: float
-
-
 @pytest.mark.parametrize(
     ("idle", "nice", "threads", "own", "crowded"),
     [
@@ -44,10 +35,10 @@ class CpuTimes(NamedTuple):
     ],
 )
 def test_idle_cores_are_counted(monkeypatch, idle, nice, threads, own, crowded):
-    spent = {"user": 100 - idle - nice, "nice": nice, "idle": idle, "guest": 50}
-    times = iter([CpuTimes(1, 1, 1, 1), CpuTimes(*(1 + 0.004 * part for part in spent.values()))])  # of 4 cores
-    monkeypatch.setattr(psutil, "cpu_times", lambda: next(times))
-    monkeypatch.setattr(psutil, "cpu_count", lambda: 4)
+    spent = {"user": 100 - idle - nice, "nice": nice, "idle": idle}
+    times = iter([dict.fromkeys(spent, 1), {kind: 1 + 0.04 * part for kind, part in spent.items()}])  # of 4 cores
+    monkeypatch.setattr(importing, "_processor_times", lambda: next(times))
+    monkeypatch.setattr(importing, "_ALL", 4)
     monkeypatch.setattr(os, "nice", lambda _: own)
     assert importing.is_crowded(threads) is crowded
 

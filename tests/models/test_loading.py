@@ -97,16 +97,13 @@ def test_the_device_is_chosen_by_feature(monkeypatch, cuda, mps, expected):
         load_module._device("abacus")
 
 
-@pytest.mark.parametrize(
-    ("options", "raised", "sentence"),
-    [
-        ({"dtype": "float23"}, UnknownNameError, "did you mean 'float32'"),
-        ({"threads": 0}, UsageError, r"threads is 0: give 1 to \d+ \(there are \d+ cores"),
-        ({"threads": -3}, UsageError, "threads is -3: give 1 to"),
-        ({"threads": 999999}, UsageError, "threads is 999999: give 1 to"),
-        ({"device": "cpu:x"}, UsageError, "cannot be read: write it like"),
-    ],
-)
+@pytest.mark.parametrize(("options", "raised", "sentence"), [
+    ({"dtype": "float23"}, UnknownNameError, "did you mean 'float32'"),
+    ({"threads": 0}, UsageError, r"threads is 0: give 1 to \d+ \(there are \d+ cores"),
+    ({"threads": -3}, UsageError, "threads is -3: give 1 to"),
+    ({"threads": 999999}, UsageError, "threads is 999999: give 1 to"),
+    ({"device": "cpu:x"}, UsageError, "cannot be read: write it like"),
+])  # fmt: skip
 def test_wrong_options_are_refused(saved, options, raised, sentence):
     with pytest.raises(raised, match=sentence):
         load(saved, **options)

@@ -82,18 +82,14 @@ def test_a_profile_of_the_file_is_what_the_planner_starts_from(loaded, tmp_path,
     assert [n for _, n, _ in fresh(loaded[0]).curve.points()] == [1]
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"dtype": "bfloat16"}, "is a GGUF file, which keeps its own number format: leave dtype out"),
-        ({"device": "cuda"}, "say with gpu_layers what a graphics card computes, not device"),
-        ({"device": "cpu", "gpu_layers": 3}, "device cpu leaves no layers for a graphics card"),
-        ({"gpu_layers": -2}, "gpu_layers is -2: give a number of layers, or -1"),
-        ({"gpu_layers": "all"}, "gpu_layers is 'all': give a number of layers"),
-        ({"exact": "no"}, "exact is 'no': give True, False, or None"),
-        ({"threads": 0}, "threads is 0: give 1 to"),
-    ],
-)
+@pytest.mark.parametrize(("options", "sentence"), [
+    ({"dtype": "bfloat16"}, "is a GGUF file, which keeps its own number format: leave dtype out"),
+    ({"device": "cuda"}, "say with gpu_layers what a graphics card computes, not device"),
+    ({"device": "cpu", "gpu_layers": 3}, "device cpu leaves no layers for a graphics card"),
+    ({"gpu_layers": -2}, "gpu_layers is -2: give a number of layers, or -1"),
+    ({"gpu_layers": "all"}, "gpu_layers is 'all': give a number of layers"),
+    ({"exact": "no"}, "exact is 'no': give True, False, or None"), ({"threads": 0}, "threads is 0: give 1 to"),
+])  # fmt: skip
 def test_settings_that_do_not_fit_are_refused(path, options, sentence):
     with pytest.raises(UsageError, match=sentence):
         draftwood.load(path, **options)
@@ -113,17 +109,11 @@ def test_settings_of_gguf_files_are_refused_for_transformers(option, value):
         draftwood.load("smollm2", engine="transformers", **{option: value})
 
 
-@pytest.mark.parametrize(
-    ("engine", "size", "sentence"),
-    [
-        ("cpu", 0, "is empty: get the file again"),
-        ("cpu", 1000, "is cut off or damaged"),
-        ("cpu", 5_000_000, "is cut off or damaged"),
-        ("llama.cpp", 0, "is no GGUF file"),
-        ("llama.cpp", 1000, "cannot load"),
-        ("llama.cpp", 5_000_000, "cannot load"),
-    ],
-)
+@pytest.mark.parametrize(("engine", "size", "sentence"), [
+    ("cpu", 0, "is empty: get the file again"), ("cpu", 1000, "is cut off or damaged"),
+    ("cpu", 5_000_000, "is cut off or damaged"), ("llama.cpp", 0, "is no GGUF file"),
+    ("llama.cpp", 1000, "cannot load"), ("llama.cpp", 5_000_000, "cannot load"),
+])  # fmt: skip
 def test_a_cut_file_is_said(path, tmp_path, engine, size, sentence):
     cut = tmp_path / "cut.gguf"
     with path.open("rb") as file:

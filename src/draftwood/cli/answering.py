@@ -225,9 +225,9 @@ def print_summary(to: Console, generation: Generation, drafters: Sequence[str]) 
     print_flow(to, shares(generation.sources, drafters, colour=colour), ", ")
     print_flow(to, figures(generation), " · ", "dim" if colour else "")
     if generation.lossy:
-        print_flow(to, lossy_note(generation.rule).split(" "), " ")
+        to.print(lossy_note(generation.rule))
     if note := loop_note(generation.ids):
-        print_flow(to, note.split(" "), " ")
+        to.print(note)
 
 
 def lossy_note(rule: str) -> str:

@@ -14,7 +14,8 @@ from typer import Option
 from draftwood.cli import early, given, measuring, options, screen
 from draftwood.cli.screen import percent
 from draftwood.errors import UsageError
-from draftwood.measure.wording import number
+from draftwood.measure.wording import IMPOSSIBLE, number, ratio
+from draftwood.models.importing import Others
 
 if TYPE_CHECKING:
     from draftwood.api.setup import Setup
@@ -39,26 +40,14 @@ Sustain = Annotated[float | None, Option(min=1, metavar="SECONDS", help=_SUSTAIN
 
 @options.shared
 def bench(
-    call: typer.Context,
-    loading: options.Loading,
-    tasks: Tasks = None,
-    prompts: measuring.Prompts = None,
-    chat: options.Chat = None,
-    limit: measuring.Limit = None,
-    drafters: measuring.Arms = options.DRAFTERS_DEFAULT,
-    peers: Peers = None,
-    planner: options.PlannerName = options.PLANNER_DEFAULT,
-    rule: options.RuleName = options.RULE_DEFAULT,
-    *,
-    texts: given.SourceFlags,
-    temperature: Temperature = None,
-    max_new_tokens: measuring.MaxNewTokens = 192,
-    rounds: Rounds = 2,
-    seed: Seed = 0,
-    sustain: Sustain = None,
-    output: measuring.RecordsOut = None,
+    call: typer.Context, loading: options.Loading, tasks: Tasks = None, prompts: measuring.Prompts = None,
+    chat: options.Chat = None, limit: measuring.Limit = None,
+    drafters: measuring.Arms = options.DRAFTERS_DEFAULT, peers: Peers = None,
+    planner: options.PlannerName = options.PLANNER_DEFAULT, rule: options.RuleName = options.RULE_DEFAULT, *,
+    texts: given.SourceFlags, temperature: Temperature = None, max_new_tokens: measuring.MaxNewTokens = 192,
+    rounds: Rounds = 2, seed: Seed = 0, sustain: Sustain = None, output: measuring.RecordsOut = None,
     as_json: options.Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Compare drafters, and peers, on the same prompts.
 
     Every arm of draftwood except none drafts from what --prediction, --memory, --corpus and --context give.
@@ -94,7 +83,7 @@ def bench(
         setup = Setup(model, tokenizer, "none", planner)
         writer = held.enter_context(closing(_writer(output, loading, setting, settings, sources)))
         arms = [held.enter_context(closing(arm)) for arm in _arms(setup, specs, peers, settings, sources, setting)]
-        work = Bench(setup, arms, jobs, settings, writer, bar)
+        work, others = Bench(setup, arms, jobs, settings, writer, bar), Others()
         with screen.CtrlC() as stop:
             if sustain is None:
                 work.run(rounds)
@@ -105,9 +94,10 @@ def bench(
         repeated = (each.to_json() for each in found)
         for row in differences(kept, setup.target, setting.dtype) if sustain is None else repeated:
             writer.other(row)
-    rows, others = table(kept), {kind: kept.of_kind(kind) for kind in ("difference", "sustained")}
-    document = {"rows": rows, **others, "header": kept.header, "interrupted": stop.pressed}
-    screen.finish(document, lambda: _show(rows, kept), as_json=as_json, interrupted=stop.pressed)
+    taken, machine = others.cores, str(others)
+    rows, more = table(kept), {kind: kept.of_kind(kind) for kind in ("difference", "sustained")}
+    document = {"rows": rows, **more, "header": kept.header, "interrupted": stop.pressed, "other_programs": taken}
+    screen.finish(document, lambda: _show(rows, kept, machine), as_json=as_json, interrupted=stop.pressed)
 
 
 def _specs(drafters: str, planner: str, sources: dict[str, Any]) -> list[str]:
@@ -161,15 +151,18 @@ def _arms(
 
 
 Cell = Callable[[dict[str, Any]], str]
-_ODD = 1.05  # speedups above so many times the tokens per pass cannot be: plain decoding was slowed down
 _COLUMNS: dict[str, Cell] = {
     "task": lambda r: r["task"],
     "arm": lambda r: r["drafter"],
     "speedup": lambda r: _speedup(r),
-    "tokens per pass": lambda r: number(r["mean_acceptance_length_unlooped"] or r["mean_acceptance_length"]),
+    "tokens per pass": lambda r: number(_length(r)),
     "tokens per second": lambda r: number(r["tokens_per_second"], 1),
     "same text": lambda r: _same(r),
 }
+
+
+def _length(row: dict[str, Any]) -> float | None:
+    return row["mean_acceptance_length_unlooped"] or row["mean_acceptance_length"]
 
 
 def _speedup(row: dict[str, Any]) -> str:
@@ -177,12 +170,8 @@ def _speedup(row: dict[str, Any]) -> str:
 
     speedup, interval = row["speedup_unlooped"], row["speedup_unlooped_interval"]
     between = f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval and interval[0] < interval[1] else ""
-    return number(speedup) + "*" * (speedup is not None and speedup > SPEEDUP) + "?" * _is_odd(row) + between
-
-
-def _is_odd(row: dict[str, Any]) -> bool:
-    speedup, length = row["speedup_unlooped"], row["mean_acceptance_length_unlooped"]
-    return bool(speedup and length and row["engine"] == "draftwood" and speedup > _ODD * length)
+    shown = ratio(speedup, _length(row) if row["engine"] == "draftwood" else None)
+    return shown + "*" * (speedup is not None and speedup > SPEEDUP) + between
 
 
 def _same(row: dict[str, Any]) -> str:
@@ -191,7 +180,7 @@ def _same(row: dict[str, Any]) -> str:
     return sameness(row).replace("no", "NO")
 
 
-def _show(rows: list[dict[str, Any]], kept: Records) -> None:
+def _show(rows: list[dict[str, Any]], kept: Records, machine: str) -> None:
     """Print the table, engine by engine and the worst task first, the means, trends and notes."""
     from draftwood.measure.bench.table import SPEEDUP, geometric_mean
 
@@ -201,18 +190,16 @@ def _show(rows: list[dict[str, Any]], kept: Records) -> None:
 
     to, rows = screen.console(), sorted(rows, key=place)
     if rows:
-        screen.show_table(to, _COLUMNS, rows, ("task", "arm"))
-        odd = "; ?: above the tokens per pass, so plain decoding was slowed down: measure again"
-        to.print(
-            "speedup: over plain decoding of the same engine, without looped tails; in brackets its 95 % interval "
-            f"over prompts; *: above {SPEEDUP:g}{odd if any(map(_is_odd, rows)) else ''}. --json has more figures."
-        )
+        marks = {"(": "in brackets its 95 % interval over prompts", "*": f"*: above {SPEEDUP:g}", "?": IMPOSSIBLE}
+        said = screen.show_table(to, _COLUMNS, rows, ("task", "arm"), marks) + f"; {machine}" * bool(machine)
+        to.print(f"speedup: over plain decoding of the same engine, without looped tails{said}. {screen.MORE}")
     if any(row["prompts"] > 1 for row in rows) and not any(row["speedup_unlooped_interval"] for row in rows):
         to.print('Intervals need scipy: run pip install "draftwood[measure]".')
     for arm in dict.fromkeys(row["drafter"] for row in rows):
-        found = [row["speedup_unlooped"] for row in rows if row["drafter"] == arm and row["speedup_unlooped"]]
+        own = [row for row in rows if row["drafter"] == arm and row["speedup_unlooped"]]
+        found, odd = [row["speedup_unlooped"] for row in own], "?" * any("?" in _speedup(row) for row in own)
         if found and arm != "none":
-            to.print(f"{arm}: geometric mean {geometric_mean(found):.2f}, worst task {min(found):.2f}")
+            to.print(f"{arm}: geometric mean {geometric_mean(found):.2f}{odd}, worst task {min(found):.2f}{odd}")
     for row in kept.of_kind("sustained"):
         to.print(_trend(row))
     for note in _notes(rows, kept):

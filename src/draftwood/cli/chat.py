@@ -30,7 +30,7 @@ _COMMAND = re.compile(r"/[A-Za-z?]*")  # "/usr/bin holds what?" is a question, n
 @options.shared
 def chat(given: Given, system: options.System = None, forget: Forget = False) -> None:
     """Chat with a model; /help lists the commands."""
-    loaded = given.load()
+    system, loaded = prompt.read_system(system), given.load()
     from draftwood.api.conversation import Conversation
 
     render([{"role": "user", "content": "?"}], loaded.tokenizer)  # refuses a tokenizer without a chat template

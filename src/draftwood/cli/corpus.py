@@ -29,12 +29,9 @@ app = options.group("corpus", "Text to draft from: build and inspect such files.
 
 @app.command()
 def build(
-    paths: Paths,
-    output: Output,
-    tokenizer: Tokenizer = options.MODEL_DEFAULT,
-    field: Field = None,
+    paths: Paths, output: Output, tokenizer: Tokenizer = options.MODEL_DEFAULT, field: Field = None,
     as_json: options.Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Index the text of folders and files."""
     from draftwood.corpora.build import build as make
     from draftwood.drafters.corpus.file import KIND

@@ -13,7 +13,7 @@ from draftwood.cli.prompt import read_prompt
 from draftwood.cli.screen import percent
 from draftwood.errors import UsageError
 from draftwood.measure.records.provenance import provenance
-from draftwood.measure.wording import count, number
+from draftwood.measure.wording import IMPOSSIBLE, count, number, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,20 +36,12 @@ TARGET = 0.03
 
 @options.shared
 def drift(
-    loading: options.Loading,
-    prompt: PromptText = None,
-    tasks: Tasks = None,
-    prompts: measuring.Prompts = None,
-    chat: options.Chat = None,
-    limit: Limit = None,
-    drafters: options.Drafters = options.DRAFTERS_DEFAULT,
-    planner: options.PlannerName = options.PLANNER_DEFAULT,
-    rule: Rules = None,
-    max_new_tokens: measuring.MaxNewTokens = 64,
-    temperature: Temperature = None,
-    seed: options.Seed = None,
+    loading: options.Loading, prompt: PromptText = None, tasks: Tasks = None, prompts: measuring.Prompts = None,
+    chat: options.Chat = None, limit: Limit = None, drafters: options.Drafters = options.DRAFTERS_DEFAULT,
+    planner: options.PlannerName = options.PLANNER_DEFAULT, rule: Rules = None,
+    max_new_tokens: measuring.MaxNewTokens = 64, temperature: Temperature = None, seed: options.Seed = None,
     as_json: options.Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Measure how far drafts, or lossy rules, stray from plain decoding."""
     from draftwood.measure.drift import Drift, rule_drift
     from draftwood.measure.drift import drift as measure
@@ -120,8 +112,9 @@ def _show_texts(named: dict[str, str], texts: list[tuple[PromptJob, Drift]]) -> 
     to.print("{model}, {dtype}: drafted decoding ({drafters}, {planner}), and plain decoding".format(**named))
     screen.show_table(to, _COLUMNS, rows + [("all", total)] * (len(rows) > 1), ("text",))
     to.print(
-        "\nKL: the extra surprise, in nats, of a token drawn from plain decoding for a reader who expects drafted "
-        "decoding; 0 is equal. Perplexity: the text is as hard to guess as this many equally likely tokens."
+        "KL: the extra surprise, in nats, of a token drawn from plain decoding for a reader who expects drafted "
+        "decoding; 0 is equal. Perplexity: the text is as hard to guess as this many equally likely tokens. "
+        + screen.MORE
     )
     rounded = total.kl_max <= rounding.divergence
     if total.text_identical:
@@ -144,7 +137,7 @@ _RULE_COLUMNS: dict[str, Callable[[RuleDrift], str]] = {
     "perplexity": lambda one: number(one.to_json()["perplexity"], 4),
     "change": lambda one: _risen(one.perplexity_change),
     "tokens per pass": lambda one: number(one.tokens_per_pass),
-    "speedup": lambda one: number(one.speedup),
+    "speedup": lambda one: ratio(one.speedup, one.tokens_per_pass),
 }
 
 
@@ -168,13 +161,13 @@ def _show_rules(named: dict[str, str], rules: list[RuleDrift], prompts: int) -> 
             **named
         )
     )
-    screen.show_table(to, _RULE_COLUMNS, rules, ("rule",))
-    to.print()
+    marks = {"*": f"*: at most {TARGET} more than plain's", "?": IMPOSSIBLE}
+    said = screen.show_table(to, _RULE_COLUMNS, rules, ("rule",), marks)
     if lossy := [one.rule for one in rules if one.lossy]:
         to.print(f"lossy: {', '.join(lossy)}. Their texts may differ from those of plain decoding.")
     to.print(
-        f"Perplexity: of each rule's text under the model; change: against plain's, *: at most {TARGET} more. "
-        "Speedup: plain seconds per token over the rule's, each text written once."
+        "Perplexity: of each rule's text under the model; change: against plain's. Speedup: plain seconds per "
+        f"token over the rule's, each text written once{said}. {screen.MORE}"
     )
 
 

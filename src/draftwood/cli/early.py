@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from draftwood.errors import DraftwoodError, RecordError, UsageError
+from draftwood.errors import RecordError, UsageError
 from draftwood.measure.records.lines import compressed, read_lines, zstandard
 
 Force = Annotated[bool, Option("--force", help="Replace a file that is there already.")]
@@ -32,11 +32,11 @@ def check_place(path: Path, force: bool, flag: str = "-o") -> None:
         raise UsageError(f"{path} is there already: choose another {flag}, or replace it with --force")
 
 
-def check_writable(path: Path, flag: str = "-o", *, error: type[DraftwoodError] = UsageError) -> None:
-    """Refuse a path where no file can be made; tried with a file that is gone at once."""
+def check_writable(path: Path, flag: str = "-o") -> None:
+    """Refuse, by UsageError, a path where no file can be made; tried with a file that is gone at once."""
     try:
         if path.is_dir():
-            raise error(f"{path} is a folder: name a file in it with {flag}")
+            raise UsageError(f"{path} is a folder: name a file in it with {flag}")
         to = Path(os.path.realpath(path))
         to.with_name(f".{'0' * 24}.{to.name}").exists()  # fails for a name too long for that of a file next to it
         if to.exists() and not to.is_file():  # a pipe or a device is written to directly
@@ -46,16 +46,16 @@ def check_writable(path: Path, flag: str = "-o", *, error: type[DraftwoodError] 
             pass
     except OSError as reason:
         said = reason.strerror or str(reason)
-        raise error(f"{path} cannot be written ({said}): choose another place with {flag}") from reason
+        raise UsageError(f"{path} cannot be written ({said}): choose another place with {flag}") from reason
 
 
 def check_rows(path: Path | None, verb: str) -> None:
-    """Refuse a file of records that cannot be written (RecordError) or is not of this verb (UsageError)."""
+    """Refuse, by UsageError, a file of records that cannot be written or is not of this verb."""
     if path is None:
         return
     if compressed(path):
         zstandard()
-    check_writable(path, error=RecordError)
+    check_writable(path)
     if not path.is_file() or not path.stat().st_size:
         return
     try:

@@ -13,7 +13,7 @@ from typer import Argument, Option
 from draftwood.cli import options, screen
 from draftwood.cli.answering import Answering, recorded
 from draftwood.cli.given import Given, Loaded, refuse_plain
-from draftwood.cli.prompt import as_asked, check_chat, read_prompt
+from draftwood.cli.prompt import as_asked, read_prompt, read_system
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def explain(
 ) -> None:
     """Say why each step drafted as much as it did."""
     if (rows is None) == (live is None):
-        raise UsageError("explain takes a file of records, or a prompt with --live: give one of them")
+        raise UsageError("explain takes a file of records, or with --live a prompt (in quotes): give one of them")
     if rows is not None:
         for name, flag in options.given_flags(call):
             if name not in _OF_ROWS:
@@ -54,7 +54,7 @@ def explain(
         return
     if answer is not None:
         raise UsageError("--answer names an answer of a file: leave it out with --live")
-    check_chat(chat, system)
+    system = read_system(system, chat)
     refuse_plain(given.drafters, given.planner, "explain says why so much was drafted")
     text = read_prompt(live or "")
     loaded = given.load()

@@ -12,7 +12,7 @@ from typer import Argument, Option
 from draftwood.cli import early, options, screen
 from draftwood.cli.answering import Answering, recorded
 from draftwood.cli.given import Given, Loaded, refuse_plain
-from draftwood.cli.prompt import as_asked, check_chat, read_prompt
+from draftwood.cli.prompt import as_asked, read_prompt, read_system
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def generate(
     as_json: options.Json = False,
 ) -> None:
     """Answer a prompt, coloured by where each token came from."""
-    check_chat(chat, system)
+    system = read_system(system, chat)
     if rounds is not None and not compare:
         raise UsageError("--rounds counts the runs of a comparison: give --compare as well")
     if output is not None and compare:
@@ -122,10 +122,8 @@ def document(generation: Generation, comparison: PlainAndDrafted | None, given: 
     timed = ("rounds", "plain_seconds", "drafted_seconds", "margin") if comparison is not None else ()
     own = ("text", "finish_reason", "seed", "rule", "lossy", "prompt_tokens", "prefill_s", "ids", "sources")
     return {
-        "model": given.model,
-        "weights": given.weights,
+        **{name: getattr(given, name) for name in ("model", "weights", "planner")},
         "drafters": given.label,
-        "planner": given.planner,
         **{name: getattr(generation, name) for name in own},
         **{name: getattr(comparison, name, None) for name in ("identical", "speedup", *timed)},
         **{name: getattr(rates, name) for name in _RATES},

@@ -28,18 +28,15 @@ def info(as_json: options.Json = False) -> None:
     if not found["learned"]["is_kept"]:
         learnt = "nothing is read or kept (DRAFTWOOD_LEARNED)"
     lines = {
-        **found["versions"],
-        **{f"engine {name}": said for name, said in found["engines"].items()},
+        **found["versions"], **{f"engine {name}": said for name, said in found["engines"].items()},
         "system": found["system"],
         "CPU": f"{found['cpu_count']} cores, instructions: {found['cpu_instructions'] or 'unknown'}",
-        "threads of torch": found["threads"],
-        "devices of torch": ", ".join(found["devices"]) or None,
-        "cache folder": found["cache_folder"],
-        "learnt": learnt,
+        "threads of torch": found["threads"], "devices of torch": ", ".join(found["devices"]) or None,
+        "cache folder": found["cache_folder"], "learnt": learnt,
         **{f"model {model['name']}": _said_model(model) for model in found["models"]},
         "other models": "any GGUF file, any folder of transformers, a hub name (with a network)",
         "drafters": ", ".join(found["drafters"]),
-    }
+    }  # fmt: skip
     screen.show_facts({name: "not installed" if value is None else value for name, value in lines.items()})
 
 
@@ -56,15 +53,13 @@ def collect() -> dict[str, Any]:
     machine: dict[str, Any] = {"threads": None, "cpu_instructions": None, "devices": []}
     return {
         "versions": {"draftwood": __version__, "python": platform.python_version(), **versions},
-        "engines": _engines(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "cpu_count": os.cpu_count(),
-        **(_torch() if versions["torch"] else machine),
+        "engines": _engines(), "system": f"{platform.system()} {platform.machine()}",
+        "cpu_count": os.cpu_count(), **(_torch() if versions["torch"] else machine),
         "cache_folder": str(cache_folder()),
         "learned": {"folder": str(findings.folder()), "is_kept": findings.learning_is_kept(), **kept},
         "models": [{"folder": str(one.pop("path")), **one} for one in map(asdict, installed())],
         "drafters": known(),
-    }
+    }  # fmt: skip
 
 
 def _said_model(model: dict[str, Any]) -> str:

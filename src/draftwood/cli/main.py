@@ -83,6 +83,8 @@ class _Warnings(logging.Handler):
         _say(f"{record.levelname.lower()}: {self.format(record)}")
 
 
+_PROMPTED = {"generate": "generate", "chat": "generate", "explain": "explain --live", "drift": "drift"}
+"""Verbs that are likely to be given a prompt without quotes, and how it is given."""
 _WARNINGS = _Warnings()
 _FULL = (errno.ENOSPC, errno.EBADF, errno.EIO)  # of streams that cannot be written
 
@@ -152,7 +154,10 @@ def _explain(error: Exception, debug: bool) -> int:
     elif hasattr(error, "format_message"):  # typer's own: a wrong flag, verb or value
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "draftwood"
-        line, code = f"error: {error.format_message().rstrip('.')}\nsee {path} --help", 2
+        said = error.format_message().rstrip(".")
+        verb = _PROMPTED.get(path.partition(" ")[2]) if "unexpected extra argument" in said else None
+        hint = f': put text of several words in quotes, as in draftwood {verb} "write a haiku"' if verb else ""
+        line, code = f"error: {said}{hint}\nsee {path} --help", 2
     elif isinstance(error, OSError) and error.errno in _FULL and not error.filename:
         _abandon()
         line, code = f"error: the output cannot be written ({error.strerror}): choose another place for it", 1
@@ -179,11 +184,11 @@ def _open_closed() -> None:
 
 
 def _say(line: str) -> None:
-    """Print a line on standard error, if it can be written; it may quote any text, so a terminal obeys none."""
-    from draftwood.measure.wording import clean
+    """Print a line on standard error, if it can be written."""
+    from draftwood.cli.screen import say
 
     with suppress(OSError, ValueError):
-        print(clean(line), file=sys.stderr, flush=True)
+        say(line, file=sys.stderr)
 
 
 def _abandon() -> None:

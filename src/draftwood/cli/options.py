@@ -36,7 +36,7 @@ RuleName = Annotated[str, Option("--rule", metavar="RULE", help=_RULE)]
 Seed = Annotated[int | None, Option(help="The same seed gives the same text. [default: a new one]")]
 _CHAT = "Put the prompt into the model's chat template, or not. [default: where the model has one]"
 Chat = Annotated[bool | None, Option("--chat/--raw", help=_CHAT)]
-System = Annotated[str | None, Option(help="System message of the chat template.")]
+System = Annotated[str | None, Option(metavar="TEXT|@FILE", help="System message of the chat template.")]
 Json = Annotated[bool, Option("--json", help="Print one JSON document and nothing else.")]
 _MODEL = "A model of `draftwood info`, a folder, a GGUF file, or a hub name."
 _ENGINE = "cpu (our own) or llama.cpp for GGUF files, or transformers. [default: cpu where it can]"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,15 +30,10 @@ _SECONDS = 90.0  # as in measure.profile, whose import is slow; a test compares 
 
 @options.shared
 def profile(
-    loading: options.Loading,
-    sizes: Numbers = None,
-    contexts: Contexts = None,
-    rounds: Rounds = None,
-    seconds: Seconds = _SECONDS,
-    output: Output = None,
-    force: early.Force = False,
+    loading: options.Loading, sizes: Numbers = None, contexts: Contexts = None, rounds: Rounds = None,
+    seconds: Seconds = _SECONDS, output: Output = None, force: early.Force = False,
     as_json: options.Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Measure what a pass over n tokens costs here.
 
     Planners read the file; without --sizes, --contexts and --rounds it is also kept in the cache folder.
@@ -66,9 +61,11 @@ def profile(
         raise typer.Exit(130)
     chosen = {"--sizes": sizes, "--contexts": contexts, "--rounds": rounds}
     partial = [flag for flag, value in chosen.items() if value is not None] + ["Ctrl-C"] * stop.pressed
+    doubt = measured.doubt(settings["threads"])
+    partial += [f"noise ({doubt})"] * bool(doubt)
     usual = profile_path(*(setting_of(model) or settings.values()))
     for place in [place for place, writes in ((output, output), (usual, not partial)) if place and writes]:
-        write_profile(place, measured, settings)
+        write_profile(place, measured, settings, doubt)
         screen.say(f"written: {place}", file=sys.stderr)
     if partial:
         hint = "" if output is not None else "; with -o FILE.jsonl it is kept for simulate --profile FILE.jsonl"
@@ -76,11 +73,11 @@ def profile(
     by_kind: dict[str, list[dict[str, Any]]] = {}
     for row in measured.rows():
         by_kind.setdefault(row["row"], []).append({k: v for k, v in row.items() if k != "row"})
-    document = {**settings, "rounds": measured.rounds, **by_kind, "provenance": provenance()}
-    screen.finish(document, lambda: _show(measured, settings), as_json=as_json, interrupted=stop.pressed)
+    document = {**settings, "rounds": measured.rounds, **by_kind, "provenance": provenance(doubt=doubt or None)}
+    screen.finish(document, lambda: _show(measured, settings, doubt), as_json=as_json, interrupted=stop.pressed)
 
 
-def _show(measured: Profile, settings: dict[str, Any]) -> None:
+def _show(measured: Profile, settings: dict[str, Any], doubt: str) -> None:
     """Print the median and its quartiles per context length, and what else was measured."""
     from draftwood.measure.profile.rows import spread
 
@@ -98,13 +95,9 @@ def _show(measured: Profile, settings: dict[str, Any]) -> None:
     columns: dict[str, Callable[[int], str]] = {"tokens per pass": str}
     columns |= {f"context {context}": partial(cell, line) for context, line in lines.items()}
     screen.show_table(to, columns, sorted({n for line in lines.values() for n in line}), ())
-    for line in _sentences(measured):
-        to.print(line)
-
-
-def _sentences(measured: Profile) -> Iterator[str]:
-    from draftwood.measure.profile.rows import spread
-
-    yield f"{measured.rounds} rounds, every size once per round in shuffled order; medians"
     reading = ((tokens, spread(seconds)["median_s"]) for tokens, seconds in sorted(measured.prefill.items()))
-    yield "reading a prompt: " + ", ".join(f"{n} tokens at {n / s:.0f} tokens/s" for n, s in reading)
+    read = ", ".join(f"{n} tokens at {n / s:.0f} tokens/s" for n, s in reading)
+    how = f"{measured.rounds} rounds, every size once per round in shuffled order; medians"
+    to.print(f"{how}. Reading a prompt: {read}. {screen.MORE}")
+    if doubt:
+        to.print(f"NOISY: {doubt}, so these costs are too high: measure again on an idle machine")

@@ -14,23 +14,21 @@ from typing import Any
 
 from draftwood.cli import screen
 from draftwood.errors import PromptError, UsageError
-from draftwood.files.foreign import text_of, whole
+from draftwood.files.foreign import given_text, whole
 
 HISTORY = 1000  # questions that are kept
+_FROM_A_FILE = "a text that starts with @ must come from a file"
 _PASTED = 0.03  # seconds in which the next line of a pasted text comes
 
 
 def read_prompt(given: str) -> str:
-    """Return the prompt: the word itself, the text of ``@FILE``, or standard input for ``-``.
-
-    One line end at the end of a file or of standard input is left out, since editors and ``echo`` add it.
-    """
+    """Return the prompt: the word itself, the text of ``@FILE``, or standard input for ``-``, by `given_text`."""
     if given == "-":
         if sys.stdin.isatty():
             screen.say(
                 "reading the prompt from the terminal; Ctrl-D on a line of its own ends it", file=sys.stderr
             )
-        where, text = "standard input", decoded(sys.stdin.buffer.read(), "standard input", PromptError)
+        where, text = "standard input", given_text(sys.stdin.buffer.read(), "standard input", PromptError)
     else:
         hint = "to send a text that starts with @, write - and give it on standard input"
         where, text = _read(given, "prompt", PromptError, hint)
@@ -42,11 +40,20 @@ def read_prompt(given: str) -> str:
 
 
 def read_given(given: str, what: str) -> str:
-    """Return a text that goes with the prompt, or that of ``@FILE`` less its last line end; ``what`` names it."""
-    where, text = _read(given, what, UsageError, "a text that starts with @ must come from a file")
+    """Return a text that goes with the prompt, or that of ``@FILE``; ``what`` names it."""
+    where, text = _read(given, what, UsageError, _FROM_A_FILE)
     if not text:
-        raise UsageError(f"{where} is empty, so nothing can be drafted from it: give some text, or leave it out")
+        raise UsageError(f"{where} is empty: give some text, or leave it out")
     return text
+
+
+def read_system(given: str | None, chat: bool | None = None) -> str | None:
+    """Return the system message, or that of ``@FILE``; `UsageError` with a prompt that is continued as it is."""
+    if given is None:
+        return None
+    if chat is False:
+        raise UsageError("--system is part of the chat template, which --raw leaves out: give one of them")
+    return _read(given, "system message", UsageError, _FROM_A_FILE)[1]
 
 
 def _read(given: str, what: str, kind: type[UsageError], hint: str) -> tuple[str, str]:
@@ -61,20 +68,7 @@ def _read(given: str, what: str, kind: type[UsageError], hint: str) -> tuple[str
         raise kind(
             f"the {what} file {name or '(no name)'} cannot be read ({said}): check its name ({hint})"
         ) from error
-    return where, decoded(raw, where, kind)
-
-
-def decoded(raw: bytes, where: str, kind: type[UsageError]) -> str:
-    """Return bytes as text, without one line end at their end; ``where`` names them in errors of ``kind``."""
-    return text_of(raw, where, kind).removesuffix("\n").removesuffix("\r")
-
-
-def check_chat(chat: bool | None, system: str | None) -> None:
-    """Refuse a system message of half characters, or for a prompt that is continued as it stands."""
-    if system is not None:
-        whole(system, "the system message", UsageError)
-    if chat is False and system is not None:
-        raise UsageError("--system is part of the chat template, which --raw leaves out: give one of them")
+    return where, given_text(raw, where, kind)
 
 
 def as_asked(
@@ -103,7 +97,7 @@ def piped() -> Iterator[str]:
     """Yield the questions on standard input, a line each; one that ends in a backslash goes on in the next."""
     begun = ""
     for number, raw in enumerate(sys.stdin.buffer, 1):
-        line = decoded(raw, f"line {number} of standard input", PromptError)
+        line = given_text(raw, f"line {number} of standard input", PromptError)
         if line.endswith("\\"):
             begun += line[:-1] + "\n"
             continue

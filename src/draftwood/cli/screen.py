@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 _PIPE_WIDTH = 200
 _WIDTH, _COLUMNS = 80, 6  # characters and columns of a table
-
+MORE = "--json has more figures."
 
 # Colours of the drafters, in their order: of equal, middle brightness, readable on black and on white.
 PALETTE = ("#089c39", "#0c8ae5", "#e54b98", "#a06bea", "#d66705")
@@ -43,9 +45,21 @@ class CtrlC:
         return self.pressed
 
 
+def broken(text: str, width: int) -> str:
+    """Break lines that are longer than ``width`` at blanks; what has none, as a path, stays whole."""
+    how: dict[str, Any] = {"width": width, "break_long_words": False, "break_on_hyphens": False}
+    return "\n".join(textwrap.fill(line, **how) if len(line) > width else line for line in text.split("\n"))
+
+
 def say(text: object = "", *, file: TextIO | None = None) -> None:
-    """Print text, without characters that a terminal would obey: every verb does it so, or by a `console`."""
-    print(clean(str(text)), file=file or sys.stdout, flush=file is sys.stderr)
+    """Print text, without characters that a terminal would obey: every verb does it so, or by a `console`.
+
+    What goes to a terminal's standard error is broken at blanks.
+    """
+    said, notes = clean(str(text)), file is sys.stderr
+    if notes and sys.stderr.isatty():
+        said = broken(said, shutil.get_terminal_size().columns)
+    print(said, file=file or sys.stdout, flush=notes)
 
 
 def finish(document: Any, show: Callable[[], None], *, as_json: bool, interrupted: bool = False) -> None:
@@ -63,14 +77,18 @@ def console(stream: TextIO | None = None) -> Console:
     stream = stream or sys.stdout
     plain = bool(os.environ.get("NO_COLOR")) or not stream.isatty()
     return _clean_console()(
-        file=stream, color_system=None if plain else "auto", width=None if stream.isatty() else _PIPE_WIDTH,
+        file=stream, color_system=None if plain else "auto",
+        width=None if stream.isatty() else shutil.get_terminal_size((_PIPE_WIDTH, 0)).columns,
         highlight=False, markup=False, emoji=False, soft_wrap=True,
     )  # fmt: skip
 
 
 @cache
 def _clean_console() -> type[Console]:
-    """Return a console that cleans what tables and texts are made of; its own colours and movements stay."""
+    """Return a console that cleans what tables and texts are made of; its own colours and movements stay.
+
+    Strings are broken at blanks into lines of 80 characters, or what the terminal has.
+    """
     from rich.console import Console
     from rich.segment import Segment
 
@@ -78,6 +96,10 @@ def _clean_console() -> type[Console]:
         def render(self, *given: Any, **options: Any) -> Iterable[Segment]:
             for text, style, control in super().render(*given, **options):
                 yield Segment(text if control else clean(text), style, control)
+
+        def print(self, *objects: Any, **how: Any) -> None:
+            width = min(_WIDTH, self.width)
+            super().print(*(broken(one, width) if isinstance(one, str) else one for one in objects), **how)
 
     return CleanConsole
 
@@ -127,21 +149,32 @@ def progress(title: str = "") -> Iterator[Callable[[int, int, str], None]]:
 
 
 def show_table(
-    to: Console, columns: Mapping[str, Callable[[R], str | Text]], rows: Sequence[R], left: Sequence[str]
-) -> None:
+    to: Console, columns: Mapping[str, Callable[[R], str | Text]], rows: Sequence[R], left: Sequence[str],
+    marks: Mapping[str, str] | None = None,
+) -> str:  # fmt: skip
     """Print the first six columns that are not empty, in 80 characters or what the terminal has.
 
     Those named in ``left`` hold text: the last of them is folded where a line would be too long. Others hold
-    numbers, to the right.
+    numbers, to the right. Returns what ``marks`` say of the marks in the cells, each after a semicolon.
     """
     cells = {name: [cell(row) for row in rows] for name, cell in columns.items()}
     shown = dict([(name, cell) for name, cell in cells.items() if any(cell)][:_COLUMNS])
-    excess = to.measure(_table(shown, left), options=to.options.update(max_width=10_000)).maximum
-    names = [name for name in shown if name in left]
-    if names and (excess := excess - min(_WIDTH, to.width)) > 0:
-        width = max(map(len, shown[names[-1]])) - excess
-        shown[names[-1]] = [_folded(str(cell), width) for cell in shown[names[-1]]]
+    while (excess := _width(to, shown, left) - min(_WIDTH, to.width)) > 0:
+        texts, numbers = ([name for name in shown if (name in left) is text] for text in (True, False))
+        cells_of = [str(cell) for cell in shown[texts[-1]]] if texts else []
+        width = max(map(len, cells_of), default=0) - excess
+        if len(numbers) > 1 and width < max((len(part) for cell in cells_of for part in _parts(cell)), default=1):
+            del shown[numbers[-1]]
+            continue
+        shown |= {name: [_folded(cell, width) for cell in cells_of] for name in texts[-1:]}
+        break
     to.print(_table(shown, left), soft_wrap=False)
+    every = "".join(str(cell) for column in shown.values() for cell in column)
+    return "".join(f"; {said}" for mark, said in (marks or {}).items() if mark in every)
+
+
+def _width(to: Console, columns: Mapping[str, Sequence[str | Text]], left: Sequence[str]) -> int:
+    return to.measure(_table(columns, left), options=to.options.update(max_width=10_000)).maximum
 
 
 def _table(columns: Mapping[str, Sequence[str | Text]], left: Sequence[str]) -> Any:
@@ -158,10 +191,14 @@ def _table(columns: Mapping[str, Sequence[str | Text]], left: Sequence[str]) -> 
     return table
 
 
+def _parts(text: str) -> list[str]:
+    return re.findall(r"[^+:/ ]*[+:/ ]*", text)
+
+
 def _folded(text: str, width: int) -> str:
     """Break text after its signs + : / and blanks, so that the lines have ``width`` if that can be."""
     lines = [""]
-    for part in re.findall(r"[^+:/ ]*[+:/ ]*", text):
+    for part in _parts(text):
         if lines[-1] and len(lines[-1]) + len(part.rstrip()) > width:
             lines.append("")
         lines[-1] += part

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +14,7 @@ from draftwood.cli import early, measuring, options, screen
 from draftwood.cli.screen import percent
 from draftwood.errors import UsageError
 from draftwood.measure.records.provenance import provenance
-from draftwood.measure.wording import number
+from draftwood.measure.wording import IMPOSSIBLE, number, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,18 +84,10 @@ class LiveFlags:
 
 @options.shared
 def simulate(
-    call: typer.Context,
-    loading: options.Loading,
-    asked: LiveFlags,
-    traces: Traces = None,
-    live: Live = False,
-    drafters: measuring.Arms = options.DRAFTERS_DEFAULT,
-    planner: Planners = None,
-    tokenizer: Tokenizer = None,
-    profile: Profile = None,
-    cost: Cost = None,
-    as_json: options.Json = False,
-) -> None:
+    call: typer.Context, loading: options.Loading, asked: LiveFlags, traces: Traces = None, live: Live = False,
+    drafters: measuring.Arms = options.DRAFTERS_DEFAULT, planner: Planners = None, tokenizer: Tokenizer = None,
+    profile: Profile = None, cost: Cost = None, as_json: options.Json = False,
+) -> None:  # fmt: skip
     """Replay answers and count the passes that drafting takes.
 
     They are recorded ones, or with --live those that a model writes now, plainly.
@@ -106,7 +99,8 @@ def simulate(
 
     if bool(traces) == live:
         raise UsageError(
-            "simulate takes recorded answers, or with --live a model that writes them: give one of them"
+            "simulate takes recorded answers, or with --live a model that writes them: give one of them "
+            "(prompts of your own: --prompts FILE)"
         )
     for name, flag in options.given_flags(call):
         if name not in _OF_BOTH and (name in _OF_TRACES) == live:
@@ -146,7 +140,7 @@ def simulate(
 def _curve(profile: Path | None, cost: str | None) -> CostCurve | None:
     from draftwood.models.find import begins_like_gguf
     from draftwood.models.findings import newest_profile
-    from draftwood.planning.cost_curve import CostCurve
+    from draftwood.planning.cost_curve import CostCurve, read_profile
 
     if profile is not None and cost is not None:
         raise UsageError("--profile and --cost both say what a pass costs: give one of them")
@@ -160,7 +154,11 @@ def _curve(profile: Path | None, cost: str | None) -> CostCurve | None:
             f"this name. Run draftwood profile -m {profile} (without --sizes, --contexts and --rounds), or give "
             "the file that its -o wrote"
         )
-    return CostCurve.load(known)
+    curve, (_, header) = CostCurve.load(known), next(read_profile(known))
+    made = header.get("provenance")
+    if isinstance(made, dict) and (doubt := made.get("doubt")):
+        screen.say(f"warning: {known} is noisy ({doubt}): its costs are too high", file=sys.stderr)
+    return curve
 
 
 def _answer(
@@ -247,14 +245,12 @@ def _show(rows: list[dict[str, Any]]) -> None:
         "drafter": lambda r: f"{r['drafter']} {r['planner']}" if several else r["drafter"],
         "passes": lambda r: str(r["verifier_passes"]),
         "tokens per pass": lambda r: number(r["ideal_speedup"]),
-        "predicted speedup": lambda r: number(r["predicted_speedup"]),
+        "predicted speedup": lambda r: ratio(r["predicted_speedup"], r["ideal_speedup"]),
         "acceptance rate": lambda r: percent(r["acceptance_rate"]),
         "draft coverage": lambda r: percent(r["draft_coverage"]),
     }
-    screen.show_table(to, columns, rows, ("task", "drafter"))
-    to.print(
-        "tokens per pass: the speedup if a wide pass cost no more than a narrow one. --json has more figures."
-    )
+    said = screen.show_table(to, columns, rows, ("task", "drafter"), {"?": IMPOSSIBLE})
+    to.print(f"tokens per pass: the speedup if wide passes cost what narrow ones do{said}. {screen.MORE}")
 
 
 def _show_probe(found: dict[str, Any]) -> None:

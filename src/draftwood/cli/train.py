@@ -61,14 +61,9 @@ app = options.group("train", "Make a head or a sibling that drafts for a model."
 @app.command()
 @options.shared
 def head(
-    loading: options.Loading,
-    output: HeadFile,
-    settings: TrainingSettings,
-    name: ModelArgument = None,
-    vocabulary: Vocabulary = 8192,
-    steps: Steps = 4,
-    states: States = None,
-) -> None:
+    loading: options.Loading, output: HeadFile, settings: TrainingSettings, name: ModelArgument = None,
+    vocabulary: Vocabulary = 8192, steps: Steps = 4, states: States = None,
+) -> None:  # fmt: skip
     """Train a head that drafts from a model's hidden states, on text that the model writes itself.
 
     Ctrl-C stops at any point; the same command goes on from there. Nothing of the model changes.
@@ -88,12 +83,9 @@ def head(
 @app.command()
 @options.shared
 def sibling(
-    loading: options.Loading,
-    output: Folder,
-    settings: TrainingSettings,
-    name: ModelArgument = None,
+    loading: options.Loading, output: Folder, settings: TrainingSettings, name: ModelArgument = None,
     layers: Layers = None,
-) -> None:
+) -> None:  # fmt: skip
     """Train a sibling: a model of a few of another one's layers, which drafts for it.
 
     Ctrl-C stops at any point; the same command goes on from there. Nothing of the model changes.
@@ -111,13 +103,9 @@ def sibling(
 
 @contextmanager
 def _trained(
-    kind: type[TrainingJob],
-    loading: options.Loading,
-    name: str | None,
-    output: Path,
-    plan: TrainingPlan,
+    kind: type[TrainingJob], loading: options.Loading, name: str | None, output: Path, plan: TrainingPlan,
     keep: bool,
-) -> Iterator[tuple[Any, Any, Trained, dict[str, str]]]:
+) -> Iterator[tuple[Any, Any, Trained, dict[str, str]]]:  # fmt: skip
     """Load the model and do the job; yields model, tokenizer, what was made, and how, each value as JSON.
 
     A folder of texts, states and checkpoints lies next to the output; it goes when the block has written that.
@@ -141,12 +129,8 @@ def _trained(
         screen.say(f"stopped; the same command goes on with what is in {folder}", file=sys.stderr)
         raise typer.Exit(130)
     log = json.dumps([[round(number, 3) for number in row] for row in made.progress.history])
-    yield (
-        model,
-        tokenizer,
-        made,
-        {"made": _asked(loading, plan), "log": log, "provenance": json.dumps(provenance())},
-    )
+    about = {"made": _asked(loading, plan), "log": log, "provenance": json.dumps(provenance())}
+    yield model, tokenizer, made, about
     if not keep:
         shutil.rmtree(folder, ignore_errors=True)
 

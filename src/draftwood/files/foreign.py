@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,7 @@ log = logging.getLogger("draftwood")
 
 _SHOWN = 80  # characters of a line in an error
 _REASONS = 3
-_MARKS = (
-    (b"\xff\xfe\0\0", "UTF-32"),
-    (b"\0\0\xfe\xff", "UTF-32"),
-    (b"\xff\xfe", "UTF-16"),
-    (b"\xfe\xff", "UTF-16"),
-)
+_MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 _SAMPLE = 1 << 12  # bytes that are looked at
 
 
@@ -32,16 +28,21 @@ def text_of(raw: bytes, where: str, kind: type[Exception]) -> str:
     return text
 
 
+def given_text(raw: bytes, where: str, kind: type[Exception]) -> str:
+    """Return `text_of` a file or of standard input without one line end at its end, which editors and echo add."""
+    return re.sub(r"\r?\n\Z", "", text_of(raw, where, kind))
+
+
 def _advice(raw: bytes) -> str:
     found = _encoding(raw)
     if not found:
-        return "give a text file, its bytes are none"
+        return "it is binary, so give a text file"
     return f"its bytes look like {found}, so convert it first (iconv -f {found.partition(' ')[0]} -t UTF-8)"
 
 
 def _encoding(raw: bytes) -> str:
     """Return the name of the likely encoding; empty where the bytes are no text."""
-    if marked := next((name for mark, name in _MARKS if raw.startswith(mark)), ""):
+    if marked := next((name for mark, name in _MARKS.items() if raw.startswith(mark)), ""):
         return marked
     sample = raw[:_SAMPLE]
     for first, name in ((1, "UTF-16LE"), (0, "UTF-16BE")):  # every other byte of most letters is 0
@@ -82,8 +83,7 @@ def json_object(text: str | bytes, where: str, kind: type[Exception]) -> dict[st
     except RecursionError as error:
         raise kind(f"{where}: JSON that is nested too deeply: mend or remove it") from error
     except ValueError as error:
-        said = f"{text.strip()[:_SHOWN]!r}"
-        raise kind(f"{where}: no JSON ({said}): mend or remove the line") from error
+        raise kind(f"{where}: no JSON ({text.strip()[:_SHOWN]!r}): mend or remove the line") from error
     if not isinstance(found, dict):
         raise kind(f"{where}: {type(found).__name__} instead of an object: mend it")
     return _with_whole_characters(found) if "\\ud" in text.lower() else found

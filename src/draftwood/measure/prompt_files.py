@@ -12,7 +12,7 @@ from draftwood.api.prompts import as_ids, check_shape
 from draftwood.api.setup import Setup
 from draftwood.decoding.request import Request
 from draftwood.errors import PromptError, UsageError
-from draftwood.files.foreign import LeftOut, text_of
+from draftwood.files.foreign import LeftOut, given_text
 from draftwood.measure.records.lines import compressed, read_lines
 from draftwood.measure.records.traces import exchanged
 
@@ -53,8 +53,8 @@ def read_prompts(path: Path) -> list[PromptJob]:
     ``temperature`` and ``top_p``. Lines that cannot be used are left out, which the log says. Raises
     `PromptError` for a file without a prompt, `UsageError` or `RecordError` for unreadable files."""
     if not (compressed(path) or path.suffix in (".jsonl", ".json", ".ndjson")):
-        blocks = re.split(r"\n[ \t]*\n", _text(path))
-        jobs = [PromptJob(path.stem, f"block {i}", b.strip("\n")) for i, b in enumerate(blocks, 1) if b.strip()]
+        blocks = re.split(r"\n[ \t\r]*\n", _text(path))
+        jobs = [PromptJob(path.stem, f"block {i}", b.strip("\r\n")) for i, b in enumerate(blocks, 1) if b.strip()]
     else:
         jobs, left_out = [], LeftOut(path, PromptError)
         for number, line in read_lines(path):
@@ -95,7 +95,7 @@ def _job(path: Path, number: int, line: Mapping[str, Any]) -> PromptJob:
 
 def _text(path: Path) -> str:
     try:
-        return text_of(path.read_bytes(), str(path), PromptError)
+        return given_text(path.read_bytes(), str(path), PromptError)
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}): check its name") from error
 

@@ -114,14 +114,9 @@ def row(answers: Sequence[Answer], plain: Sequence[Answer] | None = None) -> dic
     predicted = rates(plain).seconds if plain is not None else None
     names = ("drafted_step_acceptance_length", "acceptance_rate", "draft_coverage", "accepted_per_cycle")
     return {
-        "task": answers[0].task,
-        "drafter": answers[0].arm,
-        "planner": answers[0].planner,
-        "answers": len(answers),
-        "generated": found.tokens,
-        "verifier_passes": found.passes,
-        "ideal_speedup": found.mean_acceptance_length,
-        "mean_acceptance_length": found.mean_acceptance_length,
+        "task": answers[0].task, "drafter": answers[0].arm, "planner": answers[0].planner,
+        "answers": len(answers), "generated": found.tokens, "verifier_passes": found.passes,
+        "ideal_speedup": found.mean_acceptance_length, "mean_acceptance_length": found.mean_acceptance_length,
         "mean_acceptance_length_unlooped": acceptance_length(answers, unlooped=True),
         **{name: getattr(found, name) for name in names},
         "acceptance_by_position": list(found.acceptance_by_position),
@@ -129,7 +124,7 @@ def row(answers: Sequence[Answer], plain: Sequence[Answer] | None = None) -> dic
         "overhead_us_per_step": 1e6 * (seconds - found.seconds["score"]) / steps,
         "predicted_speedup": sum(predicted.values()) / seconds if predicted and seconds else None,
         "predicted_seconds": seconds if predicted else None,
-    }
+    }  # fmt: skip
 
 
 def probed(answers: Iterable[Answer]) -> dict[str, Any]:

@@ -23,6 +23,15 @@ def share(value: float) -> str:
     return f"{100 * value:{'.2g' if value < 0.0995 else '.0f'}} %"
 
 
+IMPOSSIBLE = "?: above the tokens per pass, which only noise can do: measure again"
+
+
+def ratio(speedup: float | None, tokens_per_pass: float | None) -> str:
+    """Format a speedup, with the mark of `IMPOSSIBLE` where no pass can have given it; nothing for None."""
+    said, most = number(speedup), number(tokens_per_pass)
+    return said + "?" * bool(said and most and float(said) > float(most))
+
+
 def number(value: float | None, digits: int = 2, factor: float = 1.0) -> str:
     """Format a number; nothing for None."""
     return "" if value is None else f"{factor * value:.{digits}f}"

@@ -140,12 +140,10 @@ def write_manifest(folder: Path, model: CatalogueModel, *, converted: bool) -> N
         if path.is_file()
     }
     document = {
-        "format": _FORMAT,
-        "name": model.name,
+        "format": _FORMAT, "name": model.name,
         "source": [{"wheel": wheel.requirement, "sha256": wheel.sha256} for wheel in model.wheels],
-        "converted": converted,
-        "files": files,
-    }
+        "converted": converted, "files": files,
+    }  # fmt: skip
     (folder / MANIFEST).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 

@@ -48,14 +48,9 @@ def choose(
 
 
 def implied_engine(
-    name: str | os.PathLike[str],
-    dtype: str | None,
-    device: str | None,
-    *,
-    gpu_layers: int = -1,
-    exact: bool | None = None,
-    weights: str | None = None,
-) -> str | None:
+    name: str | os.PathLike[str], dtype: str | None, device: str | None, *, gpu_layers: int = -1,
+    exact: bool | None = None, weights: str | None = None,
+) -> str | None:  # fmt: skip
     """Return the engine that alone understands what was asked for; None where the choice stays open."""
     able = _able(find(name))
     if weights is not None:

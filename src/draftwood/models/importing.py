@@ -13,34 +13,69 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from draftwood.models.machine import cores
 
 _LOG = logging.getLogger("draftwood")
 _SAMPLE_S = 0.1
+_ALL = os.cpu_count() or 1
+_KINDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")  # of /proc/stat, in its order
 _SETTINGS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 """Environment variables that OpenMP reads once, when torch is imported."""
 
 _waiting = {"passive": os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"}
 
 
-def is_crowded(threads: int) -> bool:
-    """Return whether programs of our priority leave fewer than ``threads`` cores idle; takes a tenth of a
-    second.
-    """
-    import psutil
+class Others:
+    """The cores that other programs of our priority take, from when this is made."""
 
-    # Not psutil's percentages: they divide by a second at least, however little time has passed.
-    before = psutil.cpu_times()._asdict()
+    def __init__(self) -> None:
+        self._begun = _spent()
+
+    @property
+    def cores(self) -> float | None:
+        """How many they took on average; None where the system does not say."""
+        every, left = (now - before for now, before in zip(_spent(), self._begun, strict=True))
+        return _ALL * max(0.0, 1 - left / every) if every > 0 else None
+
+    def crowd(self, threads: int) -> bool:
+        """Return whether they leave fewer cores than these threads can use."""
+        return (self.cores or 0.0) > max(0, _ALL - threads) + 0.5
+
+    def __str__(self) -> str:
+        taken = self.cores
+        return "" if taken is None else f"other programs took {taken:.1f} of {_ALL} cores meanwhile"
+
+
+def _spent() -> tuple[float, float]:
+    """Return the seconds of all cores, and of them those that were idle, of a lower priority, or ours.
+
+    Ours are those of child processes, too, once they have ended.
+    """
+    spent = _processor_times()
+    free = ["idle", "iowait"] + ["nice"] * (not hasattr(os, "nice") or os.nice(0) <= 0)
+    return sum(spent.values()), sum(spent.get(name, 0.0) for name in free) + sum(os.times()[:4])
+
+
+def _processor_times() -> dict[str, float]:
+    """Return the seconds that all cores spent on each kind of work; empty where the system does not say."""
+    try:
+        words = Path("/proc/stat").read_text(encoding="ascii").split(maxsplit=9)[1:9]
+        return dict(zip(_KINDS, (int(ticks) / os.sysconf("SC_CLK_TCK") for ticks in words), strict=True))
+    except (OSError, ValueError):
+        try:
+            import psutil
+        except ImportError:
+            return {}
+        return dict(psutil.cpu_times()._asdict())
+
+
+def is_crowded(threads: int) -> bool:
+    """Return whether programs of our priority leave fewer than ``threads`` cores idle; takes 0.1 s."""
+    others = Others()
     time.sleep(_SAMPLE_S)
-    spent = {name: after - before[name] for name, after in psutil.cpu_times()._asdict().items()}
-    total = sum(seconds for name, seconds in spent.items() if not name.startswith("guest"))  # "user" has these too
-    free = ["idle", "iowait"]
-    if hasattr(os, "nice") and os.nice(0) <= 0:
-        free.append("nice")
-    idle = sum(spent.get(name, 0.0) for name in free) / total if total > 0 else 1.0
-    every: int = psutil.cpu_count() or 1
-    return bool(every * idle < min(threads, every) - 0.5)
+    return others.crowd(threads)
 
 
 @contextmanager
@@ -52,10 +87,7 @@ def importing_torch(threads: int | None = None) -> Iterator[None]:
     if settled or not is_crowded(many):
         yield
         return
-    _LOG.warning(
-        "other programs keep the processor busy: torch's threads sleep while they wait for each other, which is "
-        "quicker now (OMP_WAIT_POLICY=active keeps them spinning)"
-    )
+    _LOG.warning("the processor is busy, so torch's threads sleep while they wait")
     os.environ["OMP_WAIT_POLICY"] = "passive"
     _waiting["passive"] = True
     try:

@@ -45,17 +45,11 @@ _DEFAULT_DTYPE = "float32"
 
 
 def load(
-    name: str | os.PathLike[str] = DEFAULT_MODEL,
-    *,
-    engine: str | None = None,
-    dtype: str | torch.dtype = _DEFAULT_DTYPE,
-    device: str | torch.device | None = None,
-    threads: int | None = None,
-    gpu_layers: int = -1,
-    exact: bool | None = None,
-    report: Callable[[int, int], None] | None = None,
-    weights: str | None = None,
-) -> tuple[Any, Any]:
+    name: str | os.PathLike[str] = DEFAULT_MODEL, *, engine: str | None = None,
+    dtype: str | torch.dtype = _DEFAULT_DTYPE, device: str | torch.device | None = None,
+    threads: int | None = None, gpu_layers: int = -1, exact: bool | None = None,
+    report: Callable[[int, int], None] | None = None, weights: str | None = None,
+) -> tuple[Any, Any]:  # fmt: skip
     """Load a model ready for generation, and its tokenizer.
 
     Parameters

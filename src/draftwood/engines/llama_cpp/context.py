@@ -56,7 +56,7 @@ def threads_here(asked: int | None) -> int:
         return asked
     here = cores()
     if here > 1 and is_crowded(here):
-        _LOG.warning("other programs keep the processor busy: llama.cpp runs on one thread (--threads chooses)")
+        _LOG.warning("the processor is busy: llama.cpp runs on one thread (--threads chooses)")
         return 1
     return here
 

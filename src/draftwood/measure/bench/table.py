@@ -78,29 +78,23 @@ def _row(task: str, arm: str, replayed: bool, arms: Groups) -> dict[str, Any]:
     tpot = [(a.decode_s or 0.0) / generated(a) for a in answers if a.decode_s and generated(a)]
     shares = [a.cpu_share for a in answers if a.cpu_share is not None]
     gap = [g for a in answers for g in gaps(a)]
+    most = ("draft_weight_bytes", "draft_cache_bytes")
     return {
-        "task": task,
-        "drafter": arm,
-        "engine": answers[0].engine,
-        "prompts": len(first),
-        "rounds": len({a.round for a in answers}),
-        "generated": sum(generated(a) for a in first),
+        "task": task, "drafter": arm, "engine": answers[0].engine, "prompts": len(first),
+        "rounds": len({a.round for a in answers}), "generated": sum(generated(a) for a in first),
         "looped_tokens": sum(len(a.output_ids) - kept(a) for a in first),
         "mean_acceptance_length": acceptance_length(answers),
         "mean_acceptance_length_unlooped": acceptance_length(answers, unlooped=True),
-        **_rates(answers),
-        **_against_plain(answers, arms),
+        **_rates(answers), **_against_plain(answers, arms),
         "tokens_per_second": sum(generated(a) for a in first) / decode if decode else None,
-        "ttft": median(a.prefill_s or 0.0 for a in answers),
-        "tpot": median(tpot) if tpot else None,
+        "ttft": median(a.prefill_s or 0.0 for a in answers), "tpot": median(tpot) if tpot else None,
         "p95_itl": float(np.quantile(gap, 0.95)) if gap else None,
         "cpu_share": statistics.fmean(shares) if shares else None,
-        **{name: _most(answers, name) for name in ("draft_weight_bytes", "draft_cache_bytes")},
-        "celsius": max((a.celsius for a in answers if a.celsius is not None), default=None),
-    }
+        **{name: _most(answers, name) for name in (*most, "celsius")},
+    }  # fmt: skip
 
 
-def _most(answers: Sequence[Answer], name: str) -> int | None:
+def _most(answers: Sequence[Answer], name: str) -> float | None:
     return max((value for a in answers if (value := getattr(a, name)) is not None), default=None)
 
 
@@ -126,16 +120,13 @@ def _against_plain(answers: list[Answer], arms: Groups) -> dict[str, Any]:
     whole, interval, dots = _speedup(answers, plains, _whole)
     unlooped, unlooped_interval, _ = _speedup(answers, plains, _unlooped)
     return {
-        "speedup": whole,
-        "speedup_interval": interval,
-        "speedup_unlooped": unlooped,
+        "speedup": whole, "speedup_interval": interval, "speedup_unlooped": unlooped,
         "speedup_unlooped_interval": unlooped_interval,
         "end_to_end_speedup": _speedup(answers, plains, _end_to_end)[0],
         "per_prompt": [{"name": name, "speedup": value} for name, value in dots.items()],
-        "identical": _identical(answers, plains),
-        "rule": one.rule,
+        "identical": _identical(answers, plains), "rule": one.rule,
         "changed": _changed(answers, plains) if one.rule is not None else None,
-    }
+    }  # fmt: skip
 
 
 Seconds = Callable[[Answer], tuple[float, int]]  # seconds of an answer, and for how many tokens

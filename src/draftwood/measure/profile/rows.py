@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 from draftwood.measure.records.lines import write_whole
 from draftwood.measure.records.provenance import provenance
 from draftwood.measure.records.records import header
-from draftwood.planning.cost_curve import CostCurve
+from draftwood.models.importing import Others
+
+_UNSTEADY = 1.5  # third quartile over first; 1.02 to 1.2 on idle machines
 
 
 class PassCase(NamedTuple):
@@ -27,6 +29,7 @@ class Profile:
 
     passes: dict[PassCase, list[float]] = field(default_factory=dict)
     prefill: dict[int, list[float]] = field(default_factory=dict)  # prompt length -> reading it
+    others: Others = field(default_factory=Others)  # what other programs took since it was begun
 
     @property
     def rounds(self) -> int:
@@ -41,9 +44,16 @@ class Profile:
         """Return n -> seconds of the chains at a context length, n ascending."""
         return dict(sorted((case.n, seconds) for case, seconds in self.passes.items() if case.context == context))
 
-    def curve(self) -> CostCurve:
-        """Return the medians as a curve; raises `UsageError` before a round is finished."""
-        return CostCurve({c: {n: median(s) for n, s in self.line(c).items()} for c in self.contexts})
+    def doubt(self, threads: int) -> str:
+        """Say why passes with so many threads may have been slowed down; empty where nothing speaks for it.
+
+        Other programs left fewer cores than threads, or half of the repetitions vary by more than `_UNSTEADY`.
+        """
+        if self.others.crowd(threads):
+            return str(self.others)
+        found = [spread(seconds) for seconds in self.passes.values()]
+        unsteady = median(one["q3_s"] / one["q1_s"] for one in found) > _UNSTEADY
+        return "equal passes took unequal times" if unsteady else ""
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield the records of its file, without the header."""
@@ -59,7 +69,7 @@ def spread(seconds: Sequence[float]) -> dict[str, float]:
     return {"median_s": middle, "q1_s": q1, "q3_s": q3, "rounds": len(seconds)}
 
 
-def write_profile(path: Path, measured: Profile, settings: Mapping[str, Any]) -> None:
+def write_profile(path: Path, measured: Profile, settings: Mapping[str, Any], doubt: str = "") -> None:
     """Write a profile completely or not at all, for `CostCurve.load`; raises `RecordError` if it cannot be
-    written. ``settings`` say what was measured: model, dtype, threads, device."""
-    write_whole(path, [header("profile", settings, provenance()), *measured.rows()])
+    written. ``settings`` say what was measured: model, dtype, threads, device; ``doubt`` is that of `Profile`."""
+    write_whole(path, [header("profile", settings, provenance(doubt=doubt or None)), *measured.rows()])

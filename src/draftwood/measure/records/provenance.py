@@ -23,18 +23,14 @@ def provenance(**facts: Any) -> dict[str, Any]:
     torch = sys.modules.get("torch")  # importing it would take seconds
     found = {
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "draftwood": package_version("draftwood"),
-        "commit": _commit(),
-        "python": platform.python_version(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"), "draftwood": package_version("draftwood"),
+        "commit": _commit(), "python": platform.python_version(),
         "packages": {name: v for name in _PACKAGES if (v := package_version(name))},
-        "system": f"{platform.system()} {platform.release()}",
-        "processor": processor(),
-        "cores": os.cpu_count(),
-        "instructions": torch.backends.cpu.get_cpu_capability() if torch else None,
+        "system": f"{platform.system()} {platform.release()}", "processor": processor(),
+        "cores": os.cpu_count(), "instructions": torch.backends.cpu.get_cpu_capability() if torch else None,
         "threads": torch.get_num_threads() if torch else None,
         "load_average": [round(load, 2) for load in os.getloadavg()] if hasattr(os, "getloadavg") else None,
-    }
+    }  # fmt: skip
     return {name: value for name, value in (found | facts).items() if value is not None}
 
 
