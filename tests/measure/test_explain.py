@@ -16,8 +16,8 @@ from draftwood.errors import RecordError, UsageError
 from draftwood.measure.records.records import Answer, header
 from draftwood.measure.records.writer import RecordsWriter
 from draftwood.measure.report.reading import explainable
-from draftwood.measure.report.reasons import Reason, StepAccount, accounts
-from draftwood.measure.report.sentences import arms, sentences, summary
+from draftwood.measure.report.reasons import choice
+from draftwood.measure.report.sentences import arms
 from draftwood.measure.report.steps import steps_of
 from draftwood.step import SourceStep, StageStep, Step
 
@@ -55,42 +55,42 @@ THRESHOLD = {"alternatives": [], "planner": "threshold", "nodes": 64, "floor": 0
 
 
 def told(step):
-    account = StepAccount(1, step)
-    return account.reason, account.words
+    found = choice(step)
+    return found["reason"], found["why"]
 
 
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ({}, (Reason.PART, "2 of 4 guesses pay")),
-        ({"candidates": 2}, (Reason.ALL, "all 2 guesses pay")),
-        ({"candidates": 1, "chosen": 1}, (Reason.ALL, "the one guess pays")),
-        ({"explored": True, "best": 1}, (Reason.EXPLORED, "checked 2 guesses instead of 1, to time such a pass")),
-        ({"chosen": 0}, (Reason.UNLIKELY, "likeliest guess 60 %, pays from 10 %")),
-        ({"chosen": 0, "alternatives": []}, (Reason.UNLIKELY, "no guess was likely enough")),
-        ({"chosen": 0, "candidates": 0}, (Reason.NOTHING, "no drafter had a guess")),
+        ({}, ("part", "2 of 4 guesses pay")),
+        ({"candidates": 2}, ("all", "all 2 guesses pay")),
+        ({"candidates": 1, "chosen": 1}, ("all", "the one guess pays")),
+        ({"explored": True, "best": 1}, ("explored", "checked 2 guesses instead of 1, to time such a pass")),
+        ({"chosen": 0}, ("unlikely", "likeliest guess 60 %, pays from 10 %")),
+        ({"chosen": 0, "alternatives": []}, ("unlikely", "no guess was likely enough")),
+        ({"chosen": 0, "candidates": 0}, ("nothing", "no drafter had a guess")),
         (
             {"chosen": 0, "candidates": 0, "asked": 0},
-            (Reason.RESTED, "drafters paused: their guesses had not paid"),
+            ("rested", "drafters paused: their guesses had not paid"),
         ),
-        ({"chosen": 0, "candidates": 0, "asked": 0, "planner": "off"}, (Reason.OFF, "drafting is off")),
-        ({"chosen": 0, "candidates": 0, "asked": 0, "most": 0}, (Reason.OFF, "drafting is off")),
-        ({"chosen": 0, "candidates": 0, "asked": 0, "planner": "fixed"}, (Reason.OFF, "drafting is off")),
-        ({"chosen": 0, "candidates": 0, "asked": 0, **FIXED}, (Reason.END, "one token was left to write")),
-        ({"most": 2}, (Reason.MOST, "2 of 4 guesses checked, no more may be")),
-        ({"most": 8}, (Reason.PART, "2 of 4 guesses pay")),
-        ({"alternatives": [], "planner": "fixed"}, (Reason.FIXED, "2 of 4 guesses checked, a fixed number")),
-        (FIXED | {"chosen": 3}, (Reason.FIXED, "3 of 4 guesses checked, a fixed number")),
-        (FIXED | {"candidates": 2}, (Reason.FIXED, "2 of 2 guesses checked, 3 may be")),
-        (FIXED | {"floor": 0.1}, (Reason.LIKELY, "2 of 4 guesses likely enough (10 % at least)")),
-        (FIXED | {"floor": 0.1, "chosen": 0}, (Reason.UNLIKELY, "no guess was as likely as 10 %")),
-        (THRESHOLD, (Reason.LIKELY, "2 of 4 guesses likely enough (25 % at least)")),
+        ({"chosen": 0, "candidates": 0, "asked": 0, "planner": "off"}, ("off", "drafting is off")),
+        ({"chosen": 0, "candidates": 0, "asked": 0, "most": 0}, ("off", "drafting is off")),
+        ({"chosen": 0, "candidates": 0, "asked": 0, "planner": "fixed"}, ("off", "drafting is off")),
+        ({"chosen": 0, "candidates": 0, "asked": 0, **FIXED}, ("end", "one token was left to write")),
+        ({"most": 2}, ("most", "2 of 4 guesses checked, no more may be")),
+        ({"most": 8}, ("part", "2 of 4 guesses pay")),
+        ({"alternatives": [], "planner": "fixed"}, ("fixed", "2 of 4 guesses checked, a fixed number")),
+        (FIXED | {"chosen": 3}, ("fixed", "3 of 4 guesses checked, a fixed number")),
+        (FIXED | {"candidates": 2}, ("fixed", "2 of 2 guesses checked, 3 may be")),
+        (FIXED | {"floor": 0.1}, ("likely", "2 of 4 guesses likely enough (10 % at least)")),
+        (FIXED | {"floor": 0.1, "chosen": 0}, ("unlikely", "no guess was as likely as 10 %")),
+        (THRESHOLD, ("likely", "2 of 4 guesses likely enough (25 % at least)")),
         (
             THRESHOLD | {"chosen": 1, "candidates": 1},
-            (Reason.LIKELY, "1 of 1 guess likely enough (25 % at least)"),
+            ("likely", "1 of 1 guess likely enough (25 % at least)"),
         ),
-        (THRESHOLD | {"nodes": 2}, (Reason.MOST, "2 of 4 guesses checked, no more may be")),
-        ({"alternatives": [], "planner": "threshold"}, (Reason.LIKELY, "2 of 4 guesses likely enough")),
+        (THRESHOLD | {"nodes": 2}, ("most", "2 of 4 guesses checked, no more may be")),
+        ({"alternatives": [], "planner": "threshold"}, ("likely", "2 of 4 guesses likely enough")),
     ],
 )
 def test_every_choice_of_a_planner_has_its_reason(said, why):
@@ -100,24 +100,24 @@ def test_every_choice_of_a_planner_has_its_reason(said, why):
 def test_a_policy_is_named_only_where_all_that_it_let_through_was_scored():
     held = planned(candidates=2, asked=2, policies=[["thermal", "43.0 °C"], ["battery", "no battery here"]])
     held = replace(held, held=("thermal",))
-    assert told(held) == (Reason.HELD, "thermal (43.0 °C) allowed no more than 2 guesses")
+    assert told(held) == ("held", "thermal (43.0 °C) allowed no more than 2 guesses")
     roomy = planned(policies=[["thermal", "43.0 °C"]])
     roomy = replace(roomy, held=("thermal",))
-    assert told(roomy)[0] is Reason.PART
+    assert told(roomy)[0] == "part"
     stopped = planned(candidates=0, chosen=0, asked=0)
     stopped = replace(stopped, held=("backoff",))
-    assert told(stopped) == (Reason.HELD, "backoff allowed no guess")
+    assert told(stopped) == ("held", "backoff allowed no guess")
 
 
 def test_steps_without_a_plan_are_explained_by_their_counts():
-    assert told(counted()) == (Reason.COUNTS, "3 of 5 guesses checked")
-    assert told(Step(0, 10, (9,), (-1,))) == (Reason.OFF, "drafting is off")
+    assert told(counted()) == ("counts", "3 of 5 guesses checked")
+    assert told(Step(0, 10, (9,), (-1,))) == ("off", "drafting is off")
     silent = counted(drafted=0, accepted=0, by_source=(SourceStep(1, asked=16),))
-    assert told(silent)[0] is Reason.NOTHING
+    assert told(silent)[0] == "nothing"
     unscored = counted(drafted=0, accepted=0, by_source=(SourceStep(1, asked=16, proposed=3),))
-    assert told(unscored) == (Reason.UNLIKELY, "no guess was likely enough")
+    assert told(unscored) == ("unlikely", "no guess was likely enough")
     resting = counted(drafted=0, accepted=0, by_source=(SourceStep(),))
-    assert told(resting)[0] is Reason.RESTED
+    assert told(resting)[0] == "rested"
 
 
 anything = st.recursive(
@@ -153,10 +153,11 @@ def test_the_summary_says_why_drafting_was_off():
     unlikely = [[0, 1.0, 20.0], [1, 1.05, 22.0]]
     steps = [planned(chosen=0, candidates=3, alternatives=unlikely) for _ in range(3)]
     steps += [planned(chosen=0, candidates=0), planned()]
-    found = summary(accounts(steps), ["suffix"])
+    (found,) = arms([written(steps)])
+    found = found["summary"]
     assert (found["steps"], found["tokens"]) == (5, 6)
     assert found["off_reasons"] == {"unlikely": {"steps": 3, "tokens": 3}, "nothing": {"steps": 1, "tokens": 1}}
-    said = said_of(steps, ["suffix"])
+    said = said_of(steps, "suffix")
     assert said[0].startswith("6 tokens in 5 passes: 1.20 tokens per pass, ")
     assert said[1] == (
         "No guess was checked for 67 % of the text: in 3 steps the likeliest guess had a chance of 5 % in the "
@@ -170,7 +171,8 @@ def test_the_summary_says_why_drafting_was_off():
 
 def test_the_summary_holds_the_forecast_against_what_came():
     found = {"passes": 2, "tokens": 2.9, "came": 3, "ms": 22, "took": 24, "speedup": 58 / 44, "made": 60 / 48}
-    assert summary(accounts([planned(), planned(chosen=0)]))["forecast"] == pytest.approx(found)
+    (told,) = arms([written([planned(), planned(chosen=0)])])
+    assert told["summary"]["forecast"] == pytest.approx(found)
 
 
 def test_policies_are_said_with_what_they_saw():
@@ -178,13 +180,13 @@ def test_policies_are_said_with_what_they_saw():
     held = replace(held, held=("thermal",))
     said = said_of([held, planned()])
     assert "thermal allowed no more than 2 guesses in 50 % of the steps (43.0 °C)." in said
-    assert "battery limited nothing: no battery here." in said
+    assert "battery limited nothing (no battery here)." in said
 
 
 def test_the_models_of_a_cascade_are_summed_up():
     stages = (StageStep("middle", 2, 7, 3, 0.5), StageStep("small", 9, 0, 0, 0.25))
     step = counted(by_source=(SourceStep(1, asked=16, stages=stages),))
-    said = said_of([step, step], ["draft-model"])
+    said = said_of([step, step], "draft-model")
     assert (
         "The draft model middle made 4 passes in 1000 ms; of 14 guesses of its own drafters 6 were right." in said
     )
@@ -193,7 +195,7 @@ def test_the_models_of_a_cascade_are_summed_up():
 
 def test_a_failed_source_and_missing_plans_are_said():
     broken = counted(by_source=(SourceStep(1, failed=True),))
-    said = said_of([broken, planned()], ["suffix"])
+    said = said_of([broken, planned()], "suffix")
     assert "suffix failed and was switched off in 1 answer." in said
     assert "The planner's reasons were recorded for 1 of 2 steps; of the others only counts are known." in said
     assert said_of([]) == ["Nothing was decoded: no pass beyond reading the prompt."]
@@ -213,9 +215,14 @@ def test_rows_of_steps_carry_their_text():
     }  # fmt: skip
 
 
-def said_of(steps, names=()):
-    every = accounts(steps)
-    return list(sentences(every, summary(every, names)))
+def written(steps, *drafters):
+    ids = [1, *(token for step in steps for token in step.emitted)]
+    return Answer(0, "t", "n", "suffix", drafters=list(drafters), output_ids=ids, steps=steps)
+
+
+def said_of(steps, *drafters):
+    (told,) = arms([written(steps, *drafters)])
+    return told["words"]
 
 
 def save(path, answers, verb="bench"):

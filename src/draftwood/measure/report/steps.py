@@ -8,8 +8,8 @@ from itertools import groupby
 from typing import Any
 
 from draftwood.measure.records.records import Answer
-from draftwood.measure.report.reasons import NUMBERS, StepAccount, accounts, listed
-from draftwood.step import MODEL, Step
+from draftwood.measure.report.reasons import NUMBERS, choice, listed
+from draftwood.step import MODEL, SourceStep, Step
 
 _PARTS = ("plan", "draft", "score", "verify", "keep", "learn")
 _COUNTS = ("asked", "proposed", "kept", "accepted", "match_length", "failed")
@@ -55,45 +55,28 @@ def steps_of(answer: Answer) -> list[dict[str, Any]]:
     """Return everything that is known about each step of an answer, JSON-ready."""
     at = len(answer.output_ids) - sum(len(s.emitted) for s in answer.steps)
     found = []
-    for account in accounts(answer.steps):
-        end = at + len(account.step.emitted)
-        text = "".join(answer.pieces[at:end]) if answer.pieces else None
-        found.append(_step(account, answer.drafters, text))
+    for number, step in enumerate(answer.steps, 1):
+        end = at + len(step.emitted)
+        tree = Tree.of(step)
+        found.append({
+            "step": number,
+            "context": step.context,
+            "emitted": list(step.emitted),
+            "text": "".join(answer.pieces[at:end]) if answer.pieces else None,
+            **{name: getattr(step, name) for name in ("drafted", "lookahead_scored", "accepted")},
+            **choice(step),
+            "ms": _ms(step.seconds),
+            "ms_of": {part: _ms(getattr(step, f"{part}_s")) for part in _PARTS},
+            "sources": [_source(own, name) for own, name in zip(step.by_source, answer.drafters, strict=False)],
+            "tree": None if tree is None else asdict(tree),
+        })  # fmt: skip
         at = end
     return found
 
 
-def _step(account: StepAccount, drafters: Sequence[str], text: str | None) -> dict[str, Any]:
-    step, expected, tree, sources = account.step, account.expected, Tree.of(account.step), []
-    for index, own in enumerate(step.by_source):
-        name = drafters[index] if index < len(drafters) else f"source {index}"
-        stages = {"stages": [asdict(stage) for stage in own.stages]} if own.stages else {}
-        said = {"source": name, **{k: getattr(own, k) for k in _COUNTS}, "draft_ms": _ms(own.draft_s)}
-        sources.append(said | stages)
-    return {
-        "step": account.number,
-        "context": step.context,
-        "emitted": list(step.emitted),
-        "text": text,
-        "asked": account.asked,
-        "candidates": account.plan.get("candidates"),
-        **{name: getattr(step, name) for name in ("drafted", "lookahead_scored", "accepted")},
-        "expected_tokens": expected.tokens if expected else None,
-        "expected_ms": expected.ms if expected else None,
-        "ms": round(account.ms, 3),
-        "ms_of": {part: _ms(getattr(step, f"{part}_s")) for part in _PARTS},
-        "reason": account.reason.value,
-        "why": account.words,
-        "plan": account.plan,
-        "alternatives": [
-            {"nodes": a.nodes, "expected_tokens": a.tokens, "ms": a.ms, "tokens_per_second": a.rate}
-            for a in account.alternatives
-        ],
-        "policies": [{"policy": n, "held": n in account.held, "why": why} for n, why in account.policies.items()],
-        "notes": account.notes,
-        "sources": sources,
-        "tree": asdict(tree) if tree is not None else None,
-    }
+def _source(own: SourceStep, name: str) -> dict[str, Any]:
+    stages = {"stages": [asdict(stage) for stage in own.stages]} if own.stages else {}
+    return {"source": name, **{k: getattr(own, k) for k in _COUNTS}, "draft_ms": _ms(own.draft_s)} | stages
 
 
 def _ms(seconds: float) -> float:
