@@ -128,7 +128,7 @@ class Reader(HTMLParser):
 
 
 def made(*paths, **options):
-    return build(list(paths), **options).html
+    return build(list(paths), **options)[0]
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_whatever_an_answer_holds_stays_text(tmp_path):
             ]
         )
     )
-    page = build([path], title=NASTY)
+    page, _ = build([path], title=NASTY)
     write(tmp_path / "page.html", page)
     html = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert html.count("</script>") == 2
@@ -348,7 +348,7 @@ def test_a_replay_has_no_times_and_opens_with_tokens_per_pass(tmp_path):
 
 
 def test_a_page_is_written_whole_or_not_at_all(rows, tmp_path):
-    page = build([rows])
+    page, _ = build([rows])
     place = tmp_path / "new" / "page.html"
     assert write(place, page, [rows]) == place.stat().st_size
     with pytest.raises(UsageError, match="is one of the files"):
@@ -393,7 +393,7 @@ def test_in_a_browser_nothing_overflows_and_axe_finds_nothing(width, theme, rows
     chromium = shutil.which("chromium") or pytest.skip("there is no Chromium here")
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     playwright = pytest.importorskip("playwright.sync_api")
-    write(tmp_path / "page.html", build([rows, save(tmp_path / "profile.jsonl", [], PROFILE, "profile")]))
+    write(tmp_path / "page.html", made(rows, save(tmp_path / "profile.jsonl", [], PROFILE, "profile")))
     with playwright.sync_playwright() as engine:
         browser = engine.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=theme)

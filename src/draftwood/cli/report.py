@@ -26,6 +26,6 @@ def report(
 
     # A page over one of its sources is refused by `write`, with a message of its own.
     early.check_place(output, force or output.resolve() in {source.resolve() for source in rows})
-    page = build(rows, title, answers)
+    page, shown = build(rows, title, answers)
     size = write(output, page, rows)
-    screen.say(f"{output}: {size / 1000:,.0f} kB, {count(page.shown, 'answer')} shown as text")
+    screen.say(f"{output}: {size / 1000:,.0f} kB, {count(shown, 'answer')} shown as text")

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from draftwood.errors import RecordError, UsageError
 from draftwood.files.paths import whole_file
@@ -25,15 +25,9 @@ from draftwood.measure.wording import clean, count, number, percent, share
 _BEFORE = 12  # tokens shown before the place where texts differ
 
 
-class Page(NamedTuple):
-    """A finished page."""
-
-    html: str  # without references to anything outside
-    shown: int  # answers shown as text
-
-
-def build(paths: Sequence[Path], title: str | None = None, most: int | None = None) -> Page:
-    """Make the page of records of ``bench`` and ``simulate`` and of a profile; ``most`` as in `shown.choose`.
+def build(paths: Sequence[Path], title: str | None = None, most: int | None = None) -> tuple[str, int]:
+    """Return the page of records of ``bench`` and ``simulate`` and of a profile, without references to anything
+    outside, and the number of answers that it shows; ``most`` as in `shown.choose`.
 
     Raises `UsageError` if a file cannot be opened or files differ in model, format, machine or prompts, and
     `RecordError` for a broken file and one without anything to show.
@@ -68,7 +62,7 @@ def build(paths: Sequence[Path], title: str | None = None, most: int | None = No
         "data": shown.data(answers, look, texts),
         "version": package_version("draftwood") or "",
     }
-    return Page(render(values), len(answers))
+    return render(values), len(answers)
 
 
 MOST_TOLD = 3  # best drafted arms whose steps are summed up in sentences; `draftwood explain` tells of all
@@ -96,14 +90,14 @@ def render(values: dict[str, Any]) -> str:
     return environment.from_string(read("page.html.j2")).render(own | values)
 
 
-def write(path: Path, page: Page, sources: Sequence[Path] = ()) -> int:
+def write(path: Path, page: str, sources: Sequence[Path] = ()) -> int:
     """Write a page completely or not at all, and return its size in bytes.
 
     Raises `UsageError` if ``path`` is one of ``sources``, `RecordError` if it cannot be written.
     """
     if path.resolve() in {source.resolve() for source in sources}:
         raise UsageError(f"{path} is one of the files that the report is made from: choose another -o")
-    content = page.html.encode()
+    content = page.encode()
     with whole_file(path, error=RecordError) as new:
         new.write_bytes(content)
     return len(content)

@@ -45,26 +45,19 @@ def choose(records: Records, standings: Standings, most: int | None) -> list[Ans
         members: list[Answer] = []
         for arm in (a for a in standings.arms if a not in PLAIN_ARMS):
             some = readable.get((task, arm), {}).values()
-            members += sorted(some, key=lambda a: abs(_figure(a, standings) - _mean(a, standings)))
+            members += sorted(some, key=lambda a: _placed(a, standings)["off"])
         ranked += [members] if members else []
     turns = [answer for turn in zip_longest(*ranked) for answer in turn if answer is not None]
     return turns[: len(ranked) if most is None else most]
 
 
-def _speedup(answer: Answer, standings: Standings) -> float | None:
-    dots = standings.row(answer.task, answer.arm)["per_prompt"]
-    return next((dot["speedup"] for dot in dots if dot["name"] == answer.name), None)
-
-
-def _mean(answer: Answer, standings: Standings) -> float:
+def _placed(answer: Answer, standings: Standings) -> dict[str, Any]:
+    """Return an answer's speedup, if it was timed, beside the mean of its task and arm, and how far off it is."""
     row = standings.row(answer.task, answer.arm)
-    return float(row["gain"] or row["length"] or 0.0)
-
-
-def _figure(answer: Answer, standings: Standings) -> float:
-    if standings.row(answer.task, answer.arm)["gain"]:
-        return _speedup(answer, standings) or 0.0
-    return rates([answer]).mean_acceptance_length
+    speedup = next((dot["speedup"] for dot in row["per_prompt"] if dot["name"] == answer.name), None)
+    mean, own = row["gain"] or row["length"] or 0.0, rates([answer]).mean_acceptance_length
+    off = abs((speedup or 0.0 if row["gain"] else own) - mean)
+    return {"speedup": speedup, "mean": mean, "timed": bool(row["gain"]), "of": row["prompts"], "off": off}
 
 
 def names(answers: Sequence[Answer]) -> dict[str, int]:
@@ -77,15 +70,11 @@ def article(
 ) -> dict[str, Any]:
     """Return an answer as the template shows it, after those that come before it on the page."""
     found, tokens, prompt = rates([answer]), len(answer.output_ids), "".join(answer.prompt_pieces or ())
-    row = standings.row(answer.task, answer.arm)
     ((begun, _),), *steps = stretches(answer)
     return {
         "answer": answer,
-        "speedup": _speedup(answer, standings),
+        **_placed(answer, standings),
         "first": (answer.task, answer.arm) not in {(a.task, a.arm) for a in before},
-        "of": row["prompts"],
-        "mean": _mean(answer, standings),
-        "timed": bool(row["gain"]),
         "tokens": tokens,
         "untimed": answer.round == TRACED,
         "passes": found.passes,
