@@ -153,11 +153,10 @@ def test_the_summary_says_why_drafting_was_off():
     unlikely = [[0, 1.0, 20.0], [1, 1.05, 22.0]]
     steps = [planned(chosen=0, candidates=3, alternatives=unlikely) for _ in range(3)]
     steps += [planned(chosen=0, candidates=0), planned()]
-    (found,) = arms([written(steps)])
-    found = found["summary"]
+    found = told_of(steps)["summary"]
     assert (found["steps"], found["tokens"]) == (5, 6)
     assert found["off_reasons"] == {"unlikely": {"steps": 3, "tokens": 3}, "nothing": {"steps": 1, "tokens": 1}}
-    said = said_of(steps, "suffix")
+    said = told_of(steps, "suffix")["words"]
     assert said[0].startswith("6 tokens in 5 passes: 1.20 tokens per pass, ")
     assert said[1] == (
         "No guess was checked for 67 % of the text: in 3 steps the likeliest guess had a chance of 5 % in the "
@@ -171,14 +170,13 @@ def test_the_summary_says_why_drafting_was_off():
 
 def test_the_summary_holds_the_forecast_against_what_came():
     found = {"passes": 2, "tokens": 2.9, "came": 3, "ms": 22, "took": 24, "speedup": 58 / 44, "made": 60 / 48}
-    (told,) = arms([written([planned(), planned(chosen=0)])])
-    assert told["summary"]["forecast"] == pytest.approx(found)
+    assert told_of([planned(), planned(chosen=0)])["summary"]["forecast"] == pytest.approx(found)
 
 
 def test_policies_are_said_with_what_they_saw():
     held = planned(candidates=2, asked=2, policies=[["thermal", "43.0 °C"], ["battery", "no battery here"]])
     held = replace(held, held=("thermal",))
-    said = said_of([held, planned()])
+    said = told_of([held, planned()])["words"]
     assert "thermal allowed no more than 2 guesses in 50 % of the steps (43.0 °C)." in said
     assert "battery limited nothing (no battery here)." in said
 
@@ -186,7 +184,7 @@ def test_policies_are_said_with_what_they_saw():
 def test_the_models_of_a_cascade_are_summed_up():
     stages = (StageStep("middle", 2, 7, 3, 0.5), StageStep("small", 9, 0, 0, 0.25))
     step = counted(by_source=(SourceStep(1, asked=16, stages=stages),))
-    said = said_of([step, step], "draft-model")
+    said = told_of([step, step], "draft-model")["words"]
     assert (
         "The draft model middle made 4 passes in 1000 ms; of 14 guesses of its own drafters 6 were right." in said
     )
@@ -195,10 +193,10 @@ def test_the_models_of_a_cascade_are_summed_up():
 
 def test_a_failed_source_and_missing_plans_are_said():
     broken = counted(by_source=(SourceStep(1, failed=True),))
-    said = said_of([broken, planned()], "suffix")
+    said = told_of([broken, planned()], "suffix")["words"]
     assert "suffix failed and was switched off in 1 answer." in said
     assert "The planner's reasons were recorded for 1 of 2 steps; of the others only counts are known." in said
-    assert said_of([]) == ["Nothing was decoded: no pass beyond reading the prompt."]
+    assert told_of([])["words"] == ["Nothing was decoded: no pass beyond reading the prompt."]
 
 
 def test_rows_of_steps_carry_their_text():
@@ -215,14 +213,10 @@ def test_rows_of_steps_carry_their_text():
     }  # fmt: skip
 
 
-def written(steps, *drafters):
+def told_of(steps, *drafters):
     ids = [1, *(token for step in steps for token in step.emitted)]
-    return Answer(0, "t", "n", "suffix", drafters=list(drafters), output_ids=ids, steps=steps)
-
-
-def said_of(steps, *drafters):
-    (told,) = arms([written(steps, *drafters)])
-    return told["words"]
+    (told,) = arms([Answer(0, "t", "n", "suffix", drafters=list(drafters), output_ids=ids, steps=steps)])
+    return told
 
 
 def save(path, answers, verb="bench"):

@@ -84,6 +84,7 @@ def bench(
         writer = held.enter_context(closing(_writer(output, loading, setting, settings, sources)))
         arms = [held.enter_context(closing(arm)) for arm in _arms(setup, specs, peers, settings, sources, setting)]
         work, others = Bench(setup, arms, jobs, settings, writer, bar), Others()
+        begun = len(writer.records.answers)
         with screen.CtrlC() as stop:
             if sustain is None:
                 work.run(rounds)
@@ -94,6 +95,8 @@ def bench(
         repeated = (each.to_json() for each in found)
         for row in differences(kept, setup.target, setting.dtype) if sustain is None else repeated:
             writer.other(row)
+        if others.cores is not None and len(kept.answers) > begun:
+            writer.other({"row": "machine", "other_programs": round(others.cores, 2)})
     taken, machine = others.cores, str(others)
     rows, more = table(kept), {kind: kept.of_kind(kind) for kind in ("difference", "sustained")}
     document = {"rows": rows, **more, "header": kept.header, "interrupted": stop.pressed, "other_programs": taken}

@@ -123,22 +123,21 @@ def lead(material: Material, standings: Standings) -> dict[str, Any]:
 
 
 def noise(material: Material, standings: Standings) -> dict[str, Any] | None:
-    """Return how busy the machine was; None where it is not known and nothing measured says so.
+    """Return how busy the machine was with other programs, and the number of rows that are ``doubted`` by more
+    than the clock explains; None where nothing was timed or nothing is known.
 
-    ``busy``: other work took at least the half of a core's time in the minute before; ``doubted``: rows whose
-    speedup cannot be.
+    ``taken``: cores that they took meanwhile; ``load``: of the minute before, for files without that.
     """
-    load, cores = max(material.loads, default=None), material.facts.get("cores")
-    doubted = [row for row in standings.rows if row["doubted"]]
-    timed = any(row["gain"] for row in standings.rows)
-    if not timed or (load is None and not doubted):
+    taken, load = (max(some, default=None) for some in (material.taken, material.loads))
+    doubted = sum(row["doubted"] and row["gain"] > _ODD * row["length"] for row in standings.rows)
+    if not any(row["gain"] for row in standings.rows) or (taken is load is None and not doubted):
         return None
-    return {"load": load, "cores": cores, "busy": load is not None and load >= BUSY, "doubted": doubted}
+    busy = (taken if taken is not None else (load or 0.0) / 2) >= _BUSY
+    return {"taken": taken, "load": load, "cores": material.facts.get("cores"), "busy": busy, "doubted": doubted}
 
 
-BUSY = 1.0
-"""Load average from which a run counts as disturbed: a whole core had other work. Loading the model, which comes
-before it is read, takes less of a minute than that."""
+_BUSY = 0.5  # cores that other programs take; loading the model is part of a load average
+_ODD = 1.05  # times the tokens per pass
 
 
 def headline(standings: Standings) -> dict[str, Any] | None:

@@ -27,6 +27,7 @@ class Material:
     profile: list[dict[str, Any]] = field(default_factory=list)
     runs: int = 0  # files of bench: the rounds of one are not interleaved with another's
     loads: list[float] = field(default_factory=list)  # of the machine, the minute before each run began or went on
+    taken: list[float] = field(default_factory=list)  # cores that other programs took during each run
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -129,6 +130,7 @@ def _join(found: Material, path: Path, records: Records, *, several_planners: bo
         row.get("provenance", {}).get("load_average") for row in (records.header, *records.of_kind("resumed"))
     ]
     found.loads += [load[0] for load in begun if load]
+    found.taken += [row["other_programs"] for row in records.of_kind("machine")]
     found.profile += [row for row in records.others if row.get("row") in ("pass", "prefill")]
     found.records.others += records.of_kind("sustained")
     for record in records.of_kind("difference"):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from draftwood.measure.bench.table import PLAIN, geometric_mean, table
 from draftwood.measure.records.records import Records
 from draftwood.measure.records.traces import OURS
+from draftwood.measure.wording import ratio
 
 Row = dict[str, Any]
 
@@ -48,7 +49,7 @@ class Standings:
                 "gain": gain,
                 "interval": row[f"speedup{end}_interval"],
                 "length": length,
-                "doubted": bool(gain and length and gain > _SURELY * max(1.0, length)),
+                "doubted": "?" in ratio(gain, length),
             }
             row |= dict.fromkeys(_OF_THE_CLOCK) if row["engine"] == "replay" else {}
         found.sort(key=lambda row: (row["gain"] is None, row["gain"] or row["length"] or 0.0, row["task"]))
@@ -89,9 +90,6 @@ class Standings:
         means = self.means() or self.means("length")
         kept = PLAIN_ARMS | {mean.arm for mean in sorted(means, key=lambda mean: -mean.value)[:most]}
         return [arm for arm in self.arms if arm in kept] if means else list(self.arms)[:most]
-
-
-_SURELY = 1.02  # times the tokens per pass: what lies between may be the clock
 
 
 def _arm_order(row: Row) -> tuple[bool, int, str, bool, int, str]:
