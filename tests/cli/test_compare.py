@@ -16,7 +16,7 @@ PROMPT = [1, 2, 0, 1, 2, 0, 1, 2]
 
 
 def answer(ids, seconds, finish="length"):
-    return Generation(ids=list(ids), steps=[Step(0, 1, score_s=seconds)], finish_reason=finish)
+    return Generation(ids=list(ids), steps=[Step(0, 1, tuple(ids), score_s=seconds)], finish_reason=finish)
 
 
 def test_arms_take_turns_and_write_the_same():
@@ -35,10 +35,12 @@ def test_arms_take_turns_and_write_the_same():
 
 
 def test_medians_and_speedup_of_finished_runs():
-    plain, drafted = ([answer([1], s) for s in each] for each in ((3.0, 1.0, 2.0), (1.0, 1.0, 9.0)))
+    plain, drafted = ([answer([1, 2], s) for s in each] for each in ((3.0, 1.0, 2.0), (1.0, 1.0, 9.0)))
     result = PlainAndDrafted(plain=plain, drafted=drafted)
     assert (result.plain_seconds, result.drafted_seconds, result.speedup) == (2.0, 1.0, 2.0)
     assert "2.00 times as fast, identical" in verdict(result)
+    odd = PlainAndDrafted(plain=[answer([1, 2], 2.1)], drafted=[answer([1, 2], 1.0)])
+    assert "2.10 times as fast (above the tokens per pass, which only noise can do" in verdict(odd)
     unfinished = PlainAndDrafted(plain=[], drafted=[answer([1, 2], 1.0, finish=None)])
     assert (unfinished.rounds, unfinished.identical, unfinished.speedup) == (0, None, None)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from draftwood.cli import screen
-from draftwood.measure.wording import clean, count
+from draftwood.measure.wording import IMPOSSIBLE, clean, count, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -103,7 +103,8 @@ class Answering:
     def compare(self, rounds: int) -> bool:
         """Write the answer several times, plainly and drafted; returns whether it was interrupted.
 
-        The first drafted text is shown as it comes; of other runs only a line says which one runs.
+        The first drafted text is shown as it comes; of other runs only a line says which one runs. A speedup that
+        cannot be is measured in one more round.
         """
         from draftwood.measure.compare import PlainAndDrafted, compare
 
@@ -121,11 +122,12 @@ class Answering:
                 status.__exit__()
                 writer.piece(piece)
 
+        model, how = self._loaded.model, {"into": self.comparison, **self._loaded.keywords}
         with screen.CtrlC() as stop, status:
-            compare(
-                self._loaded.model, self._content, rounds=rounds, into=self.comparison,
-                on_round=begin, on_piece=piece, **self._loaded.keywords,
-            )  # fmt: skip
+            compare(model, self._content, rounds=rounds, on_round=begin, on_piece=piece, **how)
+            if _odd(self.comparison):
+                status.say("the times cannot be: timing once more …")
+                compare(model, self._content, rounds=1, **how | {"seed": self.comparison.plain[0].seed})
         self.generation = next(iter(self.comparison.drafted), None)
         return stop.pressed
 
@@ -250,9 +252,17 @@ def verdict(comparison: PlainAndDrafted) -> str:
     plain, drafted, speedup = comparison.plain_seconds, comparison.drafted_seconds, comparison.speedup
     if speedup is None:
         return "nothing to compare: the answer took no pass beyond reading the prompt"
+    odd = f" ({IMPOSSIBLE[3:]})" if _odd(comparison) else ""
     return (
         f"plain {plain:.2f} s, drafted {drafted:.2f} s (medians of {comparison.rounds}): "
-        f"{speedup:.2f} times as fast, {sameness(comparison)}"
+        f"{speedup:.2f} times as fast{odd}, {sameness(comparison)}"
+    )
+
+
+def _odd(comparison: PlainAndDrafted) -> bool:
+    """Return whether a speedup cannot be."""
+    return bool(comparison.rounds) and "?" in ratio(
+        comparison.speedup, comparison.drafted[0].stats.mean_acceptance_length
     )
 
 

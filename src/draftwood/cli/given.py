@@ -61,7 +61,7 @@ class GrammarFlags:
             said = " and ".join(f"--{name.replace('_', '-')}" for name in given)
             raise UsageError(f"{said} were given: an answer can follow one of them")
         for name, text in given.items():
-            found = made[name](text if name == "regex" else read_given(text, name))
+            found = made[name](text if name == "regex" else read_given(text, name.replace("_", " ")))
             found.compiled()
             return found
         return None

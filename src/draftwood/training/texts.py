@@ -144,7 +144,9 @@ def of_files(paths: Sequence[Path], tokenizer: Any, longest: int = 512) -> list[
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ModelError(f"{path} cannot be read as text ({error}): leave it out") from error
+            raise ModelError(
+                f"{path} cannot be read as text ({getattr(error, 'strerror', None) or error}): leave it out"
+            ) from error
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
         if len(ids) < 2 * _LEAST:
             raise ModelError(f"{path} has {len(ids)} tokens, too few to train on: name longer texts")
