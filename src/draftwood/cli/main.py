@@ -83,7 +83,13 @@ class _Warnings(logging.Handler):
         _say(f"{record.levelname.lower()}: {self.format(record)}")
 
 
-_PROMPTED = {"generate": "generate", "chat": "generate", "explain": "explain --live", "drift": "drift"}
+_PROMPTED = {
+    "": "generate",
+    "generate": "generate",
+    "chat": "generate",
+    "explain": "explain --live",
+    "drift": "drift",
+}
 """Verbs that are likely to be given a prompt without quotes, and how it is given."""
 _WARNINGS = _Warnings()
 _FULL = (errno.ENOSPC, errno.EBADF, errno.EIO)  # of streams that cannot be written
@@ -155,7 +161,8 @@ def _explain(error: Exception, debug: bool) -> int:
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "draftwood"
         said = error.format_message().rstrip(".")
-        verb = _PROMPTED.get(path.partition(" ")[2]) if "unexpected extra argument" in said else None
+        a_prompt = "unexpected extra argument" in said or ("No such command" in said and "Did you" not in said)
+        verb = _PROMPTED.get(path.partition(" ")[2]) if a_prompt else None
         hint = f': put text of several words in quotes, as in draftwood {verb} "write a haiku"' if verb else ""
         line, code = f"error: {said}{hint}\nsee {path} --help", 2
     elif isinstance(error, OSError) and error.errno in _FULL and not error.filename:

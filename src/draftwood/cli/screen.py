@@ -45,9 +45,13 @@ class CtrlC:
         return self.pressed
 
 
-def broken(text: str, width: int) -> str:
-    """Break lines that are longer than ``width`` at blanks; what has none, as a path, stays whole."""
+def broken(text: str, width: int, hang: int = 0) -> str:
+    """Break lines that are longer than ``width`` at blanks; what has none, as a path, stays whole.
+
+    The pieces of a line begin with ``hang`` blanks, but for the first.
+    """
     how: dict[str, Any] = {"width": width, "break_long_words": False, "break_on_hyphens": False}
+    how["subsequent_indent"] = " " * hang
     return "\n".join(textwrap.fill(line, **how) if len(line) > width else line for line in text.split("\n"))
 
 
@@ -207,9 +211,10 @@ def _folded(text: str, width: int) -> str:
 
 def show_facts(facts: Mapping[str, Any]) -> None:
     """Print a name and a value a line."""
-    width = max(map(len, facts))
+    to, width = console(), max(map(len, facts))
     for name, value in facts.items():
-        say(f"{name:{width}}  {f'{value:,}' if isinstance(value, int) else value}")
+        said = f"{name:{width}}  {f'{value:,}' if isinstance(value, int) else value}"
+        to.print(broken(said, min(_WIDTH, to.width), width + 2))
 
 
 def percent(value: float | None) -> str:
