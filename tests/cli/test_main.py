@@ -37,7 +37,7 @@ def test_version_and_help(draftwood):
     ("generate write a haiku", 'in quotes, as in draftwood generate "write a haiku"'),
     ("chat write a haiku", 'in quotes, as in draftwood generate "write a haiku"'),
     ("explain --live write a haiku", 'draftwood explain --live "write a haiku"'),
-    ("write a haiku", 'in quotes, as in draftwood generate "write a haiku"'),
+    ("why? because", 'in quotes, as in draftwood generate "write a haiku"'),
     ("drift write a haiku", 'draftwood drift "write a haiku"'),
 ])  # fmt: skip
 def test_wrong_use_is_named_with_what_is_nearest(draftwood, line, hint):
