@@ -39,9 +39,13 @@ def directly(p_row, q_row):
 def test_an_exact_rule_drifts_nowhere(options, sampling):
     target = ToyTarget(**options)
     found = drift(target, PROMPT, max_new_tokens=24, **sampling)
-    assert (found.tokens, found.kl_max, found.kl_mean) == (24, 0.0, 0.0)
-    assert found.perplexity_plain == found.perplexity_other
-    assert (found.equal_share, found.first_difference, found.text_identical) == (1.0, None, True)
+    assert (len(found.kl), found.figures()["kl_max"], found.figures()["kl_mean"]) == (24, 0.0, 0.0)
+    assert found.figures()["perplexity_plain"] == found.figures()["perplexity_other"]
+    assert (
+        found.figures()["equal_share"],
+        found.figures()["first_difference"],
+        found.figures()["text_identical"],
+    ) == (1.0, None, True)
     assert found.ids == sampled_truth(target, Sampling(**sampling), limit=24)
     assert target.open_sessions == 0
 
@@ -59,30 +63,32 @@ def noisy(target, count):
 def test_figures_are_what_a_direct_computation_gives():
     found, plain, other = noisy(ToyTarget(), 24)
     assert found.kl == pytest.approx([directly(p, q) for p, q in zip(plain, other, strict=True)])
-    assert found.kl_mean == pytest.approx(np.mean(found.kl))
-    assert found.kl_max == max(found.kl) > 0
+    assert found.figures()["kl_mean"] == pytest.approx(np.mean(found.kl))
+    assert found.figures()["kl_max"] == max(found.kl) > 0
     surprise = [-log_softmax(row)[token] for row, token in zip(other, found.ids, strict=True)]
-    assert found.perplexity_other == pytest.approx(math.exp(np.mean(surprise)))
-    assert found.equal_share == sum(found.same) / 24 < 1
-    assert found.first_difference == found.same.index(False)
-    assert not found.text_identical
+    assert found.figures()["perplexity_other"] == pytest.approx(math.exp(np.mean(surprise)))
+    assert found.figures()["equal_share"] == sum(found.same) / 24 < 1
+    assert found.figures()["first_difference"] == found.same.index(False)
+    assert not found.figures()["text_identical"]
 
 
 def test_wide_passes_that_are_off_are_seen():
     found = drift(WideIsNoisy(order=2), PROMPT, max_new_tokens=40)
     drafted = [kl for kl in found.kl if kl > 0]
     assert 0 < len(drafted) < 40  # passes without a draft are exact
-    assert found.kl_max < 1e-3
+    assert found.figures()["kl_max"] < 1e-3
 
 
 def test_totals_and_json():
     one, two = (noisy(ToyTarget(seed=seed), count)[0] for seed, count in ((0, 4), (1, 8)))
     total = Drift.total([one, two])
-    assert total.tokens == 12
-    assert total.kl_mean == pytest.approx((4 * one.kl_mean + 8 * two.kl_mean) / 12)
-    assert total.to_json()["kl_max"] == max(one.kl_max, two.kl_max)
-    assert "kl" not in total.to_json()
-    assert total.to_json(positions=True)["kl"] == one.kl + two.kl
+    assert len(total.kl) == 12
+    assert total.figures()["kl_mean"] == pytest.approx(
+        (4 * one.figures()["kl_mean"] + 8 * two.figures()["kl_mean"]) / 12
+    )
+    assert total.figures()["kl_max"] == max(one.figures()["kl_max"], two.figures()["kl_max"])
+    assert "kl" not in total.figures()
+    assert total.figures(positions=True)["kl"] == one.kl + two.kl
 
 
 def test_masked_tokens():
@@ -96,14 +102,14 @@ def test_an_interrupt_keeps_what_was_compared(monkeypatch):
     result, target, read = Drift(), ToyTarget(), TextReader.read
 
     def interrupted(reader, token):
-        if result.tokens == 5:
+        if len(result.kl) == 5:
             raise KeyboardInterrupt
         read(reader, token)
 
     monkeypatch.setattr(TextReader, "read", interrupted)
     with pytest.raises(KeyboardInterrupt):
         drift(target, PROMPT, into=result, max_new_tokens=20)
-    assert result.tokens == 5
+    assert len(result.kl) == 5
     assert target.open_sessions == 0
 
 
@@ -112,9 +118,9 @@ def test_an_interrupt_keeps_what_was_compared(monkeypatch):
 def test_drafts_of_a_real_model_drift_by_rounding_alone():
     prompt = "Repeat after me: one two three four five six seven. One two three four five six seven. One"
     found = drift("smollm2", prompt, max_new_tokens=24)
-    assert found.text_identical
-    assert found.kl_max < 1e-8
-    assert found.perplexity_other == pytest.approx(found.perplexity_plain, rel=1e-5)
+    assert found.figures()["text_identical"]
+    assert found.figures()["kl_max"] < 1e-8
+    assert found.figures()["perplexity_other"] == pytest.approx(found.figures()["perplexity_plain"], rel=1e-5)
 
 
 def test_what_is_refused():
@@ -136,18 +142,18 @@ def ruled(rule, prompts=(PROMPT,), **settings):
 @pytest.mark.parametrize("rule", ["exact", "threshold:tau=0"])
 def test_neutral_rules_change_nothing(rule, sampling):
     found = ruled(rule, **sampling)
-    assert (found.changed, found.perplexity_change) == (0.0, 0.0)
+    assert (found.figures()["changed"], found.figures()["perplexity_change"]) == (0.0, 0.0)
 
 
 def test_a_lossy_rule_is_held_against_plain_decoding():
     found, target = ruled("threshold:tau=0.5", seed=0), ToyTarget()
     ids = found.texts[0].ids
     assert found.plain[0].ids == greedy_truth(target) != ids
-    assert found.changed == 1.0
+    assert found.figures()["changed"] == 1.0
     surprise = [-log_softmax(target.scores_after([*PROMPT, *ids[:i]]))[t] for i, t in enumerate(ids)]
-    assert found.to_json()["perplexity"] == pytest.approx(np.exp(np.mean(surprise)))
-    assert found.tokens_per_pass > ruled("exact", seed=0).tokens_per_pass
-    assert found.speedup > 0
+    assert found.figures()["perplexity"] == pytest.approx(np.exp(np.mean(surprise)))
+    assert found.figures()["tokens_per_pass"] > ruled("exact", seed=0).figures()["tokens_per_pass"]
+    assert found.figures()["speedup"] > 0
 
 
 def test_shares_are_over_all_prompts():
@@ -155,4 +161,6 @@ def test_shares_are_over_all_prompts():
     found = ruled("top-k:k=2", prompts, temperature=0.5, seed=1)
     truth = [sampled_truth(ToyTarget(), setting, prompt) for prompt in prompts]
     assert [text.ids for text in found.plain] == truth
-    assert found.changed == np.mean([text.ids != ids for text, ids in zip(found.texts, truth, strict=True)])
+    assert found.figures()["changed"] == np.mean(
+        [text.ids != ids for text, ids in zip(found.texts, truth, strict=True)]
+    )

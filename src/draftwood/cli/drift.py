@@ -73,97 +73,79 @@ def drift(
                     texts.append((job, Drift()))
                     measure(model, job.prompt, into=texts[-1][1], **how)
             finished.append(job)
-    texts = [(job, part) for job, part in texts if part.tokens]
-    document = named | (_rules_json(rules, finished) if rules else _texts_json(texts))
+    texts = [(job, part) for job, part in texts if part.kl]
+    total = Drift.total([part for _, part in texts]).figures()
+    if rules:
+        told = [one.figures() for one in rules]
+        prompts_ = [{"task": job.task, "name": job.name} for job in finished]
+        document = {"prompts": prompts_, "plain_ids": [text.ids for text in rules[0].plain], "rules": told}
+    else:
+        parts = [{"task": job.task, "name": job.name} | part.figures(positions=True) for job, part in texts]
+        document = {"total": total, "prompts": parts}
 
     def show() -> None:
         if rules and finished:
-            _show_rules(named, rules, len(finished))
+            _show_rules(named, told, len(finished))
         elif texts:
-            _show_texts(named, texts)
+            _show_texts(named, parts, total, sum(part.same.count(False) for _, part in texts))
 
-    screen.finish(document | {"provenance": provenance()}, show, as_json=as_json, interrupted=stop.pressed)
+    document = named | document | {"provenance": provenance()}
+    screen.finish(document, show, as_json=as_json, interrupted=stop.pressed)
 
 
-_COLUMNS: dict[str, Callable[[tuple[str, Drift]], str]] = {
-    "text": lambda row: row[0],
-    "tokens": lambda row: str(row[1].tokens),
-    "KL mean": lambda row: f"{row[1].kl_mean:.1e}",
-    "KL largest": lambda row: f"{row[1].kl_max:.1e}",
-    "same choice": lambda row: f"{100 * (row[1].equal_share or 0):.1f} %",
-    "perplexity": lambda row: number(row[1].perplexity_plain, 4),
+Figures = dict[str, Any]
+_COLUMNS: dict[str, Callable[[Figures], str]] = {
+    "text": lambda one: f"{one['task']} {one['name']}" if "task" in one else "all",
+    "tokens": lambda one: str(one["tokens"]),
+    "KL mean": lambda one: f"{one['kl_mean']:.1e}",
+    "KL largest": lambda one: f"{one['kl_max']:.1e}",
+    "same choice": lambda one: f"{100 * one['equal_share']:.1f} %",
+    "perplexity": lambda one: number(one["perplexity_plain"], 4),
 }
 
 
-def _texts_json(texts: list[tuple[PromptJob, Drift]]) -> dict[str, Any]:
-    from draftwood.measure.drift import Drift
-
-    parts = [{"task": job.task, "name": job.name, **part.to_json(positions=True)} for job, part in texts]
-    return {"total": Drift.total([part for _, part in texts]).to_json(), "prompts": parts}
-
-
-def _show_texts(named: dict[str, str], texts: list[tuple[PromptJob, Drift]]) -> None:
+def _show_texts(named: dict[str, str], parts: list[Figures], total: Figures, differing: int) -> None:
     """Print what was compared, the table, and what it means."""
-    from draftwood.measure.drift import Drift
     from draftwood.measure.ties import limits
 
-    to, total, rounding = screen.console(), Drift.total([part for _, part in texts]), limits(named["dtype"])
-    rows = [(f"{job.task} {job.name}", part) for job, part in texts]
+    to, rounding = screen.console(), limits(named["dtype"])
     to.print("{model}, {dtype}: drafted decoding ({drafters}, {planner}), and plain decoding".format(**named))
-    screen.show_table(to, _COLUMNS, rows + [("all", total)] * (len(rows) > 1), ("text",))
+    screen.show_table(to, _COLUMNS, parts + [total] * (len(parts) > 1), ("text",))
     to.print(
         "KL: the extra surprise, in nats, of a token drawn from plain decoding for a reader who expects drafted "
         "decoding; 0 is equal. Perplexity: the text is as hard to guess as this many equally likely tokens. "
         + screen.MORE
     )
-    rounded = total.kl_max <= rounding.divergence
-    if total.text_identical:
-        differ = f"and their probabilities differ by no more than {rounding.cause}"
-        if not rounded:
-            differ = f"though their probabilities differ by more than {rounding.cause}"
-        to.print(f"Both sides choose every token alike, {differ}.")
-        return
+    rounded = total["kl_max"] <= rounding.divergence
     why = f"their probabilities differ by {'no ' if rounded else ''}more than {rounding.cause}"
+    if total["text_identical"]:
+        to.print(f"Both sides choose every token alike, {'and' if rounded else 'though'} {why}.")
+        return
     to.print(
-        f"The sides choose differently at {total.same.count(False)} of {total.tokens} tokens "
+        f"The sides choose differently at {differing} of {total['tokens']} tokens "
         f"({f'near-ties, since {why}' if rounded else why}): from the first one on, in each text, plain decoding "
         "would have written something else."
     )
 
 
-_RULE_COLUMNS: dict[str, Callable[[RuleDrift], str]] = {
-    "rule": lambda one: one.rule,
-    "texts changed": lambda one: percent(one.changed),
-    "perplexity": lambda one: number(one.to_json()["perplexity"], 4),
-    "change": lambda one: _risen(one.perplexity_change),
-    "tokens per pass": lambda one: number(one.tokens_per_pass),
-    "speedup": lambda one: ratio(one.speedup, one.tokens_per_pass),
+_RULE_COLUMNS: dict[str, Callable[[Figures], str]] = {
+    "rule": lambda one: one["rule"],
+    "texts changed": lambda one: percent(one["changed"]),
+    "perplexity": lambda one: number(one["perplexity"], 4),
+    "change": lambda one: f"{one['perplexity_change']:+.4f}" + "*" * (one["perplexity_change"] <= TARGET),
+    "tokens per pass": lambda one: number(one["tokens_per_pass"]),
+    "speedup": lambda one: ratio(one["speedup"], one["tokens_per_pass"]),
 }
 
 
-def _risen(change: float | None) -> str:
-    return "" if change is None else f"{change:+.4f}" + ("*" if change <= TARGET else "")
-
-
-def _rules_json(rules: list[RuleDrift], jobs: list[PromptJob]) -> dict[str, Any]:
-    return {
-        "prompts": [{"task": job.task, "name": job.name} for job in jobs],
-        "plain_ids": [text.ids for text in rules[0].plain],
-        "rules": [one.to_json() for one in rules],
-    }
-
-
-def _show_rules(named: dict[str, str], rules: list[RuleDrift], prompts: int) -> None:
+def _show_rules(named: dict[str, str], rules: list[Figures], prompts: int) -> None:
     """Print the table and what it means."""
-    to, named = screen.console(), named | {"n": count(prompts, "prompt")}
-    to.print(
-        "{model}, {dtype}: drafted decoding ({drafters}, {planner}) by each rule, and plain, on {n}".format(
-            **named
-        )
-    )
+    to, on = screen.console(), count(prompts, "prompt")
+    by = "drafted decoding ({drafters}, {planner}) by each rule, and plain".format(**named)
+    to.print(f"{named['model']}, {named['dtype']}: {by}, on {on}")
     marks = {"*": f"*: at most {TARGET} more than plain's", "?": IMPOSSIBLE}
     said = screen.show_table(to, _RULE_COLUMNS, rules, ("rule",), marks)
-    if lossy := [one.rule for one in rules if one.lossy]:
+    if lossy := [one["rule"] for one in rules if one["lossy"]]:
         to.print(f"lossy: {', '.join(lossy)}. Their texts may differ from those of plain decoding.")
     to.print(
         "Perplexity: of each rule's text under the model; change: against plain's. Speedup: plain seconds per "

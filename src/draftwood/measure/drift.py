@@ -50,44 +50,20 @@ class Drift:
     same: list[bool] = field(default_factory=list)  # whether both sides choose the same token here
     ids: list[int] = field(default_factory=list)  # the text
 
-    @property
-    def tokens(self) -> int:
-        return len(self.kl)
-
-    @property
-    def kl_mean(self) -> float:
-        return math.fsum(self.kl) / len(self.kl) if self.kl else 0.0
-
-    @property
-    def kl_max(self) -> float:
-        return max(self.kl, default=0.0)
-
-    @property
-    def perplexity_plain(self) -> float | None:
-        return perplexity(self.surprise_plain)
-
-    @property
-    def perplexity_other(self) -> float | None:
-        return perplexity(self.surprise_other)
-
-    @property
-    def equal_share(self) -> float | None:
-        return sum(self.same) / len(self.same) if self.same else None
-
-    @property
-    def first_difference(self) -> int | None:
-        """Index of the first token that the sides choose differently; None where they never do."""
-        return None if self.text_identical else self.same.index(False)
-
-    @property
-    def text_identical(self) -> bool:
-        return all(self.same)
-
-    def to_json(self, *, positions: bool = False) -> dict[str, Any]:
-        names = ["tokens", "kl_mean", "kl_max", "perplexity_plain", "perplexity_other", "equal_share"]
-        names += ["first_difference", "text_identical"]
-        names += ["ids", "kl", "surprise_plain", "surprise_other"] if positions else []
-        return {name: getattr(self, name) for name in names}
+    def figures(self, *, positions: bool = False) -> dict[str, Any]:
+        """Return what these lists amount to, JSON-ready, and with ``positions`` the lists themselves."""
+        tokens = len(self.kl)
+        lists = {name: getattr(self, name) for name in ("ids", "kl", "surprise_plain", "surprise_other")}
+        return {
+            "tokens": tokens,
+            "kl_mean": math.fsum(self.kl) / tokens if tokens else 0.0,
+            "kl_max": max(self.kl, default=0.0),
+            "perplexity_plain": perplexity(self.surprise_plain),
+            "perplexity_other": perplexity(self.surprise_other),
+            "equal_share": sum(self.same) / tokens if tokens else None,
+            "first_difference": None if all(self.same) else self.same.index(False),
+            "text_identical": all(self.same),
+        } | (lists if positions else {})
 
     @classmethod
     def total(cls, found: Sequence[Drift]) -> Drift:
@@ -218,32 +194,28 @@ class RuleDrift:
     surprise_plain: list[float] = field(default_factory=list)
     surprise: list[float] = field(default_factory=list)
 
-    @property
-    def changed(self) -> float | None:
+    def figures(self) -> dict[str, Any]:
+        """Return what was found, JSON-ready.
+
+        ``changed``: share of the texts. ``perplexity_change``: of the rule's texts less plain decoding's; below 0
+        the model finds the rule's likelier. ``speedup``: plain seconds per token / the rule's, each text written
+        once; None where a side has no pass.
+        """
         differ = [one.ids != two.ids for one, two in zip(self.plain, self.texts, strict=True)]
-        return sum(differ) / len(differ) if differ else None
-
-    @property
-    def perplexity_change(self) -> float | None:
-        """Perplexity of the rule's texts less plain decoding's; below 0 the model finds the rule's likelier."""
         mine, plain = perplexity(self.surprise), perplexity(self.surprise_plain)
-        return None if mine is None or plain is None else mine - plain
-
-    @property
-    def tokens_per_pass(self) -> float:
-        return Rates.of([step for text in self.texts for step in text.steps]).mean_acceptance_length
-
-    @property
-    def speedup(self) -> float | None:
-        """Plain seconds per token / the rule's, each text written once; None where a side has no pass."""
         pairs = [[_pace(side) for side in both] for both in zip(self.plain, self.texts, strict=True)]
-        timed = [(plain, mine) for plain, mine in pairs if plain and mine]
-        return sum(p for p, _ in timed) / sum(m for _, m in timed) if timed else None
-
-    def to_json(self) -> dict[str, Any]:
-        names = ("rule", "lossy", "changed", "perplexity_change", "tokens_per_pass", "speedup")
-        both = {"perplexity_plain": perplexity(self.surprise_plain), "perplexity": perplexity(self.surprise)}
-        return {name: getattr(self, name) for name in names} | both | {"ids": [text.ids for text in self.texts]}
+        timed = [(before, now) for before, now in pairs if before and now]
+        return {
+            "rule": self.rule,
+            "lossy": self.lossy,
+            "changed": sum(differ) / len(differ) if differ else None,
+            "perplexity_change": None if mine is None or plain is None else mine - plain,
+            "tokens_per_pass": Rates.of([s for text in self.texts for s in text.steps]).mean_acceptance_length,
+            "speedup": sum(p for p, _ in timed) / sum(m for _, m in timed) if timed else None,
+            "perplexity_plain": plain,
+            "perplexity": mine,
+            "ids": [text.ids for text in self.texts],
+        }
 
 
 def _pace(text: Generation) -> float | None:

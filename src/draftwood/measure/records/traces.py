@@ -29,8 +29,6 @@ class Trace:
     output_ids: list[int]  # at least one
     limit: int | None = None  # most tokens that might have been written; None: the text is taken to end there
     finish_reason: str | None = None
-    prompt: str | None = None  # text, where kept
-    output: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary without what is unknown."""
