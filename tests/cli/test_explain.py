@@ -100,9 +100,7 @@ def test_an_answer_of_one_token_has_nothing_to_explain(draftwood, tiny):
     assert ran.code == 0
     assert "nothing to explain" in ran.out
     as_json = draftwood("explain", "--live", PROMPT, "--model", tiny, "--max-new-tokens", "1", "--json")
-    assert json.loads(as_json.out) == {
-        "rule": "exact", "lossy": False, "arms": [], "answer": None, "steps": [],
-    }  # fmt: skip
+    assert json.loads(as_json.out)["steps"] == []
 
 
 def test_ctrl_c_explains_what_was_written(draftwood, tiny, interrupt):
