@@ -20,7 +20,7 @@ from draftwood.measure.report.steps import Tree
 from draftwood.measure.wording import count
 from draftwood.step import Step
 
-_HEAD = "pass   new  fixed  guesses, [those that were right] → what the model wrote itself"
+_HEAD = "pass   new  fixed  guesses, [the right ones] → what the model wrote itself"
 
 
 def for_iterations(call: typer.Context, given: Given, *, unseen: bool) -> Given:
