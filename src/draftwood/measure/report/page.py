@@ -13,7 +13,7 @@ from draftwood.errors import RecordError, UsageError
 from draftwood.files.paths import whole_file
 from draftwood.measure.bench.table import ACCEPTED_PER_CYCLE, SPEEDUP, sameness
 from draftwood.measure.records.provenance import package_version
-from draftwood.measure.records.records import TRACED
+from draftwood.measure.records.records import TRACED, Answer
 from draftwood.measure.records.traces import OURS
 from draftwood.measure.report import figures, shown
 from draftwood.measure.report.reading import Material, gather
@@ -160,7 +160,9 @@ def headline(standings: Standings) -> dict[str, Any] | None:
 
 _SPEED: dict[str, Callable[[Row], str]] = {
     "Speedup": lambda r: number(r["gain"]),
-    "95 % interval": lambda r: "{:.2f} to {:.2f}".format(*r["interval"]) if r["interval"] else "",
+    "95 % interval": lambda r: (
+        "{:.2f} to {:.2f}".format(*r["interval"]) if r["interval"] and not r["plain"] else ""
+    ),
     "Tokens per pass": lambda r: number(r["length"]),
     "Tokens per second": lambda r: number(r["tokens_per_second"], 1),
     "Guesses right": lambda r: percent(r["acceptance_rate"] or None),
@@ -206,10 +208,9 @@ def differences(material: Material, standings: Standings, texts: TokenTexts) -> 
     """Return the texts that differ from plain decoding's, with their margins; None if all were replayed."""
     if all(engine == "replay" for engine in standings.arms.values()):
         return None
-    by_id = {answer.id: answer for answer in material.records.answers}
 
-    def one(row: dict[str, Any]) -> dict[str, Any]:
-        answer, plain, i = by_id[row["answer"]], by_id[row["against"]], row["index"]
+    def one(row: dict[str, Any], answer: Answer, plain: Answer) -> dict[str, Any]:
+        i = row["index"]
         theirs, ours = (texts.text(a.output_ids[i] if i < len(a.output_ids) else None) for a in (plain, answer))
         known = {name: row.get(name) for name in ("index", "margin", "near_tie", "rounding", "cause")}
         before = texts.joined(answer.output_ids[max(0, i - _BEFORE) : i])
@@ -217,7 +218,7 @@ def differences(material: Material, standings: Standings, texts: TokenTexts) -> 
 
     exact = [row for row in standings.drafted if row["rule"] is None]
     return {
-        "found": [one(row) for row in material.records.of_kind("difference")],
+        "found": [one(*found) for found in material.differences],
         "compared": any(row["identical"] is not None for row in exact),
         "lossy": [row for row in standings.drafted if row["rule"] is not None],
         "unmeasured": [row for row in exact if row["identical"] is False],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -22,8 +21,10 @@ class Material:
     """Everything that a page shows."""
 
     headers: list[tuple[str, dict[str, Any]]]  # (file name, header) of each file
-    # Of bench and simulate: renumbered answers, differences and sustained runs.
+    # Of bench and simulate: answers (an id may stand for one of each file) and sustained runs.
     records: Records = field(default_factory=lambda: Records({}))
+    # Records of differences, each with the answer that differs and the one of plain decoding.
+    differences: list[tuple[dict[str, Any], Answer, Answer]] = field(default_factory=list)
     profile: list[dict[str, Any]] = field(default_factory=list)
     runs: int = 0  # files of bench: the rounds of one are not interleaved with another's
     loads: list[float] = field(default_factory=list)  # of the machine, the minute before each run began or went on
@@ -107,20 +108,16 @@ def _refuse_apart(one: Mapping[str, Any], two: Mapping[str, Any]) -> None:
 
 
 def _join(found: Material, path: Path, records: Records, *, several_planners: bool, measured: bool) -> None:
-    known = found.records.answers
-    base, taken = 1 + max((a.id for a in known), default=-1), {a.key for a in known}
-    later = 1 + max((a.round for a in known), default=-1)
-    number: dict[int, int] = {}
+    known, by_id = found.records.answers, dict[int, Answer]()
+    taken, later = {a.key for a in known}, 1 + max((a.round for a in known), default=-1)
     for answer in records.answers:
-        arm = answer.arm
-        if several_planners and answer.planner is not None and arm != "none":
-            arm = f"{arm} {answer.planner}"  # as simulate names arms of several planners
+        if several_planners and answer.planner is not None and answer.arm != "none":
+            answer.arm += f" {answer.planner}"  # as simulate names arms of several planners
         if measured and answer.engine == "replay":
-            if arm == "none":  # plain decoding was measured: its replay adds nothing
+            if answer.arm == "none":  # plain decoding was measured: its replay adds nothing
                 continue
-            arm = f"{arm} (replayed)"
-        number[answer.id] = base + len(number)
-        answer = dataclasses.replace(answer, id=number[answer.id], arm=arm)
+            answer.arm += " (replayed)"
+        by_id[answer.id] = answer
         if answer.key in taken and answer.round == TRACED:
             continue
         answer.round += later if answer.key in taken else 0  # the same run once more: further rounds
@@ -135,7 +132,6 @@ def _join(found: Material, path: Path, records: Records, *, several_planners: bo
     found.records.others += records.of_kind("sustained")
     for record in records.of_kind("difference"):
         try:
-            renumbered = {name: number[record[name]] for name in ("answer", "against")}
+            found.differences.append((record, by_id[record["answer"]], by_id[record["against"]]))
         except KeyError as error:
             raise RecordError(f"{path}: a difference names answer {error}, which is not in the file") from error
-        found.records.others.append(record | renumbered)

@@ -17,17 +17,8 @@ STYLES = 5  # underlines and colours of drafters; see page.css
 _SPACES = re.compile(r"(^\s+|\s+$|[^\S\n]*\n\s*)")
 _PROMPT = 6000  # characters shown of a prompt: its end
 _STEP = (
-    "context",
-    "emitted",
-    "accepted",
-    "ms",
-    "ms_of",
-    "why",
-    "expected_tokens",
-    "expected_ms",
-    "sources",
-    "tree",
-)
+    "context", "emitted", "accepted", "ms", "ms_of", "why", "expected_tokens", "expected_ms", "sources", "tree",
+)  # fmt: skip
 
 
 def choose(records: Records, standings: Standings, most: int | None) -> list[Answer]:
