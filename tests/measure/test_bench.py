@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from types import SimpleNamespace
 
 import pytest
@@ -174,16 +173,6 @@ def test_plain_is_the_faster_of_ours_and_the_engines_own():
     assert found == {"none": 0.5, "transformers": 1.0, "suffix": 2.0, "llama.cpp:ngram-mod": None}
     assert geometric_mean([1.0, 4.0]) == 2.0
     assert geometric_mean([]) is None
-
-
-def test_replays_do_not_stand_among_the_measured():
-    live = Answer(0, "t", "n", "suffix", output_ids=[1, 2, 3], decode_s=2.0)
-    plain = dataclasses.replace(live, id=1, arm="none", decode_s=4.0)
-    replayed = dataclasses.replace(live, id=2, engine="replay", decode_s=1e-4)
-    rows = table(Records({}, [live, plain, replayed]))
-    assert [(r["drafter"], r["engine"], r["speedup"]) for r in rows] == [
-        ("suffix", "draftwood", 2.0), ("none", "draftwood", 1.0), ("suffix", "replay", None),
-    ]  # fmt: skip
 
 
 def test_another_prompt_under_the_same_name_is_refused(tmp_path):

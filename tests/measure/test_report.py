@@ -312,7 +312,7 @@ def test_files_without_anything_to_show_are_refused(tmp_path):
     with pytest.raises(UsageError, match="cannot be read"):
         gather([tmp_path / "missing.jsonl"])
     (tmp_path / "t.jsonl").write_text(json.dumps(header("trace", {}, {})) + '\n{"prompt_ids": [1]}\n')
-    with pytest.raises(RecordError, match="is a trace, which has no steps: replay it"):
+    with pytest.raises(RecordError, match="is a trace, which has no steps"):
         gather([tmp_path / "t.jsonl"])
     stray = save(tmp_path / "c.jsonl", [], [{"row": "difference", "answer": 1, "against": 0, "index": 2}])
     with pytest.raises(RecordError, match="not in the file"):
@@ -326,15 +326,10 @@ def test_a_profile_alone_makes_a_page(tmp_path):
     assert "milliseconds per pass over tokens per pass. context 128: 1.3 to 20.5; context 512: 5.1 to 81.9" in page
 
 
-def test_a_replay_has_no_times_and_opens_with_tokens_per_pass(tmp_path):
-    answers = [answer(0, "edit", "one", "suffix", 1.0, engine="replay")]
-    page = made(save(tmp_path / "s.jsonl", answers, verb="simulate", settings={"planners": ["fixed:4"]}))
+def test_a_page_without_plain_decoding_opens_with_tokens_per_pass(tmp_path):
+    page = made(save(tmp_path / "s.jsonl", [answer(0, "edit", "one", "suffix", 1.0)], verb="generate"))
     assert "Tokens per pass</th>" in page
-    assert "Tokens per second</th>" not in page
-    assert 'id="time"' not in page
     assert 'id="prompts"' not in page
-    assert 'id="differences"' not in page
-    assert "Recorded answers to 1 prompt of 1 task were replayed with suffix." in Reader(page).text
     assert "1.75 tokens per pass of the model" in Reader(opening(page)).text
 
 

@@ -59,7 +59,7 @@ def simulate(
             able = affordable(drafters, shared, target.capabilities)
             answers = [
                 Answer(
-                    number + i, task, trace.name, label, engine="replay", planner=planner, limit=trace.limit,
+                    number + i, task, trace.name, label, planner=planner, limit=trace.limit,
                     drafters=[d.name for d in able], prompt_ids=trace.prompt_ids,
                 )
                 for i, trace in enumerate(some)

@@ -16,7 +16,6 @@ PLAIN = {
     "draftwood": ("none", "transformers"),
     "transformers": ("none", "transformers"),
     "llama.cpp": ("llama.cpp",),
-    "replay": ("none",),
 }
 """Engine -> arms that decode plainly on its weights; for each task the faster of them is *plain*."""
 
@@ -36,7 +35,7 @@ def table(records: Records) -> list[dict[str, Any]]:
     ``draft_weight_bytes`` and ``draft_cache_bytes`` are the most of all answers, None without a draft model.
     """
     timed = [answer for answer in records.answers if answer.round != TRACED]
-    arms = grouped_by(timed, lambda a: (a.task, a.arm, a.engine == "replay"))
+    arms = grouped_by(timed, lambda a: (a.task, a.arm))
     return [_row(*key, arms) for key in arms]
 
 
@@ -67,12 +66,11 @@ def geometric_mean(values: Iterable[float]) -> float | None:
     return statistics.geometric_mean(known) if known else None
 
 
-Groups = dict[tuple[str, str, bool], list[Answer]]
-"""(task, arm, whether it was replayed) -> answers; the seconds of replays are not comparable with others."""
+Groups = dict[tuple[str, str], list[Answer]]  # (task, arm) -> answers
 
 
-def _row(task: str, arm: str, replayed: bool, arms: Groups) -> dict[str, Any]:
-    answers = arms[task, arm, replayed]
+def _row(task: str, arm: str, arms: Groups) -> dict[str, Any]:
+    answers = arms[task, arm]
     first = list({a.name: a for a in reversed(answers)}.values())
     decode = sum(_medians(answers, _whole).values())
     tpot = [(a.decode_s or 0.0) / generated(a) for a in answers if a.decode_s and generated(a)]
@@ -115,7 +113,7 @@ def _rates(answers: Sequence[Answer]) -> dict[str, Any]:
 
 def _against_plain(answers: list[Answer], arms: Groups) -> dict[str, Any]:
     one = answers[0]
-    plains = [arms.get((one.task, arm, one.engine == "replay"), []) for arm in PLAIN.get(one.engine, ())]
+    plains = [arms.get((one.task, arm), []) for arm in PLAIN.get(one.engine, ())]
     plains = [held for plain in plains if (held := [a for a in plain if one.comparable(a)])]
     whole, interval, dots = _speedup(answers, plains, _whole)
     unlooped, unlooped_interval, _ = _speedup(answers, plains, _unlooped)

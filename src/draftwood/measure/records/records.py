@@ -43,7 +43,7 @@ class Answer:
     task: str  # task and name say which prompt
     name: str
     arm: str  # the drafters as typed, or the name of a peer; ``none`` is plain decoding
-    engine: str = "draftwood"  # whose loop ran: draftwood, replay, transformers, llama.cpp
+    engine: str = "draftwood"  # whose loop ran: draftwood, transformers, llama.cpp
     round: int = 0  # from 0, or `TRACED`
     drafters: list[str] = field(default_factory=list)  # names, by the source index that steps use
     planner: str | None = None  # as typed

@@ -54,7 +54,7 @@ def generated(answer: Answer, until: int | None = None) -> int:
 def passes(answer: Answer, until: int | None = None) -> int | None:
     """Target passes that the first ``until`` tokens took; None where a peer does not tell."""
     arrived = arrivals(answer)
-    if not answer.steps and answer.engine not in ("draftwood", "replay") and answer.passes != len(arrived) - 1:
+    if not answer.steps and answer.engine != "draftwood" and answer.passes != len(arrived) - 1:
         return answer.passes if until is None else None
     tokens = len(answer.output_ids) if until is None else until
     return sum(before < tokens for before, _ in arrived[:-1])

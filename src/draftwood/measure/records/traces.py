@@ -16,8 +16,6 @@ from draftwood.measure.records.lines import read_lines, write_whole
 from draftwood.measure.records.records import grouped_by, header
 from draftwood.models.fingerprint import tokenizer_fingerprint
 
-OURS = ("draftwood", "replay")  # engines of our own loop
-
 
 @dataclass(frozen=True, slots=True)
 class Trace:
@@ -55,7 +53,7 @@ def read_traces(path: Path, tokenizer: Any = None) -> list[Trace]:
         if kind == "answer":  # of a records file, which holds a prompt once, and no text after an early interrupt
             line.setdefault("prompt_ids", prompts.get(key))
             prompts[key] = line["prompt_ids"]
-            rank = 0 if line.get("arm") == "none" else 1 + (line.get("engine", "draftwood") not in OURS)
+            rank = 0 if line.get("arm") == "none" else 1 + (line.get("engine", "draftwood") != "draftwood")
             if not line.get("output_ids") or (key in traces and rank >= traces[key][0]):
                 continue
         try:

@@ -9,7 +9,6 @@ from typing import Any
 
 from draftwood.measure.records.records import Records
 from draftwood.measure.records.timing import kept
-from draftwood.measure.records.traces import OURS
 from draftwood.measure.report.standings import Standings
 from draftwood.measure.wording import count, number
 
@@ -36,7 +35,7 @@ def prompts(standings: Standings, records: Records) -> dict[str, Any] | None:
     if not timed:
         return None
     looped = {(a.task, a.name) for a in records.answers if kept(a) < len(a.output_ids)}
-    ours = [dot["speedup"] for row in timed if row["engine"] in OURS for dot in row["per_prompt"]]
+    ours = [dot["speedup"] for row in timed if row["engine"] == "draftwood" for dot in row["per_prompt"]]
     ends = [0.85, 1.3, *(dot["speedup"] for row in timed for dot in row["per_prompt"])]
     ends += [end for row in timed for end in row["speedup_interval"] or ()]
     place = _scale(ends, logarithmic=True)

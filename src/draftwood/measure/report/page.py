@@ -14,7 +14,6 @@ from draftwood.files.paths import whole_file
 from draftwood.measure.bench.table import ACCEPTED_PER_CYCLE, SPEEDUP, sameness
 from draftwood.measure.records.provenance import package_version
 from draftwood.measure.records.records import TRACED, Answer
-from draftwood.measure.records.traces import OURS
 from draftwood.measure.report import figures, shown
 from draftwood.measure.report.reading import Material, gather
 from draftwood.measure.report.sentences import arms
@@ -26,7 +25,7 @@ _BEFORE = 12  # tokens shown before the place where texts differ
 
 
 def build(paths: Sequence[Path], title: str | None = None, most: int | None = None) -> tuple[str, int]:
-    """Return the page of records of ``bench`` and ``simulate`` and of a profile, without references to anything
+    """Return the page of records of ``bench`` and ``generate`` and of a profile, without references to anything
     outside, and the number of answers that it shows; ``most`` as in `shown.choose`.
 
     Raises `UsageError` if a file cannot be opened or files differ in model, format, machine or prompts, and
@@ -106,17 +105,16 @@ def write(path: Path, page: str, sources: Sequence[Path] = ()) -> int:
 def lead(material: Material, standings: Standings) -> dict[str, Any]:
     """Return the facts of the first sentence: what was measured."""
     drafted = {arm: engine for arm, engine in standings.arms.items() if arm not in PLAIN_ARMS}
-    others = [engine for engine in drafted.values() if engine not in OURS]
+    others = [engine for engine in drafted.values() if engine != "draftwood"]
     return {
         "facts": material.facts,
-        "replayed": set(standings.arms.values()) == {"replay"},
         "answers": len(material.records.answers),
         "profiled": bool(material.profile),
         "prompts": len({(a.task, a.name) for a in material.records.answers}),
         "tasks": len(standings.tasks),
         "rounds": len({a.round for a in material.records.answers} - {TRACED}),
         "plainly": len(drafted) < len(standings.arms),
-        "ours": [arm for arm, engine in drafted.items() if engine in OURS],
+        "ours": [arm for arm, engine in drafted.items() if engine == "draftwood"],
         "others": len(others),
         "engines": list(dict.fromkeys(others)),
     }
@@ -147,7 +145,7 @@ def headline(standings: Standings) -> dict[str, Any] | None:
     """
     for kind in ("gain", "length"):
         means = standings.means(kind)
-        if known := [m for m in means if standings.arms[m.arm] in OURS] or means:
+        if known := [m for m in means if standings.arms[m.arm] == "draftwood"] or means:
             best = max(known, key=lambda mean: mean.value)
             rows = [row for row in standings.drafted if row["drafter"] == best.arm and row[kind]]
             speeds = [prompt["speedup"] for row in rows for prompt in row["per_prompt"]]
@@ -205,8 +203,8 @@ def results(standings: Standings) -> dict[str, Any] | None:
 
 
 def differences(material: Material, standings: Standings, texts: TokenTexts) -> dict[str, Any] | None:
-    """Return the texts that differ from plain decoding's, with their margins; None if all were replayed."""
-    if all(engine == "replay" for engine in standings.arms.values()):
+    """Return the texts that differ from plain decoding's, with their margins; None without any."""
+    if not standings.rows:
         return None
 
     def one(row: dict[str, Any], answer: Answer, plain: Answer) -> dict[str, Any]:

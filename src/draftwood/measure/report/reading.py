@@ -21,7 +21,7 @@ class Material:
     """Everything that a page shows."""
 
     headers: list[tuple[str, dict[str, Any]]]  # (file name, header) of each file
-    # Of bench and simulate: answers (an id may stand for one of each file) and sustained runs.
+    # Of bench and generate: answers (an id may stand for one of each file) and sustained runs.
     records: Records = field(default_factory=lambda: Records({}))
     # Records of differences, each with the answer that differs and the one of plain decoding.
     differences: list[tuple[dict[str, Any], Answer, Answer]] = field(default_factory=list)
@@ -45,7 +45,7 @@ def explainable(path: Path) -> list[Answer]:
     if drafted := [a for a in answers if a.drafters]:
         return drafted
     held = "plain decoding only, which drafts nothing" if answers else "no steps of answers"
-    raise UsageError(f"{path} holds {held}: give records that draftwood generate, bench or simulate wrote with -o")
+    raise UsageError(f"{path} holds {held}: give records that draftwood generate or bench wrote with -o")
 
 
 def gather(paths: Sequence[Path]) -> Material:
@@ -61,10 +61,9 @@ def gather(paths: Sequence[Path]) -> Material:
         _refuse_apart(one, two)
     _refuse_other_prompts(read)
     planners = {planner for header in headers if (planner := header["settings"].get("planner")) is not None}
-    measured = any(header["verb"] in ("bench", "generate") for header in headers)
     found = Material([(path.name, records.header) for path, records in read])
     for path, records in read:
-        _join(found, path, records, several_planners=len(planners) > 1, measured=measured)
+        _join(found, path, records, several_planners=len(planners) > 1)
     if not (found.records.answers or found.records.others or found.profile):
         raise RecordError(f"{paths[0]} holds nothing that a report shows: give records of bench or a profile")
     return found
@@ -73,8 +72,8 @@ def gather(paths: Sequence[Path]) -> Material:
 def _read(path: Path) -> Records:
     _, first = next(read_lines(path), (0, {}))
     if first.get("row") == "trace" or first.get("verb") == "trace":
-        replay = f"draftwood simulate {path} -o RECORDS.jsonl"
-        raise RecordError(f"{path} is a trace, which has no steps: replay it ({replay}) and give those records")
+        told = "has no steps (draftwood simulate replays it): give records of generate or bench"
+        raise RecordError(f"{path} is a trace, which {told}")
     records = read_records(path)
     if not records.answers and not records.others:
         raise RecordError(f"{path} holds a header and nothing to show: run the command that wrote it to its end")
@@ -107,16 +106,12 @@ def _refuse_apart(one: Mapping[str, Any], two: Mapping[str, Any]) -> None:
         raise UsageError(f"records with {said} cannot stand in one table: make two reports")
 
 
-def _join(found: Material, path: Path, records: Records, *, several_planners: bool, measured: bool) -> None:
+def _join(found: Material, path: Path, records: Records, *, several_planners: bool) -> None:
     known, by_id = found.records.answers, dict[int, Answer]()
     taken, later = {a.key for a in known}, 1 + max((a.round for a in known), default=-1)
     for answer in records.answers:
         if several_planners and answer.planner is not None and answer.arm != "none":
-            answer.arm += f" {answer.planner}"  # as simulate names arms of several planners
-        if measured and answer.engine == "replay":
-            if answer.arm == "none":  # plain decoding was measured: its replay adds nothing
-                continue
-            answer.arm += " (replayed)"
+            answer.arm += f" {answer.planner}"
         by_id[answer.id] = answer
         if answer.key in taken and answer.round == TRACED:
             continue

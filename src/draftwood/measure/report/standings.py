@@ -7,13 +7,11 @@ from typing import Any, NamedTuple
 
 from draftwood.measure.bench.table import PLAIN, geometric_mean, table
 from draftwood.measure.records.records import Records
-from draftwood.measure.records.traces import OURS
 from draftwood.measure.wording import ratio
 
 Row = dict[str, Any]
 
 PLAIN_ARMS = frozenset(name for names in PLAIN.values() for name in names)
-_OF_THE_CLOCK = ("tokens_per_second", "ttft", "tpot", "p95_itl", "seconds", "cpu_share", "end_to_end_speedup")
 
 
 class Mean(NamedTuple):
@@ -37,7 +35,7 @@ class Standings:
 
     @classmethod
     def of(cls, records: Records) -> Standings:
-        """Compute the table and sort it; the times of replays are left out, as these are not measured."""
+        """Compute the table and sort it."""
         found = table(records)
         for row in found:
             end = "" if row["speedup_unlooped"] is None else "_unlooped"
@@ -51,7 +49,6 @@ class Standings:
                 "length": length,
                 "doubted": "?" in ratio(gain, length),
             }
-            row |= dict.fromkeys(_OF_THE_CLOCK) if row["engine"] == "replay" else {}
         found.sort(key=lambda row: (row["gain"] is None, row["gain"] or row["length"] or 0.0, row["task"]))
         tasks = dict.fromkeys(row["task"] for plain in (False, True) for row in found if row["plain"] == plain)
         in_order = sorted(found, key=_arm_order)
@@ -92,7 +89,6 @@ class Standings:
         return [arm for arm in self.arms if arm in kept] if means else list(self.arms)[:most]
 
 
-def _arm_order(row: Row) -> tuple[bool, int, str, bool, int, str]:
+def _arm_order(row: Row) -> tuple[bool, bool, str, bool, int, str]:
     engine, arm = row["engine"], row["drafter"]
-    ours = OURS.index(engine) if engine in OURS else len(OURS)
-    return arm != "none", ours, engine if ours == len(OURS) else "", not row["plain"], len(arm), arm
+    return arm != "none", engine != "draftwood", engine, not row["plain"], len(arm), arm
