@@ -58,7 +58,7 @@ def test_compare(draftwood, tiny, sampling):
     found = json.loads(ran.out)
     assert (ran.code, ran.err) == (0, "")
     assert found["identical"] is True
-    assert found["rounds"] == 3
+    assert found["rounds"] in (3, 4)  # one more where the times cannot be
     assert found["speedup"] == pytest.approx(found["plain_seconds"] / found["drafted_seconds"])
 
 

@@ -61,7 +61,7 @@ def profile(
         raise typer.Exit(130)
     chosen = {"--sizes": sizes, "--contexts": contexts, "--rounds": rounds}
     partial = [flag for flag, value in chosen.items() if value is not None] + ["Ctrl-C"] * stop.pressed
-    doubt = measured.doubt(settings["threads"])
+    doubt = measured.doubt(settings["threads"] if settings["device"] == "cpu" else 1)
     partial += [f"noise ({doubt})"] * bool(doubt)
     usual = profile_path(*(setting_of(model) or settings.values()))
     for place in [place for place, writes in ((output, output), (usual, not partial)) if place and writes]:
