@@ -29,7 +29,7 @@ def test_it_shows_the_whole_and_the_worst_kind_first(draftwood, tiny_demo):
     ran = draftwood("demo", "--max-new-tokens", "40")
     assert ran.code == 0
     parts = (
-        demo.COMPARED, "written by the model", demo.STEP, "the tree that was scored", "✓: accepted", demo.TABLE,
+        demo.COMPARED, "written by the model", demo.STEP, "the guesses that were checked", "✓: right", demo.TABLE,
         "speedup", "times as fast (geometric mean), worst ",
     )  # fmt: skip
     places = [ran.out.find(part) for part in parts]
