@@ -1,6 +1,8 @@
 """Settings of the whole suite."""
 
 import os
+from importlib import import_module
+from pathlib import Path
 
 # Tiny models are slower on several threads, on a busy machine by far; before torch is imported, for children too.
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -12,6 +14,16 @@ from hypothesis import settings
 # Machines differ in speed, laws do not: no test may fail for being slow.
 settings.register_profile("draftwood", deadline=None, print_blob=True, max_examples=60)
 settings.load_profile("draftwood")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _kernels_are_compiled_once():
+    """Two workers begin at two ends: each compiles half of the kernels, and loads the other half from disk."""
+    if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+        source = Path(__file__).parents[1] / "src"
+        files = [p for p in sorted(source.rglob("*.py")) if "\n@compiled(" in p.read_text(encoding="utf-8")]
+        for file in files[:: -1 if worker == "gw1" else 1]:
+            import_module(".".join(file.relative_to(source).with_suffix("").parts))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from tests.api.generating import GREEDY, ONE, PROMPT, ROWS, SETTINGS, Every, batch, same, speller
-from tests.engines.tiny import build
+from tests.engines.tiny import FAMILIES, build
+from tests.tiers import rest_is_slow
 from transformers import (
     GenerationConfig,
     LogitsProcessor,
@@ -22,7 +23,7 @@ def llama():
     return build("llama")
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen2-window", "gemma3", "mistral-window"])
+@pytest.mark.parametrize("family", rest_is_slow(FAMILIES, "llama", "qwen2-window", "gemma3", "mistral-window"))
 def test_greedy_text(family):
     same(build(family))
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from tests.api.fake import BOT, END, TOKENIZER, USER, proper, text_of, toy
 from tests.helpers import greedy_truth, sampled_truth
-from tests.toys import RaisingDrafter, RandomDrafter, SameDrafter
+from tests.toys import SameDrafter
 
 from draftwood import Generation, generate
 from draftwood.contracts import Sampling
@@ -19,7 +19,6 @@ from draftwood.errors import (
     UsageError,
     VocabularyError,
 )
-from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import ToyTarget
 from draftwood.verify.relaxed import Threshold
 
@@ -79,31 +78,6 @@ def test_a_generation_says_what_was_written_and_how():
     assert written.finish_reason == "length"
     assert written.prefill_s > 0
     assert written.seed == 5
-
-
-@pytest.mark.parametrize(
-    "drafters",
-    [
-        "default",
-        "suffix+lookup:max_ngram=2",
-        "lookup",
-        RandomDrafter(15),
-        ["suffix", RandomDrafter(15)],
-        RaisingDrafter(),
-    ],
-)
-@pytest.mark.parametrize("planner", ["fixed:3", FixedPlanner(40)])
-def test_drafters_and_planners_change_nothing(drafters, planner):
-    model = toy()
-    settings = {"max_new_tokens": 30, "tokenizer": TOKENIZER, "stop": ["b b"], "seed": 3}
-    for sampling in (
-        {},
-        {"temperature": 0.8, "top_k": 9, "top_p": 0.95, "min_p": 0.01, "repetition_penalty": 1.2},
-    ):
-        plain = generate(model, IDS, drafters="none", **settings, **sampling)
-        drafted = generate(model, IDS, drafters=drafters, planner=planner, **settings, **sampling)
-        assert (drafted.ids, drafted.text, drafted.finish_reason) == (plain.ids, plain.text, plain.finish_reason)
-        assert set(plain.sources) == {"model"}
 
 
 def test_the_text_ends_before_a_stop_string_and_the_ids_with_its_last_token():

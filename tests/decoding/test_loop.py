@@ -20,7 +20,7 @@ from tests.helpers import (
     sampled_truth,
     write,
 )
-from tests.toys import ModelDrafter, RandomDrafter, SameDrafter, TopKDrafter, WindowDrafter
+from tests.toys import ModelDrafter, RandomDrafter, SameDrafter, WindowDrafter
 
 from draftwood.contracts import Capabilities, Needs, Sampling
 from draftwood.decoding.arrivals import open_sequences
@@ -34,7 +34,6 @@ from draftwood.step import MODEL
 from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
-from draftwood.verify.noise import KeyedNoise
 
 REQUESTS = [Request(PROMPT, 12), Request((3,), 7)]
 
@@ -61,12 +60,6 @@ def test_closing_early_closes_every_session(taken):
     for _ in range(taken):
         next(texts)
     texts.close()
-    assert target.open_sessions == model.open_sessions == 0
-
-
-def test_finishing_closes_every_session():
-    target, model = ToyTarget(), ToyTarget()
-    list(decode(target, [ModelDrafter(model)], FixedPlanner(3), SampleAndMatch(), REQUESTS))
     assert target.open_sessions == model.open_sessions == 0
 
 
@@ -143,15 +136,6 @@ def test_an_interrupt_in_a_drafter_goes_through_and_closes_every_session(verb, a
     texts = decode(target, [ModelDrafter(model), stoppable], FixedPlanner(3), SampleAndMatch(), requests)
     with pytest.raises(KeyboardInterrupt):
         list(texts)
-    assert target.open_sessions == model.open_sessions == 0
-
-
-@pytest.mark.parametrize("at", [1, 4])
-def test_an_interrupt_in_the_pass_goes_through_and_closes_every_session(at):
-    target, model = StoppableTarget(), ToyTarget()
-    target.interrupt.at = at
-    with pytest.raises(KeyboardInterrupt):
-        list(decode(target, [ModelDrafter(model)], FixedPlanner(1), SampleAndMatch(), REQUESTS))
     assert target.open_sessions == model.open_sessions == 0
 
 
@@ -346,13 +330,6 @@ def test_what_was_pruned_is_proposed_and_not_kept():
 # --- feedback ------------------------------------------------------------------------------------------------
 
 
-def scores_of_rows(target, before, feedback):
-    """What the target says at each row of the pass, without any cache."""
-    tree = feedback.tree
-    paths = [tree.tokens[tree.path(node)].tolist() for node in range(-1, len(tree))]
-    return [target.scores_after([*before, *path]) for path in paths]
-
-
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
 def test_feedback_says_what_was_scored_and_what_came_of_it(sampling):
     target, listener = ToyTarget(), Listening()
@@ -380,27 +357,6 @@ def test_feedback_says_what_was_scored_and_what_came_of_it(sampling):
         assert feedback.hidden == {}
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, Sampling(0.7, seed=4)], ids=["greedy", "sampled"])
-def test_where_a_drafter_asked_for_it_the_choice_is_known_everywhere(sampling):
-    target, listener = ToyTarget(), Listening(k=8, choice=True)
-    write(target, [Believing(target, sampling, 1.0, 2), listener], 6, sampling=sampling)
-    noise = KeyedNoise(sampling.seed)
-    for before, feedback in listener.heard:
-        ids, probabilities = feedback.top_k
-        assert ids.shape == probabilities.shape == (1 + len(feedback.tree), 8)
-        rows = scores_of_rows(target, before, feedback)
-        depths = [0, *feedback.tree.depth.tolist()]
-        for row, (scores, depth) in enumerate(zip(rows, depths, strict=True)):
-            assert ids[row].tolist() == np.argsort(-scores, kind="stable").tolist()
-            assert probabilities[row].sum() == pytest.approx(1)
-            if sampling.greedy:
-                wanted = scores.argmax()
-            else:
-                at = len(before) + depth  # the position of what follows this row
-                wanted = (scores / sampling.temperature + noise.gumbel(at, np.arange(8))).argmax()
-            assert feedback.choice[row] == wanted
-
-
 def test_the_choice_on_the_path_is_exact_even_where_top_k_would_not_know_it():
     def banned(prefix, row):
         row[row.argmax()] = -np.inf
@@ -410,15 +366,6 @@ def test_the_choice_on_the_path_is_exact_even_where_top_k_would_not_know_it():
     written = write(target, [listener], 6, processors=[banned])
     for (before, feedback), step in zip(listener.heard, written.steps, strict=True):
         assert feedback.choice[0] == step.emitted[0] != target.scores_after(before).argmax()
-
-
-def test_top_k_drafters_learn_off_the_path_too():
-    target = ToyTarget(order=1, sharpness=0.5)
-    for sampling in (GREEDY, SAMPLED):
-        written = write(target, [TopKDrafter(k=3)], 8, sampling=sampling, limit=60)
-        assert written.ids == sampled_truth(target, sampling, limit=60)
-        assert not any(step.by_source[0].failed for step in written.steps)
-        assert sum(step.accepted for step in written.steps) > 10
 
 
 # --- turns ---------------------------------------------------------------------------------------------------

@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 from tests.helpers import GREEDY, SAMPLED, sampled_truth, write
 
+from draftwood.drafters.corpus.drafter import CorpusDrafter
 from draftwood.drafters.jacobi.drafter import JacobiDrafter
+from draftwood.drafters.llama_cpp.ngram_mod import NgramModDrafter
 from draftwood.drafters.load import load
 from draftwood.drafters.logits_extend.drafter import LogitsExtendDrafter
 from draftwood.drafters.lookahead.drafter import LookaheadDrafter
 from draftwood.drafters.lookup.drafter import LookupDrafter
 from draftwood.drafters.memory.drafter import MemoryDrafter
+from draftwood.drafters.parrot.drafter import ParrotDrafter
 from draftwood.drafters.prediction.drafter import PredictionDrafter
 from draftwood.drafters.recycling.drafter import RecyclingDrafter
 from draftwood.drafters.suffix.drafter import SuffixDrafter
@@ -24,6 +27,8 @@ from draftwood.testing import ToyTarget, check_drafter
 
 NAN = float("nan")
 OUT_OF_RANGE = [
+    *((CorpusDrafter, {name: 0}, name) for name in ("max_match", "min_match", "levels")),
+    (CorpusDrafter, {"max_match": 2000}, "max_match"),
     (JacobiDrafter, {"block": 0}, "block must lie between 1 and 1024"),
     (JacobiDrafter, {"block": 1025}, "block"),
     (JacobiDrafter, {"start": "random"}, "start must be one of prompt, previous, not 'random'"),
@@ -40,6 +45,13 @@ OUT_OF_RANGE = [
     (LookupDrafter, {"length": 0}, "length"),
     *((MemoryDrafter, {"length": n}, "length must lie between") for n in (0, 1 << 17)),
     *((MemoryDrafter, {"tokens": n}, "a memory holds 1 to") for n in (0, 1 << 40)),
+    *((ParrotDrafter, {"order": n}, "order") for n in (0, 65)),
+    *((ParrotDrafter, {"p": n}, "p") for n in (-0.1, NAN)),
+    *((ParrotDrafter, {"context": n}, "context") for n in ((-1,), ("a",), (1.5,))),
+    (ParrotDrafter, {"length": 0}, "length"),
+    *((NgramModDrafter, {"n_match": n}, "ngram-mod: n_match must lie between 1 and 1024") for n in (0, 1025)),
+    *((NgramModDrafter, {"n_min": n}, "n_min") for n in (-1, 1025)),
+    *((NgramModDrafter, {"n_max": n}, "n_max") for n in (-1, 1025)),
     *((PredictionDrafter, {"length": n}, "length") for n in (0, 1 << 17)),
     (PredictionDrafter, {"window": 3}, "window"),
     *((PredictionDrafter, {"floor": n}, "floor") for n in (-0.1, NAN)),

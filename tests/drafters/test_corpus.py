@@ -14,7 +14,6 @@ from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.drafter import PRIOR, CorpusDrafter
 from draftwood.drafters.corpus.file import write_corpus
 from draftwood.drafters.load import load
-from draftwood.errors import UsageError
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=25), max_size=4)
 TEXT = st.lists(st.integers(0, 3), max_size=12)
@@ -97,12 +96,6 @@ def test_a_file_by_its_name(file):
     again = dataclasses.replace(drafter, corpora=(*drafter.corpora, Corpus.of(SOME)))
     assert len(again.corpora) == 2
     assert dataclasses.replace(drafter, corpora=()).corpora[0].path == file
-
-
-@pytest.mark.parametrize("options", [{"max_match": 0}, {"max_match": 2000}, {"min_match": 0}, {"levels": 0}])
-def test_options_out_of_range(options):
-    with pytest.raises(UsageError, match=next(iter(options))):
-        CorpusDrafter(**options)
 
 
 def test_a_file_is_one_corpus_however_it_is_spelt(file, tmp_path, monkeypatch):

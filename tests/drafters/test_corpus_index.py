@@ -10,7 +10,7 @@ from tests.drafters.corpora import check
 from tests.oracles.corpus import NaiveCorpus
 
 from draftwood.drafters.corpus.corpus import Corpus
-from draftwood.drafters.corpus.file import BORDER, Documents, Part, write_corpus
+from draftwood.drafters.corpus.file import Documents, Part, write_corpus
 from draftwood.drafters.corpus.kernel import BRANCHES, COLUMNS, LENGTHS, SAMPLES, grow
 from draftwood.errors import FileFormatError, UsageError
 
@@ -90,13 +90,6 @@ def test_widely_followed_contexts_are_looked_at_here_and_there():
     assert tree == NaiveCorpus(documents).grow([1, 2], 32, 1, 4, accept_rates, 40)
     tree, _ = grown(Corpus.of(documents), [1, 2], 40, accept_rates, levels=1)
     assert len([parent for _, parent, _ in tree if parent < 0]) == BRANCHES
-
-
-def test_no_match_crosses_a_document():
-    corpus = Corpus.of([[1, 2], [3, 4]])
-    assert corpus.match([2, 3]).length == 1
-    assert corpus.match([1, BORDER]).length == 0
-    assert corpus.match([2, BORDER, 3]).length == 1
 
 
 @given(seed=st.integers(0, 9999))

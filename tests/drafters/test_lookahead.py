@@ -65,30 +65,7 @@ def test_window_pool_and_tokens_are_those_of_the_literal_loop(options, seed, voc
         assert pool_of(session) == literal.token_map, number
 
 
-def test_the_window_warms_up_as_the_document_draws_it():
-    """W = 5 and N = 4: six tokens at first, then rows of five and six, then four, five and five."""
-    target = ToyTarget(20, order=2, seed=1)
-    live = steps_of(target, [LookaheadDrafter(5, 4, prompt=False)], [3, 1, 4, 1, 5], FixedPlanner(8), 4)
-    shapes = [[len(level) for level in window_of(session)] for session, _ in live]
-    assert shapes == [[6], [5, 6], [4, 5, 5], [4, 5, 5], [4, 5, 5]]
-
-
 # --- Jacobi --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("variant", ["authors", "llama.cpp"])
-@pytest.mark.parametrize("seed", range(6))
-def test_with_two_grams_and_nothing_accepted_the_window_is_jacobis_iteration(seed, variant):
-    width, steps, prompt = 6, 12, [1, 2, 3, 4]
-    target = ToyTarget(13, order=3, seed=seed)
-    live = steps_of(target, [LookaheadDrafter(width, 2, variant=variant)], prompt, LookaheadOnly(8), steps)
-    session, first = next(live)
-    text = [*prompt, first]
-    guess = [*session.window.levels[0][1:], *[0] * steps]  # nothing depends on what stands behind the window
-    for number, (session, emission) in enumerate(live, start=1):
-        guess = [int(target.scores_after(text + guess[:i]).argmax()) for i in range(len(guess))]
-        assert emission.tokens == (guess[number - 1],)
-        assert session.window.levels[0][1:] == guess[number : number + width - 1]
 
 
 # --- the window and the text ---------------------------------------------------------------------------------

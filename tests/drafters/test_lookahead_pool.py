@@ -17,13 +17,6 @@ def pool(options="", text=()):
     return drafter.open(list(text), None).collected
 
 
-def test_the_least_recently_used_goes_and_one_seen_again_is_refreshed():
-    found = pool(":guesses=2")
-    for ngram in ((1, 1), (2, 2), (1, 1), (3, 3)):
-        found.add(7, ngram)
-    assert list(found.followers[7]) == [(1, 1), (3, 3)]
-
-
 @given(
     added=st.lists(st.tuples(st.integers(0, 2), st.tuples(*[st.integers(0, 2)] * 2)), max_size=60),
     guesses=st.integers(1, 4),

@@ -2,64 +2,13 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import pytest
 from tests.drafters.lookahead_runs import LookaheadOnly
-from tests.helpers import GREEDY, SAMPLED, greedy_truth, sampled_truth, write
+from tests.helpers import GREEDY, SAMPLED, greedy_truth, write
 
-from draftwood.contracts import Sampling
 from draftwood.drafters.load import load
 from draftwood.errors import CapabilityError
 from draftwood.testing import ToyTarget
-
-
-@pytest.mark.parametrize("spec", ["", ":variant=llama.cpp", ":ngram=2:forward_one=true"])
-@pytest.mark.parametrize("sampling", [SAMPLED, Sampling(0.7, top_p=0.9, seed=3)])
-def test_sampled_text_is_plain_decodings(spec, sampling):
-    target = ToyTarget(17, order=2, sharpness=3.0)
-    written = write(target, load(f"lookahead{spec}"), 16, sampling=sampling, limit=80)
-    assert written.ids == sampled_truth(target, sampling, limit=80)
-    assert sum(step.accepted for step in written.steps)
-
-
-def walk(prob, candidates, *, renormalise):
-    """Distribution of the token that document 4's walk gives (section 3.6), by exact enumeration."""
-    found = dict.fromkeys(range(len(prob)), Fraction(0))
-    reached, prob = Fraction(1), list(prob)
-    for token in candidates:
-        found[token] += reached * prob[token]  # r < prob(t): accepted
-        reached *= 1 - prob[token]
-        if renormalise:
-            rest = 1 - prob[token]
-            prob = [Fraction(0) if t == token else p / rest for t, p in enumerate(prob)]
-    for token, p in enumerate(prob):
-        found[token] += reached * p
-    return [found[token] for token in range(len(prob))]
-
-
-def literal_rest(prob, candidates):
-    """How often the literal walk refuses every candidate."""
-    rest = Fraction(1)
-    for token in candidates:
-        rest *= 1 - prob[token]
-    return rest
-
-
-@pytest.mark.parametrize("candidates", [[0], [0, 1], [2, 0]])
-def test_document_fours_walk_taken_literally_changes_the_distribution(candidates):
-    """Accepting with probability p, and drawing from the same p once all were refused, favours the first."""
-    target = ToyTarget(3, order=2, seed=5)
-    weights = target.probabilities([1, 2], Sampling(1.0))
-    prob = [Fraction(float(w)) for w in weights]
-    prob = [p / sum(prob) for p in prob]
-    assert walk(prob, [], renormalise=False) == prob
-    literal = walk(prob, candidates, renormalise=False)
-    assert sum(literal) == 1
-    assert literal != prob
-    assert literal[candidates[0]] == prob[candidates[0]] + prob[candidates[0]] * literal_rest(prob, candidates)
-    assert walk(prob, candidates, renormalise=True) == prob
-
 
 # --- wrong use -----------------------------------------------------------------------------------------------
 

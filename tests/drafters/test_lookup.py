@@ -34,31 +34,3 @@ def test_agrees_with_the_naive_search(text, sizes, length, nodes):
     assert tree.tokens.tolist() == follows[: min(length, nodes)]
     assert set(tree.evidence.tolist()) <= {size - 1}
     assert set(tree.belief.tolist()) <= {accept_rates[size - 1].item()}
-
-
-def test_longest_first_then_newest():
-    drafter = LookupDrafter(length=1)
-
-    def proposal(text):
-        return drafter.open(text, None).draft(9, 0, drafter.prior).tokens.tolist()
-
-    assert proposal([1, 2, 3, 7, 2, 3, 8, 1, 2, 3]) == [7]  # three tokens, though older
-    assert proposal([2, 3, 7, 2, 3, 8, 1, 2, 3]) == [8]  # the newer of two
-    assert proposal([1, 2, 3]) == []
-    assert proposal([]) == []
-    assert proposal([4, 4]) == [4]
-
-
-def test_follows_the_text():
-    drafter = LookupDrafter()
-    session = drafter.open([1, 2, 3], None)
-    session.extend([1])
-    twin = session.fork()
-    twin.extend([5, 1])
-    assert session.draft(9, 0, drafter.prior).tokens.tolist() == [2, 3, 1]
-    assert twin.draft(1, 0, drafter.prior).tokens.tolist() == [5]
-    twin.truncate(4)
-    assert twin.draft(9, 0, drafter.prior).tokens.tolist() == [2, 3, 1]
-    session.close()
-    session.close()
-    assert len(session.draft(9, 0, drafter.prior)) == 0

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.drafters.answers import RATES, check, credit, follow, grown, session_at, texts, unique
 
-from draftwood.drafters.memory.memory import HALF_LIFE, MOST_TOKENS, NAMESPACE, START, Memory
+from draftwood.drafters.memory.memory import HALF_LIFE, NAMESPACE, START, Memory
 from draftwood.drafters.ngram.index import NgramIndex
 from draftwood.errors import UsageError
 
@@ -59,12 +59,6 @@ def test_negative_ids_change_nothing():
         memory.add([3, -1, 4])
     assert texts(memory) == [unique(1)]
     check(memory)
-
-
-@pytest.mark.parametrize("tokens", [0, -1, MOST_TOKENS + 1])
-def test_sizes_out_of_range(tokens):
-    with pytest.raises(UsageError, match="a memory holds 1 to"):
-        Memory(tokens)
 
 
 # --- what it forgets -----------------------------------------------------------------------------------------

@@ -108,21 +108,6 @@ def test_a_negative_id_leaves_everything_as_it_was():
 # --- rules, one by one ---------------------------------------------------------------------------------------
 
 
-def proposed(*tail, context=(), dynamic=(), static=()):
-    levels = tuple(counts_of([record(*r) for r in records]) for records in (context, dynamic, static))
-    return propose(levels, np.array(tail, dtype=np.int32), 1)[:, 0].tolist()
-
-
-def test_the_context_comes_first_then_the_dynamic_level_then_the_static_one():
-    context, dynamic, static = [((9,), 1, 2)], [((9, 9, 9, 9), 2, 9)], [((9, 9), 3, 2)]
-    assert proposed(9, 9, 9, 9, context=context, dynamic=dynamic, static=static) == [1]
-    assert proposed(9, 9, 9, 9, dynamic=dynamic, static=static) == [2]
-    assert proposed(9, 9, 9, 9, static=static) == [3]
-    assert proposed(9, 9, static=[((9, 9), 3, 1)]) == []
-    assert proposed(9, 9, static=[((9, 9), 3, 2), ((9, 9), 4, 3)]) == [4]
-    assert proposed(9, 9, static=[((9, 9), t, 2) for t in (3, 4, 5)]) == []
-
-
 # --- files ---------------------------------------------------------------------------------------------------
 
 SOME = np.array(

@@ -135,13 +135,6 @@ def test_reading_in_pieces_is_reading_at_once() -> None:
     assert grown(once, a, 30, 10, 12) == grown(pieces, b, 30, 10, 12)
 
 
-def test_no_match_crosses_the_end_of_a_document() -> None:
-    index, cursor, _ = read([[1, 2, 3], [9, 2]])
-    assert [node[0] for node in grown(index, cursor, 16, 1, 0)] == [3]
-    index, cursor, _ = read([[7, 8], [5, 8]])
-    assert grown(index, cursor, 16, 1, 0) == []
-
-
 def agree(text: list[int], copy: list[int]) -> None:
     """The cursor and the tree behind a text of its own are the twin's."""
     index, _, twin = read([text, []])

@@ -33,24 +33,6 @@ class Told:
     def write(self, *emitted, accepted=0, kept=None):
         self.session.learn(feedback(emitted, self.tree, accepted, kept))
 
-    def turn(self, keep, prompt, first):
-        self.session.truncate(keep)
-        self.session.extend(prompt)
-        self.session.begin_answer([first])
-
-
-def test_never_finds_the_end_of_the_prompt():
-    """The last n + m + 1 starts of the prompt are in neither range, however long the text grows."""
-    told = Told([9, 8, 7, 6, 5, 4, 1, 2, 3, 3, 3, 9])  # prompt of 11: starts 5 and later are lost
-    for _ in range(12):
-        told.draft()
-        told.write(20)
-    told.draft()
-    told.write(1, 2)
-    assert told.draft() == []
-    told.write(8, 7)
-    assert told.draft() == [6, 5, 4]
-
 
 def test_ratchet_counts_a_draft_cut_by_the_budget_as_short():
     told = Told([9, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2])
@@ -87,37 +69,6 @@ def test_min_hits_counts_lookups_and_is_held_in_16_bits():
     ):
         told = Told([9, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2], NgramMapK4vDrafter, min_hits=hits)
         assert [told.draft() for _ in drafts] == drafts
-
-
-def test_k4v_copies_from_the_match_whatever_won():
-    """History V1, V1, V2: the majority is V1, the proposal is V2."""
-    v1, v2 = [3, 3, 3], [4, 4, 4]
-    prompt = [9, 1, 2, *v1, 1, 2, *v1, 1, 2, *v2, 9, 8, 7, 6, 5, 9, 1, 2]
-    assert Told(prompt, NgramMapK4vDrafter).draft() == v2
-
-
-def test_after_a_shrunken_history_is_silent_where_the_reference_aborts():
-    told = Told([9, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2])
-    assert told.draft() == [3, 4, 5]
-    told.session.truncate(8)
-    assert told.draft() == []
-    told.session.extend([3, 4, 5, 1, 2, 3, 4])  # a turn: begin
-    assert told.draft() == []  # the newest token is in the prompt still
-    told.session.begin_answer([5])
-    told.draft()
-    told.write(1, 2)
-    assert told.draft() == [3, 4, 5]
-
-
-def test_longer_prompt_of_another_text_is_not_indexed_where_the_old_was():
-    told = Told([9, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 40, 41, 42, 43, 44, 45, 46])
-    assert told.draft() == []
-    told.turn(0, [50, 51, 52, 53, 54, 55, 56, 57, *range(60, 80), 50], 51)
-    assert told.draft() == []  # (50, 51) stands at 0; and positions up to the old mark are not read again
-    told.write(52, 53)
-    assert told.draft() == []
-    told.write(68, 69)
-    assert told.draft() == [70, 71, 72]
 
 
 def made(n, m, hits):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import threading
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.drafters.reference import SCRIPTS, feedback, play
@@ -13,7 +12,6 @@ from tests.oracles.llama_cpp import SLOTS, NaiveMod, NaivePool
 
 from draftwood.drafters.llama_cpp.ngram_mod import DEPTHS, FULL, PRIOR, NgramModDrafter
 from draftwood.drafters.load import load
-from draftwood.errors import UsageError
 
 SMALL = {"n_match": 3, "n_min": 0, "n_max": 8}
 
@@ -53,13 +51,6 @@ def test_as_in_the_worked_example():
             grown[length - 1] = used(drafter) - before
         session.learn(feedback([text[length]]))
     assert grown == {57: 21, 78: 21}
-
-
-@pytest.mark.parametrize(("length", "insertions"), [(0, 0), (11, 0), (12, 0), (13, 1), (36, 24)])
-def test_prompt_of_n_tokens_inserts_nothing(length, insertions):
-    drafter = NgramModDrafter(n_match=12)
-    drafter.open(list(range(length)), None)
-    assert used(drafter) == insertions
 
 
 def test_slots_collide():
@@ -159,16 +150,6 @@ def test_threads_share_it():
     assert failures == []
     keys = {tuple(t[i : i + 4]) for t in texts for i in range(len(t) - 4)}
     assert used(drafter) == len(keys)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"n_match": 0}, {"n_match": 1025}, {"n_min": -1}, {"n_min": 1025}, {"n_max": -1}, {"n_max": 1025}],
-)
-def test_options_out_of_range(options):
-    key, value = next(iter(options.items()))
-    with pytest.raises(UsageError, match=rf"ngram-mod: {key} must lie between [01] and 1024, not {value}"):
-        NgramModDrafter(**options)
 
 
 def test_defaults_are_those_of_llama_cpp():

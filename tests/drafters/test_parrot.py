@@ -11,7 +11,6 @@ from tests.oracles.parrot import naive_suggest
 
 from draftwood.drafters.parrot.drafter import PRIOR, ParrotDrafter
 from draftwood.drafters.parrot.kernel import SHARES, SIZES
-from draftwood.errors import UsageError
 from draftwood.testing import check_drafter
 
 TEXT = st.lists(st.integers(0, 3), max_size=40)
@@ -92,22 +91,6 @@ def test_the_answer_is_not_learnt_and_the_next_turn_learns_it():
     assert draft(session, 1).tokens.tolist() == [3]
 
 
-def test_it_learns_when_told_to():
-    session = ParrotDrafter(p=0.0, learn=True).open([1, 2, 3], None)
-    session.begin_answer([5])
-    session.learn(feedback(6, 5))
-    assert draft(session, 2).tokens.tolist() == [6, 5]
-    twin = session.fork()
-    twin.learn(feedback(7, 7, 7, 5))
-    assert draft(session, 2).tokens.tolist() == [6, 5]
-
-
-def test_it_stops_where_the_promise_falls_below_p():
-    prompt = [1, 2, 1, 2, 1, 3, 4, 1]  # after 1: two of three times 2
-    assert len(draft(ParrotDrafter(p=0.7, order=2).open(prompt, None))) == 0
-    assert draft(ParrotDrafter(p=0.6, order=2).open(prompt, None)).tokens.tolist() == [2, 1]  # 2/3, 2/3, 4/9
-
-
 def test_context_is_trained_on_and_is_no_text():
     drafter = ParrotDrafter(context=(7, 8, 9))
     session = drafter.open([7], None)
@@ -122,29 +105,6 @@ def test_all_options_keep_the_contract():
     for order in (1, 2, 4):
         for learn in (False, True):
             check_drafter(ParrotDrafter(order=order, p=0.0, learn=learn))
-
-
-@pytest.mark.parametrize("prompt", [[], [5], (5, 5), np.array([5, 5])])
-def test_prompts_of_any_kind(prompt):
-    assert len(draft(ParrotDrafter().open(prompt, None), 3)) == (3 if len(prompt) else 0)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"order": 0},
-        {"order": 65},
-        {"p": -0.1},
-        {"p": float("nan")},
-        {"length": 0},
-        {"context": (-1,)},
-        {"context": ("a",)},
-        {"context": (1.5,)},
-    ],
-)
-def test_options_out_of_range(options):
-    with pytest.raises(UsageError, match=next(iter(options))):
-        ParrotDrafter(**options)
 
 
 def test_priors_are_one_per_class():

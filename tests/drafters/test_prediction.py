@@ -155,28 +155,6 @@ def test_it_begins_with_the_text():
     assert session.match_length == 1
 
 
-def test_it_goes_on_right_after_a_replaced_token():
-    session = drafted(EXPECTED, *EXPECTED[:20], 7)
-    assert {121, 120} <= set(offered(session))
-    session.learn(feedback(121))
-    assert best(session)[:10] == EXPECTED[22:32]
-
-
-def test_it_goes_on_after_inserted_tokens():
-    session = drafted(EXPECTED, *EXPECTED[:20], 7, 8, 9)
-    assert 120 in offered(session)
-    session.learn(feedback(120))
-    assert best(session)[:10] == EXPECTED[21:31]
-
-
-def test_it_finds_moved_and_repeated_blocks_anywhere():
-    far = list(range(1000, 2000))
-    session = drafted(far, *far[:20], *far[700:703])
-    assert best(session)[:8] == far[703:711]
-    session.learn(feedback(*far[703:720], *far[10:13]))
-    assert best(session)[:8] == far[13:21]
-
-
 def test_what_was_renamed_is_renamed_where_it_stands_again():
     text = [*EXPECTED[:10], 5, 6, *EXPECTED[10:20], 5, 6, *EXPECTED[20:30], 5, 6, *EXPECTED[30:40]]
     session = drafted(text, *EXPECTED[:10], 8, *EXPECTED[10:18])

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.drafters.suffix_states import check_integrity
-from tests.helpers import feedback
 from tests.oracles import suffix as naive_suffix
 from tests.oracles.suffix import NaiveSuffix
 
@@ -196,25 +195,3 @@ def test_a_tree_goes_on_round_a_period_and_stays_bounded(branches):
     assert tree.is_chain or branches > 1
     tree = SuffixDrafter().open([*range(90), 0], None).draft(99, 0, drafter.prior)
     assert max(tree.depth) == 64
-
-
-@pytest.mark.parametrize("branches", [1, 12])
-def test_learn_extend_truncate_fork_close(branches):
-    drafter = SuffixDrafter(branches=branches)
-
-    def draft(session, nodes):
-        return session.draft(nodes, 0, drafter.prior).tokens.tolist()
-
-    session = drafter.open([1, 2, 3], None)
-    assert draft(session, 16) == []
-    session.learn(feedback(1))
-    assert draft(session, 3) == [2, 3, 1]
-    twin = session.fork()
-    twin.extend([2, 9, 1, 2])
-    assert draft(twin, 2)[0] == 9
-    twin.truncate(4)
-    assert draft(twin, 3) == draft(session, 3) == [2, 3, 1]
-    for _ in range(2):
-        twin.close()
-    assert draft(twin, 8) == []
-    assert draft(session, 3) == [2, 3, 1]

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 import torch
 from transformers import LogitsProcessor, LogitsProcessorList
-from transformers.generation.logits_process import NoRepeatNGramLogitsProcessor
 
 import draftwood
 from draftwood.errors import PromptError, UsageError
-from tests.engines.tiny import FAMILIES, build
-from tests.tiers import rest_is_slow
+from tests.engines.tiny import build
 from tests.toys import HugeDrafter, RandomDrafter
 
 PROMPT = np.random.default_rng(5).integers(0, 64, 24).tolist() * 2
@@ -30,26 +28,6 @@ def theirs(model, limit=60, **settings):
         ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=limit, pad_token_id=0, **settings
     )
     return out[0, len(PROMPT) :].tolist()
-
-
-@pytest.mark.parametrize("drafters", SETS)
-@pytest.mark.parametrize("family", rest_is_slow(FAMILIES, "llama", "mistral-window", "gemma3"))
-def test_greedy_text_is_that_of_transformers(family, drafters):
-    for seed in range(2):
-        model = build(family, seed)
-        ours = draftwood.generate(model, PROMPT, drafters=SETS[drafters], max_new_tokens=60)
-        assert ours.ids == theirs(model)
-        assert ours.finish_reason == "length"
-
-
-@pytest.mark.parametrize("drafters", ["none", "suffix"])
-def test_repetition_penalty_and_processors_of_transformers(drafters):
-    model = build("llama")
-    processors = LogitsProcessorList([NoRepeatNGramLogitsProcessor(3)])
-    ours = draftwood.generate(
-        model, PROMPT, drafters=drafters, max_new_tokens=40, repetition_penalty=1.3, logits_processor=processors
-    )
-    assert ours.ids == theirs(model, 40, repetition_penalty=1.3, no_repeat_ngram_size=3)
 
 
 class CountsDown(LogitsProcessor):
@@ -81,33 +59,12 @@ def test_a_processor_with_a_model_inside_is_refused():
         draftwood.generate(build("llama"), PROMPT, logits_processor=[Guided(build("llama"))])
 
 
-def test_end_tokens_come_from_the_generation_config():
-    model = build("llama")
-    text = theirs(model)
-    model.generation_config.eos_token_id = [text[10]]
-    ended = draftwood.generate(model, PROMPT, max_new_tokens=60)
-    assert ended.ids == text[: text.index(text[10]) + 1]
-    assert ended.finish_reason == "eos"
-
-
 def test_text_stops_at_the_models_positions():
     model = build("llama")
     prompt = (PROMPT * 20)[:500]
     written = draftwood.generate(model, prompt, max_new_tokens=100)
     assert len(written.ids) == 12
     assert written.finish_reason == "length"
-
-
-def test_settings_of_the_generation_config_that_we_would_ignore_are_refused():
-    model = build("llama")
-    model.generation_config.no_repeat_ngram_size = 3
-    with pytest.raises(UsageError, match="no_repeat_ngram_size=3"):
-        draftwood.generate(model, PROMPT, max_new_tokens=4)
-    model.generation_config.no_repeat_ngram_size = None
-    model.generation_config.typical_p = 0.5
-    draftwood.generate(model, PROMPT, max_new_tokens=4)  # greedy does not read it
-    with pytest.raises(UsageError, match=r"typical_p=0\.5"):
-        draftwood.generate(model, PROMPT, max_new_tokens=4, temperature=1.0)
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3", "mistral-window"])

@@ -225,23 +225,6 @@ def test_quantised_weights_are_not_packed():
     assert packed is None or len(packed.copies) <= 21
 
 
-@pytest.mark.parametrize("packed", [True, False])
-def test_the_model_is_left_as_it_was_found(packed):
-    model = build("qwen2").train()
-    before = {name: (p.data_ptr(), p._version, p.detach().clone()) for name, p in model.named_parameters()}
-    modules, config = list(model.modules()), model.config.to_dict()
-    decoder = lean(model, packed=packed)
-    read(decoder, PlainCache(model, decoder.scaling), torch.arange(8), 0)
-    assert model.training
-    assert model.config.to_dict() == config
-    assert all(one is other for one, other in zip(model.modules(), modules, strict=True))
-    for name, p in model.named_parameters():
-        place, version, value = before[name]
-        assert (p.data_ptr(), p._version) == (place, version)
-        assert torch.equal(p, value)
-        assert p.requires_grad
-
-
 @pytest.mark.smollm2
 @pytest.mark.slow
 @pytest.mark.parametrize("packed", [True, False])

@@ -101,57 +101,6 @@ def test_accepted_tokens_wait_and_the_next_pass_begins_with_them(target, truth, 
     assert_says(target, truth, session)
 
 
-def test_a_pass_that_is_not_kept_is_undone(target, truth, calls):
-    session = opened(target)
-    target.score([(session, 9, CHAIN)])
-    del calls[:]
-    assert_says(target, truth, session)
-    assert calls[:2] == ["restore", (6, 6)]
-    session.keep([0])
-    target.score([(session, 9, NOTHING)])
-    del calls[:]
-    assert_says(target, truth, session)
-    assert calls[:2] == ["restore", (8, 6)], "also a pass over a root alone, where tokens waited"
-    session.keep(range(5))
-    target.score([(session, 9, NOTHING)])
-    assert_says(target, truth, session)  # nothing was saved: the text is read again
-
-
-def test_forks_and_cuts_while_tokens_wait(target, truth):
-    session = opened(target)
-    target.score([(session, 3, CHAIN)])
-    session.keep([0, 1, 2])
-    twin, cut = session.fork(), session.fork()
-    assert twin.replay == cut.replay == session.replay == 4
-    cut.truncate(21)
-    assert (cut.length, cut.replay) == (21, 1)
-    assert_says(target, truth, twin)
-    twin.keep([0])
-    assert_says(target, truth, cut)
-    cut.keep(range(5))
-    assert_says(target, truth, session)
-    late = session.fork()  # amid a pass
-    cut.truncate(5)
-    assert cut.length == 0
-    target.extend([(cut, TEXT[:5]), (session, [1, 2])])
-    for one in (session, twin, cut, late):
-        assert_says(target, truth, one)
-        one.close()
-
-
-def test_a_cache_that_is_written_anew_amid_a_pass(target, truth):
-    """Passes that were not kept are lost; with a snapshot nothing is read again but what is kept."""
-    session, other = opened(target), opened(target, TEXT[:3])
-    (scores,) = target.score([(session, 3, CHAIN)])
-    more = [opened(target, TEXT * 30) for _ in range(3)]  # more texts, and more cells, than there were
-    session.keep([0, 1])
-    assert session.ids == [*TEXT, 3, 4, 5]
-    assert session.replay == 3
-    assert np.array_equal(scores.raw(2), truth([*TEXT, 3, 4, 5]))
-    for one in (session, other, *more):
-        assert_says(target, truth, one)
-
-
 def test_drafts_that_are_rejected_in_turns_leave_the_other_texts_where_they_are(target, truth, calls):
     """The cells that become free lie behind all others; else texts are written anew, to stay in order."""
     sessions = [opened(target, TEXT[:n]) for n in (20, 3)]

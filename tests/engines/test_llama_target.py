@@ -179,18 +179,6 @@ def test_watching_sees_each_token_once(target, truth):
 # --- several texts -------------------------------------------------------------------------------------------
 
 
-def test_trees_with_more_leaves_than_sequences_are_scored_in_several_passes(target, truth):
-    bushy = bushy_tree(target)
-    texts = [TEXT[:n] for n in range(1, 8)]
-    sessions = [session for session, _ in target.open(texts)]
-    found = target.score([(session, 3, bushy) for session in sessions])
-    for node, (session, text, scores) in enumerate(zip(sessions, texts, found, strict=True)):
-        assert np.array_equal(scores.raw(1 + node), truth([*text, 3, node]))
-        session.keep([node])
-        assert session.ids == [*text, 3, node]
-    assert_goes_on(target, truth, *sessions)
-
-
 def test_more_texts_than_it_holds_are_refused_and_leave_no_trace(target, truth):
     ((kept, _),) = target.open([TEXT])
     most = cache._MOST_TEXTS

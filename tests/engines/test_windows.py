@@ -42,14 +42,3 @@ def test_nodes_grown_one_by_one_see_no_further_than_their_window(rows):
     assert (mask is None) == (rows == 1)
     if mask is not None:
         assert (mask == 0).sum(1).tolist() == [4] * rows
-
-
-@pytest.mark.parametrize("family", WINDOWED)
-@pytest.mark.parametrize("lean", [True, False])
-def test_a_chain_is_grown_past_the_window(family, lean):
-    model, text, grown = build(family), [3, 1, 4, 1, 5], [9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2]
-    target = TransformersTarget(model, lean=lean)
-    ((session, _),) = target.open([text])
-    for node, token in enumerate(grown):
-        (scores,) = target.grow([(session, [token], [node - 1])])
-        assert_true(model, scores, 0, [*text, *grown[: node + 1]])

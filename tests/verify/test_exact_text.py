@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from draftwood.contracts import Sampling
 from draftwood.tree import TokenTree
-from draftwood.verify.noise import KeyedNoise
 from draftwood.verify.sampling import choose, penalise
 from tests.verify.rows import GREEDY, SAMPLED, VOCAB, Rows, Stateful, never, opened
 
@@ -65,16 +64,6 @@ def test_any_tree_gives_the_plain_text(sampling, processor, data):
     assert decode(sampling, draft, processor=processor) == plain
     assert decode(sampling, knowing, processor=processor) == plain
     assert decode(sampling, knowing, kind=torch.from_numpy, processor=processor) == plain
-
-
-def test_sequences_and_seeds_differ_and_greedy_has_no_noise():
-    def plain(sampling, sequence=0):
-        return tuple(decode(sampling, undrafted, 30, sequence))
-
-    assert len({plain(Sampling(1.0, seed=s), q) for s in (0, 1) for q in (0, 1)}) == 4
-    assert plain(GREEDY, 0) == plain(GREEDY, 1)
-    assert opened(GREEDY).noise is None
-    assert opened(SAMPLED, sequence=4).noise == KeyedNoise(3, 4)
 
 
 # --- the committed text ----------------------------------------------------------------------------------------
