@@ -1,5 +1,6 @@
 """Settings of the whole suite."""
 
+import gc
 import os
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +25,13 @@ def _kernels_are_compiled_once():
         files = [p for p in sorted(source.rglob("*.py")) if "\n@compiled(" in p.read_text(encoding="utf-8")]
         for file in files[:: -1 if worker == "gw1" else 1]:
             import_module(".".join(file.relative_to(source).with_suffix("").parts))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _imports_are_no_garbage():
+    """Else each ``gc.collect()`` of a test looks through torch, transformers and all tests, for a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

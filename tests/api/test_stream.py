@@ -74,15 +74,15 @@ def test_closing_early_keeps_what_was_written_and_closes_every_session(taken):
 
 LEFT_OPEN = """
 import draftwood
-from tests.engines.registered import tiny
-from tests.fuzz.calls import SPELLER
+from tests.api.fake import TOKENIZER, TOKENS
+from tests.engines.tiny import SHAPE, LlamaConfig, LlamaForCausalLM
 
-model = tiny("llama")
-for piece in draftwood.stream(model, [5, 6, 7, 5, 6], tokenizer=SPELLER, max_new_tokens=20):
+model = LlamaForCausalLM(LlamaConfig(**SHAPE | {"vocab_size": len(TOKENS)})).eval()
+for piece in draftwood.stream(model, [5, 6, 7, 5, 6], tokenizer=TOKENIZER, max_new_tokens=20):
     break
-left = draftwood.stream(model, [5, 6, 7, 5, 6], tokenizer=SPELLER, max_new_tokens=20)
+left = draftwood.stream(model, [5, 6, 7, 5, 6], tokenizer=TOKENIZER, max_new_tokens=20)
 next(left)
-chat = draftwood.Conversation(model, tokenizer=SPELLER, max_new_tokens=4)
+chat = draftwood.Conversation(model, tokenizer=TOKENIZER, max_new_tokens=4)
 list(chat.say("ab"))
 print("end")
 """

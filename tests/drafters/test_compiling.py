@@ -163,7 +163,6 @@ def test_a_change_in_a_helper_of_another_file_is_seen_and_old_versions_are_remov
     assert ask(package, 1) == (21, "")
     assert ask(package, 5) == (25, "compiling kernel_of_a_test.answer")  # a constant
     assert len(list(package.rglob("*.kernel"))) == 3
-    assert ask(package, 5) == (25, "")
     assert ask(package, 5, times=3)[0] == 35  # the code
 
 
@@ -182,6 +181,7 @@ def test_where_machine_code_is_not_used_numba_keeps_kernels(package):
     assert not list(package.rglob("*.kernel"))
 
 
+@pytest.mark.slow  # numba's own files, where ours cannot be; damage of ours is tried in every run
 def test_a_damaged_file_is_compiled_anew(package):
     """Cut off, or zeros where a disk lost a block: machine code like that would end the process."""
     ask(package, 1, **NUMBA)

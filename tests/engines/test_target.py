@@ -288,7 +288,9 @@ BROKEN_FLEX = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("attention", ["eager", pytest.param("flex_attention", marks=BROKEN_FLEX)])
+@pytest.mark.parametrize(
+    "attention", ["eager", pytest.param("flex_attention", marks=[BROKEN_FLEX, pytest.mark.slow])]
+)
 def test_the_users_attention_implementation_makes_no_difference(attention):
     model = build("gemma3")
     text = np.random.default_rng(9).integers(0, 64, 30).tolist()

@@ -130,7 +130,7 @@ TRACE = planned().trace
 PLAN = TRACE["plan"] | {"most": 64, "nodes": 16, "floor": 0.1}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.dictionaries(st.sampled_from(sorted(PLAN)), anything) | anything,
     st.dictionaries(st.sampled_from(sorted(TRACE)), columns | anything, max_size=3) | anything,
