@@ -74,7 +74,8 @@ print(told.getvalue() if machine_code.is_usable() else sum(answer.stats.cache_hi
 
 
 def run(code, **environment):
-    settings = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    here = {"PYTHONPATH", "DRAFTWOOD_CACHE"}  # kernels of another run would be found there
+    settings = {name: value for name, value in os.environ.items() if name not in here}
     done = subprocess.run(
         [sys.executable, "-c", code], env=settings | environment, capture_output=True, text=True, check=True
     )
