@@ -1,7 +1,8 @@
-"""A server on a tiny model, and the client that people use."""
+"""A server on a tiny model, the client that people use, and a browser."""
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,10 @@ import pytest
 
 from tests.cli.conftest import TEMPLATE, save_tiny
 
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+SWITCHES = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+TAKES = 60_000  # milliseconds
+
 
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -20,14 +25,18 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def running(setup: Any, **settings: Any) -> Iterator[Any]:
-    """Serve on a free port in a thread; yields the server, with its ``url``."""
+def running(setup: Any, adapt: Callable[[Any], Any] = lambda _: {}, **settings: Any) -> Iterator[Any]:
+    """Serve on a free port in a thread; yields the server, with its ``url``.
+
+    ``adapt`` may change the application, and returns what uvicorn is to be told besides.
+    """
     import uvicorn
 
     from draftwood.serve.app import Settings, make_app
 
     app = make_app(setup, Settings("tiny", **{"stop_seconds": 20.0} | settings))
-    server: Any = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=20))
+    told = {"log_level": "error", "timeout_graceful_shutdown": 20} | adapt(app)
+    server: Any = uvicorn.Server(uvicorn.Config(app, port=0, **told))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
@@ -70,3 +79,35 @@ def client(url: str) -> Iterator[Any]:
 
     with OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium here")
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as engine:
+        found = engine.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def opened(browser, url):
+    """``opened(...)`` takes settings of a browser, opens the page, and returns the tab; nobody may complain."""
+    tabs, complaints = [], []
+
+    def open_page(place="", script="", **settings):
+        tab = browser.new_page(**{"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"} | settings)
+        tabs.append(tab)
+        tab.set_default_timeout(TAKES)
+        tab.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+        tab.on("pageerror", lambda error: complaints.append(str(error)))
+        tab.add_init_script(script)
+        tab.goto(url + place)
+        return tab
+
+    yield open_page
+    for tab in tabs:
+        tab.close()
+    assert [said for said in complaints if not said.startswith("Failed to load resource")] == []  # refusals

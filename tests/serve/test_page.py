@@ -1,32 +1,32 @@
-"""The page needs nobody else, runs under a strict policy, and shows a race in a real browser."""
+"""The page needs nobody else, runs under a strict policy, and chats and races in a real browser."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
 
 import httpx2 as httpx
 import pytest
 
-from draftwood.serve.page import FILE, page
+from draftwood.serve.page import FOLDER, PARTS, page
+from tests.serve.conftest import TAKES
 
-TEXT = FILE.read_text(encoding="utf-8")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-SWITCHES = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
-TAKES = 60_000  # milliseconds
+TEXT = page()[0].decode()
 WRITING = "**/v1/chat/completions"
+EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+PRIVATE = (
+    "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('no', 'SecurityError'); } })"
+)
 
 
-def test_it_loads_nothing_and_runs_nothing_but_its_own():
+def test_it_loads_nothing_and_runs_nothing_but_its_own(url):
     assert not re.search(r"https?://|//[a-z]+\.|@import|url\(", TEXT)
     assert not re.search(r"<[^>]+\s(on\w+|style)=", TEXT)
-    assert "innerHTML" not in TEXT
-    assert "eval(" not in TEXT
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|Function\(", TEXT)
     assert len(re.findall("<script", TEXT)) == len(re.findall("<style", TEXT)) == 1
-
-
-def test_the_server_sends_it_with_its_policy(url):
+    ends = zip(PARTS.values(), (".css", ".js"), strict=True)
+    named = {name + end for names, end in ends for name in names}
+    assert {"page.html"} | named == {path.name for path in FOLDER.iterdir()}
     body, headers = page()
     found = httpx.get(url)
     assert found.content == body
@@ -34,138 +34,256 @@ def test_the_server_sends_it_with_its_policy(url):
     assert "unsafe" not in headers["Content-Security-Policy"]
 
 
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium here")
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as engine:
-        found = engine.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
-        yield found
-        found.close()
-
-
-@pytest.fixture
-def opened(browser, url):
-    """``opened(...)`` takes settings of a browser, opens the page, and returns the tab and its complaints."""
-    tabs = []
-
-    def open_page(**settings):
-        tab = browser.new_page(**{"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"} | settings)
-        tabs.append(tab)
-        tab.set_default_timeout(TAKES)
-        complaints = []
-        tab.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-        tab.on("pageerror", lambda error: complaints.append(str(error)))
-        tab.goto(url)
-        return tab, complaints
-
-    yield open_page
-    for tab in tabs:
-        tab.close()
-
-
-def ask(tab, prompt="hello hello hello", tokens=64):
-    tab.fill("#prompt", prompt)
-    tab.evaluate("document.getElementById('prediction').value = ''")
-    tab.evaluate(f"document.getElementById('max_tokens').value = {tokens}")
-
-
 def wait(tab, place, pattern):
     """Wait until an element's text matches; the page's policy forbids playwright's own way."""
     from playwright.sync_api import expect
 
-    expect(tab.locator(place)).to_have_text(re.compile(pattern), timeout=TAKES)
+    expect(tab.locator(place)).to_have_text(re.compile(pattern, re.DOTALL), timeout=TAKES)
+
+
+def until(tab, holds):
+    for _ in range(400):
+        if holds():
+            return
+        tab.wait_for_timeout(25)
+    pytest.fail("it does not come to this")
+
+
+def answer_with(tab, *pieces, done=True):
+    """Let the server's answer be these pieces, (text, source)."""
+    told = [{"pieces": [{"text": text, "source": source}], "tokens": n, "step": None}
+            for n, (text, source) in enumerate(pieces, 1)]  # fmt: skip
+    body = "".join(f"data: {json.dumps({'draftwood': one})}\n\n" for one in told) + "data: [DONE]\n\n" * done
+    tab.route(WRITING, lambda route: route.fulfill(body=body))
+
+
+def refuse_with(tab, status, message):
+    """Let the server refuse."""
+    body = json.dumps({"error": {"message": message}})
+    tab.route(WRITING, lambda route: route.fulfill(status=status, body=body))
+
+
+def running(url):
+    return httpx.get(url + "/health").json()["running"]
+
+
+# ---- The chat ----
+
+
+def say(tab, text="hello hello hello"):
+    tab.fill("#message", text)
+    tab.keyboard.press("Enter")
+
+
+def last(tab):
+    return tab.evaluate("current.turns.at(-1).answer?.text")
+
+
+def written(tab):
+    """Wait for the end of what the chat on the screen writes; returns its last answer."""
+    tab.wait_for_selector("#send:visible")
+    return last(tab)
+
+
+def set_up(tab, **values):
+    tab.click("#open-settings")
+    for name, value in values.items():
+        if name == "drafters":
+            tab.set_checked("#set-drafters input", value)
+        else:
+            tab.fill(f"#set-{name}", value)
+    tab.click("#close-settings")
+
+
+def test_a_chat_is_written_stopped_written_again_edited_and_kept(opened, url):
+    tab = opened(viewport={"width": 1280, "height": 800})
+    asked = []
+    tab.on("request", lambda request: asked.append(request.post_data_json) if request.method == "POST" else None)
+    set_up(tab, system="Be brief.", temperature="0.3", limit="40", seed="7")
+    say(tab)
+    assert len(written(tab)) == 40
+    said = [("system", "Be brief."), ("user", "hello hello hello")]
+    assert [(one["role"], one["content"]) for one in asked[0]["messages"]] == said
+    assert [asked[0].get(name) for name in ("temperature", "max_tokens", "seed", "draftwood")] == [
+        0.3,
+        40,
+        7,
+        None,
+    ]
+    wait(tab, ".ending", "40 tokens: the settings")
+    tab.check("#show-sources")
+    assert "copied from this chat" in tab.inner_text("#who")
+    tab.check("#show-speed")
+    tab.click("text=Measure plain")
+    wait(tab, ".speed", "times plain.*Plain: .* written again without drafts")
+    set_up(tab, limit="1500", drafters=False)
+    say(tab, "and now?")
+    until(tab, lambda: len(last(tab)) > 20)
+    tab.evaluate("byId('scroll').scrollTop = 0")
+    before = len(last(tab))
+    until(tab, lambda: len(last(tab)) > before + 20)
+    assert tab.evaluate("byId('scroll').scrollTop") == 0
+    tab.keyboard.press("Escape")
+    stopped = written(tab)
+    wait(tab, ".turn:last-child .ending", "Stopped")
+    until(tab, lambda: running(url) == 0)
+    assert 20 < len(stopped) < 1500
+    assert (asked[-1]["draftwood"], len(asked[-1]["messages"])) == ({"draft": False}, 4)
+    set_up(tab, limit="30", seed="8")
+    tab.click(".turn:last-child >> text=Write again")
+    assert stopped != written(tab) != ""
+    assert asked[-1]["messages"] == asked[-2]["messages"]
+    tab.click(".turn:last-child >> text=Edit question")
+    say(tab, "and then?")
+    assert len(written(tab)) == 30
+    assert [one["content"] for one in asked[-1]["messages"]][3:] == ["and then?"]
+    set_up(tab, limit="1500")
+    say(tab, "and more?")
+    until(tab, lambda: len(last(tab)) > 20)
+    tab.fill("#message", "not sent")
+    tab.reload()
+    wait(tab, ".turn:last-child .ending", "Not finished")
+    assert tab.locator(".turn .asked").all_inner_texts() == ["hello hello hello", "and then?", "and more?"]
+    assert last(tab)
+    assert tab.input_value("#message") == "not sent"
+    assert tab.is_checked("#show-sources")
+    tab.click("#chat-list .quiet")
+    assert tab.locator("#chat-list li").count() == 0
+    tab.click("text=Undo")
+    assert tab.locator(".turn").count() == 3
+
+
+def test_two_chats_of_one_tab_write_at_once_and_neither_is_lost(opened, url):
+    tab = opened(script=PRIVATE)
+    set_up(tab, limit="600", temperature="0")
+    say(tab, "one")
+    until(tab, lambda: running(url) == 1)
+    tab.click("#open-side")
+    assert tab.is_visible("#unkept")
+    tab.click("#new-chat")
+    say(tab, "two")
+    until(tab, lambda: running(url) == 2)
+    assert tab.locator("#chat-list .dot").count() == 2
+    assert len(written(tab)) == 600
+    tab.click("#open-side")
+    tab.click("#chat-list .title >> text=one")
+    assert tab.inner_text(".asked") == "one"
+    assert len(written(tab)) == 600
+
+
+def test_what_goes_wrong_is_said_beside_the_message_and_can_be_tried_again(opened):
+    tab = opened()
+    cases = (
+        ("busy", lambda: refuse_with(tab, 429, "full")),
+        ("cannot be reached", lambda: tab.route(WRITING, lambda route: route.abort())),
+        ("longer than the model can read", lambda: None),
+        ("ended before the answer did", lambda: answer_with(tab, ("partly", "model"), done=False)),
+        (re.escape(EVIL), lambda: refuse_with(tab, 500, EVIL)),
+    )
+    for said, happen in cases:
+        happen()
+        if tab.locator(".turn").count():
+            tab.click(".wrong button")
+        else:
+            say(tab, "x" * 3000)
+        wait(tab, ".wrong", said)
+        tab.unroute_all()
+    assert (last(tab), tab.inner_text(".asked")) == ("partly", "x" * 3000)
+    answer_with(tab, ("All is well.", "model"))
+    tab.click(".wrong button")
+    wait(tab, ".prose", "All is well")
+    assert tab.is_hidden(".wrong")
+
+
+def test_markdown_is_shown_and_nothing_in_it_runs(opened):
+    tab = opened()
+    text = (
+        f"# Head {EVIL}\n\n1. one **bold {EVIL}**\n2. two `co*de*`\n   - inner *soft*\n\n"
+        f"| a | b |\n|---|---|\n| 1 | {EVIL} |\n\n> quoted\n\n```python\n**not bold** {EVIL}\nx = 1\n"
+    )
+    answer_with(tab, (text[:60], "model"), (text[60:120], "ngram"), (text[120:], "model"))
+    tab.check("#show-sources")
+    say(tab)
+    wait(tab, ".prose", "x = 1")
+    counts = {"img": 0, "script": 0, "ol > li": 2, "ul > li": 1, "strong": 1, "em": 1, "td": 2}
+    assert {place: tab.locator(f".prose {place}").count() for place in counts} == counts
+    assert tab.inner_text(".prose pre") == f"**not bold** {EVIL}\nx = 1"
+    assert "bold" in "".join(tab.locator(".prose .mark").all_inner_texts())
+
+
+# ---- The race ----
+
+
+def ask(tab, prompt="hello hello hello", tokens=64):
+    tab.fill("#prompt", prompt)
+    tab.evaluate(f"byId('prediction').value = ''; byId('max_tokens').value = {tokens}")
 
 
 def race(tab):
-    """Let both answers be written."""
+    """Let both answers be written; returns them."""
     ask(tab)
     tab.keyboard.press("Control+Enter")
     wait(tab, "#verdict", "^The texts")
+    return texts(tab)
 
 
-def text_of(tab, name):
-    return tab.evaluate(f"document.getElementById('{name}').textContent")
-
-
-def answer_with(tab, *events, done=True, status=200, headers=None):
-    """Let the server's answer be this."""
-    body = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + ("data: [DONE]\n\n" if done else "")
-    tab.route(WRITING, lambda route: route.fulfill(status=status, body=body, headers=headers or {}))
-
-
-def refuse_with(tab, status, message, headers=None):
-    """Let the server refuse."""
-    body = json.dumps({"error": {"message": message}})
-    tab.route(WRITING, lambda route: route.fulfill(status=status, body=body, headers=headers or {}))
-
-
-def piece(text, tokens=1, **more):
-    return {"draftwood": {"pieces": [{"text": text, "source": "model"}], "tokens": tokens, "step": None}} | more
+def texts(tab):
+    return tab.evaluate("['drafted', 'plain'].map((name) => byId(name).textContent)")
 
 
 def test_a_race_ends_with_the_same_text_twice(opened):
-    tab, complaints = opened()
-    assert tab.inner_text("#model") == "tiny"
-    race(tab)
+    tab = opened("#race")
+    written, other = race(tab)
     assert tab.inner_text("#verdict").startswith("The texts are the same")
-    assert text_of(tab, "drafted") == text_of(tab, "plain")
-    assert len(text_of(tab, "plain")) == 64
-    assert "64 in" in tab.inner_text("#plain-figures")
-    assert "1.00 tokens per pass" in tab.inner_text("#plain-figures")
+    assert (written, len(written)) == (other, 64)
+    assert "1.00 tokens per pass · 64 in" in tab.inner_text("#plain-figures")
     assert re.fullmatch(r"\d+\.\d\d\N{MULTIPLICATION SIGN}", tab.inner_text("#ratio"))
     assert "ngram" in tab.inner_text("#legend")
-    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
-    written = text_of(tab, "plain")
     tab.click("#replay")
     wait(tab, "#verdict", "^The texts")
-    assert text_of(tab, "plain") == text_of(tab, "drafted") == written
-    assert complaints == []
+    assert texts(tab) == [written] * 2
 
 
-def test_an_error_is_shown_and_escape_stops(opened, url):
-    tab, _ = opened()
+def test_an_error_of_a_race_is_shown_and_escape_stops_it(opened, url):
+    tab = opened("#race")
     ask(tab, "x" * 3000)
     tab.click("#run")
-    tab.wait_for_selector("#wrong:not([hidden])")
-    assert "shorten the prompt" in tab.inner_text("#wrong")
+    wait(tab, "#wrong", "shorten the prompt")
     ask(tab, "hello", 1024)
     tab.click("#run")
     wait(tab, "#drafted", ".{4}")
     tab.keyboard.press("Escape")
     wait(tab, "#verdict", "^Stopped")
     assert tab.is_enabled("#run")
-    for _ in range(200):  # the server hears of it, too
-        if httpx.get(url + "/health").json()["running"] == 0:
-            return
-        tab.wait_for_timeout(50)
-    pytest.fail("the answer is still being written")
-
-
-def test_what_a_model_or_a_server_says_is_text_and_nothing_else(opened):
-    tab, complaints = opened()
-    evil = "<img src=x onerror=alert(1)><script>alert(2)</script>"
-    answer_with(tab, piece(evil), piece(evil, 2))
+    until(tab, lambda: running(url) == 0)  # the server hears of it, too
+    answer_with(tab, (EVIL, "model"), ("!", "model"))
     tab.click("#run")
-    wait(tab, "#verdict", ".")
     wait(tab, "#drafted", "onerror")
     assert tab.locator("#drafted img, #drafted script").count() == 0
-    tab.unroute(WRITING)
-    refuse_with(tab, 500, evil)
-    tab.click("#run")
-    wait(tab, "#wrong", "onerror")
-    assert tab.locator("#wrong img, #wrong script").count() == 0
-    assert [found for found in complaints if "500" not in found] == []
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
-def test_axe_finds_nothing_wrong(opened, theme, width):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    tab, _ = opened(viewport={"width": width, "height": 900}, color_scheme=theme)
-    before = axe.Axe().run(tab)
+def test_axe_finds_nothing_wrong_and_nothing_is_cut_off(opened, theme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    tab = opened("#race", color_scheme=theme)
+    found = [axe.run(tab)]
     race(tab)
     tab.locator(".step").nth(1).click()
-    after = axe.Axe().run(tab)
-    assert before.violations_count == after.violations_count == 0, after.generate_report()
+    found.append(axe.run(tab))
+    tab.click("#tab-chat")
+    found.append(axe.run(tab))
+    tab.check("#show-sources")
+    tab.check("#show-speed")
+    answer_with(tab, ("- **a** `b`\n\n> c\n\n```\n" + "x" * 200, "ngram"), ("y", "head"), done=False)
+    say(tab)
+    wait(tab, ".wrong", "ended")
+    for width in (390, 768, 1280):
+        tab.set_viewport_size({"width": width, "height": 900})
+        for name in ("race", "chat"):
+            tab.click(f"#tab-{name}")
+            boxes = "[document.documentElement, byId('race'), byId('chat'), byId('scroll')]"
+            assert tab.evaluate(f"Math.max(...{boxes}.map((one) => one.scrollWidth))") <= width
+    found.append(axe.run(tab))
+    tab.click("#open-settings")
+    found.append(axe.run(tab))
+    assert [one.generate_report() for one in found if one.violations_count] == []

@@ -57,7 +57,6 @@ def test_text_and_calls_of_one_turn_are_one_message():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"previous_response_id": "resp_1"}, "keeps no responses"),
         ({"input": []}, "input"),
         ({"input": [{"type": "image"}]}, "cannot be read here"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "must be texts"),

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import time
 
 import httpx2 as httpx
 import pytest
-import uvicorn
 
-from draftwood.serve.app import Settings, make_app
 from draftwood.serve.guards import Guard, PatientProtocol
+from tests.serve.conftest import running
 from tests.serve.session import toy
 
 CHAT = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}
@@ -25,18 +23,13 @@ def port():
     class Hasty(PatientProtocol):
         seconds = 0.5
 
-    app = make_app(toy("none", "goodput"), Settings("tiny"))
-    (limit,) = [one for one in app.user_middleware if one.cls is Guard]
-    limit.kwargs["seconds"] = 0.5
-    server = uvicorn.Server(uvicorn.Config(app, port=0, http=Hasty, log_level="error", timeout_keep_alive=1))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        time.sleep(0.01)
-    yield server.servers[0].sockets[0].getsockname()[1]
-    server.should_exit = True
-    thread.join(30)
+    def hasten(app):
+        (limit,) = [one for one in app.user_middleware if one.cls is Guard]
+        limit.kwargs["seconds"] = 0.5
+        return {"http": Hasty, "timeout_keep_alive": 1}
+
+    with running(toy("none", "goodput"), hasten) as server:
+        yield server.servers[0].sockets[0].getsockname()[1]
 
 
 def until_closed(client):

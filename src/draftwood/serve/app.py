@@ -219,7 +219,7 @@ def _add_watching(app: FastAPI, server: Server) -> None:
     @app.get("/health")
     async def health() -> dict[str, Any]:
         about = {"status": "ok", "model": server.settings.model, "since": server.started}
-        return {**about, "running": inbox.running, "waiting": inbox.waiting}
+        return {**about, "drafters": server.setup.names, "running": inbox.running, "waiting": inbox.waiting}
 
     @app.get("/", include_in_schema=False)
     async def start() -> Response:

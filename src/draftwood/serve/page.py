@@ -1,14 +1,18 @@
-"""The page on which a plain and a drafted answer race; nothing but its own code can run in it."""
+"""The page: a chat, and a race of a plain and a drafted answer; nothing but its own code can run in it."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from functools import cache
 from pathlib import Path
 
-FILE = Path(__file__).with_suffix(".html")
+FOLDER = Path(__file__).with_name("web")
+PARTS = {
+    "style": ("page", "chat", "race"),
+    "script": ("server", "sources", "markdown", "chats", "writing", "chat", "examples", "race", "tree", "start"),
+}
+"""Files that become the page's one style and its one script, in this order; their ends are .css and .js."""
 
 
 @cache
@@ -18,21 +22,15 @@ def page() -> tuple[bytes, dict[str, str]]:
     The content security policy names the digests of its one script and its one style, so that nothing which gets
     into the page by accident can run; it may talk to this server alone.
     """
-    body = FILE.read_bytes()
-    policy = (
-        f"default-src 'none'; script-src {_digest(body, b'script')}; style-src {_digest(body, b'style')}; "
-        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
+    body, policy = (FOLDER / "page.html").read_bytes(), "default-src 'none'; connect-src 'self'; img-src data:; "
+    for (tag, names), end in zip(PARTS.items(), (".css", ".js"), strict=True):
+        content = b"\n".join((FOLDER / (name + end)).read_bytes() for name in names)
+        body = body.replace(f"<{tag}></".encode(), f"<{tag}>".encode() + content + b"</")
+        policy += f"{tag}-src 'sha256-{base64.b64encode(hashlib.sha256(content).digest()).decode()}'; "
     return body, {
         "Content-Type": "text/html; charset=utf-8",
-        "Content-Security-Policy": policy,
+        "Content-Security-Policy": policy + "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer",
         "Cache-Control": "no-cache",
     }
-
-
-def _digest(body: bytes, tag: bytes) -> str:
-    """Return the digest of the one element of this kind, as policies write it."""
-    (content,) = re.findall(rb"<%b>(.*?)</%b>" % (tag, tag), body, re.DOTALL)
-    return f"'sha256-{base64.b64encode(hashlib.sha256(content).digest()).decode()}'"

@@ -1,0 +1,68 @@
+"use strict";
+/* Asking the server: a request, the passes of a streamed answer, and what went wrong in one sentence. */
+
+const byId = (id) => document.getElementById(id);
+const make = (tag, className, text = "") => Object.assign(document.createElement(tag), { className, textContent: text });
+const MODEL = "model";  // the source of tokens that nobody drafted
+
+/* Ask for a streamed answer; `wishes` are words of the header x-draftwood. */
+async function ask(body, wishes, signal) {
+  const headers = { "Content-Type": "application/json", "x-draftwood": wishes };
+  if (byId("key").value) headers.Authorization = "Bearer " + byId("key").value;
+  const asked = JSON.stringify({ ...body, stream: true });
+  const response = await fetch("v1/chat/completions", { method: "POST", headers, body: asked, signal });
+  if (!response.ok) throw await refusal(response);
+  return response;
+}
+
+async function refusal(response) {
+  const said = await response.json().catch(() => null);
+  const { message, code } = (said && said.error) || {};
+  const seconds = response.status === 429 ? response.headers.get("Retry-After") : null;
+  const again = seconds ? ` (in ${seconds} ${seconds === "1" ? "second" : "seconds"})` : "";
+  const told = (message || "The server answered with status " + response.status) + again;
+  return Object.assign(new Error(told), { status: response.status, code });
+}
+
+async function* lines(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const parts = (rest + value).split("\n");
+    rest = parts.pop();
+    for (const line of parts) if (line.startsWith("data: ")) yield line.slice(6);
+  }
+}
+
+/* Yield what each pass of an answer brings, as it comes; `ended` is told why the answer has ended. */
+async function* passes(response, ended = () => {}) {
+  let start = 0;
+  for await (const line of lines(response)) {
+    if (line === "[DONE]") return;
+    const chunk = JSON.parse(line);
+    if (chunk.error) throw Object.assign(new Error(chunk.error.message), { code: chunk.error.code });
+    const reason = chunk.choices?.[0]?.finish_reason;
+    if (reason) ended(reason);
+    if (!chunk.draftwood) continue;
+    const now = performance.now();
+    start = start || now;
+    yield { seconds: (now - start) / 1000, ...chunk.draftwood };
+  }
+  throw new Error("The connection ended before the answer did.");
+}
+
+/* Say an error to who reads the page. */
+function sentence(error) {
+  if (error instanceof TypeError) return "The server cannot be reached. Is it still running?";
+  if (error.status === 401) return "This server asks for an API key: enter it in the settings.";
+  if (error.status === 429) return "The model is busy with other texts: try again in a moment.";
+  if (error.code === "context_length_exceeded") {
+    return "This chat is longer than the model can read: shorten the question, or start a new chat.";
+  }
+  return error.message.replace(/^[a-z]/, (letter) => letter.toUpperCase());
+}
+
+/* What the server says of itself; empty where it cannot be asked. */
+const about = fetch("health").then((answer) => answer.json()).catch(() => ({}));
