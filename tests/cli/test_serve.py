@@ -31,13 +31,29 @@ def test_it_says_its_address_and_ends_with_an_interrupt(tiny):
         assert process.stderr.read() == ""
 
 
-def test_a_port_that_is_taken(draftwood):
+def test_what_cannot_be_served_is_said_in_one_sentence(draftwood, tiny, monkeypatch):
+    def refused(*flags):
+        ran = draftwood("serve", "--port", "0", *flags)
+        assert ran.err.startswith("error: ")
+        assert (ran.err.count("\n"), ran.out) == (1, "")
+        return ran.code, ran.err
+
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        ran = draftwood("serve", "--port", str(taken.getsockname()[1]))
-    assert ran.code == 2
-    assert "choose another --port" in ran.err
+        assert (found := refused("--port", str(taken.getsockname()[1])))[0] == 2
+        assert "choose another --port" in found[1]
+    assert (found := refused("--model", "nosuch"))[0] == 2
+    assert "known: gemma3-270m, smollm2" in found[1]
+    assert (found := refused("--model", "/nowhere/model"))[0] == 1
+    assert "name an existing one" in found[1]
+    monkeypatch.setattr("draftwood.models.load.free_memory", lambda: 1000)
+    assert (found := refused("--model", tiny))[0] == 1
+    assert "GB are free: choose a smaller model" in found[1]
+    for error in (MemoryError(), RuntimeError("DefaultCPUAllocator: not enough memory: you tried ...\nmore")):
+        monkeypatch.setattr("draftwood.models.load.free_memory", lambda error=error: (_ for _ in ()).throw(error))
+        assert (found := refused("--model", tiny))[0] == 1
+        assert "end other programs" in found[1]
 
 
 def test_pieces_of_an_answer_do_not_wait_for_one_another():

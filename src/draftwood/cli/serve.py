@@ -6,7 +6,8 @@ import logging
 import os
 import socket
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +17,8 @@ from typer import Option
 from draftwood.cli import options, screen
 from draftwood.cli.given import DraftingFlags
 from draftwood.cli.options import Loading
-from draftwood.errors import UsageError
+from draftwood.errors import ModelError, UsageError
+from draftwood.models.engine import first_line
 
 if TYPE_CHECKING:
     from draftwood.api.setup import Setup
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 KEYS = "DRAFTWOOD_API_KEY"
 _SOCKETS = 8192
+_NO_MEMORY = ("out of memory", "not enough memory", "allocate", "alloc_failed", "can't start new thread")
 
 Host = Annotated[str, Option(help="Address to listen on; 0.0.0.0 is every network that this machine is in.")]
 Port = Annotated[int, Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")]
@@ -76,10 +79,11 @@ def serve(
         raise UsageError("--prediction is for one answer: clients of a server send their own, as 'prediction'")
     names = given.check()
     listening = _listening(host, port)
-    model, tokenizer = given.load_model(release="quantized-self" not in names)
-    with screen.busy(f"preparing {given.model}"):
-        setup = Setup(model, tokenizer, given.drafters, given.planner, UserTexts(**given.sources), given.rule)
-        setup.refresh()
+    with _needing_room(given.model):
+        model, tokenizer = given.load_model(release="quantized-self" not in names)
+        with screen.busy(f"preparing {given.model}"):
+            setup = Setup(model, tokenizer, given.drafters, given.planner, UserTexts(**given.sources), given.rule)
+            setup.refresh()
     settings = Settings(
         name or given.model, max_running, max_waiting, keys=tuple(keys), prefix_bytes=prefix_cache_mib << 20,
         most_seconds=max_seconds, warms_up=True,
@@ -87,6 +91,19 @@ def serve(
     )  # fmt: skip
     _say(listening, settings, setup)
     run(setup, settings, listening)
+
+
+@contextmanager
+def _needing_room(model: str) -> Iterator[None]:
+    """Say in a sentence that a model does not fit into memory, whoever has found that out."""
+    try:
+        yield
+    except (MemoryError, OSError, RuntimeError, ModelError) as error:
+        first = error.__cause__ if isinstance(error.__cause__, Exception) else error
+        if not isinstance(first, MemoryError) and not any(sign in str(first).lower() for sign in _NO_MEMORY):
+            raise
+        said = f"{model} does not fit into the memory that is free ({first_line(first)})"
+        raise ModelError(f"{said}: choose a smaller model or --weights int4, or end other programs") from error
 
 
 def run(setup: Setup, settings: Settings, listening: socket.socket) -> None:
@@ -101,7 +118,8 @@ def run(setup: Setup, settings: Settings, listening: socket.socket) -> None:
         make_app(setup, settings), http=PatientProtocol, log_level="warning", server_header=False,
         timeout_graceful_shutdown=round(settings.stop_seconds),
     )  # fmt: skip
-    logging.getLogger("uvicorn.error").addFilter(_is_no_interrupt)
+    # Of an impatient second Ctrl-C no traceback is shown.
+    logging.getLogger("uvicorn.error").addFilter(lambda record: "KeyboardInterrupt" not in record.getMessage())
     with suppress(KeyboardInterrupt):  # uvicorn raises it again once it has ended
         uvicorn.Server(config).run(sockets=[listening])
 
@@ -117,11 +135,6 @@ def _allow_connections() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    """Return whether a record is more than the traceback of an impatient second Ctrl-C."""
-    return "KeyboardInterrupt" not in record.getMessage()
-
-
 def _listening(host: str, port: int) -> socket.socket:
     """Return a socket at this address, before a model is loaded; `UsageError` where that cannot be."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -133,9 +146,8 @@ def _listening(host: str, port: int) -> socket.socket:
         found.listen(2048)
     except OSError as error:
         found.close()
-        raise UsageError(
-            f"cannot listen on {host}, port {port} ({error.strerror or error}): choose another --port or --host"
-        ) from error
+        said = f"cannot listen on {host}, port {port} ({error.strerror or error})"
+        raise UsageError(f"{said}: choose another --port or --host") from error
     return found
 
 
@@ -147,6 +159,5 @@ def _say(listening: socket.socket, settings: Settings, setup: Setup) -> None:
     screen.say(f"{settings.model} at http://{shown}:{port}, API under /v1; drafters: {drafting}; Ctrl-C stops it")
     sys.stdout.flush()
     if not settings.keys and not ip_address(host).is_loopback:
-        screen.say(
-            "note: everybody who reaches this address may use the model: --api-key asks for a key", file=sys.stderr
-        )
+        note = "note: everybody who reaches this address may use the model: --api-key asks for a key"
+        screen.say(note, file=sys.stderr)

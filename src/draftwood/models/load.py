@@ -22,7 +22,7 @@ from draftwood.errors import (
 from draftwood.models.catalogue import DEFAULT_MODEL
 from draftwood.models.engine import CPU, TRANSFORMERS, choose, first_line, hub_answers, implied_engine
 from draftwood.models.importing import importing_torch, quiet_transformers, uncollected
-from draftwood.models.machine import cores, processor_limit
+from draftwood.models.machine import cores, free_memory, processor_limit
 
 if TYPE_CHECKING:
     import torch
@@ -210,9 +210,12 @@ def _read(place: Path | str, dtype: str) -> tuple[PreTrainedModel, PreTrainedTok
         what = "tokenizer"
         tokenizer = AutoTokenizer.from_pretrained(place, config=config, **settings)
         what = "weights"
+        _check_room(place, grows=dtype == "float32" and str(config.dtype).endswith("16"))
         model, report = AutoModelForCausalLM.from_pretrained(
             place, config=config, dtype=number_format, output_loading_info=True, **settings
         )
+    except ModelError:
+        raise
     except Exception as error:
         raise _explain(error, place, what) from error
     if missing := sorted(report["missing_keys"]):  # transformers would go on with random numbers
@@ -221,6 +224,15 @@ def _read(place: Path | str, dtype: str) -> tuple[PreTrainedModel, PreTrainedTok
             "fetch or save the model again"
         )
     return model, tokenizer
+
+
+def _check_room(place: Path | str, *, grows: bool) -> None:
+    """Raise `ModelError` where a folder's weights do not fit; where it ``grows`` they become twice as large."""
+    need = (1 + grows) * sum(file.stat().st_size for file in Path(place).glob("*.safetensors"))
+    free = free_memory()
+    if free is not None and need > free:
+        said = f"{place} needs {need / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free"
+        raise ModelError(f"{said}: choose a smaller model or number format, or end other programs")
 
 
 def _explain(error: Exception, place: Path | str, what: str) -> ModelError:
