@@ -1,7 +1,5 @@
 """Locks in a child of fork."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """The house does not grow: figures of benchmarks/house.py stay at or below their ceilings."""
 
-from __future__ import annotations
-
 import pytest
 from benchmarks.house import CEILINGS, ROOT, core, figures
 

@@ -1,7 +1,5 @@
 """What would be published: an sdist, and a wheel made from it that runs beside nothing but what it declares."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Step: the record, there and back through JSON."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

@@ -1,7 +1,5 @@
 """TokenTree: every derived view, taking and merging, against twins in the plainest words."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -3,8 +3,6 @@
 The loop is that release's own, shortened: what is called when, and with which view of which buffer, is the same.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 N_VOCAB = 64

@@ -1,7 +1,5 @@
 """Weights that change between two turns: what drafts by them changes with them, or the turn fails as a whole."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tests.api.fake import TOKENIZER, TOKENS

@@ -1,7 +1,5 @@
 """Conversation: each turn reads only what is new, and says what a fresh request would."""
 
-from __future__ import annotations
-
 import pytest
 from tests.api.fake import TOKENIZER, proper, toy
 from tests.toys import ModelDrafter, RandomDrafter, SameDrafter

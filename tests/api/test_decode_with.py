@@ -1,7 +1,5 @@
 """``model.generate(custom_generate=decode_with())`` gives what ``model.generate`` gives, drafted or not."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tests.api.generating import GREEDY, ONE, PROMPT, ROWS, SETTINGS, Every, batch, same, speller

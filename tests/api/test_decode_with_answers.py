@@ -1,7 +1,5 @@
 """What ``model.generate(custom_generate=decode_with())`` gives back beside the ids: scores, logits, caches."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """What a script may get wrong: a clear error or a clean end, the text so far kept, the model left as found."""
 
-from __future__ import annotations
-
 import copy
 import threading
 

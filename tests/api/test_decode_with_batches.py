@@ -1,7 +1,5 @@
 """Batches and samples through ``model.generate(custom_generate=decode_with())``."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tests.api.generating import GREEDY, ONE, ROWS, SETS, batch, same

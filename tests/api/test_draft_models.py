@@ -1,7 +1,5 @@
 """Draft models that stay loaded, and cascades by name."""
 
-from __future__ import annotations
-
 import pytest
 
 import draftwood

@@ -1,7 +1,5 @@
 """Messages are made to fit chat templates: nothing that can be said is refused or left out."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """generate(): whatever a user calls a prompt, defaults, seeds, and an error for every mistake."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Every setting that transformers' generation config knows is honoured, has no effect, or is refused by name."""
 
-from __future__ import annotations
-
 import copy
 import time
 

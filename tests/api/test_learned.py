@@ -1,7 +1,5 @@
 """What was learnt carries on from call to call, per target; a model begins with the profile of this machine."""
 
-from __future__ import annotations
-
 import gc
 import json
 import logging

@@ -1,7 +1,5 @@
 """Names of control tokens in the text of messages stay text, with every kind of tokenizer."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

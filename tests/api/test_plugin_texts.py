@@ -1,7 +1,5 @@
 """A drafter of another package that opens a file of its own and takes users' texts; nothing else knows of it."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

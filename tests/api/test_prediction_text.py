@@ -1,7 +1,5 @@
 """Which token ids an expected text becomes."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """stream(): pieces whose texts, joined, are the text; what was written is kept however it ends."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

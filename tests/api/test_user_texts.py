@@ -1,7 +1,5 @@
 """What users bring to draft from: every source gives the same text sooner, and each mistake is one sentence."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

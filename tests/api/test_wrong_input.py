@@ -1,7 +1,5 @@
 """What a hurried user gets wrong: one clear error each, that says what to do."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The scripts of benchmarks/, which import each other as siblings, as they do when one is run."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rows about llama.cpp: the scripts that write them, and the tables that are made of them."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Arms take fair turns, and the table says of no limit that it is met unless it was checked."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Counts of own_passes.py are the bench's, and shares cover every prompt."""
 
-from __future__ import annotations
-
 import argparse
 
 import pytest

@@ -1,7 +1,5 @@
 """Committed rows: they tell no place of the machine that made them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``draftwood chat``: scripted through a pipe, and as on a terminal."""
 
-from __future__ import annotations
-
 import builtins
 import io
 import re

@@ -1,7 +1,5 @@
 """The timing comparison of `draftwood.measure.compare`."""
 
-from __future__ import annotations
-
 import pytest
 
 from draftwood.api.generation import Generation

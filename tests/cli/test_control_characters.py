@@ -1,7 +1,5 @@
 """No text of a file, a model or an error moves the cursor, rings the bell or colours the terminal."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

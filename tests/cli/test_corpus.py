@@ -1,7 +1,5 @@
 """draftwood corpus."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """``draftwood drift`` on a tiny random model."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What is wrong is told before a model is loaded, and runs without meaning are refused."""
 
-from __future__ import annotations
-
 import sys
 from time import monotonic
 

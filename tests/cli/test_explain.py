@@ -1,7 +1,5 @@
 """``draftwood explain``: rows and a live answer, for people and as JSON, and its errors."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """``draftwood generate`` on a tiny random model."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """``draftwood generate --show-iterations``: what it prints on a tiny model, and what it makes of traces."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

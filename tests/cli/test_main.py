@@ -1,7 +1,5 @@
 """The frame of the command line: help, errors as sentences, exit codes."""
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess

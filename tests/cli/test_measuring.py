@@ -1,7 +1,5 @@
 """bench, simulate and generate -o as a stranger uses them, on a tiny random model."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

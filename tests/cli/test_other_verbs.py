@@ -1,7 +1,5 @@
 """fetch, info."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

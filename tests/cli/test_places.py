@@ -1,7 +1,5 @@
 """Files that are there: replaced only where the user said so, shared by processes, read as far as they go."""
 
-from __future__ import annotations
-
 import pytest
 
 from draftwood.measure.records.records import read_records

@@ -1,7 +1,5 @@
 """Prompts go through the model's chat template where it has one, unless --raw is given; which is said."""
 
-from __future__ import annotations
-
 import io
 import json
 

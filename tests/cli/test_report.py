@@ -1,7 +1,5 @@
 """``draftwood report``: from files to a page, and its errors."""
 
-from __future__ import annotations
-
 from draftwood.measure.records.records import Answer, header
 from draftwood.measure.records.writer import RecordsWriter
 from draftwood.step import Step

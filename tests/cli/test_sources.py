@@ -1,7 +1,5 @@
 """--prediction, --memory, --corpus and --context in generate, chat and bench, on a tiny random model."""
 
-from __future__ import annotations
-
 import io
 import json
 from contextlib import redirect_stdout

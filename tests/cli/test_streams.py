@@ -1,7 +1,5 @@
 """Standard streams that are closed, full, or hold no UTF-8."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

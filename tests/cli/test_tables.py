@@ -1,7 +1,5 @@
 """What stands below an answer, and tables, in terminals of 80 columns."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

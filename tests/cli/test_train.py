@@ -1,7 +1,5 @@
 """``draftwood train head`` and ``draftwood train sibling`` on a tiny random model of two layers."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

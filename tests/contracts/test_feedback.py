@@ -1,7 +1,5 @@
 """What a source is told of rows off the path: the target's choice there, where some drafter of the set asked."""
 
-from __future__ import annotations
-
 import pytest
 from tests.helpers import PROMPT, Listening, write
 from tests.toys import RandomDrafter

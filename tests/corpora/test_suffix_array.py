@@ -1,7 +1,5 @@
 """Suffix arrays by bytes against sorting in plain words."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

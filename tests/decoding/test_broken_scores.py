@@ -1,7 +1,5 @@
 """A text whose scores are broken, or whose processor fails, ends with a sentence; the others go on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Lessons that wait: a session knows as much as if told step by step, in one call where that will do."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What the tests of the memory share: answers told apart by their tokens, and what is proposed after them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from draftwood.drafters.memory.drafter import MemoryDrafter

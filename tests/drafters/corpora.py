@@ -1,7 +1,5 @@
 """Checks of corpora, and what follows in them."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

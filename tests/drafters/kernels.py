@@ -1,7 +1,5 @@
 """Calling helpers of kernels from Python, which cannot enter what is compiled into kernels."""
 
-from __future__ import annotations
-
 from numba import njit
 
 from draftwood.index.numba_compiling import with_dispatchers

@@ -1,7 +1,5 @@
 """Checks that the arrays of a suffix automaton agree with its text."""
 
-from __future__ import annotations
-
 from tests.drafters.kernels import helper
 
 from draftwood.drafters.suffix import kernel

@@ -1,7 +1,5 @@
 """What is asked of drafters one by one in the same words: options, the contract, small vocabularies, kernels."""
 
-from __future__ import annotations
-
 import dataclasses
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What is compiled: how many kernels, for which arrays, and that none on disk is ever out of date."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The corpus drafter: what it proposes, from one corpus and from several."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

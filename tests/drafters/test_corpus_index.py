@@ -1,7 +1,5 @@
 """The corpus and its kernels against the naive twin; its file against whatever can happen to a file."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

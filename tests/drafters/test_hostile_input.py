@@ -1,7 +1,5 @@
 """Nothing that is handed to a session ends the process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The n-grams of lookahead decoding."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Lookahead decoding and the text: sampled ones, document 4's walk, wrong use, few tokens."""
 
-from __future__ import annotations
-
 import pytest
 from tests.drafters.lookahead_runs import LookaheadOnly
 from tests.helpers import GREEDY, SAMPLED, greedy_truth, write

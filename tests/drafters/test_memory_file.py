@@ -1,7 +1,5 @@
 """Files of a memory: what comes back, what is refused, and several who save at once."""
 
-from __future__ import annotations
-
 import logging
 import math
 import os

@@ -1,7 +1,5 @@
 """The memory against a list that says the same: what it remembers and forgets, rebuilds, threads."""
 
-from __future__ import annotations
-
 import math
 import sys
 import threading

@@ -1,7 +1,5 @@
 """The drafter ``ngram``: what it offers, in which order, and its options; its index is tested beside it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Counts of what followed n-grams and what three levels of them propose, against the naive twin; their files."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

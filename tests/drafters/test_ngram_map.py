@@ -1,7 +1,5 @@
 """ngram-map-k and ngram-map-k4v against llama.cpp's rules."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

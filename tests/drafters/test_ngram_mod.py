@@ -1,7 +1,5 @@
 """ngram-mod and its shared pool against llama.cpp's rules."""
 
-from __future__ import annotations
-
 import random
 import threading
 

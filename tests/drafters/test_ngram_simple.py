@@ -1,7 +1,5 @@
 """ngram-simple against llama.cpp's rules."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The table of recycled rows and the trees grown from it: against the naive twin, when full, when it doubles."""
 
-from __future__ import annotations
-
 from unittest.mock import patch
 
 import numpy as np

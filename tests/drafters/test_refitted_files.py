@@ -1,7 +1,5 @@
 """Files whose damage somebody has made the checksums fit: an error of the format, or a file that can be used."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import struct

@@ -1,7 +1,5 @@
 """Checks that the arrays of `NgramCounts` agree with each other."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from draftwood.drafters.llama_cpp.ngram_counts import (

@@ -1,7 +1,5 @@
 """Cascades on models of transformers: the text is that of plain decoding."""
 
-from __future__ import annotations
-
 import pytest
 
 from draftwood.decoding.loop import decode

@@ -1,7 +1,5 @@
 """Through the front door on tiny models of every family: the text is transformers' own, drafted or not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

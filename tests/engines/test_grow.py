@@ -1,7 +1,5 @@
 """Trees grown level by level give the scores of one pass over the whole tree, and leave nothing behind."""
 
-from __future__ import annotations
-
 import tracemalloc
 from functools import cache
 

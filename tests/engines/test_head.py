@@ -1,7 +1,5 @@
 """A head drafts as it was trained, and never changes a text."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The lean pass: the model's own scores after any history, and None wherever a model is not fully understood."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """What users of transformers carry over to a GGUF file: logits processors work, other ways in say where to go."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from transformers import (

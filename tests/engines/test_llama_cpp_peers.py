@@ -1,7 +1,5 @@
 """llama.cpp's own ways to write as peers: what its server says, and the server itself on the real smollm2."""
 
-from __future__ import annotations
-
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 

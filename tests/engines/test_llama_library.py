@@ -1,7 +1,5 @@
 """llama.cpp's library and files: other layouts, versions and wheels are refused, and no file crashes us."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib.metadata
 import importlib.util

@@ -1,7 +1,5 @@
 """What passes cost is measured once, in little time, and kept; planners begin with it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import count

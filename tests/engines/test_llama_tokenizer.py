@@ -1,7 +1,5 @@
 """A GGUF file's tokenizer and chat template: the ids of llama.cpp's own server, the ways of transformers."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """What a process holds after many requests is what it holds after a few."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

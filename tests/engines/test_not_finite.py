@@ -1,7 +1,5 @@
 """Keys, values and scores that are not finite stay where they are: in the text that has them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

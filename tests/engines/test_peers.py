@@ -1,7 +1,5 @@
 """The names of peers, and transformers' own ways to write as peers."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

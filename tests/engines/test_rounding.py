@@ -1,7 +1,5 @@
 """The tolerances of the engines' tests, held to what this machine's own float32 does."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.engines.registered import tiny

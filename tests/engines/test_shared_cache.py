@@ -1,7 +1,5 @@
 """Drafters on the target's own cache: several at once, and one whose pass fails half-way."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import draftwood

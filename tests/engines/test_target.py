@@ -1,7 +1,5 @@
 """The transformers target: trees against their chains, windows, rollback, refusals, and a model left as found."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The best tokens of a pass: found by blocks, whatever the vocabulary, the number format, the ties, the NaN."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

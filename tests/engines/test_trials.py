@@ -2,8 +2,6 @@
 what the file says cannot make a text wrong.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from functools import wraps

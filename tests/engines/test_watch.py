@@ -1,7 +1,5 @@
 """Who asks sees scores of text while it is read: those wanted, once, as a whole forward pass gives them."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

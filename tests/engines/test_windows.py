@@ -1,7 +1,5 @@
 """Windowed attention at its edges: prompts about as long as the window."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A cache takes memory where it is written to."""
 
-from __future__ import annotations
-
 import resource
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small vocabularies in GGUF files without weights."""
 
-from __future__ import annotations
-
 from gguf import GGUFWriter, TokenType
 
 SENTENCEPIECE = (

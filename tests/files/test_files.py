@@ -1,7 +1,5 @@
 """Files with a header: whole or not at all, and every damage named."""
 
-from __future__ import annotations
-
 import os
 import stat
 

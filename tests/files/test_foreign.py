@@ -1,7 +1,5 @@
 """Text in every encoding and JSON in every shape: what is read, and what the refusals say."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

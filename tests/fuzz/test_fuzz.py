@@ -1,7 +1,5 @@
 """Sixty of the stories that ``make fuzz`` tells by the thousand, and tests that it finds errors."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Texts follow their grammar, are the same with and without drafts, and end where it is complete."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Grammars that are too much, and tokenizers that fail, give one clear error and hurt nobody else."""
 
-from __future__ import annotations
-
 import pytest
 
 import draftwood

@@ -1,7 +1,5 @@
 """What a follower says of nodes and of forced text agrees with the mask, the naive twin; others are not scored."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """JSON Schemas in llguidance's form: patterns of JavaScript, references of calls, places of faults."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

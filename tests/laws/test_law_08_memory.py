@@ -1,7 +1,5 @@
 """Law 8. A closed session, a memory, a corpus, a policy change no text, only its speed."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

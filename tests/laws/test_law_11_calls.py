@@ -1,7 +1,5 @@
 """Law 11: two calls, in any order, in one thread or several, give each the text that it gives alone."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 Both engines that are exact to the last bit, on tiny random files; the truth is one token per pass.
 """
 
-from __future__ import annotations
-
 from random import Random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Whatever the clock does, the text stays the same, and what was learnt by it does no harm to a later start."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -5,8 +5,6 @@ expected. The whole set is 108 prompts x 128 tokens and 20 sampled (``DRAFTWOOD_
 cores); by default 12 prompts x 64 tokens and 4 sampled.
 """
 
-from __future__ import annotations
-
 import os
 
 import pytest

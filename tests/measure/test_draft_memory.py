@@ -1,7 +1,5 @@
 """What draft models take in memory: counted once, nothing for what is the target's, in records, table and page."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tests.engines.tiny import SHAPE, build

@@ -1,7 +1,5 @@
 """Drift on toys: nothing between exact decodings, and what a direct computation gives where noise was added."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Explaining steps: the reason of each, the summary, accept rates and cost, and rows that say less or nonsense."""
 
-from __future__ import annotations
-
 import json
 from contextlib import redirect_stdout
 from dataclasses import replace

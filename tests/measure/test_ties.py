@@ -1,7 +1,5 @@
 """Where two texts part, and by how much the target preferred its choice."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from draftwood.contracts import Sampling

@@ -1,7 +1,5 @@
 """Which engine a model gets, by its files, by what is installed and by who asks."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """A fetch ends with the whole model or with nothing and one sentence."""
 
-from __future__ import annotations
-
 import errno
 import json
 import re

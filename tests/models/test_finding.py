@@ -1,7 +1,5 @@
 """Names, folders and hub names; and what is said when they lead nowhere."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

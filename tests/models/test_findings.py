@@ -1,7 +1,5 @@
 """What was found on this machine: small files, bounded, whole or not there, worth nothing where broken."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """The fingerprint of a tokenizer, which is kept while the tokenizer is the same, and lives."""
 
-from __future__ import annotations
-
 import hashlib
 
 from draftwood.models import fingerprint

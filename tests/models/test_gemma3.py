@@ -1,7 +1,5 @@
 """The real gemma3-270m, as ``draftwood fetch gemma3-270m`` left it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """A processor that others keep busy: torch's threads wait asleep, and what cannot matter is left as it is."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

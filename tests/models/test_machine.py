@@ -1,7 +1,5 @@
 """Limits of containers, as Linux lays them out for control groups, nested or seen from within."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

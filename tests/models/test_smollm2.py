@@ -1,7 +1,5 @@
 """The real smollm2, as ``draftwood fetch smollm2`` left it."""
 
-from __future__ import annotations
-
 import pytest
 
 from draftwood.models.catalogue import CATALOGUE, fault

@@ -1,7 +1,5 @@
 """Back-off: a pause after three drafts that brought nothing. Load: the more texts, the shorter their drafts."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 

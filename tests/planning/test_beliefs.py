@@ -1,7 +1,5 @@
 """Beliefs: labels from what a pass taught, and rates that learn from them."""
 
-from __future__ import annotations
-
 import weakref
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Deadline: drafts as long as 95 of 100 steps are in time."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

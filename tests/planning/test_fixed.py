@@ -1,7 +1,5 @@
 """The planners without a cost model: a fixed number of draft nodes, and what is likelier than a threshold."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

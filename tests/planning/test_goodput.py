@@ -1,7 +1,5 @@
 """The planner that scores what pays, against every other choice there is."""
 
-from __future__ import annotations
-
 import threading
 from itertools import combinations
 

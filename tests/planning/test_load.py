@@ -1,7 +1,5 @@
 """Names to planners."""
 
-from __future__ import annotations
-
 import pytest
 
 from draftwood.errors import UnknownNameError, UsageError

@@ -1,7 +1,5 @@
 """All policies together: the smallest answer wins, none raises, and no text changes."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

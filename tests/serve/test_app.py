@@ -1,7 +1,5 @@
 """The `openai` package gets from the server what `draftwood.generate` writes, and errors that it understands."""
 
-from __future__ import annotations
-
 import json
 
 import httpx2 as httpx  # comes with the openai package

@@ -1,7 +1,5 @@
 """Calls are read as they are written, by one reader: whole answers are their streams, joined."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

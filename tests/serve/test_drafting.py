@@ -1,7 +1,5 @@
 """Which drafters an answer is written with (the field ``draftwood``), and what a prediction saves."""
 
-from __future__ import annotations
-
 import httpx2 as httpx
 import pytest
 

@@ -1,7 +1,5 @@
 """Values that clients of the field send, and the pages that say what is what."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Response formats, forced calls and expressions, as clients ask for them."""
 
-from __future__ import annotations
-
 import json
 
 import openai

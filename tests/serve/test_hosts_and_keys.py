@@ -1,7 +1,5 @@
 """Under which names a server answers, and which keys it takes."""
 
-from __future__ import annotations
-
 import asyncio
 
 import httpx2 as httpx

@@ -1,7 +1,5 @@
 """Many clients at once, some of which go away, are refused, or fail; nobody else notices."""
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import ThreadPoolExecutor
 from queue import Queue

@@ -1,7 +1,5 @@
 """What was read is not read again for the same client, other clients gain nothing, and texts stay the same."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import httpx2 as httpx

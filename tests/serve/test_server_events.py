@@ -1,7 +1,5 @@
 """Streams as clients and proxies see them: lines that stay whole, and signs of life."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

@@ -1,7 +1,5 @@
 """Tags that are control tokens of a model: the reader of calls sees them, and no client does, on every engine."""
 
-from __future__ import annotations
-
 import pytest
 from gguf import TokenType
 from openai import OpenAI

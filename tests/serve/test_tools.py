@@ -1,7 +1,5 @@
 """Models are told of tools and of calls so far; what cannot be read is refused with its place."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 

@@ -1,7 +1,5 @@
 """A head can be begun, trained and used for models of every kind, and not for those that score otherwise."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """A sibling is a model of some of its target's layers, and drafts for it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

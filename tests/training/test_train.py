@@ -1,7 +1,5 @@
 """A head learns what its target says, goes on after an interruption, and is kept whole."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

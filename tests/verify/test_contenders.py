@@ -1,7 +1,5 @@
 """The few tokens that can win: among them is the one that comparing all of them chooses, ties included."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """How far a draft model believes what other drafters propose for the next token."""
 
-from __future__ import annotations
-
 from copy import copy
 
 import numpy as np

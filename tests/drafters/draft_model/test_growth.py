@@ -1,7 +1,5 @@
 """Which nodes are read, what becomes of copies, and when a draft ends."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

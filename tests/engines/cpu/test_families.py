@@ -1,7 +1,5 @@
 """Every family of the CPU engine: scores as transformers has them, and the same bits however a text is read."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

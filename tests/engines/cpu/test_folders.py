@@ -1,7 +1,5 @@
 """Folders that transformers reads, on the CPU engine: its scores, our laws, and weights in fewer bits."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Files of the CPU engine with odd sizes, mixed types, or tensors that do not fit together."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The threads of a pass: each piece is computed once, in order, and who comes late computes nothing."""
 
-from __future__ import annotations
-
 import ctypes
 import threading
 

@@ -1,7 +1,5 @@
 """The CPU engine keeps the contract of targets, to the last bit."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

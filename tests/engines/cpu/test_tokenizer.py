@@ -1,7 +1,5 @@
 """The tokenizer of the CPU engine, against llama.cpp's own on the same files."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Inside the real vLLM: texts are those of vLLM without speculation. Run by ``make test-vllm``."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

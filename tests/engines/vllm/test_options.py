@@ -1,7 +1,5 @@
 """Options of the vLLM plug-in, from its configuration and from the environment."""
 
-from __future__ import annotations
-
 import pytest
 
 from draftwood.engines.vllm.configuration import Options

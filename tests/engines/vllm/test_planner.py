@@ -1,7 +1,5 @@
 """The planner for a batch of chains: as much as pays, learnt from what passes take."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

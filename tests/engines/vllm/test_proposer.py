@@ -1,7 +1,5 @@
 """The proposer inside a fake runner: texts, bounds, rows that move, errors, bounded state."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Names, predictions and namespaces of requests: the patch of vLLM's runner, and the ASGI middleware."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

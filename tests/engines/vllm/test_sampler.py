@@ -1,7 +1,5 @@
 """vLLM's sampler on CPUs is mended where it has the defect, and left alone where it has not."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Which request a row belongs to."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
