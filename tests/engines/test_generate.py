@@ -66,11 +66,10 @@ def test_every_row_of_a_batch_is_the_text_it_is_alone(family):
     prompts = [rng.integers(0, 64, int(n)).tolist() * 2 for n in (3, 20, 9, 14, 6)]
     model.generation_config.eos_token_id = [draftwood.generate(model, prompts[1], max_new_tokens=9).ids[-1]]
     for settings in ({}, {"temperature": 0.8, "top_p": 0.9, "seed": 3}):
+        settings |= {"max_new_tokens": 40}
+        alone = [draftwood.generate(model, p, drafters="none", **settings) for p in prompts]
         for drafters in SETS:
-            together = draftwood.generate(
-                model, prompts, drafters=drafters, max_new_tokens=40, batch_size=4, **settings
-            )
-            alone = [draftwood.generate(model, p, drafters="none", max_new_tokens=40, **settings) for p in prompts]
+            together = draftwood.generate(model, prompts, drafters=drafters, batch_size=4, **settings)
             assert [g.ids for g in together] == [g.ids for g in alone]
             assert [g.finish_reason for g in together] == [g.finish_reason for g in alone]
 
