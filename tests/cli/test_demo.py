@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import shlex
+import sys
 
 import pytest
 
+from draftwood.api.generation import Generation
 from draftwood.cli import demo
+from draftwood.measure.compare import PlainAndDrafted
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+SHORT = ("--max-new-tokens", "40")
 
 
 @pytest.fixture
@@ -18,19 +21,12 @@ def tiny_demo(tiny, monkeypatch):
     monkeypatch.setattr("draftwood.cli.options.PLANNER_DEFAULT", "fixed:16")
 
 
-def test_without_its_model(draftwood, monkeypatch, tmp_path):
-    monkeypatch.setenv("DRAFTWOOD_CACHE", str(tmp_path))
-    ran = draftwood("demo")
-    assert (ran.code, ran.out) == (1, "")
-    assert ran.err == "error: the model smollm2 is not here yet: run draftwood fetch smollm2\n"
-
-
 def test_it_shows_the_whole_and_the_worst_kind_first(draftwood, tiny_demo):
-    ran = draftwood("demo", "--max-new-tokens", "40")
+    ran = draftwood("demo", *SHORT)
     assert ran.code == 0
     parts = (
-        demo.COMPARED, "written by the model", demo.STEP, "the guesses that were checked", "✓: right", demo.TABLE,
-        "speedup", "times as fast (geometric mean), worst ",
+        demo.COMPARED, "written by the model", "tokens/s drafted", demo.STEP, "the guesses that were checked",
+        "✓: right", demo.TABLE, "speedup", "geometric mean of 3 kinds: ", "times plain decoding (",
     )  # fmt: skip
     places = [ran.out.find(part) for part in parts]
     assert -1 not in places
@@ -42,16 +38,40 @@ def test_it_shows_the_whole_and_the_worst_kind_first(draftwood, tiny_demo):
     assert {row[0] for row in rows} == {"code-edit", "grammar", "chat"}
     speedups = [float(row[1]) for row in rows]
     assert speedups == sorted(speedups)
-    assert f"worst {rows[0][1]} ({rows[0][0]})" in ran.out
+
+
+def test_both_texts_stand_beside_each_other_on_a_terminal(draftwood, tiny_demo, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = draftwood("demo", *SHORT, terminal=True).out
+    assert shown.count("\x1b[?25h") >= 3  # the cursor is back after each race
+    assert any("plain: " in line and "drafted: " in line and "39 passes" in line for line in shown.splitlines())
+    monkeypatch.setenv("COLUMNS", "59")
+    assert "plain: " not in draftwood("demo", *SHORT, terminal=True).out
 
 
 @pytest.mark.parametrize("command", [demo.COMPARED, demo.STEP, demo.TABLE])
-def test_every_part_names_a_command_of_readme(command):
-    assert command in README
+def test_every_command_works_as_it_is_shown(draftwood, tiny, command, monkeypatch):
+    ran = draftwood(*shlex.split(command), "-m", tiny, "--max-new-tokens", "4")
+    assert ran.code == 0, ran.err
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    for called, shown in ((".venv/bin/draftwood",) * 2, ("x.py", f"{sys.executable} -m draftwood")):
+        monkeypatch.setattr(sys, "argv", [called])
+        assert demo.program() == shown
 
 
 def test_ctrl_c_keeps_what_is_finished(draftwood, tiny_demo, interrupt):
-    interrupt(250)
-    ran = draftwood("demo", "--max-new-tokens", "40")
+    interrupt(175)
+    ran = draftwood("demo", *SHORT)
     assert ran.code == 130
-    assert "times as fast (geometric mean)" in ran.out
+    assert "geometric mean of 2 kinds" in ran.out
+
+
+def test_what_slows_down_is_said(monkeypatch, capsys):
+    monkeypatch.setattr(PlainAndDrafted, "speedup", 0.9)
+    monkeypatch.setattr(demo._Raced, "speed", lambda _, arm: {"drafted": 9.0, "plain": 10.0}[arm])
+    answers = PlainAndDrafted(drafted=[Generation(ids=[1], finish_reason="length")])
+    demo._show_table([demo._Raced("chat", answers, 20.0)])
+    said = capsys.readouterr().out.replace("\n", " ")
+    assert (
+        "mean of 1 kind: 9 tokens/s, 0.90 times plain decoding (10), 0.45 times llama.cpp's (20); drafts" in said
+    )

@@ -50,7 +50,7 @@ def with_the_extra_llama_alone(model: str, *arguments: str) -> str:
 
 def test_the_demo_needs_the_extra_llama_alone(small):
     shown = with_the_extra_llama_alone(small, "demo", "--max-new-tokens", "4")
-    assert "with llama.cpp: drafted and plain" in shown.replace("\n", " ")
+    assert "the engine llama.cpp, plainly and with drafts" in shown.replace("\n", " ")
     assert shown.count("identical to the last token") == 3
     assert shown.count("--engine llama.cpp\n") == 3
 

@@ -1,150 +1,245 @@
-"""``draftwood demo``: three answers of a real model with and without drafts, one step of it, and the speedups."""
+"""``draftwood demo``: three answers of a real model, plainly and drafted at once, one step of it, the speedups."""
 
 from __future__ import annotations
 
+import shutil
+import sys
+import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
 from draftwood.cli import measuring, options, screen
-from draftwood.cli.answering import Answering, recorded
+from draftwood.cli.answering import AnswerWriter, print_flow, recorded, sameness, shares
 from draftwood.cli.given import Given, Loaded
-from draftwood.measure.wording import number
+from draftwood.measure.compare import PlainAndDrafted, race
+from draftwood.measure.wording import count, number
 
 if TYPE_CHECKING:
-    from draftwood.measure.compare import PlainAndDrafted
+    from draftwood.api.generation import Generation
+    from draftwood.api.text import Piece
     from draftwood.tasks import Prompt
 
-COMPARED = "draftwood generate @prompt.txt --compare"
-STEP = "draftwood explain --live @prompt.txt --step"
-TABLE = "draftwood bench --tasks code-edit,grammar,chat --limit 1"
+_QUESTION = '"Correct the grammar: she go to school every days."'
+COMPARED = f"generate {_QUESTION} --compare"
+STEP = f"explain --live {_QUESTION} --step 2"
+TABLE = "bench --tasks code-edit,grammar,chat --limit 1"
+"""What shows each part for other texts: commands of ours, each after `program`."""
 
 _MODEL = "smollm2"
 _CHOSEN = {"code-edit": "csv.Sniffer.sniff", "grammar": "meeting", "chat": "list-or-tuple"}
-_ROUNDS = 2
-_SHOWN_LINES = 6
+_SHOWN_LINES = 4
+_NARROW, _ROOMY, _GAP = 60, 35, 2  # least columns of a terminal for two texts; of a long head; between texts
+_FRAME = 0.05  # seconds
+_PAYS, _FEW = 1.1, 0.25  # below this speedup the demo says why; so few passes with a draft are nothing to copy
+
+
+@dataclass
+class _Raced:
+    """One prompt's answers; the tokens per second of llama.cpp without drafts are None where it did not run."""
+
+    kind: str
+    answers: PlainAndDrafted
+    llama: float | None = None
+
+    def speed(self, arm: str) -> float:
+        answers: list[Generation] = getattr(self.answers, arm)
+        return answers[0].stats.tokens_per_second
 
 
 @options.shared
 def demo(engines: options.Engines, max_new_tokens: measuring.MaxNewTokens = 96) -> None:
     """Show three answers with and without drafts, and the speedups.
 
-    Where llama.cpp is installed, the table has its speed without drafts on the same file.
+    Where llama.cpp is installed, its speed without drafts on the same file stands beside them.
     """
     from draftwood.models.engine import choose
     from draftwood.tasks import prompts
 
-    planner = options.PLANNER_DEFAULT
-    loaded = Given(model=_MODEL, planner=planner, max_new_tokens=max_new_tokens, **asdict(engines)).load()
-    chosen = [next(p for p in prompts(kind) if p.name == name) for kind, name in _CHOSEN.items()]
     engine, _ = choose(_MODEL, engines.engine)
-    results: dict[str, PlainAndDrafted] = {}
-    others: dict[str, float] = {}
+    how = {**asdict(engines), "engine": engine, "planner": options.PLANNER_DEFAULT}
+    loaded = Given(model=_MODEL, max_new_tokens=max_new_tokens, **how).load()
+    done: list[_Raced] = []
     with screen.CtrlC() as stop:
-        _head(f"{_MODEL} with {engine}: drafted and plain, {_ROUNDS} times each in turns", COMPARED, engines)
-        for prompt in chosen:
-            _compare(prompt, loaded, results)
-        _show_step(loaded, chosen[1])
-        others |= _llama_speeds(loaded.given, engine, chosen)
-    if results:
+        other = _llama(loaded.given)
+        _head(f"{_MODEL} on the engine {engine}, plainly and with drafts at once", COMPARED, engines)
+        screen.console().print(
+            "the texts take turns, pass by pass: next is always the one that has taken less time"
+        )
+        for kind, name in _CHOSEN.items():
+            _show(next(p for p in prompts(kind) if p.name == name), loaded, other, done)
+        _show_step(loaded, done, engines)
+    if done:
         _head("the table, worst kind first", TABLE, engines)
-        _show_table(results, others)
+        _show_table(done)
     if stop.pressed:
         raise typer.Exit(130)
 
 
+def program() -> str:
+    """Return how a user calls us: by our name where the system finds it, else as this process was called."""
+    if shutil.which("draftwood"):
+        return "draftwood"
+    return sys.argv[0] if Path(sys.argv[0]).name == "draftwood" else f"{sys.executable} -m draftwood"
+
+
 def _head(what: str, command: str, engines: options.Engines) -> None:
     """Print the head of a part: what it shows, and the command that shows it for other texts."""
+    from rich.text import Text
+
     to = screen.console()
     to.print(f"\n── {what}", style="bold")
-    to.print(f"   {command}" + (f" --engine {engines.engine}" if engines.engine else ""), style="dim")
+    chosen = f" --engine {engines.engine}" if engines.engine else ""
+    to.print(Text(f"   {program()} {command}{chosen}", "dim"))  # in one line, to be copied
 
 
-def _compare(prompt: Prompt, loaded: Loaded, results: dict[str, PlainAndDrafted]) -> None:
-    """Show a prompt, shortened, and its answer; the comparison is kept in ``results``."""
+def _llama(given: Given) -> Loaded | None:
+    """Load the same file for llama.cpp in its fastest settings; None where it is not here, or runs the demo."""
+    from draftwood.models.engine import CPU, LLAMA_CPP, is_installed
+
+    if given.engine != CPU or not is_installed(LLAMA_CPP):
+        return None
+    return replace(given, engine=LLAMA_CPP, exact=False, drafters="none", planner="off").load()
+
+
+def _show(prompt: Prompt, loaded: Loaded, other: Loaded | None, done: list[_Raced]) -> None:
+    """Show a prompt, shortened, its answer as it is written, and how fast that was; it is added to ``done``."""
+    from draftwood.api.stream import generate
+
     lines = prompt.messages[-1]["content"].strip().splitlines()
     shown = "\n".join(lines[:_SHOWN_LINES]) + (" …" if len(lines) > _SHOWN_LINES else "")
-    to = screen.console()
-    to.print(f"\n{prompt.task}: {shown}", style="bold", soft_wrap=False)
-    to.print("\nanswer:\n")
-    answer = Answering(loaded, list(prompt.messages))
-    _end(answer, answer.compare(_ROUNDS))
-    answer.finish(to)
-    if answer.comparison is not None:
-        results[prompt.task] = answer.comparison
+    to, content = screen.console(), list(prompt.messages)
+    to.print(f"\n{prompt.task}: {shown}\n", style="bold", soft_wrap=False)
+    one = _Raced(prompt.task, PlainAndDrafted())
+    with _Beside(loaded, one) as beside:
+        race(loaded.model, content, into=one.answers, on_piece=beside.piece, trace=True, **loaded.keywords)
+    done.append(one)
+    if other is not None:
+        with screen.Status("llama.cpp writes the same, plainly …"):
+            one.llama = generate(other.model, content, **other.keywords).stats.tokens_per_second
+    drafted = one.answers.drafted[0]
+    print_flow(to, shares(drafted.sources, loaded.names, colour=to.color_system is not None), ", ")
+    speeds = f"{one.speed('drafted'):.0f} tokens/s drafted, {one.speed('plain'):.0f} plain"
+    speeds += "" if one.llama is None else f", {one.llama:.0f} llama.cpp plain"
+    times = f"{number(one.answers.speedup)} times as fast as plain"
+    print_flow(to, [speeds, times, sameness(one.answers)], " · ")
+    if (one.answers.speedup or _PAYS) < _PAYS:
+        to.print(_why(loaded, one))
 
 
-def _end(answer: Answering, interrupted: bool) -> None:
-    """End an answer's line, and the demo where it was interrupted."""
-    answer.end()
-    if interrupted:
-        raise KeyboardInterrupt
+def _why(loaded: Loaded, one: _Raced) -> str:
+    """Say from what was measured why drafts do not pay."""
+    from draftwood.api.target import target_of
+
+    rates, times = one.answers.drafted[0].stats, target_of(loaded.model).pass_times()
+    share, right = 100 * rates.draft_coverage, 100 * rates.acceptance_rate
+    said = f"nothing to copy: only {share:.0f} % of the passes had a draft"
+    if rates.draft_coverage > _FEW:
+        said = f"the copies were wrong: {right:.0f} % of the drafted tokens were right"
+    eight = next((n for n in sorted(times) if n >= 8 and 1 in times), None)
+    return said + (f"; a pass of {eight} tokens costs {times[eight] / times[1]:.1f} of one here" if eight else "")
 
 
-def _show_step(loaded: Loaded, prompt: Prompt) -> None:
-    """Write an answer silently, and show the step that accepted most."""
+class _Beside:
+    """Shows two answers as they are written: beside each other on a terminal that is wide enough; else one.
+
+    What was written stays, also where the block is left by an interrupt.
+    """
+
+    def __init__(self, loaded: Loaded, one: _Raced) -> None:
+        from rich.live import Live
+        from rich.text import Text
+
+        self._to, self._one, self._drawn = screen.console(), one, 0.0
+        self._styles, self._writer = screen.styles(loaded.names), AnswerWriter(loaded.names)
+        self._texts = {"plain": Text(), "drafted": Text()}
+        # Drawn between passes alone: a thread that draws would take time from what is measured.
+        wide = self._to.is_terminal and not self._to.is_dumb_terminal and self._to.width >= _NARROW
+        self._live = Live(console=self._to, auto_refresh=False, transient=True) if wide else None
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._to.print(self._table(), soft_wrap=False)
+        self._writer.line()
+
+    def piece(self, arm: str, piece: Piece) -> None:
+        """Show a piece of an arm's text."""
+        if self._live is None:
+            if arm == "drafted":
+                self._writer.piece(piece)
+            return
+        self._texts[arm].append(piece.text, self._styles.get(piece.source, ""))
+        if (now := time.monotonic()) > self._drawn + _FRAME:
+            self._live.update(self._table(self._to.height - 3), refresh=True)
+            self._drawn = now
+
+    def _table(self, most: int = 0) -> Any:
+        """Return both texts, or of each as many last lines as fit."""
+        from rich.table import Table
+        from rich.text import Text
+
+        width = (self._to.width - _GAP) // 2
+        table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
+        for arm in self._texts:
+            said = arm
+            if answer := next(iter(getattr(self._one.answers, arm)), None):
+                said += f": {self._one.speed(arm):.0f} tokens/s"
+                said += f", {count(answer.stats.passes, 'pass', 'passes')}" * (width > _ROOMY)
+            table.add_column(said, width=width, no_wrap=True)
+        table.add_row(*(Text("\n").join(list(t.wrap(self._to, width))[-most:]) for t in self._texts.values()))
+        return table
+
+
+def _show_step(loaded: Loaded, done: list[_Raced], engines: options.Engines) -> None:
+    """Show the step that accepted most."""
     from draftwood.cli import explain_tables
     from draftwood.measure.report.steps import steps_of
 
-    answer = Answering(loaded, list(prompt.messages), quiet=True)
-    _end(answer, answer.write(trace=True))
-    if answer.generation is None or not (steps := answer.generation.steps):
+    steps = [(one, at, step) for one in done for at, step in enumerate(one.answers.drafted[0].steps)]
+    if not steps:
         return
-    step = 1 + max(range(len(steps)), key=lambda i: steps[i].accepted)
-    _head("one step of the second answer: what was drafted and accepted", f"{STEP} {step}", loaded.given)
-    record = recorded(loaded, answer.generation)
-    found, to = steps_of(record)[step - 1], screen.console()
+    one, at, _ = max(steps, key=lambda each: (each[2].accepted, each[2].drafted))
+    _head(f"one step of {one.kind}: what was drafted and accepted", STEP, engines)
+    record = recorded(loaded, one.answers.drafted[0])
+    found, to = steps_of(record)[at], screen.console()
     to.print()
     explain_tables.show_head(to, found)
     explain_tables.show_tree(to, found, record, screen.shower(loaded.tokenizer))
 
 
-def _llama_speeds(given: Given, engine: str, prompts: list[Prompt]) -> dict[str, float]:
-    """Return the tokens per second of llama.cpp without drafts, in its own fastest settings, by kind of prompt.
-
-    Empty where it is not installed, or runs the demo itself.
-    """
-    from draftwood.models.engine import CPU, LLAMA_CPP, is_installed
-
-    if engine != CPU or not is_installed(LLAMA_CPP):
-        return {}
-    other = replace(given, engine=LLAMA_CPP, exact=False, weights=None, drafters="none", planner="off").load()
-    speeds: dict[str, float] = {}
-    for prompt in prompts:
-        answer = Answering(other, list(prompt.messages), quiet=True)
-        _end(answer, answer.write())
-        if answer.generation is not None and (seconds := sum(step.seconds for step in answer.generation.steps)):
-            speeds[prompt.task] = len(answer.generation.ids) / seconds
-    return speeds
-
-
-def _show_table(results: dict[str, PlainAndDrafted], others: dict[str, float]) -> None:
-    """Print the table, worst kind first, and the means of its speedups."""
+def _show_table(done: list[_Raced]) -> None:
+    """Print the table, worst kind first, and the means."""
     from draftwood.measure.bench.table import geometric_mean
 
-    rows = [(kind, one, len(one.drafted[0].ids)) for kind, one in results.items()]
-    rows.sort(key=lambda row: row[1].speedup or 0.0)
-    columns: dict[str, Callable[[tuple[str, PlainAndDrafted, int]], str]] = {
-        "kind": lambda r: r[0],
-        "speedup": lambda r: number(r[1].speedup),
-        "tokens per pass": lambda r: number(r[1].drafted[0].stats.mean_acceptance_length),
-        "drafted tokens/s": lambda r: number(r[2] / r[1].drafted_seconds, 0) if r[1].drafted_seconds else "",
-        "plain tokens/s": lambda r: number(r[2] / r[1].plain_seconds, 0) if r[1].plain_seconds else "",
-        "llama.cpp tokens/s": lambda r: number(others.get(r[0]), 0),
-        "same text": lambda r: {True: "yes", False: "NO", None: ""}[r[1].identical],
+    rows = sorted((one for one in done if one.answers.speedup), key=lambda one: one.answers.speedup or 0.0)
+    columns: dict[str, Callable[[_Raced], str]] = {
+        "kind": lambda r: r.kind,
+        "speedup": lambda r: number(r.answers.speedup),
+        "tokens per pass": lambda r: number(r.answers.drafted[0].stats.mean_acceptance_length),
+        "drafted tokens/s": lambda r: number(r.speed("drafted"), 0),
+        "plain tokens/s": lambda r: number(r.speed("plain"), 0),
+        "llama.cpp tokens/s": lambda r: number(r.llama, 0),
     }
     to = screen.console()
     to.print()
     screen.show_table(to, columns, rows, ("kind",))
-    if ratios := [(one.speedup, kind) for kind, one, _ in rows if one.speedup]:
-        worst, kind = min(ratios)
-        to.print(
-            f"\n{geometric_mean(ratio for ratio, _ in ratios):.2f} times as fast (geometric mean), worst "
-            f"{worst:.2f} ({kind}); reading the prompt is in no figure"
-        )
-    if its := [n / one.drafted_seconds / others[k] for k, one, n in rows if k in others and one.drafted_seconds]:
-        to.print(
-            f"{geometric_mean(its):.2f} times as fast as llama.cpp without drafts, on the same file and machine"
-        )
+    if not rows:
+        return
+    drafted, plain = (geometric_mean(one.speed(arm) for one in rows) or 0.0 for arm in ("drafted", "plain"))
+    said = f"geometric mean of {count(len(rows), 'kind')}: {drafted:.0f} tokens/s"
+    said += f", {drafted / plain:.2f} times plain decoding ({plain:.0f})"
+    if beside := [(one.speed("drafted") / one.llama, one.llama) for one in rows if one.llama]:
+        ratio, llama = (geometric_mean(values) or 0.0 for values in zip(*beside, strict=True))
+        said += f", {ratio:.2f} times llama.cpp's ({llama:.0f})"
+    if drafted < plain:
+        said += "; drafts slow these texts down here: --drafters none leaves them out"
+    to.print(f"\n{said}")

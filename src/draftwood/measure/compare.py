@@ -18,6 +18,7 @@ from draftwood.decoding.sequence import common_prefix
 from draftwood.errors import UsageError
 from draftwood.measure.ties import first_difference
 
+ARMS = ("drafted", "plain")
 _WARM_PROMPT, _WARM_TOKENS = 16, 4
 
 
@@ -92,41 +93,66 @@ def compare(
     """
     if rounds < 1:
         raise UsageError(f"rounds is {rounds}: it must be at least 1")
-    result = PlainAndDrafted() if into is None else into
-    drafters = settings.get("drafters", "default")
-    setup = Setup.of(model, settings, "batch_size")
-    sources = setup.texts
-    if settings.get("seed") is None:
-        settings["seed"] = secrets.randbits(32)
-    ids = as_ids(prompt, setup.tokenizer)
-    arms = ("drafted", "plain")
-
-    def fresh_drafters() -> DrafterSpec:
-        """Drafters that have seen no text of an earlier run."""
-        if not setup.drafters:
-            return ()
-        fresh = Setup(setup.model, setup.tokenizer, drafters, setup.planner, sources)
-        return detached(fresh.predicting(sources.prediction) or fresh.drafters)
-
-    def run(arm: str, text: list[int], **changed: Any) -> Stream:
-        how: dict[str, Any] = {"drafters": "none", "planner": "off"}
-        if arm != "plain":
-            how = {"drafters": fresh_drafters(), "planner": setup.planner, "rule": setup.rule}
-        return stream(setup.model, text, tokenizer=setup.tokenizer, **settings | how | changed)
-
-    for arm in arms:
-        for _ in run(arm, ids[:_WARM_PROMPT], max_new_tokens=_WARM_TOKENS):
-            pass
+    result, arms = PlainAndDrafted() if into is None else into, _Arms(model, prompt, settings)
     for number in range(rounds):
-        for arm in arms if number % 2 == 0 else reversed(arms):
+        for arm in ARMS if number % 2 == 0 else reversed(ARMS):
             on_round(arm, number)
-            with run(arm, ids) as answer:
+            with arms.run(arm) as answer:
                 getattr(result, arm).append(answer.generation)
                 for piece in answer:
                     if (arm, number) == ("drafted", 0):
                         on_piece(piece)
-    result.margin = _margin(setup, ids, result, settings)
+    result.margin = _margin(arms.setup, arms.ids, result, arms.settings)
     return result
+
+
+def race(
+    model: Any, prompt: Prompt, *, into: PlainAndDrafted, on_piece: Callable[[str, Piece], None], **settings: Any
+) -> None:
+    """Write one answer with and without drafting at once: the next pass is always that of the arm whose passes
+    have taken less time so far, so each is as far as it would be alone. What `compare` says holds here, too;
+    ``on_piece`` takes the arm and each of its pieces, between passes.
+    """
+    arms = _Arms(model, prompt, settings)
+    with arms.run("drafted") as drafted, arms.run("plain") as plain:
+        running = {"drafted": drafted, "plain": plain}
+        for arm, answer in running.items():
+            getattr(into, arm).append(answer.generation)
+        while running:
+            arm = min(running, key=lambda arm: sum(step.seconds for step in running[arm].generation.steps))
+            if (piece := next(running[arm], None)) is None:
+                del running[arm]
+            else:
+                on_piece(arm, piece)
+    into.margin = _margin(arms.setup, arms.ids, into, arms.settings)
+
+
+class _Arms:
+    """Runs of one prompt with and without drafting, with one seed, after a few untimed tokens of each."""
+
+    def __init__(self, model: Any, prompt: Prompt, settings: dict[str, Any]) -> None:
+        self._drafters = settings.get("drafters", "default")
+        self.setup = Setup.of(model, settings, "batch_size")
+        if settings.get("seed") is None:
+            settings["seed"] = secrets.randbits(32)
+        self.settings = settings
+        self.ids = as_ids(prompt, self.setup.tokenizer)
+        for arm in ARMS:
+            for _ in self.run(arm, self.ids[:_WARM_PROMPT], max_new_tokens=_WARM_TOKENS):
+                pass
+
+    def run(self, arm: str, ids: list[int] | None = None, **changed: Any) -> Stream:
+        """Begin an answer; drafters have seen no text of an earlier run."""
+        setup, sources = self.setup, self.setup.texts
+        how: dict[str, Any] = {"drafters": "none", "planner": "off"}
+        if arm != "plain":
+            fresh: DrafterSpec = ()
+            if setup.drafters:
+                made = Setup(setup.model, setup.tokenizer, self._drafters, setup.planner, sources)
+                fresh = detached(made.predicting(sources.prediction) or made.drafters)
+            how = {"drafters": fresh, "planner": setup.planner, "rule": setup.rule}
+        text = self.ids if ids is None else ids
+        return stream(setup.model, text, tokenizer=setup.tokenizer, **self.settings | how | changed)
 
 
 def _margin(setup: Setup, ids: list[int], result: PlainAndDrafted, settings: dict[str, Any]) -> float | None:
