@@ -6,8 +6,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated
@@ -71,39 +70,39 @@ def serve(
         from draftwood.serve.guards import hosts_of, listed_keys, usable_keys
     except ModuleNotFoundError as error:
         raise UsageError(f"the server needs {error.name}: pip install 'draftwood[serve]'") from error
-    from draftwood.api.setup import Setup
-    from draftwood.api.user_texts import UserTexts
 
     keys = usable_keys(api_key) if api_key else listed_keys(os.environ.get(KEYS, ""))
     if given.prediction:
         raise UsageError("--prediction is for one answer: clients of a server send their own, as 'prediction'")
     names = given.check()
-    listening = _listening(host, port)
-    with _needing_room(given.model):
+    with _listening(host, port) as listening:
+        setup = _prepared(given, names)
+        settings = Settings(
+            name or given.model, max_running, max_waiting, keys=tuple(keys), prefix_bytes=prefix_cache_mib << 20,
+            most_seconds=max_seconds, warms_up=True,
+            special_tokens=special_tokens, hosts=(*hosts_of(host), *(allowed_host or ())),
+        )  # fmt: skip
+        _say(listening, settings, setup)
+        run(setup, settings, listening)
+
+
+def _prepared(given: _Serving, names: list[str]) -> Setup:
+    """Return the model and what drafts for it, ready; `ModelError` in one sentence where memory is short."""
+    from draftwood.api.setup import Setup
+    from draftwood.api.user_texts import UserTexts
+
+    try:
         model, tokenizer = given.load_model(release="quantized-self" not in names)
         with screen.busy(f"preparing {given.model}"):
             setup = Setup(model, tokenizer, given.drafters, given.planner, UserTexts(**given.sources), given.rule)
             setup.refresh()
-    settings = Settings(
-        name or given.model, max_running, max_waiting, keys=tuple(keys), prefix_bytes=prefix_cache_mib << 20,
-        most_seconds=max_seconds, warms_up=True,
-        special_tokens=special_tokens, hosts=(*hosts_of(host), *(allowed_host or ())),
-    )  # fmt: skip
-    _say(listening, settings, setup)
-    run(setup, settings, listening)
-
-
-@contextmanager
-def _needing_room(model: str) -> Iterator[None]:
-    """Say in a sentence that a model does not fit into memory, whoever has found that out."""
-    try:
-        yield
     except (MemoryError, OSError, RuntimeError, ModelError) as error:
         first = error.__cause__ if isinstance(error.__cause__, Exception) else error
         if not isinstance(first, MemoryError) and not any(sign in str(first).lower() for sign in _NO_MEMORY):
             raise
-        said = f"{model} does not fit into the memory that is free ({first_line(first)})"
+        said = f"{given.model} does not fit into the memory that is free ({first_line(first)})"
         raise ModelError(f"{said}: choose a smaller model or --weights int4, or end other programs") from error
+    return setup
 
 
 def run(setup: Setup, settings: Settings, listening: socket.socket) -> None:
