@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from draftwood.api.learned import read_profile
 from draftwood.measure.bench.table import geometric_mean
 from draftwood.measure.records import timing
 from draftwood.measure.records.lines import write_whole
@@ -155,15 +156,14 @@ def rows(name: str, batch: int, table: Table, found: dict[str, Any]) -> Iterator
 
 def chosen(args: argparse.Namespace) -> list[tuple[str, CostCurve, int]]:
     """Name, curve and batch of every setting."""
-    curves = {path.stem: CostCurve.load(path) for path in args.profile}
+    curves = {path.stem: read_profile(path)[1] for path in args.profile}
     for text in args.cost:
         name, _, points = text.rpartition(":")
         curves[name or "given"] = CostCurve.parse(points)
     if curves:
         return [(name, curve, batch) for name, curve in curves.items() for batch in args.batch or [1]]
-    if args.batch:
-        return [(name, CostCurve.parse(CURVES[name]), batch) for name in dict(SETTINGS) for batch in args.batch]
-    return [(name, CostCurve.parse(CURVES[name]), batch) for name, batch in SETTINGS]
+    settings = [(name, batch) for name in dict(SETTINGS) for batch in args.batch] if args.batch else SETTINGS
+    return [(name, CostCurve.parse(CURVES[name]), batch) for name, batch in settings]
 
 
 def counted(task: str, traces: Sequence[Trace], arm: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from draftwood.contracts import Ask, Drafter, Feedback, Needs, Plan, Planner, Processor, Sampling, State
 from draftwood.decoding.loop import decode
-from draftwood.decoding.request import Request, StopStrings
+from draftwood.decoding.request import Criterion, Request
 from draftwood.planning.beliefs import Beliefs
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.step import Step
@@ -103,10 +103,10 @@ def write(
     processors: Sequence[Processor] = (),
     sequence: int = 0,
     end_ids: Sequence[int] = (),
-    stop: StopStrings | None = None,
+    criteria: Sequence[Criterion] = (),
 ) -> Written:
     """Decode one request."""
-    request = Request(prompt, limit, sampling, processors, sequence, frozenset(end_ids), stop)
+    request = Request(prompt, limit, sampling, processors, sequence, frozenset(end_ids), criteria)
     return write_batch(target, drafters, [request], planner)[0]
 
 

@@ -80,7 +80,7 @@ class ToyHeadSession:
         self.grown = []
         self.positions = [at for at in self.positions if at < position]
 
-    def fork(self) -> ToyHeadSession:
+    def copied(self) -> ToyHeadSession:
         """Return an independent copy."""
         twin = ToyHeadSession()
         twin.positions, twin.last = list(self.positions), self.last

@@ -270,11 +270,6 @@ class _ModelSession(TextSession):
         super().truncate(length)
         self._cache.truncate(length)
 
-    def fork(self) -> _ModelSession:
-        twin = super().fork()
-        twin._cache = self._cache.fork()
-        return twin
-
     def close(self) -> None:
         super().close()
         self._cache.close()

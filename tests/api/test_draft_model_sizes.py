@@ -70,7 +70,6 @@ def test_a_model_drafts_again_when_the_unknown_token_is_cut_off(make):
     for unknown in ([6], [4, 7, 2]):
         session.extend(unknown)
         assert not len(session.draft(4, 0, drafter.prior))
-        assert not len(session.fork().draft(4, 0, drafter.prior))
     session.extend([1])
     assert not len(session.draft(4, 0, drafter.prior)), "the unknown tokens are still there"
     session.truncate(3)

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from tests.api.fake import TOKENS, text_of
 from tests.fuzz.interrupt import interrupted
 
-from draftwood.api.text import Piece, Spelling, TextBuilder
-from draftwood.decoding.request import StopStrings
+from draftwood.api.text import Piece, Spelling, StopStrings, TextBuilder
 
 IDS = st.lists(st.integers(0, len(TOKENS) - 1), max_size=40)
 
@@ -134,7 +133,7 @@ def test_a_stop_string_may_hold_the_name_of_a_special_token(stop, ids, expected)
     for token in ids:
         shown += joined([builder.push(token, "model")])
         assert expected.startswith(shown)
-    assert stops.found(ids) is (expected != "ac")
+    assert stops(ids) is (expected != "ac")
     assert shown + joined([builder.finish("model")]) == builder.text == expected
 
 

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
+from draftwood.api.learned import read_profile
 from draftwood.cli import profile as verb
 from draftwood.measure.profile.sweep import SECONDS
-from draftwood.planning.cost_curve import CostCurve
 
 ESCAPE = "\x1b["
 
@@ -55,7 +55,7 @@ def test_files(draftwood, tiny, tmp_path, alone):
     ran = draftwood("profile", *flags(tiny), "-o", str(rows))
     assert ran.code == 0
     assert ran.err == f"written: {rows}\n{NOT_KEPT}\n"
-    assert CostCurve.load(rows).contexts == (8, 32)
+    assert read_profile(rows)[1].contexts == (8, 32)
     assert not alone.exists(), "only a profile of the usual sizes is kept for planners"
 
 
@@ -64,7 +64,7 @@ def test_a_usual_profile_is_kept_in_the_cache(draftwood, tiny, alone):
     (kept,) = alone.iterdir()
     assert ran.code == 0
     assert ran.err == f"written: {kept}\n"
-    assert CostCurve.load(kept).contexts == (128, 512)
+    assert read_profile(kept)[1].contexts == (128, 512)
 
 
 def test_a_noisy_profile_is_marked_and_not_used_without_a_word(draftwood, tiny, alone, monkeypatch, tmp_path):
@@ -84,7 +84,7 @@ def test_ctrl_c_keeps_finished_rounds(draftwood, tiny, interrupt, tmp_path, alon
     ran = draftwood("profile", *flags(tiny), "--rounds", "9", "--json", "-o", str(tmp_path / "p.jsonl"))
     assert ran.code == 130
     assert json.loads(ran.out)["rounds"] == 2
-    assert CostCurve.load(tmp_path / "p.jsonl").contexts == (8, 32)
+    assert read_profile(tmp_path / "p.jsonl")[1].contexts == (8, 32)
     assert not alone.exists()
 
 

@@ -170,14 +170,16 @@ def test_the_drafter_that_the_broken_ones_differ_from_is_sound():
     check_drafter(broken())
 
 
-def leaks_on_fork(self):
-    return self
+READ_BY_ALL = [0]
 
 
-def forks_half(self):
-    twin = object.__new__(type(self))
-    twin.__dict__.update(self.__dict__)  # the buffer is shared, so what the twin reads overwrites it
-    return twin
+def reads_for_all(self, ids):
+    READ_BY_ALL[:] = [*READ_BY_ALL, *ids][-1:]
+    TextSession.extend(self, ids)
+
+
+def drafts_what_all_read(self, nodes, lookahead_nodes, accept_rates):
+    return TokenTree.build(READ_BY_ALL[: min(1, nodes)])
 
 
 def forgets_to_cut(self, length):
@@ -205,11 +207,6 @@ def beyond_the_vocabulary(self, nodes, lookahead_nodes, accept_rates):
     return TokenTree.build([8] * min(1, nodes))
 
 
-def draft_from_the_buffer(self, nodes, lookahead_nodes, accept_rates):
-    """What stands behind the text is another's business; after a fork's reading it is the fork's."""
-    return TokenTree.build(self._buffer[self._length : self._length + nodes] % 8)
-
-
 @pytest.mark.parametrize(
     ("members", "sentence"),
     [
@@ -221,8 +218,7 @@ def draft_from_the_buffer(self, nodes, lookahead_nodes, accept_rates):
         ({"draft": too_many}, "asked for 0 nodes, proposed 1"),
         ({"draft": evidence_of_no_class}, "evidence indexes the prior"),
         ({"draft": changes_its_mind}, "drafting twice without news proposes the same"),
-        ({"fork": leaks_on_fork}, "what a fork reads does not reach the original"),
-        ({"fork": forks_half, "draft": draft_from_the_buffer}, "what a fork reads does not reach the original"),
+        ({"extend": reads_for_all, "draft": drafts_what_all_read}, "what a session reads does not reach others"),
         ({"truncate": forgets_to_cut}, r"after truncate\(\) a session proposes as before"),
         ({"learn": raises_when_it_learns}, "the drafter raised or broke the contract"),
     ],

@@ -146,12 +146,6 @@ def cuts_more_than_it_says(self, length):
     self.tokens[-1] = 0
 
 
-def forks_empty(self):
-    twin = ToySession(self._counts, replays=False)
-    twin.append([0])
-    return twin
-
-
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -162,7 +156,6 @@ def forks_empty(self):
         ({"truncate": cuts_nothing}, r"truncate\(\) cuts to the length"),
         ({"truncate": cuts_at_the_front}, "the cache differs from a fresh reading"),
         ({"truncate": cuts_more_than_it_says}, "the cache differs from a fresh reading"),
-        ({"fork": forks_empty}, "the cache differs from a fresh reading"),
     ],
 )
 def test_the_check_names_what_is_broken(options, sentence):

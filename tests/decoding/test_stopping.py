@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.decoding.request import Stopping, StopStrings
+from draftwood.api.text import StopStrings
+from draftwood.decoding.request import Stopping
 from draftwood.errors import UsageError
 
 ALPHABET = "ab\u00e9\u6728\U0001f333"
@@ -30,19 +31,15 @@ def reasons(stopping, ids):
 
 
 def test_stop_strings_across_tokens():
-    assert reasons(Stopping(9, stop=StopStrings(["ab", "cc"], letters)), [0, 2, 0, 1]) == [
-        None,
-        None,
-        None,
-        "stop",
-    ]
-    assert reasons(Stopping(9, stop=StopStrings(["ab", "cc"], letters)), [0, 2, 2]) == [None, None, "stop"]
+    stop = StopStrings(["ab", "cc"], letters)
+    assert reasons(Stopping(9, criteria=[stop]), [0, 2, 0, 1]) == [None, None, None, "stop"]
+    assert reasons(Stopping(9, criteria=[stop]), [0, 2, 2]) == [None, None, "stop"]
 
 
 def test_an_end_token_wins_over_a_stop_string_and_that_over_the_limit():
     stop = StopStrings(["b"], letters)
-    assert Stopping(1, frozenset({1}), stop)(1) == "eos"
-    assert Stopping(1, frozenset(), stop)(1) == "stop"
+    assert Stopping(1, frozenset({1}), [stop])(1) == "eos"
+    assert Stopping(1, frozenset(), [stop])(1) == "stop"
 
 
 # --- finding stop strings ------------------------------------------------------------------------------------
@@ -54,7 +51,7 @@ def test_an_end_token_wins_over_a_stop_string_and_that_over_the_limit():
 )
 def test_found_at_the_first_token_that_completes_one(stops, ids):
     stop = StopStrings(stops, as_bytes)
-    stopping = Stopping(1000, stop=stop)
+    stopping = Stopping(1000, criteria=[stop])
     for n, token in enumerate(ids, 1):
         reason = stopping(token)
         assert (reason == "stop") == any(s in as_bytes(ids[:n]) for s in stops)
@@ -69,7 +66,7 @@ def test_only_the_end_of_a_long_text_is_read_again():
         seen.append(len(ids))
         return letters(ids)
 
-    assert not StopStrings(["abc"], decode).found([0] * 10_000)
+    assert not StopStrings(["abc"], decode)([0] * 10_000)
     assert seen[0] < 50
 
 

@@ -90,12 +90,9 @@ def some_feedback(rng: Any) -> Feedback:
 
 
 def call(rng: Any, session: Any, classes: int) -> Any:
-    """Make one call; returns the session to go on with."""
-    what, nodes = (
-        rng.choice(["draft", "learn", "extend", "branch", "observe", "truncate", "fork", "close"]),
-        COUNTS,
-    )
-    n = int(rng.choice(nodes))
+    """Make one call."""
+    what = rng.choice(["draft", "learn", "extend", "branch", "observe", "truncate", "close"])
+    n = int(rng.choice(COUNTS))
     if what == "draft":
         session.draft(n, int(rng.choice([0, 4, -3, 500])), some_accept_rates(rng, classes))
     elif what == "learn":
@@ -108,8 +105,6 @@ def call(rng: Any, session: Any, classes: int) -> Any:
         session.observe(int(rng.choice([0, 5, -4, 10**6])), *top_k)
     elif what == "truncate":
         session.truncate(n)
-    elif what == "fork":
-        return session.fork()
     elif what == "close" and rng.integers(8) == 0:
         session.close()
     return session
@@ -133,7 +128,7 @@ def main(first: int, last: int) -> int:
                     session = drafter.open(some_ids(rng), KeyedNoise(1) if rng.integers(2) else None)
                     for _ in range(16):
                         calls += 1
-                        session = call(rng, session, len(drafter.prior))
+                        call(rng, session, len(drafter.prior))
                 except Exception as error:  # what the loop would report, and go on without the drafter
                     if outside(error):
                         print(f"{name}, {drafter.name}, seed {seed}: a kernel left its array")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 from draftwood.contracts import Ask
 from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
@@ -25,7 +27,7 @@ def steps_of(target, drafters, prompt, planner, steps, limit=400):
 def session_after(steps, *arguments):
     """A copy of the first draft session as it stands behind so many steps."""
     for session, _ in steps_of(*arguments, steps):
-        twin = session.fork()
+        twin = deepcopy(session)
     return twin
 
 

@@ -69,10 +69,6 @@ def play(script, drafter, oracle, session=None):
             oracle.accept(right)
         session.learn(feedback(new, tree, right))
         text = text + new
-        if chance.random() < 0.15:
-            twin, session = session, session.fork()
-            twin.learn(feedback(write(3)))
-            twin.close()
         if chance.random() < 0.1:
             keep = chance.randint(0, len(text))
             more = write(chance.choice([0, 2, 40]))

@@ -82,17 +82,6 @@ def test_a_cut_ends_the_answer():
     assert held(drafter) == [ANSWER, [21, 22]]
 
 
-def test_a_fork_remembers_what_it_wrote_itself():
-    drafter = MemoryDrafter()
-    session = answered(drafter)
-    twin = session.fork()
-    twin.learn(feedback(31, 32))
-    session.learn(feedback(19))
-    twin.close()
-    session.close()
-    assert held(drafter) == [[31, 32], [*ANSWER, 19]]
-
-
 def test_what_closes_meanwhile_is_proposed_to_sessions_under_way():
     drafter = MemoryDrafter()
     under_way = drafter.open([11, 12, 13], None)

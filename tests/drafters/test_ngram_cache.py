@@ -78,22 +78,6 @@ def test_a_closed_session_teaches_those_after_it_once(tmp_path):
     )
 
 
-def test_what_forks_have_in_common_is_learnt_once(tmp_path):
-    drafter = NgramCacheDrafter(dynamic=str(tmp_path / "counts"))
-    session = drafter.open([1, 2, 3, 4, 5], None)
-    twin = session.fork()
-    session.extend([6])
-    twin.extend([7, 8])
-    session.close()
-    twin.close()
-    wanted = counts_of([1, 2, 3, 4, 5, 6])
-    for gram in ([5], [4, 5], [3, 4, 5], [2, 3, 4, 5]):
-        wanted.add(np.array([[*gram, *[-1] * (4 - len(gram)), 7, 1]], dtype=np.int32))
-    for gram in ([7], [5, 7], [4, 5, 7], [3, 4, 5, 7]):
-        wanted.add(np.array([[*gram, *[-1] * (4 - len(gram)), 8, 1]], dtype=np.int32))
-    assert drafter._shared._dynamic.records().tolist() == wanted.records().tolist()
-
-
 def test_threads_may_share_a_drafter(tmp_path):
     drafter = NgramCacheDrafter(dynamic=str(tmp_path / "counts"))
     generator = np.random.default_rng(1)

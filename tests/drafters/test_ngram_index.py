@@ -156,10 +156,10 @@ def test_a_cursor_looks_forward_first() -> None:
 
 def test_a_copy_is_independent() -> None:
     index, cursor, _ = read([[1, 2, 3, 1]])
-    twin, other = index.copy(), cursor.copy()
-    index.read([5, 6], cursor)
-    assert twin.text.tolist() == [1, 2, 3, 1]
-    assert grown(twin, other, 4, 4, 0)[0][0] == 2
+    twin, before = index.copy(), grown(index, cursor, 4, 4, 0)
+    twin.read([5, 6], Cursor())
+    assert index.text.tolist() == [1, 2, 3, 1]
+    assert grown(index, cursor, 4, 4, 0) == before
 
 
 def test_what_is_asked_for_is_bounded() -> None:

@@ -196,7 +196,7 @@ def test_a_long_prediction():
     assert best(same)[:4] == [7] * 4
 
 
-# --- counts, turns, forks ------------------------------------------------------------------------------------
+# --- counts, turns ------------------------------------------------------------------------------------
 
 
 def test_accepted_and_rejected_prediction_tokens_are_counted():

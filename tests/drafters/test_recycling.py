@@ -106,22 +106,15 @@ def test_without_the_prompt_the_first_draft_is_empty():
         assert (first.drafted > 0) is prompt
 
 
-def test_forks_and_cuts_go_on_from_their_own_text():
+def test_a_cut_goes_on_from_its_own_text():
     session = RecyclingDrafter().open([1], None)
     session.learn(taught(TokenTree.empty(), (), [2], [[2, 5]], [[0.6, 0.2]]))
     session.learn(taught(TokenTree.empty(), (), [1], [[1, 3]], [[0.6, 0.2]]))
     assert next_tokens(session) == {2: (1, ON_PATH), 5: (1, ON_PATH)}
-    twin = session.fork()
-    twin.learn(taught(TokenTree.empty(), (), [1], [[4, 6]], [[0.6, 0.2]]))
-    assert next_tokens(twin) == {4: (1, ON_PATH), 6: (1, ON_PATH)}  # 1 1 was never seen, 1 was, and anew
-    assert next_tokens(session) == {2: (1, ON_PATH), 5: (1, ON_PATH)}
-    twin.truncate(2)
-    assert next_tokens(twin) == next_tokens_after(session, 2) == {1: (2, ON_PATH), 3: (2, ON_PATH)}
-
-
-def next_tokens_after(session, length):
-    session.truncate(length)
-    return next_tokens(session)
+    session.learn(taught(TokenTree.empty(), (), [1], [[4, 6]], [[0.6, 0.2]]))
+    assert next_tokens(session) == {4: (1, ON_PATH), 6: (1, ON_PATH)}  # 1 1 was never seen, 1 was, and anew
+    session.truncate(2)
+    assert next_tokens(session) == {1: (2, ON_PATH), 3: (2, ON_PATH)}
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])

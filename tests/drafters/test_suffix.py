@@ -63,11 +63,8 @@ def test_reads_and_cuts_like_its_twin(chunks, cut, more, refresh):
         fast.append(chunk)
         slow.append(chunk)
         agree(fast, slow)
-    copy = fast.copy()
     fast.truncate(cut)
     fast.append(more)
-    check_integrity(copy)
-    agree(copy, slow)
     slow.truncate(max(cut, 0))
     slow.append(more)
     agree(fast, slow)
@@ -145,11 +142,11 @@ def test_agrees_with_the_twin_where_one_kind_of_evidence_is_worth_most(kind):
 
 @settings(max_examples=30)
 @given(text=letters(2) | letters(60) | PERIODIC, cut=st.integers(0, 70), accept_rates=RATES)
-def test_pieces_copies_and_cuts_make_no_difference(text, cut, accept_rates):
+def test_pieces_and_cuts_make_no_difference(text, cut, accept_rates):
     whole, pieces = SuffixAutomaton(text), SuffixAutomaton()
     for start in range(0, len(text), 7):
         pieces.append(text[start : start + 7])
-    assert grown(whole, accept_rates) == grown(pieces, accept_rates) == grown(pieces.copy(), accept_rates)
+    assert grown(whole, accept_rates) == grown(pieces, accept_rates)
     assert grown(whole, accept_rates) == grown(whole, accept_rates), "growing changes nothing"
     check_integrity(whole)
     whole.truncate(cut)

@@ -79,7 +79,6 @@ class Story:
         acts = [
             self._open,
             self._close,
-            self._fork,
             self._truncate,
             self._extend,
             *[self._score] * 7,
@@ -107,11 +106,6 @@ class Story:
 
     def _close(self) -> None:
         self.told.pop(self.rng.integers(len(self.told))).session.close()
-
-    def _fork(self) -> None:
-        if len(self.told) < self.most:
-            one = self._any()
-            self.told.append(_Told(one.session.fork(), list(one.text)))
 
     def _truncate(self) -> None:
         one = self._any()

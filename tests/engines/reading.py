@@ -15,7 +15,7 @@ FAR = 3000
 
 def ways_of_reading(target: Any, text: Sequence[int], rng: Random) -> Iterator[tuple[str, Row]]:
     """Read a text of two tokens or more in each way; yields what was done, and the scores behind the text."""
-    for way in (_at_once, _in_pieces, _behind_a_kept_prefix, _after_an_edit, _behind_drafts, _in_a_fork):
+    for way in (_at_once, _in_pieces, _behind_a_kept_prefix, _after_an_edit, _behind_drafts):
         sessions: list[Any] = []
         yield way.__name__, way(target, list(text), rng, sessions)
         for session in sessions:
@@ -75,9 +75,3 @@ def _behind_drafts(target: Any, text: list[int], rng: Random, sessions: list[Any
         target.score([(sessions[0], text[begun], TokenTree.build([*right, right[0] ^ 1] if right else []))])
         sessions[0].keep(list(range(len(right))))
     return _rest(target, sessions[0], text)
-
-
-def _in_a_fork(target: Any, text: list[int], rng: Random, sessions: list[Any]) -> Row:
-    _open(target, text[: rng.randrange(1, len(text))], rng, sessions)
-    sessions.append(sessions[0].fork())
-    return _rest(target, sessions[1], text)

@@ -226,8 +226,7 @@ def test_a_recurrent_model_without_snapshots_declares_one_token_per_pass_and_goe
     assert not target.capabilities.trees
     assert target.capabilities.rollback == "none"
     assert target.capabilities.max_pass == 1
-    sessions = [session for session, _ in target.open([TEXT, TEXT[:5], TEXT[::-1]])]
-    sessions.append(sessions[0].fork())
+    sessions = [session for session, _ in target.open([TEXT, TEXT[:5], TEXT[::-1], TEXT])]
     sessions[1].truncate(3)
     assert sessions[1].length == 0
     target.extend([(sessions[1], TEXT[:3])])
@@ -301,7 +300,7 @@ def lives_of_three(target, sessions):
     bushy = random_tree(np.random.default_rng(4), min(12, can.max_pass - 1), chain=not can.trees)
     target.score([(session, 3, bushy) for session in sessions])
     sessions[0].keep(bushy.path(len(bushy) - 1))
-    sessions.append(sessions[0].fork())
+    sessions += [session for session, _ in target.open([sessions[0].ids])]
     target.extend([(sessions[2], TEXT)])
     sessions[1].keep([])
     target.score([(session, 3, bushy) for session in sessions])

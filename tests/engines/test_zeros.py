@@ -60,10 +60,8 @@ def test_growing_beside_a_long_text_takes_no_more():
             tensor[slot, :, :64] = rows
     before = resident()
     arena.reserve(8193)  # all slots are copied, of which few rows were written
-    twin = arena.take(64)
-    arena.copy_slot(slots[3], twin)
     for tensor in arena.buffers(0, rows, rows):
-        assert all(torch.equal(tensor[slot, :, :64], rows) for slot in (*slots, twin))
+        assert all(torch.equal(tensor[slot, :, :64], rows) for slot in slots)
     assert resident() - before < arena.nbytes / 8
 
 

@@ -9,8 +9,9 @@ from tests.drafter_list import EVERY, THREE_TOYS, with_settings
 from tests.helpers import GREEDY, PROMPT, SAMPLED, TARGETS, Everything, Written, greedy_truth, write, write_batch
 from tests.toys import SameDrafter
 
+from draftwood.api.text import StopStrings
 from draftwood.contracts import Sampling
-from draftwood.decoding.request import Request, StopStrings
+from draftwood.decoding.request import Request
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.step import MODEL
@@ -90,7 +91,7 @@ def test_a_stop_string_ends_the_text_wherever_tokens_cut_it(planner):
     for wanted in sorted({text[at : at + size] for at in range(len(text) - 4) for size in (1, 2, 4)}):
         stop = StopStrings(["never ever", wanted], decode)
         same = [SameDrafter(target, SAMPLED)]
-        written = write(target, same, PLANNERS[planner], sampling=SAMPLED, limit=60, stop=stop)
+        written = write(target, same, PLANNERS[planner], sampling=SAMPLED, limit=60, criteria=[stop])
         check_counts(written)
         shortest = min(n for n in range(1, len(ids) + 1) if wanted in decode(ids[:n]))
         assert written.ids == ids[:shortest]
@@ -101,8 +102,8 @@ def test_the_end_token_comes_before_the_stop_string_and_both_before_the_limit():
     target = ToyTarget()
     text = greedy_truth(target, limit=1)
     stop = StopStrings(["!"], lambda ids: "!" * len(ids))
-    assert write(target, limit=1, end_ids=text, stop=stop).finish == "eos"
-    assert write(target, limit=1, stop=stop).finish == "stop"
+    assert write(target, limit=1, end_ids=text, criteria=[stop]).finish == "eos"
+    assert write(target, limit=1, criteria=[stop]).finish == "stop"
     assert write(target, limit=1).finish == "length"
 
 

@@ -6,8 +6,8 @@ import pytest
 from tests.drafter_list import COMBINED, SCORED, SHIPPED, TOYS
 from tests.helpers import PROMPT, SAMPLED, untimed, write
 
+from draftwood.api.text import StopStrings
 from draftwood.contracts import Sampling
-from draftwood.decoding.request import StopStrings
 from draftwood.drafters.load import load
 from draftwood.engines.replay import ReplayTarget
 from draftwood.errors import CapabilityError
@@ -62,7 +62,7 @@ def test_so_was_one_that_a_stop_string_ended():
     target = ToyTarget(order=2, seed=2)
     whole = write(target, load("suffix"), 16, limit=80).ids
     stop = StopStrings([decode(whole[20:23])], decode)
-    live = write(target, load("suffix"), 16, limit=80, stop=stop)
+    live = write(target, load("suffix"), 16, limit=80, criteria=[stop])
     assert live.finish == "stop"
     trace = Trace("toy", "a", list(PROMPT), live.ids, 80, "stop")
     assert replayed(trace, "suffix", 16) == [untimed(step) for step in live.steps]

@@ -8,11 +8,11 @@ import os
 import numpy as np
 import pytest
 
+from draftwood.api.learned import read_profile
 from draftwood.errors import RecordError, UsageError
 from draftwood.measure.profile.rows import PassCase, Profile, spread, write_profile
 from draftwood.measure.profile.sweep import CONTEXTS, ROUNDS, SIZES, profile
 from draftwood.models import importing
-from draftwood.planning.cost_curve import CostCurve
 from draftwood.testing import ToyTarget
 
 SETTINGS = {"model": "toy", "dtype": "float32", "threads": 1, "device": "cpu"}
@@ -110,7 +110,7 @@ def test_figures_of_known_seconds():
 def test_what_is_written_is_read_as_the_same_curve(tmp_path):
     path, result = tmp_path / "deep" / "p.jsonl", made()
     write_profile(path, result, SETTINGS)
-    assert list(CostCurve.load(path).points()) == [
+    assert list(read_profile(path)[1].points()) == [
         (128, 1, 0.02),
         (128, 16, 0.32),
         (512, 1, 0.04),

@@ -14,7 +14,7 @@ from draftwood.measure.records.records import Answer, header
 from draftwood.measure.records.writer import RecordsWriter
 from draftwood.measure.report.page import build, write
 from draftwood.measure.report.reading import gather
-from draftwood.measure.report.steps import tree_of
+from draftwood.measure.report.steps import Tree
 from draftwood.step import SourceStep, Step
 
 SETTINGS = {"model": "toy", "dtype": "float32", "threads": 2, "planner": "fixed:4", "max_new_tokens": 8, "seed": 0}
@@ -224,7 +224,7 @@ def test_steps_are_embedded_with_their_tree(page):
 def test_a_trace_that_makes_no_sense_is_no_tree(broken):
     one = answer(0, "t", "n", "suffix", 1.0)
     one.steps[-1].trace.update(broken)
-    assert tree_of(one.steps[-1]) is None
+    assert Tree.of(one.steps[-1]) is None
 
 
 def test_texts_that_differ_are_listed_with_their_margin(tmp_path):
@@ -242,7 +242,7 @@ def test_texts_that_differ_are_listed_with_their_margin(tmp_path):
     assert "a near-tie: rounding moves scores by up to 0.00012." in text
     assert "w1 w2 w6 where plain has w5" in text
     assert "not a near-tie: please report it" in text
-    assert "how close the choice was is not known" in text
+    assert "the margin cannot be told" in text
 
 
 def opening(page):

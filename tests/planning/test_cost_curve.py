@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from draftwood.api.learned import read_profile
 from draftwood.errors import RecordError, UsageError
 from draftwood.planning.cost_curve import CostCurve
 
@@ -87,7 +88,7 @@ def test_what_is_no_measurement_is_refused(points):
 def test_load_reads_the_passes_of_a_profile(tmp_path):
     beside = [{"row": kind} for kind in ("prefill", "sampling", "memory", "tree")]
     rows = [pass_row(c, n, s) for c, line in POINTS.items() for n, s in line.items()]
-    assert CostCurve.load(write(tmp_path / "p.jsonl", HEADER, *rows, "", *beside)) == CostCurve(POINTS)
+    assert read_profile(write(tmp_path / "p.jsonl", HEADER, *rows, "", *beside))[1] == CostCurve(POINTS)
 
 
 @pytest.mark.parametrize(
@@ -110,12 +111,12 @@ def test_load_reads_the_passes_of_a_profile(tmp_path):
 )
 def test_broken_and_foreign_files_are_refused_by_line(tmp_path, rows, said):
     with pytest.raises(RecordError, match=said):
-        CostCurve.load(write(tmp_path / "p.jsonl", *rows))
+        read_profile(write(tmp_path / "p.jsonl", *rows))[1]
 
 
 def test_files_that_cannot_be_opened(tmp_path):
     with pytest.raises(UsageError, match="check its name"):
-        CostCurve.load(tmp_path / "nothing.jsonl")
+        read_profile(tmp_path / "nothing.jsonl")[1]
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     with pytest.raises(RecordError, match="no UTF-8 text"):
-        CostCurve.load(tmp_path / "binary")
+        read_profile(tmp_path / "binary")[1]

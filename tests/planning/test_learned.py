@@ -10,10 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from draftwood.api.learned import from_record, to_record
 from draftwood.contracts.declaring import declared
 from draftwood.drafters.load import load
 from draftwood.planning.cost_curve import CostCurve
-from draftwood.planning.learned import Learned, from_record, to_record
+from draftwood.planning.learned import Learned
 
 CURVE = CostCurve.parse("1=20,2=21,4=22,8=25,16=30,32=45,64=80")
 NGRAM, OTHER = (declared(one) for one in load("ngram+suffix"))

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import atexit
+import hashlib
+import logging
+from collections.abc import Iterator
 from importlib.metadata import version
+from operator import index
 from pathlib import Path
 from time import monotonic
 from typing import Any
 from weakref import ref
 
 from draftwood.api.checks import is_target
-from draftwood.errors import RecordError
+from draftwood.errors import RecordError, UsageError
+from draftwood.files.foreign import json_object, text_of
 from draftwood.models import findings
 from draftwood.models.findings import Setting, profile_path, setting_of
 from draftwood.models.machine import machine
-from draftwood.planning.cost_curve import CostCurve, read_profile
-from draftwood.planning.learned import FORMAT, Learned, from_record, to_record
+from draftwood.planning.beliefs import Beliefs
+from draftwood.planning.cost_curve import CostCurve
+from draftwood.planning.cost_model import CostModel
+from draftwood.planning.learned import Learned
+
+log = logging.getLogger("draftwood")
+
+FORMAT = 2  # of what is kept
+_MOST_RATES = 64  # drafters whose rates are kept, each for greedy and for sampled answers; the latest used
+_PROFILES = 1  # format of profiles
+_OTHER_RECORDS = ("prefill", "sampling", "memory", "tree")  # of a profile, other than of passes
+_MAKE_ONE = "give the file that draftwood profile -o NEW.jsonl writes"
 
 _PATIENCE = 60.0  # seconds between two writings
 _FEW = 8  # passes that are not worth writing
@@ -114,11 +129,95 @@ def curve_of(setting: Setting) -> CostCurve | None:
         if not (place := profile_path(*setting)).is_file():
             return None
         path = place
-        header = next((row for _, row in read_profile(path)), {}).get("settings", {})
-        if [header.get(name) for name in Setting._fields[1:]] != list(setting[1:]):
+        first, curve = read_profile(path)
+        settings = first.get("settings", {})
+        if [settings.get(name) for name in Setting._fields[1:]] != list(setting[1:]):
             raise RecordError("it was measured with another model or other settings")
-        return CostCurve.load(path)
+        return curve
     except Exception as error:  # a broken profile must not stop a call: costs are then learnt from passes
         if path is not None:
             findings.say_unused(path, error, "draftwood profile writes a new one")
         return None
+
+
+def read_profile(path: str | Path) -> tuple[dict[str, Any], CostCurve]:
+    """Return the header and the cost curve of a file that ``draftwood profile -o FILE`` wrote.
+
+    `UsageError` where it cannot be read, `RecordError` if its content is wrong.
+    """
+    first: dict[str, Any] = {}
+    points: dict[int, dict[int, float]] = {}
+    for number, record in _profile_rows(path):
+        first = first or record
+        if record["row"] != "pass":
+            continue
+        try:
+            context, n, seconds = index(record["context"]), index(record["n"]), float(record["median_s"])
+            CostCurve({context: {n: seconds}})
+        except (KeyError, TypeError, ValueError) as error:
+            said = f"{error} is missing" if isinstance(error, KeyError) else str(error).partition(":")[0]
+            wrong = f"{path}, line {number}: this pass row is broken"
+            raise RecordError(f"{wrong} ({said}): measure it again") from error
+        points.setdefault(context, {})[n] = seconds
+    if not points:
+        raise RecordError(f"{path} holds no pass rows, so it is no profile: {_MAKE_ONE}")
+    return first, CostCurve(points)
+
+
+def _profile_rows(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield line number and record of each line of a profile, the header first; errors as in `read_profile`."""
+    try:
+        text = text_of(Path(path).read_bytes(), str(path), RecordError)
+    except OSError as error:
+        raise UsageError(f"the profile {path} cannot be read ({error.strerror}): check its name") from error
+    lines = text.splitlines()
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        place = f"{path}, line {number}"
+        try:
+            record = json_object(line, place, RecordError)
+            kind = record["row"]
+        except (RecordError, KeyError) as error:
+            if 1 < number == len(lines) and not text.endswith("\n"):  # the writer was interrupted
+                log.warning("%s ends in a record that was cut off (line %d): it is left out", path, number)
+                return
+            raise RecordError(f"{place}: this is no row of a profile: {_MAKE_ONE}") from error
+        if number == 1 and (kind, record.get("verb"), record.get("format")) != ("header", "profile", _PROFILES):
+            raise RecordError(f"{place}: this is no profile of format {_PROFILES}: {_MAKE_ONE}")
+        if number > 1 and kind not in ("pass", *_OTHER_RECORDS):
+            raise RecordError(
+                f"{place}: this version does not know rows of kind {kind!r}: measure again with draftwood profile"
+            )
+        yield number, record
+
+
+def to_record(learned: Learned) -> dict[str, Any]:
+    """Return what `from_record` reads, as numbers that JSON can hold."""
+    with learned.lock:
+        return {
+            "format": FORMAT,
+            "curve": _digest(learned.curve),
+            "costs": {str(size): model.state() for size, model in learned.costs.items()},
+            "rates": learned.beliefs.state(_MOST_RATES),
+        }
+
+
+def from_record(record: Any, curve: CostCurve | None) -> Learned:
+    """Return what was learnt, on top of the ``curve`` that is known now; costs learnt on top of another, and costs
+    that are not plausible, are left out.
+
+    Raises `ValueError`, `TypeError`, `KeyError` or `AttributeError` for a record that `to_record` cannot have
+    written.
+    """
+    if record["format"] != FORMAT:
+        raise ValueError(f"format {record['format']!r} is not {FORMAT}")
+    costs = record["costs"] if record["curve"] == _digest(curve) else {}
+    known = {int(size): CostModel.restored(curve, state) for size, state in costs.items()}
+    plausible = {size: model for size, model in known.items() if model.is_plausible}
+    return Learned(Beliefs.restored(record["rates"]), curve, plausible)
+
+
+def _digest(curve: CostCurve | None) -> str:
+    """Return a short hash of a curve's points; empty for the guess."""
+    return "" if curve is None else hashlib.sha256(repr(list(curve.points())).encode()).hexdigest()[:16]

@@ -27,11 +27,12 @@ from draftwood.api.generation import Generation
 from draftwood.api.learned import fresh, learned
 from draftwood.api.prompts import decoder
 from draftwood.api.target import target_of
+from draftwood.api.text import StopStrings
 from draftwood.api.user_texts import UserTexts, check_tokenizer, predicting, saving
 from draftwood.contracts import Capabilities, Drafter, Planner, Processor, Rule, Sampling
 from draftwood.contracts.declaring import lacking, refuse_mismatch
 from draftwood.decoding.arrivals import open_sequences
-from draftwood.decoding.request import Request, StopStrings
+from draftwood.decoding.request import Request
 from draftwood.decoding.sequence import ActiveSequence
 from draftwood.drafters.load import load as load_drafters
 from draftwood.errors import UnknownNameError, UsageError, VocabularyError
@@ -193,7 +194,7 @@ class Setup:
         limit, processors = new_tokens(config, max_new_tokens, len(ids)), self._processors(logits_processor)
         ends = end_ids(config) | turn_ends(self.tokenizer, ids)
         request = Request(
-            ids, limit, settings, processors, end_ids=ends, stop=self._stop(stop_strings(config, stop)),
+            ids, limit, settings, processors, end_ids=ends, criteria=self._stop(stop_strings(config, stop)),
             seconds=getattr(config, "max_time", None), trace=trace, drafters=drafters,
         )  # fmt: skip
         return request if grammar is None else self._constrained(request, as_grammar(grammar))
@@ -220,15 +221,15 @@ class Setup:
             permits=lambda ids, tree: drafted.fitting(ids[start:], tree),
         )  # fmt: skip
 
-    def _stop(self, stop: Sequence[str]) -> StopStrings | None:
+    def _stop(self, stop: Sequence[str]) -> Sequence[StopStrings]:
         if not stop:
-            return None
+            return ()
         if self.tokenizer is None:
             raise UsageError(
                 "stop strings need a tokenizer: pass tokenizer=, or stop=[] to leave out those that the model's "
                 "generation config sets"
             )
-        return StopStrings(stop, decoder(self.tokenizer, special=True))
+        return (StopStrings(stop, decoder(self.tokenizer, special=True)),)
 
     def _processors(self, processors: Any) -> Sequence[Processor]:
         if processors is None:

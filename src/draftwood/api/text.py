@@ -10,8 +10,10 @@ from functools import cache
 from typing import Any
 
 from draftwood.api.prompts import decoder
-from draftwood.decoding.request import StopStrings
+from draftwood.decoding.request import Request
 from draftwood.engines.file_tokenizer import FileTokenizer
+from draftwood.errors import UsageError
+from draftwood.files.foreign import whole
 
 Decode = Callable[[Sequence[int]], str]
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
@@ -31,6 +33,48 @@ class Piece:
     text: str
     source: str
     prompt: int = 0
+
+
+class StopStrings:
+    """Finds stop strings in the text of the tokens, which ``decode`` gives, however the tokens cut it.
+
+    It is a `draftwood.decoding.request.Criterion`. Raises `UsageError` for a stop string that is empty or holds
+    half a character.
+    """
+
+    def __init__(self, strings: Sequence[str], decode: Decode) -> None:
+        if not all(strings):
+            raise UsageError("a stop string is empty: leave it out or write some text")
+        for string in strings:
+            whole(string, "a stop string", UsageError)
+        self.strings, self._decode = tuple(strings), decode
+        # A token may be a single byte of the text; special tokens may be none at all.
+        self._window = 4 * max(len(s.encode()) for s in strings) + 8
+
+    def __call__(self, ids: Sequence[int]) -> bool:
+        """True if the end of the generated ``ids`` holds a stop string."""
+        text = self._decode(ids[-self._window :])
+        return any(s in text for s in self.strings)
+
+    def cut(self, text: str) -> str:
+        """Return ``text`` up to the first stop string."""
+        ends = [text.find(s) for s in self.strings]
+        return text[: min((e for e in ends if e >= 0), default=len(text))]
+
+    def held_back(self, text: str) -> int:
+        """How many characters at the end of ``text`` may turn out to begin a stop string."""
+        longest = 0
+        for stop in self.strings:
+            for n in range(min(len(stop) - 1, len(text)), longest, -1):
+                if text.endswith(stop[:n]):
+                    longest = n
+                    break
+        return longest
+
+
+def stop_strings_of(request: Request) -> StopStrings | None:
+    """Return the stop strings among what ends a text."""
+    return next((one for one in request.criteria if isinstance(one, StopStrings)), None)
 
 
 class TextBuilder:

@@ -200,11 +200,9 @@ def _show(rows: list[dict[str, Any]], kept: Records, machine: str) -> None:
         to.print('Intervals need scipy: run pip install "draftwood[measure]".')
     for arm in dict.fromkeys(row["drafter"] for row in rows):
         own = [row for row in rows if row["drafter"] == arm and row["speedup_unlooped"]]
-        odd = ["?" * ("?" in _speedup(row)) for row in own]  # the worst task's comes first
-        if own and arm != "none":
-            mean = geometric_mean(row["speedup_unlooped"] for row in own)
-            worst = f"{own[0]['speedup_unlooped']:.2f}{odd[0]}"
-            to.print(f"{arm}: geometric mean {mean:.2f}{max(odd)}, worst task {worst}")
+        found, odd = [row["speedup_unlooped"] for row in own], "?" * any("?" in _speedup(row) for row in own)
+        if found and arm != "none":
+            to.print(f"{arm}: geometric mean {geometric_mean(found):.2f}{odd}, worst task {min(found):.2f}{odd}")
     for row in kept.of_kind("sustained"):
         to.print(_trend(row))
     for note in _notes(rows, kept):

@@ -33,10 +33,16 @@ _OF_ROWS = frozenset(("rows", "live", "answer", "step", "as_json"))
 
 @options.shared
 def explain(
-    call: typer.Context, given: Given, rows: Records = None, live: Live = None, answer: AnswerNumber = None,
-    step: StepNumber = None, chat: options.Chat = None, system: options.System = None,
+    call: typer.Context,
+    given: Given,
+    rows: Records = None,
+    live: Live = None,
+    answer: AnswerNumber = None,
+    step: StepNumber = None,
+    chat: options.Chat = None,
+    system: options.System = None,
     as_json: options.Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Say why each step drafted as much as it did."""
     if (rows is None) == (live is None):
         raise UsageError("explain takes a file of records, or with --live a prompt (in quotes): give one of them")

@@ -125,7 +125,7 @@ class Given(Loading, GrammarFlags, WritingFlags, DraftingFlags, ModelFlag):
         names = self.check()
         early.check_sampling(self.settings)
         if self.stop:
-            from draftwood.decoding.request import StopStrings
+            from draftwood.api.text import StopStrings
 
             StopStrings(self.stop, lambda _: "")  # refuses empty ones
         return Loaded(self, *self.load_model(release="quantized-self" not in names), names)

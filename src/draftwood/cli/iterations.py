@@ -16,7 +16,7 @@ from draftwood.cli.given import Given
 from draftwood.drafters.jacobi.drafter import JacobiDrafter
 from draftwood.drafters.load import load
 from draftwood.errors import UsageError
-from draftwood.measure.report.steps import tree_of
+from draftwood.measure.report.steps import Tree
 from draftwood.measure.wording import count
 from draftwood.step import Step
 
@@ -68,13 +68,13 @@ def _line(step: Step, jacobi: set[int], shown: Callable[[int], str], style: Styl
     Last guesses that another drafter is credited with are left out.
     """
     guesses: list[int] = []
-    right, tree = 0, tree_of(step)
+    right, tree = 0, Tree.of(step)
     if tree is not None:
-        node = max((i for i, source in enumerate(tree["source"]) if source in jacobi), default=-1)
+        node = max((i for i, source in enumerate(tree.source) if source in jacobi), default=-1)
         while node >= 0:  # equal guesses of others are one node with its own: the way up to the root has them all
-            guesses.insert(0, tree["tokens"][node])
-            right += node in tree["path"]
-            node = tree["parents"][node]
+            guesses.insert(0, tree.tokens[node])
+            right += node in tree.path
+            node = tree.parents[node]
     texts, own = list(map(shown, guesses)), step.emitted[right:]
     parts = [
         Text(f"[{'│'.join(texts[:right])}]" if right else "", style),

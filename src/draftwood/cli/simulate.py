@@ -138,9 +138,10 @@ def simulate(
 
 
 def _curve(profile: Path | None, cost: str | None) -> CostCurve | None:
+    from draftwood.api.learned import read_profile
     from draftwood.models.find import begins_like_gguf
     from draftwood.models.findings import newest_profile
-    from draftwood.planning.cost_curve import CostCurve, read_profile
+    from draftwood.planning.cost_curve import CostCurve
 
     if profile is not None and cost is not None:
         raise UsageError("--profile and --cost both say what a pass costs: give one of them")
@@ -154,7 +155,7 @@ def _curve(profile: Path | None, cost: str | None) -> CostCurve | None:
             f"this name. Run draftwood profile -m {profile} (without --sizes, --contexts and --rounds), or give "
             "the file that its -o wrote"
         )
-    curve, (_, header) = CostCurve.load(known), next(read_profile(known))
+    header, curve = read_profile(known)
     made = header.get("provenance")
     if isinstance(made, dict) and (doubt := made.get("doubt")):
         screen.say(f"warning: {known} is noisy ({doubt}): its costs are too high", file=sys.stderr)

@@ -126,8 +126,8 @@ class SavedReading(Protocol):
 class DraftSession(ABC):
     """A drafter's side of one request. Sees committed tokens only, and feedback on what it proposed.
 
-    `draft`, `extend`, `fork` and `truncate` must be written, and the methods for what `Drafter.needs` asks for;
-    the rest has defaults.
+    `draft`, `extend` and `truncate` must be written, and the methods for what `Drafter.needs` asks for; the rest
+    has defaults.
     """
 
     match_length: int = 0
@@ -206,10 +206,6 @@ class DraftSession(ABC):
     def cache_bytes(self) -> int | None:
         """Bytes that the cached tokens take in caches of its own; None: not known."""
         return None
-
-    @abstractmethod
-    def fork(self) -> DraftSession:
-        """Return an independent copy."""
 
     @abstractmethod
     def truncate(self, length: int) -> None:

@@ -162,10 +162,6 @@ class TargetSession(ABC):
     def truncate(self, length: int) -> None:
         """Cut the cached text to its first ``length`` tokens, or to fewer: then read on (`Target.extend`)."""
 
-    @abstractmethod
-    def fork(self) -> TargetSession:
-        """Return an independent copy."""
-
     def close(self) -> None:
         """Free the cache; closing twice is harmless."""
 

@@ -88,7 +88,7 @@ class ActiveSequence:
         self.ids = [int(i) for i in prompt]
         self.rule: RuleSession = self._rules.open(prompt, request.sampling, request.processors, request.sequence)
         limit = min(request.limit, self.capabilities.max_positions - len(prompt))
-        self.stopping = Stopping(limit, request.end_ids, request.stop, request.criteria, request.seconds)
+        self.stopping = Stopping(limit, request.end_ids, request.criteria, request.seconds)
         self.finish: str | None = None
         self.error: Exception | None = None
         self._index = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -100,8 +100,7 @@ BaseSession = DraftSession
 
 class TextSession(BaseSession):
     """A session that holds the committed text and learns from tokens only. Subclasses write `draft`, and override
-    `extend`, `truncate` and `fork` where they index the text.
-    """
+    `extend` and `truncate` where they index the text."""
 
     def __init__(self, ids: Sequence[int] | NDArray[Any] = ()) -> None:
         self._buffer = np.empty(max(1024, 2 * len(ids)), dtype=np.int32)
@@ -128,12 +127,6 @@ class TextSession(BaseSession):
 
     def truncate(self, length: int) -> None:
         self._length = max(0, min(length, self._length))
-
-    def fork(self) -> Self:
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        twin._buffer = self._buffer.copy()
-        return twin
 
     def close(self) -> None:
         self._buffer, self._length = np.empty(0, dtype=np.int32), 0

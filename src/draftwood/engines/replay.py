@@ -102,9 +102,6 @@ class ReplaySession(TargetSession):
     def truncate(self, length: int) -> None:
         self._length = min(length, self._length)
 
-    def fork(self) -> ReplaySession:
-        return ReplaySession(self._text, self._length)
-
     def close(self) -> None:
         """Nothing to give back."""
 

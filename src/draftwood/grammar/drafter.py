@@ -64,8 +64,3 @@ class GrammarSession(AnswerSession):
             return TokenTree.empty()
         evidence = np.repeat(np.array([FORCED, LIKELY], dtype=np.int32), [len(forced), len(likely)])
         return draft_tree(np.array(forced + likely, dtype=np.int32), evidence, accept_rates[evidence])
-
-    def fork(self) -> Self:
-        twin = super().fork()
-        twin._follower = None if self._follower is None else self._follower.twin()
-        return twin

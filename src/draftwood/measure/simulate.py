@@ -19,7 +19,7 @@ from draftwood.api.user_texts import detached
 from draftwood.contracts import Ask, Feedback, Plan, Planner, PlannerSession, State, Target
 from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.request import Request, StopStrings
+from draftwood.decoding.request import Request
 from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.replay import MAX_ID, Cost, ReplayClock, ReplayTarget
 from draftwood.errors import UsageError
@@ -84,16 +84,6 @@ def _share_passes(answers: Sequence[Answer]) -> None:
         answer.decode_s = sum(s.seconds for s in answer.steps)
 
 
-class _RecordedEnd(StopStrings):
-    """Ends a replay where the recorded answer ends."""
-
-    def __init__(self, tokens: int) -> None:
-        self._tokens = tokens
-
-    def found(self, ids: Sequence[int]) -> bool:
-        return len(ids) >= self._tokens
-
-
 def recorded_request(trace: Trace) -> Request:
     """Return the request that gave this answer, with its token limit, so that drafts may reach as far as then."""
     written = len(trace.output_ids)
@@ -101,7 +91,7 @@ def recorded_request(trace: Trace) -> Request:
         return Request(trace.prompt_ids, written)
     if trace.finish_reason == "eos":
         return Request(trace.prompt_ids, trace.limit, end_ids=frozenset(trace.output_ids[-1:]))
-    return Request(trace.prompt_ids, trace.limit, stop=_RecordedEnd(written))
+    return Request(trace.prompt_ids, trace.limit, criteria=[lambda ids: len(ids) >= written])
 
 
 def row(answers: Sequence[Answer], plain: Sequence[Answer] | None = None) -> dict[str, Any]:

@@ -4,26 +4,17 @@ profile`` measures it. It has cliffs where kernels change, so the measured point
 
 from __future__ import annotations
 
-import logging
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from operator import index
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.errors import RecordError, UsageError
-from draftwood.files.foreign import json_object, text_of
+from draftwood.errors import UsageError
 
-log = logging.getLogger("draftwood")
-
-FORMAT = 1  # format number of the files that `CostCurve.load` reads
-_OTHER_RECORDS = ("prefill", "sampling", "memory", "tree")  # of a profile, other than of passes
 _WIDEST = 1 << 20  # tokens of a pass: bounds the curve's table; no engine scores as many at once
-_MAKE_ONE = "give the file that draftwood profile -o NEW.jsonl writes"
 
 
 class CostCurve:
@@ -71,25 +62,6 @@ class CostCurve:
             points[n] = seconds
         return cls.of(points)
 
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read a file of ``draftwood profile -o FILE``; `UsageError`, or `RecordError` if its content is wrong."""
-        points: dict[int, dict[int, float]] = {}
-        for number, record in read_profile(path):
-            if record["row"] != "pass":
-                continue
-            try:
-                context, n, seconds = index(record["context"]), index(record["n"]), float(record["median_s"])
-                CostCurve({context: {n: seconds}})
-            except (KeyError, TypeError, ValueError) as error:
-                said = f"{error} is missing" if isinstance(error, KeyError) else str(error).partition(":")[0]
-                wrong = f"{path}, line {number}: this pass row is broken"
-                raise RecordError(f"{wrong} ({said}): measure it again") from error
-            points.setdefault(context, {})[n] = seconds
-        if not points:
-            raise RecordError(f"{path} holds no pass rows, so it is no profile: {_MAKE_ONE}")
-        return cls(points)
-
     def seconds(self, n: int, context: int = 0) -> float:
         """Return the seconds of a pass over ``n`` tokens (the root included) at this context length."""
         return float(self.many(n, context))
@@ -122,34 +94,6 @@ class CostCurve:
 
     def __repr__(self) -> str:
         return f"CostCurve({self._points})"
-
-
-def read_profile(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield line number and record of each line of a profile, the header first; errors as in `CostCurve.load`."""
-    try:
-        text = text_of(Path(path).read_bytes(), str(path), RecordError)
-    except OSError as error:
-        raise UsageError(f"the profile {path} cannot be read ({error.strerror}): check its name") from error
-    lines = text.splitlines()
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        place = f"{path}, line {number}"
-        try:
-            record = json_object(line, place, RecordError)
-            kind = record["row"]
-        except (RecordError, KeyError) as error:
-            if 1 < number == len(lines) and not text.endswith("\n"):  # the writer was interrupted
-                log.warning("%s ends in a record that was cut off (line %d): it is left out", path, number)
-                return
-            raise RecordError(f"{place}: this is no row of a profile: {_MAKE_ONE}") from error
-        if number == 1 and (kind, record.get("verb"), record.get("format")) != ("header", "profile", FORMAT):
-            raise RecordError(f"{place}: this is no profile of format {FORMAT}: {_MAKE_ONE}")
-        if number > 1 and kind not in ("pass", *_OTHER_RECORDS):
-            raise RecordError(
-                f"{place}: this version does not know rows of kind {kind!r}: measure again with draftwood profile"
-            )
-        yield number, record
 
 
 def _is_cost(n: int, seconds: float) -> bool:

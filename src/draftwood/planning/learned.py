@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from threading import RLock
@@ -15,9 +14,7 @@ from draftwood.planning.beliefs import Beliefs
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.cost_model import CostModel
 
-FORMAT = 2
 _MOST_SETS = 256  # sets of drafters whose asking is known; the oldest is forgotten
-_MOST_RATES = 64  # drafters whose rates are kept, each for greedy and for sampled answers; the latest used
 
 _every: WeakSet[Learned] = WeakSet()
 
@@ -70,37 +67,6 @@ class Learned:
         if key not in self._asking and len(self._asking) >= _MOST_SETS:
             del self._asking[next(iter(self._asking))]
         return self._asking.setdefault(key, (Overhead(), asking_accounts()))
-
-
-def to_record(learned: Learned) -> dict[str, Any]:
-    """Return what `from_record` reads, as numbers that JSON can hold."""
-    with learned.lock:
-        return {
-            "format": FORMAT,
-            "curve": _digest(learned.curve),
-            "costs": {str(size): model.state() for size, model in learned.costs.items()},
-            "rates": learned.beliefs.state(_MOST_RATES),
-        }
-
-
-def from_record(record: Any, curve: CostCurve | None) -> Learned:
-    """Return what was learnt, on top of the ``curve`` that is known now; costs learnt on top of another, and costs
-    that are not plausible, are left out.
-
-    Raises `ValueError`, `TypeError`, `KeyError` or `AttributeError` for a record that `to_record` cannot have
-    written.
-    """
-    if record["format"] != FORMAT:
-        raise ValueError(f"format {record['format']!r} is not {FORMAT}")
-    costs = record["costs"] if record["curve"] == _digest(curve) else {}
-    known = {int(size): CostModel.restored(curve, state) for size, state in costs.items()}
-    plausible = {size: model for size, model in known.items() if model.is_plausible}
-    return Learned(Beliefs.restored(record["rates"]), curve, plausible)
-
-
-def _digest(curve: CostCurve | None) -> str:
-    """Return a short hash of a curve's points; empty for the guess."""
-    return "" if curve is None else hashlib.sha256(repr(list(curve.points())).encode()).hexdigest()[:16]
 
 
 def _renew_locks() -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from draftwood.api.generation import recorded
 from draftwood.api.setup import Setup
-from draftwood.api.text import Piece, Spelling, TextBuilder
+from draftwood.api.text import Piece, Spelling, TextBuilder, stop_strings_of
 from draftwood.contracts.declaring import takes_of
 from draftwood.decoding.request import Emission, Request
 from draftwood.serve.calls import CallReader, Event
@@ -67,8 +67,9 @@ class Choice:
         self._tools, self._reader = tools, None if tools is None else CallReader(tools.parameters, tags)
         self.spelling = Spelling(setup.tokenizer, frozenset(tags.values()))
         self.prompt_text: str | None = None
-        self._spelled = None if logprobs is None else SpelledText(self.spelling, request.stop)
-        self._builder = self._spelled or TextBuilder(self.spelling, request.stop)
+        stop = stop_strings_of(request)
+        self._spelled = None if logprobs is None else SpelledText(self.spelling, stop)
+        self._builder = self._spelled or TextBuilder(self.spelling, stop)
         self._loop, self._told = loop, asyncio.Queue[Emission]()
         self.job = ServedText(request, self._deliver, namespace)
         self.generation = setup.generation(request)

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.api.text import Piece, Spelling, TextBuilder, as_text
+from draftwood.api.text import Piece, Spelling, StopStrings, TextBuilder, as_text
 from draftwood.contracts import Sampling, Scores
-from draftwood.decoding.request import StopStrings
 from draftwood.verify.sampling import distribution
 
 _NEVER = -9999.0  # the API's log-probability of what cannot come

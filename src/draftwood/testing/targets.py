@@ -286,12 +286,6 @@ class ToySession(TargetSession):
         self.tokens, self.positions = self.tokens[: self._length], self.positions[: self._length]
         self._scored, self._lines = None, []
 
-    def fork(self) -> ToySession:
-        twin = type(self)(self._counts, replays=self._replays)
-        twin.tokens, twin.positions = self.tokens.copy(), self.positions.copy()
-        twin._length = self._length
-        return twin
-
     def close(self) -> None:
         if not self._closed:
             self._closed = True

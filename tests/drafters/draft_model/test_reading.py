@@ -104,7 +104,7 @@ def test_edits_of_the_text_leave_the_cache_in_step(data):
     text = data.draw(st.lists(st.integers(0, 7), min_size=1, max_size=30))
     session = drafter.open(text, None)
     for _ in range(6):
-        kind = data.draw(st.sampled_from(["draft", "extend", "truncate", "fork"]))
+        kind = data.draw(st.sampled_from(["draft", "extend", "truncate"]))
         if kind == "extend":
             more = data.draw(st.lists(st.integers(0, 7), min_size=1, max_size=20))
             session.extend(more)
@@ -113,10 +113,6 @@ def test_edits_of_the_text_leave_the_cache_in_step(data):
             length = data.draw(st.integers(0, len(text)))
             session.truncate(length)
             text = text[:length]
-        elif kind == "fork":
-            twin = session.fork()
-            session.close()
-            session = twin
         fresh = drafter.open(text, None)
         trees = [one.draft(6, 0, drafter.prior) for one in (session, fresh)]
         fresh.close()

@@ -125,17 +125,17 @@ def test_a_tree_reads_each_branch_as_a_chain(head):
     np.testing.assert_array_equal(said(beside)[0], said(copies)[1])
 
 
-def test_forks_and_cuts(head):
+def test_copies_and_cuts(head):
     states, tokens = some_states(200), tokens_for(200)
     session, _ = begun(head, 130)
     head.grow([(session, [5, 6], [-1, 0])])
-    twin = session.fork()
+    twin = session.copied()
     session.truncate(70)
     for text, end, first in ((session, 70, 70), (twin, 130, 130)):
         assert (text.length, text.nodes) == (end, 0)
         scores = head.read(text, range(first, 200), [[one[first:] for one in states]], tokens[first:])
         np.testing.assert_array_equal(said(scores), said(begun(head, 200)[1]))
-    later = session.fork()
+    later = session.copied()
     head.grow([(later, [1], [-1])])
     (found,) = head.grow([(session, [2], [-1])])
     twin.close()

@@ -163,7 +163,6 @@ def test_closed_sessions_are_refused(target):
         lambda: target.score([(session, 1, NONE)]),
         lambda: target.extend([(session, [1])]),
         lambda: target.save(session),
-        session.fork,
     ):
         with pytest.raises(UsageError, match="closed"):
             wrong()
@@ -191,9 +190,9 @@ def test_sessions_and_prefixes_of_another_target_are_refused(target, small):
 def test_pages_are_shared_until_they_are_written_and_given_back(small):
     ((session, _),) = small.open([[1] * 200])
     assert session.pages.count == 4
-    twins = [session.fork() for _ in range(3)]
+    twins = [small.resume(small.save(session), 200) for _ in range(3)]
     live = {id(page) for one in (session, *twins) for page in one.pages._pages}
-    assert len(live) == 4, "a fork copies nothing"
+    assert len(live) == 4, "a prefix copies nothing"
     small.score([(one, 2, NONE) for one in (session, *twins)])
     live = {id(page) for one in (session, *twins) for page in one.pages._pages}
     assert len(live) == 3 + 4, "each has a last page of its own, and nobody keeps the one that they shared"
@@ -272,7 +271,7 @@ def test_sessions_go_on_behind_an_interrupt_at_any_line(path, offset):
     while was_cut:
         target = CpuTarget(path, threads=2)
         ((session, _),) = target.open([TEXT[:62]])
-        twin = session.fork()
+        twin = target.resume(target.save(session), 62)
         target.model.program.positions = 8  # so that tables grow
         try:
             with interrupted(line):

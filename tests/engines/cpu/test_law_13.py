@@ -168,10 +168,9 @@ def test_every_instruction_set(tiny_gguf, kind, name):
     assert np.array_equal(*(found.view(np.int32) for found in rows))
 
 
-def test_sessions_resumed_at_any_length_forked_and_cut(case):
+def test_sessions_resumed_at_any_length_and_cut(case):
     for length in range(1, LONG, 7):
-        session = case.at(length)
-        twin = session.fork()
+        session, twin = case.at(length), case.at(length)
         (scores,) = case.target.extend([(session, case.text[length : length + 9])])
         assert equal(scores, 0, case.rows[min(LONG, length + 9) - 1])
         (other,) = case.target.score([(twin, 1, TokenTree.build([2, 3], [-1, -1]))])
@@ -224,7 +223,6 @@ ACT = st.one_of(
     st.tuples(st.just("score"), st.lists(st.tuples(WHICH, st.integers(0, FEW - 1), TREE), min_size=1, max_size=4)),
     st.tuples(st.just("keep"), WHICH, st.integers(0, 7)),
     st.tuples(st.just("truncate"), WHICH, st.integers(1, 80)),
-    st.tuples(st.just("fork"), WHICH),
     st.tuples(st.just("save"), WHICH),
     st.tuples(st.just("resume"), WHICH, st.integers(1, 80)),
     st.tuples(st.just("close"), WHICH),
@@ -296,10 +294,6 @@ class Tale:
         one = self.pick(which)
         one.session.truncate(length)
         one.text, one.scored = one.text[:length], None
-
-    def fork(self, which):
-        one = self.pick(which)
-        self.told.append(Told(one.session.fork(), one.text))
 
     def save(self, which):
         one = self.pick(which)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -64,13 +64,6 @@ class CascadeSession(ReadableText):
             self._ahead.cut(self._length)
         if not self._length:
             self.drop()
-
-    def fork(self) -> Self:
-        twin = super().fork()
-        twin.planner = self._cascade.planner.open()
-        if self._ahead is not None:
-            twin._ahead = self._ahead.fork()
-        return twin
 
     def close(self) -> None:
         super().close()
@@ -296,18 +289,3 @@ class Ahead(ActiveSequence):
         """Return what was written after the first ``length`` tokens."""
         count = len(self.ids) - length
         return self.rule.written[len(self.rule.written) - count :] if count > 0 else []
-
-    def fork(self) -> Ahead:
-        """Return an independent copy."""
-        drafters = [source.drafter for source in self.sources]
-        twin = Ahead(self.ids, self.rule.noise, self.target, drafters)
-        twin.rule.written += self.rule.written
-        twin._session, twin._read, twin._settled = self.session.fork(), len(self.ids), self._settled
-        twin._common, twin._opened = self._common, True
-        for mine, theirs in zip(self.sources, twin.sources, strict=True):
-            mine.catch_up()
-            if mine.session is not None:
-                theirs.session = mine.session.fork()
-                if mine.needs.target_session:
-                    theirs.session.follow(twin.session)
-        return twin

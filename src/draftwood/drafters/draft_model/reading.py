@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from draftwood.contracts import Floats, Ints, Prefix
 from draftwood.drafters.draft_model.growth import ROOT, Growth
@@ -62,10 +62,6 @@ class Reader(ABC):
 
     def truncate(self, length: int) -> None:  # noqa: B027  (nothing to do on a cache that others cut)
         """Cut the text to its first ``length`` tokens."""
-
-    def fork(self) -> Self:
-        """Return an independent copy."""
-        return type(self)(self.target, self._k)
 
     def save(self) -> Any:
         """Copy what was read, for `resume`; None where there is nothing, or nothing of its own."""
@@ -223,12 +219,6 @@ class OwnReader(Reader):
             self._ids = self._ids[: self._session.length]
         else:
             self.close()
-
-    def fork(self) -> Self:
-        twin = type(self)(self.target, self._k)
-        if self._session is not None:
-            twin._session, twin._ids, twin._last = self._session.fork(), list(self._ids), self._last
-        return twin
 
     def save(self) -> Prefix | None:
         return None if self._session is None else self.target.save(self._session)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -159,12 +158,6 @@ class ModelSession(ReadableText):
         super().truncate(length)
         self._copies.truncate(length)
         self.reader.truncate(self._length)
-
-    def fork(self) -> Self:
-        twin = super().fork()
-        twin._copies = copy(self._copies)
-        twin.reader = self.reader.fork()
-        return twin
 
     def save(self) -> SavedReading | None:
         """Copy what the model has read of the text (`draftwood.contracts.DraftSession.save`)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 from draftwood.contracts import Ints
 from draftwood.drafters.draft_model.reading import Reader, Row
@@ -83,16 +83,11 @@ class HeadReader(Reader):
         kept = [(first, [layer[: max(0, length - first)] for layer in states]) for first, states in self._waiting]
         self._waiting = [(first, states) for first, states in kept if len(states[0])]
 
-    def fork(self) -> Self:
-        twin = type(self)(self.target, self._k)
-        twin._session, twin._waiting, twin._row = self._session.fork(), list(self._waiting), self._row
-        return twin
-
     def save(self) -> Any:
-        return self._session.fork() if self._session.length else None
+        return self._session.copied() if self._session.length else None
 
     def resume(self, saved: Any, length: int) -> None:
-        self._session = saved.fork()
+        self._session = saved.copied()
         self._session.truncate(max(0, length - 1))  # a pair needs the token after its state, too
 
     @property

@@ -6,7 +6,6 @@ are llama.cpp's; ``ngram`` and ``lookup`` copy better.
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -326,12 +325,6 @@ class MapSession(ReferenceSession):
         winner = int(np.argmax(key.counts))
         others = sum(key.counts) - key.counts[winner]
         return -1 if others and key.counts[winner] < 2 * others else winner
-
-    def fork(self) -> MapSession:
-        twin = super().fork()
-        twin._hashes = self._hashes.copy()
-        twin._keys, twin._drafted = copy.deepcopy((self._keys, self._drafted))  # in one call: they share keys
-        return twin
 
     def close(self) -> None:
         super().close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,12 +172,6 @@ class NgramCacheSession(TextSession):
             self._counts.clear()
             self._counts.read(self.text)
             self._unlearnt = min(self._unlearnt, self._length)
-
-    def fork(self) -> Self:
-        twin = super().fork()
-        twin._counts = self._counts.copy()
-        twin._unlearnt = self._length
-        return twin
 
     def close(self) -> None:
         text, start, drafter = self.text, self._unlearnt, self._drafter

@@ -22,7 +22,7 @@ table of row numbers with linear probing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -326,13 +326,6 @@ class NgramCounts:
             found[inside, 0] = rows[node[inside], TOKEN]
             node = np.where(inside, rows[node, PARENT], node)
         return found[np.lexsort(found[:, LONGEST::-1].T)]
-
-    def copy(self) -> Self:
-        """Return an independent copy."""
-        twin = type(self)()
-        rows, index, head = self._state
-        twin._state = rows.copy(), index.copy(), head.copy()
-        return twin
 
 
 def propose(levels: tuple[NgramCounts, NgramCounts, NgramCounts], tail: Ints, n: int) -> Ints:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,11 +150,6 @@ class LogitsExtendSession(TextSession):
             self._clear()
             self._length = 0
             self.extend(kept)
-
-    def fork(self) -> Self:
-        twin = super().fork()
-        twin._singles, twin._pairs = self._singles.copy(), self._pairs.copy()
-        return twin
 
     def close(self) -> None:
         super().close()

@@ -7,11 +7,10 @@ arXiv 2402.02057, and their code; llama.cpp's example of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,11 +142,6 @@ class LookaheadSession(TextSession):
             self.collected.reread(self.text)
             self.window.start(self.text)
 
-    def fork(self) -> Self:
-        twin = super().fork()
-        twin.window, twin.collected = self.window.copy(), self.collected.copy()
-        return twin
-
     def close(self) -> None:
         super().close()
         self.collected = NgramPool(2, 0, read_text=False)
@@ -223,12 +217,6 @@ class NgramPool:
         tokens, parents, evidence = np.array(tree, dtype=np.int32).T.copy()
         classes = evidence.astype(np.int32)
         return draft_tree(tokens, classes, accept_rates[classes], parents)
-
-    def copy(self) -> Self:
-        """Return an independent copy."""
-        twin = copy(self)
-        twin.followers = {first: dict(known) for first, known in self.followers.items()}
-        return twin
 
 
 _Group = list[tuple[tuple[int, ...], int]]  # n-grams that share a beginning, latest first, and where each was seen

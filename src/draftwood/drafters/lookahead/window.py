@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import random
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -113,13 +112,6 @@ class Window:
             kept = [level[columns : columns + width] for level in self.levels]
             kept[0] = kept[0] or [0]  # the root's column is never drawn
             self.levels = [level + self._drawn(width - len(level), text) for level in kept]
-
-    def copy(self) -> Self:
-        """Return an independent copy."""
-        twin = copy.copy(self)  # levels are replaced, never written to
-        twin._random = random.Random()
-        twin._random.setstate(self._random.getstate())
-        return twin
 
 
 @lru_cache(maxsize=256)

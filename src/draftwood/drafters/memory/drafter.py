@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,13 +188,6 @@ class MemorySession(AnswerSession):
         super().truncate(length)
         self.start = self._length  # what is left was remembered
         self._cursor = None
-
-    def fork(self) -> Self:
-        """Return an independent copy, which remembers only what it writes itself."""
-        twin = super().fork()
-        twin.start, twin._written = self._length, False
-        twin._cursor = self._cursor.copy() if self._cursor is not None else None
-        return twin
 
     def close(self) -> None:
         self._remember()

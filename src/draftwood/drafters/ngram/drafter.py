@@ -105,11 +105,5 @@ class NgramSession(BaseSession):
             self._index, self._cursor = self._drafter.begun.copy(), type(self._cursor)()
             self._index.read(kept, self._cursor)
 
-    def fork(self) -> NgramSession:
-        self._read()
-        twin = NgramSession(self._drafter, self._index.copy(), self._cursor.copy())
-        twin._start = self._start
-        return twin
-
     def close(self) -> None:
         self._index, self._cursor, self._start, self._new = type(self._index)(), type(self._cursor)(), 0, []

@@ -50,11 +50,6 @@ class Cursor:
         """How many tokens the longest match of the last tree covered."""
         return int(self.state[3])
 
-    def copy(self) -> Self:
-        twin = type(self)()
-        twin.tail, twin.state = self.tail, self.state.copy()
-        return twin
-
 
 class NgramIndex:
     """Where the last 1, 2 or 4 tokens occurred before, for a text that only grows at its end.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
@@ -113,11 +113,6 @@ class ParrotSession(AnswerSession):
     def truncate(self, length: int) -> None:
         super().truncate(max(0, length) + self._offset)
         self._forget()
-
-    def fork(self) -> Self:
-        twin = super().fork()
-        twin._forget()
-        return twin
 
     def close(self) -> None:
         super().close()

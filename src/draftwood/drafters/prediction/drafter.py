@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -116,8 +116,3 @@ class PredictionSession(AnswerSession):
     def truncate(self, length: int) -> None:
         super().truncate(length)
         self._restart()  # the next draft reads the rest of the answer again
-
-    def fork(self) -> Self:
-        twin = super().fork()
-        twin._state, twin._out = self._state.copy(), self._out.copy()
-        return twin

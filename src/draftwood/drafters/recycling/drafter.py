@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,9 +150,3 @@ class RecyclingSession(TextSession):
             rows = shared_columns(len(ids))[0], kinds
             self._table.record(self.text[-LONGEST:], tree, rows, ids, probabilities, longest=self._drafter.context)
         super().learn(feedback)
-
-    def fork(self) -> Self:
-        twin = super().fork()
-        if not self._drafter.keep:
-            twin._table = self._table.copy()
-        return twin

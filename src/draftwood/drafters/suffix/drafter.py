@@ -74,8 +74,5 @@ class SuffixSession(BaseSession):
     def truncate(self, length: int) -> None:
         self._automaton.truncate(length)
 
-    def fork(self) -> SuffixSession:
-        return SuffixSession(self._drafter, self._automaton.copy())
-
     def close(self) -> None:
         self._automaton.truncate(0)

@@ -30,7 +30,7 @@ matched string of ``FLOORS[row]`` tokens or more, drafted ones included::
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -427,9 +427,3 @@ class SuffixAutomaton:
         kept = self.text[:length].copy()
         self._clear()
         self.append(kept)
-
-    def copy(self) -> Self:
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        twin._states, twin._edges, twin._head = self._states.copy(), self._edges.copy(), self._head.copy()
-        return twin

@@ -104,13 +104,6 @@ class CpuSession(CommittedText):
             self.pages.cut(length)
 
     @locked
-    def fork(self) -> CpuSession:
-        self.check(self.model)
-        twin: CpuSession = self.model.resumed(self, len(self._ids))
-        twin.hidden = self.hidden
-        return twin
-
-    @locked
     def close(self) -> None:
         self._closed, self._scored, self._grown, self._lines = True, None, [], []
         self.pages = Pages(self.model.page_bytes)

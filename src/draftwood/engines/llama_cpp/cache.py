@@ -139,7 +139,6 @@ class Cache:
         length, which their sessions read again.
         """
         before = after = self._context
-        cells = max(cells, sum(text.cells for text in self._texts))  # forks shared cells, and do no more
         wider = sequences or before.trash
         if (cells, wider) != (before.cells, before.trash):
             after = Context(self._weights, self._settings, cells, wider)
@@ -304,23 +303,3 @@ class Cache:
         text.begin(length)
         self._context.restore(text.home, cells)
         text.put_back(length)
-
-    def fork(self, text: TextCells) -> TextCells:
-        """Return another text that begins with the same cells; empty where its session must read it again.
-
-        In this library sequences that share a state spoil it for each other: what such a text holds is copied.
-        """
-        twin = self.open()
-        try:
-            if not self._weights.is_recurrent:
-                self._context.copy(text.home, twin.home, 0, text.length)
-                twin.put_back(text.length)
-                return twin
-            self.make_room(text.length)
-            if text.length and not (text.pending or text.lost):
-                self._context.restore(twin.home, self._context.state(text.home))
-                twin.put_back(text.length)
-        except BaseException:
-            self.close(twin)
-            raise
-        return twin

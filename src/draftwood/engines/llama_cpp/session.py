@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from draftwood.engines.committed import CommittedText, locked
-from draftwood.engines.llama_cpp.cache import NONE, Cache, TextCells
+from draftwood.engines.llama_cpp.cache import NONE, Cache
 from draftwood.engines.llama_cpp.context import PassRow
 from draftwood.tree import TokenTree
 
@@ -21,10 +21,10 @@ class LlamaSession(CommittedText):
 
     replay = 0
 
-    def __init__(self, cache: Cache, lock: Any, text: TextCells | None = None) -> None:
+    def __init__(self, cache: Cache, lock: Any) -> None:
         super().__init__(lock)
         self.cache = cache
-        self.text = cache.open() if text is None else text
+        self.text = cache.open()
         self._closed = False
         # Of the last pass: each sequence, and its nodes from the root.
         self._ways: list[tuple[int, list[int]]] = []
@@ -132,12 +132,6 @@ class LlamaSession(CommittedText):
         if length < self.length:
             self.cache.cut(self.text, length)
             del self._ids[self.text.length :]
-
-    @locked
-    def fork(self) -> LlamaSession:
-        twin = type(self)(self.cache, self.lock, self.cache.fork(self.text))
-        twin._ids = list(self._ids)
-        return twin
 
     @locked
     def close(self) -> None:

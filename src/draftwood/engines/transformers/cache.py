@@ -149,13 +149,6 @@ class Arena:
                 where[tensor.device] = torch.tensor(source, device=tensor.device)
             tensor[slot, :, start:end] = tensor[slot].index_select(1, where[tensor.device])
 
-    def copy_slot(self, source: int, target: int) -> None:
-        """Copy all rows that were written of one slot into another, fresh one."""
-        rows = self._written[source]
-        self.wrote(target, rows)
-        for tensor in self._tensors():
-            tensor[target, :, :rows] = tensor[source, :, :rows]
-
     def save(self, slot: int, ids: Sequence[int]) -> SavedRows | None:
         """Copy the rows of these ids; None if there are none."""
         if not ids:

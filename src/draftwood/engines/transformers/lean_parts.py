@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.modules.module as hooks
 from torch import Tensor, nn
 from torch.nn.functional import rms_norm, silu
 
 from draftwood.engines.transformers.families import layer_windows
 from draftwood.engines.transformers.pack import is_plain
-from draftwood.engines.transformers.seen import global_hooks
 
 Norm = tuple[Tensor, float]  # weight and epsilon of a root mean square norm
 
@@ -188,6 +188,12 @@ def _rotary(module: Any, embedding: Tensor, dim: int) -> None:
     positions = torch.tensor([[0, 5]], device=embedding.device)
     turned = module(embedding[None, :2], positions)
     _need(isinstance(turned, tuple) and [tuple(t.shape) for t in turned] == [(1, 2, dim)] * 2)
+
+
+def global_hooks() -> list[Any]:
+    """Hooks that torch calls for every module there is."""
+    kinds = (hooks._global_forward_pre_hooks, hooks._global_forward_hooks)
+    return [hook for kind in kinds for hook in kind.values()]
 
 
 def _same_rotation(attention: nn.Module, dim: int) -> None:

@@ -22,10 +22,10 @@ from typing import Any
 from weakref import ref
 
 import torch
-import torch.nn.modules.module as hooks
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
+from draftwood.engines.transformers.lean_parts import global_hooks
 from draftwood.models.machine import machine
 
 _UNREAD = frozenset({"training", "generation_config", "generate", "_backward_hooks", "_backward_pre_hooks"})
@@ -68,12 +68,6 @@ class Seen:
             )
         except (RuntimeError, TypeError, ValueError):  # from == on a replaced tensor or array
             return False
-
-
-def global_hooks() -> list[Any]:
-    """Hooks that torch calls for every module there is."""
-    kinds = (hooks._global_forward_pre_hooks, hooks._global_forward_hooks)
-    return [hook for kind in kinds for hook in kind.values()]
 
 
 def _noted(module: nn.Module) -> dict[str, Any]:

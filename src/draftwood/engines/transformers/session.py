@@ -210,13 +210,6 @@ class TransformersSession(CommittedText):
         del self._ids[length:]
 
     @locked
-    def fork(self) -> TransformersSession:
-        twin = TransformersSession(self._arena, self.lock, self._arena.capacity - SPARE)
-        self._arena.copy_slot(self.slot, twin.slot)
-        twin._ids, twin.hidden = list(self._ids), self.hidden
-        return twin
-
-    @locked
     def close(self) -> None:
         if self._slot is not None:
             self._arena.give_back(self._slot)

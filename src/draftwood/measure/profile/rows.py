@@ -70,6 +70,7 @@ def spread(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def write_profile(path: Path, measured: Profile, settings: Mapping[str, Any], doubt: str = "") -> None:
-    """Write a profile completely or not at all, for `CostCurve.load`; raises `RecordError` if it cannot be
-    written. ``settings`` say what was measured: model, dtype, threads, device; ``doubt`` is that of `Profile`."""
+    """Write a profile completely or not at all, for `draftwood.api.learned.read_profile`; raises `RecordError` if
+    it cannot be written. ``settings`` say what was measured: model, dtype, threads, device; ``doubt`` is that of
+    `Profile`."""
     write_whole(path, [header("profile", settings, provenance(doubt=doubt or None)), *measured.rows()])

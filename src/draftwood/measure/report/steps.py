@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
@@ -19,24 +19,36 @@ _COLUMNS: Mapping[str, tuple[type, ...]] = {
 }  # fmt: skip
 
 
-def tree_of(step: Step) -> dict[str, list[Any]] | None:
-    """Return the tree that a step's pass scored, as `Step.trace` lists it; None without one, or a malformed one.
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Nodes as `Step.trace` lists them; parents come before their children, -1 is the root."""
 
-    Columns have a value per node; parents come before their children, -1 is the root; ``path`` lists the accepted
-    nodes, from the root on.
-    """
-    trace = step.trace if isinstance(step.trace, Mapping) else {}
-    found = {name: list(listed(trace.get(name))) for name in _COLUMNS}
-    path, nodes, parents = list(listed(trace.get("path"))), len(found["tokens"]), found["parents"]
-    for name, column in found.items():
-        if len(column) != nodes or not all(type(v) in _COLUMNS[name] and abs(v) < _TOKENS for v in column):
+    tokens: Sequence[int]
+    parents: Sequence[int]
+    source: Sequence[int]  # index of the drafter
+    evidence: Sequence[int]
+    belief: Sequence[float]  # how likely the planner took the token to be right
+    lookahead: Sequence[bool]
+    path: Sequence[int]  # the accepted nodes, from the root on
+
+    @classmethod
+    def of(cls, step: Step) -> Tree | None:
+        """Return the tree that the pass scored; None if there is none or the trace is malformed."""
+        trace = step.trace if isinstance(step.trace, Mapping) else {}
+        found = {name: list(listed(trace.get(name))) for name in _COLUMNS}
+        path, nodes, parents = list(listed(trace.get("path"))), len(found["tokens"]), found["parents"]
+        for name, column in found.items():
+            if len(column) != nodes or not all(type(v) in _COLUMNS[name] and abs(v) < _TOKENS for v in column):
+                return None
+        whole = nodes > 0 and isinstance(trace.get("path"), (list, tuple)) and min(found["tokens"]) >= 0
+        if not whole or not all(-1 <= parent < node for node, parent in enumerate(parents)):
             return None
-    whole = nodes > 0 and isinstance(trace.get("path"), (list, tuple)) and min(found["tokens"]) >= 0
-    if not whole or not all(-1 <= parent < node for node, parent in enumerate(parents)):
-        return None
-    if not all(type(n) is int and 0 <= n < nodes for n in path) or [parents[n] for n in path] != [-1, *path][:-1]:
-        return None
-    return found | {"path": path}
+        if (
+            not all(type(n) is int and 0 <= n < nodes for n in path)
+            or [parents[n] for n in path] != [-1, *path][:-1]
+        ):
+            return None
+        return cls(**found, path=path)
 
 
 def steps_of(answer: Answer) -> list[dict[str, Any]]:
@@ -45,6 +57,7 @@ def steps_of(answer: Answer) -> list[dict[str, Any]]:
     found = []
     for number, step in enumerate(answer.steps, 1):
         end = at + len(step.emitted)
+        tree = Tree.of(step)
         found.append({
             "step": number,
             "context": step.context,
@@ -55,7 +68,7 @@ def steps_of(answer: Answer) -> list[dict[str, Any]]:
             "ms": _ms(step.seconds),
             "ms_of": {part: _ms(getattr(step, f"{part}_s")) for part in _PARTS},
             "sources": [_source(own, name) for own, name in zip(step.by_source, answer.drafters, strict=False)],
-            "tree": tree_of(step),
+            "tree": None if tree is None else asdict(tree),
         })  # fmt: skip
         at = end
     return found

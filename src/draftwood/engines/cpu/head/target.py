@@ -53,7 +53,7 @@ class CpuHeadText(HeadText[Floats]):
         if self.length < before:
             self.pages.cut(self.length)
 
-    def fork(self) -> CpuHeadText:
+    def copied(self) -> CpuHeadText:
         """Return an independent copy, which shares pages."""
         twin = CpuHeadText(self._page_bytes, self._token_bytes, self.pages.share(self.length))
         twin.take(self)

@@ -37,7 +37,7 @@ class TorchHeadText(HeadText[Tensor]):
         each = self._network.kv_heads * self._network.dim * self._network.dtype.itemsize
         return 2 * each * self.length
 
-    def fork(self) -> TorchHeadText:
+    def copied(self) -> TorchHeadText:
         """Return an independent copy."""
         twin = TorchHeadText(self._network)
         twin._keys, twin._values, twin._capacity = self._keys.clone(), self._values.clone(), self._capacity

@@ -107,14 +107,6 @@ class NativeSession(CommittedText):
                 self._read = length
         del self._ids[length:]
 
-    @locked
-    def fork(self) -> NativeSession:
-        twin = NativeSession(self._passes, self.lock, self._can, self._chunk)
-        twin._cache = self.cache.copied()
-        twin._copy = None if self._copy is None else self._copy.copied()
-        twin._ids, twin._read, twin._clean = list(self._ids), self._read, self._clean
-        return twin
-
     def close(self) -> None:
         self._cache = self._copy = self._scored = None
 
