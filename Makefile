@@ -1,5 +1,5 @@
 # `make demo` installs what running a GGUF file needs (no torch) and shows the whole. `make test` installs everything
-# and runs lint, types and the quick tests, a quarter of an hour; `make test-all` runs the slow tests too. Both use one
+# and runs lint, types and the quick tests, about ten minutes; `make test-all` runs the slow tests too. Both use one
 # environment, in either order.
 PYTHON ?= python3
 VENV := .venv
