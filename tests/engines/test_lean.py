@@ -229,7 +229,7 @@ def test_quantised_weights_are_not_packed():
 def test_smollm2_gets_the_scores_of_its_own_forward(packed):
     import draftwood
 
-    model, tokenizer = draftwood.load("smollm2")
+    model, tokenizer = draftwood.load("smollm2", engine="transformers")
     ids = tokenizer("The quick brown fox jumps over the lazy dog. " * 4, return_tensors="pt").input_ids[0]
     decoder, cache = lean(model, packed=packed), DynamicCache(config=model.config)
     ours = PlainCache(model, decoder.scaling)

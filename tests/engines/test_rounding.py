@@ -22,5 +22,5 @@ def test_states_round_as_little_as_the_tolerance_says(name):
 def test_smollm2_rounds_as_little_as_the_tolerance_says():
     import draftwood
 
-    model, _ = draftwood.load("smollm2")
+    model, _ = draftwood.load("smollm2", engine="transformers")
     assert own_rounding(model, tokens=40) * MARGIN / 2 < ATTENTION
