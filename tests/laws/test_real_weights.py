@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.smollm2, pytest.mark.slow]
 def smollm2():
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
-    yield draftwood.load("smollm2")
+    yield draftwood.load("smollm2", engine="transformers")
     torch.set_num_threads(threads)
 
 
