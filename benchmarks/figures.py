@@ -19,9 +19,10 @@ import figures_llama
 import figures_speed
 import own_passes as own
 from never_slower_table import pairs
-from results import Figure, by_arm, number, rows, said, table
+from results import Figure, by_arm, rows, said, table
 
 from draftwood.measure.records.timing import acceptance_length
+from draftwood.measure.wording import number
 
 HEAD = """# Figures
 
@@ -29,7 +30,7 @@ For readers who want the numbers with their machine, date and command.
 
 Made by `python benchmarks/figures.py > docs/figures.md` from [the result rows](../benchmarks/results/README.md); do not edit. A test fails where this page is not what the rows give.
 
-Times are given for default settings only, as they were before smollm2 came with a head ([with it](drafters/models.md#head)). They were taken with smollm2 (135 million parameters) on two processor cores while nothing else ran: your model and your machine differ, so [measure them](measuring.md). Counts (tokens per pass) do not depend on the machine; they are given for a fixed number of draft nodes, so that drafters can be compared. The words are those of [words.md](words.md). *Speedup* means: times as fast as plain decoding in the same loop. Intervals are 95 % bootstrap intervals over prompts.
+Times were taken with smollm2 (135 million parameters) on two processor cores while nothing else ran. Your model and your machine differ, so [measure them](measuring.md). The machine was not equally fast on all days, so compare figures of one table only. Tables of float32 and bfloat16 are of the engine transformers, with the drafter `ngram` alone (smollm2's default set also has a [head](drafters/models.md#head) there). Counts (tokens per pass) do not depend on the machine; they are given for a fixed number of draft nodes, so that drafters can be compared. The words are those of [words.md](words.md). *Speedup* means: times as fast as plain decoding in the same loop. Intervals are 95 % bootstrap intervals over prompts.
 
 The commands were shortened to file names when the rows were written; `spine` is called `copy-and-recycle` today, and of llama.cpp's drafters only the form with `faithful=true` is left (of `ngram-cache` the corrected one).
 """  # noqa: E501 - a line per paragraph, as in all of docs/
@@ -180,7 +181,7 @@ def main() -> None:
         path = figures_llama.PAGE
         path.write_text(figures_llama.filled(path.read_text(encoding="utf-8")), encoding="utf-8")
         return
-    sys.stdout.write(figures_speed.readme_table() + "\n" if options.readme else page())
+    sys.stdout.write(figures_speed.engines(figures_speed.OF_README) + "\n" if options.readme else page())
 
 
 if __name__ == "__main__":

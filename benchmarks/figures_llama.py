@@ -17,11 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from results import OTHERS, RESULTS, counts, lines, link, number, origin, rows, table
+from results import OTHERS, RESULTS, counts, lines, link, origin, rows, table
 
 from draftwood.measure.bench.table import geometric_mean
 from draftwood.measure.bench.table import table as bench_table
 from draftwood.measure.records.records import Records
+from draftwood.measure.wording import number
 
 PAGE = Path(__file__).parents[1] / "docs" / "llama-cpp.md"
 

@@ -120,11 +120,6 @@ def table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
     return "\n".join(made + ["| " + " | ".join(cells) + " |" for cells in body])
 
 
-def number(value: float | None, digits: int = 2) -> str:
-    """A number for a cell; nothing for None."""
-    return "" if value is None else f"{value:.{digits}f}"
-
-
 PATH = re.compile(r"""(?<![^\s"'=,(\[])(?:~|\.{1,2}|[A-Za-z]:)?[/\\](?:[^\s"'/\\]+[/\\])*(?=[^\s"'/\\])""")
 """The folders before a file's name, where they begin at a root, at home or in this folder."""
 

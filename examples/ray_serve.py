@@ -1,6 +1,6 @@
 """Two copies of the server behind Ray Serve, on this machine: docs/server.md#many-copies.
 
-pip install "ray[serve]" "draftwood[transformers,serve]" openai
+pip install "ray[serve]" ".[transformers,serve]" openai
 python examples/ray_serve.py
 """
 

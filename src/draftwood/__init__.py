@@ -1,4 +1,4 @@
-"""draftwood: language models answer faster by speculative decoding, without changing a single token.
+"""draftwood: language models answer faster by speculative decoding, and the text stays the model's own.
 
 >>> import draftwood
 >>> model, tokenizer = draftwood.load("smollm2")                       # doctest: +SKIP

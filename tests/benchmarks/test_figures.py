@@ -28,7 +28,7 @@ def test_the_page_is_what_the_rows_give(scripts):
 
 def test_the_table_of_readme_is_what_the_rows_give(scripts):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    said = scripts["figures_speed"].readme_table()
+    said = scripts["figures_speed"].engines(scripts["figures_speed"].OF_README)
     assert f"\n\n{said}\n\n" in readme, "copy what python benchmarks/figures.py --readme prints"
 
 

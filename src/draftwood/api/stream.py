@@ -49,7 +49,7 @@ def generate(
     corpus: CorpusGiven | Sequence[CorpusGiven] | None = None,
     context: Text | Sequence[Text] | None = None,
 ) -> Any:
-    """Write answers faster by speculative decoding, without changing a token (but by a lossy ``rule``, if given).
+    """Write answers faster by speculative decoding; the text is the model's own unless a lossy ``rule`` is given.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def generate(
     max_new_tokens
         Most tokens to write; by default what the model's generation config says, else 256.
     temperature, top_k, top_p, min_p, repetition_penalty
-        See `Sampling`; 0 is greedy. None means what the model's generation config says.
+        As in transformers; temperature 0 is greedy. None: what the model's generation config says.
     seed
         The same seed gives the same text, with drafting on or off. None draws one.
     stop

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from draftwood.measure.records.writer import RecordsWriter
     from draftwood.models.findings import Setting
 
-_TASKS = "Kinds of prompts, as chat or grammar:one-sentence@0.7. [default: all]"
+_TASKS = "Kinds of prompts; one-sentence and a temperature: grammar:one-sentence@0.7. [default: all]"
 Tasks = Annotated[str | None, Option(metavar="TASK,TASK", help=_TASKS)]
-_PEERS = "Other engines on the same weights: transformers:assistant=NAME, llama.cpp:all."
+_PEERS = "Other engines on the same weights: transformers:lookup, llama.cpp, all."
 Peers = Annotated[str | None, Option(metavar="PEER,PEER", help=_PEERS)]
 _TEMPERATURE = "Temperature for every prompt. [default: the task's own, else greedy]"
 Temperature = Annotated[float | None, Option(help=_TEMPERATURE)]
-Rounds = Annotated[int, Option(min=1, help="Runs of each arm on each prompt.")]
+Rounds = Annotated[int, Option(min=1, help="How often each prompt is answered by each arm.")]
 Seed = Annotated[int, Option(help="Seed of sampling and of the order of runs.")]
-_SUSTAIN = "Instead, repeat one answer for this long and show how its speed changes."
+_SUSTAIN = "Instead of comparing, repeat one answer for this long and show how its speed changes."
 Sustain = Annotated[float | None, Option(min=1, metavar="SECONDS", help=_SUSTAIN)]
 
 

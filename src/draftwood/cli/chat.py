@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from draftwood.api.conversation import Conversation
     from draftwood.api.generation import Generation
 
-Forget = Annotated[bool, Option("--forget", help="Drop the oldest turns where the conversation becomes too long.")]
+Forget = Annotated[bool, Option("--forget", help="Drop the oldest turns when the conversation grows too long.")]
 
 _COMMAND = re.compile(r"/[A-Za-z?]*")  # "/usr/bin holds what?" is a question, not a command
 

@@ -15,13 +15,13 @@ from draftwood.measure.wording import count
 if TYPE_CHECKING:
     from draftwood.drafters.corpus.corpus import Corpus
 
-_PATHS = "Folders (.gitignore is respected), files, .jsonl of records."
+_PATHS = "Folders (without what .gitignore names), files of text, .jsonl files of records."
 Paths = Annotated[list[Path], Argument(metavar="PATH...", help=_PATHS)]
-File = Annotated[Path, Argument(metavar="FILE", help="What corpus build wrote.")]
+File = Annotated[Path, Argument(metavar="FILE", help="A file that corpus build wrote.")]
 Output = Annotated[Path, Option("--output", "-o", metavar="FILE.dwc", help="Write the corpus here.")]
 _TOKENIZER = "The model that will use it, or a folder with its tokenizer."
 Tokenizer = Annotated[str, Option(metavar="MODEL", help=_TOKENIZER)]
-_FIELD = "Fields of records that are texts. [default: text, else prompt and output]"
+_FIELD = "Fields of records to take as texts. [default: text, else prompt and output]"
 Field = Annotated[list[str] | None, Option(metavar="NAME", help=_FIELD)]
 
 app = options.group("corpus", "Text to draft from: build and inspect such files.")

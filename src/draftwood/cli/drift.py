@@ -25,9 +25,9 @@ _TASKS = "code-edit,summary,chat"
 
 PromptText = Annotated[str | None, Argument(metavar="[PROMPT|@FILE|-]", help="One prompt instead of the tasks.")]
 Tasks = Annotated[str | None, Option(help=f"Tasks, with commas between. [default: {_TASKS}]")]
-Limit = Annotated[int | None, Option(min=1, help="Prompts of each task. [default: 1; all of a file]")]
-Temperature = Annotated[float | None, Option(help="0 is greedy. [default: what the task is meant for]")]
-_RULE = "A lossy rule to hold against plain decoding; may be given again."
+Limit = Annotated[int | None, Option(min=1, help="Most prompts of each task. [default: 1; of --prompts all]")]
+Temperature = Annotated[float | None, Option(help="0: always the likeliest token. [default: the task's own]")]
+_RULE = "A lossy rule to compare with plain decoding. May be given again."
 Rules = Annotated[list[str] | None, Option("--rule", metavar="RULE", help=_RULE)]
 
 TARGET = 0.03
@@ -42,7 +42,7 @@ def drift(
     max_new_tokens: measuring.MaxNewTokens = 64, temperature: Temperature = None, seed: options.Seed = None,
     as_json: options.Json = False,
 ) -> None:  # fmt: skip
-    """Measure how far drafts, or lossy rules, stray from plain decoding."""
+    """Measure how far drafts, or lossy rules, move the text from plain decoding."""
     from draftwood.measure.drift import Drift, rule_drift
     from draftwood.measure.drift import drift as measure
 

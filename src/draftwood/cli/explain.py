@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 _RECORDS = "A file that generate or bench wrote with -o."
 Records = Annotated[Path | None, Argument(metavar="RECORDS", help=_RECORDS)]
-_LIVE = "Instead of RECORDS: answer this prompt and explain that."
+_LIVE = "Instead of RECORDS: answer this prompt now, and explain the answer."
 Live = Annotated[str | None, Option(metavar="PROMPT|@FILE|-", help=_LIVE)]
-_ANSWER = "Explain this answer of RECORDS, step by step."
+_ANSWER = "Explain this answer of RECORDS step by step; the first is 0."
 AnswerNumber = Annotated[int | None, Option("--answer", min=0, metavar="N", help=_ANSWER)]
-_STEP = "Show all that is known of one step, from 1."
+_STEP = "Show all that is known of one step; the first is 1."
 StepNumber = Annotated[int | None, Option("--step", min=1, metavar="K", help=_STEP)]
 
 _OF_ROWS = frozenset(("rows", "live", "answer", "step", "as_json"))

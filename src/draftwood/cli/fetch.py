@@ -10,11 +10,11 @@ from typer import Argument, Option
 from draftwood.cli import options, screen
 
 Name = Annotated[str, Argument(help="A model of `draftwood info`.")]
-Force = Annotated[bool, Option("--force", help="Fetch again even though it is there and whole.")]
+Force = Annotated[bool, Option("--force", help="Fetch again, even if the model is there already.")]
 
 
 def fetch(name: Name = options.MODEL_DEFAULT, force: Force = False) -> None:
-    """Download a model and make it ready; prints its folder."""
+    """Download a model and prepare it; prints its folder."""
     from draftwood.models.catalogue import CATALOGUE
     from draftwood.models.fetch import fetch as bring
 

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from draftwood.measure.compare import PlainAndDrafted
     from draftwood.measure.records.writer import RecordsWriter
 
-_PROMPT = "The prompt, a file with it, or - for standard input."
+_PROMPT = "The prompt itself, @ and a file that holds it, or - for standard input."
 PromptText = Annotated[str, Argument(metavar="PROMPT|@FILE|-", help=_PROMPT)]
-Compare = Annotated[bool, Option("--compare", help="Time plain against drafted, in turns.")]
+Compare = Annotated[bool, Option("--compare", help="Answer with and without drafts by turns, and compare.")]
 _OUTPUT = "Append the answer and its steps to this file."
 Output = Annotated[Path | None, Option("--output", "-o", metavar="RECORDS.jsonl[.zst]", help=_OUTPUT)]
-Rounds = Annotated[int | None, Option(min=2, help="Runs of each arm with --compare. [default: 2]")]
-_ITERATIONS = "Show pass by pass how the guesses of jacobi become the text."
+Rounds = Annotated[int | None, Option(min=2, help="How often --compare answers each way. [default: 2]")]
+_ITERATIONS = "Show for each pass how the guesses of the drafter jacobi become text."
 ShowIterations = Annotated[bool, Option("--show-iterations", help=_ITERATIONS)]
 
 
@@ -45,7 +45,7 @@ def generate(
     output: Output = None,
     as_json: options.Json = False,
 ) -> None:
-    """Answer a prompt, coloured by where each token came from."""
+    """Answer a prompt; colours show which drafter proposed each token."""
     system = read_system(system, chat)
     if rounds is not None and not compare:
         raise UsageError("--rounds counts the runs of a comparison: give --compare as well")

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 _LIMIT = "Most tokens to write. [default: the model's own setting, else 256]"
-_PREDICTION = "Text expected in the answer, to draft from; may be given again."
-_MEMORY = "Draft from the answers kept here, and keep these; made if it is not there."
-_CORPUS = "Draft from what `draftwood corpus build` wrote; may be given again."
-_CONTEXT = "Further text to draft from, not in the prompt; may be given again."
-_LEARNED = "Begin with what earlier runs learnt of this model, and keep what this one learns: numbers, never text."
+_PREDICTION = "Text that you expect in the answer: drafts copy it. May be given again."
+_MEMORY = "File of earlier answers: drafts copy them, and new answers are added."
+_CORPUS = "File of `draftwood corpus build`: drafts copy its texts. May be given again."
+_CONTEXT = "Further text that drafts copy; the model does not read it. May be given again."
+_LEARNED = "Use and keep what was learnt about the speed of this model here: numbers, never text."
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class WritingFlags:
     """How the tokens of an answer are chosen, and where it ends."""
 
     max_new_tokens: Annotated[int | None, Option(min=1, help=_LIMIT)] = None
-    temperature: Annotated[float, Option(help="0 is greedy.")] = 0.0
-    top_k: Annotated[int | None, Option(help="Sample from the K best tokens.")] = None
-    top_p: Annotated[float | None, Option(help="Sample from the best tokens that hold this probability.")] = None
-    min_p: Annotated[float | None, Option(help="Leave out tokens below this share of the best one's.")] = None
-    repetition_penalty: Annotated[float | None, Option(help="Above 1: tokens in the text are less likely.")] = None
+    temperature: Annotated[float, Option(help="0: always the likeliest token.")] = 0.0
+    top_k: Annotated[int | None, Option(help="Sample from this many of the likeliest tokens.")] = None
+    top_p: Annotated[float | None, Option(help="Sample from the likeliest tokens of this probability.")] = None
+    min_p: Annotated[float | None, Option(help="Leave out tokens below this share of the likeliest one's.")] = None
+    repetition_penalty: Annotated[float | None, Option(help="Above 1: fewer repeated tokens.")] = None
     seed: options.Seed = None
     stop: Annotated[list[str] | None, Option(metavar="TEXT", help="End before this text; may be repeated.")] = None
 
@@ -48,7 +48,7 @@ class GrammarFlags:
         None
     )
     regex: Annotated[str | None, Option(metavar="PATTERN", help="Answer with a text that this matches.")] = None
-    grammar: Annotated[str | None, Option(metavar="TEXT|@FILE", help="Answer with a text of this (Lark).")] = None
+    grammar: Annotated[str | None, Option(metavar="TEXT|@FILE", help="Follow this Lark grammar.")] = None
 
     @cached_property
     def asked(self) -> Any:

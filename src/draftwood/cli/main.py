@@ -45,7 +45,7 @@ def command_line(verb: str | None = None) -> typer.Typer:
     """Return the command with this verb alone, which spares importing the others; None: with all of them."""
     app = typer.Typer(
         name="draftwood",
-        help="Language models answer faster, without changing a token of what they say.",
+        help="Makes language models answer faster; the text stays the model's own.",
         add_completion=False,
         invoke_without_command=True,
         rich_markup_mode=None,  # plain help, plain errors: nothing that a pipe would garble
@@ -63,12 +63,12 @@ def command_line(verb: str | None = None) -> typer.Typer:
 
 def _top(
     context: typer.Context,
-    version: Annotated[bool, Option("--version", help="Print the version and leave.")] = False,
+    version: Annotated[bool, Option("--version", help="Print the version and end.")] = False,
     debug: Annotated[  # noqa: ARG001 - taken out of the arguments before they are parsed; here for the help
-        bool, Option("--debug", help="Show tracebacks and warnings; may also follow the verb.")
+        bool, Option("--debug", help="Show tracebacks and warnings; may stand after the verb, too.")
     ] = False,
 ) -> None:
-    """Language models answer faster, without changing a token of what they say."""
+    """Makes language models answer faster; the text stays the model's own."""
     if version:
         print(f"draftwood {__version__}")
         raise typer.Exit

@@ -28,20 +28,20 @@ DRAFTERS_DEFAULT = "default"
 PLANNER_DEFAULT = "goodput"
 RULE_DEFAULT = "exact"
 
-Drafters = Annotated[str, Option(help="Drafters joined by +: suffix+lookup:max_ngram=3; none is plain.")]
-_PLANNER = "How much is drafted: goodput as much as pays, fixed:16, off; policies follow: goodput+backoff."
+Drafters = Annotated[str, Option(help="Drafters, joined by +: suffix+lookup:max_ngram=3. none: no drafts.")]
+_PLANNER = "How much is drafted: goodput (as much as pays), fixed:16, off; with policies: goodput+battery."
 PlannerName = Annotated[str, Option("--planner", help=_PLANNER)]
-_RULE = "exact leaves the text as it is. Lossy, which may change it: threshold:tau=0.15, top-k:k=2."
+_RULE = "exact keeps the text that is written without drafts; threshold:tau=0.15 and top-k:k=2 may change it."
 RuleName = Annotated[str, Option("--rule", metavar="RULE", help=_RULE)]
 Seed = Annotated[int | None, Option(help="The same seed gives the same text. [default: a new one]")]
-_CHAT = "Put the prompt into the model's chat template, or not. [default: where the model has one]"
+_CHAT = "Use the model's chat template, or continue the text as it is. [default: --chat if it has a template]"
 Chat = Annotated[bool | None, Option("--chat/--raw", help=_CHAT)]
-System = Annotated[str | None, Option(metavar="TEXT|@FILE", help="System message of the chat template.")]
+System = Annotated[str | None, Option(metavar="TEXT|@FILE", help="System message.")]
 Json = Annotated[bool, Option("--json", help="Print one JSON document and nothing else.")]
 _MODEL = "A model of `draftwood info`, a folder, a GGUF file, or a hub name."
-_ENGINE = "cpu (our own) or llama.cpp for GGUF files, or transformers. [default: cpu where it can]"
-_EXACT = "Compute a GGUF model so that drafts change no bit of the text, or as llama.cpp does by itself."
-_WEIGHTS = "Run on weights of 4 or 8 bits, on our own engine: another model, faster and a little worse."
+_ENGINE = "cpu (draftwood's own), llama.cpp or transformers. [default: cpu for GGUF files and fetched models]"
+_EXACT = "On llama.cpp: passes that round alike at every width, or its faster ones. [default: --exact if possible]"
+_WEIGHTS = "Round the weights to 4 or 8 bits, on the engine cpu: faster, but another model, a little worse."
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,13 @@ class Engines:
 
     engine: Annotated[str | None, Option(help=_ENGINE)] = None
     device: Annotated[str | None, Option(help="cpu, cuda, cuda:1 or mps. [default: the best there is]")] = None
-    gpu_layers: Annotated[int, Option(min=-1, help="Layers of a GGUF model for a graphics card; -1 is all.")] = -1
+    gpu_layers: Annotated[int, Option(min=-1, help="Layers of a GGUF file on a graphics card; -1: all.")] = -1
     threads: Annotated[int | None, Option(min=1, help="CPU threads. [default: the engine's choice]")] = None
 
 
 @dataclass(frozen=True)
 class _MachineFlags(Engines):
-    dtype: Annotated[str, Option(help="Number format: float32, bfloat16, float16 or auto.")] = "float32"
+    dtype: Annotated[str, Option(help="Number format of a folder's model.")] = "float32"
     exact: Annotated[bool | None, Option("--exact/--fast", help=_EXACT)] = None
     weights: Annotated[str | None, Option(metavar="int4|int8", help=_WEIGHTS)] = None
 

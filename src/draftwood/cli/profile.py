@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 Numbers = Annotated[str | None, Option(metavar="N,N,...", help="Tokens per pass. [default: 1 to 128]")]
 _CONTEXTS = "Tokens in the cache before the pass. [default: 128,512,2048]"
 Contexts = Annotated[str | None, Option(metavar="N,N,...", help=_CONTEXTS)]
-Rounds = Annotated[int | None, Option(min=1, help="Passes of each kind. [default: as many as --seconds allow]")]
-Seconds = Annotated[float, Option(min=1, help="Time for all rounds together.")]
+Rounds = Annotated[int | None, Option(min=1, help="Passes of each size. [default: as many as --seconds allow]")]
+Seconds = Annotated[float, Option(min=1, help="Most time for all passes together.")]
 Output = Annotated[Path | None, Option("--output", "-o", metavar="FILE.jsonl", help="Write the profile here.")]
 
 _SECONDS = 90.0  # as in measure.profile, whose import is slow; a test compares both

@@ -27,21 +27,21 @@ KEYS = "DRAFTWOOD_API_KEY"
 _SOCKETS = 8192
 _NO_MEMORY = ("out of memory", "not enough memory", "allocate", "alloc_failed", "can't start new thread")
 
-Host = Annotated[str, Option(help="Address to listen on; 0.0.0.0 is every network that this machine is in.")]
+Host = Annotated[str, Option(help="Address to listen on; 0.0.0.0 listens on every network of this machine.")]
 Port = Annotated[int, Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")]
 _NAME = "The model's name in the API. [default: what --model says]"
 Name = Annotated[str | None, Option(metavar="NAME", help=_NAME)]
-_KEY = f"Serve only who sends this key; may be given again. [default: ${KEYS}, else everybody]"
+_KEY = f"Serve only clients that send this key. May be given again. [default: ${KEYS}, else everybody]"
 ApiKey = Annotated[list[str] | None, Option(metavar="KEY", help=_KEY)]
-_ALLOWED = "A further name under which the server answers; may be given again; * is any."
+_ALLOWED = "A further host name that requests may ask for; * allows any. May be given again."
 AllowedHost = Annotated[list[str] | None, Option(metavar="NAME", help=_ALLOWED)]
-MostRunning = Annotated[int, Option("--max-running", min=1, help="Texts that are written at a time.")]
-MostWaiting = Annotated[int, Option("--max-waiting", min=0, help="Texts that may also wait for room.")]
-_PREFIX = "Memory for what was read of ended texts; 0 keeps nothing."
+MostRunning = Annotated[int, Option("--max-running", min=1, help="Most texts that are written at the same time.")]
+MostWaiting = Annotated[int, Option("--max-waiting", min=0, help="Most texts that wait; more get status 429.")]
+_PREFIX = "Most memory for what was read of ended texts, so that a next turn need not read it; 0 keeps nothing."
 PrefixMiB = Annotated[int, Option("--prefix-cache-mib", min=0, help=_PREFIX)]
-_SECONDS = "End a text that takes longer. [default: no limit]"
+_SECONDS = "End a text that takes longer than this. [default: no limit]"
 MostSeconds = Annotated[float | None, Option("--max-seconds", min=0.001, help=_SECONDS)]
-_SPECIAL = "Let names of control tokens in messages be these tokens: for clients that you trust."
+_SPECIAL = "Read names of control tokens in messages as these tokens: only for clients that you trust."
 SpecialTokens = Annotated[bool, Option(help=_SPECIAL)]
 
 
@@ -64,7 +64,7 @@ def serve(
     max_seconds: MostSeconds = None,
     special_tokens: SpecialTokens = False,
 ) -> None:
-    """Serve a model under the OpenAI API, with a page to try it on."""
+    """Serve a model by the OpenAI API, with a page to try it on."""
     try:
         from draftwood.serve.app import Settings
         from draftwood.serve.guards import hosts_of, listed_keys, usable_keys

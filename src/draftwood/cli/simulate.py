@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from draftwood.measure.records.traces import Trace
     from draftwood.planning.cost_curve import CostCurve
 
-_TRACES = "Recorded answers, as --trace or bench -o write."
+_TRACES = "Recorded answers: your own logs as JSON lines, or files that --trace or bench -o wrote."
 Traces = Annotated[list[Path] | None, Argument(metavar="[TRACE...]", help=_TRACES)]
-_LIVE = "Instead of TRACE: let a model answer plainly, and count what copying offers."
+_LIVE = "Instead of TRACE: let a model answer without drafts, and count what copying would have got right."
 Live = Annotated[bool, Option("--live", help=_LIVE)]
-_PLANNER = "May be given again. [default: goodput where passes have a cost, else fixed:16]"
+_PLANNER = "How much is drafted. May be given again. [default: goodput with --profile or --cost, else fixed:16]"
 Planners = Annotated[list[str] | None, Option("--planner", help=_PLANNER)]
-_TOKENIZER = "Model or folder whose tokenizer reads traces of text."
+_TOKENIZER = "Model, folder or GGUF file whose tokenizer splits logs of text."
 Tokenizer = Annotated[str | None, Option(metavar="MODEL", help=_TOKENIZER)]
-_PROFILE = "Cost of a pass: what draftwood profile wrote, or a model that was profiled here."
+_PROFILE = "Cost of a pass: a file of draftwood profile, or a model that was profiled on this machine."
 Profile = Annotated[Path | None, Option(metavar="FILE|MODEL", help=_PROFILE)]
-_COST = "Cost of a pass in milliseconds: 1=31,4=30,16=53,64=151."
+_COST = "Milliseconds of a pass by its number of tokens: 1=31,4=30,16=53,64=151."
 Cost = Annotated[str | None, Option(metavar="N=MS,N=MS", help=_COST)]
 
 _SUITE = "code-suite"  # five prompts of unfinished code
@@ -56,10 +56,10 @@ class LiveFlags:
         None
     )
     limit: measuring.Limit = None
-    ngram_min: Annotated[int, Option(min=1, help="Fewest tokens that must match.")] = 2
-    ngram_max: Annotated[int, Option(min=1, help="Most tokens that are looked for.")] = 8
+    ngram_min: Annotated[int, Option(min=1, help="With --live: fewest tokens that must match.")] = 2
+    ngram_max: Annotated[int, Option(min=1, help="With --live: most tokens that are compared.")] = 8
     max_new_tokens: measuring.MaxNewTokens = 64
-    trace: Annotated[Path | None, Option(metavar="OUT.jsonl[.zst]", help="Keep the answers here.")] = None
+    trace: Annotated[Path | None, Option(metavar="OUT.jsonl[.zst]", help="Write the answers here.")] = None
     force: early.Force = False
 
     def check(self) -> list[PromptJob]:
@@ -90,7 +90,7 @@ def simulate(
 ) -> None:  # fmt: skip
     """Replay answers and count the passes that drafting takes.
 
-    They are recorded ones, or with --live those that a model writes now, plainly.
+    The answers are recorded ones; with --live a model writes them first, without drafts.
     """
     from draftwood.drafters.load import arms
     from draftwood.measure.records.traces import read_traces

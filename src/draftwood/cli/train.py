@@ -23,26 +23,26 @@ if TYPE_CHECKING:
     from draftwood.training.job import Trained, TrainingJob, TrainingPlan
 
 ModelArgument = Annotated[str | None, Argument(metavar="[MODEL]", help="The same as --model.")]
-HeadFile = Annotated[Path, Option("--output", "-o", metavar="FILE.safetensors", help="Where the head goes.")]
-Folder = Annotated[Path, Option("--output", "-o", metavar="FOLDER", help="A new folder.")]
-Vocabulary = Annotated[int, Option(min=16, help="Most frequent tokens, which are those that it can say.")]
-Steps = Annotated[int, Option(min=1, max=16, help="Tokens in a row that it is trained to foretell.")]
+HeadFile = Annotated[Path, Option("--output", "-o", metavar="FILE.safetensors", help="Write the head here.")]
+Folder = Annotated[Path, Option("--output", "-o", metavar="FOLDER", help="Write the sibling into this folder.")]
+Vocabulary = Annotated[int, Option(min=16, help="How many of the most frequent tokens it can propose.")]
+Steps = Annotated[int, Option(min=1, max=16, help="How many tokens in a row it is trained to foretell.")]
 States = Annotated[str | None, Option("--states", metavar="N,N,N", help="Layers whose input it reads.")]
-_LAYERS = "Layers of the model that it is made of, from 0."
+_LAYERS = "Layers of the model that it consists of; the first is 0. [default: three]"
 Layers = Annotated[str | None, Option("--layers", metavar="N,N,N", help=_LAYERS)]
-_TEXT = "Train on this text, too; may be given again."
-_WRITTEN = "Write no text: take what an earlier run wrote (texts.jsonl)."
-_KEEP = "Keep the folder of texts and states when the result is written."
+_TEXT = "Train on this text, too. May be given again."
+_WRITTEN = "Write no text, but take that of an earlier run (its texts.jsonl)."
+_KEEP = "Keep the folder of texts and hidden states at the end."
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
     """Flags of every training."""
 
-    minutes: Annotated[float, Option(min=0.1, help="For writing text and for training, half for each.")] = 60.0
+    minutes: Annotated[float, Option(min=0.1, help="Half for writing text, half for training.")] = 60.0
     texts: Annotated[list[Path] | None, Option("--text", metavar="FILE", help=_TEXT)] = None
     written: Annotated[Path | None, Option("--written", metavar="FILE", help=_WRITTEN)] = None
-    seed: Annotated[int, Option(min=0, help="Of the texts and of their order.")] = 0
+    seed: Annotated[int, Option(min=0, help="Seed of the texts and of their order.")] = 0
     keep: Annotated[bool, Option("--keep", help=_KEEP)] = False
     force: early.Force = False
 
@@ -86,7 +86,7 @@ def sibling(
     loading: options.Loading, output: Folder, settings: TrainingSettings, name: ModelArgument = None,
     layers: Layers = None,
 ) -> None:  # fmt: skip
-    """Train a sibling: a model of a few of another one's layers, which drafts for it.
+    """Train a sibling: a small model, made of a few layers of a model, that drafts for it.
 
     Ctrl-C stops at any point; the same command goes on from there. Nothing of the model changes.
     """
