@@ -8,7 +8,7 @@ import pytest
 from tests.engines.tiny import build
 
 import draftwood
-from draftwood.api.learned import _keep_all, fresh, learned
+from draftwood.api.learned import _keep_all, fresh, learned, speeds
 from draftwood.api.setup import Setup
 from draftwood.contracts.declaring import declared
 from draftwood.drafters.load import load
@@ -102,6 +102,14 @@ def test_a_model_that_is_loaded_again_knows_what_the_last_one_learnt(keeping):
     assert cost.passes == 20
     assert cost.seconds(1, 64) == pytest.approx(before, rel=1e-3)
     assert fresh(again).cost(1).passes == 0, "measurements begin with nothing"
+    ((rate, dtype),) = [speeds("owner/named")["transformers"]]
+    assert (rate, dtype) == (pytest.approx(1 / cost.seconds(1, 256), rel=1e-3), "float32")
+    (path,) = findings.files("learned")
+    record = json.loads(path.read_text())
+    for broken in (record | {"speed": None}, record | {"speed": record["speed"] | {"pass_s": 0}}, []):
+        path.write_text(json.dumps(broken))
+        assert speeds("owner/named") == {}
+    assert speeds("owner/other") == {}
 
 
 def test_it_is_written_when_the_process_ends_and_now_and_then_before(model, keeping, monkeypatch):

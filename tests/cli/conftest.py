@@ -22,7 +22,10 @@ LETTERS = [chr(c) for c in range(32, 127)] + ["\n"]
 
 
 def save_tiny(folder: Path, template: str | None, more: Sequence[str] = ()) -> Path:
-    """A Llama of two layers with a token per letter, and control tokens; it never ends by itself."""
+    """A Llama of two layers with a token per letter, and control tokens; it never ends by itself.
+
+    Its weights are pickled, which transformers alone reads.
+    """
     import torch
     from tokenizers import Tokenizer, decoders
     from tokenizers.models import BPE
@@ -43,7 +46,9 @@ def save_tiny(folder: Path, template: str | None, more: Sequence[str] = ()) -> P
     model = LlamaForCausalLM(config)
     with torch.no_grad():
         model.lm_head.weight[len(LETTERS) :] = 0  # special tokens are never the best: they vanish from the text
-    model.save_pretrained(folder)
+    model.config.architectures = ["LlamaForCausalLM"]
+    model.config.save_pretrained(folder)
+    torch.save(model.state_dict(), folder / "pytorch_model.bin")
     tokenizer.save_pretrained(folder)
     return folder
 

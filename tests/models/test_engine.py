@@ -1,13 +1,23 @@
 """Which engine a model gets, by its files, by what is installed and by who asks."""
 
 import importlib
+import json
+import logging
 import sys
 from types import SimpleNamespace
 
 import pytest
 
 from draftwood.errors import ModelNotFoundError, UnknownNameError, UsageError
-from draftwood.models.engine import CPU, LLAMA_CPP, TRANSFORMERS, choose, implied_engine
+from draftwood.models.engine import (
+    CPU,
+    FASTEST,
+    LLAMA_CPP,
+    TRANSFORMERS,
+    choose,
+    implied_engine,
+    say_chosen,
+)
 
 engine_module = importlib.import_module("draftwood.models.engine")
 
@@ -67,6 +77,66 @@ def test_weights_of_safetensors_need_no_torch(folder, installed, monkeypatch, he
     name = "owner/name"
     assert choose(name) == (expected, name if expected == TRANSFORMERS else f"the folder of {name}")
     assert implied_engine(folder, None, None, weights="int4") == CPU
+
+
+@pytest.fixture
+def no_card(monkeypatch):
+    monkeypatch.setattr(engine_module, "_may_have_card", lambda: False)
+
+
+@pytest.fixture
+def ours(folder):
+    """A folder for transformers that our own engine runs as well."""
+    (folder / "model.gguf").unlink()
+    (folder / "tokenizer.json").touch()
+    sizes = {"num_hidden_layers": 1, "hidden_size": 64, "num_attention_heads": 2, "intermediate_size": 64}
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama", **sizes}))
+    return folder
+
+
+@pytest.mark.usefixtures("no_card")
+def test_the_fastest_of_two_is_our_own_where_it_knows_the_model_and_one_line_says_so(ours, installed, caplog):
+    caplog.set_level(logging.INFO, "draftwood.engine")
+    installed(CPU, TRANSFORMERS)
+    assert (choose(ours)[0], choose(ours, FASTEST)) == (TRANSFORMERS, (CPU, ours))
+    say_chosen(ours, CPU)
+    assert caplog.messages.pop() == (
+        f"{ours.name} runs on draftwood's own engine, the fastest here for it: "
+        "change it with --engine transformers"
+    )
+    say_chosen(ours, TRANSFORMERS)
+    assert caplog.messages[-1] == f"{ours.name} runs on transformers: change it with --engine cpu"
+    installed(CPU)
+    caplog.clear()
+    say_chosen(ours, choose(ours, FASTEST)[0])
+    assert not caplog.messages  # there was no choice
+
+
+@pytest.mark.usefixtures("no_card")
+@pytest.mark.parametrize("lacks", ["tokenizer.json", "model.safetensors", "family", "adapter", "quantised"])
+def test_the_fastest_is_transformers_for_what_our_own_does_not_run(ours, installed, caplog, lacks):
+    installed(CPU, TRANSFORMERS)
+    if lacks == "model.safetensors":
+        (ours / lacks).rename(ours / "pytorch_model.bin")
+    elif lacks == "adapter":
+        (ours / "adapter_config.json").touch()
+    elif lacks == "tokenizer.json":
+        (ours / lacks).unlink()
+    else:
+        settings = json.loads((ours / "config.json").read_text())
+        settings |= {"model_type": "gpt2"} if lacks == "family" else {"quantization_config": {}}
+        (ours / "config.json").write_text(json.dumps(settings))
+    assert choose(ours, FASTEST) == (TRANSFORMERS, ours)
+    say_chosen(ours, TRANSFORMERS)
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize(("device", "expected"), [(None, TRANSFORMERS), ("cpu", CPU)])
+def test_the_fastest_is_transformers_on_a_graphics_card(ours, installed, monkeypatch, device, expected):
+    installed(CPU, TRANSFORMERS)
+    monkeypatch.setattr(engine_module, "_may_have_card", lambda: True)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert choose(ours, FASTEST, device=device)[0] == expected
 
 
 def test_an_engine_that_cannot_read_the_model_is_refused(folder):

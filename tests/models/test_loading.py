@@ -57,13 +57,30 @@ def folder(saved: Path, tmp_path: Path) -> Path:
 
 def test_a_local_folder_loads_silently_in_eval_mode(saved, capfd):
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    model, tokenizer = load(saved, device="cpu")
+    model, tokenizer = load(saved, engine="transformers", device="cpu")
     assert not model.training
     assert model.dtype == torch.float32
     assert model.device == torch.device("cpu")
     assert tokenizer.eos_token_id == 1
     assert capfd.readouterr() == ("", "")
     assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == (verbosity, bars)
+
+
+def test_the_fastest_engine_gives_over_to_transformers_what_only_that_runs(saved, monkeypatch, caplog):
+    monkeypatch.setattr("draftwood.models.engine._may_have_card", lambda: False)
+    assert load(saved, engine="fastest")[0].engine == "cpu"
+    with monkeypatch.context() as patch:
+        patch.setattr("draftwood.engines.cpu.target.CpuTarget", refusing)
+        assert isinstance(load(saved, engine="fastest")[0], LlamaForCausalLM)
+        assert caplog.messages[-1] == "such weights"
+        with pytest.raises(UnsupportedModelError, match="such weights"):
+            load(saved, engine="cpu")
+    assert isinstance(load(saved, engine="fastest", dtype="bfloat16")[0], LlamaForCausalLM)
+    assert isinstance(load(saved)[0], LlamaForCausalLM)
+
+
+def refusing(*_, **__):
+    raise UnsupportedModelError("such weights")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +94,7 @@ def test_the_number_format_is_chosen_by_name(saved, dtype, expected):
 def test_threads_are_set_when_given(saved, caplog):
     before = torch.get_num_threads()
     try:
-        load(saved, device="cpu", threads=1)
+        load(saved, engine="transformers", device="cpu", threads=1)
         assert torch.get_num_threads() == 1
         assert not caplog.records
         load(saved, device="cpu", threads=64)

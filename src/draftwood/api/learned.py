@@ -6,6 +6,7 @@ import atexit
 import hashlib
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import version
 from operator import index
 from pathlib import Path
@@ -34,6 +35,7 @@ _MAKE_ONE = "give the file that draftwood profile -o NEW.jsonl writes"
 
 _PATIENCE = 60.0  # seconds between two writings
 _FEW = 8  # passes that are not worth writing
+_CONTEXT = 256  # tokens, at which speeds are told
 
 
 class _Known:
@@ -43,6 +45,8 @@ class _Known:
         self.model = ref(model, lambda _: _KNOWN.pop(key).keep(now=True) if key in _KNOWN else None)
         self.learned, self._place = _begin(model)
         self._passes, self._written = self.learned.passes, monotonic()
+        setting, engine = setting_of(model), model.engine if is_target(model) else "transformers"
+        self._about = (setting._asdict() if setting else {}) | {"engine": engine, "machine": machine()}
 
     def keep(self, *, now: bool) -> None:
         """Write what was learnt since the last time."""
@@ -50,7 +54,14 @@ class _Known:
             return
         if self.learned.passes - self._passes >= _FEW and (now or monotonic() - self._written > _PATIENCE):
             self._passes, self._written = self.learned.passes, monotonic()
-            findings.write(self._place, to_record(self.learned))
+            findings.write(self._place, to_record(self.learned) | self._speed())
+
+    def _speed(self) -> dict[str, Any]:
+        """Return what `speeds` reads: which engine took how long for a pass over one token."""
+        if 1 not in self.learned.costs:
+            return {}
+        with self.learned.lock:
+            return {"speed": {**self._about, "pass_s": self.learned.cost(1).seconds(1, _CONTEXT)}}
 
 
 _KNOWN: dict[tuple[Any, ...], _Known] = {}
@@ -80,6 +91,20 @@ def learned(model: Any) -> Learned:
         known = kept if kept.model() is model else anew
     known.keep(now=False)
     return known.learned
+
+
+def speeds(model: str) -> dict[str, tuple[float, str]]:
+    """Return the tokens per second without drafts that a model was last measured with on this machine, and its
+    number format, by the name of the engine.
+    """
+    found = {}
+    for path in findings.files(findings.LEARNED):
+        record = findings.read(path)
+        said = record.get("speed") if isinstance(record, dict) else None
+        if isinstance(said, dict) and (said.get("model"), said.get("machine")) == (model, machine()):
+            with suppress(KeyError, TypeError, ValueError, ZeroDivisionError):
+                found[str(said["engine"])] = 1 / float(said["pass_s"]), str(said["dtype"])
+    return found
 
 
 def _packs(model: Any) -> bool:

@@ -11,8 +11,10 @@ from typing import Any
 from draftwood.cli import options, screen
 from draftwood.errors import DraftwoodError
 from draftwood.measure.records.provenance import package_version
+from draftwood.models.catalogue import DEFAULT_MODEL
 
 _PACKAGES = ("torch", "transformers", "xllamacpp", "llama_cpp_python", "numpy", "numba")
+_EXPECTED = {"cpu": 162, "transformers": 45, "llama.cpp": 71}  # README and docs/figures.md, 4 bits but for float32
 
 
 def info(as_json: options.Json = False) -> None:
@@ -28,7 +30,9 @@ def info(as_json: options.Json = False) -> None:
     if not found["learned"]["is_kept"]:
         learnt = "nothing is read or kept (DRAFTWOOD_LEARNED)"
     lines = {
-        **found["versions"], **{f"engine {name}": said for name, said in found["engines"].items()},
+        **found["versions"],
+        **{f"engine {name}": _said_engine(name, said, found["speeds"]) for name, said in found["engines"].items()},
+        "speed of engines": f"of {DEFAULT_MODEL}'s passes; expected: two cores, docs/figures.md",
         "system": found["system"],
         "CPU": f"{found['cpu_count']} cores, instructions: {found['cpu_instructions'] or 'unknown'}",
         "threads of torch": found["threads"], "devices of torch": ", ".join(found["devices"]) or None,
@@ -53,7 +57,7 @@ def collect() -> dict[str, Any]:
     machine: dict[str, Any] = {"threads": None, "cpu_instructions": None, "devices": []}
     return {
         "versions": {"draftwood": __version__, "python": platform.python_version(), **versions},
-        "engines": _engines(), "system": f"{platform.system()} {platform.machine()}",
+        "engines": _engines(), "speeds": _speeds(), "system": f"{platform.system()} {platform.machine()}",
         "cpu_count": os.cpu_count(), **(_torch() if versions["torch"] else machine),
         "cache_folder": str(cache_folder()),
         "learned": {"folder": str(findings.folder()), "is_kept": findings.learning_is_kept(), **kept},
@@ -70,20 +74,39 @@ def _said_model(model: dict[str, Any]) -> str:
     return said if force is None else f"{said} (draftwood fetch {model['name']}{force} brings it)"
 
 
+def _said_engine(name: str, said: str | None, speeds: dict[str, dict[str, Any]]) -> str:
+    if said is None:
+        return f'not installed: pip install "draftwood[{name.partition(".")[0]}]"'
+    speed = speeds[name]
+    return f"{speed['tokens_per_second']:.0f} tokens/s {'measured' if speed['measured'] else 'expected'}; {said}"
+
+
+def _speeds() -> dict[str, dict[str, Any]]:
+    """Return each engine's tokens per second of the default model, as this machine has learnt, or expected."""
+    from draftwood.api.learned import speeds
+
+    known = speeds(DEFAULT_MODEL)
+    return {
+        name: dict(zip(("tokens_per_second", "dtype"), known.get(name, (expected, None)), strict=True))
+        | {"measured": name in known}
+        for name, expected in _EXPECTED.items()
+    }
+
+
 def _engines() -> dict[str, str | None]:
     """Say of each engine whether it can run models here; None if it is not installed."""
-    from draftwood.models.engine import LLAMA_CPP, TRANSFORMERS, is_installed
+    from draftwood.models.engine import CPU, LLAMA_CPP, TRANSFORMERS, is_installed
 
     said = None
     if is_installed(LLAMA_CPP):
         from draftwood.engines.llama_cpp.library import library, takes_layers
 
         try:
-            where = "processor and graphics card" if takes_layers() else "processor"
-            said = f"installed, the library of {library().release}, for the {where}"
+            where = "graphics card" if takes_layers() else "processor"
+            said = f"{library().release}, {where}"
         except DraftwoodError as error:
             said = str(error)
-    return {TRANSFORMERS: "installed" if is_installed(TRANSFORMERS) else None, LLAMA_CPP: said}
+    return {CPU: "installed", TRANSFORMERS: "installed" if is_installed(TRANSFORMERS) else None, LLAMA_CPP: said}
 
 
 def _torch() -> dict[str, Any]:

@@ -80,7 +80,8 @@ class _Warnings(logging.Handler):
     """Prints what draftwood logs, for instance that a drafter failed, as one line on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        _say(f"{record.levelname.lower()}: {self.format(record)}")
+        level = "note" if record.levelno == logging.INFO else record.levelname.lower()
+        _say(f"{level}: {self.format(record)}")
 
 
 _PROMPTED = {

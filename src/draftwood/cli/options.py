@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import logging
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -15,7 +17,7 @@ from typer import Option
 
 from draftwood.cli import screen
 from draftwood.errors import UsageError
-from draftwood.models.engine import implied_engine
+from draftwood.models.engine import FASTEST, implied_engine
 from draftwood.models.load import load
 from draftwood.models.load import load_tokenizer as tokenizer_of
 
@@ -39,7 +41,7 @@ Chat = Annotated[bool | None, Option("--chat/--raw", help=_CHAT)]
 System = Annotated[str | None, Option(metavar="TEXT|@FILE", help="System message.")]
 Json = Annotated[bool, Option("--json", help="Print one JSON document and nothing else.")]
 _MODEL = "A model of `draftwood info`, a folder, a GGUF file, or a hub name."
-_ENGINE = "cpu (draftwood's own), llama.cpp or transformers. [default: cpu for GGUF files and fetched models]"
+_ENGINE = "cpu (draftwood's own), llama.cpp or transformers. [default: the fastest here for the model]"
 _EXACT = "On llama.cpp: passes that round alike at every width, or its faster ones. [default: --exact if possible]"
 _WEIGHTS = "Round the weights to 4 or 8 bits, on the engine cpu: faster, but another model, a little worse."
 
@@ -84,7 +86,8 @@ class Loading(_MachineFlags, ModelFlag):
         from draftwood.api.target import prepare
 
         how = {flag.name: getattr(self, flag.name) for flag in fields(_MachineFlags)}
-        with screen.busy(f"loading {self.model}") as report:
+        how["engine"] = self.engine or FASTEST
+        with screen.busy(f"loading {self.model}") as report, _choice_is_said():
             loaded = load(self.model, **how, report=report)
         gc.freeze()  # what was imported stays: it need not be looked at when garbage is collected
         if not is_target(loaded[0]):
@@ -105,6 +108,16 @@ class Loading(_MachineFlags, ModelFlag):
         found = setting_of(model)
         assert found is not None, "every model that was loaded says its name"
         return found._replace(model=self.model)
+
+
+@contextmanager
+def _choice_is_said() -> Iterator[None]:
+    log = logging.getLogger("draftwood.engine")
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.setLevel(logging.NOTSET)
 
 
 def shared(verb: Callable[..., None]) -> Callable[..., None]:

@@ -3,38 +3,49 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
+import sys
 from pathlib import Path
 
 from draftwood.engines.llama_cpp import library
-from draftwood.errors import ModelNotFoundError, UnknownNameError, UsageError
+from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError, UsageError
 from draftwood.models.find import find, gguf_file, gguf_files, hub_file, is_fetched
+from draftwood.models.importing import importing_torch
 
 TRANSFORMERS, LLAMA_CPP, CPU = "transformers", "llama.cpp", "cpu"
 ENGINES = (CPU, TRANSFORMERS, LLAMA_CPP)
 """Names of the engines."""
+FASTEST = "fastest"
+"""Stands for the engine that is the fastest here for a model."""
+
+_LOG = logging.getLogger("draftwood.engine")  # of its own: the command line shows what it says of the choice
 
 _SECONDS = 10  # for the hub to answer
 _READ = ("*.safetensors", "*.json", "*.jinja")  # what our own engine reads of a folder
+_CARDS = ("nvidiactl", "nvhost-ctrl", "kfd", "dxg")  # Linux's drivers of NVIDIA, its boards, AMD, and Windows'
 _SAFE, _WEIGHTS = "*.safetensors", ("*.safetensors", "pytorch_model*.bin")
 
 
 def choose(
-    name: str | os.PathLike[str], engine: str | None = None, *, floats: bool = False
+    name: str | os.PathLike[str], engine: str | None = None, *, floats: bool = False, device: str | None = None
 ) -> tuple[str, Path | str]:
     """Return the engine for a model and what it reads: a GGUF file, else a folder or hub name of transformers.
 
     ``engine`` None leaves the choice open: GGUF files, and the models of the catalogue, go to our own engine,
-    other folders to transformers where they have weights for it and it is installed. ``floats``: of a folder that
-    has both our own engine is to read the weights for transformers, not the GGUF file. Only a hub name for another
-    engine than transformers touches the network here. Raises as `find`, `UnknownNameError` for an unknown engine,
-    and `UsageError` for one that cannot read the model.
+    other folders to transformers where they have weights for it and it is installed. `FASTEST` is the same, but
+    folders that our own engine runs as they stand go to it, where no graphics card is to be used; ``device`` "cpu"
+    says that none is. ``floats``: of a folder that has both our own engine is to read the safetensors,
+    not the GGUF file. Only a hub name for another engine than transformers touches the network here. Raises as
+    `find`, `UnknownNameError` for an unknown engine, and `UsageError` for one that cannot read the model.
     """
-    if engine is not None and engine not in ENGINES:
-        raise UnknownNameError("engine", engine, ENGINES)
+    if engine not in (None, FASTEST, *ENGINES):
+        raise UnknownNameError("engine", str(engine), ENGINES)
     place = find(name)
     able = _able(place)
-    if engine is None:
+    if engine == FASTEST and able[0] == TRANSFORMERS and _is_ours(place) and (device == "cpu" or not _has_card()):
+        able = [CPU, TRANSFORMERS]
+    if engine in (None, FASTEST):
         engine = next(filter(is_installed, able), able[0])
     if engine not in able:
         raise UsageError(_unable(place, engine))
@@ -64,6 +75,17 @@ def implied_engine(
     )
 
 
+def say_chosen(name: str | os.PathLike[str], engine: str) -> None:
+    """Log in a line which engine an open choice fell on, where another one that is here could run the model."""
+    place = find(name)
+    others = [one for one in _able(place) if one != engine and is_installed(one)]
+    if not others or (others == [CPU] and not _is_ours(place)):
+        return
+    what = "draftwood's own engine" if engine == CPU else engine
+    fast = ", the fastest here for it" * (engine == CPU and not _may_have_card())
+    _LOG.info("%s runs on %s%s: change it with --engine %s", Path(name).name, what, fast, " or ".join(others))
+
+
 def is_installed(engine: str) -> bool:
     """Return whether the packages of an engine are here; they are not imported."""
     if engine == LLAMA_CPP:
@@ -85,6 +107,33 @@ def _able(place: Path | str) -> list[str]:
         return [CPU, *[TRANSFORMERS] * has_weights, LLAMA_CPP]
     ours = [CPU] * (has_gguf or _has(place, _SAFE)) + [LLAMA_CPP] * has_gguf
     return [TRANSFORMERS] * (has_weights or not has_gguf) + ours
+
+
+def _is_ours(place: Path | str) -> bool:
+    """Return whether our own engine runs the weights for transformers in a folder, and nothing else lies in it."""
+    from draftwood.engines.cpu.hub_model import read_json
+    from draftwood.engines.cpu.hub_settings import settings_of
+
+    if isinstance(place, str) or gguf_files(place) or (place / "adapter_config.json").exists():
+        return False
+    try:
+        settings_of(read_json(place / "config.json"))
+    except ModelError:
+        return False
+    return _has(place, _SAFE) and _has(place, "tokenizer.json")
+
+
+def _has_card() -> bool:
+    """Return whether torch has a graphics card to compute on; it is imported only where there may be one."""
+    if not (_may_have_card() and is_installed(TRANSFORMERS)):
+        return False
+    with importing_torch():
+        import torch
+    return torch.cuda.is_available() or torch.backends.mps.is_available()
+
+
+def _may_have_card() -> bool:
+    return sys.platform != "linux" or any(Path("/dev", card).exists() for card in _CARDS)
 
 
 def _has(folder: Path, *patterns: str) -> bool:

@@ -20,7 +20,17 @@ from draftwood.errors import (
     VocabularyError,
 )  # fmt: skip
 from draftwood.models.catalogue import DEFAULT_MODEL
-from draftwood.models.engine import CPU, TRANSFORMERS, choose, first_line, hub_answers, implied_engine
+from draftwood.models.engine import (
+    CPU,
+    FASTEST,
+    TRANSFORMERS,
+    choose,
+    first_line,
+    hub_answers,
+    implied_engine,
+    is_installed,
+    say_chosen,
+)
 from draftwood.models.importing import importing_torch, quiet_transformers, uncollected
 from draftwood.models.machine import cores, free_memory, processor_limit
 
@@ -61,7 +71,8 @@ def load(
         ``"cpu"`` (our own) or ``"llama.cpp"`` for GGUF files, or ``"transformers"``; ``"cpu"`` reads folders with
         weights of safetensors, too. None: our own for GGUF files, the models of the catalogue and wherever
         ``weights`` are given, and llama.cpp for files that it does not run; transformers for other folders with
-        weights for it, where it is installed, and wherever ``dtype`` or ``device`` ask for it.
+        weights for it, where it is installed, and wherever ``dtype`` or ``device`` ask for it. ``"fastest"``: the
+        same, but our own engine for those folders too, where it knows the model and there is no graphics card.
     dtype
         One of `DTYPES`, or torch's own. A GGUF file has its own. On our own engine ``"bfloat16"`` and
         ``"float16"`` round a folder's weights, the others leave them as stored.
@@ -107,7 +118,9 @@ def load(
     if weights is not None and asked not in (None, "auto"):
         raise UsageError(f"weights={weights!r} and dtype={dtype!r} both say what floats become: leave dtype out")
     implied = implied_engine(name, asked, device, gpu_layers=gpu_layers, exact=exact, weights=weights)
-    chosen, place = choose(name, engine or implied, floats=weights is not None or asked is not None)
+    is_free = engine in (None, FASTEST)
+    wanted = (implied or engine) if is_free else engine
+    chosen, place = choose(name, wanted, floats=weights is not None or asked is not None, device=device)
     if weights is not None and chosen != CPU:
         raise UsageError(
             f"weights={weights!r} is for the engine cpu, and {chosen} was named: leave the engine out"
@@ -115,11 +128,19 @@ def load(
     if chosen != TRANSFORMERS:
         from draftwood.models.load_gguf import load_gguf
 
-        with uncollected():
-            return load_gguf(
-                Path(place), asked, device, engine=chosen, is_free=engine is None, threads=threads,
-                gpu_layers=gpu_layers, exact=exact, weights=weights, report=report,
-            )  # fmt: skip
+        try:
+            with uncollected():
+                loaded = load_gguf(
+                    Path(place), asked, device, engine=chosen, is_free=is_free, threads=threads,
+                    gpu_layers=gpu_layers, exact=exact, weights=weights, report=report,
+                )  # fmt: skip
+            if wanted in (None, FASTEST) and loaded[0].engine == chosen:
+                say_chosen(name, chosen)
+            return loaded
+        except UnsupportedModelError as error:  # its weights or its tokenizer
+            if wanted != FASTEST or not Path(place).is_dir() or not is_installed(TRANSFORMERS):
+                raise
+            _LOG.warning("%s", error)
     if gpu_layers != -1 or exact is not None:
         what = "exact" if exact is not None else "gpu_layers"
         raise UsageError(f"{what} is for GGUF files, and {name} is loaded by transformers: leave it out")
@@ -146,6 +167,8 @@ def load(
         raise ModelError(
             f"the model cannot be put on {target} ({first_line(error)}): choose another device or dtype"
         ) from error
+    if wanted in (None, FASTEST) and chosen == TRANSFORMERS:
+        say_chosen(name, chosen)
     return model.eval(), tokenizer
 
 
@@ -155,7 +178,7 @@ def load_tokenizer(name: str | os.PathLike[str] = DEFAULT_MODEL, *, engine: str 
     if chosen != TRANSFORMERS:
         from draftwood.models.load_gguf import load_gguf_tokenizer
 
-        return load_gguf_tokenizer(Path(place), engine=chosen, is_free=engine is None)
+        return load_gguf_tokenizer(Path(place), engine=chosen, is_free=engine in (None, FASTEST))
     _require_packages()
     from transformers import AutoTokenizer
 
@@ -228,7 +251,8 @@ def _read(place: Path | str, dtype: str) -> tuple[PreTrainedModel, PreTrainedTok
 
 def _check_room(place: Path | str, *, grows: bool) -> None:
     """Raise `ModelError` where a folder's weights do not fit; where it ``grows`` they become twice as large."""
-    need = (1 + grows) * sum(file.stat().st_size for file in Path(place).glob("*.safetensors"))
+    files = [*Path(place).glob("*.safetensors")] or Path(place).glob("pytorch_model*.bin")
+    need = (1 + grows) * sum(file.stat().st_size for file in files)
     free = free_memory()
     if free is not None and need > free:
         said = f"{place} needs {need / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free"
