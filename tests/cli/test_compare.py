@@ -36,9 +36,10 @@ def test_medians_and_speedup_of_finished_runs():
     plain, drafted = ([answer([1, 2], s) for s in each] for each in ((3.0, 1.0, 2.0), (1.0, 1.0, 9.0)))
     result = PlainAndDrafted(plain=plain, drafted=drafted)
     assert (result.plain_seconds, result.drafted_seconds, result.speedup) == (2.0, 1.0, 2.0)
-    assert "2.00 times as fast, identical" in verdict(result)
-    odd = PlainAndDrafted(plain=[answer([1, 2], 2.1)], drafted=[answer([1, 2], 1.0)])
-    assert "2.10 times as fast (above the tokens per pass, which only noise can do" in verdict(odd)
+    told = ["plain 2.00 s", "drafted 1.00 s (medians of 3): 2.00 times as fast", "identical to the last token"]
+    assert verdict(result) == told
+    odd = PlainAndDrafted(plain=[answer([1, 2], 2.2)], drafted=[answer([1, 2], 1.0)])
+    assert verdict(odd)[1].endswith("2.20 times as fast (above the tokens per pass, which only noise can do)")
     unfinished = PlainAndDrafted(plain=[], drafted=[answer([1, 2], 1.0, finish=None)])
     assert (unfinished.rounds, unfinished.identical, unfinished.speedup) == (0, None, None)
 
@@ -49,7 +50,7 @@ def test_where_texts_part(other, index):
     assert (result.identical, result.parted_at) == (False, index)
     assert f"NOT identical: they part at token {index}" in sameness(result)
     result.margin = 1e-6
-    assert "differ by 1.0e-06" in verdict(result)
+    assert "differ by 1.0e-06" in verdict(result)[-1]
 
 
 def test_the_margin_of_a_difference():

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from draftwood.measure.bench.arms import OurArm
 from draftwood.measure.records.records import read_records
+from draftwood.models.importing import Others
 
 SHORT = ("--max-new-tokens", "12", "--threads", "1")
 
@@ -55,6 +57,22 @@ def test_the_table_names_the_worst_first_and_says_what_it_means(draftwood, tiny,
     assert max(map(len, table[:6])) <= 80
     assert "geometric mean" in ran.out
     assert "NO" not in ran.out
+
+
+def test_other_programs_are_counted_once_all_arms_have_ended_and_the_busiest_sitting_is_told(
+    draftwood, tiny, prompts, tmp_path, monkeypatch
+):
+    seen = []
+    monkeypatch.setattr(OurArm, "close", lambda _: seen.append("closed"))
+    monkeypatch.setattr(Others, "cores", property(lambda _: seen.append("asked") or 1.5 / len(seen)))
+    call = ("bench", "-m", tiny, "--prompts", prompts, "--limit", "1", *SHORT, "-o", str(tmp_path / "rows.jsonl"))
+    assert "took 0.5 of" in " ".join(draftwood(*call, "--rounds", "1").out.split())  # both arms closed, then asked
+    assert seen == ["closed", "closed", "asked"]
+    assert json.loads(draftwood(*call, "--rounds", "2", "--json").out)["other_programs"] == 0.5
+    assert [row["other_programs"] for row in read_records(tmp_path / "rows.jsonl").of_kind("machine")] == [
+        0.5,
+        0.25,
+    ]
 
 
 def test_a_sustained_bench_prints_its_trend(draftwood, tiny, prompts):
@@ -119,6 +137,12 @@ def test_simulate_takes_any_ids(draftwood, tmp_path):
     assert ran.code == 0
     assert "tokens per" in ran.out
     assert "default fixed:4" in ran.out
+    trace.write_text(json.dumps({"prompt_ids": [1, 2, 3] * 9, "output_ids": [1, 2, 3] * 30}) + "\n")
+    cheap = draftwood("simulate", str(trace), "--planner", "fixed:4", "--cost", "1=1000,2=200,8=100").out
+    assert "?: above the tokens per pass, since by these costs a wider pass takes less time" in cheap.replace(
+        "\n", " "
+    )
+    assert "noise" not in cheap
 
 
 @pytest.mark.parametrize(("lines", "arguments", "code", "said"), [

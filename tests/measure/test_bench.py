@@ -12,10 +12,11 @@ from draftwood.engines.peer import PeerAnswer
 from draftwood.errors import PromptError, UsageError
 from draftwood.measure.bench.arms import OurArm, PeerArm
 from draftwood.measure.bench.run import Bench, BenchSettings, Sustained, sustain
-from draftwood.measure.bench.table import geometric_mean, table
+from draftwood.measure.bench.table import geometric_mean, table, tokens_per_pass
 from draftwood.measure.prompt_files import PromptJob
 from draftwood.measure.records.records import TRACED, Answer, Records, header, read_records
 from draftwood.measure.records.writer import RecordsWriter
+from draftwood.measure.report.standings import Standings
 from draftwood.measure.ties import Difference, differences, limits
 from draftwood.testing import ToyTarget
 
@@ -173,6 +174,26 @@ def test_plain_is_the_faster_of_ours_and_the_engines_own():
     assert found == {"none": 0.5, "transformers": 1.0, "suffix": 2.0, "llama.cpp:ngram-mod": None}
     assert geometric_mean([1.0, 4.0]) == 2.0
     assert geometric_mean([]) is None
+
+
+def test_what_a_speedup_cannot_be_above_is_of_its_own_prompts():
+    """Plain has not finished the second prompt, where drafts are wrong; the third only loops."""
+
+    def answer(number, name, arm, tokens, passes, loops=False):
+        ids = [1] * 40 if loops else list(range(1, 2 + tokens))
+        arrived = [[1 + round(k * (len(ids) - 1) / passes), float(k)] for k in range(passes + 1)]
+        return Answer(number, "t", name, arm, output_ids=ids, decode_s=float(passes), arrivals=arrived)
+
+    answers = [answer(0, "a", "none", 8, 8), answer(1, "a", "x", 8, 2), answer(2, "b", "x", 8, 8)]
+    found = table(Records({}, answers))[1]
+    assert (found["speedup_unlooped"], found["most_speedup"], tokens_per_pass(found)) == (4.0, 4.0, 1.6)
+    looped = [answer(0, "c", "none", 0, 39, loops=True), answer(1, "c", "x", 0, 13, loops=True)]
+    for row, length in zip(table(Records({}, looped)), (1.0, 3.0), strict=True):
+        assert row["speedup_unlooped"] is None
+        assert row["speedup"] == row["most_speedup"] == tokens_per_pass(row) == length
+    assert not any(
+        row["doubted"] for records in (answers, looped) for row in Standings.of(Records({}, records)).rows
+    )
 
 
 def test_another_prompt_under_the_same_name_is_refused(tmp_path):

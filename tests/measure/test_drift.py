@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from tests.helpers import PROMPT, greedy_truth, sampled_truth
 
+from draftwood.api.generation import Generation
 from draftwood.contracts import Sampling
 from draftwood.drafters.draft_model.drafter import DraftModelDrafter
 from draftwood.errors import UsageError
 from draftwood.measure.drift import Drift, RuleDrift, TextReader, divergence, drift, log_softmax, rule_drift
+from draftwood.step import Step
 from draftwood.testing import NumpyScores, ToyTarget
 
 
@@ -152,6 +154,19 @@ def test_a_lossy_rule_is_held_against_plain_decoding():
     assert found.figures()["perplexity"] == pytest.approx(np.exp(np.mean(surprise)))
     assert found.figures()["tokens_per_pass"] > ruled("exact", seed=0).figures()["tokens_per_pass"]
     assert found.figures()["speedup"] > 0
+
+
+def test_texts_count_by_their_tokens_and_no_speedup_is_above_what_passes_allow():
+    def text(seconds, *emitted):
+        ids = [0] * (1 + sum(emitted))
+        return Generation(ids=ids, steps=[Step(i, 9, (0,) * n, score_s=seconds) for i, n in enumerate(emitted)])
+
+    found = RuleDrift("exact", lossy=False)
+    found.plain = [text(1.0, *[1] * 2), text(2.0, *[1] * 30)]  # a long context is slower
+    found.texts = [text(1.0, *[1] * 2), text(2.0, *[3] * 10)]
+    told = found.figures()
+    assert told["speedup"] == told["most_speedup"] == pytest.approx(62 / 22)
+    assert told["tokens_per_pass"] == pytest.approx(32 / 12)
 
 
 def test_shares_are_over_all_prompts():

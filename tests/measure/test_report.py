@@ -368,12 +368,20 @@ def test_figures_that_cannot_be_are_marked_and_a_busy_machine_is_told_beside_the
     assert "chat above" not in said
     possible = [a for a in bench() if a.task == "chat"]
     quiet = Reader(opening(made(save(path, possible, machine={"load_average": [0.31, 0.2, 0.1]})))).text
-    assert "The machine was idle: load 0.31 on 2 cores when this began." in quiet
+    assert "The machine had room: load 0.31 on 2 cores when this began." in quiet
     assert "Do not trust" not in quiet
     busy = Reader(opening(made(save(path, possible, machine={"load_average": [4.7, 0.2, 0.1]})))).text
     assert "Do not trust these times. The machine was busy: load 4.7 on 2 cores when this began." in busy
     others = save(path, possible, [{"row": "machine", "other_programs": 0.73}])
     assert "busy: other programs took 0.7 of 2 cores meanwhile." in Reader(opening(made(others))).text
+    own = save(path, possible, [{"row": "machine", "other_programs": 0.1}], machine={"load_average": [1.9, 1, 1]})
+    assert "The machine had room: other programs took 0.1 of 2 cores" in Reader(opening(made(own))).text
+    loaded = save(tmp_path / "more.jsonl", possible, machine={"load_average": [4.7, 0.2, 0.1]})
+    assert "busy: load 4.7 on 2 cores" in Reader(opening(made(own, loaded))).text  # each file by itself
+    many = save(path, possible, [{"row": "machine", "other_programs": 0.6}], machine={"cores": 64})
+    assert "The machine had room: other programs took 0.6 of 64 cores" in Reader(opening(made(many))).text
+    one = made(save(path, [a for a in possible if a.name == "one"]))
+    assert "The only prompt was slower than plain decoding." in Reader(opening(one)).text
 
 
 @pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (768, "dark"), (390, "dark"), (390, "light")])

@@ -55,6 +55,19 @@ def folder(saved: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(saved, tmp_path / "model"))
 
 
+def test_only_the_files_that_are_read_must_fit_free_memory_and_swap(folder, monkeypatch):
+    size = (folder / "model.safetensors").stat().st_size
+    (folder / "consolidated.safetensors").write_bytes(bytes(10 * size))  # the same weights once more, for others
+    monkeypatch.setattr(load_module, "free_memory", lambda *, swap: size if swap else 0)
+    load_module._check_room(folder, grows=False)
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
+    index = {"weight_map": {"one": "model-00001-of-00001.safetensors", "two": "model-00001-of-00001.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    load_module._check_room(folder, grows=False)
+    with pytest.raises(ModelError, match="GB of memory and"):
+        load_module._check_room(folder, grows=True)
+
+
 def test_a_local_folder_loads_silently_in_eval_mode(saved, capfd):
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     model, tokenizer = load(saved, engine="transformers", device="cpu")

@@ -68,3 +68,4 @@ def test_memory_is_that_of_the_container(monkeypatch):
     monkeypatch.setattr(machine, "memory_left", lambda: 1000)
     assert machine.total_memory() == GB // 2
     assert machine.free_memory() == 1000
+    assert machine.free_memory(swap=True) >= 1000

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,8 +15,8 @@ from typer import Option
 from draftwood.cli import early, given, measuring, options, screen
 from draftwood.cli.screen import percent
 from draftwood.errors import UsageError
-from draftwood.measure.wording import IMPOSSIBLE, number, ratio
-from draftwood.models.importing import Others
+from draftwood.measure.wording import IMPOSSIBLE, doubted, number, ratio
+from draftwood.models.importing import Others, told
 
 if TYPE_CHECKING:
     from draftwood.api.setup import Setup
@@ -80,11 +81,12 @@ def bench(
     settings = BenchSettings(planner, max_new_tokens, temperature, seed, rule)
     found: list[Sustained] = []
     with ExitStack() as held, screen.progress() as bar:
-        setup = Setup(model, tokenizer, "none", planner)
+        setup, others = Setup(model, tokenizer, "none", planner), Others()
         writer = held.enter_context(closing(_writer(output, loading, setting, settings, sources)))
-        arms = [held.enter_context(closing(arm)) for arm in _arms(setup, specs, peers, settings, sources, setting)]
-        work, others = Bench(setup, arms, jobs, settings, writer, bar), Others()
-        begun = len(writer.records.answers)
+        begun, running = len(writer.records.answers), held.enter_context(ExitStack())
+        made = _arms(setup, specs, peers, settings, sources, setting)
+        arms = [running.enter_context(closing(arm)) for arm in made]
+        work = Bench(setup, arms, jobs, settings, writer, bar)
         with screen.CtrlC() as stop:
             if sustain is None:
                 work.run(rounds)
@@ -95,12 +97,13 @@ def bench(
         repeated = (each.to_json() for each in found)
         for row in differences(kept, setup.target, setting.dtype) if sustain is None else repeated:
             writer.other(row)
-        if others.cores is not None and len(kept.answers) > begun:
-            writer.other({"row": "machine", "other_programs": round(others.cores, 2)})
-    taken, machine = others.cores, str(others)
+        running.close()  # what servers of ours took counts as ours once they have ended
+        if (cores := others.cores) is not None and len(kept.answers) > begun:
+            writer.other({"row": "machine", "other_programs": round(cores, 2)})
+    taken = max((row["other_programs"] for row in kept.of_kind("machine")), default=None)
     rows, more = table(kept), {kind: kept.of_kind(kind) for kind in ("difference", "sustained")}
     document = {"rows": rows, **more, "header": kept.header, "interrupted": stop.pressed, "other_programs": taken}
-    screen.finish(document, lambda: _show(rows, kept, machine), as_json=as_json, interrupted=stop.pressed)
+    screen.finish(document, lambda: _show(rows, kept, told(taken)), as_json=as_json, interrupted=stop.pressed)
 
 
 def _specs(drafters: str, planner: str, sources: dict[str, Any]) -> list[str]:
@@ -158,14 +161,16 @@ _COLUMNS: dict[str, Cell] = {
     "task": lambda r: r["task"],
     "arm": lambda r: r["drafter"],
     "speedup": lambda r: _speedup(r),
-    "tokens per pass": lambda r: number(_length(r)),
+    "tokens per pass": lambda r: _length(r),
     "tokens per second": lambda r: number(r["tokens_per_second"], 1),
     "same text": lambda r: _same(r),
 }
 
 
-def _length(row: dict[str, Any]) -> float | None:
-    return row["mean_acceptance_length_unlooped"] or row["mean_acceptance_length"]
+def _length(row: dict[str, Any]) -> str:
+    from draftwood.measure.bench.table import tokens_per_pass
+
+    return number(tokens_per_pass(row))
 
 
 def _speedup(row: dict[str, Any]) -> str:
@@ -173,8 +178,7 @@ def _speedup(row: dict[str, Any]) -> str:
 
     speedup, interval = row["speedup_unlooped"], row["speedup_unlooped_interval"]
     between = f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval and interval[0] < interval[1] else ""
-    shown = ratio(speedup, _length(row) if row["engine"] == "draftwood" else None)
-    return shown + "*" * (speedup is not None and speedup > SPEEDUP) + between
+    return ratio(speedup, row["most_speedup"]) + "*" * (speedup is not None and speedup > SPEEDUP) + between
 
 
 def _same(row: dict[str, Any]) -> str:
@@ -196,13 +200,15 @@ def _show(rows: list[dict[str, Any]], kept: Records, machine: str) -> None:
         marks = {"(": "in brackets its 95 % interval over prompts", "*": f"*: above {SPEEDUP:g}", "?": IMPOSSIBLE}
         said = screen.show_table(to, _COLUMNS, rows, ("task", "arm"), marks) + f"; {machine}" * bool(machine)
         to.print(f"speedup: over plain decoding of the same engine, without looped tails{said}. {screen.MORE}")
-    if any(row["prompts"] > 1 for row in rows) and not any(row["speedup_unlooped_interval"] for row in rows):
+    if any(row["prompts"] > 1 for row in rows) and find_spec("scipy") is None:
         to.print('Intervals need scipy: run pip install "draftwood[measure]".')
     for arm in dict.fromkeys(row["drafter"] for row in rows):
         own = [row for row in rows if row["drafter"] == arm and row["speedup_unlooped"]]
-        found, odd = [row["speedup_unlooped"] for row in own], "?" * any("?" in _speedup(row) for row in own)
-        if found and arm != "none":
-            to.print(f"{arm}: geometric mean {geometric_mean(found):.2f}{odd}, worst task {min(found):.2f}{odd}")
+        if own and arm != "none":
+            odd = "?" * any(doubted(row["speedup_unlooped"], row["most_speedup"]) for row in own)
+            worst = ratio(own[0]["speedup_unlooped"], own[0]["most_speedup"])  # rows are in this order
+            mean = geometric_mean(row["speedup_unlooped"] for row in own)
+            to.print(f"{arm}: geometric mean {number(mean)}{odd}, worst task {worst}")
     for row in kept.of_kind("sustained"):
         to.print(_trend(row))
     for note in _notes(rows, kept):

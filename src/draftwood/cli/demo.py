@@ -16,7 +16,7 @@ from draftwood.cli import measuring, options, screen
 from draftwood.cli.answering import AnswerWriter, print_flow, recorded, sameness, shares
 from draftwood.cli.given import Given, Loaded
 from draftwood.measure.compare import PlainAndDrafted, race
-from draftwood.measure.wording import count, number
+from draftwood.measure.wording import IMPOSSIBLE, count, number, ratio
 
 if TYPE_CHECKING:
     from draftwood.api.generation import Generation
@@ -223,7 +223,7 @@ def _show_table(done: list[_Raced]) -> None:
     rows = sorted((one for one in done if one.answers.speedup), key=lambda one: one.answers.speedup or 0.0)
     columns: dict[str, Callable[[_Raced], str]] = {
         "kind": lambda r: r.kind,
-        "speedup": lambda r: number(r.answers.speedup),
+        "speedup": lambda r: ratio(r.answers.speedup, r.answers.most_speedup),
         "tokens per pass": lambda r: number(r.answers.drafted[0].stats.mean_acceptance_length),
         "drafted tokens/s": lambda r: number(r.speed("drafted"), 0),
         "plain tokens/s": lambda r: number(r.speed("plain"), 0),
@@ -231,15 +231,15 @@ def _show_table(done: list[_Raced]) -> None:
     }
     to = screen.console()
     to.print()
-    screen.show_table(to, columns, rows, ("kind",))
+    noted = screen.show_table(to, columns, rows, ("kind",), {"?": IMPOSSIBLE})
     if not rows:
         return
     drafted, plain = (geometric_mean(one.speed(arm) for one in rows) or 0.0 for arm in ("drafted", "plain"))
     said = f"geometric mean of {count(len(rows), 'kind')}: {drafted:.0f} tokens/s"
     said += f", {drafted / plain:.2f} times plain decoding ({plain:.0f})"
     if beside := [(one.speed("drafted") / one.llama, one.llama) for one in rows if one.llama]:
-        ratio, llama = (geometric_mean(values) or 0.0 for values in zip(*beside, strict=True))
-        said += f", {ratio:.2f} times llama.cpp's ({llama:.0f})"
+        times, llama = (geometric_mean(values) or 0.0 for values in zip(*beside, strict=True))
+        said += f", {times:.2f} times llama.cpp's ({llama:.0f})"
     if drafted < plain:
         said += "; drafts slow these texts down here: --drafters none leaves them out"
-    to.print(f"\n{said}")
+    to.print(f"\n{said}{noted}")

@@ -132,10 +132,14 @@ _RULE_COLUMNS: dict[str, Callable[[Figures], str]] = {
     "rule": lambda one: one["rule"],
     "texts changed": lambda one: percent(one["changed"]),
     "perplexity": lambda one: number(one["perplexity"], 4),
-    "change": lambda one: f"{one['perplexity_change']:+.4f}" + "*" * (one["perplexity_change"] <= TARGET),
+    "change": lambda one: _change(one["perplexity_change"]),
     "tokens per pass": lambda one: number(one["tokens_per_pass"]),
-    "speedup": lambda one: ratio(one["speedup"], one["tokens_per_pass"]),
+    "speedup": lambda one: ratio(one["speedup"], one["most_speedup"]),
 }
+
+
+def _change(value: float | None) -> str:
+    return "" if value is None else f"{value:+.4f}" + "*" * (value <= TARGET)
 
 
 def _show_rules(named: dict[str, str], rules: list[Figures], prompts: int) -> None:
@@ -148,8 +152,8 @@ def _show_rules(named: dict[str, str], rules: list[Figures], prompts: int) -> No
     if lossy := [one["rule"] for one in rules if one["lossy"]]:
         to.print(f"lossy: {', '.join(lossy)}. Their texts may differ from those of plain decoding.")
     to.print(
-        "Perplexity: of each rule's text under the model; change: against plain's. Speedup: plain seconds per "
-        f"token over the rule's, each text written once{said}. {screen.MORE}"
+        "Perplexity: of each rule's text under the model; change: against plain's. Speedup: plain's seconds for "
+        f"as many tokens over the rule's, each text written once{said}. {screen.MORE}"
     )
 
 

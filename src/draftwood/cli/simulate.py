@@ -14,7 +14,7 @@ from draftwood.cli import early, measuring, options, screen
 from draftwood.cli.screen import percent
 from draftwood.errors import UsageError
 from draftwood.measure.records.provenance import provenance
-from draftwood.measure.wording import IMPOSSIBLE, number, ratio
+from draftwood.measure.wording import number, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -238,6 +238,9 @@ def _rows(found: Found, plain: Sequence[Answer], task: str | None) -> list[dict[
     return rows
 
 
+_DEARER = "?: above the tokens per pass, since by these costs a wider pass takes less time: check the costs"
+
+
 def _show(rows: list[dict[str, Any]]) -> None:
     several = len({row["planner"] for row in rows}) > 1
     to = screen.console()
@@ -250,7 +253,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
         "acceptance rate": lambda r: percent(r["acceptance_rate"]),
         "draft coverage": lambda r: percent(r["draft_coverage"]),
     }
-    said = screen.show_table(to, columns, rows, ("task", "drafter"), {"?": IMPOSSIBLE})
+    said = screen.show_table(to, columns, rows, ("task", "drafter"), {"?": _DEARER})
     to.print(f"tokens per pass: the speedup if wide passes cost what narrow ones do{said}. {screen.MORE}")
 
 

@@ -57,6 +57,11 @@ class PlainAndDrafted:
         return plain / drafted * lengths[1] / lengths[0]
 
     @property
+    def most_speedup(self) -> float | None:
+        """Tokens per pass of the drafted answer, which the speedup cannot be above."""
+        return self.drafted[0].stats.mean_acceptance_length if self.rounds else None
+
+    @property
     def identical(self) -> bool | None:
         return self.differing() is None if self.rounds else None
 

@@ -198,20 +198,22 @@ class RuleDrift:
         """Return what was found, JSON-ready.
 
         ``changed``: share of the texts. ``perplexity_change``: of the rule's texts less plain decoding's; below 0
-        the model finds the rule's likelier. ``speedup``: plain seconds per token / the rule's, each text written
-        once; None where a side has no pass.
+        the model finds the rule's likelier. ``speedup``: plain seconds for as many tokens / the rule's,
+        each text written once; ``most_speedup``: what its tokens per pass allow; None where a side has no pass.
         """
         differ = [one.ids != two.ids for one, two in zip(self.plain, self.texts, strict=True)]
         mine, plain = perplexity(self.surprise), perplexity(self.surprise_plain)
-        pairs = [[_pace(side) for side in both] for both in zip(self.plain, self.texts, strict=True)]
-        timed = [(before, now) for before, now in pairs if before and now]
+        pairs = [(_pace(one), two) for one, two in zip(self.plain, self.texts, strict=True)]
+        timed = [(pace, text) for pace, text in pairs if pace and _pace(text)]
+        plainly = sum(pace * (len(text.ids) - 1) for pace, text in timed)
         return {
             "rule": self.rule,
             "lossy": self.lossy,
             "changed": sum(differ) / len(differ) if differ else None,
             "perplexity_change": None if mine is None or plain is None else mine - plain,
             "tokens_per_pass": Rates.of([s for text in self.texts for s in text.steps]).mean_acceptance_length,
-            "speedup": sum(p for p, _ in timed) / sum(m for _, m in timed) if timed else None,
+            "speedup": plainly / sum(step.seconds for _, text in timed for step in text.steps) if timed else None,
+            "most_speedup": plainly / sum(pace * len(text.steps) for pace, text in timed) if timed else None,
             "perplexity_plain": plain,
             "perplexity": mine,
             "ids": [text.ids for text in self.texts],

@@ -26,10 +26,18 @@ def share(value: float) -> str:
 IMPOSSIBLE = "?: above the tokens per pass, which only noise can do: measure again"
 
 
-def ratio(speedup: float | None, tokens_per_pass: float | None) -> str:
-    """Format a speedup, with the mark of `IMPOSSIBLE` where no pass can have given it; nothing for None."""
-    said, most = number(speedup), number(tokens_per_pass)
-    return said + "?" * bool(said and most and float(said) > float(most))
+_CLOCK = 1.05  # equal passes differ by so much in time
+
+
+def doubted(speedup: float | None, most: float | None) -> bool:
+    """Return whether a speedup is above the tokens per pass, ``most``, by more than clocks explain: a pass that
+    checks guesses takes no less time than one without. Not where either is unknown."""
+    return speedup is not None and bool(most) and speedup > _CLOCK * (most or 0.0)
+
+
+def ratio(speedup: float | None, most: float | None) -> str:
+    """Format a speedup, with a question mark where it is `doubted`; nothing for None."""
+    return number(speedup) + "?" * doubted(speedup, most)
 
 
 def number(value: float | None, digits: int = 2, factor: float = 1.0) -> str:

@@ -40,12 +40,21 @@ class Others:
         return _ALL * max(0.0, 1 - left / every) if every > 0 else None
 
     def crowd(self, threads: int) -> bool:
-        """Return whether they leave fewer cores than these threads can use."""
-        return (self.cores or 0.0) > max(0, _ALL - threads) + 0.5
+        """As `crowds`; False where the system does not say."""
+        return crowds(self.cores or 0.0, _ALL, threads)
 
     def __str__(self) -> str:
-        taken = self.cores
-        return "" if taken is None else f"other programs took {taken:.1f} of {_ALL} cores meanwhile"
+        return told(self.cores)
+
+
+def crowds(taken: float, every: int, threads: int) -> bool:
+    """Return whether other programs that take so many cores of all leave fewer than these threads can use."""
+    return taken > max(0, every - threads) + 0.5
+
+
+def told(taken: float | None) -> str:
+    """Say how many cores other programs took; nothing for None."""
+    return "" if taken is None else f"other programs took {taken:.1f} of {_ALL} cores meanwhile"
 
 
 def _spent() -> tuple[float, float]:
@@ -66,9 +75,10 @@ def _processor_times() -> dict[str, float]:
     except (OSError, ValueError):
         try:
             import psutil
-        except ImportError:
+
+            return dict(psutil.cpu_times()._asdict())
+        except (ImportError, OSError):  # Android lets nobody read it
             return {}
-        return dict(psutil.cpu_times()._asdict())
 
 
 def is_crowded(threads: int) -> bool:

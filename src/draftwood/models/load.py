@@ -7,6 +7,7 @@ import logging
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -251,9 +252,14 @@ def _read(place: Path | str, dtype: str) -> tuple[PreTrainedModel, PreTrainedTok
 
 def _check_room(place: Path | str, *, grows: bool) -> None:
     """Raise `ModelError` where a folder's weights do not fit; where it ``grows`` they become twice as large."""
-    files = [*Path(place).glob("*.safetensors")] or Path(place).glob("pytorch_model*.bin")
-    need = (1 + grows) * sum(file.stat().st_size for file in files)
-    free = free_memory()
+    from draftwood.engines.cpu.hub_model import parts_of
+
+    folder = Path(place)
+    names = {file.name for file in folder.glob("pytorch_model*.bin")}
+    with suppress(ModelError):  # without safetensors
+        names = {*parts_of(folder).values()}
+    need = (1 + grows) * sum((folder / name).stat().st_size for name in names if (folder / name).is_file())
+    free = free_memory(swap=True)
     if free is not None and need > free:
         said = f"{place} needs {need / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free"
         raise ModelError(f"{said}: choose a smaller model or number format, or end other programs")

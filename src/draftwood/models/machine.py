@@ -31,19 +31,21 @@ def total_memory() -> int | None:
     return min(found, memory_limit() or found)
 
 
-def free_memory() -> int | None:
-    """Return how many bytes this process may still take; None where the system does not say."""
+def free_memory(*, swap: bool = False) -> int | None:
+    """Return how many bytes this process may still take, with ``swap`` slow ones, too; None where the system does
+    not say."""
     left = memory_left()
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        free = next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, ValueError, StopIteration):
+        known = {name: 1024 * int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
+        free, more = known["MemAvailable"], known.get("SwapFree", 0) if swap else 0
+    except (OSError, ValueError, LookupError):
         try:
             import psutil
         except ImportError:
             return left
-        free = int(psutil.virtual_memory().available)
-    return free if left is None else min(free, left)
+        free, more = int(psutil.virtual_memory().available), int(psutil.swap_memory().free) if swap else 0
+    return more + (free if left is None else min(free, left))
 
 
 @cache

@@ -221,7 +221,7 @@ def test_long_factors_are_taken_at_every_length_where_texts_may_be_longer(tmp_pa
 
 
 def test_a_file_that_memory_does_not_hold_is_said_before_any_is_taken(tmp_path, tiny_gguf, monkeypatch):
-    monkeypatch.setattr("draftwood.engines.cpu.weights.free_memory", lambda: 1000)
+    monkeypatch.setattr("draftwood.engines.cpu.weights.free_memory", lambda **_: 1000)
     with pytest.raises(ModelError, match=r"GB of memory and 0.0 GB are free: take a smaller file"):
         CpuTarget(tiny_gguf())
 

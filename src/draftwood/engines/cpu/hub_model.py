@@ -140,7 +140,7 @@ def weights_of(folder: Path) -> tuple[list[MappedFile], dict[str, Tensor]]:
     """
     files: list[MappedFile] = []
     found: dict[str, Tensor] = {}
-    wanted = _parts(folder)
+    wanted = parts_of(folder)
     for name in sorted(set(wanted.values())):
         try:
             file = MappedFile(folder / name)
@@ -154,7 +154,7 @@ def weights_of(folder: Path) -> tuple[list[MappedFile], dict[str, Tensor]]:
     return files, found
 
 
-def _parts(folder: Path) -> dict[str, str]:
+def parts_of(folder: Path) -> dict[str, str]:
     """Return the file of each tensor; of weights in one file that file, under no name."""
     if (folder / _SINGLE).is_file():
         return {"": _SINGLE}

@@ -62,7 +62,7 @@ class Weights:
         self._all = self.file.size + sum(growth(one, self._kind(one)) for one in tensors.values())
         if becomes in ("int4", "int8") and not any(self._kind(one) != one.kind for one in tensors.values()):
             raise UsageError(f"{self.path} has no floats that could become {becomes}: leave weights out")
-        need, free = self._all, free_memory()
+        need, free = self._all, free_memory(swap=True)
         if free is not None and need > free:
             raise ModelError(
                 f"{self.path} needs {need / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free: take a "

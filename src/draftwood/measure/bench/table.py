@@ -30,13 +30,20 @@ def table(records: Records) -> list[dict[str, Any]]:
 
     ``generated`` is of one round. ``speedup`` is plain's summed median decode seconds over the arm's, on prompts
     that both finished (per token, where texts differ), ``speedup_interval`` its 95 % bootstrap interval over
-    prompts; ``_unlooped`` is without looped tails. ``identical`` is None where texts are not comparable. ``rule``
-    is the lossy rule of the arm or None, and ``changed`` the share of prompts whose text it changed.
+    prompts; ``_unlooped`` is without looped tails. ``most_speedup`` is what the arm's tokens per pass on the
+    prompts of its speedup allow (None: unknown), see `draftwood.measure.wording.doubted`. ``identical`` is None
+    where texts are not comparable. ``rule`` is the lossy rule of the arm or None, and ``changed`` the share of
+    prompts whose text it changed.
     ``draft_weight_bytes`` and ``draft_cache_bytes`` are the most of all answers, None without a draft model.
     """
     timed = [answer for answer in records.answers if answer.round != TRACED]
     arms = grouped_by(timed, lambda a: (a.task, a.arm))
     return [_row(*key, arms) for key in arms]
+
+
+def tokens_per_pass(row: Mapping[str, Any]) -> float | None:
+    """Return the mean acceptance length of a row without looped tails, with them where there is nothing else."""
+    return row["mean_acceptance_length_unlooped"] or row["mean_acceptance_length"]
 
 
 def sameness(row: Mapping[str, Any]) -> str:
@@ -116,12 +123,13 @@ def _against_plain(answers: list[Answer], arms: Groups) -> dict[str, Any]:
     plains = [arms.get((one.task, arm), []) for arm in PLAIN.get(one.engine, ())]
     plains = [held for plain in plains if (held := [a for a in plain if one.comparable(a)])]
     whole, interval, dots = _speedup(answers, plains, _whole)
-    unlooped, unlooped_interval, _ = _speedup(answers, plains, _unlooped)
+    unlooped, unlooped_interval, without = _speedup(answers, plains, _unlooped)
     return {
         "speedup": whole, "speedup_interval": interval, "speedup_unlooped": unlooped,
         "speedup_unlooped_interval": unlooped_interval,
         "end_to_end_speedup": _speedup(answers, plains, _end_to_end)[0],
-        "per_prompt": [{"name": name, "speedup": value} for name, value in dots.items()],
+        "most_speedup": _most_speedup(answers, without or dots, unlooped=bool(without)),
+        "per_prompt": [{"name": name, "speedup": above / below} for name, (above, below) in dots.items()],
         "identical": _identical(answers, plains), "rule": one.rule,
         "changed": _changed(answers, plains) if one.rule is not None else None,
     }  # fmt: skip
@@ -164,16 +172,25 @@ def _paired(plain: list[Answer], answers: list[Answer], seconds: Seconds) -> dic
 
 def _speedup(
     answers: list[Answer], plains: list[list[Answer]], seconds: Seconds
-) -> tuple[float | None, list[float] | None, dict[str, float]]:
-    """Return speedup over the faster plain, its interval, and the speedup of each prompt."""
+) -> tuple[float | None, list[float] | None, dict[str, tuple[float, float]]]:
+    """Return speedup over the faster plain, its interval, and the seconds of plain and of the arm by prompt."""
     sides = [pairs for plain in plains if (pairs := _paired(plain, answers, seconds))]
     common = [name for name in sides[0] if all(name in pairs for pairs in sides)] if sides else []
     if not common:
         return None, None, {}
     chosen = min(sides, key=lambda pairs: sum(pairs[name][0] for name in common))
     above, below = (np.array(column) for column in zip(*(chosen[name] for name in common), strict=True))
-    dots = {name: chosen[name][0] / chosen[name][1] for name in common}
-    return float(above.sum() / below.sum()), _interval(above, below), dots
+    return float(above.sum() / below.sum()), _interval(above, below), {name: chosen[name] for name in common}
+
+
+def _most_speedup(
+    answers: list[Answer], timed: Mapping[str, tuple[float, float]], *, unlooped: bool
+) -> float | None:
+    """Return the speedup over these prompts if a pass took as long as plain's; None where passes are unknown."""
+    lengths = {n: acceptance_length([a for a in answers if a.name == n], unlooped=unlooped) for n in timed}
+    if not timed or not all(lengths.values()):
+        return None
+    return sum(plain for plain, _ in timed.values()) / sum(timed[n][0] / (v or 1.0) for n, v in lengths.items())
 
 
 def _interval(above: np.ndarray[Any, Any], below: np.ndarray[Any, Any]) -> list[float] | None:

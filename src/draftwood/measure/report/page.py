@@ -20,6 +20,7 @@ from draftwood.measure.report.sentences import arms
 from draftwood.measure.report.standings import PLAIN_ARMS, Row, Standings
 from draftwood.measure.report.steps import TokenTexts
 from draftwood.measure.wording import clean, count, number, percent, share
+from draftwood.models.importing import crowds
 
 _BEFORE = 12  # tokens shown before the place where texts differ
 
@@ -121,21 +122,25 @@ def lead(material: Material, standings: Standings) -> dict[str, Any]:
 
 
 def noise(material: Material, standings: Standings) -> dict[str, Any] | None:
-    """Return how busy the machine was with other programs, and the number of rows that are ``doubted`` by more
-    than the clock explains; None where nothing was timed or nothing is known.
+    """Return how busy the machine was with other programs while the busiest file was written, and the number of
+    rows that are ``doubted``; None where nothing was timed or nothing is known.
 
-    ``taken``: cores that they took meanwhile; ``load``: of the minute before, for files without that.
+    ``taken``: cores that they took meanwhile; ``load``: of the minute before, for a file without that.
     """
-    taken, load = (max(some, default=None) for some in (material.taken, material.loads))
-    doubted = sum(row["doubted"] and row["gain"] > _ODD * row["length"] for row in standings.rows)
+    facts, doubted = material.facts, sum(row["doubted"] for row in standings.rows)
+    cores = facts.get("cores") or 0
+    threads = facts.get("threads") or cores
+
+    def others(file: tuple[float | None, float | None]) -> float:
+        taken, load = file  # a load may be that of our own threads, which loaded the model or ran before
+        return max(0.0, (load or 0.0) - threads) if taken is None else taken
+
+    known = (file for file in material.busy if file != (None, None))
+    taken, load = max(known, key=others, default=(None, None))
     if not any(row["gain"] for row in standings.rows) or (taken is load is None and not doubted):
         return None
-    busy = (taken if taken is not None else (load or 0.0) / 2) >= _BUSY
-    return {"taken": taken, "load": load, "cores": material.facts.get("cores"), "busy": busy, "doubted": doubted}
-
-
-_BUSY = 0.5  # cores that other programs take; loading the model is part of a load average
-_ODD = 1.05  # times the tokens per pass
+    busy = crowds(others((taken, load)), cores, threads)
+    return {"taken": taken, "load": load, "cores": facts.get("cores"), "busy": busy, "doubted": doubted}
 
 
 def headline(standings: Standings) -> dict[str, Any] | None:

@@ -27,8 +27,8 @@ class Material:
     differences: list[tuple[dict[str, Any], Answer, Answer]] = field(default_factory=list)
     profile: list[dict[str, Any]] = field(default_factory=list)
     runs: int = 0  # files of bench: the rounds of one are not interleaved with another's
-    loads: list[float] = field(default_factory=list)  # of the machine, the minute before each run began or went on
-    taken: list[float] = field(default_factory=list)  # cores that other programs took during each run
+    # Of each file: cores that other programs took during its runs, and load of the minute before one began.
+    busy: list[tuple[float | None, float | None]] = field(default_factory=list)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -118,11 +118,10 @@ def _join(found: Material, path: Path, records: Records, *, several_planners: bo
         answer.round += later if answer.key in taken else 0  # the same run once more: further rounds
         known.append(answer)
     found.runs += bool(records.answers) and records.header["verb"] == "bench"
-    begun = [
-        row.get("provenance", {}).get("load_average") for row in (records.header, *records.of_kind("resumed"))
-    ]
-    found.loads += [load[0] for load in begun if load]
-    found.taken += [row["other_programs"] for row in records.of_kind("machine")]
+    begun = [row.get("provenance", {}) for row in (records.header, *records.of_kind("resumed"))]
+    others = (row["other_programs"] for row in records.of_kind("machine"))
+    loads = (load[0] for one in begun if (load := one.get("load_average")))
+    found.busy.append((max(others, default=None), max(loads, default=None)))
     found.profile += [row for row in records.others if row.get("row") in ("pass", "prefill")]
     found.records.others += records.of_kind("sustained")
     for record in records.of_kind("difference"):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from draftwood.measure.bench.table import PLAIN, geometric_mean, table
+from draftwood.measure.bench.table import PLAIN, geometric_mean, table, tokens_per_pass
 from draftwood.measure.records.records import Records
-from draftwood.measure.wording import ratio
+from draftwood.measure.wording import doubted
 
 Row = dict[str, Any]
 
@@ -26,8 +26,7 @@ class Mean(NamedTuple):
 class Standings:
     """The table in the order of the page: rows as `draftwood.measure.bench.table.table` gives them, and also
     ``plain``, whether it is plain decoding, and without looped tails ``gain``, the speedup that counts, its
-    ``interval``, and ``length``, the mean acceptance length; ``doubted``: the speedup is above ``length``, which
-    cannot be, as a pass that checks guesses takes no less time than one without."""
+    ``interval``, and ``length``, the mean acceptance length; ``doubted``: that speedup cannot be."""
 
     rows: list[Row]  # the worst first
     tasks: list[str]  # the one with the worst arm first
@@ -39,15 +38,13 @@ class Standings:
         found = table(records)
         for row in found:
             end = "" if row["speedup_unlooped"] is None else "_unlooped"
-            length = row["mean_acceptance_length_unlooped"]
-            length = row["mean_acceptance_length"] if length is None else length
             gain = row[f"speedup{end}"]
             row |= {
                 "plain": row["drafter"] in PLAIN_ARMS,
                 "gain": gain,
                 "interval": row[f"speedup{end}_interval"],
-                "length": length,
-                "doubted": "?" in ratio(gain, length),
+                "length": tokens_per_pass(row),
+                "doubted": doubted(gain, row["most_speedup"]),
             }
         found.sort(key=lambda row: (row["gain"] is None, row["gain"] or row["length"] or 0.0, row["task"]))
         tasks = dict.fromkeys(row["task"] for plain in (False, True) for row in found if row["plain"] == plain)
