@@ -15,12 +15,12 @@ import typer
 from draftwood.cli import measuring, options, screen
 from draftwood.cli.answering import AnswerWriter, print_flow, recorded, sameness, shares
 from draftwood.cli.given import Given, Loaded
-from draftwood.measure.compare import PlainAndDrafted, race
 from draftwood.measure.wording import IMPOSSIBLE, count, number, ratio
 
 if TYPE_CHECKING:
     from draftwood.api.generation import Generation
     from draftwood.api.text import Piece
+    from draftwood.measure.compare import PlainAndDrafted
     from draftwood.tasks import Prompt
 
 _QUESTION = '"Correct the grammar: she go to school every days."'
@@ -108,6 +108,7 @@ def _llama(given: Given) -> Loaded | None:
 def _show(prompt: Prompt, loaded: Loaded, other: Loaded | None, done: list[_Raced]) -> None:
     """Show a prompt, shortened, its answer as it is written, and how fast that was; it is added to ``done``."""
     from draftwood.api.stream import generate
+    from draftwood.measure.compare import PlainAndDrafted, race
 
     lines = prompt.messages[-1]["content"].strip().splitlines()
     shown = "\n".join(lines[:_SHOWN_LINES]) + (" …" if len(lines) > _SHOWN_LINES else "")
