@@ -45,6 +45,12 @@ def test_wrong_use_is_named_with_what_is_nearest(draftwood, line, hint):
     assert "see draftwood" in ran.err
 
 
+def test_a_file_too_many_is_no_prompt(draftwood, tmp_path):
+    (rows := tmp_path / "b.jsonl").touch()
+    ran = draftwood("explain", str(rows), "c.jsonl")
+    assert (ran.code, "c.jsonl" in ran.err, "quotes" in ran.err) == (2, True, False)
+
+
 @pytest.mark.parametrize("verb", OLD)
 def test_a_verb_of_earlier_versions_says_what_does_its_work_now(draftwood, verb):
     ran = draftwood(*verb.split(), "whatever", "--flag")

@@ -69,6 +69,11 @@ def test_a_memory_is_made_used_and_kept(draftwood, tiny, answered, tmp_path):
     assert only.ids.tolist() == answered["ids"]
 
 
+def test_a_folder_is_no_memory(draftwood, tmp_path):
+    ran = draftwood("generate", PROMPT, "-m", "nowhere", "--memory", str(tmp_path))
+    assert (ran.code, f"--memory {tmp_path} is a folder: name a file" in ran.err) == (2, True)
+
+
 def test_a_memory_keeps_what_was_written_before_an_interrupt(draftwood, tiny, answered, tmp_path, interrupt):
     interrupt(9)
     ran = draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *RAW, "--memory", str(tmp_path / "m.dwm"))

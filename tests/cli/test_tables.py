@@ -1,17 +1,22 @@
 """What stands below an answer, and tables, in terminals of 80 columns."""
 
 import io
+import sys
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
+from rich.text import Text
 
 from draftwood.api.generation import Generation
 from draftwood.cli import bench
 from draftwood.cli.answering import figures, loop_note, print_summary, shares
-from draftwood.cli.screen import broken, show_table
+from draftwood.cli.explain_tables import show_head
+from draftwood.cli.screen import broken, console, say, show_facts, show_table
 from draftwood.measure.records.records import Answer, Records
 from draftwood.measure.wording import ratio
 from draftwood.step import Step
+from tests.cli.conftest import Terminal
 
 
 def generation(*, drafted):
@@ -87,6 +92,36 @@ def test_columns_that_do_not_fit_are_left_out(width, fit):
     show_table(Console(file=out, width=width), columns, [1], ("arm",))
     assert out.getvalue().count(cell) == fit
     assert broken("one two/three-four five", 9) == "one\ntwo/three-four\nfive"
+
+
+def test_marks_are_those_of_numbers_and_wide_signs_count_twice():
+    out, columns = io.StringIO(), {"arm": str, "speedup": lambda _: "2.25"}
+    said = show_table(
+        Console(file=out, width=30), columns, ["what?", "数/据/" * 6], ("arm",), {"?": "no", "2": "two"}
+    )
+    assert said == "; two"
+    assert max(map(cell_len, out.getvalue().splitlines())) <= 30
+    assert "…" not in out.getvalue()
+
+
+def test_only_prose_is_broken(capsys, monkeypatch):
+    words = " ".join(["word"] * 40)
+    say(words)
+    show_facts({"file": f"/{words}", "size": 7})
+    to = console()
+    to.print(Text(words))
+    to.print(words)
+    said, fact, size, text, *prose = capsys.readouterr().out.splitlines()
+    assert (said, fact, size, text, len(prose)) == (words, f"file  /{words}", "size  7", words, 3)
+    step = {"step": 1, "context": 2, "text": words, "emitted": [], "ms_of": {}, "ms": 1.0, "why": "short"}
+    show_head(to, step)  # what a model wrote
+    assert words in capsys.readouterr().out
+    monkeypatch.setattr("sys.stderr", err := Terminal())
+    say(words, file=sys.stderr)
+    assert err.getvalue() == f"{words}\n"
+    monkeypatch.setattr("sys.stdout", out := Terminal())
+    show_facts({"file": words})
+    assert [line[:6] for line in out.getvalue().splitlines()] == ["file  ", *["      "] * 2]
 
 
 PARTED = {"row": "difference", "answer": 1, "against": 0, "index": 2, "margin": 0.43, "near_tie": True}

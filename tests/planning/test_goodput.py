@@ -204,7 +204,7 @@ def test_a_trace_tells_the_alternatives():
     state = FakeState(drafters=[None], traced=True)
     planned(CLIFF, [TokenTree.build(range(20), belief=0.9)], states=[state])
     plan = state.step.trace["plan"]
-    assert (plan["planner"], plan["rows"], plan["candidates"], plan["context"]) == ("goodput", 1, 20, 50)
+    assert (plan["planner"], plan["candidates"], plan["context"]) == ("goodput", 20, 50)
     assert plan["chosen"] == plan["best"]
     by_nodes = {nodes: tokens / ms for nodes, tokens, ms in plan["alternatives"]}
     assert max(by_nodes, key=by_nodes.__getitem__) == plan["best"]

@@ -13,9 +13,8 @@ import typer
 from typer import Option
 
 from draftwood.cli import early, given, measuring, options, screen
-from draftwood.cli.screen import percent
 from draftwood.errors import UsageError
-from draftwood.measure.wording import IMPOSSIBLE, doubted, number, ratio
+from draftwood.measure.wording import IMPOSSIBLE, doubted, number, percent, ratio
 from draftwood.models.importing import Others, told
 
 if TYPE_CHECKING:

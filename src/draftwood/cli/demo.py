@@ -107,13 +107,15 @@ def _llama(given: Given) -> Loaded | None:
 
 def _show(prompt: Prompt, loaded: Loaded, other: Loaded | None, done: list[_Raced]) -> None:
     """Show a prompt, shortened, its answer as it is written, and how fast that was; it is added to ``done``."""
+    from rich.text import Text
+
     from draftwood.api.stream import generate
     from draftwood.measure.compare import PlainAndDrafted, race
 
     lines = prompt.messages[-1]["content"].strip().splitlines()
     shown = "\n".join(lines[:_SHOWN_LINES]) + (" …" if len(lines) > _SHOWN_LINES else "")
     to, content = screen.console(), list(prompt.messages)
-    to.print(f"\n{prompt.task}: {shown}\n", style="bold", soft_wrap=False)
+    to.print(Text(f"\n{prompt.task}: {shown}\n", "bold"))
     one = _Raced(prompt.task, PlainAndDrafted())
     with _Beside(loaded, one) as beside:
         race(loaded.model, content, into=one.answers, on_piece=beside.piece, trace=True, **loaded.keywords)

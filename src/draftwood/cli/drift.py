@@ -10,10 +10,9 @@ from typer import Argument, Option
 
 from draftwood.cli import early, given, measuring, options, screen
 from draftwood.cli.prompt import read_prompt
-from draftwood.cli.screen import percent
 from draftwood.errors import UsageError
 from draftwood.measure.records.provenance import provenance
-from draftwood.measure.wording import IMPOSSIBLE, count, number, ratio
+from draftwood.measure.wording import IMPOSSIBLE, count, number, percent, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

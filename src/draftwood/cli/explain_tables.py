@@ -10,11 +10,10 @@ from rich.text import Text
 from rich.tree import Tree
 
 from draftwood.cli import screen
-from draftwood.cli.screen import percent
 from draftwood.measure.records.records import Answer
 from draftwood.measure.records.timing import rates
 from draftwood.measure.report.steps import stretches
-from draftwood.measure.wording import count, number
+from draftwood.measure.wording import count, number, percent
 
 _TEXT = 16  # characters shown of what a step wrote
 
@@ -98,7 +97,7 @@ def show_head(to: Console, found: dict[str, Any]) -> None:
     """Print what a step wrote, why it checked as many guesses, and its time."""
     written = screen.visible(found["text"] or " ".join(f"#{t}" for t in found["emitted"]))
     of = ", ".join(f"{name} {ms:.2f}" for name, ms in found["ms_of"].items() if ms)
-    to.print(f"Step {found['step']}, after {found['context']} tokens: {written}", style="bold")
+    to.print(Text(f"Step {found['step']}, after {found['context']} tokens: {written}", "bold"))
     to.print(f"{found['why']}; {found['ms']:.1f} ms{f' ({of})' if of else ''}")
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from draftwood.cli import options, screen
+from draftwood.measure.wording import percent
 
 Name = Annotated[str, Argument(help="A model of `draftwood info`.")]
 Force = Annotated[bool, Option("--force", help="Fetch again, even if the model is there already.")]
@@ -27,7 +28,7 @@ def fetch(name: Name = options.MODEL_DEFAULT, force: Force = False) -> None:
             if stage not in stages:
                 stages.add(stage)
                 screen.say(_sentence(stage, name, total), file=sys.stderr)
-            status.say(f"{stage} {name} … {screen.percent(done / total) if total else ''}")
+            status.say(f"{stage} {name} … {percent(done / total) if total else ''}")
 
         folder = bring(name, progress=report, force=force)
     if not stages & {"downloading", "converting"}:

@@ -172,8 +172,10 @@ def check_sources(drafters: str, sources: dict[str, Any]) -> list[str]:
 
     given = UserTexts(**sources)
     complete = given.complete(load_drafters(drafters))
-    given.opened(complete)
     memory = sources.get("memory")
+    if memory is not None and memory.is_dir():
+        raise UsageError(f"--memory {memory} is a folder: name a file, which need not be there yet")
+    given.opened(complete)
     if memory is not None and not memory.exists():
         early.check_writable(memory, "--memory")
     return [d.name for d in complete]

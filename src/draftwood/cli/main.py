@@ -128,7 +128,7 @@ def run(arguments: Sequence[str]) -> int:
         except SystemExit as leaving:  # how typer answers a closed pipe
             return leaving.code if isinstance(leaving.code, int) else 1
         except Exception as error:
-            return _explain(error, debug)
+            return _explain(error, debug, arguments)
     return code if isinstance(code, int) else 0
 
 
@@ -150,7 +150,7 @@ def _prepare(debug: bool) -> None:
             stream.reconfigure(errors="replace")  # ? for characters that its encoding lacks
 
 
-def _explain(error: Exception, debug: bool) -> int:
+def _explain(error: Exception, debug: bool, arguments: Sequence[str]) -> int:
     """Say an error in a line; returns the exit code."""
     if debug:
         _say("".join(traceback.format_exception(error)).rstrip())
@@ -162,7 +162,9 @@ def _explain(error: Exception, debug: bool) -> int:
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "draftwood"
         said = error.format_message().rstrip(".")
+        first = next((word for word in arguments[1:] if not word.startswith("-")), "")
         a_prompt = "unexpected extra argument" in said or ("No such command" in said and "Did you" not in said)
+        a_prompt = a_prompt and not os.path.isfile(first)  # noqa: PTH113 - False for words that no file can have
         verb = _PROMPTED.get(path.partition(" ")[2]) if a_prompt else None
         hint = f': put text of several words in quotes, as in draftwood {verb} "write a haiku"' if verb else ""
         line, code = f"error: {said}{hint}\nsee {path} --help", 2

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO, TypeVar
 import typer
 
 from draftwood.api.prompts import decoder
-from draftwood.measure.wording import clean
+from draftwood.measure.wording import clean, percent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,12 +58,9 @@ def broken(text: str, width: int, hang: int = 0) -> str:
 def say(text: object = "", *, file: TextIO | None = None) -> None:
     """Print text, without characters that a terminal would obey: every verb does it so, or by a `console`.
 
-    What goes to a terminal's standard error is broken at blanks.
+    No line is broken, since errors name commands and paths to be copied.
     """
-    said, notes = clean(str(text)), file is sys.stderr
-    if notes and sys.stderr.isatty():
-        said = broken(said, shutil.get_terminal_size().columns)
-    print(said, file=file or sys.stdout, flush=notes)
+    print(clean(str(text)), file=file or sys.stdout, flush=file is sys.stderr)
 
 
 def finish(document: Any, show: Callable[[], None], *, as_json: bool, interrupted: bool = False) -> None:
@@ -91,7 +88,8 @@ def console(stream: TextIO | None = None) -> Console:
 def _clean_console() -> type[Console]:
     """Return a console that cleans what tables and texts are made of; its own colours and movements stay.
 
-    Strings are broken at blanks into lines of 80 characters, or what the terminal has.
+    Strings are prose, broken at blanks into lines of 80 characters, or the terminal's width. A `Text` stays whole:
+    what a model wrote, commands, paths.
     """
     from rich.console import Console
     from rich.segment import Segment
@@ -159,21 +157,25 @@ def show_table(
     """Print the first six columns that are not empty, in 80 characters or what the terminal has.
 
     Those named in ``left`` hold text: the last of them is folded where a line would be too long. Others hold
-    numbers, to the right. Returns what ``marks`` say of the marks in the cells, each after a semicolon.
+    numbers, to the right. Returns what ``marks`` say of the marks in these, each after a semicolon.
     """
+    from rich.cells import cell_len
+
     cells = {name: [cell(row) for row in rows] for name, cell in columns.items()}
     shown = dict([(name, cell) for name, cell in cells.items() if any(cell)][:_COLUMNS])
     while (excess := _width(to, shown, left) - min(_WIDTH, to.width)) > 0:
         texts, numbers = ([name for name in shown if (name in left) is text] for text in (True, False))
         cells_of = [str(cell) for cell in shown[texts[-1]]] if texts else []
-        width = max(map(len, cells_of), default=0) - excess
-        if len(numbers) > 1 and width < max((len(part) for cell in cells_of for part in _parts(cell)), default=1):
+        width = max(map(cell_len, cells_of), default=0) - excess
+        if len(numbers) > 1 and width < max(
+            (cell_len(part) for cell in cells_of for part in _parts(cell)), default=1
+        ):
             del shown[numbers[-1]]
             continue
         shown |= {name: [_folded(cell, width) for cell in cells_of] for name in texts[-1:]}
         break
     to.print(_table(shown, left), soft_wrap=False)
-    every = "".join(str(cell) for column in shown.values() for cell in column)
+    every = "".join(str(cell) for name in shown.keys() - set(left) for cell in shown[name])
     return "".join(f"; {said}" for mark, said in (marks or {}).items() if mark in every)
 
 
@@ -201,25 +203,24 @@ def _parts(text: str) -> list[str]:
 
 def _folded(text: str, width: int) -> str:
     """Break text after its signs + : / and blanks, so that the lines have ``width`` if that can be."""
+    from rich.cells import cell_len
+
     lines = [""]
     for part in _parts(text):
-        if lines[-1] and len(lines[-1]) + len(part.rstrip()) > width:
+        if lines[-1] and cell_len(lines[-1] + part.rstrip()) > width:
             lines.append("")
         lines[-1] += part
     return "\n".join(line.rstrip() for line in lines)
 
 
 def show_facts(facts: Mapping[str, Any]) -> None:
-    """Print a name and a value a line."""
+    """Print a name and a value a line; only a terminal has more lines for a long value."""
+    from rich.text import Text
+
     to, width = console(), max(map(len, facts))
     for name, value in facts.items():
         said = f"{name:{width}}  {f'{value:,}' if isinstance(value, int) else value}"
-        to.print(broken(said, min(_WIDTH, to.width), width + 2))
-
-
-def percent(value: float | None) -> str:
-    """Format a share for a cell; nothing for None."""
-    return "" if value is None else f"{100 * value:.0f} %"
+        to.print(Text(broken(said, min(_WIDTH, to.width), width + 2) if to.is_terminal else said))
 
 
 def visible(text: str) -> str:

@@ -11,10 +11,9 @@ import typer
 from typer import Argument, Option
 
 from draftwood.cli import early, measuring, options, screen
-from draftwood.cli.screen import percent
 from draftwood.errors import UsageError
 from draftwood.measure.records.provenance import provenance
-from draftwood.measure.wording import number, ratio
+from draftwood.measure.wording import number, percent, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -47,4 +47,4 @@ def number(value: float | None, digits: int = 2, factor: float = 1.0) -> str:
 
 def percent(value: float | None) -> str:
     """Format a share; nothing for None."""
-    return "" if value is None else f"{100 * value:.0f}\N{NO-BREAK SPACE}%"
+    return "" if value is None else f"{100 * value:.0f} %"

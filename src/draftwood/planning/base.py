@@ -142,7 +142,7 @@ class TreePlanner(Planner, PlannerSession):
         counts = self.choose(states, rankings)
         for i, (state, ranking, count) in enumerate(zip(states, rankings, counts, strict=True)):
             if state.traced:
-                said = self.trace(state, ranking, count, len(states))
+                said = self.trace(state, ranking, count)
                 if self.policies:
                     reasons = zip(self.policies, self._limits[i], strict=True)
                     said["policies"] = [[policy.name, limit.why] for policy, limit in reasons]
@@ -169,11 +169,10 @@ class TreePlanner(Planner, PlannerSession):
             belief = np.where(tree.evidence == NO_CLAIM, np.float32(0), belief)
         return tree if belief.tobytes() == tree.belief.tobytes() else replace(tree, belief=belief)
 
-    def trace(self, state: State, ranking: Ranking, count: int, rows: int) -> dict[str, Any]:
+    def trace(self, state: State, ranking: Ranking, count: int) -> dict[str, Any]:
         """Return what explains this choice, JSON-ready, for `Step.trace`."""
         return {
             "planner": self.name,
-            "rows": rows,
             "asked": max((own.asked for own in state.step.by_source), default=0),
             "candidates": len(ranking.order),
             "chosen": count,

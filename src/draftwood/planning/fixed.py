@@ -35,8 +35,8 @@ class FixedPlanner(TreePlanner):
     def choose(self, states: Sequence[State], rankings: Sequence[Ranking]) -> list[int]:  # noqa: ARG002
         return [min(self.nodes, sum([worth >= self.floor for worth in r.worth])) for r in rankings]
 
-    def trace(self, state: State, ranking: Ranking, count: int, rows: int) -> dict[str, Any]:
-        return super().trace(state, ranking, count, rows) | {"nodes": self.nodes, "floor": self.floor}
+    def trace(self, state: State, ranking: Ranking, count: int) -> dict[str, Any]:
+        return super().trace(state, ranking, count) | {"nodes": self.nodes, "floor": self.floor}
 
 
 class ThresholdPlanner(FixedPlanner):

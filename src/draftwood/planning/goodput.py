@@ -160,7 +160,7 @@ class GoodputPlanner(TreePlanner):
         if self._is_idle:
             for state in states:
                 if state.traced:
-                    said = super().trace(state, nothing_ranked(0), 0, len(states))
+                    said = super().trace(state, nothing_ranked(0), 0)
                     state.step.trace = {"plan": said | {"sources": self._accounts.why()}}
             return [nothing_planned(len(trees)) for trees in proposals]
         return super().plan(states, proposals)
@@ -311,15 +311,14 @@ class GoodputPlanner(TreePlanner):
         times = choice.model.times(0, tokens, choice.context)
         return {label: times[-1] - times[-1 - count] for label, count in nodes.items()}
 
-    def trace(self, state: State, ranking: Ranking, count: int, rows: int) -> dict[str, Any]:
+    def trace(self, state: State, ranking: Ranking, count: int) -> dict[str, Any]:
         choice = self._choice
         if choice is None:
-            return super().trace(state, ranking, count, rows)
+            return super().trace(state, ranking, count)
         shown = sorted({n for n in _SHOWN if n < len(choice.times)} | {choice.best, choice.count})
         times, tokens = choice.times, choice.tokens
-        return super().trace(state, ranking, count, rows) | {
+        return super().trace(state, ranking, count) | {
             "most": self.most,
-            "pooled": choice.count,
             "best": choice.best,
             "explored": choice.count != choice.best,
             "context": choice.context,
