@@ -10,6 +10,7 @@ import pytest
 from draftwood.api.generation import Generation
 from draftwood.cli import demo
 from draftwood.measure.compare import PlainAndDrafted
+from draftwood.measure.wording import IMPOSSIBLE
 
 SHORT = ("--max-new-tokens", "40")
 
@@ -75,3 +76,7 @@ def test_what_slows_down_is_said(monkeypatch, capsys):
     assert (
         "mean of 1 kind: 9 tokens/s, 0.90 times plain decoding (10), 0.45 times llama.cpp's (20); drafts" in said
     )
+    monkeypatch.setattr(PlainAndDrafted, "most_speedup", 0.5)
+    demo._show_table([demo._Raced("chat", answers, 20.0)])
+    told = " ".join(capsys.readouterr().out.split())
+    assert ("0.90?" in told, IMPOSSIBLE in told) == (True, True)

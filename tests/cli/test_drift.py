@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from draftwood.cli.drift import _show_rules
+from draftwood.measure.drift import RuleDrift
+
 PROMPT = "abcabcabcabc"
 
 
@@ -49,6 +52,12 @@ def test_ctrl_c_keeps_what_was_compared(draftwood, tiny, interrupt):
     ran = draftwood("drift", PROMPT, *flags(tiny, 40), "--raw", "--json")
     assert ran.code == 130
     assert 0 < json.loads(ran.out)["total"]["tokens"] < 40
+
+
+def test_a_rule_without_texts_has_no_change(capsys):
+    named = {"model": "m", "dtype": "float32", "drafters": "d", "planner": "p"}
+    _show_rules(named, [RuleDrift("exact", lossy=False).figures()], 1)
+    assert "exact" in capsys.readouterr().out
 
 
 def test_rules_are_held_against_plain_decoding(draftwood, tiny):

@@ -70,7 +70,7 @@ def test_a_table_has_eighty_columns_and_cuts_nothing(arm):
     assert text.splitlines()[1].split() == ["task", "arm", "speedup", "pass", "second", "text"]
 
 
-def test_what_cannot_be_is_marked_and_explained_below(capsys):
+def test_what_cannot_be_is_marked_and_explained_below(capsys, monkeypatch):
     odd = ROW | {"speedup_unlooped": 3.4, "drafter": "suffix", "prompts": 2}
     machine = "other programs took 1.3 of 2 cores meanwhile"
     for row, marks in ((odd, ("*", "?", "(")), (ROW | {"speedup_unlooped_interval": None, "prompts": 1}, ("*",))):
@@ -82,6 +82,14 @@ def test_what_cannot_be_is_marked_and_explained_below(capsys):
         assert [note in told for note in notes] == [mark in marks for mark in notes.values()]
         assert machine in told
         assert "--json has more figures." in told
+    low = ROW | {"drafter": "suffix", "prompts": 2, "speedup_unlooped_interval": None, "speedup_unlooped": 0.5}
+    bench._show([low, odd | {"task": "chat"}, low | {"drafter": "x"}], Records({}), "")
+    told = capsys.readouterr().out
+    assert "suffix: geometric mean 1.30?, worst task 0.50\n" in told  # each marked where it is doubted
+    assert "scipy" not in told  # it is installed: one prompt alone was timed on both sides
+    monkeypatch.setattr(bench, "find_spec", lambda _: None)
+    bench._show([low], Records({}), "")
+    assert "Intervals need scipy" in capsys.readouterr().out
     assert [ratio(2.1, 2.0), ratio(2.11, 2.0), ratio(None, 1.0), ratio(1.0, None)] == ["2.10", "2.11?", "", "1.00"]
 
 

@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -39,6 +40,17 @@ def test_idle_cores_are_counted(monkeypatch, idle, nice, threads, own, crowded):
     monkeypatch.setattr(importing, "_ALL", 4)
     monkeypatch.setattr(os, "nice", lambda _: own)
     assert importing.is_crowded(threads) is crowded
+
+
+def test_where_the_system_keeps_its_times_to_itself_nothing_is_crowded(monkeypatch):
+    def refused(*_, **__):
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "read_text", refused)
+    monkeypatch.setattr("psutil.cpu_times", refused)
+    others = importing.Others()
+    assert (others.cores, others.crowd(1), str(others)) == (None, False, "")
+    assert (importing.crowds(0.6, 64, 8), importing.crowds(0.6, 2, 2)) == (False, True)
 
 
 def test_threads_wait_asleep_and_children_choose_for_themselves(fresh, caplog):
