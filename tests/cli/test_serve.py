@@ -47,11 +47,12 @@ def test_what_cannot_be_served_is_said_in_one_sentence(draftwood, tiny, monkeypa
     assert "known: gemma3-270m, smollm2" in found[1]
     assert (found := refused("--model", "/nowhere/model"))[0] == 1
     assert "name an existing one" in found[1]
-    monkeypatch.setattr("draftwood.models.load.free_memory", lambda: 1000)
+    monkeypatch.setattr("draftwood.models.load.free_memory", lambda **_: 1000)
     assert (found := refused("--model", tiny))[0] == 1
     assert "GB are free: choose a smaller model" in found[1]
     for error in (MemoryError(), RuntimeError("DefaultCPUAllocator: not enough memory: you tried ...\nmore")):
-        monkeypatch.setattr("draftwood.models.load.free_memory", lambda error=error: (_ for _ in ()).throw(error))
+        failing = lambda error=error, **_: (_ for _ in ()).throw(error)  # noqa: E731
+        monkeypatch.setattr("draftwood.models.load.free_memory", failing)
         assert (found := refused("--model", tiny))[0] == 1
         assert "end other programs" in found[1]
 

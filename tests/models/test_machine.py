@@ -40,7 +40,7 @@ def test_a_container_whether_its_path_is_seen_or_not(root, path):
     """Docker shows a container its own group at the top, and the path that the group has on the host."""
     seen = groups(
         "", cpu__max="150000 100000", memory__max=str(2 * GB), memory__current=str(GB),
-        memory__stat=f"anon 5\ninactive_file {GB // 2}\nslab 7",
+        memory__stat=f"anon 5\ninactive_file {GB // 4}\nactive_file {GB // 4}\nslab 7",
     )  # fmt: skip
     here = root(f"0::{path}", seen)
     assert machine.processor_limit(here) == 1.5

@@ -234,7 +234,8 @@ def _read(place: Path | str, dtype: str) -> tuple[PreTrainedModel, PreTrainedTok
         what = "tokenizer"
         tokenizer = AutoTokenizer.from_pretrained(place, config=config, **settings)
         what = "weights"
-        _check_room(place, grows=dtype == "float32" and str(config.dtype).endswith("16"))
+        packed = getattr(config, "quantization_config", None) is not None  # its integers stay what they are
+        _check_room(place, grows=dtype == "float32" and str(config.dtype).endswith("16") and not packed)
         model, report = AutoModelForCausalLM.from_pretrained(
             place, config=config, dtype=number_format, output_loading_info=True, **settings
         )
@@ -258,6 +259,8 @@ def _check_room(place: Path | str, *, grows: bool) -> None:
     names = {file.name for file in folder.glob("pytorch_model*.bin")}
     with suppress(ModelError):  # without safetensors
         names = {*parts_of(folder).values()}
+        if not grows:
+            return  # they stay mapped, and the system may drop pages that it can read again
     need = (1 + grows) * sum((folder / name).stat().st_size for name in names if (folder / name).is_file())
     free = free_memory(swap=True)
     if free is not None and need > free:

@@ -107,7 +107,8 @@ def _memory(root: Path) -> Iterator[tuple[int, int]]:
         most, taken = _words(group / "memory.max"), _words(group / "memory.current")
         if most and most[0].isdecimal() and taken and taken[0].isdecimal():
             stat = _words(group / "memory.stat")
-            cached = int(stat[stat.index("inactive_file") + 1]) if "inactive_file" in stat[:-1] else 0
+            facts = dict(zip(stat[::2], stat[1::2], strict=False))
+            cached = sum(int(facts.get(f"{kind}active_file", 0)) for kind in ("", "in"))
             yield int(most[0]), int(taken[0]) - cached
 
 
