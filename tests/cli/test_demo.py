@@ -22,6 +22,13 @@ def tiny_demo(tiny, monkeypatch):
     monkeypatch.setattr("draftwood.cli.options.PLANNER_DEFAULT", "fixed:16")
 
 
+def test_without_its_model(draftwood, monkeypatch, tmp_path):
+    monkeypatch.setenv("DRAFTWOOD_CACHE", str(tmp_path))
+    ran = draftwood("demo")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == "error: the model smollm2 is not here yet: run draftwood fetch smollm2\n"
+
+
 def test_it_shows_the_whole_and_the_worst_kind_first(draftwood, tiny_demo):
     ran = draftwood("demo", *SHORT)
     assert ran.code == 0
@@ -54,6 +61,7 @@ def test_both_texts_stand_beside_each_other_on_a_terminal(draftwood, tiny_demo, 
 def test_every_command_works_as_it_is_shown(draftwood, tiny, command, monkeypatch):
     ran = draftwood(*shlex.split(command), "-m", tiny, "--max-new-tokens", "4")
     assert ran.code == 0, ran.err
+    assert "scipy" not in ran.out  # one prompt has no interval, with scipy or without
     monkeypatch.setattr("shutil.which", lambda _: None)
     for called, shown in ((".venv/bin/draftwood",) * 2, ("x.py", f"{sys.executable} -m draftwood")):
         monkeypatch.setattr(sys, "argv", [called])

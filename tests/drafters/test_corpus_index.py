@@ -14,7 +14,7 @@ from draftwood.errors import FileFormatError, UsageError
 
 N_EVIDENCE = (len(LENGTHS) + 1) * COLUMNS
 DOCUMENTS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=25), max_size=5)
-CONTEXT = st.lists(st.integers(0, 4), max_size=12)
+CONTEXT = st.lists(st.integers(-1, 4), max_size=12)
 SOME = [[1, 2, 3, 1, 2, 4], [7], [2, 3, 9]]
 
 

@@ -69,6 +69,15 @@ def test_min_hits_counts_lookups_and_is_held_in_16_bits():
         assert [told.draft() for _ in drafts] == drafts
 
 
+def test_after_a_shrunken_history_is_silent_where_the_reference_aborts():
+    told = Told([9, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2])
+    assert told.draft() == [3, 4, 5]
+    told.session.truncate(8)
+    assert told.draft() == []
+    told.session.extend([3, 4, 5, 1, 2, 3, 4])  # a turn: begin
+    assert told.draft() == []  # the newest token is in the prompt still
+
+
 def made(n, m, hits):
     return NgramMapKDrafter(n, m) if hits is None else NgramMapK4vDrafter(n, m, hits)
 

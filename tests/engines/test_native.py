@@ -216,6 +216,7 @@ def test_the_model_is_left_exactly_as_found(name):
     assert model.config.to_dict() == config
     assert model.config._attn_implementation == kind
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+    assert all(weight.requires_grad for weight in model.parameters())
     for module, was in zip(model.modules(), inside, strict=True):
         assert module.__dict__.keys() == was.keys()
         assert all(module.__dict__[name] is value for name, value in was.items())

@@ -110,8 +110,9 @@ def test_more_text_of_several_sessions_is_read_in_shared_passes(family, monkeypa
         assert not any(held is target for held in vars(session).values()), "sessions do not know their target"
 
 
-def test_the_model_is_left_exactly_as_found():
-    model = build("gemma3").train()
+@pytest.mark.parametrize("family", ["llama", "gemma3"])  # the first is read by a lean pass
+def test_the_model_is_left_exactly_as_found(family):
+    model = build(family).train()
     before = {k: v.clone() for k, v in model.state_dict().items()}
     config, kind = copy.deepcopy(model.config.to_dict()), model.config._attn_implementation
     modules = list(model.modules())
@@ -123,6 +124,7 @@ def test_the_model_is_left_exactly_as_found():
     assert model.config._attn_implementation == kind
     assert list(model.modules()) == modules
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+    assert all(weight.requires_grad for weight in model.parameters())
 
 
 def test_texts_longer_than_the_model_are_refused():

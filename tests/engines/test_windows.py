@@ -8,7 +8,7 @@ from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.tree import TokenTree
 from tests.engines.rounding import TOLERANCE
 from tests.engines.test_target import truth
-from tests.engines.tiny import build
+from tests.engines.tiny import build, scores_of_tree
 
 WINDOW = 8  # of both families here
 WINDOWED = ["mistral-window", "gemma3"]
@@ -29,6 +29,24 @@ def test_prompts_about_as_long_as_the_window(family, lean, length):
     assert_true(model, first, 0, text)
     (scores,) = target.score([(session, 5, TokenTree.build([6, 7, 8], [-1, 0, -1]))])
     assert_true(model, scores, 3, [*text, 5, 8])
+
+
+@pytest.mark.parametrize("family", WINDOWED)
+@pytest.mark.parametrize("lean", [True, False])
+def test_branching_trees_deeper_than_the_window_in_one_pass_and_grown(family, lean):
+    model, rng = build(family), np.random.default_rng(2)
+    target = TransformersTarget(model, lean=lean)
+    tree = TokenTree.build(rng.integers(0, 64, 40), [int(rng.integers(max(-1, i - 3), i)) for i in range(40)])
+    assert int(tree.depth.max()) > 2 * WINDOW
+    texts = [rng.integers(0, 64, length).tolist() for length in (3, 20)]
+    true = np.stack([scores_of_tree(model, text, 5, tree) for text in texts])
+    sessions = [session for session, _ in target.open(texts)]
+    scored = target.score([(session, 5, tree) for session in sessions])
+    found = [[scores.numpy(scores.raw(row)) for row in range(1 + len(tree))] for scores in scored]
+    assert np.abs(found - true).max() < TOLERANCE
+    for row, (token, parent) in enumerate(zip([5, *tree.tokens], [-1, *1 + tree.parents], strict=True)):
+        for scores, own in zip(target.grow([(one, [token], [parent]) for one in sessions]), true, strict=True):
+            assert np.abs(scores.numpy(scores.raw(0)) - own[row]).max() < TOLERANCE, f"row {row}"
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5])

@@ -135,18 +135,23 @@ def test_law_1_with_the_planner_that_users_have_and_with_one_that_scores_everyth
 @pytest.mark.parametrize("drafters", rest_is_slow(EVERY, *THREE_TOYS))
 def test_law_5_after_every_step_the_cache_goes_on_as_a_fresh_one(target, drafters):
     requests = [Request(PROMPT, 16, SAMPLED), Request((3,), 9, GREEDY)]
-    with open_sequences(target, EVERY[drafters](target, SAMPLED), requests, SampleAndMatch()) as rows:
-        for emission in decode_sequences(target, FixedPlanner(6), rows):
-            row = rows[emission.row]
-            assert row.session.ids == row.ids[:-1]
-            saved, twin = target.save(row.session), row.session
-            if saved is not None:
-                twin = target.resume(saved, len(row.ids) - 1)
-            elif row.finish is None:  # no copy can be made: then the text's own session goes on, at its end
-                continue
-            (scores,) = target.extend([(twin, [0])])
-            assert np.array_equal(scores.raw(0), target.scores_after([*row.ids[:-1], 0]))
-            twin.close()
+    for last in (None, *range(1, 9)):  # where no copy can be made, the session itself goes on, and ends
+        with open_sequences(target, EVERY[drafters](target, SAMPLED), requests, SampleAndMatch()) as rows:
+            for number, emission in enumerate(decode_sequences(target, FixedPlanner(6), rows), start=1):
+                row = rows[emission.row]
+                assert row.session.ids == row.ids[:-1]
+                saved, twin = target.save(row.session), row.session
+                if saved is not None:
+                    twin = target.resume(saved, len(row.ids) - 1)
+                elif row.finish is None and number != last:
+                    continue
+                (scores,) = target.extend([(twin, [0])])
+                assert np.array_equal(scores.raw(0), target.scores_after([*row.ids[:-1], 0]))
+                twin.close()
+                if number == last:
+                    break
+        if saved is not None:  # every step was looked at
+            break
     assert target.open_sessions == 0
 
 

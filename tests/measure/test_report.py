@@ -36,8 +36,8 @@ def step(index, context, emitted, copied, seconds=0.01):
     }
     return Step(
         index, context, tuple(emitted), (0,) * copied + (-1,), drafted=len(tokens), depth=len(tokens) - 1,
-        accepted=copied, by_source=(SourceStep(1, kept=len(tokens), accepted=copied, match_length=2),),
-        draft_s=0.001, score_s=seconds, trace=trace,
+        accepted=copied, draft_s=0.001, score_s=seconds, trace=trace,
+        by_source=(SourceStep(1, proposed=len(tokens), kept=len(tokens), accepted=copied, match_length=2),),
     )  # fmt: skip
 
 
@@ -209,7 +209,7 @@ def test_steps_are_embedded_with_their_tree(page):
     (plain, *_, drafted), texts = found["answers"][0]["steps"], found["texts"]
     assert (found["names"], found["answers"][0]["drafters"]) == (["suffix"], [0])
     assert (drafted["context"], drafted["accepted"], texts[str(drafted["emitted"][-1])]) == (10, 3, " w9")
-    assert drafted["why"] == "5 of 0 guesses checked"
+    assert drafted["why"] == "5 of 5 guesses checked"
     assert drafted["ms"] > drafted["ms_of"]["score"] > 0
     tree = drafted["tree"]
     assert [texts[str(i)] for i in tree["tokens"]] == [" w1", " w2", " w5", "#3", "#4"]

@@ -171,8 +171,9 @@ def test_a_row_has_the_same_bits_in_trees_and_beside_other_texts(name, kind, fil
 
 
 @pytest.mark.parametrize("instructions", [one for one in runnable() if one != runnable()[0]])
-@pytest.mark.slow  # law 13 tries two models in every run
-@pytest.mark.parametrize(("name", "kind"), [*FILES, ("llama", "F16"), ("llama", "BF16")])
+@pytest.mark.parametrize(
+    ("name", "kind"), rest_is_slow([*FILES, ("llama", "F16"), ("llama", "BF16")], ("llama", "Q4_K"))
+)
 def test_a_row_has_the_same_bits_on_every_instruction_set(name, kind, instructions, files):
     path, ids = files(name, kind).path, IDS[: 2 * WINDOW]
     other = CpuTarget(path, threads=1, instructions=INSTRUCTIONS[instructions])

@@ -239,7 +239,7 @@ class MapSession(ReferenceSession):
     def propose(self) -> Ints:
         self.match_length, self._drafted = 0, None
         n, m, history = self._n, self._m, self._length - 1
-        if history < 2 * n + m or max(self._checked, self._begun) > history:  # at the second, llama.cpp aborts
+        if history < 2 * n + m or self._checked > history:  # at the second, llama.cpp aborts
             return NOTHING
         self._checked = history
         text = self.text[:history]
