@@ -101,7 +101,8 @@ def _prepared(given: _Serving, names: list[str]) -> Setup:
         if not isinstance(first, MemoryError) and not any(sign in str(first).lower() for sign in _NO_MEMORY):
             raise
         said = f"{given.model} does not fit into the memory that is free ({first_line(first)})"
-        raise ModelError(f"{said}: choose a smaller model or --weights int4, or end other programs") from error
+        weights = "" if "cuda" in str(first).lower() else " or --weights int4"  # which are for CPUs
+        raise ModelError(f"{said}: choose a smaller model{weights}, or end other programs") from error
     return setup
 
 

@@ -10,7 +10,10 @@ from pathlib import Path
 FOLDER = Path(__file__).with_name("web")
 PARTS = {
     "style": ("page", "chat", "race"),
-    "script": ("server", "sources", "markdown", "chats", "writing", "chat", "examples", "race", "tree", "start"),
+    "script": (
+        *("server", "sources", "markdown", "chats", "writing", "chat", "sending"),
+        *("examples", "race", "tree", "start"),
+    ),
 }
 """Files that become the page's one style and its one script, in this order; their ends are .css and .js."""
 

@@ -1,13 +1,12 @@
-/* The chat on the screen: the list of chats, the turns of one of them, and what is sent. */
+/* The chat on the screen: the list of chats, and the turns of one of them. */
 
 const NEAR_END = 48;  // pixels from its end within which a text is followed as it grows
 let current = newChat();
-let editing = null;  // the turn whose question is in the field
 let undone = null;  // the chat that was deleted last
 let isFollowed = true;  // whether the end of the turns was in sight when they were scrolled last
 const nodes = new Map();  // of the current chat's turns
 const dirty = new Set();  // turns that have changed since they were drawn
-const isWritten = (chat, turn) => writing.has(chat.id) && turn === chat.turns.at(-1);
+const isWritten = (chat, turn) => writing.has(chat.id) && turn === writing.get(chat.id).turn;
 
 /* ---- Which chat ---- */
 
@@ -18,6 +17,7 @@ function openChat(chat) {
   byId("turns").replaceChildren();
   byId("spoken").replaceChildren();
   setEditing(null);
+  showUnkept();
   draw(chat.turns);
   toEnd();
   try { sessionStorage.setItem("draftwood.chat", chat.id); } catch { /* then the newest one is opened */ }
@@ -30,8 +30,11 @@ function keepDraft() {
 function drawList() {
   const list = sorted(), key = JSON.stringify([current.id, list.map((chat) => [chat.id, titleOf(chat), writing.has(chat.id)])]);
   if (byId("chat-list").drawn === key) return;
+  const focused = byId("chat-list").contains(document.activeElement) ? document.activeElement : null;
   byId("chat-list").drawn = key;
   byId("chat-list").replaceChildren(...list.map(listItem));
+  const again = focused && [...byId("chat-list").children].find(({ chat }) => chat === focused.parentNode.chat);
+  again?.querySelector("." + focused.className).focus();  // a new button stands for the one that had the focus
 }
 
 function listItem(chat) {
@@ -40,6 +43,7 @@ function listItem(chat) {
   if (chat === current) open.setAttribute("aria-current", "true");
   if (writing.has(chat.id)) open.append(make("span", "dot", " is being written"));
   remove.setAttribute("aria-label", "Delete the chat: " + titleOf(chat));
+  item.chat = chat;
   open.addEventListener("click", () => { openChat(chat); showSide(false); });
   remove.addEventListener("click", () => removeChat(chat));
   item.append(open, remove);
@@ -71,49 +75,19 @@ function toast(message, canUndo = false) {
   toast.timer = setTimeout(() => { said.textContent = ""; button.hidden = true; }, 8000);
 }
 
-/* ---- Sending ---- */
-
-function send() {
-  const text = byId("message").value.trim();
-  if (!text || writing.has(current.id)) return;
-  const turn = editing || newTurn(text);
-  if (!editing) drafts.delete(draftKey(current));
-  if (editing) Object.assign(turn, { question: text, answer: null });
-  else current.turns.push(turn);
-  chats.set(current.id, current);
-  setEditing(null);
-  begin(current, turn);
-}
-
-function begin(chat, turn) {
-  byId("spoken").replaceChildren();
-  nodes.get(turn)?.root.remove();
-  nodes.delete(turn);
-  writeAnswer(chat, turn, () => later(turn));
-  draw(chat.turns);
-  toEnd();
-  if (document.activeElement === document.body) byId("halt").focus();  // the pressed button is gone
-}
-
-function setEditing(turn) {
-  editing = turn;
-  byId("editing").hidden = !turn;
-  byId("message").value = turn ? turn.question : drafts.get(draftKey(current)) || "";
-  fit();
-}
-
-/* Make the field as high as what is in it. */
-function fit() {
-  byId("message").style.height = "auto";
-  byId("message").style.height = byId("message").scrollHeight + 2 + "px";
-}
-
 /* ---- Drawing ---- */
 
-/* Draw a turn with the next frame; many passes may come before it. */
+/* Draw a turn soon; many passes may come before it. A long text that takes long to draw is drawn less often. */
 function later(turn) {
-  if (!dirty.size) requestAnimationFrame(() => { const turns = [...dirty]; dirty.clear(); draw(turns); });
+  if (!dirty.size) setTimeout(() => requestAnimationFrame(drawDirty), 4 * drawDirty.took || 0);
   dirty.add(turn);
+}
+
+function drawDirty() {
+  const start = performance.now(), turns = [...dirty];
+  dirty.clear();
+  draw(turns);
+  drawDirty.took = performance.now() - start;
 }
 
 function draw(turns) {
@@ -151,20 +125,24 @@ function fitEnd() {
 
 function drawTurn(turn) {
   const parts = nodes.get(turn) || addTurn(turn), { answer } = turn, isBusy = isWritten(current, turn);
-  parts.asked.textContent = turn.question;
+  showQuestion(parts.asked, turn.question);
   showMarkdown(parts.prose, answer?.text || "", answer && settings.sources ? sourcesOf(answer) : null);
   parts.wait.hidden = !isBusy || Boolean(answer?.text);
   parts.root.setAttribute("aria-busy", isBusy);
   parts.wrong.hidden = !turn.error;
   if (parts.why.textContent !== turn.error) parts.why.textContent = turn.error;
   parts.ending.textContent = isBusy || turn.error ? "" : endingOf(answer);
-  drawSpeed(turn, parts.speed, isBusy);
+  drawSpeed(turn, parts.speed);
   speak(turn, parts, isBusy);
 }
 
 function endingOf(answer) {
-  if (answer?.ended === "length") return `Ended at ${answer.tokens} tokens: the settings say how long an answer may be.`;
+  if (answer?.ended === "length") {
+    const isOurs = answer.limit > 0 && answer.tokens >= answer.limit;
+    return `Ended at ${answer.tokens} tokens: ${isOurs ? "the settings say how long an answer may be" : "the server ended it"}.`;
+  }
   if (answer?.ended === "stopped") return "Stopped.";
+  if (answer?.ended === "stop" && !answer.text) return "The model ended the answer before its first word.";
   return answer?.ended ? "" : "Not finished: its page was closed, or another tab is still writing it.";
 }
 
@@ -179,15 +157,17 @@ function addTurn(turn) {
   const wait = make("p", "wait", "The model reads …"), ending = make("p", "about ending"), speed = make("p", "about speed");
   const wrong = make("p", "wrong"), why = make("span", ""), tools = make("div", "tools");
   wrong.setAttribute("role", "alert");
-  wrong.append(why, " ", button("Try again", () => begin(current, turn)));
-  const copy = button("Copy", () => copyText(turn.answer.text, copy)), again = button("Write again", () => begin(current, turn));
-  const edit = button("Edit question", () => { editQuestion(turn); });
-  tools.append(copy, again, edit);
+  const retry = button("Try again", () => rewrite(turn)), again = button("Write again", () => rewrite(turn));
+  wrong.append(why, " ", retry);
+  const copy = button("Copy", () => copyText(turn.answer.text, copy)), edit = button("Edit question", () => editQuestion(turn));
+  const earlier = button("Earlier answer", () => takeBack(turn));
+  tools.append(copy, again, edit, earlier);
   root.append(make("h3", "seen-not", "You"), asked, make("h3", "seen-not", "Answer"), prose, wait, ending, wrong, speed, tools);
   const spoken = isWritten(current, turn) ? 0 : Infinity;
-  const parts = { root, asked, prose, wait, ending, wrong, why, speed, tools, copy, again, edit, spoken };
+  const parts = { root, asked, prose, wait, ending, wrong, why, speed, tools, copy, again, edit, earlier, retry, spoken };
   nodes.set(turn, parts);
-  byId("turns").append(root);
+  const next = current.turns.slice(current.turns.indexOf(turn) + 1).map((one) => nodes.get(one)?.root).find(Boolean);
+  byId("turns").insertBefore(root, next ?? null);
   return parts;
 }
 
@@ -198,18 +178,14 @@ function button(said, act) {
   return found;
 }
 
-function drawTools(turn, { tools, copy, again, edit }) {
-  const isLast = turn === current.turns.at(-1);
-  tools.hidden = writing.has(current.id) && isLast;
+function drawTools(turn, { tools, copy, again, edit, earlier, retry }) {
+  const isLast = turn === current.turns.at(-1), isBusy = writing.has(current.id);
+  tools.hidden = isBusy && isLast;
   copy.hidden = !turn.answer?.text;
   again.hidden = !isLast || Boolean(turn.error);
+  retry.hidden = !isLast || isBusy;
   edit.hidden = !isLast;
-}
-
-function editQuestion(turn) {
-  keepDraft();
-  setEditing(turn);
-  byId("message").focus();
+  earlier.hidden = !isLast || !turn.before;
 }
 
 /* Let the reader type; where that opens a keyboard on the screen, it is the reader who opens it. */
@@ -221,33 +197,28 @@ function toMessage() {
 
 function drawLegend() {
   const letters = new Map();
+  byId("who").hidden = true;
+  if (!settings.sources) return;
   for (const { answer } of current.turns) {
     for (const [source, count] of answer?.runs || []) letters.set(source, (letters.get(source) || 0) + count);
   }
-  byId("who").hidden = !settings.sources || !letters.size;
+  byId("who").hidden = !letters.size;
   if (!byId("who").hidden) fillLegend(byId("chat-legend"), letters, true);
 }
 
-function drawSpeed(turn, line, isBusy) {
-  const { answer } = turn;
+/* One line; how much faster than plain it says where drafts were checked, and enough passes had none. */
+function drawSpeed({ answer }, line) {
   line.hidden = !settings.speed || !answer || answer.tokens < 2 || !answer.seconds;
   if (line.hidden) return;
-  const speed = (answer.tokens - 1) / answer.seconds, perPass = (answer.tokens - 1) / Math.max(1, answer.passes);
-  const said = [`${speed.toFixed(1)} tokens per second, ${perPass.toFixed(2)} tokens in each pass. `];
-  if (answer.plain) {
-    said.unshift(make("b", "", `${(speed / answer.plain.rate).toFixed(2)} times plain. `));
-    said.push(`Plain: ${answer.plain.rate.toFixed(1)} tokens per second, from ${answer.plain.from}. `);
+  const speed = (answer.tokens - 1) / answer.seconds, perPass = (answer.tokens - 1) / answer.passes;
+  const said = [`${speed.toFixed(1)} tokens/s · ${perPass.toFixed(2)} per pass`];
+  line.title = "By the server's times, after the first token.";
+  if (answer.drafted && answer.plainPasses >= LEAST_PASSES) {
+    const plain = answer.plainPasses / answer.plainSeconds;
+    said.unshift(make("b", "", `${(speed / plain).toFixed(2)} times plain`), " · ");
+    line.title += ` Plain: ${plain.toFixed(1)} tokens/s, from ${answer.plainPasses} passes of this answer that checked no draft.`;
   }
-  if (!isBusy) said.push(button(answer.plain ? "Measure plain again" : "Measure plain", (event) => measure(turn, event.target)));
   line.replaceChildren(...said);
-}
-
-async function measure(turn, pressed) {
-  pressed.disabled = true;
-  pressed.textContent = "Measuring …";
-  const wrong = await measurePlain(current, turn);
-  draw([turn]);
-  if (wrong) nodes.get(turn)?.speed.append(" " + wrong);
 }
 
 /* ---- Copying ---- */

@@ -11,7 +11,7 @@ const QUOTE = /^ {0,3}> ?/;
 const DIVIDER = /^ *\|?(?: *:?-+:? *\|)+(?: *:?-+:? *)?$/;
 const INLINE = /(`+)(?!`)(.*?[^`])\1(?!`)|\*\*(?=\S)(.*?\S)\*\*(?!\*)|\*(?=[^\s*])([^*\n]*[^\s*])\*(?!\*)/g;
 const DEEPEST = 6;  // lists in lists in quotes; what is nested deeper is plain
-const LONGEST = 4000;  // letters of a paragraph in which bold and code are looked for: the search is not linear
+const LONGEST = 4000;  // letters in which bold and code are looked for at once: the search is not linear
 
 /* Show a text in a box, coloured by `sourceOf` a place unless that is null. Blocks that did not change stay. */
 function showMarkdown(box, text, sourceOf) {
@@ -21,6 +21,25 @@ function showMarkdown(box, text, sourceOf) {
   while (same < known.length && known[same] === box.known[same]) same++;
   while (box.children.length > same) box.lastChild.remove();
   for (const block of blocks.slice(same)) box.append(blockNode({ text, sourceOf }, block, 0));
+}
+
+/* Show a question as it was typed, and its fenced code as code. */
+function showQuestion(box, text) {
+  if (box.shown === text) return;
+  box.shown = text;
+  box.replaceChildren();
+  const lines = linesOf(text);
+  let from = 0;
+  for (let at = 0; at < lines.length; at++) {
+    const fence = FENCE.exec(read(text, lines[at]));
+    if (!fence) continue;
+    const block = fenced(text, lines, at, fence);
+    block.lines = lines.slice(at, at + block.count);
+    box.append(text.slice(from, lines[at].from).trimEnd(), codeNode({ text, sourceOf: null }, block));
+    at += block.count - 1;
+    from = lines[at].to + 1;
+  }
+  box.append(text.slice(from));
 }
 
 function linesOf(text) {
@@ -191,9 +210,14 @@ function inlineNode(whole, tag, lines) {
 }
 
 function addInline(whole, node, from, to, depth) {
+  while (to - from > LONGEST) {
+    const blank = whole.text.lastIndexOf(" ", from + LONGEST), end = blank > from ? blank : from + LONGEST;
+    addInline(whole, node, from, end, depth);
+    from = end;
+  }
   const said = whole.text.slice(from, to);
   let at = 0;
-  for (const found of depth > 2 || said.length > LONGEST ? [] : said.matchAll(INLINE)) {
+  for (const found of depth > 2 ? [] : said.matchAll(INLINE)) {
     const [all, ticks, code, bold, italic] = found, inner = code ?? bold ?? italic;
     addText(whole, node, from + at, from + found.index);
     const start = from + found.index + (all.length - inner.length) / 2;

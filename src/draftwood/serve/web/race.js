@@ -3,6 +3,7 @@
 const NAMES = ["drafted", "plain"];
 const WARM_UP_TOKENS = 16;  // some passes: all drafters have run, and kernels that a new machine lacks are compiled
 const TICK = 15;  // milliseconds between two looks at what is to be shown of a recorded answer
+const narrow = matchMedia("(max-width: 44rem), (max-width: 64rem) and (max-height: 32rem)");  // as in the styles
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 /* What is known of an answer. An event is what one pass brought: when, which pieces of text, which tree. */
@@ -240,11 +241,11 @@ function noteStep(side, event, holder) {
 function takeExample({ prompt, prediction }) {
   byId("prompt").value = prompt;
   byId("prediction").value = prediction;
-  byId("expected").open = Boolean(prediction);
+  byId("expected").open = Boolean(prediction) && !narrow.matches;
 }
 
 function pressed(event) {
-  if (byId("race").hidden) return;
+  if (byId("race").hidden || byId("settings").open) return;
   if (event.key === "Escape") stop();
   if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
   event.preventDefault();

@@ -71,6 +71,7 @@ function showTab(name) {
 }
 
 function showSide(on) {
+  if (!on && byId("side").contains(document.activeElement)) byId("open-side").focus();
   byId("side").classList.toggle("open", on);
   byId("shade").hidden = !on;
   byId("talk").inert = on;
@@ -92,23 +93,23 @@ function chatKey(event) {
 }
 
 function messageKey(event) {
-  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  if (event.key !== "Enter" || event.shiftKey) return;
+  if (event.isComposing || event.keyCode === 229) return;  // Safari ends a composition before this key
   event.preventDefault();
   send();
 }
 
-/* Another tab has written or deleted a chat; what is written here is not touched. */
+/* Another tab has written or deleted a chat; the turn that is written here is not touched. */
 function takeStored({ key }) {
   if (key === null) { loadChats(); return drawList(); }
   if (key === SETTINGS) { loadSettings(); useTheme(); return redraw(); }
   const id = key.startsWith(PREFIX) ? key.slice(PREFIX.length) : "";
-  if (!id || writing.has(id)) return;
+  if (!id || (writing.has(id) && !storage.get(key))) return;
   const isHere = loadChat(key);
   if (id !== current.id) return drawList();
-  if (editing) return;
-  const box = byId("scroll"), place = box.scrollTop, follows = atEnd();
-  openChat(isHere ? chats.get(id) : newChat());
-  if (!follows) box.scrollTop = place;
+  if (!isHere) return openChat(newChat());
+  if (editing && isStale()) dropEdit();
+  draw(current.turns);
 }
 
 function redraw() {
@@ -119,7 +120,7 @@ function redraw() {
 
 function saveAll() {
   isLeaving = true;
-  for (const id of writing.keys()) if (chats.has(id)) saveChat(chats.get(id));
+  for (const [id, { turn }] of writing) if (chats.has(id)) saveChat(chats.get(id), turn);
   keepDraft();
   try { sessionStorage.setItem("draftwood.drafts", JSON.stringify([...drafts].filter(([, text]) => text))); } catch { /* lost */ }
 }
@@ -158,7 +159,7 @@ function listen() {
   }
   byId("toast").lastElementChild.addEventListener("click", undo);
   document.addEventListener("keydown", chatKey);
-  matchMedia("(min-width: 44rem)").addEventListener("change", () => showSide(false));
+  narrow.addEventListener("change", () => showSide(false));
   addEventListener("storage", takeStored);
   addEventListener("pagehide", saveAll);
   addEventListener("pageshow", () => { isLeaving = false; });
@@ -182,7 +183,11 @@ function start() {
   saveSettings({});
   const before = begunBefore();
   byId("message").value = drafts.get("new") || "";
-  openChat(chats.get(before) || current);
+  try {
+    openChat(chats.get(before) || current);
+  } catch {
+    openChat(newChat());  // whatever is wrong with a stored chat, the page goes on
+  }
   redraw();
   showTab(location.hash === "#race" ? "race" : "chat");
   about.then(({ model, drafters }) => {

@@ -1,16 +1,14 @@
 /* Answers that are being written: as many at a time as there are chats; each goes on whichever chat is looked at. */
 
-const writing = new Map();  // by the chat's id, what ends its answer
+const writing = new Map();  // by the chat's id: the turn (null until it is known), and the control that ends it
 let isLeaving = false;  // whether the page is being closed, which ends its requests
 const SAVED_EVERY = 1000;  // milliseconds between two savings of an answer that grows
-const PLAIN_TOKENS = 48;  // of an answer that is written again without drafts, to know how fast that is
-const LEAST_PASSES = 8;  // without drafts, from which on their median says how fast plain decoding is
+const LEAST_PASSES = 8;  // without drafts, from which on they say how fast plain decoding is
 
 function bodyOf(chat, turn, seed) {
   const before = chat.turns.slice(0, chat.turns.indexOf(turn));
-  const messages = before.flatMap(({ question, answer }) => [
-    { role: "user", content: question }, ...(answer?.text ? [{ role: "assistant", content: answer.text }] : []),
-  ]);
+  const messages = before.flatMap(({ question, answer }) => (answer?.text
+    ? [{ role: "user", content: question }, { role: "assistant", content: answer.text }] : []));  // roles take turns
   if (settings.system.trim()) messages.unshift({ role: "system", content: settings.system });
   messages.push({ role: "user", content: turn.question });
   const draft = draftersWanted();
@@ -22,72 +20,82 @@ function bodyOf(chat, turn, seed) {
 
 const newSeed = () => (settings.seed === "" ? crypto.getRandomValues(new Uint32Array(1))[0] : Number(settings.seed));
 
-/* Write the answer of a turn; `changed` is called whenever there is more to show. Never fails. */
-async function writeAnswer(chat, turn, changed) {
-  const before = turn.answer, control = new AbortController(), plain = [];
-  const answer = turn.answer = newAnswer(newSeed());
+/* Write a turn of a chat, unless this or another tab writes in it. `pick` returns the turn, or null: none is written.
+   `changed` is called with it (null before it is known) whenever there is more to show, with true when it begins. Returns false where another tab writes. Never fails. */
+async function writeTurn(chat, pick, changed) {
+  if (writing.has(chat.id)) return true;
+  const work = { turn: null, control: new AbortController() };
+  writing.set(chat.id, work);
+  changed(null);
+  try {
+    return await aloneIn(chat, async () => {
+      work.turn = pick();
+      if (work.turn) await writeAnswer(chat, work, (isBegun) => changed(work.turn, isBegun));
+    });
+  } finally {
+    writing.delete(chat.id);  // once no lock is held, so that the next turn gets one
+    changed(work.turn);
+  }
+}
+
+async function writeAnswer(chat, { turn, control }, changed) {
+  const answer = turn.answer = { ...newAnswer(newSeed()), limit: settings.limit };
   turn.error = "";
-  writing.set(chat.id, control);
-  saveChat(chat);
-  changed();
+  chat.touched = Date.now();
+  chats.set(chat.id, chat);
+  saveChat(chat, turn);
+  changed(true);
   let saved = performance.now();
   try {
     const response = await ask(bodyOf(chat, turn, answer.seed), "trace", control.signal);
     for await (const event of passes(response, (reason) => { answer.ended = reason; })) {
-      takePass(answer, event, plain);
-      if (performance.now() - saved > SAVED_EVERY) { saveChat(chat); saved = performance.now(); }
+      takePass(answer, event);
+      if (performance.now() - saved > SAVED_EVERY) { saveChat(chat, turn); saved = performance.now(); }
       changed();
     }
     answer.ended ||= "stop";
+    turn.before = null;
   } catch (error) {
-    answer.ended = isLeaving ? "" : "stopped";
-    if (isLeaving) return;  // what is there stays, and the next page says that it is not whole
+    if (isLeaving) { answer.ended = ""; return; }  // what is there stays, and the next page says that it is not whole
+    answer.ended = "stopped";
     if (error.name !== "AbortError") { turn.error = sentence(error); answer.ended = "error"; }
-    if (!answer.text) turn.answer = before;
-    if (!answer.text && !before && !turn.error) turn.error = "Stopped before the first word.";
+    if (!answer.text) withdraw(chat, turn);
   } finally {
-    writing.delete(chat.id);
-    saveChat(chat);
-    changed();
+    saveChat(chat, turn);
   }
 }
 
-function takePass(answer, { pieces, tokens, seconds, step }, plain) {
+/* No word of an answer came: what was there before it is there again, and an edited question in the field. */
+function withdraw(chat, turn) {
+  const typed = turn.question;
+  turn.answer = null;
+  if (turn.before) putBack(turn);
+  else turn.error ||= "Stopped before the first word.";
+  if (typed !== turn.question) giveBack(chat, turn, typed);
+}
+
+function putBack(turn) { Object.assign(turn, turn.before, { before: null }); }
+
+/* Speeds are from the server's times of this answer's own passes: the browser's clock counts the way, too. */
+function takePass(answer, { pieces, tokens, step }) {
   for (const { text, source } of pieces) {
     const last = answer.runs.at(-1);
     answer.text += text;
     if (last && last[0] === source) last[1] += text.length;
-    else answer.runs.push([source, text.length]);
+    else if (text) answer.runs.push([source, text.length]);
   }
   answer.tokens = tokens;
-  answer.seconds = seconds;
   if (!step) return;
   answer.passes++;
-  if (step.drafted === 0) plain.push(step.ms);
-  if (plain.length < LEAST_PASSES) return;
-  const middle = [...plain].sort((a, b) => a - b)[plain.length >> 1];
-  answer.plain = { rate: 1000 / middle, from: `${plain.length} passes of this answer that checked no draft` };
+  answer.drafted += step.drafted;
+  answer.seconds += step.ms / 1000;
+  if (step.drafted) return;
+  answer.plainPasses++;
+  answer.plainSeconds += step.ms / 1000;
 }
 
 function stopWriting(chat) {
-  writing.get(chat.id)?.abort();
-}
-
-/* Write the beginning of an answer again without drafts, and note how fast that was; returns an error's sentence. */
-async function measurePlain(chat, turn) {
-  const { answer } = turn;
-  let last = { tokens: 0, seconds: 0 };
-  try {
-    const body = { ...bodyOf(chat, turn, answer.seed), max_tokens: Math.min(PLAIN_TOKENS, answer.tokens) };
-    for await (const event of passes(await ask(body, "trace, plain"))) last = event;
-  } catch (error) {
-    return sentence(error);
-  }
-  if (last.tokens < 2) return "The answer is one token: there is nothing to compare.";
-  const from = `its first ${last.tokens} tokens, just written again without drafts`;
-  answer.plain = { rate: (last.tokens - 1) / last.seconds, from };
-  saveChat(chat);
-  return "";
+  writing.get(chat.id)?.control.abort();
 }
 
 /* Return a function from a place in an answer to who proposed the letter there; places are asked in rising order. */
