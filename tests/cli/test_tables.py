@@ -10,7 +10,7 @@ from rich.text import Text
 
 from draftwood.api.generation import Generation
 from draftwood.cli import bench
-from draftwood.cli.answering import figures, loop_note, print_summary, shares
+from draftwood.cli.answering import figures, loop_note, print_flow, print_summary, shares
 from draftwood.cli.explain_tables import show_head
 from draftwood.cli.screen import broken, console, say, show_facts, show_table
 from draftwood.measure.records.records import Answer, Records
@@ -42,7 +42,7 @@ def test_the_summary_breaks_between_figures_only(width):
     print_summary(to, found, ["ngram"])
     lines = out.getvalue().splitlines()[1:]
     assert all(len(line) <= width for line in lines)
-    assert [part for line in lines for part in line.strip(" ·").split(" · ")] == figures(found)
+    assert [part for line in lines for part in line.split(" · ")] == figures(found)
 
 
 def test_loops_are_pointed_out():
@@ -99,7 +99,14 @@ def test_columns_that_do_not_fit_are_left_out(width, fit):
     columns = {"arm": lambda _: "suffix+lookup"} | dict.fromkeys("abcdef", lambda _: cell)
     show_table(Console(file=out, width=width), columns, [1], ("arm",))
     assert out.getvalue().count(cell) == fit
+
+
+def test_prose_is_broken_by_cells_and_between_parts_without_a_dot_at_the_end():
     assert broken("one two/three-four five", 9) == "one\ntwo/three-four\nfive"
+    assert broken("\n  数据 数据 e\u0301e\u0301 ab \n\n", 9, 1) == "\n  数据\n 数据 e\u0301e\u0301\n ab\n\n"
+    for separator, end in ((" · ", ""), (", ", ",")):
+        print_flow(Console(file=(out := io.StringIO()), width=12), ["数据数", "ab", "数据数数"], separator)
+        assert out.getvalue() == f"数据数{separator}ab{end}\n数据数数\n"
 
 
 def test_marks_are_those_of_numbers_and_wide_signs_count_twice():

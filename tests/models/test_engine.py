@@ -100,16 +100,18 @@ def test_the_fastest_of_two_is_our_own_where_it_knows_the_model_and_one_line_say
     installed(CPU, TRANSFORMERS)
     assert (choose(ours)[0], choose(ours, FASTEST)) == (TRANSFORMERS, (CPU, ours))
     say_chosen(ours, CPU)
-    assert caplog.messages.pop() == (
-        f"{ours.name} runs on draftwood's own engine, the fastest here for it: "
-        "change it with --engine transformers"
-    )
-    say_chosen(ours, TRANSFORMERS)
-    assert caplog.messages[-1] == f"{ours.name} runs on transformers: change it with --engine cpu"
-    installed(CPU)
+    said = f"{ours.name} runs on draftwood's own engine, the fastest here for it: "
+    assert caplog.messages == [said + "change it with --engine transformers"]
     caplog.clear()
+    say_chosen(ours, TRANSFORMERS)
+    installed(CPU)
     say_chosen(ours, choose(ours, FASTEST)[0])
-    assert not caplog.messages  # there was no choice
+    (ours / "q4.gguf").touch()
+    for place, engine in ((ours / "q4.gguf", CPU), (ours, CPU), (ours, TRANSFORMERS)):
+        installed(CPU, LLAMA_CPP, *[TRANSFORMERS] * (engine == TRANSFORMERS))
+        assert not caplog.messages  # each is the usual one
+        say_chosen(place, engine)
+    assert caplog.messages == [f"{ours.name} runs on transformers: change it with --engine cpu or llama.cpp"]
 
 
 @pytest.mark.usefixtures("no_card")

@@ -205,16 +205,18 @@ def figures(generation: Generation) -> list[str]:
 
 def print_flow(to: Console, parts: Sequence[str | Text], separator: str, style: str = "") -> None:
     """Print parts with separators between, broken into lines between parts only, where the console is narrow."""
+    from rich.cells import cell_len
     from rich.text import Text
 
     lines = [Text()]
     for number, part in enumerate(parts):
         text = Text.assemble(part, separator if number + 1 < len(parts) else "")
-        if lines[-1] and lines[-1].cell_len + len(text.plain.rstrip()) > to.width:
+        if lines[-1] and lines[-1].cell_len + cell_len(text.plain.rstrip(" ·")) > to.width:
             lines.append(Text())
         lines[-1].append_text(text)
     for line in lines:
         line.rstrip()
+        line.remove_suffix(" ·")
         line.stylize_before(style)
         to.print(line)
 

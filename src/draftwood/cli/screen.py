@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -46,13 +45,21 @@ class CtrlC:
 
 
 def broken(text: str, width: int, hang: int = 0) -> str:
-    """Break lines that are longer than ``width`` at blanks; what has none, as a path, stays whole.
+    """Break lines of more than ``width`` cells of a terminal at blanks; what has none, as a path, stays whole.
 
     The pieces of a line begin with ``hang`` blanks, but for the first.
     """
-    how: dict[str, Any] = {"width": width, "break_long_words": False, "break_on_hyphens": False}
-    how["subsequent_indent"] = " " * hang
-    return "\n".join(textwrap.fill(line, **how) if len(line) > width else line for line in text.split("\n"))
+    from rich.cells import cell_len
+
+    lines = [""]
+    for word in re.findall(r"\n| *[^ \n]+", text):
+        if word == "\n":
+            lines.append("")
+        elif lines[-1].strip() and cell_len(lines[-1] + word) > width:
+            lines.append(" " * hang + word.lstrip())
+        else:
+            lines[-1] += word
+    return "\n".join(lines)
 
 
 def say(text: object = "", *, file: TextIO | None = None) -> None:

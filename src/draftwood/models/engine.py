@@ -76,14 +76,15 @@ def implied_engine(
 
 
 def say_chosen(name: str | os.PathLike[str], engine: str) -> None:
-    """Log in a line which engine an open choice fell on, where another one that is here could run the model."""
+    """Log in a line which engine an open choice fell on, where one may expect another: our own runs a folder of
+    transformers, or transformers runs one with a GGUF file."""
     place = find(name)
-    others = [one for one in _able(place) if one != engine and is_installed(one)]
-    if not others or (others == [CPU] and not _is_ours(place)):
-        return
-    what = "draftwood's own engine" if engine == CPU else engine
-    fast = ", the fastest here for it" * (engine == CPU and not _may_have_card())
-    _LOG.info("%s runs on %s%s: change it with --engine %s", Path(name).name, what, fast, " or ".join(others))
+    usual, *_ = able = _able(place)
+    others = [one for one in able if one != engine and is_installed(one)]
+    if usual in others or (engine == TRANSFORMERS and isinstance(place, Path) and gguf_files(place)):
+        what = "draftwood's own engine" if engine == CPU else engine
+        fast = ", the fastest here for it" * (engine == CPU and not _may_have_card())
+        _LOG.info("%s runs on %s%s: change it with --engine %s", Path(name).name, what, fast, " or ".join(others))
 
 
 def is_installed(engine: str) -> bool:
