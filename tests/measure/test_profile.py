@@ -131,7 +131,7 @@ def test_noise_is_told(monkeypatch):
     assert result.doubt(2) == ""
     times = iter([{"idle": 0.0, "user": 0.0}, {"idle": 0.5, "user": 1.5}, {"idle": 0.5, "user": 1.5}])
     monkeypatch.setattr(importing, "_processor_times", lambda: next(times))
-    monkeypatch.setattr(importing, "_ALL", 2)
+    monkeypatch.setattr(importing, "_ALLOWED", [0, 5])
     monkeypatch.setattr(os, "times", lambda: (0.0,) * 5)
     result.others = importing.Others()
     assert result.doubt(2) == "other programs took 1.5 of 2 cores meanwhile"

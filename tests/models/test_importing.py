@@ -37,7 +37,7 @@ def test_idle_cores_are_counted(monkeypatch, idle, nice, threads, own, crowded):
     spent = {"user": 100 - idle - nice, "nice": nice, "idle": idle}
     times = iter([dict.fromkeys(spent, 1), {kind: 1 + 0.04 * part for kind, part in spent.items()}])  # of 4 cores
     monkeypatch.setattr(importing, "_processor_times", lambda: next(times))
-    monkeypatch.setattr(importing, "_ALL", 4)
+    monkeypatch.setattr(importing, "_ALLOWED", range(4))
     monkeypatch.setattr(os, "nice", lambda _: own)
     assert importing.is_crowded(threads) is crowded
 
@@ -51,6 +51,24 @@ def test_where_the_system_keeps_its_times_to_itself_nothing_is_crowded(monkeypat
     others = importing.Others()
     assert (others.cores, others.crowd(1), str(others)) == (None, False, "")
     assert (importing.crowds(0.6, 64, 8), importing.crowds(0.6, 2, 2)) == (False, True)
+
+
+@pytest.mark.skipif(not hasattr(os, "sysconf"), reason="no /proc/stat")
+@pytest.mark.parametrize(
+    ("ours", "seconds"),
+    [([1], (8, 2)), ([1, 3], (11, 9)), ([3], (3, 7)), ([1, 9], (12, 18)), ([0, 1, 3], (12, 18))],
+)
+def test_only_the_cores_that_this_process_may_use_are_counted(monkeypatch, ours, seconds):
+    tick = os.sysconf("SC_CLK_TCK")
+    lines = [
+        f"{core} {user * tick} 0 0 {(10 - user) * tick} 0 0 0 0 0 0"
+        for core, user in (("cpu0", 1), ("cpu1", 8), ("cpu3", 3))
+    ]
+    text = "\n".join([f"cpu  {12 * tick} 0 0 {18 * tick} 0 0 0 0 0 0", *lines, "intr 1 2", ""])
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: text)
+    monkeypatch.setattr(importing, "_ALLOWED", ours)
+    spent = importing._processor_times()
+    assert (spent["user"], spent["idle"]) == seconds
 
 
 def test_threads_wait_asleep_and_children_choose_for_themselves(fresh, caplog):

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from draftwood.models.machine import cores
+from draftwood.models.machine import allowed, cores
 
 _LOG = logging.getLogger("draftwood")
 _SAMPLE_S = 0.1
-_ALL = os.cpu_count() or 1
+_ALLOWED = allowed()  # before a library binds this thread to one of them
 _KINDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")  # of /proc/stat, in its order
 _SETTINGS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 """Environment variables that OpenMP reads once, when torch is imported."""
@@ -28,7 +28,7 @@ _waiting = {"passive": os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive
 
 
 class Others:
-    """The cores that other programs of our priority take, from when this is made."""
+    """How many of the cores that we may use other programs of our priority take, from when this is made."""
 
     def __init__(self) -> None:
         self._begun = _spent()
@@ -37,11 +37,11 @@ class Others:
     def cores(self) -> float | None:
         """How many they took on average; None where the system does not say."""
         every, left = (now - before for now, before in zip(_spent(), self._begun, strict=True))
-        return _ALL * max(0.0, 1 - left / every) if every > 0 else None
+        return len(_ALLOWED) * max(0.0, 1 - left / every) if every > 0 else None
 
     def crowd(self, threads: int) -> bool:
         """As `crowds`; False where the system does not say."""
-        return crowds(self.cores or 0.0, _ALL, threads)
+        return crowds(self.cores or 0.0, len(_ALLOWED), threads)
 
     def __str__(self) -> str:
         return told(self.cores)
@@ -54,11 +54,11 @@ def crowds(taken: float, every: int, threads: int) -> bool:
 
 def told(taken: float | None) -> str:
     """Say how many cores other programs took; nothing for None."""
-    return "" if taken is None else f"other programs took {taken:.1f} of {_ALL} cores meanwhile"
+    return "" if taken is None else f"other programs took {taken:.1f} of {len(_ALLOWED)} cores meanwhile"
 
 
 def _spent() -> tuple[float, float]:
-    """Return the seconds of all cores, and of them those that were idle, of a lower priority, or ours.
+    """Return the seconds of our cores, and of them those that were idle, of a lower priority, or ours.
 
     Ours are those of child processes, too, once they have ended.
     """
@@ -68,11 +68,17 @@ def _spent() -> tuple[float, float]:
 
 
 def _processor_times() -> dict[str, float]:
-    """Return the seconds that all cores spent on each kind of work; empty where the system does not say."""
+    """Return the seconds that our cores spent on each kind of work; empty where the system does not say.
+
+    That is all cores in a container that numbers them anew, and where there are no lines per core.
+    """
     try:
-        words = Path("/proc/stat").read_text(encoding="ascii").split(maxsplit=9)[1:9]
-        return dict(zip(_KINDS, (int(ticks) / os.sysconf("SC_CLK_TCK") for ticks in words), strict=True))
-    except (OSError, ValueError):
+        lines = [line.split() for line in Path("/proc/stat").read_text(encoding="ascii").splitlines()]
+        found = {words[0]: [int(ticks) for ticks in words[1:9]] for words in lines if words[0].startswith("cpu")}
+        ours = [found.get(f"cpu{core}", []) for core in _ALLOWED]
+        spent = map(sum, zip(*ours if all(ours) else [found["cpu"]], strict=True))
+        return dict(zip(_KINDS, (ticks / os.sysconf("SC_CLK_TCK") for ticks in spent), strict=True))
+    except (OSError, ValueError, LookupError):
         try:
             import psutil
 

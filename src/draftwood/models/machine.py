@@ -15,10 +15,14 @@ from pathlib import Path
 _ROOT = Path("/")
 
 
+def allowed() -> list[int]:
+    """Return the numbers of the cores that this thread may run on, fewer than all after ``taskset``."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [*range(os.cpu_count() or 1)]
+
+
 def cores() -> int:
     """Return how many cores this process may use, whole ones of a container's share and at least one."""
-    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    share = processor_limit()
+    here, share = len(allowed()), processor_limit()
     return here if share is None else max(1, min(here, int(share)))
 
 

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from draftwood.models.machine import processor
+from draftwood.models.machine import allowed, processor
 
 _PACKAGES = ("numpy", "numba", "torch", "transformers", "xllamacpp", "llama_cpp_python")
 
@@ -27,7 +27,7 @@ def provenance(**facts: Any) -> dict[str, Any]:
         "commit": _commit(), "python": platform.python_version(),
         "packages": {name: v for name in _PACKAGES if (v := package_version(name))},
         "system": f"{platform.system()} {platform.release()}", "processor": processor(),
-        "cores": os.cpu_count(), "instructions": torch.backends.cpu.get_cpu_capability() if torch else None,
+        "cores": len(allowed()), "instructions": torch.backends.cpu.get_cpu_capability() if torch else None,
         "threads": torch.get_num_threads() if torch else None,
         "load_average": [round(load, 2) for load in os.getloadavg()] if hasattr(os, "getloadavg") else None,
     }  # fmt: skip
