@@ -380,7 +380,12 @@ def test_an_error_of_a_race_is_shown_and_escape_stops_it(opened, url):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_wrong_and_nothing_is_cut_off(opened, theme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    tab = opened("#race", color_scheme=theme)
+    tab = opened("#race", color_scheme=theme, viewport={"width": 390, "height": 430})  # with a keyboard open
+    assert tab.evaluate("byId('run').getBoundingClientRect().bottom <= innerHeight")
+    tab.click("#tab-chat")
+    assert tab.evaluate("byId('scroll').scrollHeight <= byId('scroll').clientHeight")
+    tab.click("#tab-race")
+    tab.set_viewport_size({"width": 390, "height": 844})
     found = [axe.run(tab)]
     race(tab)
     tab.locator(".step").nth(1).click()
