@@ -31,16 +31,19 @@ def tell_here(seed: int, numbers: range) -> None:
 
     import torch
 
+    from draftwood.models import findings
     from tests.fuzz.story import tell
 
     torch.set_num_threads(1)  # models of this size are not faster with more
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
-    for number in numbers:
-        faulthandler.dump_traceback_later(PATIENCE, exit=True)
-        print(json.dumps({"begun": number}), flush=True)
-        print(json.dumps(tell(seed, number)), flush=True)
-        faulthandler.cancel_dump_traceback_later()
+    with tempfile.TemporaryDirectory() as found:
+        findings.folder = lambda: Path(found)  # each story has its own models: nobody needs what was found out
+        for number in numbers:
+            faulthandler.dump_traceback_later(PATIENCE, exit=True)
+            print(json.dumps({"begun": number}), flush=True)
+            print(json.dumps(tell(seed, number)), flush=True)
+            faulthandler.cancel_dump_traceback_later()
 
 
 def tell_in_children(seed: int, numbers: range) -> Iterator[dict[str, Any]]:

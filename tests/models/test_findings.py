@@ -66,15 +66,14 @@ def test_a_folder_that_cannot_be_written_to_keeps_nothing_and_costs_one_note(cac
     assert "cannot be written" in caplog.text
 
 
-def test_the_oldest_of_a_kind_go_but_not_what_was_just_written(monkeypatch):
-    monkeypatch.setattr(findings, "_MOST_FILES", 3)
+def test_the_oldest_of_a_kind_go_but_not_what_was_just_written():
     findings.write(findings.place_of("learned", "kept"), {})
-    for n in range(5):
+    for n in range(66):
         findings.remember(str(n), n)
-        os.utime(findings.place_of(TRIAL, str(n)), (n + 1, 4e9 + n))  # the clock is set back after the third
+        os.utime(findings.place_of(TRIAL, str(n)), (n + 1, 4e9 + n))  # the clock is set back now
     findings.remember("new", 7)
-    assert [findings.remembered(name) for name in ("2", "3", "4", "new")] == [None, 3, 4, 7]
-    assert len(findings.files("learned")) == 1
+    assert [findings.remembered(name) for name in ("2", "3", "65", "new")] == [None, 3, 65, 7]
+    assert (len(findings.files(TRIAL)), len(findings.files("learned"))) == (64, 1)
 
 
 def test_the_stamp_changes_with_the_files_of_a_model(cache):

@@ -30,7 +30,7 @@ TRIAL, LEARNED = "trial", "learned"
 _LOG = logging.getLogger("draftwood")
 _SWITCH = "DRAFTWOOD_LEARNED"
 _MOST_BYTES = 1 << 20
-_MOST_FILES = 256  # of one kind; the oldest go
+_MOST_FILES = 64  # of one kind, three or so per model; the oldest go
 _WEIGHTS = ("*.gguf", "*.safetensors", "*.bin", "config.json")
 _said: set[Path] = set()  # files of which a warning was given
 
