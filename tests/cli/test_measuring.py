@@ -11,6 +11,12 @@ from draftwood.models.importing import Others
 SHORT = ("--max-new-tokens", "12", "--threads", "1")
 
 
+@pytest.fixture(autouse=True)
+def _no_times_are_doubted(monkeypatch):
+    """The times of a busy machine do not decide how often something is run."""
+    monkeypatch.setattr("draftwood.measure.bench.run.doubted", lambda *_: False)
+
+
 @pytest.fixture
 def prompts(tmp_path):
     path = tmp_path / "mine.jsonl"

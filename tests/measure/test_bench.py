@@ -147,6 +147,18 @@ def test_peers_stand_beside_us_with_their_own_clock():
     assert row["draft_coverage"] is None
 
 
+def test_tasks_with_a_speedup_that_cannot_be_are_run_once_more(monkeypatch):
+    work, writer, _ = bench(("none", "suffix", "lookup"))
+    work.run(1)
+    odd = {"task": "toy", "drafter": "suffix", "engine": "draftwood", "speedup_unlooped": 2.2, "most_speedup": 2.0}
+    rows = [odd, odd | {"task": "other", "speedup_unlooped": 2.0}]
+    monkeypatch.setattr("draftwood.measure.bench.run.table", lambda _: rows)
+    for _ in range(2):  # not twice
+        work.run_doubted(1)
+        again = sorted((a.task, a.name, a.arm) for a in writer.records.answers if a.round == 1)
+        assert again == [("toy", name, arm) for name in "ab" for arm in ("none", "suffix")]
+
+
 def test_what_differs_is_told_with_its_margin():
     work, writer, _ = bench(jobs=JOBS[:1])
     work.run(2)

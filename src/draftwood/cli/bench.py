@@ -52,7 +52,7 @@ def bench(
 
     Every arm of draftwood except none drafts from what --prediction, --memory, --corpus and --context give.
     Within an arm, a memory carries over from prompt to prompt; each round starts with what the memory's file
-    holds, and the file is not changed.
+    holds, and the file is not changed. A task whose speedup is above the tokens per pass is run once more.
     """
     from draftwood.api.setup import Setup
     from draftwood.api.user_texts import UserTexts
@@ -89,6 +89,7 @@ def bench(
         with screen.CtrlC() as stop:
             if sustain is None:
                 work.run(rounds)
+                work.run_doubted(rounds)
             else:
                 length = int(sustain)
                 repeat(work, arms, jobs[0], sustain, found, lambda arm, at: bar(int(at), length, arm))

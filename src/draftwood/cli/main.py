@@ -144,6 +144,7 @@ def _prepare(debug: bool) -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "warning" if debug else "error")
     logger = logging.getLogger("draftwood")
     logger.setLevel(logging.DEBUG if debug else logging.WARNING)
+    logging.getLogger("draftwood.engine").setLevel(logging.INFO)  # which one runs, where that may surprise
     logger.addHandler(_WARNINGS)  # once: a second time changes nothing
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

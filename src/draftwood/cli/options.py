@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-import logging
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -87,7 +85,7 @@ class Loading(_MachineFlags, ModelFlag):
 
         how = {flag.name: getattr(self, flag.name) for flag in fields(_MachineFlags)}
         how["engine"] = self.engine or FASTEST
-        with screen.busy(f"loading {self.model}") as report, _choice_is_said():
+        with screen.busy(f"loading {self.model}") as report:
             loaded = load(self.model, **how, report=report)
         gc.freeze()  # what was imported stays: it need not be looked at when garbage is collected
         if not is_target(loaded[0]):
@@ -108,16 +106,6 @@ class Loading(_MachineFlags, ModelFlag):
         found = setting_of(model)
         assert found is not None, "every model that was loaded says its name"
         return found._replace(model=self.model)
-
-
-@contextmanager
-def _choice_is_said() -> Iterator[None]:
-    log = logging.getLogger("draftwood.engine")
-    log.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        log.setLevel(logging.NOTSET)
 
 
 def shared(verb: Callable[..., None]) -> Callable[..., None]:

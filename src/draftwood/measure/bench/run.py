@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from time import perf_counter, process_time
@@ -13,12 +13,15 @@ from typing import Any
 from draftwood.api.setup import Setup
 from draftwood.decoding.request import Request
 from draftwood.measure.bench.arms import Arm
+from draftwood.measure.bench.table import PLAIN, table
 from draftwood.measure.prompt_files import PromptJob
 from draftwood.measure.records.records import TRACED, Answer, sampling_said, token_texts
 from draftwood.measure.records.writer import RecordsWriter
+from draftwood.measure.wording import doubted
 from draftwood.planning.policies.sensors import temperature
 from draftwood.tree import TokenTree
 
+Key = tuple[str, str, str, int]  # task, prompt, arm, round
 _WARM_PROMPT, _WARM_TOKENS, _WARM_WIDTH = 16, 4, 33
 
 
@@ -58,8 +61,17 @@ class Bench:
 
     def run(self, rounds: int) -> None:
         """Run what is missing of this many rounds; raises `RecordError` if an answer cannot be saved."""
+        self._carry_out([*self._plan([*range(rounds), *[TRACED] * bool(self._writer.path)])])
+
+    def run_doubted(self, number: int) -> None:
+        """Run one more round, of this number, of arms with a speedup that cannot be, and of plain decoding; only
+        the tasks where that is so. Raises as `run`."""
+        odd = [r for r in table(self._writer.records) if doubted(r["speedup_unlooped"], r["most_speedup"])]
+        again = {(row["task"], arm) for row in odd for arm in (row["drafter"], *PLAIN[row["engine"]])}
+        self._carry_out([one for one in self._plan([number]) if (one[1].task, one[2].label) in again])
+
+    def _carry_out(self, plan: list[tuple[Key, PromptJob, Arm]]) -> None:
         done = {answer.key for answer in self._writer.records.answers}
-        plan = list(self._plan(rounds))
         left = [entry for entry in plan if entry[0] not in done]
         for count, (key, job, arm) in enumerate(left, len(plan) - len(left)):
             number = key[3]
@@ -94,8 +106,8 @@ class Bench:
             answer.prompt_pieces = token_texts(answer.prompt_ids, self._setup.tokenizer)
         return answer
 
-    def _plan(self, rounds: int) -> Iterator[tuple[tuple[str, str, str, int], PromptJob, Arm]]:
-        for number in [*range(rounds), TRACED] if self._writer.path else range(rounds):
+    def _plan(self, rounds: Iterable[int]) -> Iterator[tuple[Key, PromptJob, Arm]]:
+        for number in rounds:
             for job in self._jobs:
                 shuffle = random.Random(f"{self._settings.seed} {number} {job.task} {job.name}")
                 for arm in shuffle.sample(self._arms, len(self._arms)):
