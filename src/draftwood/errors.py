@@ -39,14 +39,14 @@ class UsageError(DraftwoodError, ValueError):
 
 
 class UnknownNameError(UsageError):
-    """No such name of this ``kind`` (``"drafter"``); the message suggests the nearest and lists the ``known``."""
+    """No such name of this ``kind`` (``"drafter"``); suggests the nearest, lists the ``known``, says ``more``."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], more: str = "") -> None:
         self.kind, self.name, self.known = kind, name, sorted(known)
         nearest = difflib.get_close_matches(str(name), self.known, n=1, cutoff=0.5)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
         listed = ", ".join(self.known) or "none"
-        super().__init__(f"unknown {kind} {name!r}: {hint}known: {listed}")
+        super().__init__(f"unknown {kind} {name!r}: {hint}known: {listed}{more}")
 
 
 class PromptError(UsageError):

@@ -39,7 +39,8 @@ class TokenTree:
     source : int32[n]
         Which drafter of the set proposed the node (its index in the set).
     evidence : int32[n]
-        The source's own small class of why it proposed the node; `NO_CLAIM` where it only passes through.
+        Why its source proposed the node: one of the source's classes, each with an acceptance rate of its own;
+        `NO_CLAIM` for a node of another source.
     draft_prob : float32[n]
         What a drafting model itself gave the token; NaN for other sources.
     lookahead : bool[n]

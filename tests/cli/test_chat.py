@@ -30,7 +30,7 @@ def test_stats_show_that_a_turn_reads_only_what_is_new(draftwood, tiny):
     assert first.startswith("turn 1: read 8 of 8, wrote 12 tokens, ")
     # There are 8 + 12 from before; new are the answer's last token, <end>, and <user>again<end><assistant>.
     assert second.startswith("turn 2: read 10 of 29, wrote 12 tokens, ")
-    assert "mean acceptance length" in second
+    assert "tokens per pass" in second
 
 
 def test_undo_and_reset_take_the_text_back(draftwood, tiny):

@@ -24,7 +24,7 @@ def test_a_pipe_gets_the_text_and_nothing_else(draftwood, tiny):
     assert ESCAPE not in ran.out + ran.err
     assert re.search(r"written by the model \d+ %\n", ran.err)
     assert "40 tokens · " in ran.err
-    assert "mean acceptance length" in ran.err
+    assert "tokens per pass" in ran.err
 
 
 def test_a_terminal_gets_colours_and_everything_on_one_stream(draftwood, tiny):
@@ -94,7 +94,7 @@ def test_ctrl_c_keeps_what_was_produced(draftwood, tiny, interrupt, arguments):
     text = ran.out.removesuffix("\n")
     assert 0 < len(text) < 40
     assert whole.startswith(text)
-    assert "mean acceptance length" in ran.err
+    assert "tokens per pass" in ran.err
 
 
 def test_control_characters_of_a_model_do_not_reach_the_terminal(monkeypatch):
@@ -124,7 +124,7 @@ def test_sigint_in_a_process_of_its_own(tiny):
     assert child.returncode == 130
     assert 5 <= len(begun + rest) < 2000
     assert rest.endswith(b"\n")
-    assert b"mean acceptance length" in err
+    assert b"tokens per pass" in err
     assert b"Traceback" not in err
 
 

@@ -62,19 +62,20 @@ def test_info(draftwood, cache):
 
 
 def test_info_tells_measured_speeds_from_expected_ones_and_how_to_install_engines(draftwood, monkeypatch):
-    monkeypatch.setattr("draftwood.api.learned.speeds", lambda name: {"cpu": (99.6, name)})
+    monkeypatch.setattr("draftwood.api.learned.speeds", lambda name: {"cpu": (99.6, name, "2026-11-26")})
     monkeypatch.setattr("draftwood.models.engine.is_installed", lambda engine: engine != "transformers")
     monkeypatch.setattr("draftwood.engines.llama_cpp.library.takes_layers", lambda: True)
     lines = [line.split(None, 2) for line in draftwood("info").out.splitlines() if line.startswith("engine ")]
     said = {name: what for _, name, what in lines}
     assert (said["cpu"], said["transformers"]) == (
-        "100 tokens/s measured; installed",
+        "100 tokens/s measured 2026-11-26; installed",
         'not installed: pip install "draftwood[transformers]"',
     )
     assert said["llama.cpp"].startswith("71 tokens/s expected; ")
     assert json.loads(draftwood("info", "--json").out)["speeds"]["cpu"] == {
         "tokens_per_second": 99.6,
         "dtype": "smollm2",
+        "day": "2026-11-26",
         "measured": True,
     }
 

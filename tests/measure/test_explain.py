@@ -65,6 +65,10 @@ def told(step):
         ({"candidates": 1, "chosen": 1}, ("all", "the one guess pays")),
         ({"explored": True, "best": 1}, ("explored", "checked 2 guesses instead of 1, to time such a pass")),
         ({"chosen": 0}, ("unlikely", "likeliest guess 60 %, pays from 10 %")),
+        (
+            {"chosen": 0, "alternatives": [[0, 1.0, 20.0], [1, 1.6, 40.0]]},
+            ("unlikely", "likeliest guess 60 %, and even a sure one costs too much"),
+        ),
         ({"chosen": 0, "alternatives": []}, ("unlikely", "no guess was likely enough")),
         ({"chosen": 0, "candidates": 0}, ("nothing", "no drafter had a guess")),
         (
@@ -157,11 +161,11 @@ def test_the_summary_says_why_drafting_was_off():
     said = told_of(steps, "suffix")["words"]
     assert said[0].startswith("6 tokens in 5 passes: 1.20 tokens per pass, ")
     assert said[1] == (
-        "No guess was checked for 67 % of the text: in 3 steps the likeliest guess had a chance of 5 % in the "
-        "middle (5 % at most), and checking one pays from 10 % on; in 1 step no drafter had a guess."
+        "No guess was checked for 67 % of the text: in 3 steps the likeliest guess had a median chance of 5 % "
+        "(5 % at most), and checking one pays from 10 % on; in 1 step no drafter had a guess."
     )
     assert said[2] == (
-        "Guesses were checked in 1 step, 2 at a time in the middle (2 at most); 50 % of them were right, 1.00 per "
+        "Guesses were checked in 1 step, a median of 2 at a time (2 at most); 50 % of them were right, 1.00 per "
         "step."
     )
 

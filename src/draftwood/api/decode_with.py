@@ -63,8 +63,9 @@ def decode_with(
     streamer
         A streamer of transformers; it may be given to ``model.generate`` as well.
     tokenizer, stop_strings
-        Stop strings and the tokenizer for them, as transformers does not pass its own on. As there, the text ends
-        with the token that completes a stop string. Predictions and context as text need a tokenizer, too.
+        Strings that end the text, and the tokenizer for them: ``model.generate`` does not pass its own on. The
+        text ends with the token that completes one. ``prediction`` and ``context`` need a tokenizer if they are
+        text.
     seed
         Of sampled texts; by default drawn from torch's generator, so that ``torch.manual_seed`` decides.
     prediction, memory, corpus, context

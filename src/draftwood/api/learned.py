@@ -7,6 +7,7 @@ import hashlib
 import logging
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import date
 from importlib.metadata import version
 from operator import index
 from pathlib import Path
@@ -93,17 +94,17 @@ def learned(model: Any) -> Learned:
     return known.learned
 
 
-def speeds(model: str) -> dict[str, tuple[float, str]]:
-    """Return the tokens per second without drafts that a model was last measured with on this machine, and its
-    number format, by the name of the engine.
-    """
+def speeds(model: str) -> dict[str, tuple[float, str, str]]:
+    """Return the tokens per second without drafts that a model was last measured with on this machine, its number
+    format and the day (2026-11-26), by the name of the engine."""
     found = {}
     for path in findings.files(findings.LEARNED):
         record = findings.read(path)
         said = record.get("speed") if isinstance(record, dict) else None
         if isinstance(said, dict) and (said.get("model"), said.get("machine")) == (model, machine()):
-            with suppress(KeyError, TypeError, ValueError, ZeroDivisionError):
-                found[str(said["engine"])] = 1 / float(said["pass_s"]), str(said["dtype"])
+            with suppress(KeyError, TypeError, ValueError, ZeroDivisionError, OSError):
+                day = date.fromtimestamp(path.stat().st_mtime).isoformat()
+                found[str(said["engine"])] = 1 / float(said["pass_s"]), str(said["dtype"]), day
     return found
 
 

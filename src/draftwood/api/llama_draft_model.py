@@ -40,10 +40,10 @@ log = logging.getLogger("draftwood")
 class LlamaDraftModel:
     """Drafts for llama-cpp-python: ``Llama(path, logits_all=True, draft_model=draftwood.LlamaDraftModel())``.
 
-    llama-cpp-python checks the drafts, with its own sampler; its passes over several tokens round in another way
-    than those over one, which may decide where two tokens are almost equally likely. What drafts bring is learnt
-    from how the text grows and how long that takes. A request is found again by its text; only the latest is
-    kept. Make one object for each `Llama`.
+    llama-cpp-python checks the drafts, with its own sampler. Its passes over several tokens round differently from
+    passes over one, so where two tokens are almost equally likely the text may change. The planner learns from how
+    the text grows, and how fast. Only the latest request is kept, and a call that continues its text belongs to
+    it: make one object for each `Llama`.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ class LlamaDraftModel:
     max_tokens
         Most tokens of a draft.
     prediction
-        The text that is expected, or its token ids, or several of these; the attribute may be set before each
-        answer, and holds until it is set again.
+        The text that is expected, or its token ids, or several of these. As an attribute it may be set before each
+        answer; it holds until it is set again.
     memory, corpus, context
         As in `generate`. A memory file is saved when the next request begins, and by `close`.
     tokenizer
@@ -62,8 +62,8 @@ class LlamaDraftModel:
     Raises
     ------
     UnknownNameError, UsageError, CapabilityError, FileFormatError, VocabularyError
-        For what is wrong; for what only a `Llama` shows (no ``logits_all=True``, another tokenizer, unknown token
-        ids), from its first draft.
+        For wrong arguments at once; for what only the `Llama` shows (no ``logits_all=True``, another tokenizer,
+        unknown token ids) when it asks for the first draft.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class LlamaDraftModel:
 
     @property
     def stats(self) -> Rates:
-        """Acceptance rates of the latest request, without its last pass, whose outcome is not told."""
+        """Acceptance rates of the latest request, but for its last pass, of which we are not told the outcome."""
         text = self._text
         return Rates.of([] if text is None else text.steps)
 

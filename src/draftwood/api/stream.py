@@ -104,9 +104,9 @@ def generate(
     UsageError, PromptError, ModelError, CapabilityError, FileFormatError
         Before the first token, with a sentence that says what to do.
     DraftwoodError
-        In mid-text if the model's scores are broken; a processor's own error is raised as it is. With a list of
-        prompts neither is raised: that answer ends with ``finish_reason="error"`` and the reason in ``error``, and
-        the others are written to their end.
+        While it writes, if the model's scores are no numbers; a processor's own error is raised as it is. With a
+        list of prompts neither is raised: that answer ends with ``finish_reason="error"`` and the reason in
+        ``error``, and the others are written to their end.
     """
     given = dict(locals())
     with Stream(**given) as streamed:

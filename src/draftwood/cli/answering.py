@@ -197,7 +197,7 @@ def figures(generation: Generation) -> list[str]:
     return [
         count(len(generation.ids), "token"),
         count(rates.passes, "pass", "passes"),
-        f"mean acceptance length {rates.mean_acceptance_length:.2f}",
+        f"{rates.mean_acceptance_length:.2f} tokens per pass",
         f"acceptance rate {100 * rates.acceptance_rate:.0f} %" if drafted else "nothing drafted",
         f"{rates.tokens_per_second:.1f} tokens/s",
     ]

@@ -41,7 +41,7 @@ def drift(
     max_new_tokens: measuring.MaxNewTokens = 64, temperature: Temperature = None, seed: options.Seed = None,
     as_json: options.Json = False,
 ) -> None:  # fmt: skip
-    """Measure how far drafts, or lossy rules, move the text from plain decoding."""
+    """Measure how far drafts or lossy rules move scores and texts."""
     from draftwood.measure.drift import Drift, rule_drift
     from draftwood.measure.drift import drift as measure
 

@@ -33,8 +33,8 @@ class WritingFlags:
     max_new_tokens: Annotated[int | None, Option(min=1, help=_LIMIT)] = None
     temperature: Annotated[float, Option(help="0: always the likeliest token.")] = 0.0
     top_k: Annotated[int | None, Option(help="Sample from this many of the likeliest tokens.")] = None
-    top_p: Annotated[float | None, Option(help="Sample from the likeliest tokens of this probability.")] = None
-    min_p: Annotated[float | None, Option(help="Leave out tokens below this share of the likeliest one's.")] = None
+    top_p: Annotated[float | None, Option(help="Sample from the likeliest tokens that add up to this.")] = None
+    min_p: Annotated[float | None, Option(help="Leave out tokens below this share of the top probability.")] = None
     repetition_penalty: Annotated[float | None, Option(help="Above 1: fewer repeated tokens.")] = None
     seed: options.Seed = None
     stop: Annotated[list[str] | None, Option(metavar="TEXT", help="End before this text; may be repeated.")] = None

@@ -32,7 +32,7 @@ def info(as_json: options.Json = False) -> None:
     lines = {
         **found["versions"],
         **{f"engine {name}": _said_engine(name, said, found["speeds"]) for name, said in found["engines"].items()},
-        "speed of engines": f"of {DEFAULT_MODEL}'s passes; expected: two cores, docs/figures.md",
+        "speed of engines": f"{DEFAULT_MODEL} without drafts; expected: on two cores, see docs/figures.md",
         "system": found["system"],
         "CPU": f"{found['cpu_count']} cores, instructions: {found['cpu_instructions'] or 'unknown'}",
         "threads of torch": found["threads"], "devices of torch": ", ".join(found["devices"]) or None,
@@ -78,17 +78,17 @@ def _said_engine(name: str, said: str | None, speeds: dict[str, dict[str, Any]])
     if said is None:
         return f'not installed: pip install "draftwood[{name.partition(".")[0]}]"'
     speed = speeds[name]
-    return f"{speed['tokens_per_second']:.0f} tokens/s {'measured' if speed['measured'] else 'expected'}; {said}"
+    how = f"measured {speed['day']}" if speed["measured"] else "expected"
+    return f"{speed['tokens_per_second']:.0f} tokens/s {how}; {said}"
 
 
 def _speeds() -> dict[str, dict[str, Any]]:
     """Return each engine's tokens per second of the default model, as this machine has learnt, or expected."""
     from draftwood.api.learned import speeds
 
-    known = speeds(DEFAULT_MODEL)
+    known, names = speeds(DEFAULT_MODEL), ("tokens_per_second", "dtype", "day")
     return {
-        name: dict(zip(("tokens_per_second", "dtype"), known.get(name, (expected, None)), strict=True))
-        | {"measured": name in known}
+        name: dict(zip(names, known.get(name, (expected, None, None)), strict=True)) | {"measured": name in known}
         for name, expected in _EXPECTED.items()
     }
 

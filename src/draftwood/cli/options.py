@@ -40,7 +40,7 @@ System = Annotated[str | None, Option(metavar="TEXT|@FILE", help="System message
 Json = Annotated[bool, Option("--json", help="Print one JSON document and nothing else.")]
 _MODEL = "A model of `draftwood info`, a folder, a GGUF file, or a hub name."
 _ENGINE = "cpu (draftwood's own), llama.cpp or transformers. [default: the fastest here for the model]"
-_EXACT = "On llama.cpp: passes that round alike at every width, or its faster ones. [default: --exact if possible]"
+_EXACT = "On llama.cpp: passes in which drafts change no rounding, or faster ones. [default: --exact if possible]"
 _WEIGHTS = "Round the weights to 4 or 8 bits, on the engine cpu: faster, but another model, a little worse."
 
 

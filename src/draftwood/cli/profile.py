@@ -62,13 +62,13 @@ def profile(
     chosen = {"--sizes": sizes, "--contexts": contexts, "--rounds": rounds}
     partial = [flag for flag, value in chosen.items() if value is not None] + ["Ctrl-C"] * stop.pressed
     doubt = measured.doubt(settings["threads"] if settings["device"] == "cpu" else 1)
-    partial += [f"noise ({doubt})"] * bool(doubt)
+    partial += ["noise"] * bool(doubt)
     usual = profile_path(*(setting_of(model) or settings.values()))
     for place in [place for place, writes in ((output, output), (usual, not partial)) if place and writes]:
         write_profile(place, measured, settings, doubt)
         screen.say(f"written: {place}", file=sys.stderr)
     if partial:
-        hint = "" if output is not None else "; with -o FILE.jsonl it is kept for simulate --profile FILE.jsonl"
+        hint = "" if output is not None else "; -o FILE.jsonl keeps it"
         screen.say(f"not kept in the cache folder, because of {', '.join(partial)}{hint}", file=sys.stderr)
     by_kind: dict[str, list[dict[str, Any]]] = {}
     for row in measured.rows():

@@ -55,7 +55,7 @@ class TrainingSettings:
         return TrainingPlan(half, half, seed=self.seed, files=files, written=self.written, **more)
 
 
-app = options.group("train", "Make a head or a sibling that drafts for a model.")
+app = options.group("train", "Train a head or a small model that drafts for a model.")
 
 
 @app.command()

@@ -51,12 +51,12 @@ _ELSEWHERE = "point DRAFTWOOD_CACHE to another"
 def fetch(name: str, *, progress: Progress | None = None, force: bool = False) -> Path:
     """Fetch a model of the catalogue into the cache folder: its GGUF file, and a transformers folder around it.
 
-    Without torch and transformers only the GGUF file is kept, which needs neither; a fetch with them adds the
-    rest. A folder that is already there is returned if its checksums are right and ``force`` is not set, else
-    replaced. It appears only when it is complete: a failure or Ctrl-C leaves nothing behind.
+    Where torch or transformers is missing, only the GGUF file is kept, which needs neither; fetching again with
+    both adds the rest. A folder that is already there is returned if its checksums are right and ``force`` is not
+    set, else replaced. It appears only when it is complete: a failure or Ctrl-C leaves nothing behind.
 
     Raises `UnknownNameError` for another name, and `FetchError` where a package is missing, the download fails or
-    is not what is pinned, or the disk is full.
+    has a wrong checksum, or the disk is full.
     """
     if name not in CATALOGUE:
         raise UnknownNameError("model", name, CATALOGUE)

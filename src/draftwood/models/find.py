@@ -51,7 +51,7 @@ def find(name: str | os.PathLike[str]) -> Path | str:
         if not exists and (hub_file(name) or (_HUB_NAME.fullmatch(name) and not is_gguf)):
             return name
         if not name or not (exists or is_gguf or "/" in name or "\\" in name or name[0] in "~."):
-            raise UnknownNameError("model", name, CATALOGUE)
+            raise UnknownNameError("model", name, CATALOGUE, "; or name a folder, a GGUF file or a hub name")
     return _find_place(_expand(name))
 
 

@@ -69,11 +69,11 @@ def load(
         A catalogue name, a folder, a GGUF file or a hub name (``"owner/name"``, ``"owner/name/file.gguf"``). Only
         a hub name may touch the network.
     engine
-        ``"cpu"`` (our own) or ``"llama.cpp"`` for GGUF files, or ``"transformers"``; ``"cpu"`` reads folders with
-        weights of safetensors, too. None: our own for GGUF files, the models of the catalogue and wherever
-        ``weights`` are given, and llama.cpp for files that it does not run; transformers for other folders with
-        weights for it, where it is installed, and wherever ``dtype`` or ``device`` ask for it. ``"fastest"``: the
-        same, but our own engine for those folders too, where it knows the model and there is no graphics card.
+        ``"cpu"`` (our own, for GGUF files and folders of safetensors), ``"llama.cpp"`` (GGUF files) or
+        ``"transformers"`` (folders). None: our own for GGUF files, for models of the catalogue and with
+        ``weights``, llama.cpp for GGUF files that our own does not run; transformers, where it is installed, for
+        other folders, and wherever ``dtype`` or ``device`` ask for it. ``"fastest"``: as None, but our own engine
+        also for folders whose model it knows, where there is no graphics card.
     dtype
         One of `DTYPES`, or torch's own. A GGUF file has its own. On our own engine ``"bfloat16"`` and
         ``"float16"`` round a folder's weights, the others leave them as stored.
@@ -88,7 +88,7 @@ def load(
         Of a GGUF model, whether its passes are computed so that drafts change no bit of the text (see
         docs/exactness.md). False: as llama.cpp does. None: True where the weights allow it.
     report
-        Takes the bytes of weights that are ready and those of all, again and again; our own engine calls it.
+        Called by our own engine while it loads, with the bytes of weights that are ready and those of all.
     weights
         ``"int4"`` or ``"int8"``: our own engine quantises the matrices of floats when it loads them. **That is
         another model**, with other texts: faster, smaller, and a little worse. None: the weights as they are.

@@ -14,13 +14,7 @@ from draftwood.decoding.request import Emission, Request
 from draftwood.serve.calls import CallReader, Event
 from draftwood.serve.errors import FAILED, ApiError, as_api_error
 from draftwood.serve.inbox import ServedText
-from draftwood.serve.logprobs import (
-    LogprobRecorder,
-    SpelledText,
-    SpelledToken,
-    TokenLogprobs,
-    spelled_prompt,
-)
+from draftwood.serve.logprobs import LogprobRecorder, SpelledText, SpelledToken, TokenLogprobs, spelled_prompt
 from draftwood.serve.tools import ToolUse
 from draftwood.step import Step
 

@@ -32,7 +32,7 @@ class Match:
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Documents of token ids, and where any sequence of them occurs.
+    """Documents of token ids, indexed: it finds where any sequence of tokens occurs.
 
     Made by `open` from a file of ``draftwood corpus build``, or by `of` from ids. Immutable: requests and threads
     may share it. The time of a lookup grows with the logarithm of its size.
@@ -48,7 +48,7 @@ class Corpus:
     model
         Name of a model with that tokenizer.
     header
-        Of the file; None for a corpus in memory.
+        The header of its file; None for a corpus in memory.
     """
 
     parts: tuple[Part, ...] = dataclasses.field(repr=False)
@@ -59,7 +59,7 @@ class Corpus:
 
     @classmethod
     def open(cls, path: str | Path) -> Corpus:
-        """Open a corpus file without reading it. Raises what `open_corpus` does."""
+        """Open a corpus file without reading all of it; raises `UsageError` or `FileFormatError`."""
         header, parts, documents = open_corpus(Path(path))
         model = header.about.get("model")
         return cls(parts, documents, header.tokenizer, model if isinstance(model, str) else None, header)

@@ -38,16 +38,16 @@ HALF_LIFE = 1.0  # tokens added while a credit loses half its weight, as a multi
 
 
 class Memory:
-    """Answers of finished requests, shared by sessions and threads.
+    """Answers of finished requests, to draft later ones from; requests and threads may share it.
 
-    A request is never drafted from another namespace's answers: speed could tell one user what another wrote. All
-    namespaces share one size, so a busy user may displace the answers of others.
+    Answers lie in namespaces, one per user say. A request is drafted from its own namespace only, else its speed
+    could tell one user what another wrote. All share one size: a busy one may displace answers of others.
 
     Parameters
     ----------
     tokens
-        Most tokens that it holds, over all namespaces, at most `MOST_TOKENS`; each answer counts one more than its
-        tokens, each namespace beyond the first 1,024 more. When it is full, the least used answers are forgotten.
+        Its size, at most `MOST_TOKENS`: an answer counts as its tokens and one more, each namespace after the
+        first as 1,024 more. When it is full, the least used answers are forgotten.
     fingerprint
         Fingerprint of the tokenizer whose ids it holds (`draftwood.models.fingerprint`); None: not known yet.
 
@@ -57,8 +57,6 @@ class Memory:
         ``tokens``.
     path
         Where `save` writes by default; None: nowhere.
-    spaces
-        Namespaces that hold something; only to be used while holding ``lock``.
     """
 
     # An answer's worth is the binary logarithm of the sum of its credits. A credit is the number of accepted
@@ -71,7 +69,7 @@ class Memory:
         self.size, self.fingerprint = tokens, fingerprint
         self.path: Path | None = None
         self.lock = ChildSafeLock()
-        self.spaces: dict[str, Namespace] = {}
+        self.spaces: dict[str, Namespace] = {}  # those that hold something; used while holding the lock
         self.saved_at = time.monotonic()  # when it was opened, or last tried to save
         self._clock = self._changes = self._saved_changes = 0
         self._heap: list[tuple[float, int, KeptAnswer]] = []  # a worth in it may be outdated, then it is too low
@@ -87,7 +85,7 @@ class Memory:
 
         ``tokens`` is its size, by default the one it was saved with, for a new one `TOKENS`. If the file holds
         more, the most useful answers are taken, and a warning is logged. Raises `UsageError` for a size out of
-        range, or if the file may not be read, `FileFormatError` if it is no memory, cut, damaged or newer.
+        range or a file that may not be read, `FileFormatError` for one that is no memory, cut, damaged or newer.
         """
         to, answers = named(path), list[Saved]()
         if _is_new(to):
@@ -132,7 +130,7 @@ class Memory:
 
     @property
     def held(self) -> int:
-        """Tokens that count against its size."""
+        """How much of its size is taken."""
         with self.lock:
             return sum(space.tokens for space in self.spaces.values()) + NAMESPACE * max(0, len(self.spaces) - 1)
 
@@ -164,7 +162,7 @@ class Memory:
             ]
 
     def check_fingerprint(self, fingerprint: str) -> None:
-        """Keep the fingerprint of the tokenizer in use; raise `VocabularyError` if the ids are another's."""
+        """Say which tokenizer is used; raises `VocabularyError` if it holds token ids of another one."""
         what = f"the memory {self.path}" if self.path is not None else "the memory"
         compare_tokenizers(what, self.fingerprint, fingerprint)
         self.fingerprint = fingerprint
@@ -172,9 +170,9 @@ class Memory:
     def add(self, ids: Sequence[int] | NDArray[Any], namespace: str = "") -> bool:
         """Remember a finished answer of a namespace; the least useful ones make room for it.
 
-        An answer that is added again is kept once and counts as more useful. Returns whether it is remembered, not
-        if it is shorter than `SHORTEST` or does not fit into the memory alone. Raises `UsageError` for anything
-        but a list of token ids, none negative; nothing is changed then.
+        An answer that is added again is kept once and counts as more useful. Returns False where it is not kept:
+        it is shorter than two tokens or larger than the memory. Raises `UsageError`, and changes nothing, for
+        anything but a list of token ids, none negative.
         """
         text = _token_ids(ids)
         if len(text) < SHORTEST:
@@ -197,10 +195,7 @@ class Memory:
         If a file has ``told`` its worth, only answers of less worth make room for it. ``room``: tokens that its
         namespace will soon hold.
         """
-        from draftwood.drafters.memory.index import (
-            KeptAnswer,
-            Namespace,
-        )  # loads kernels, so not before it is used
+        from draftwood.drafters.memory.index import KeptAnswer, Namespace  # loads kernels, so only when used
 
         space = self.spaces.get(key[0])
         known = space.answers.get(key[1]) if space is not None else None
@@ -254,7 +249,7 @@ class Memory:
         return self._clock / (HALF_LIFE * self.size)
 
     def credit(self, answers: Iterable[KeptAnswer], tokens: float = 1.0) -> None:
-        """Count so many accepted tokens for each of these answers; the caller holds the lock."""
+        """Count this many accepted tokens as copied from each of these answers; hold ``lock`` meanwhile."""
         for answer in answers:
             low, high = sorted((answer.worth, math.log2(tokens) + self._age))
             answer.worth = high + math.log2(1 + 2 ** (low - high))
@@ -278,12 +273,12 @@ class Memory:
         self._changes += 1
 
     def save(self, path: str | Path | None = None, *, wait: float = WAIT) -> Path:
-        """Write it to a file, after taking in what other processes have saved there since; returns where it is.
+        """Write it to a file, after taking in what other processes have saved there since; returns the path.
 
         ``path`` is by default where it was opened or last saved; ``wait``: seconds to wait for a process that is
         saving there. Raises `UsageError` if no file is named, or it may not be read; `FileFormatError` if it is no
         memory or damaged, cannot be written, or the wait was too short; `VocabularyError` if it holds the ids of
-        another tokenizer. It is unchanged then.
+        another tokenizer. The file is unchanged then.
         """
         to = named(path) if path is not None else self.path
         if to is None:

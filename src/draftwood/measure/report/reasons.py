@@ -128,7 +128,8 @@ def _unchecked(
     if floor:
         return "unlikely", f"no guess was as likely as {share(floor)}"
     if chances:
-        return "unlikely", f"likeliest guess {share(chances[0])}, pays from {share(chances[1])}"
+        pays = f"pays from {share(chances[1])}" if chances[1] < 1 else "and even a sure one costs too much"
+        return "unlikely", f"likeliest guess {share(chances[0])}, {pays}"
     return "unlikely", REASONS["unlikely"]
 
 

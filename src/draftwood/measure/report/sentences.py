@@ -89,7 +89,7 @@ def sentences(rows: Rows, found: dict[str, Any]) -> Iterator[str]:
         yield f"No guess was checked for {part} of the text: {'; '.join(said)}."
     if sizes := [row["drafted"] for row in rows if row["drafted"]]:
         yield (
-            f"Guesses were checked in {count(len(sizes), 'step')}, {median(sizes):.0f} at a time in the middle "
+            f"Guesses were checked in {count(len(sizes), 'step')}, a median of {median(sizes):.0f} at a time "
             f"({max(sizes)} at most); {share(rates['acceptance_rate'])} of them were right, "
             f"{rates['accepted_per_cycle']:.2f} per step."
         )
@@ -122,8 +122,9 @@ def _off(rows: Rows, reason: str) -> str:
     known = [found for row in rows if row["reason"] == "unlikely" and (found := odds(row["alternatives"]))]
     if reason == "unlikely" and known:
         likely, cost = [one for one, _ in known], median(one for _, one in known)
-        middle = f"{share(median(likely))} in the middle ({share(max(likely))} at most)"
-        return f"the likeliest guess had a chance of {middle}, and checking one pays from {share(cost)} on"
+        said = f"a median chance of {share(median(likely))} ({share(max(likely))} at most)"
+        pays = f"checking one pays from {share(cost)} on" if cost < 1 else "even a sure one costs too much"
+        return f"the likeliest guess had {said}, and {pays}"
     return "a plain pass was made to time it" if reason == "explored" else REASONS[reason]
 
 
