@@ -30,9 +30,10 @@ def same_texts(place, spec):
     return ours.ids == plain.ids and ours.stats.drafted > 0
 
 
-def test_a_head_is_made_and_drafts(draftwood, tiny, tmp_path):
-    output = tmp_path / "head.safetensors"
-    ran = draftwood(*head(tiny, output))
+@pytest.mark.parametrize("engine", ["transformers", "cpu"])
+def test_a_head_is_made_and_drafts(draftwood, tiny, tiny_gguf, tmp_path, engine):
+    output, model = tmp_path / "head.safetensors", tiny if engine == "transformers" else str(tiny_gguf())
+    ran = draftwood(*head(model, output))
     assert ran.code == 0, ran.err
     assert f"written: {output}" in ran.out
     assert "the model's own in" in ran.out
@@ -40,12 +41,13 @@ def test_a_head_is_made_and_drafts(draftwood, tiny, tmp_path):
     with safe_open(output, "pt") as file:
         header = file.metadata()
     assert header["format"] == "draftwood-head-1"
-    assert json.loads(header["made"])["model"] == tiny
+    made = json.loads(header["made"])
+    assert (made["model"], made["engine"], made["target"]) == (model, engine, header["target"])
     *_, (seconds, updates, tokens, _, first, second) = json.loads(header["log"])
     assert seconds > 0 < updates
     assert tokens > 0
     assert 0 <= first <= 1 >= second >= 0
-    assert same_texts(tiny, f"head:file={output}")
+    assert same_texts(model, f"head:file={output}")
 
 
 def test_a_sibling_is_made_and_drafts(draftwood, tiny, tmp_path):

@@ -15,12 +15,13 @@ from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.draft_model.drafter import DraftTarget
 from draftwood.drafters.head.drafter import HeadDrafter
+from draftwood.engines.heads.fitting import usual
 from draftwood.engines.heads.weights import HeadShape, HeadWeights, read_head
-from draftwood.engines.transformers.head.load import embedding_fingerprint, fitted, head_of, usual_layers
-from draftwood.engines.transformers.head.module import HeadModule
+from draftwood.engines.transformers.head.load import embedding_fingerprint, fitted, head_of
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError, ModelError, UsageError
 from draftwood.planning.fixed import FixedPlanner
+from draftwood.training.head_module import HeadModule
 from draftwood.verify.exact import SampleAndMatch
 from tests.engines.tiny import SHAPE, build
 
@@ -30,7 +31,7 @@ def random_head(target, *, vocabulary=40, layers=None, seed=0):
     torch.manual_seed(seed)
     embedding, _ = target.token_tables()
     shape = HeadShape(
-        embedding.shape[1], usual_layers(target) if layers is None else layers, target.n_layers,
+        embedding.shape[1], usual(target.n_layers) if layers is None else layers, target.n_layers,
         len(embedding), 8, 1e-5, 10000.0,
     )  # fmt: skip
     module = HeadModule(shape, 4, 2, 24)
@@ -144,7 +145,7 @@ def test_a_public_file_is_read(tmp_path, target):
         "head_dim": 8, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "draft_vocab_size": 40,
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config))
-    assert head_of(target, tmp_path).layers == usual_layers(target)
+    assert head_of(target, tmp_path).layers == usual(target.n_layers)
     model = build("llama")
     plain = draftwood.generate(model, [1, 2, 3], max_new_tokens=16, drafters="none")
     found = draftwood.generate(

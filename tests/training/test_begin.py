@@ -7,16 +7,23 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import draftwood
-from draftwood.engines.transformers.head.load import usual_layers
-from draftwood.engines.transformers.target import TransformersTarget
-from draftwood.errors import CapabilityError
+from draftwood.engines.cpu.head.target import fitted
+from draftwood.engines.cpu.target import CpuTarget
+from draftwood.engines.heads.fitting import usual
+from draftwood.engines.heads.weights import read_head
+from draftwood.engines.transformers.head.load import embedding_fingerprint
+from draftwood.errors import CapabilityError, ModelError, UsageError
 from draftwood.training.head import HeadJob, begun, loss_of, write_head
-from draftwood.training.job import TrainingPlan, frequent
+from draftwood.training.job import Trained, TrainingPlan, frequent, training_target
 from draftwood.training.loss import Teacher
+from draftwood.training.sibling import SiblingJob
 from draftwood.training.states import StateFiles, read_states, scores_by_rows
-from draftwood.training.texts import Text
+from draftwood.training.texts import Text, append
 from draftwood.training.train import Schedule, Training
+from tests.engines.cpu import tiny_families
+from tests.engines.cpu.small_models import write_mixed
 from tests.engines.tiny import build
+from tests.engines.tiny_gguf import VOCAB
 
 
 def gpt2():
@@ -29,20 +36,22 @@ def gpt2():
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3", "gpt2"])
 def test_of_every_kind(family, tmp_path):
     model = gpt2() if family == "gpt2" else build(family)
-    target = TransformersTarget(model)
+    target = training_target(model, "train head")
     assert scores_by_rows(target)
-    module = begun(target, model, usual_layers(target))
-    embedding, rows = target.token_tables()
+    layers = usual(target.layers)
+    module = begun(target, layers)
     files = StateFiles(tmp_path / "states")
     for number in range(8):
-        files.add(read_states(target, Text([(3 * number + 5 * i) % 64 for i in range(32)]), usual_layers(target)))
+        files.add(read_states(target.target, Text([(3 * number + 5 * i) % 64 for i in range(32)]), layers))
     files.flush()
-    teacher, schedule = Teacher(embedding, rows, torch.arange(64)), Schedule(3600.0, steps=2, length=32, batch=4)
+    teacher = Teacher(target.embedded, target.scoring_rows(torch.arange(64)))
+    schedule = Schedule(3600.0, steps=2, length=32, batch=4)
     training = Training(
         module, partial(loss_of, module, teacher), files.files(), [], schedule, tmp_path / "checkpoint.pt"
     )
-    training.run(lambda progress: progress.updates < 3)
-    write_head(tmp_path / "head.safetensors", module, range(64), embedding, {})
+    progress = training.run(lambda progress: progress.updates < 3)
+    made = Trained(module, list(range(64)), progress, target.fingerprint)
+    write_head(tmp_path / "head.safetensors", made, {})
     plain = draftwood.generate(model, [1, 2, 3], max_new_tokens=16, drafters="none")
     found = draftwood.generate(
         model,
@@ -67,3 +76,126 @@ def test_a_model_that_scores_in_a_way_of_its_own(tmp_path):
 def test_the_most_frequent_tokens():
     assert frequent([Text([9, 9, 5, 7, 7, 7]), Text([1, 1, 1, 1, 9], 4)], 2, 64) == [7, 9]
     assert frequent([Text([9])], 3, 64) == [0, 1, 9]
+
+
+PLAN = {"train_seconds": 40.0, "vocabulary": 200, "steps": 2, "rate": 1e-2, "layers": (0, 1)}
+
+
+@pytest.fixture(scope="module")
+def target(tiny_gguf):
+    return CpuTarget(tiny_gguf("llama", "Q4_1"), threads=1)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    place = tmp_path_factory.mktemp("texts") / "texts.jsonl"
+    append(place, [Text([(7 * number + number % 5 * i) % VOCAB for i in range(40)], 2) for number in range(40)])
+    return place
+
+
+def updates(count):
+    """Lets a job go on until so many updates have been made."""
+    seen = []
+
+    def told(what, _):
+        seen.append(what)
+        return sum(one.startswith("training") for one in seen) < count
+
+    return told, seen
+
+
+def test_on_the_cpu_engine_it_learns_goes_on_and_drafts(target, written, tmp_path):
+    plan = TrainingPlan(**PLAN, written=written)
+    told, seen = updates(12)
+    assert HeadJob(target, None, tmp_path / "folder", plan).run(told) is None
+    kept = torch.load(tmp_path / "folder" / "checkpoint.pt", weights_only=True)["progress"]
+    assert kept["updates"] == 12
+    longer = TrainingPlan(**{**PLAN, "train_seconds": kept["seconds"] + 1}, written=written)
+    made = HeadJob(target, None, tmp_path / "folder", longer).run(lambda *_: True)
+    assert made.progress.updates > 12
+    assert made.progress.loss < float(seen[-12].split("loss ")[1].split(",")[0])
+    path = tmp_path / "head.safetensors"
+    write_head(path, made, {"log": "[]"})
+    assert fitted(target, read_head(path)).weight_bytes
+    settings = {"max_new_tokens": 24, "temperature": 0.5, "seed": 1}
+    plain = draftwood.generate(target, [1, 2, 3], drafters="none", **settings)
+    found = draftwood.generate(target, [1, 2, 3], drafters=f'head:file="{path}"', planner="fixed:6", **settings)
+    assert found.ids == plain.ids
+    assert found.stats.drafted
+    (shard,) = StateFiles(tmp_path / "folder" / "states-of-0-1" / "train").files()
+    assert len(list(StateFiles.windows(shard))) == 35, "the others are held out"
+
+
+@pytest.mark.parametrize("kind", ["F32", "Q8_0"])
+def test_both_engines_train_the_same_head(tiny_gguf, kind, caplog):
+    from transformers import AutoModelForCausalLM
+
+    path = tiny_gguf("llama", kind)
+    model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
+    ours, theirs = (training_target(one, "train head") for one in (CpuTarget(path, threads=1), model))
+    assert scores_by_rows(ours)
+    assert ours.fingerprint == theirs.fingerprint == embedding_fingerprint(model.get_input_embeddings().weight)
+    assert (ours.layers, ours.vocabulary) == (theirs.layers, theirs.vocabulary)
+    ids = torch.tensor([[1, 300], [7, 1]])
+    torch.testing.assert_close(ours.embedded(ids), theirs.embedded(ids))
+    torch.testing.assert_close(ours.scoring_rows(ids[0]), theirs.scoring_rows(ids[0]))
+    heads = []
+    for one in (ours, theirs):
+        torch.manual_seed(0)
+        heads.append(begun(one, usual(one.layers)))
+    assert heads[0].shape == heads[1].shape
+    for mine, other in zip(heads[0].parameters(), heads[1].parameters(), strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+@pytest.mark.parametrize("family", ["gemma3", "phi3", "qwen3", "mixtral", "of ten quantised types"])
+def test_of_every_kind_of_file(family, tmp_path):
+    if family == "of ten quantised types":
+        path = write_mixed(tmp_path / "m.gguf")
+    else:
+        model = tiny_families.build(family)
+        tensors = tiny_families.tensors_of(family, model)
+        path = tiny_families.write(tmp_path / "m.gguf", family, tensors, model.config)
+    target = training_target(CpuTarget(path, threads=1), "train head")
+    assert scores_by_rows(target)
+    assert bool(target.last_layer()) == (family not in ("gemma3", "mixtral"))
+    assert begun(target, usual(target.layers)).fc.weight.abs().sum() > 0
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(("content", "said"), [
+        (b"", "has 0 tokens, too few"), (b"\xff\xfe\x00", "cannot be read as text"),
+    ])  # fmt: skip
+    def test_of_text(self, tiny_gguf, tmp_path, content, said):
+        (tmp_path / "text.txt").write_bytes(content)
+        model, tokenizer = draftwood.load(tiny_gguf("llama", "Q8_0"))
+        plan = TrainingPlan(files=(tmp_path / "text.txt",))
+        with pytest.raises(ModelError, match=said):
+            HeadJob(model, tokenizer, tmp_path / "folder", plan)
+        assert not (tmp_path / "folder").exists()
+
+    def test_of_texts_of_another_vocabulary(self, target, tmp_path):
+        append(tmp_path / "texts.jsonl", [Text([1, 2, VOCAB])] * 40)
+        with pytest.raises(ModelError, match="holds no texts that this model has written"):
+            HeadJob(target, None, tmp_path, TrainingPlan(written=tmp_path / "texts.jsonl"))
+
+    def test_of_too_few_texts(self, target, tmp_path):
+        append(tmp_path / "texts.jsonl", [Text([1, 2])] * 4)
+        with pytest.raises(UsageError, match="too few to train on"):
+            HeadJob(target, None, tmp_path, TrainingPlan(written=tmp_path / "texts.jsonl")).run(lambda *_: True)
+
+    def test_of_a_sibling(self, target, tmp_path):
+        with pytest.raises(CapabilityError, match="needs a model of transformers"):
+            SiblingJob(target, None, tmp_path, TrainingPlan())
+
+    def test_of_an_engine_that_shows_no_states(self, tmp_path):
+        from draftwood.testing import ToyTarget
+
+        with pytest.raises(CapabilityError, match="take --engine cpu or transformers"):
+            HeadJob(ToyTarget(), None, tmp_path, TrainingPlan())
+
+
+def test_texts_shorter_than_a_window_are_one(target, tmp_path):
+    append(tmp_path / "texts.jsonl", [Text([1, 2, 3])] * 40)
+    plan = TrainingPlan(**{**PLAN, "train_seconds": 0.1}, written=tmp_path / "texts.jsonl")
+    assert HeadJob(target, None, tmp_path / "folder", plan).run(lambda *_: True).progress.updates

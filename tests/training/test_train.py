@@ -7,12 +7,13 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from draftwood.engines.heads.fitting import usual
 from draftwood.engines.heads.weights import HeadShape, HeadWeights
-from draftwood.engines.transformers.head.load import fitted, usual_layers
-from draftwood.engines.transformers.head.module import HeadModule
+from draftwood.engines.transformers.head.load import fitted
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import ModelError
 from draftwood.training.head import loss_of
+from draftwood.training.head_module import HeadModule
 from draftwood.training.loss import Teacher, cross_entropy
 from draftwood.training.states import StateFiles, read_states
 from draftwood.training.texts import Text, append, read
@@ -29,7 +30,7 @@ def target():
 def files_of(target, folder, count=40):
     rng, files = np.random.default_rng(0), StateFiles(folder)
     for _ in range(count):
-        files.add(read_states(target, Text(rng.integers(0, 64, 48).tolist()), usual_layers(target)))
+        files.add(read_states(target, Text(rng.integers(0, 64, 48).tolist()), usual(target.n_layers)))
     files.flush()
     return files
 
@@ -39,10 +40,10 @@ def made(target, folder, seconds=3600.0, **settings):
         files_of(target, folder / "states") if not (folder / "states").exists() else StateFiles(folder / "states")
     )
     embedding, rows = target.token_tables()
-    shape = HeadShape(32, usual_layers(target), target.n_layers, 64, 8, 1e-5, 10000.0)
+    shape = HeadShape(32, usual(target.n_layers), target.n_layers, 64, 8, 1e-5, 10000.0)
     torch.manual_seed(1)
     module = HeadModule(shape, 4, 2, 64)
-    teacher = Teacher(embedding, rows, torch.arange(64))
+    teacher = Teacher(embedding.__getitem__, rows)
     held_out = list(StateFiles.windows(files.files()[0]))[:4]
     schedule = Schedule(seconds, steps=3, rate=1e-2, length=48, batch=8, **settings)
     return Training(
@@ -101,9 +102,9 @@ def test_states_come_back_as_they_were(target, tmp_path):
     (path,) = files.files()
     assert files.texts == 3
     windows = list(StateFiles.windows(path))
-    again = read_states(target, Text(windows[1].ids.tolist()), usual_layers(target))
+    again = read_states(target, Text(windows[1].ids.tolist()), usual(target.n_layers))
     assert torch.equal(windows[1].states, again.states)
-    assert again.states.shape == (48, 32 * len(usual_layers(target)))
+    assert again.states.shape == (48, 32 * len(usual(target.n_layers)))
 
 
 def test_a_cut_line_of_texts_is_left_out(tmp_path):

@@ -15,9 +15,10 @@ import typer
 from typer import Argument, Option
 
 from draftwood.cli import early, options, screen
-from draftwood.errors import UsageError
+from draftwood.errors import ModelError, UsageError
 from draftwood.files.paths import whole_file
 from draftwood.measure.records.provenance import provenance
+from draftwood.models.importing import importing_torch
 
 if TYPE_CHECKING:
     from draftwood.training.job import Trained, TrainingJob, TrainingPlan
@@ -46,10 +47,15 @@ class TrainingSettings:
     keep: Annotated[bool, Option("--keep", help=_KEEP)] = False
     force: early.Force = False
 
-    def plan(self, **more: Any) -> TrainingPlan:
-        """Return what the training library is asked for."""
-        from draftwood.training.job import TrainingPlan
-
+    def plan(self, threads: int | None, **more: Any) -> TrainingPlan:
+        """Return what the training library is asked for, which is imported; raises `ModelError` without torch."""
+        try:
+            with importing_torch(threads):
+                from draftwood.training.job import TrainingPlan
+        except ModuleNotFoundError as error:
+            raise ModelError(
+                f'training needs the package {error.name}: run pip install "draftwood[transformers]"'
+            ) from error
         half = 30.0 * self.minutes
         files = tuple(self.texts or ())
         return TrainingPlan(half, half, seed=self.seed, files=files, written=self.written, **more)
@@ -68,13 +74,13 @@ def head(
 
     Ctrl-C stops at any point; the same command goes on from there. Nothing of the model changes.
     """
-    from draftwood.training.head import HeadJob, write_head
-
     early.check_place(output, settings.force)
     layers = tuple(options.numbers(states, "--states") or ())
-    plan = settings.plan(vocabulary=vocabulary, layers=layers, steps=steps)
-    with _trained(HeadJob, loading, name, output, plan, settings.keep) as (model, _, made, about):
-        write_head(output, made.module, made.ids, model.get_input_embeddings().weight, about)
+    plan = settings.plan(loading.threads, vocabulary=vocabulary, layers=layers, steps=steps)
+    from draftwood.training.head import HeadJob, write_head
+
+    with _trained(HeadJob, loading, name, output, plan, settings.keep) as (_, _, made, about):
+        write_head(output, made, about)
     said = _shares(made.progress.agreement)
     screen.say(f"on held-out texts the head's tokens are the model's own in {said} (token 1, 2, ... of a draft)")
     screen.say(f"written: {output}; use it with --drafters ngram+head:file={output}")
@@ -90,10 +96,11 @@ def sibling(
 
     Ctrl-C stops at any point; the same command goes on from there. Nothing of the model changes.
     """
+    _check_folder(output, settings.force)
+    own = tuple(options.numbers(layers, "--layers") or ())
+    plan = settings.plan(loading.threads, layers=own, steps=1)
     from draftwood.training.sibling import SiblingJob, write_folder
 
-    _check_folder(output, settings.force)
-    plan = settings.plan(layers=tuple(options.numbers(layers, "--layers") or ()), steps=1)
     with _trained(SiblingJob, loading, name, output, plan, settings.keep) as (model, tokenizer, made, about):
         write_folder(output, made.module.model, tokenizer, model.dtype, about)
     said = _shares(made.progress.agreement)
@@ -114,13 +121,14 @@ def _trained(
     if name is not None:
         loading = replace(loading, model=name)
     folder = output.with_name(f"{output.name}.training")
-    note, asked = folder / "plan.json", _asked(loading, replace(plan, text_seconds=0.0, train_seconds=0.0))
+    model, tokenizer = (loading.for_transformers() if kind.of_transformers else loading).load_model()
+    job, made = kind(model, tokenizer, folder, plan), None
+    about = {"model": loading.model, "engine": job.target.target.engine, "target": job.target.fingerprint}
+    note, asked = folder / "plan.json", _asked(about, replace(plan, text_seconds=0.0, train_seconds=0.0))
     if note.exists() and note.read_text(encoding="utf-8") != asked:
         raise UsageError(
             f"{folder} was begun with other settings: give these again to go on, or remove it to start anew"
         )
-    model, tokenizer = loading.for_transformers().load_model()
-    job, made = kind(model, tokenizer, folder, plan), None
     with whole_file(note, error=UsageError) as beside:  # only now: what was refused leaves nothing
         beside.write_text(asked, encoding="utf-8")
     with screen.progress() as bar, screen.CtrlC() as stop:
@@ -129,14 +137,13 @@ def _trained(
         screen.say(f"stopped; the same command goes on with what is in {folder}", file=sys.stderr)
         raise typer.Exit(130)
     log = json.dumps([[round(number, 3) for number in row] for row in made.progress.history])
-    about = {"made": _asked(loading, plan), "log": log, "provenance": json.dumps(provenance())}
-    yield model, tokenizer, made, about
+    yield model, tokenizer, made, {"made": _asked(about, plan), "log": log, "provenance": json.dumps(provenance())}
     if not keep:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _asked(loading: options.Loading, plan: TrainingPlan) -> str:
-    return json.dumps({"model": loading.model, **asdict(plan)}, default=str, sort_keys=True)
+def _asked(about: dict[str, str], plan: TrainingPlan) -> str:
+    return json.dumps({**about, **asdict(plan)}, default=str, sort_keys=True)
 
 
 def _shares(some: Sequence[float]) -> str:

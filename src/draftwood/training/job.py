@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -15,10 +16,13 @@ import torch
 from torch.nn import Module
 
 from draftwood.api.target import target_of
-from draftwood.engines.transformers.target import TransformersTarget
+from draftwood.contracts import Target
+from draftwood.engines.cpu.target import CpuTarget
 from draftwood.errors import CapabilityError, ModelError, UsageError
+from draftwood.files.paths import whole_file
 from draftwood.training.loss import Loss, Teacher
 from draftwood.training.states import StateFiles, read_states, scores_by_rows
+from draftwood.training.target import CpuTrainingTarget, TrainingTarget
 from draftwood.training.texts import SelfWriter, Text, append, of_earlier_run, of_files, read
 from draftwood.training.train import Progress, Schedule, Training
 
@@ -46,36 +50,32 @@ class TrainingPlan:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What was trained, the tokens that it was judged by (ascending), and its figures."""
+    """What was trained, the tokens that it was judged by (ascending), its figures, and its model's fingerprint."""
 
     module: Any
     ids: list[int]
     progress: Progress
+    fingerprint: str
 
 
 class TrainingJob(ABC):
-    """Trains one module for a model of transformers, in a folder of its own, which the caller removes.
+    """Trains one module for a model, in a folder of its own, which the caller removes.
 
     Making the object writes nothing, and raises `CapabilityError`, `ModelError` or `UsageError` for a model, texts
     or layers of which nothing can be made.
     """
 
     command: ClassVar[str]
+    of_transformers: ClassVar[bool] = False  # whether the model must be one of transformers
 
     def __init__(self, model: Any, tokenizer: Any, folder: Path, plan: TrainingPlan) -> None:
         self.model, self.plan, self._tokenizer, self._folder = model, plan, tokenizer, folder
-        target = target_of(model)
-        if not isinstance(target, TransformersTarget) or not target.capabilities.hidden:
-            raise CapabilityError(f"{self.command} needs a model of transformers that shows its hidden states")
-        if target.token_tables()[1] is None:
-            raise CapabilityError("the model's own scores of tokens were released: load it anew")
-        if not scores_by_rows(target):
+        self.target = training_target(model, self.command)
+        if not scores_by_rows(self.target):
             needed = f"{self.command} needs a model that scores tokens by one product with its states"
             raise CapabilityError(f"{needed}: this one does more")
-        self.target = target
-        vocab = target.capabilities.vocab_size
         self._given = of_files(plan.files, tokenizer)
-        self._written = None if plan.written is None else of_earlier_run(plan.written, vocab)
+        self._written = None if plan.written is None else of_earlier_run(plan.written, self.target.vocabulary)
         self.layers = self.chosen_layers()
 
     @abstractmethod
@@ -113,12 +113,19 @@ class TrainingJob(ABC):
         files = None if judging is None else self._read("train", self._given + trained, on_progress)
         if judging is None or files is None:
             return None
-        embedding, rows = self.target.token_tables()
-        assert rows is not None
-        ids = frequent(self._given + written, min(self.plan.vocabulary, len(embedding)), len(embedding))
-        torch.manual_seed(self.plan.seed)
-        module, loss, steps = self.begin(Teacher(embedding, rows, torch.tensor(ids, device=embedding.device)))
-        schedule = Schedule(self.plan.train_seconds, steps, self.plan.rate, seed=self.plan.seed)
+        with _torch_threads(self.target.threads):
+            return self._train(self._given + written, judging, files, on_progress)
+
+    def _train(
+        self, texts: Sequence[Text], judging: Sequence[Path], files: Sequence[Path], on_progress: OnProgress
+    ) -> Trained | None:
+        """Train on states in files, and judge by others."""
+        vocabulary, plan = self.target.vocabulary, self.plan
+        ids = frequent(texts, min(plan.vocabulary, vocabulary), vocabulary)
+        rows = self.target.scoring_rows(torch.tensor(ids, device=self.target.device))
+        torch.manual_seed(plan.seed)
+        module, loss, steps = self.begin(Teacher(self.target.embedded, rows))
+        schedule = Schedule(plan.train_seconds, steps, plan.rate, seed=plan.seed)
         windows = [window for path in judging for window in StateFiles.windows(path)]
         training = Training(module, loss, files, windows, schedule, self._folder / "checkpoint.pt")
         stopped = False
@@ -129,7 +136,7 @@ class TrainingJob(ABC):
             return not stopped
 
         progress = training.run(told)
-        return None if stopped else Trained(module, ids, progress)
+        return None if stopped else Trained(module, ids, progress, self.target.fingerprint)
 
     def _write(self, on_progress: OnProgress) -> bool:
         """Let the model write text until its time is over."""
@@ -146,7 +153,8 @@ class TrainingJob(ABC):
             append(place, some)
             tokens += sum(len(text.ids) - text.start for text in some)
             seconds = before + monotonic() - started
-            note.write_text(json.dumps({"seconds": seconds, "batches": number}), encoding="utf-8")
+            with whole_file(note, error=ModelError) as beside:
+                beside.write_text(json.dumps({"seconds": seconds, "batches": number}), encoding="utf-8")
             if not on_progress(f"writing text: {tokens} tokens", seconds / whole):
                 return False
             if seconds >= whole:
@@ -158,11 +166,37 @@ class TrainingJob(ABC):
         numbers = "-".join(map(str, self.read_layers))
         files = StateFiles(self._folder / f"states-of-{numbers}" / name)
         for number in range(files.texts, len(texts)):
-            files.add(read_states(self.target, texts[number], self.read_layers))
+            files.add(read_states(self.target.target, texts[number], self.read_layers))
             if not on_progress("reading the model's states", number / len(texts)):
                 return None
         files.flush()
         return files.files()
+
+
+def training_target(model: Any, command: str) -> TrainingTarget:
+    """Return what the training of this command needs of a model; raises `CapabilityError` where it lacks it."""
+    target = target_of(model)
+    if isinstance(target, CpuTarget):
+        return CpuTrainingTarget(target)
+    if target.capabilities.hidden and not isinstance(model, Target):
+        from draftwood.training.transformers_target import TransformersTrainingTarget
+
+        return TransformersTrainingTarget(target, model)
+    raise CapabilityError(
+        f"{command} needs a model that shows its hidden states, which this engine does not: take --engine cpu or "
+        "transformers"
+    )
+
+
+@contextmanager
+def _torch_threads(threads: int | None) -> Iterator[None]:
+    """Let torch use as many threads as a model's passes in a block; None leaves them as they are."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def frequent(texts: Sequence[Text], size: int, vocab: int) -> list[int]:

@@ -35,11 +35,11 @@ Loss = Callable[[Windows, int], Result]
 
 
 class Teacher:
-    """The target's side of training: its tables [vocab, width], and the head's vocabulary ``ids``, int64[v]."""
+    """The target's side of training: ``embedded`` returns the embeddings of tokens, ``rows`` [v, width] are those
+    that score the tokens of the head's vocabulary."""
 
-    def __init__(self, embedding: Tensor, rows: Tensor, ids: Tensor) -> None:
-        self.embedding = embedding
-        self.rows = rows[ids].clone()
+    def __init__(self, embedded: Callable[[Tensor], Tensor], rows: Tensor) -> None:
+        self.embedded, self.rows = embedded, rows
 
     @torch.no_grad()
     def distribution(self, last: Tensor) -> Tensor:

@@ -21,10 +21,13 @@ class SiblingJob(TrainingJob):
     """Makes a sibling: `Trained.module` is a `SiblingModule`, in float32."""
 
     command = "train sibling"
+    of_transformers = True
 
     def chosen_layers(self) -> tuple[int, ...]:
+        if not isinstance(self.model, nn.Module):
+            raise CapabilityError("train sibling needs a model of transformers: take --engine transformers")
         layers_of(self.model)
-        n_layers = self.target.n_layers
+        n_layers = self.target.layers
         layers = self.plan.layers or usual_layers(n_layers)
         wrong = not all(0 <= layer < n_layers for layer in layers)
         if wrong or list(layers) != sorted(set(layers)) or len(layers) >= n_layers:

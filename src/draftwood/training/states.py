@@ -15,10 +15,12 @@ from torch import Tensor
 from draftwood.contracts import Watch
 from draftwood.errors import ModelError
 from draftwood.files.paths import whole_file
+from draftwood.training.target import TrainingTarget
 from draftwood.training.texts import Text
 
-_SHARD = 32768  # tokens of a file
-_ROUNDING = 0.05  # most by which bfloat16 changes a probability
+_SHARD = 128 << 20  # bytes of a file, of which four are in memory at once
+_ROUNDING = 0.05  # most by which bfloat16, or inputs of products in 8 bits, change a probability
+_BEST = 1024  # tokens that hold nearly all of it
 _NOTHING = np.empty(0, dtype=np.int64)
 
 
@@ -36,7 +38,7 @@ def _shown(target: Any, ids: Sequence[int], layers: Sequence[int]) -> tuple[dict
     watch = Watch(lambda *_: None, _NOTHING, tuple(layers), lambda _, states: seen.append(states))
     ((session, scores),) = target.open([ids], watch=[watch])
     session.close()
-    return {layer: torch.cat([states[layer] for states in seen]) for layer in layers}, scores
+    return {layer: torch.cat([torch.as_tensor(some[layer]) for some in seen]) for layer in layers}, scores
 
 
 def read_states(target: Any, text: Text, layers: Sequence[int]) -> Passage:
@@ -48,21 +50,24 @@ def read_states(target: Any, text: Text, layers: Sequence[int]) -> Passage:
     return Passage(torch.tensor(text.ids), torch.cat(parts, -1), found[end])
 
 
-def scores_by_rows(target: Any) -> bool:
-    """Whether a target's scores are the product of its last states and its table's rows, which must be there."""
-    end, (_, rows) = max(target.capabilities.hidden), target.token_tables()
-    shown, scores = _shown(target, [1, 2, 3], (end,))
-    made = (shown[end][-1].to(rows.dtype) @ rows.T).float().softmax(-1)
-    return bool((made - scores.raw(0).softmax(-1)).abs().max() < _ROUNDING)
+def scores_by_rows(target: TrainingTarget) -> bool:
+    """Whether a target's scores are the product of its last states and its table's rows."""
+    shown, scores = _shown(target.target, [1, 2, 3], (target.layers,))
+    told = torch.tensor(scores.raw(0).tolist())
+    told, best = told.topk(min(len(told), _BEST))
+    rows = target.scoring_rows(best.to(target.device))
+    made = (rows @ shown[target.layers][-1].to(rows.dtype)).float().cpu()
+    return bool((made.softmax(-1) - told.softmax(-1)).abs().max() < _ROUNDING)
 
 
 class StateFiles:
-    """Windows of texts in files of a folder, some 32 thousand tokens in each."""
+    """Windows of texts in files of a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._kept: list[Passage] = []
+        self._bytes = 0
 
     @property
     def texts(self) -> int:
@@ -76,7 +81,8 @@ class StateFiles:
     def add(self, window: Passage) -> None:
         """Take in a text; a file is written when there is enough for one."""
         self._kept.append(window)
-        if sum(len(one.ids) for one in self._kept) >= _SHARD:
+        self._bytes += window.states.nbytes + window.last.nbytes
+        if self._bytes >= _SHARD:
             self.flush()
 
     def flush(self) -> None:
@@ -89,7 +95,7 @@ class StateFiles:
         joined = {name: torch.cat([getattr(one, name) for one in self._kept]) for name in Passage._fields}
         with whole_file(path, error=ModelError) as beside:
             beside.write_bytes(save({**joined, "lengths": lengths}))
-        self._kept = []
+        self._kept, self._bytes = [], 0
 
     @staticmethod
     def windows(path: Path) -> Iterator[Passage]:

@@ -43,7 +43,7 @@ OPENINGS = (
 )  # fmt: skip
 """First words of requests as people write them. Left to itself, a small model often invents what no user asks."""
 
-BATCH = 48  # texts that share a pass
+BATCH = 48  # texts that share a pass; half of them on the CPU engine, where more gain 3 %: Ctrl-C loses a batch
 
 _REQUEST, _ANSWER = 120, 256  # most tokens
 _LEAST = 4  # tokens of a request; the model has ended shorter ones by chance
@@ -78,10 +78,11 @@ def frame_of(tokenizer: Any) -> tuple[list[int], list[int]]:
 
 
 class SelfWriter:
-    """Writes texts with a model of transformers, ``batch`` at a time."""
+    """Writes texts with a model, a batch at a time."""
 
-    def __init__(self, model: Any, tokenizer: Any, *, seed: int = 0, batch: int = BATCH) -> None:
-        self._target, self._tokenizer, self._seed, self._batch = target_of(model), tokenizer, seed, batch
+    def __init__(self, model: Any, tokenizer: Any, *, seed: int = 0) -> None:
+        self._target, self._tokenizer, self._seed = target_of(model), tokenizer, seed
+        self._batch = BATCH // 2 if self._target.engine == "cpu" else BATCH
         (self._before, self._after) = frame_of(tokenizer)
         self._ends = end_ids(getattr(model, "generation_config", None))
         self._drafters, self._planner = load_drafters("ngram"), load_planner("goodput")

@@ -19,11 +19,11 @@ from draftwood.engines.cpu.head.target import fingerprint, fitted, head_of, ship
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.heads.weights import HeadShape, HeadWeights, read_head
 from draftwood.engines.transformers.head.load import embedding_fingerprint
-from draftwood.engines.transformers.head.module import HeadModule
 from draftwood.engines.transformers.head.network import HeadNetwork
 from draftwood.engines.transformers.head.target import TorchHead
 from draftwood.errors import CapabilityError, UsageError
 from draftwood.planning.fixed import FixedPlanner
+from draftwood.training.head_module import HeadModule
 from draftwood.verify.exact import SampleAndMatch
 from tests.engines.tiny_gguf import LAYERS, VOCAB, WIDTH
 

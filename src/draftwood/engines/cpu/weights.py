@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.engines.cpu.families import shape_of
-from draftwood.engines.cpu.formats import GROUP
+from draftwood.engines.cpu.formats import FORMATS, GROUP
 from draftwood.engines.cpu.gguf_file import GgufFile, Tensor
-from draftwood.engines.cpu.gguf_types import FLOATS, growth, kind_of, read_floats
+from draftwood.engines.cpu.gguf_types import FLOATS, dequantised, growth, kind_of, read_blocks, read_floats
 from draftwood.engines.cpu.hub_model import HubModel, read_folder
 from draftwood.engines.cpu.kernels import Kernels
 from draftwood.engines.cpu.packing import Matrix, Slabs, SomeRows, matrix_of, packing, plan
@@ -72,6 +72,7 @@ class Weights:
         self.vectors: list[dict[str, Vector]] = []
         self.matrices: list[dict[str, Matrix]] = []
         self._parts: list[SomeRows] = []
+        self._origins: dict[int, tuple[Tensor | list[Tensor], Any]] = {}  # by the id of a matrix
         sizes = self.shape.vocabulary, self.shape.width
         self.embedding = self._matrix("token_embd.weight", *sizes)
         has_output = "output.weight" in tensors
@@ -120,6 +121,19 @@ class Weights:
         every = [self.embedding, self.output, *(matrix for layer in self.matrices for matrix in layer.values())]
         return sum({id(matrix): matrix.packed.nbytes for matrix in every}.values())
 
+    def floats(self, matrix: Matrix, rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+        """Return a matrix as its file has it, in the order of its outputs, as float32[outputs, inputs].
+
+        ``rows`` are of the embedding or the scores alone. Not for matrices of experts.
+        """
+        tensor, order = self._origins[id(matrix)]
+        assert isinstance(tensor, Tensor)
+        order = slice(None) if order is None else order
+        raw = np.ascontiguousarray(tensor.data[order if rows is None else rows])
+        if tensor.kind in FORMATS:
+            return dequantised(read_blocks(tensor.kind, raw), FORMATS[tensor.kind])
+        return read_floats(tensor.kind, raw)
+
     def _tensor(self, name: str, *shape: int) -> Tensor:
         """Return a tensor of this shape, of any where none is given."""
         found = self.file.tensors.get(name)
@@ -139,7 +153,9 @@ class Weights:
         kind = self._kind(first)
         packed, parts = plan(tensor, rows, self._slabs.zeros, kind)
         self._parts += parts
-        return matrix_of(kind, packed, outputs, first.shape[-1], self._kernels)
+        matrix = matrix_of(kind, packed, outputs, first.shape[-1], self._kernels)
+        self._origins[id(matrix)] = tensor, rows
+        return matrix
 
     def _kind(self, tensor: Tensor) -> str:
         return kind_of(tensor, self._becomes)

@@ -12,8 +12,7 @@ import numpy as np
 from draftwood.contracts import Capabilities, Floats
 from draftwood.engines.committed import locked
 from draftwood.engines.cpu.attention import WIDEST
-from draftwood.engines.cpu.formats import FORMATS
-from draftwood.engines.cpu.gguf_types import bfloat16_bits, dequantised, read_blocks, read_floats
+from draftwood.engines.cpu.gguf_types import bfloat16_bits
 from draftwood.engines.cpu.head.weights import FUSE, HeadProgram, PackedHead
 from draftwood.engines.cpu.kernels import Kernels, pass_threads
 from draftwood.engines.cpu.pages import Page, Pages
@@ -186,10 +185,6 @@ def fitted(target: CpuTarget, weights: HeadWeights, name: str = "this head") -> 
 
 def fingerprint(target: CpuTarget) -> str:
     """Return the fingerprint of a target's weights, the same as of the model of transformers made of its file."""
-    tensor = target.model.weights.file.tensors["token_embd.weight"]
-    raw = np.ascontiguousarray(tensor.data[fingerprint_rows(int(tensor.shape[0]))])
-    if tensor.kind in FORMATS:
-        rows = dequantised(read_blocks(tensor.kind, raw), FORMATS[tensor.kind])
-    else:
-        rows = read_floats(tensor.kind, raw)
-    return fingerprint_of(bfloat16_bits(rows))
+    weights = target.model.weights
+    rows = fingerprint_rows(weights.shape.vocabulary)
+    return fingerprint_of(bfloat16_bits(weights.floats(weights.embedding, rows)))

@@ -27,6 +27,9 @@ KIND = "Q8_0"
 """How a head's own matrices are kept."""
 
 _LAYER = "midlayer."
+MATRICES = {f"attn_{'output' if part == 'o' else part}": f"{_LAYER}self_attn.{part}_proj" for part in "qkvo"}
+MATRICES |= {f"ffn_{part}": f"{_LAYER}mlp.{part}_proj" for part in ("gate", "up", "down")}
+"""Names of a layer's matrices in a head's file, by those that a model's have in `Weights`."""
 _PIECE_OF_ROWS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 
 
@@ -43,10 +46,7 @@ class PackedHead:
     def __init__(self, weights: HeadWeights, target: Weights, kernels: Kernels) -> None:
         self._tensors, self._kernels, self._slabs, self._lock = weights.tensors, kernels, Slabs(), Lock()
         self.shape = _shape(weights)
-        layer, attention = _LAYER, f"{_LAYER}self_attn."
-        names = {"fuse": "fc", "attn_output": f"{attention}o_proj"}
-        names |= {f"attn_{part}": f"{attention}{part}_proj" for part in "qkv"}
-        names |= {f"ffn_{part}": f"{layer}mlp.{part}_proj" for part in ("gate", "up", "down")}
+        layer, names = _LAYER, {"fuse": "fc", **MATRICES}
         with ThreadPoolExecutor(2) as threads:
             output = threads.submit(self._output, weights, target)
             packed = dict(zip(names, threads.map(self._matrix, names.values()), strict=True))

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from draftwood.engines.heads.fitting import check_fit, fingerprint_of, fingerprint_rows, head_in, shipped, usual
+from draftwood.engines.heads.fitting import check_fit, fingerprint_of, fingerprint_rows, head_in, shipped
 from draftwood.engines.heads.weights import HeadWeights
 from draftwood.engines.transformers.head.network import HeadNetwork
 from draftwood.engines.transformers.head.target import TorchHead
@@ -47,11 +47,6 @@ def fitted(target: TransformersTarget, weights: HeadWeights, name: str = "this h
     network = HeadNetwork(HeadWeights(replace(weights.shape, layers=layers), weights.tensors), embedding, rows)
     ids = weights.ids().astype(np.int32)
     return TorchHead(network, ids, layers, target.capabilities)
-
-
-def usual_layers(target: TransformersTarget) -> tuple[int, ...]:
-    """Return the layers whose input EAGLE-3 reads: the third, one in the middle, the third from the end."""
-    return usual(target.n_layers)
 
 
 def embedding_fingerprint(embedding: Tensor) -> str:
