@@ -66,9 +66,9 @@ def test_lines_are_left_out_with_a_count_and_three_reasons(tmp_path, caplog):
     left_out = LeftOut(tmp_path / "log", UsageError)
     left_out.say(0)
     for number in range(1, 6):
-        left_out.note(number, "no")
+        left_out.note(number, "no" if number < 3 else f"never {number}")
     with caplog.at_level(logging.WARNING, "draftwood"):
         left_out.say(2)
-    assert caplog.messages[0].endswith("log: 5 lines of 7 are left out (line 1: no; line 2: no; line 3: no)")
-    with pytest.raises(UsageError, match="log, line 1: no; line 2: no; line 3: no"):
+    assert caplog.messages[0].endswith("log: 5 lines of 7 are left out (lines 1, 2: no; line 3: never 3)")
+    with pytest.raises(UsageError, match="lines 1, 2: no; line 3: never 3"):
         left_out.say(0)

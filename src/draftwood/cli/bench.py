@@ -48,11 +48,11 @@ def bench(
     rounds: Rounds = 2, seed: Seed = 0, sustain: Sustain = None, output: measuring.RecordsOut = None,
     as_json: options.Json = False,
 ) -> None:  # fmt: skip
-    """Compare drafters, and peers, on the same prompts.
+    """Compare sets of drafters, and other engines, on the same prompts.
 
-    Every arm of draftwood except none drafts from what --prediction, --memory, --corpus and --context give.
-    Within an arm, a memory carries over from prompt to prompt; each round starts with what the memory's file
-    holds, and the file is not changed. A task whose speedup is above the tokens per pass is run once more.
+    Each set, but for none, drafts also from what --prediction, --memory, --corpus and --context give. Its memory
+    carries over from prompt to prompt; each round starts with what the memory's file holds, and the file is not
+    changed. A task whose speedup is above the tokens per pass is run once more.
     """
     from draftwood.api.setup import Setup
     from draftwood.api.user_texts import UserTexts

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from draftwood.decoding.request import Request
 
 
+_TOP_P = "Sample from the likeliest tokens whose probabilities add up to this."
 _LIMIT = "Most tokens to write. [default: the model's own setting, else 256]"
 _PREDICTION = "Text that you expect in the answer: drafts copy it. May be given again."
 _MEMORY = "File of earlier answers: drafts copy them, and new answers are added."
@@ -33,7 +34,7 @@ class WritingFlags:
     max_new_tokens: Annotated[int | None, Option(min=1, help=_LIMIT)] = None
     temperature: Annotated[float, Option(help="0: always the likeliest token.")] = 0.0
     top_k: Annotated[int | None, Option(help="Sample from this many of the likeliest tokens.")] = None
-    top_p: Annotated[float | None, Option(help="Sample from the likeliest tokens that add up to this.")] = None
+    top_p: Annotated[float | None, Option(help=_TOP_P)] = None
     min_p: Annotated[float | None, Option(help="Leave out tokens below this share of the top probability.")] = None
     repetition_penalty: Annotated[float | None, Option(help="Above 1: fewer repeated tokens.")] = None
     seed: options.Seed = None

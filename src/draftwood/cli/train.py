@@ -70,9 +70,10 @@ def head(
     loading: options.Loading, output: HeadFile, settings: TrainingSettings, name: ModelArgument = None,
     vocabulary: Vocabulary = 8192, steps: Steps = 4, states: States = None,
 ) -> None:  # fmt: skip
-    """Train a head that drafts from a model's hidden states, on text that the model writes itself.
+    """Train a head, which drafts from the model's hidden states.
 
-    Ctrl-C stops at any point; the same command goes on from there. Nothing of the model changes.
+    It learns from text that the model writes itself; the model does not change. Ctrl-C stops at any point, and the
+    same command goes on from there.
     """
     early.check_place(output, settings.force)
     layers = tuple(options.numbers(states, "--states") or ())
@@ -92,9 +93,10 @@ def sibling(
     loading: options.Loading, output: Folder, settings: TrainingSettings, name: ModelArgument = None,
     layers: Layers = None,
 ) -> None:  # fmt: skip
-    """Train a sibling: a small model, made of a few layers of a model, that drafts for it.
+    """Train a sibling, a small model made of a few layers.
 
-    Ctrl-C stops at any point; the same command goes on from there. Nothing of the model changes.
+    It learns from text that the model writes itself; the model does not change. Ctrl-C stops at any point, and the
+    same command goes on from there.
     """
     _check_folder(output, settings.force)
     own = tuple(options.numbers(layers, "--layers") or ())

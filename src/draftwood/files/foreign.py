@@ -96,23 +96,23 @@ def _with_whole_characters(found: dict[str, Any]) -> dict[str, Any]:
 
 
 class LeftOut:
-    """Counts the lines of a log that cannot be used, and keeps the first reasons."""
+    """Counts the lines of a log that cannot be used, and keeps the reasons of the first."""
 
     def __init__(self, path: Path, kind: type[Exception]) -> None:
         self._path, self._kind, self._count = path, kind, 0
-        self._reasons: list[str] = []
+        self._reasons: dict[str, list[str]] = {}
 
     def note(self, number: int, why: Exception | str) -> None:
         """Leave out a line."""
         self._count += 1
-        if len(self._reasons) < _REASONS:
-            self._reasons.append(f"line {number}: {why}")
+        if self._count <= _REASONS:
+            self._reasons.setdefault(str(why), []).append(str(number))
 
     def say(self, used: int) -> None:
         """Say in the log what was left out; raises the error's kind where nothing was ``used``."""
         if not self._count:
             return
-        reasons = "; ".join(self._reasons)
+        reasons = "; ".join(f"line{'s' * (len(n) > 1)} {', '.join(n)}: {why}" for why, n in self._reasons.items())
         if not used:
             raise self._kind(f"{self._path}, {reasons}")
         log.warning("%s: %d lines of %d are left out (%s)", self._path, self._count, self._count + used, reasons)
