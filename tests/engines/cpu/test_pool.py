@@ -42,8 +42,8 @@ class Work:
 @pytest.fixture
 def functions():
     every, integer, place = kernels(), ctypes.c_int64, ctypes.c_void_p
-    start = ctypes.CFUNCTYPE(integer, place, place, integer)(every["start"])
-    serve = ctypes.CFUNCTYPE(integer, place, integer, integer)(every["serve"])
+    start = ctypes.CFUNCTYPE(integer, place, place, integer, integer)(every["start"])
+    serve = ctypes.CFUNCTYPE(integer, place, integer, integer, integer)(every["serve"])
     return start, serve
 
 
@@ -66,14 +66,14 @@ def test_who_comes_late_computes_nothing_of_the_next_pass(functions):
     start, serve = functions
     control, work, longer = _lines(CONTROL), Work(3), Work(3, 4)
     address = control.ctypes.data
-    start(address, work.address, 1)
+    start(address, work.address, 1, 2)
     assert len(work.done) == 3
     work.record[:] = longer.record  # filled for the next pass, which has not begun
-    assert serve(address, 0, 2) == 1
+    assert serve(address, 1, 0, 2) == 1
     assert longer.done == []
-    start(address, work.address, 2)
+    start(address, work.address, 2, 2)
     assert len(longer.done) == 7
-    assert serve(address, 1, 2) == 2
+    assert serve(address, 1, 1, 2) == 2
     assert len(longer.done) == 7
     assert control[NUMBER] == 2
 

@@ -7,7 +7,7 @@ import os
 import platform
 from threading import Lock, Semaphore, Thread
 from time import perf_counter, thread_time
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -33,8 +33,8 @@ class Pool:
 
     def __init__(self, start: int, serve: int) -> None:
         integer, pointer = ctypes.c_int64, ctypes.c_void_p
-        self._start = ctypes.CFUNCTYPE(integer, pointer, pointer, integer)(start)
-        self._serve = ctypes.CFUNCTYPE(integer, pointer, integer, integer)(serve)
+        self._start = ctypes.CFUNCTYPE(integer, pointer, pointer, integer, integer)(start)
+        self._serve = ctypes.CFUNCTYPE(integer, pointer, integer, integer, integer)(serve)
         self._lock = Lock()
         self._forget_threads()
         os.register_at_fork(after_in_child=self._forget_threads) if hasattr(os, "register_at_fork") else None
@@ -51,7 +51,7 @@ class Pool:
         self._dead: list[tuple[Any, ...]] = []
 
     def run(self, record: Any, threads: int) -> None:
-        """Compute a pass, given the address of its record, with up to so many threads."""
+        """Compute a pass, given the address of its record, with up to so many threads, at most `MOST_THREADS`."""
         if self._lock.locked():  # another pass has the helpers
             self._compute_alone(record)
             return
@@ -60,7 +60,7 @@ class Pool:
             if threads == 1 or perf_counter() < self._until:
                 self._compute_alone(record)
             else:
-                self._compute_together(record, threads)
+                self._compute_together(record, min(threads, MOST_THREADS))
             if self._dead:
                 self._drop()
 
@@ -68,7 +68,7 @@ class Pool:
         """Compute a pass with helpers; if a thread has lost its core in it, the next passes go without."""
         self._wake(threads - 1)
         begun, used = perf_counter(), _core_time()
-        was_late = self._start(self._address, record, self._number)
+        was_late = self._start(self._address, record, self._number, threads)
         whole = perf_counter() - begun
         was_late |= whole - (_core_time() - used) > max(_LOST, _LOST_SHARE * whole)
         if was_late:
@@ -79,11 +79,11 @@ class Pool:
 
     def _compute_alone(self, record: Any) -> None:
         control = _lines(CONTROL)
-        self._start(control.ctypes.data, record, 1)
+        self._start(control.ctypes.data, record, 1, 1)
 
     def _wake(self, count: int) -> None:
         while len(self._helpers) < count:
-            self._helpers.append(_Helper(self._serve, self._control))
+            self._helpers.append(_Helper(self._serve, self._control, 1 + len(self._helpers)))
         for helper in self._helpers[:count]:
             helper.wake()
 
@@ -108,8 +108,8 @@ class Pool:
 class _Helper:
     """A thread that takes pieces of passes."""
 
-    def __init__(self, serve: Any, control: np.ndarray[Any, Any]) -> None:
-        self._serve, self._control = serve, control
+    def __init__(self, serve: Any, control: np.ndarray[Any, Any], thread: int) -> None:
+        self._serve, self._control, self._thread = serve, control, thread
         self._asleep, self._bell = False, Semaphore(0)
         Thread(target=self._run, name="draftwood-pass", daemon=True).start()
 
@@ -121,7 +121,7 @@ class _Helper:
     def _run(self) -> None:
         last, address = 0, self._control.ctypes.data
         while True:
-            last = self._serve(address, last, _IDLE)
+            last = self._serve(address, self._thread, last, _IDLE)
             self._asleep = True
             if self._control[NUMBER] != last:
                 continue  # a pass came meanwhile; a bell rung for it wakes us once more for nothing
@@ -135,14 +135,17 @@ def _lines(slots: int) -> np.ndarray[Any, Any]:
     return whole[skip : skip + slots]
 
 
-TICKET, DONE, NUMBER, RECORD, ALONE, INSIDE = 0, 8, 16, 24, 32, 40
-"""Slots of the shared control: the next piece, pieces done, number of the pass, its record, whether the first
-thread goes on alone, threads that are within a pass. Each has a cache line of its own."""
-CONTROL = 48
-"""Slots of the control."""
+MOST_THREADS = 64
+NUMBER, RECORD, ALONE, INSIDE, SHARES, TICKETS = 0, 8, 16, 24, 32, 40
+DONE, _OF_THREAD = 8, 16
+CONTROL = TICKETS + MOST_THREADS * _OF_THREAD
+"""Slots of the shared control: number of the pass, its record, whether the first thread goes on alone, threads that
+are within a pass, threads that share it. Then, for each thread, the next piece of its share, and `DONE` slots later
+how many pieces it has done. All have a cache line of their own: a line that two cores write to travels between them
+for a tenth of the time that a piece takes."""
 
-START = ir.FunctionType(I64, [POINTER, POINTER, I64])
-SERVE = ir.FunctionType(I64, [POINTER, I64, I64])
+START = ir.FunctionType(I64, [POINTER, POINTER, I64, I64])
+SERVE = ir.FunctionType(I64, [POINTER, I64, I64, I64])
 _TAKE = ir.FunctionType(VOID, [POINTER, POINTER, I64, I64])
 _SPINS, _PATIENCE, _PATIENCE_OF_ROW = 300, 1500, 50
 """Rounds of waiting before a thread lets others have the core, and more of those until the first goes on alone: so
@@ -150,26 +153,37 @@ many, and more for each row of the pass, since pieces of wide passes take longer
 
 
 def write_running(module: ir.Module, features: frozenset[str]) -> None:
-    """Write ``start(control, pass, number)``, which computes a pass, and ``serve(control, last, rounds)``.
+    """Write ``start(control, pass, number, threads)``, which computes a pass, and ``serve``.
 
-    ``serve`` helps with passes after number ``last`` until it has waited so many rounds; it returns the last
-    number.
-    ``start`` returns 1 where it had to go on alone.
+    ``serve(control, thread, last, rounds)`` helps as this thread with passes after number ``last`` until it has
+    waited so many rounds; it returns the last number. ``start`` returns 1 where it had to go on alone.
     """
     _write_take(module, features)
-    body, (control, record, number) = function(module, "start", START, features)
+    body, (control, record, number, threads) = function(module, "start", START, features)
     tagged = body.shl(number, body.i64(32))
     _put(body, control, ALONE, body.i64(0))
-    _put(body, control, DONE, tagged)
-    _put(body, control, TICKET, tagged)
+    _put_shares(body, control, threads, tagged)
+    _put(body, control, SHARES, threads)
     _put(body, control, RECORD, body.ptrtoint(record, I64))
     _put(body, control, NUMBER, number)
-    body.call(module.globals["take"], [control, record, number, body.i64(1)])
+    body.call(module.globals["take"], [control, record, number, body.i64(0)])
     # No pass has number 0: a late thread leaves, even if the record is filled for the next pass meanwhile.
-    _put(body, control, TICKET, body.i64(0))
-    _put(body, control, DONE, body.i64(0))
+    _put_shares(body, control, threads, body.i64(0))
     body.ret(_get(body, control, ALONE))
     _write_serve(module, features)
+
+
+def _put_shares(body: Body, control: Any, threads: Any, value: Any) -> None:
+    """Write the code that sets both counts of each thread."""
+    with body.loop(0, threads) as thread:
+        own = _own(body, control, thread)
+        _put(body, own, DONE, value)
+        _put(body, own, 0, value)
+
+
+def _own(body: Body, control: Any, thread: Any) -> Any:
+    """Return the address of a thread's own slots."""
+    return body.at(_slot(body, control, TICKETS), body.mul(thread, body.i64(8 * _OF_THREAD)))
 
 
 def _slot(body: Body, control: Any, slot: int) -> Any:
@@ -185,7 +199,7 @@ def _put(body: Body, control: Any, slot: int, value: Any) -> None:
 
 
 def _write_serve(module: ir.Module, features: frozenset[str]) -> None:
-    body, (control, last, rounds) = function(module, "serve", SERVE, features)
+    body, (control, thread, last, rounds) = function(module, "serve", SERVE, features)
     seen, waited = body.variable(last), body.variable(body.i64(0))
     with body.while_() as (again, done):
         number = _get(body, control, NUMBER)
@@ -193,7 +207,7 @@ def _write_serve(module: ir.Module, features: frozenset[str]) -> None:
         with body.if_then(is_new):
             body.atomic_rmw("add", _slot(body, control, INSIDE), body.i64(1), "seq_cst")
             record = body.pointer(_get(body, control, RECORD))
-            body.call(module.globals["take"], [control, record, number, body.i64(0)])
+            body.call(module.globals["take"], [control, record, number, thread])
             body.atomic_rmw("sub", _slot(body, control, INSIDE), body.i64(1), "seq_cst")
             body.store(number, seen)
             body.store(body.i64(0), waited)
@@ -223,50 +237,82 @@ YIELD = "SwitchToThread" if platform.system() == "Windows" else "sched_yield"
 """The system's function that lets another thread have the core."""
 
 
+class _Taking(NamedTuple):
+    """What the code of `take` is written with: values, whether this is the first thread, and the block that ends."""
+
+    control: Any
+    record: Any
+    number: Any
+    thread: Any
+    shares: Any
+    first: Any
+    leave: Any
+
+
 def _write_take(module: ir.Module, features: frozenset[str]) -> None:
-    body, (control, record, number, is_first) = function(module, "take", _TAKE, features)
-    leave, first = body.append_basic_block("leave"), body.icmp_signed("!=", is_first, body.i64(0))
+    """Write ``take(control, record, number, thread)``, which computes pieces of a pass until there are no more.
+
+    Each phase is divided into one run of pieces per thread; a thread takes those of its own, then of the others.
+    """
+    body, (control, record, number, thread) = function(module, "take", _TAKE, features)
+    leave, first = body.append_basic_block("leave"), body.icmp_signed("==", thread, body.i64(0))
+    shares = _get(body, control, SHARES)
+    body.go_on(body.icmp_signed("<", thread, shares), leave)
+    of = _Taking(control, record, number, thread, shares, first, leave)
     limits, phases = PASS.place(body, record, "limits"), PASS.place(body, record, "phases")
     total = body.variable(body.i64(0))
     with body.loop(0, PASS.number(body, record, "count")) as p:
         limit = body.at(limits, body.mul(p, body.i64(24)))
         low, pieces, opens = (body.get(limit, I64, 8 * slot, align=8) for slot in range(3))
-        high = body.add(low, pieces)
-        body.store(high, total)
-        _write_until(body, control, record, number, opens, first, leave)
+        body.store(body.add(low, pieces), total)
+        _write_until(body, of, opens)
         phase = body.at(phases, body.mul(p, body.i64(8 * len(PHASE))))
-        with body.while_() as (again, next_):
-            ticket = _get(body, control, TICKET)
-            body.go_on(body.icmp_signed("==", body.lshr(ticket, body.i64(32)), number), leave)
-            piece = body.and_(ticket, body.i64(0xFFFFFFFF))
-            body.go_on(body.icmp_signed("<", piece, high), next_)
-            together = body.icmp_signed("==", _get(body, control, ALONE), body.i64(0))
-            body.go_on(body.or_(together, first), leave)
-            taken = body.cmpxchg(
-                _slot(body, control, TICKET), ticket, body.add(ticket, body.i64(1)), "seq_cst", "seq_cst"
-            )
-            body.go_on(body.extract_value(taken, 1), again)
-            call = [record, phase, body.sub(piece, low)]
-            body.call_at(PHASE.number(body, phase, "function"), PIECE, call)
-            body.atomic_rmw("add", _slot(body, control, DONE), body.i64(1), "release")
+        with body.loop(0, shares) as further:
+            share = body.add(thread, further)
+            is_over = body.icmp_signed(">=", share, shares)
+            _write_share(body, of, phase, low, pieces, body.select(is_over, body.sub(share, shares), share))
     with body.if_then(first):
-        _write_until(body, control, record, number, body.read(total, I64), first, leave)
+        _write_until(body, of, body.read(total, I64))
     body.branch(leave)
     body.position_at_end(leave)
     body.ret_void()
 
 
-def _write_until(body: Body, control: Any, record: Any, number: Any, count: Any, first: Any, leave: Any) -> None:
+def _write_share(body: Body, of: _Taking, phase: Any, low: Any, pieces: Any, share: Any) -> None:
+    """Write the taking of what is left of one thread's run of a phase, whose first piece is ``low``."""
+    begin, end = (
+        body.add(low, body.sdiv(body.mul(pieces, body.add(share, body.i64(i))), of.shares)) for i in range(2)
+    )
+    tickets, done = (_own(body, of.control, thread) for thread in (share, of.thread))
+    with body.while_() as (again, none_left):
+        ticket = _get(body, tickets, 0)
+        body.go_on(body.icmp_signed("==", body.lshr(ticket, body.i64(32)), of.number), of.leave)
+        piece = body.most_of(body.and_(ticket, body.i64(0xFFFFFFFF)), begin)
+        body.go_on(body.icmp_signed("<", piece, end), none_left)
+        together = body.icmp_signed("==", _get(body, of.control, ALONE), body.i64(0))
+        body.go_on(body.or_(together, of.first), of.leave)
+        after = body.or_(body.shl(of.number, body.i64(32)), body.add(piece, body.i64(1)))
+        taken = body.cmpxchg(_slot(body, tickets, 0), ticket, after, "seq_cst", "seq_cst")
+        body.go_on(body.extract_value(taken, 1), again)
+        call = [of.record, phase, body.sub(piece, low)]
+        body.call_at(PHASE.number(body, phase, "function"), PIECE, call)
+        body.atomic_rmw("add", _slot(body, done, DONE), body.i64(1), "release")
+
+
+def _write_until(body: Body, of: _Taking, count: Any) -> None:
     """Write the wait until so many pieces are done; the first thread says when it has waited for long."""
-    patience = body.mul(PASS.number(body, record, "rows"), body.i64(_PATIENCE_OF_ROW))
+    patience = body.mul(PASS.number(body, of.record, "rows"), body.i64(_PATIENCE_OF_ROW))
     patience = body.add(patience, body.i64(_SPINS + _PATIENCE))
-    waited = body.variable(body.i64(0))
+    waited, sum_ = body.variable(body.i64(0)), body.variable(body.i64(0))
     with body.while_() as (again, open_):
-        done = _get(body, control, DONE)
-        body.go_on(body.icmp_signed("==", body.lshr(done, body.i64(32)), number), leave)
-        body.go_on(body.icmp_signed("<", body.and_(done, body.i64(0xFFFFFFFF)), count), open_)
+        body.store(body.i64(0), sum_)
+        with body.loop(0, of.shares) as thread:
+            done = _get(body, _own(body, of.control, thread), DONE)
+            body.go_on(body.icmp_signed("==", body.lshr(done, body.i64(32)), of.number), of.leave)
+            body.store(body.add(body.read(sum_, I64), body.and_(done, body.i64(0xFFFFFFFF))), sum_)
+        body.go_on(body.icmp_signed("<", body.read(sum_, I64), count), open_)
         rounds = _wait(body, waited)
-        late = body.and_(body.icmp_signed(">", rounds, patience), first)
+        late = body.and_(body.icmp_signed(">", rounds, patience), of.first)
         with body.if_then(late):
-            _put(body, control, ALONE, body.i64(1))
+            _put(body, of.control, ALONE, body.i64(1))
         body.branch(again)
