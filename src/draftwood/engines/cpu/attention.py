@@ -21,6 +21,8 @@ from draftwood.engines.cpu.rounding import capped, exponential
 
 CHUNK = 512
 """Positions that are computed by one thread."""
+SHARES = 4
+"""Pieces of a unit and a key head."""
 UNIT_ROWS, WIDEST = 16, 256
 """Most rows of a unit of attention, and of a pass."""
 PART_HEAD = 16
@@ -32,17 +34,27 @@ _QUERIES = (6, 4, 3, 2, 1)
 
 
 def write_attention(module: ir.Module, features: frozenset[str]) -> None:
-    """Write ``attention``: piece ``unit * kv_heads + head`` computes one unit for the queries of one key head."""
+    """Write ``attention``, which computes one unit for the queries of one key head, or for a share of them.
+
+    Piece ``(unit * kv_heads + head) * SHARES + share``. Shares are whole blocks, which read keys and values once.
+    """
     for count in _QUERIES:
         _write_block(module, features, count)
     body, (whole, phase, piece) = function(module, "attention", PIECE, features)
     kv_heads = PHASE.number(body, phase, "kv_heads")
     group = body.sdiv(PHASE.number(body, phase, "heads"), kv_heads)
-    number, head = body.sdiv(piece, kv_heads), body.srem(piece, kv_heads)
+    of_head, share = body.sdiv(piece, body.i64(SHARES)), body.srem(piece, body.i64(SHARES))
+    number, head = body.sdiv(of_head, kv_heads), body.srem(of_head, kv_heads)
     unit = body.at(PASS.place(body, whole, "units"), body.mul(number, body.i64(32)))
     queries = body.mul(body.get(unit, I64, 8, align=8), group)
-    for count, first in body.runs(queries, _QUERIES):
-        body.call(module.globals[f"queries_{count}"], [whole, phase, unit, head, first])
+    most = body.i64(_QUERIES[0])
+    blocks = body.sdiv(body.add(queries, body.i64(_QUERIES[0] - 1)), most)
+    start, end = (
+        body.mul(body.sdiv(body.mul(blocks, body.add(share, body.i64(i))), body.i64(SHARES)), most)
+        for i in range(2)
+    )
+    for count, first in body.runs(body.sub(body.least_of(end, queries), start), _QUERIES):
+        body.call(module.globals[f"queries_{count}"], [whole, phase, unit, head, body.add(start, first)])
     body.ret_void()
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.emit import F32, I16, I32, I64, LANES, POINTER, VOID, Body, function
+from draftwood.engines.cpu.emit import F32, I16, I64, LANES, POINTER, VOID, Body, function, vector
 
 Page = NDArray[np.int16]
 PAGE = 64
@@ -103,22 +103,16 @@ def head_bytes(body: Body, size: Any, room: Any) -> Any:
     return body.mul(body.add(size, room), body.i64(2 * PAGE))
 
 
-def write_cell(body: Body, layer: Any, cell: Any, rows: tuple[Any, Any], heads: Any, size: Any, room: Any) -> None:
-    """Write a row's keys and values, float32, into its cell of a page, from where the layer begins there."""
-    offsets, nothing = places_in_page(body, cell, size, room), body.same(F32, 0.0, 4)
-    with body.loop(0, heads) as head:
-        place = body.at(layer, body.mul(head, head_bytes(body, size, room)))
-        column, line = (body.at(place, offset) for offset in offsets)
-        start = body.mul(body.mul(head, size), body.i64(4))
-        with body.loop(0, size) as i:
-            offset = body.mul(i, body.i64(4))
-            both = nothing
-            for at, row in enumerate(rows):
-                number = body.get(body.at(row, start), F32, offset, align=4)
-                both = body.insert_element(both, number, ir.Constant(I32, at))
-            both = body.to_half(both)
-            body.put(body.lane(both, 0), column, body.mul(i, body.i64(2 * LANES)), align=2)
-            body.put(body.lane(both, 1), line, body.mul(i, body.i64(2)), align=2)
+def write_cell(body: Body, start: Any, cell: Any, row: tuple[Any, Any], size: Any, room: Any) -> None:
+    """Write keys and values of a head, float32[size] each, into a cell of the page where the head begins."""
+    column, line = (body.at(start, offset) for offset in places_in_page(body, cell, size, room))
+    for lanes, i in body.runs(size, (LANES, 1)):
+        offset = body.mul(i, body.i64(4))
+        keys, values = (body.to_half(body.get(place, vector(F32, lanes), offset, align=4)) for place in row)
+        for lane in range(lanes):
+            number = body.add(i, body.i64(lane))
+            body.put(body.lane(keys, lane), column, body.mul(number, body.i64(2 * LANES)), align=2)
+        body.put(values, line, body.mul(i, body.i64(2)), align=2)
 
 
 def write_moving(module: ir.Module, features: frozenset[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.attention import CHUNK, PART_HEAD, UNIT_ROWS, WIDEST
+from draftwood.engines.cpu.attention import CHUNK, PART_HEAD, SHARES, UNIT_ROWS, WIDEST
 from draftwood.engines.cpu.families import rotary_table
 from draftwood.engines.cpu.formats import TILE
 from draftwood.engines.cpu.kernels import Kernels
@@ -175,8 +175,8 @@ class Program:
         }  # fmt: skip
         if family.head_norm == "head":
             common |= {f"norm_{part}": vectors[f"attn_{part}_norm"].ctypes.data for part in "qk"}
-        self._add("turned", Per.ROWS, shape.heads * shape.head_size, common)
-        self._add("attention", Per.UNITS, shape.kv_heads, common)
+        self._add("turned", Per.UNITS, shape.kv_heads, common)
+        self._add("attention", Per.UNITS, shape.kv_heads * SHARES, common)
         ending = "_rounded" if matrices["attn_output"].is_rounded else ""
         slots = common | self._heads.slots("y") | self._heads_rounded.slots("out")
         self._add(f"joined{ending}", Per.ROWS, shape.heads * shape.head_size, slots)

@@ -11,7 +11,7 @@ from llvmlite import ir
 from draftwood.engines.cpu.attention import PART_HEAD
 from draftwood.engines.cpu.emit import F32, I32, I64, LANES, PIECE, Body, function, vector
 from draftwood.engines.cpu.formats import GROUP
-from draftwood.engines.cpu.pages import page_of, write_cell
+from draftwood.engines.cpu.pages import head_bytes, page_of, write_cell
 from draftwood.engines.cpu.records import PASS, PHASE
 from draftwood.engines.cpu.rounding import exponential, write_rounded_row
 
@@ -95,34 +95,46 @@ def write_rounding(module: ir.Module, features: frozenset[str]) -> None:
 
 
 def write_positions(module: ir.Module, features: frozenset[str]) -> None:
-    """Write ``turned``: norms of single heads, rotary positions, and keys and values into the cache."""
+    """Write ``turned``: norms of single heads, rotary positions, and keys and values into the cache.
+
+    Piece ``unit * kv_heads + head`` does so for one key head and its queries, of all rows of one unit of attention,
+    since keys of neighbouring rows lie in the same lines of memory.
+    """
     body, (whole, phase, piece) = function(module, "turned", PIECE, features)
-    size, heads = PHASE.number(body, phase, "head_size"), PHASE.number(body, phase, "heads")
-    kv_heads, room = PHASE.number(body, phase, "kv_heads"), PHASE.number(body, phase, "head_room")
-    q_row = body.mul(body.padded(body.mul(heads, size), GROUP), body.i64(4))
-    k_row = body.mul(body.padded(body.mul(kv_heads, size), GROUP), body.i64(4))
-    with rows_of_piece(body, whole, phase, piece) as row:
-        q, k, v = (
-            body.at(PHASE.place(body, phase, name), body.mul(row, stride))
-            for name, stride in (("q", q_row), ("k", k_row), ("v", k_row))
-        )
-        position = body.sext(body.get(PASS.place(body, whole, "positions"), I32, body.mul(row, body.i64(4))), I64)
-        for places, count, norm in ((q, heads, "norm_q"), (k, kv_heads, "norm_k")):
-            weight = PHASE.number(body, phase, norm)
-            with body.loop(0, count) as head:
-                values = body.at(places, body.mul(body.mul(head, size), body.i64(4)))
-                with body.if_then(body.icmp_signed("!=", weight, body.i64(0))):
-                    _write_head_norm(body, values, body.pointer(weight), size, PHASE.real(body, phase, "epsilon"))
-                _write_turned(body, phase, values, position)
-        scale = PHASE.real(body, phase, "scale_q")
-        with body.loop(0, body.mul(heads, size)) as i:
-            place = body.at(q, body.mul(i, body.i64(4)))
-            body.put(body.fmul(body.get(place, F32, align=4), scale), place, align=4)
-        cell = body.get(PASS.place(body, whole, "cells"), I64, body.mul(row, body.i64(8)), align=8)
-        text = body.pointer(body.get(PASS.place(body, whole, "texts"), I64, body.mul(row, body.i64(8)), align=8))
-        layer = body.at(page_of(body, text, cell), PHASE.number(body, phase, "page_layer"))
-        write_cell(body, layer, cell, (k, v), kv_heads, size, room)
+    kv_heads = PHASE.number(body, phase, "kv_heads")
+    unit = body.at(PASS.place(body, whole, "units"), body.mul(body.sdiv(piece, kv_heads), body.i64(32)))
+    first, count, chunk = (body.get(unit, I64, 8 * slot, align=8) for slot in range(3))
+    is_first = body.icmp_signed("==", chunk, body.i64(0))  # units of a text's other chunks have the same rows
+    with body.loop(first, body.add(first, body.select(is_first, count, body.i64(0)))) as row:
+        _write_head_of_row(body, whole, phase, row, body.srem(piece, kv_heads))
     body.ret_void()
+
+
+def _write_head_of_row(body: Body, whole: Any, phase: Any, row: Any, head: Any) -> None:
+    size, room = PHASE.number(body, phase, "head_size"), PHASE.number(body, phase, "head_room")
+    heads, kv_heads = PHASE.number(body, phase, "heads"), PHASE.number(body, phase, "kv_heads")
+    group, bytes_ = body.sdiv(heads, kv_heads), body.mul(size, body.i64(4))
+    q, k, v = (
+        body.at(
+            PHASE.place(body, phase, name),
+            body.mul(body.add(body.mul(row, body.padded(body.mul(many, size), GROUP)), body.mul(which, size)), body.i64(4)),
+        )
+        for name, many, which in (("q", heads, body.mul(head, group)), ("k", kv_heads, head), ("v", kv_heads, head))
+    )  # fmt: skip
+    position, cell, text = (
+        body.get(PASS.place(body, whole, name), kind, body.mul(row, body.i64(size_)), align=size_)
+        for name, kind, size_ in (("positions", I32, 4), ("cells", I64, 8), ("texts", I64, 8))
+    )
+    position = body.sext(position, I64)
+    with body.loop(0, group) as query:
+        _write_turned(body, phase, body.at(q, body.mul(query, bytes_)), position, "norm_q")
+    _write_turned(body, phase, k, position, "norm_k")
+    scale = PHASE.real(body, phase, "scale_q")
+    for lanes, i in body.runs(body.mul(group, size), (LANES, 1)):
+        place = body.at(q, body.mul(i, body.i64(4)))
+        body.put(body.fmul(body.get(place, vector(F32, lanes), align=4), body.splat(scale, lanes)), place, align=4)
+    start = body.at(page_of(body, body.pointer(text), cell), PHASE.number(body, phase, "page_layer"))
+    write_cell(body, body.at(start, body.mul(head, head_bytes(body, size, room))), cell, (k, v), size, room)
 
 
 def _write_head_norm(body: Body, values: Any, weight: Any, size: Any, epsilon: Any) -> None:
@@ -139,19 +151,22 @@ def _write_head_norm(body: Body, values: Any, weight: Any, size: Any, epsilon: A
         body.put(body.fmul(value, body.get(factor, F32, align=4)), place, align=4)
 
 
-def _write_turned(body: Body, phase: Any, values: Any, position: Any) -> None:
-    """Write the rotation of the pairs (i, i + half) of a head's first ``rotary`` numbers."""
-    table = PHASE.number(body, phase, "turns")
+def _write_turned(body: Body, phase: Any, values: Any, position: Any, norm: str) -> None:
+    """Write a head's norm, if there is one, and the rotation of the pairs (i, i + half) of its first ``rotary``."""
+    weight, table = PHASE.number(body, phase, norm), PHASE.number(body, phase, "turns")
+    with body.if_then(body.icmp_signed("!=", weight, body.i64(0))):
+        size, epsilon = PHASE.number(body, phase, "head_size"), PHASE.real(body, phase, "epsilon")
+        _write_head_norm(body, values, body.pointer(weight), size, epsilon)
     half = body.sdiv(PHASE.number(body, phase, "rotary"), body.i64(2))
     with body.if_then(body.icmp_signed("!=", table, body.i64(0))):
         bytes_ = body.mul(half, body.i64(4))
         cosines = body.at(body.pointer(table), body.mul(position, body.mul(bytes_, body.i64(2))))
-        with body.loop(0, half) as i:
-            offset = body.mul(i, body.i64(4))
+        for lanes, i in body.runs(half, (LANES, 1)):
+            offset, kind = body.mul(i, body.i64(4)), vector(F32, lanes)
             first, second = body.at(values, offset), body.at(values, body.add(offset, bytes_))
-            cosine = body.get(cosines, F32, offset, align=4)
-            sine = body.get(cosines, F32, body.add(offset, bytes_), align=4)
-            a, b = body.get(first, F32, align=4), body.get(second, F32, align=4)
+            cosine = body.get(cosines, kind, offset, align=4)
+            sine = body.get(cosines, kind, body.add(offset, bytes_), align=4)
+            a, b = body.get(first, kind, align=4), body.get(second, kind, align=4)
             body.put(body.mul_add(a, cosine, body.fneg(body.fmul(b, sine))), first, align=4)
             body.put(body.mul_add(b, cosine, body.fmul(a, sine)), second, align=4)
 
@@ -193,14 +208,16 @@ def _write_head_joined(body: Body, whole: Any, phase: Any, row: Any, head: Any, 
         factor = one_exponential(body, body.fsub(body.get(part, F32, align=4), highest))
         body.store(body.mul_add(factor, body.get(part, F32, 4, align=4), body.read(total, F32)), total)
     inverse = body.fdiv(body.f32(1.0), body.read(total, F32))
-    with body.loop(0, PHASE.number(body, phase, "head_size")) as d:
-        total = body.variable(body.f32(0.0))
+    for lanes, d in body.runs(PHASE.number(body, phase, "head_size"), (LANES, 1)):
+        kind = vector(F32, lanes)
+        total = body.variable(body.same(F32, 0.0, lanes))
         with body.loop(0, chunks) as chunk:
             part = body.at(first, body.mul(chunk, next_))
             factor = one_exponential(body, body.fsub(body.get(part, F32, align=4), highest))
-            value = body.get(part, F32, body.mul(body.add(d, body.i64(PART_HEAD)), body.i64(4)), align=4)
-            body.store(body.mul_add(factor, value, body.read(total, F32)), total)
-        body.put(body.fmul(body.read(total, F32), inverse), place, body.mul(d, body.i64(4)), align=4)
+            value = body.get(part, kind, body.mul(body.add(d, body.i64(PART_HEAD)), body.i64(4)), align=4)
+            body.store(body.mul_add(body.splat(factor, lanes), value, body.read(total, kind)), total)
+        joined = body.fmul(body.read(total, kind), body.splat(inverse, lanes))
+        body.put(joined, place, body.mul(d, body.i64(4)), align=4)
 
 
 def one_exponential(body: Body, value: Any) -> Any:
