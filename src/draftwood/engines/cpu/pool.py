@@ -139,10 +139,10 @@ MOST_THREADS = 64
 NUMBER, RECORD, ALONE, INSIDE, SHARES, TICKETS = 0, 8, 16, 24, 32, 40
 DONE, _OF_THREAD = 8, 16
 CONTROL = TICKETS + MOST_THREADS * _OF_THREAD
-"""Slots of the shared control: number of the pass, its record, whether the first thread goes on alone, threads that
-are within a pass, threads that share it. Then, for each thread, the next piece of its share, and `DONE` slots later
-how many pieces it has done. All have a cache line of their own: a line that two cores write to travels between them
-for a tenth of the time that a piece takes."""
+"""Slots of the shared control: number of the pass, its record, whether the first thread goes on alone, threads
+within a pass, threads that share it. Then, for each thread, the next piece of its share, and `DONE` slots later
+how many pieces it has done. Each has a cache line of its own: a line that two cores write to travels between
+them, which takes a tenth of the time of a piece."""
 
 START = ir.FunctionType(I64, [POINTER, POINTER, I64, I64])
 SERVE = ir.FunctionType(I64, [POINTER, I64, I64, I64])
@@ -238,7 +238,7 @@ YIELD = "SwitchToThread" if platform.system() == "Windows" else "sched_yield"
 
 
 class _Taking(NamedTuple):
-    """What the code of `take` is written with: values, whether this is the first thread, and the block that ends."""
+    """What the code of `take` is written with: values, whether this is the first thread, the block that ends."""
 
     control: Any
     record: Any

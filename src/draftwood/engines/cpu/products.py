@@ -23,7 +23,7 @@ STEP, SUMS, MINUS = 32, 36, 48
 CORE = ir.FunctionType(
     VOID, [POINTER, I64, I64, POINTER, I64, POINTER, I64, I64, I64, I64, I64, F32, POINTER]
 )  # weights, blocks, tile_bytes, x, x_stride, y, y_stride, rows, first tile, end tile, adds, scale, bias
-_AHEAD = 8192  # bytes: a few hundred cycles of a core at the speed of memory
+_AHEAD = 4096  # bytes
 ROWS = (8, 4, 3, 2, 1)
 """Numbers of rows that are computed together, whose codes are unpacked once."""
 TOGETHER = 2
@@ -74,7 +74,8 @@ def _tile(
             codes = body.at(
                 place, body.add(body.i64(form.head_bytes), body.mul(group, body.i64(form.group_bytes)))
             )
-            _write_prefetch(body, codes, form.group_bytes)
+            share = form.block_bytes // form.groups  # of the block's scales, too
+            _write_prefetch(body, body.at(place, body.mul(group, body.i64(share))), share)
             for part, head, totals in zip(parts, heads, sums, strict=True):
                 here = body.at(codes, body.mul(part, body.i64(4 * dots.outputs)))
                 ready = [dots.prepared(body, form, step) for step in unpacked(body, form, dots, here)]

@@ -97,8 +97,8 @@ def write_rounding(module: ir.Module, features: frozenset[str]) -> None:
 def write_positions(module: ir.Module, features: frozenset[str]) -> None:
     """Write ``turned``: norms of single heads, rotary positions, and keys and values into the cache.
 
-    Piece ``unit * kv_heads + head`` does so for one key head and its queries, of all rows of one unit of attention,
-    since keys of neighbouring rows lie in the same lines of memory.
+    Piece ``unit * kv_heads + head`` does so for one key head and its queries, for all rows of one unit of
+    attention, since keys of neighbouring rows lie in the same lines of memory.
     """
     body, (whole, phase, piece) = function(module, "turned", PIECE, features)
     kv_heads = PHASE.number(body, phase, "kv_heads")
@@ -115,11 +115,10 @@ def _write_head_of_row(body: Body, whole: Any, phase: Any, row: Any, head: Any) 
     heads, kv_heads = PHASE.number(body, phase, "heads"), PHASE.number(body, phase, "kv_heads")
     group, bytes_ = body.sdiv(heads, kv_heads), body.mul(size, body.i64(4))
     q, k, v = (
-        body.at(
-            PHASE.place(body, phase, name),
-            body.mul(body.add(body.mul(row, body.padded(body.mul(many, size), GROUP)), body.mul(which, size)), body.i64(4)),
+        body.at(_row_of_heads(body, phase, name, row, many), body.mul(first, bytes_))
+        for name, many, first in (
+            ("q", heads, body.mul(head, group)), ("k", kv_heads, head), ("v", kv_heads, head),
         )
-        for name, many, which in (("q", heads, body.mul(head, group)), ("k", kv_heads, head), ("v", kv_heads, head))
     )  # fmt: skip
     position, cell, text = (
         body.get(PASS.place(body, whole, name), kind, body.mul(row, body.i64(size_)), align=size_)
@@ -151,8 +150,14 @@ def _write_head_norm(body: Body, values: Any, weight: Any, size: Any, epsilon: A
         body.put(body.fmul(value, body.get(factor, F32, align=4)), place, align=4)
 
 
+def _row_of_heads(body: Body, phase: Any, name: str, row: Any, heads: Any) -> Any:
+    """Return the address of a row of queries, keys or values."""
+    width = body.padded(body.mul(heads, PHASE.number(body, phase, "head_size")), GROUP)
+    return body.at(PHASE.place(body, phase, name), body.mul(row, body.mul(width, body.i64(4))))
+
+
 def _write_turned(body: Body, phase: Any, values: Any, position: Any, norm: str) -> None:
-    """Write a head's norm, if there is one, and the rotation of the pairs (i, i + half) of its first ``rotary``."""
+    """Write a head's norm, if there is one, and the rotation of pairs (i, i + half) of its first ``rotary``."""
     weight, table = PHASE.number(body, phase, norm), PHASE.number(body, phase, "turns")
     with body.if_then(body.icmp_signed("!=", weight, body.i64(0))):
         size, epsilon = PHASE.number(body, phase, "head_size"), PHASE.real(body, phase, "epsilon")
