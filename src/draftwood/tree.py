@@ -60,11 +60,10 @@ class TokenTree:
 
     @classmethod
     def grown(cls, **known: Any) -> TokenTree:
-        """Make a tree of read-only columns that keep all rules but the limit of token ids, without a check.
+        """Make a tree without checking its columns, which our kernels grew: in each step, in a fifth of the time.
 
-        No two siblings are equal, no node is a lookahead node, and beliefs are the accept rates that the drafter
-        was asked with. Properties may be given, too. Called in every step: it takes a fifth of the constructor's
-        time.
+        They are read-only and keep all rules but the limit of token ids. No two siblings are equal, no node is a
+        lookahead node, and beliefs are the rates that the drafter was asked with. Properties may be given, too.
         """
         tree = object.__new__(cls)
         vars(tree).update(known, n_lookahead=0, is_grown=True)
@@ -227,7 +226,7 @@ class TokenTree:
         return self._changed(lambda name, column: credit if name == "source" else column)
 
     def locked(self) -> TokenTree:
-        """Return an equal tree with read-only arrays: this one if its are, else a copy."""
+        """Return an equal tree with read-only arrays: this one if its arrays are, else a copy."""
         if self.is_grown:
             return self
         columns = [getattr(self, name) for name in _COLUMNS]
