@@ -1,6 +1,7 @@
 """A head can be begun, trained and used for models of every kind, and not for those that score otherwise."""
 
 from functools import partial
+from itertools import count
 
 import pytest
 import torch
@@ -46,10 +47,8 @@ def test_of_every_kind(family, tmp_path):
     files.flush()
     teacher = Teacher(target.embedded, target.scoring_rows(torch.arange(64)))
     schedule = Schedule(3600.0, steps=2, length=32, batch=4)
-    training = Training(
-        module, partial(loss_of, module, teacher), files.files(), [], schedule, tmp_path / "checkpoint.pt"
-    )
-    progress = training.run(lambda progress: progress.updates < 3)
+    training = Training(module, partial(loss_of, module, teacher), [], schedule, tmp_path / "checkpoint.pt")
+    progress = training.run(files.files(), lambda progress: progress.updates < 3)
     made = Trained(module, list(range(64)), progress, target.fingerprint)
     write_head(tmp_path / "head.safetensors", made, {})
     plain = draftwood.generate(model, [1, 2, 3], max_new_tokens=16, drafters="none")
@@ -93,13 +92,13 @@ def written(tmp_path_factory):
     return place
 
 
-def updates(count):
+def updates(most):
     """Lets a job go on until so many updates have been made."""
     seen = []
 
     def told(what, _):
         seen.append(what)
-        return sum(one.startswith("training") for one in seen) < count
+        return sum(one.startswith("training") for one in seen) < most
 
     return told, seen
 
@@ -122,7 +121,7 @@ def test_on_the_cpu_engine_it_learns_goes_on_and_drafts(target, written, tmp_pat
     found = draftwood.generate(target, [1, 2, 3], drafters=f'head:file="{path}"', planner="fixed:6", **settings)
     assert found.ids == plain.ids
     assert found.stats.drafted
-    (shard,) = StateFiles(tmp_path / "folder" / "states-of-0-1" / "train").files()
+    (shard,) = StateFiles(tmp_path / "folder" / "states-of-0-1" / "train-1").files()
     assert len(list(StateFiles.windows(shard))) == 35, "the others are held out"
 
 
@@ -160,6 +159,25 @@ def test_of_every_kind_of_file(family, tmp_path):
     assert scores_by_rows(target)
     assert bool(target.last_layer()) == (family not in ("gemma3", "mixtral"))
     assert begun(target, usual(target.layers)).fc.weight.abs().sum() > 0
+
+
+def test_of_many_texts_the_states_of_some_at_a_time_are_kept(target, written, tmp_path, monkeypatch):
+    monkeypatch.setattr("draftwood.training.job._DISK", 600 * 2 * 64 * 3 + 600 * 8)  # of 15 texts
+    ticks, trained = count(), []
+    for place in ("job", "train"):
+        monkeypatch.setattr(f"draftwood.training.{place}.monotonic", lambda: 0.05 * next(ticks))
+
+    def told(what, share):
+        (place,) = (tmp_path / "folder").glob("states-of-*")
+        trained.append({folder.name for folder in place.glob("train-*") if StateFiles(folder).files()})
+        return not what.startswith("training") or share < 0.7  # in the last third
+
+    plan = TrainingPlan(**{**PLAN, "train_seconds": 2.0}, written=written)
+    assert HeadJob(target, None, tmp_path / "folder", plan).run(told) is None
+    order = [one for i, one in enumerate(trained) if one and one != trained[i - 1]]
+    assert order == [{"train-1"}, {"train-2"}, {"train-3"}]
+    again = HeadJob(target, None, tmp_path / "folder", plan).run(lambda *_: True)
+    assert again.progress.seconds >= 2
 
 
 class TestRefusals:

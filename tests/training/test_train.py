@@ -46,15 +46,14 @@ def made(target, folder, seconds=3600.0, **settings):
     teacher = Teacher(embedding.__getitem__, rows)
     held_out = list(StateFiles.windows(files.files()[0]))[:4]
     schedule = Schedule(seconds, steps=3, rate=1e-2, length=48, batch=8, **settings)
-    return Training(
-        module, partial(loss_of, module, teacher), files.files(), held_out, schedule, folder / "checkpoint.pt"
-    )
+    training = Training(module, partial(loss_of, module, teacher), held_out, schedule, folder / "checkpoint.pt")
+    return training, partial(training.run, files.files())
 
 
 def test_it_learns(target, tmp_path):
-    training = made(target, tmp_path)
+    training, run = made(target, tmp_path)
     before = training.judge()
-    training.run(lambda progress: progress.updates < 60)
+    run(lambda progress: progress.updates < 60)
     assert training.judge()[0] > before[0] + 0.03
     tensors = training.module.tensors(range(64), torch.bfloat16)
     head = fitted(target, HeadWeights(training.module.shape, tensors))
@@ -76,24 +75,24 @@ def test_the_gradient_is_that_of_the_plain_formula():
 
 
 def test_an_interrupted_training_goes_on(target, tmp_path):
-    first = made(target, tmp_path)
-    first.run(lambda progress: progress.updates < 5)
-    second = made(target, tmp_path)
+    first, run = made(target, tmp_path)
+    run(lambda progress: progress.updates < 5)
+    second, run = made(target, tmp_path)
     assert second.progress == first.progress
     for one, other in zip(first.module.parameters(), second.module.parameters(), strict=True):
         assert torch.equal(one, other)
-    second.run(lambda progress: progress.updates < 8)
+    run(lambda progress: progress.updates < 8)
     assert second.progress.updates == 8
 
 
 def test_a_loss_that_is_no_number_keeps_the_checkpoint(target, tmp_path):
-    training = made(target, tmp_path)
-    training.run(lambda progress: progress.updates < 3)
+    training, run = made(target, tmp_path)
+    run(lambda progress: progress.updates < 3)
     kept = (tmp_path / "checkpoint.pt").read_bytes()
     with torch.no_grad():
         training.module.fc.weight.fill_(torch.nan)
     with pytest.raises(ModelError, match="not a number"):
-        training.run(lambda _: True)
+        run(lambda _: True)
     assert (tmp_path / "checkpoint.pt").read_bytes() == kept
 
 

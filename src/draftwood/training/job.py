@@ -28,6 +28,7 @@ from draftwood.training.train import Progress, Schedule, Training
 
 _HELD_OUT = slice(0, 256, 8)  # of the written texts: what is trained is judged by these and not trained on them
 _LEAST = 32  # texts
+_DISK = 8 << 30  # bytes of states that are kept at a time; a night's would fill a small disk
 
 OnProgress = Callable[[str, float], bool]
 """``on_progress(what, share)``: what is done, and how much of it, 0 to 1; False to stop."""
@@ -110,24 +111,24 @@ class TrainingJob(ABC):
         trained = [text for number, text in enumerate(written) if number not in held_out]
         # What is read stays in its place when a longer run adds text.
         judging = self._read("held-out", written[_HELD_OUT], on_progress)
-        files = None if judging is None else self._read("train", self._given + trained, on_progress)
-        if judging is None or files is None:
+        if judging is None:
             return None
+        vocabulary = self.target.vocabulary
+        ids = frequent(self._given + written, min(self.plan.vocabulary, vocabulary), vocabulary)
         with _torch_threads(self.target.threads):
-            return self._train(self._given + written, judging, files, on_progress)
+            return self._train(self._given + trained, ids, judging, on_progress)
 
     def _train(
-        self, texts: Sequence[Text], judging: Sequence[Path], files: Sequence[Path], on_progress: OnProgress
+        self, texts: Sequence[Text], ids: list[int], judging: Sequence[Path], on_progress: OnProgress
     ) -> Trained | None:
-        """Train on states in files, and judge by others."""
-        vocabulary, plan = self.target.vocabulary, self.plan
-        ids = frequent(texts, min(plan.vocabulary, vocabulary), vocabulary)
+        """Train on texts, as many at a time as have their states on disk, and judge by states in files."""
+        plan = self.plan
         rows = self.target.scoring_rows(torch.tensor(ids, device=self.target.device))
         torch.manual_seed(plan.seed)
         module, loss, steps = self.begin(Teacher(self.target.embedded, rows))
         schedule = Schedule(plan.train_seconds, steps, plan.rate, seed=plan.seed)
         windows = [window for path in judging for window in StateFiles.windows(path)]
-        training = Training(module, loss, files, windows, schedule, self._folder / "checkpoint.pt")
+        training = Training(module, loss, windows, schedule, self._folder / "checkpoint.pt")
         stopped = False
 
         def told(progress: Progress) -> bool:
@@ -135,8 +136,23 @@ class TrainingJob(ABC):
             stopped = not on_progress(str(progress), progress.seconds / schedule.seconds)
             return not stopped
 
-        progress = training.run(told)
-        return None if stopped else Trained(module, ids, progress, self.target.fingerprint)
+        each = sum(part.nbytes for part in windows[0]) / len(windows[0].ids)
+        sections = list(_sections(texts, int(_DISK / each)))
+        for number, section in enumerate(sections, 1):
+            until = schedule.seconds * number / len(sections)
+            if training.progress.seconds >= until and number < len(sections):
+                continue  # an earlier run was trained on it
+            started = monotonic()
+            files = self._read(f"train-{number}", section, on_progress)
+            if files is None:
+                return None
+            training.progress.seconds += monotonic() - started
+            training.run(files, told, until)
+            if stopped:
+                return None
+            for file in files if number < len(sections) else ():
+                file.unlink()
+        return Trained(module, ids, training.progress, self.target.fingerprint)
 
     def _write(self, on_progress: OnProgress) -> bool:
         """Let the model write text until its time is over."""
@@ -186,6 +202,19 @@ def training_target(model: Any, command: str) -> TrainingTarget:
         f"{command} needs a model that shows its hidden states, which this engine does not: take --engine cpu or "
         "transformers"
     )
+
+
+def _sections(texts: Sequence[Text], tokens: int) -> Iterator[list[Text]]:
+    """Divide texts into parts of at most so many tokens; further texts change the last part alone."""
+    kept: list[Text] = []
+    left = tokens
+    for text in texts:
+        if kept and len(text.ids) > left:
+            yield kept
+            kept, left = [], tokens
+        kept.append(text)
+        left -= len(text.ids)
+    yield kept
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from draftwood.files.paths import whole_file
 from draftwood.training.loss import Loss, Windows
 from draftwood.training.states import Passage, StateFiles
 
-_CHECK = 60.0  # seconds between two checkpoints
+_CHECK = 60.0  # seconds between two checkpoints at least; of a long training a hundredth
 _WARM = 100  # steps during which the learning rate rises
 
 
@@ -43,12 +43,12 @@ class Schedule:
 class Progress:
     """Where a training stands."""
 
-    seconds: float = 0.0  # of training so far
+    seconds: float = 0.0  # of training so far, and of reading the states for it
     updates: int = 0
     tokens: int = 0  # a token counts each time that it is trained on
     loss: float = math.nan  # cross-entropy of the first step, lately
     agreement: tuple[float, ...] = ()  # on held-out windows, as in `draftwood.training.loss.Result`
-    # After each minute: seconds, updates, tokens, loss, and the agreement.
+    # After each minute or more: seconds, updates, tokens, loss, and the agreement.
     history: list[tuple[float, ...]] = field(default_factory=list)
 
     @property
@@ -68,14 +68,13 @@ class Progress:
 class Training:
     """One module under training: those of its parameters that have a gradient.
 
-    ``files``, ``held_out``: states to train on, windows to judge by; ``checkpoint``: where all is kept.
+    ``held_out`` are windows to judge by; ``checkpoint``: where all is kept.
     """
 
     def __init__(
-        self, module: Module, loss: Loss, files: Sequence[Path], held_out: Sequence[Passage],
-        schedule: Schedule, checkpoint: Path,
-    ) -> None:  # fmt: skip
-        self.module, self._loss, self._files, self._held_out = module, loss, files, held_out
+        self, module: Module, loss: Loss, held_out: Sequence[Passage], schedule: Schedule, checkpoint: Path
+    ) -> None:
+        self.module, self._loss, self._held_out = module, loss, held_out
         self._schedule, self._checkpoint = schedule, checkpoint
         self._trained = {name: value for name, value in module.named_parameters() if value.requires_grad}
         self._device = next(iter(self._trained.values())).device
@@ -85,21 +84,24 @@ class Training:
         self.progress = Progress()
         self._restore()
 
-    def run(self, on_update: Callable[[Progress], bool]) -> Progress:
-        """Train until the time is over, or ``on_update`` returns False; then write a checkpoint.
+    def run(
+        self, files: Sequence[Path], on_update: Callable[[Progress], bool], until: float = math.inf
+    ) -> Progress:
+        """Train on states in files until ``until`` seconds of all, or all, are over, or ``on_update`` returns
+        False; then write a checkpoint.
 
         Raises `ModelError` where the loss is no number; the last checkpoint is kept.
         """
         started, before = monotonic(), self.progress.seconds
-        saved = started
-        for batch in self._batches():
+        saved, check = started, max(_CHECK, self._schedule.seconds / 100)
+        for batch in self._batches(files):
             self._update(batch)
             now = monotonic()
             self.progress.seconds = before + now - started
-            over = self.progress.seconds >= self._schedule.seconds
-            if over or now - saved > _CHECK:
+            over = self.progress.seconds >= min(until, self._schedule.seconds)
+            if over or now - saved > check:
                 self.judge()
-            if not over and now - saved > _CHECK:
+            if not over and now - saved > check:
                 self.save()
                 saved = now
             if not on_update(self.progress) or over:
@@ -144,11 +146,11 @@ class Training:
     def _fast(self) -> Any:
         return torch.autocast(self._device.type, torch.bfloat16)
 
-    def _batches(self) -> Iterator[Windows]:
+    def _batches(self, every: Sequence[Path]) -> Iterator[Windows]:
         """Yield batches for ever, each epoch in another order, from where the last run has ended."""
         chance = random.Random(f"{self._schedule.seed} {self.progress.updates}")
         while True:
-            files = list(self._files)
+            files = list(every)
             chance.shuffle(files)
             for several in (files[at : at + 4] for at in range(0, len(files), 4)):
                 windows = [window for path in several for window in StateFiles.windows(path)]
