@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "draftwood"
 
 CEILINGS = {
-    "src lines": 49_650,
+    "src lines": 49_690,
     "src files": 354,
     "core lines": 9_056,
     "core files": 64,
