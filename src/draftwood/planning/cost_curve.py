@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ class CostCurve:
         self._widest = max(n for _, n, _ in self.points())
         self._slopes = [_slope(line) for line in self._points.values()]
         # By context, the seconds of passes over 0 to ``widest`` tokens, as they are looked up in every step.
-        self._table = np.array([_tabulated(line, self._widest) for line in self._points.values()])
+        self._lines: list[list[float]] = [_tabulated(x, self._widest).tolist() for x in self._points.values()]
 
     @classmethod
     def of(cls, points: Mapping[int, float]) -> Self:
@@ -64,22 +64,21 @@ class CostCurve:
 
     def seconds(self, n: int, context: int = 0) -> float:
         """Return the seconds of a pass over ``n`` tokens (the root included) at this context length."""
-        return float(self.many(n, context))
-
-    def many(self, n: Any, context: int = 0) -> NDArray[np.float64]:
-        """Return what `seconds` gives for each of ``n``, float64[len(n)], from the contexts on both sides."""
-        sizes, last = np.asarray(n), len(self.contexts) - 1
+        last = len(self.contexts) - 1
         if context <= self.contexts[0] or not last:
-            return self._at(0, sizes)
+            return self._one(0, n)
         right = min(bisect_right(self.contexts, context), last)
         before, after = self.contexts[right - 1], self.contexts[right]
-        low, high = self._at(right - 1, sizes), self._at(right, sizes)
+        low, high = self._one(right - 1, n), self._one(right, n)
         found = low + (high - low) * (context - before) / (after - before)
-        return np.maximum(found, high) if context > after else found
+        return max(found, high) if context > after else found
 
-    def _at(self, which: int, sizes: NDArray[Any]) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = self._table[which, np.clip(sizes, 0, self._widest)]
-        return found + np.maximum(sizes - self._widest, 0) * self._slopes[which]
+    def _one(self, which: int, n: int) -> float:
+        return self._lines[which][min(n, self._widest)] + max(n - self._widest, 0) * self._slopes[which]
+
+    def many(self, count: int, context: int = 0) -> NDArray[np.float64]:
+        """Return what `seconds` gives for 0 to ``count - 1`` tokens, float64[count]."""
+        return np.array([self.seconds(n, context) for n in range(count)])
 
     def points(self) -> Iterator[tuple[int, int, float]]:
         """Yield what was measured: (context, n, seconds), ascending."""

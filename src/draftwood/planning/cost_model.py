@@ -81,7 +81,7 @@ class CostModel:
         at = context >> 5 if len(self._curve.contexts) > 1 else 0  # else it is the same at every length
         if at != self._at or len(self._base) <= widest:
             self._at, self._table = at, None
-            self._base = self._curve.many(np.arange(max(128, 2 * widest)), context & ~31)
+            self._base = self._curve.many(max(128, 2 * widest), context & ~31)
         if self._table is None:
             found = self._base * np.exp(_hats(len(self._base)) @ self._log)
             self._table = np.minimum.accumulate(found[::-1])[::-1]
