@@ -40,7 +40,7 @@ _KEEP = "Keep the folder of texts and hidden states at the end."
 class TrainingSettings:
     """Flags of every training."""
 
-    minutes: Annotated[float, Option(min=0.1, help="Half for writing text, half for training.")] = 60.0
+    minutes: Annotated[float, Option(min=0.1, help="Half for writing and reading text, half for training.")] = 60.0
     texts: Annotated[list[Path] | None, Option("--text", metavar="FILE", help=_TEXT)] = None
     written: Annotated[Path | None, Option("--written", metavar="FILE", help=_WRITTEN)] = None
     seed: Annotated[int, Option(min=0, help="Seed of the texts and of their order.")] = 0

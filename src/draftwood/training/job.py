@@ -38,7 +38,7 @@ OnProgress = Callable[[str, float], bool]
 class TrainingPlan:
     """How something is trained for a model."""
 
-    text_seconds: float = 1800.0  # for writing text
+    text_seconds: float = 1800.0  # for writing text and reading its states
     train_seconds: float = 1800.0
     vocabulary: int = 8192  # tokens that a head can say; a sibling is judged by these
     layers: tuple[int, ...] = ()  # whose states a head reads; that a sibling is made of. Empty: the usual ones
@@ -98,12 +98,18 @@ class TrainingJob(ABC):
         Raises `ModelError` where the disk is full or the loss is no number: what was written before is kept.
         """
         try:
-            if self._written is None and not self._write(on_progress):
-                return None
-        except OSError as error:
+            return self._run(on_progress)
+        except (OSError, ModelError) as error:
+            cause = error if isinstance(error, OSError) else error.__cause__
+            if not isinstance(cause, OSError):
+                raise
             raise ModelError(
-                f"{self._folder} cannot be written ({error.strerror}): make room, and the same command goes on"
+                f"{self._folder} cannot be written ({cause.strerror}): make room, and the same command goes on"
             ) from error
+
+    def _run(self, on_progress: OnProgress) -> Trained | None:
+        if self._written is None and not self._write(on_progress):
+            return None
         written = read(self._folder / "texts.jsonl") if self._written is None else self._written
         if len(written) < _LEAST:
             raise UsageError(f"{len(written)} texts are too few to train on: give more time with --minutes")
@@ -142,11 +148,9 @@ class TrainingJob(ABC):
             until = schedule.seconds * number / len(sections)
             if training.progress.seconds >= until and number < len(sections):
                 continue  # an earlier run was trained on it
-            started = monotonic()
             files = self._read(f"train-{number}", section, on_progress)
             if files is None:
                 return None
-            training.progress.seconds += monotonic() - started
             training.run(files, told, until)
             if stopped:
                 return None
@@ -160,22 +164,33 @@ class TrainingJob(ABC):
         place, note = self._folder / "texts.jsonl", self._folder / "written.json"
         done = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {}
         whole, before, first = self.plan.text_seconds, float(done.get("seconds", 0)), int(done.get("batches", 0))
-        if before >= whole:
+        known = read(place)
+        tokens, texts = sum(len(text.ids) - text.start for text in known), len(known)
+        if before >= whole and texts >= _LEAST:
             return True
-        tokens = sum(len(text.ids) - text.start for text in read(place))
-        started = monotonic()
+        started, reading = monotonic(), 0.0
         writer = SelfWriter(self.model, self._tokenizer, seed=self.plan.seed)
         for number, some in enumerate(writer.texts(first), first + 1):
             append(place, some)
-            tokens += sum(len(text.ids) - text.start for text in some)
-            seconds = before + monotonic() - started
+            tokens, texts = tokens + sum(len(text.ids) - text.start for text in some), texts + len(some)
+            reading += self._reading_seconds(some)
+            seconds = before + monotonic() - started + reading
             with whole_file(note, error=ModelError) as beside:
                 beside.write_text(json.dumps({"seconds": seconds, "batches": number}), encoding="utf-8")
             if not on_progress(f"writing text: {tokens} tokens", seconds / whole):
                 return False
-            if seconds >= whole:
+            if seconds >= whole and (texts >= _LEAST or not some):  # a slow model writes longer
                 break
         return True
+
+    def _reading_seconds(self, texts: Sequence[Text]) -> float:
+        """Estimate how long the states of texts take to be read, by those of the first."""
+        if not texts:
+            return 0.0
+        started = monotonic()
+        read_states(self.target.target, texts[0], self.read_layers)
+        each = (monotonic() - started) / len(texts[0].ids)
+        return each * sum(len(text.ids) for text in texts)
 
     def _read(self, name: str, texts: Sequence[Text], on_progress: OnProgress) -> list[Path] | None:
         """Read the states of texts that have none yet; returns the files of them, None where it was stopped."""

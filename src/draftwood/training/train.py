@@ -43,7 +43,7 @@ class Schedule:
 class Progress:
     """Where a training stands."""
 
-    seconds: float = 0.0  # of training so far, and of reading the states for it
+    seconds: float = 0.0  # of training so far
     updates: int = 0
     tokens: int = 0  # a token counts each time that it is trained on
     loss: float = math.nan  # cross-entropy of the first step, lately
