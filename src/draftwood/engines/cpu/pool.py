@@ -16,7 +16,7 @@ from draftwood.engines.cpu.emit import I32, I64, PIECE, POINTER, VOID, Body, fun
 from draftwood.engines.cpu.records import PASS, PHASE
 
 _IDLE = 5000
-"""Rounds for which a helper looks for the next pass before it sleeps: about two milliseconds, longer than drafting."""
+"""Rounds for which a helper looks for the next pass before it sleeps: two milliseconds, so through drafting."""
 _ALONE, _MOST_ALONE = 0.01, 0.6
 """Seconds from the beginning of a pass in which a thread has lost its core until helpers are called again: at
 first, and at most where it happens again and again. After a pass that took longer, helpers are called at once."""

@@ -1,8 +1,7 @@
-"""A head's weights as the CPU engine's passes take them: matrices in 8 bits, scores by the model's own rows."""
+"""A head's weights as the CPU engine's passes take them: matrices in 4 bits, scores by the model's own rows."""
 
 from __future__ import annotations
 
-import ctypes
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any
@@ -12,25 +11,22 @@ from numpy.typing import NDArray
 
 from draftwood.engines.cpu.families import Family, Shape
 from draftwood.engines.cpu.formats import FORMATS, GROUP
-from draftwood.engines.cpu.gguf_types import Blocks
+from draftwood.engines.cpu.gguf_types import quantised
 from draftwood.engines.cpu.kernels import Kernels
-from draftwood.engines.cpu.packing import Matrix, Slabs, matrix_of, packed_shape, plan, write_tiles, zeros
+from draftwood.engines.cpu.packing import Matrix, Slabs, matrix_of, packed_shape, plan, write_tiles
 from draftwood.engines.cpu.phases import Buffer, Per, floats, records
-from draftwood.engines.cpu.products import GROUP_RECORD, STEP
 from draftwood.engines.cpu.program import Program
-from draftwood.engines.cpu.records import PASS, PHASE
 from draftwood.engines.cpu.weights import Vector, Weights
 from draftwood.engines.heads.weights import HeadWeights
 from draftwood.errors import CapabilityError
 
-KIND = "Q8_0"
-"""How a head's own matrices are kept."""
+KIND = "Q4_1"
+"""How a head's own matrices are kept: reading them is most of the time of its step, and 8 bits guess no better."""
 
 _LAYER = "midlayer."
 MATRICES = {f"attn_{'output' if part == 'o' else part}": f"{_LAYER}self_attn.{part}_proj" for part in "qkvo"}
 MATRICES |= {f"ffn_{part}": f"{_LAYER}mlp.{part}_proj" for part in ("gate", "up", "down")}
 """Names of a layer's matrices in a head's file, by those that a model's have in `Weights`."""
-_PIECE_OF_ROWS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 
 
 class PackedHead:
@@ -79,7 +75,7 @@ class PackedHead:
     def _matrix(self, name: str) -> Matrix:
         tensor = np.asarray(self._tensors[f"{name}.weight"])
         packed = self._zeros(packed_shape(KIND, *tensor.shape), np.uint8)
-        write_tiles(packed, rounded(tensor, self._kernels), FORMATS[KIND])
+        write_tiles(packed, quantised(KIND, tensor.astype(np.float32)), FORMATS[KIND])
         return matrix_of(KIND, packed, tensor.shape[0], tensor.shape[1], self._kernels)
 
     def _zeros(self, shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:
@@ -91,27 +87,6 @@ class PackedHead:
         padded = np.zeros(-(-len(tensor) // GROUP) * GROUP, dtype=np.float32)
         padded[: len(tensor)] = tensor
         return padded
-
-
-def rounded(matrix: NDArray[Any], kernels: Kernels) -> Blocks:
-    """Round a matrix [outputs, inputs] to 8 bits per group of 32, as GGUF's type Q8_0 has it.
-
-    The compiled function that rounds the inputs of products does it, ten times as fast as numpy would.
-    """
-    rows = np.ascontiguousarray(matrix, dtype=np.float32)
-    outputs, inputs = rows.shape
-    records = zeros((outputs, inputs // GROUP, GROUP_RECORD), np.uint8)
-    whole, phase = np.zeros(len(PASS), np.int64), np.zeros(len(PHASE), np.int64)
-    whole[PASS["rows"]] = phase[PHASE["per_rows"]] = outputs
-    for slot, value in (
-        ("x", rows.ctypes.data), ("x_stride", rows.strides[0]), ("out", records.ctypes.data),
-        ("out_stride", records.strides[0]), ("width", inputs),
-    ):  # fmt: skip
-        phase[PHASE[slot]] = value
-    _PIECE_OF_ROWS(kernels["rounded"])(whole.ctypes.data, phase.ctypes.data, 0)
-    codes = (records[..., :GROUP] ^ np.uint8(FORMATS[KIND].offset))[:, :, None]
-    scale = records[..., STEP : STEP + 4].view(np.float32)[..., 0].astype(np.float16)
-    return Blocks(planes=(codes,), scale=scale)
 
 
 def _shape(weights: HeadWeights) -> Shape:
