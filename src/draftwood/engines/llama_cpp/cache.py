@@ -75,7 +75,7 @@ class Cache:
         self._context = Context(weights, settings, _FIRST, self._sequences(1))
         self._free = list(range(self._context.trash))
         self._texts: list[TextCells] = []
-        self._trash = 0  # cells that only keep the order of the others
+        self.trash = 0  # occupied cells that only keep the order of the others
         self._has_holes = False
         self._lent = LentScores()
         self._most = self._spared = 0  # cells needed since the cache was empty, and texts that needed few
@@ -108,7 +108,7 @@ class Cache:
         self._texts.remove(text)
         if not self._texts:
             self._context.clear()
-            self._trash, self._has_holes = 0, False
+            self.trash, self._has_holes = 0, False
             self._spared = self._spared if self._most <= _FIRST else -1
             self._most = 0
         else:
@@ -129,7 +129,7 @@ class Cache:
         self._most = max(self._most, need)
         if need > self._context.cells:
             self._rebuild(max(2 * self._context.cells, need))
-        elif need + self._trash > self._context.cells or (self._has_holes and self.ordered):
+        elif need + self.trash > self._context.cells or (self._has_holes and self.ordered):
             self._rebuild(self._context.cells)
 
     def _rebuild(self, cells: int, sequences: int | None = None) -> None:
@@ -158,7 +158,7 @@ class Cache:
         for text, length, state in states:
             after.restore(text.home, state)
             text.put_back(length)
-        self._trash, self._has_holes = 0, False
+        self.trash, self._has_holes = 0, False
 
     def start_over(self) -> None:
         """Free every leaf, also of passes that were not kept yet, whose texts then read again what they keep."""
@@ -287,10 +287,6 @@ class Cache:
         longer sees.
         """
         return self._context.first(text.home) > max(0, length + 1 - self._weights.window)
-
-    def add_trash(self, cells: int) -> None:
-        """Count cells that stay occupied."""
-        self._trash += cells
 
     def copied(self, text: TextCells) -> bytearray:
         """Copy the cells of a text, for `paste`."""

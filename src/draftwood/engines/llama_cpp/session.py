@@ -106,7 +106,7 @@ class LlamaSession(CommittedText):
         length = first + len(path)
         home = next(sequence for sequence, end in agreed.items() if end == length)
         leaves = {leaf: seen for leaf, seen in {**text.leaves, **agreed}.items() if leaf != home}
-        cache.add_trash(occupied)
+        cache.trash += occupied
         text.keep(length, home, leaves)
         if cache.lacks(text, length):
             cache.cut(text, 0)  # `undo` reads it again

@@ -129,7 +129,8 @@ def shared_target(model: Any) -> OurTarget:
     known = _models.of(model)
     with known.lock:
         target = known.target
-        if target is not None and known.seen is not None and known.seen.is_unchanged() and _is_current(target):
+        is_known = target is not None and known.seen is not None and known.seen.is_unchanged()
+        if target is not None and is_known and (target.packing is None or target.packing.is_current()):
             return target
         if known.is_released:
             raise UsageError("this model was changed after its weights were released: load it again")
@@ -138,10 +139,6 @@ def shared_target(model: Any) -> OurTarget:
         target = open_target(model)
         known.keep(target, seen)
         return target
-
-
-def _is_current(target: OurTarget) -> bool:
-    return target.packing is None or target.packing.is_current()
 
 
 def contents(model: Any, target: OurTarget) -> tuple[int, ...]:
@@ -162,11 +159,11 @@ def _content(tensor: Tensor) -> int:
         return tensor._version
 
 
-def open_target(model: Any, *, packed: bool | None = None) -> OurTarget:
+def open_target(model: Any) -> OurTarget:
     """Make a target of the first of `ways` that passes the self-test, and remember it by `trial_key`: a way that
     this process tried needs no trial, nor does the lean pass over weights that an earlier process tried it with;
-    another way that an earlier process found needs only a brief one. ``packed`` None: as was chosen (`packs`)."""
-    packed = packs(model) if packed is None else packed
+    another way that an earlier process found needs only a brief one."""
+    packed = packs(model)
     refuse_unsupported(model)
     if any(weight.numel() == 0 for weight in model.parameters()):
         raise UsageError("this model is a copy of a model that was released, or shares its modules: load it again")

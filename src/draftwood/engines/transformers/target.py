@@ -126,12 +126,10 @@ class TransformersTarget(Target):
 
     @locked
     def save(self, session: TransformersSession) -> SavedRows | None:
-        """As in `draftwood.contracts.Target`."""
         return self.arena.save(session.slot, session.ids)
 
     @locked
     def resume(self, prefix: SavedRows, length: int, *, reserve: int = 0) -> TransformersSession:
-        """As in `draftwood.contracts.Target`."""
         rows = length + min(reserve, _RESERVE)
         self.arena.prepare(1, rows + SPARE)
         session = TransformersSession(self.arena, self.lock, rows)
@@ -220,7 +218,6 @@ class TransformersTarget(Target):
 
     @staticmethod
     def settle(session: TransformersSession, path: Sequence[int]) -> None:
-        """As in the contract (`Target`)."""
         session.settle(path)
 
     @torch.inference_mode()

@@ -30,22 +30,13 @@ _OTHERS = frozenset({"ANY_VERSION"})  # read elsewhere
 class Options:
     """What may be set.
 
-    Attributes
-    ----------
-    drafters
-        ``ngram``, ``memory``, ``ngram+memory`` or ``none``.
-    planner
-        ``goodput`` (drafts as much as pays, possibly nothing), ``fixed:16``, ``threshold`` or ``off``.
-    memory
-        File of earlier answers, shared by all requests of a worker. All users draft from each other's answers,
-        unless namespaces are on.
-    texts
-        Most tokens of all texts that are followed, at about 80 bytes each; further requests are not drafted for.
-    requests
-        Whether to look into vLLM for what it does not tell: the names of requests, and what clients send with them
-        (predictions, and whose memory they use). Private to each version of vLLM.
-    log_every
-        Seconds between two lines of counts in the log; 0: none.
+    ``drafters`` are ``ngram``, ``memory``, ``ngram+memory`` or ``none``; ``planner`` is ``goodput`` (drafts as
+    much as pays, possibly nothing), ``fixed:16``, ``threshold`` or ``off``. ``memory`` is a file of earlier
+    answers, shared by all requests of a worker: all users draft from each other's answers, unless namespaces are
+    on. ``texts`` are the most tokens of all texts that are followed, at about 80 bytes each; further requests are not
+    drafted for. ``requests`` looks into vLLM for what it does not tell, private to each of its versions: the names
+    of requests, and what clients send with them (predictions, and whose memory they use). ``log_every`` are the
+    seconds between two lines of counts in the log; 0: none.
     """
 
     drafters: str = "ngram"
@@ -63,7 +54,8 @@ class Options:
             if name.startswith(PREFIX) and name.removeprefix(PREFIX) not in _OTHERS:
                 key = name.removeprefix(PREFIX).lower()
                 if key not in _KINDS:
-                    raise UnknownNameError("environment variable", name, _variables())
+                    known = [PREFIX + option.upper() for option in (*_KINDS, *_OTHERS)]
+                    raise UnknownNameError("environment variable", name, known)
                 found[key] = _of_text(name, value, _KINDS[key])
         given = additional_config.get("draftwood", {}) if isinstance(additional_config, Mapping) else {}
         if not isinstance(given, Mapping):
@@ -84,10 +76,6 @@ _KINDS: dict[str, type] = {field.name: type(field.default) for field in fields(O
 
 
 _WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False, "": False}
-
-
-def _variables() -> list[str]:
-    return [PREFIX + name.upper() for name in (*_KINDS, *_OTHERS)]
 
 
 def _of_text(name: str, text: str, kind: type) -> Any:
@@ -117,27 +105,15 @@ MOST = 128  # draft tokens that vLLM's sampler takes
 
 @dataclass(frozen=True)
 class Configuration:
-    """What a worker is to do.
+    """What a worker is to do."""
 
-    Attributes
-    ----------
-    longest, max_length, rows, vocab_size
-        Most tokens of a draft and of a text, most requests of a batch, number of token ids.
-    options
-        The user's.
-    drafters
-        The set, with the files that it drafts from.
-    tokenizer_name
-        Where vLLM has the model's tokenizer from.
-    """
-
-    longest: int
-    max_length: int
-    rows: int
+    longest: int  # most tokens of a draft
+    max_length: int  # most tokens of a text
+    rows: int  # most requests of a batch
     vocab_size: int
     options: Options
-    drafters: tuple[Drafter, ...]
-    tokenizer_name: str
+    drafters: tuple[Drafter, ...]  # with the files that they draft from
+    tokenizer_name: str  # where vLLM has the model's tokenizer from
 
     @classmethod
     def of(cls, vllm_config: Any) -> Configuration:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from time import monotonic
 
 import numpy as np
-from numpy.typing import NDArray
 
-from draftwood.contracts import Drafter
+from draftwood.contracts import Drafter, Floats, Ints, Positions
 from draftwood.contracts.declaring import declared
 from draftwood.engines.vllm.following import NOTHING, Chain, Followed, Following
 from draftwood.engines.vllm.planner import FixedChains, GoodputChains
@@ -17,19 +16,9 @@ from draftwood.planning.beliefs import Beliefs
 
 
 class Counts:
-    """Tokens drafted and accepted by drafter, steps and errors.
-
-    Attributes
-    ----------
-    drafted, accepted
-        Tokens handed to vLLM, and those of them that it accepted, by drafter.
-    steps, drafting
-        Steps in all, and those in which something was drafted.
-    own_s
-        Seconds that all of it took.
-    errors
-        Steps that failed here and were answered by no drafts.
-    """
+    """By drafter, tokens ``drafted`` for vLLM and those of them that it ``accepted``; ``steps`` in all, those in
+    which something was drafted (``drafting``), and those that failed here and were answered by no drafts
+    (``errors``); ``own_s`` are the seconds that all of it took."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = list(names)
@@ -55,26 +44,15 @@ class Counts:
         return said + (f"; {self.errors} steps failed" if self.errors else "")
 
 
-Ints = NDArray[np.int32]
-Floats = NDArray[np.float32]
-Longs = NDArray[np.int64]
-
 _MANY, _SOME = 64, 4  # with more labels in a step, only each fourth step is learnt from
 
 
 class Drafting:
     """The requests of one worker, and what was learnt from them.
 
-    Parameters
-    ----------
-    drafters
-        The set: ``ngram`` and ``memory``, or one of them.
-    planner, beliefs
-        How much is drafted; how often drafts were right.
-    longest, rows, max_length
-        Most tokens of a draft, requests of a batch, and tokens of a text.
-    most_tokens
-        Most tokens of all texts together; further requests are not drafted for.
+    ``drafters`` are ``ngram`` and ``memory``, or one of them; ``beliefs`` say how often drafts were right.
+    ``longest``, ``rows`` and ``max_length`` are the most tokens of a draft, requests of a batch, and tokens of a
+    text, ``most_tokens`` those of all texts together; further requests are not drafted for.
     """
 
     def __init__(
@@ -91,7 +69,7 @@ class Drafting:
         self.counts = Counts([drafter.name for drafter in drafters])
 
     def step(
-        self, ids: Ints, ends: Longs, new: Longs, requests: Sequence[ServedRequest] | None = None
+        self, ids: Ints, ends: Positions, new: Positions, requests: Sequence[ServedRequest] | None = None
     ) -> tuple[list[list[int]], int]:
         """Return the draft of each row, and how many tokens they have.
 

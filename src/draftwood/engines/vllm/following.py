@@ -7,16 +7,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from draftwood.contracts import Drafter, Feedback, Ints
+from draftwood.contracts import Drafter, Feedback, Ints, Positions
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.drafters.ngram.drafter import NgramDrafter
 from draftwood.engines.vllm.requests import ServedRequest
 from draftwood.engines.vllm.seats import NOBODY, Seats
 from draftwood.tree import TokenTree, ascending, constant
-
-Longs = NDArray[np.int64]
 
 _EMPTY = TokenTree.empty()
 _PARKED = 16  # requests that are followed beyond those that fit into a batch: some come back
@@ -35,13 +32,8 @@ NOTHING = Chain(0, [], [])
 
 
 class Followed:
-    """A request: a session of each drafter, once its text was read, and its latest draft.
-
-    Attributes
-    ----------
-    chain, scored
-        The latest draft, and how many of its tokens vLLM was given.
-    """
+    """A request: a session of each drafter, once its text was read, and its latest draft (``chain``), of which
+    vLLM was given the first ``scored`` tokens."""
 
     def __init__(self, drafters: Sequence[Drafter]) -> None:
         self._drafters = drafters
@@ -92,15 +84,8 @@ class Followed:
 
 
 class Following:
-    """The requests of one worker.
-
-    Parameters
-    ----------
-    drafters
-        The set.
-    rows, most_tokens
-        Most requests of a batch, and most tokens of all texts; further requests are not followed.
-    """
+    """The requests of one worker: at most ``rows`` in a batch, and ``most_tokens`` in all texts; further requests
+    are not followed."""
 
     def __init__(self, drafters: Sequence[Drafter], *, rows: int, most_tokens: int) -> None:
         self._drafters, self._most_tokens = drafters, most_tokens
@@ -114,8 +99,8 @@ class Following:
         return int(self.seats.lengths.sum())
 
     def begin(
-        self, ids: Ints, ends: Longs, new: Longs, requests: Sequence[ServedRequest] | None
-    ) -> tuple[Longs, Longs, Longs]:
+        self, ids: Ints, ends: Positions, new: Positions, requests: Sequence[ServedRequest] | None
+    ) -> tuple[Positions, Positions, Positions]:
         """Return the rows that take part in this step, their seats, and how much of their texts is known.
 
         The arguments are those of `Drafting.step`.

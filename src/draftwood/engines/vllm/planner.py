@@ -10,20 +10,16 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from draftwood.contracts import Floats, Positions
 from draftwood.errors import UsageError
 from draftwood.planning.accounts import Losses, Overhead, QuietSteps, asking_accounts
 from draftwood.planning.base import TreePlanner
 from draftwood.planning.cost_curve import CostCurve
-from draftwood.planning.cost_model import CostModel, octave
+from draftwood.planning.cost_model import CostModel, Doubles, octave
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.planning.load import load as load_planner
-
-Floats = NDArray[np.float32]
-Longs = NDArray[np.int64]
-Doubles = NDArray[np.float64]
 
 _WORTH = 0.05  # of plain decoding's tokens that a wide pass must promise beyond these to be tried
 _OFTEN = 1024  # passes after which it may be tried again
@@ -57,7 +53,7 @@ class FixedChains:
         """Return whether drafters are asked in this step."""
         return self._nodes > 0
 
-    def choose(self, reach: Floats, rows: int, context: int) -> Longs:  # noqa: ARG002
+    def choose(self, reach: Floats, rows: int, context: int) -> Positions:  # noqa: ARG002
         """Return how much of each chain is drafted."""
         return np.minimum((reach >= self._floor).sum(axis=1), self._nodes)
 
@@ -103,17 +99,11 @@ class GoodputChains:
         self._overhead.count(own_s, asked=asked, drafted=False)
         return self._asking.begin(repeating=False)
 
-    def choose(self, reach: Floats, rows: int, context: int) -> Longs:
+    def choose(self, reach: Floats, rows: int, context: int) -> Positions:
         """Return how much of each chain is drafted, int64[chains].
 
-        Parameters
-        ----------
-        reach : float32[chains, longest]
-            How likely each token is reached and right, 0 after the end of a chain.
-        rows
-            Requests of the batch, those without a chain included.
-        context
-            Tokens of the longest text.
+        ``reach`` float32[chains, longest] says how likely each token is reached and right, 0 after the end of a
+        chain. The batch has ``rows`` requests, with a chain or without; its longest text has ``context`` tokens.
         """
         chains, width = reach.shape[0], min(self._most, reach.shape[1])
         size = self._size(rows)

@@ -23,17 +23,8 @@ class Proposer:
     """Drafts for vLLM, by its ``custom_class``.
 
     vLLM calls `propose` in every step, and checks what it returns with its own sampler. Whatever goes wrong here
-    costs drafts, never a text.
-
-    Parameters
-    ----------
-    vllm_config
-        vLLM's ``VllmConfig``.
-
-    Raises
-    ------
-    DraftwoodError
-        One sentence, for wrong options and files, and versions of vLLM that were not tried.
+    costs drafts, never a text. It is made of vLLM's ``VllmConfig``, and raises `DraftwoodError` with one sentence
+    for wrong options and files, and versions of vLLM that were not tried.
     """
 
     def __init__(self, vllm_config: Any) -> None:
@@ -77,14 +68,9 @@ class Proposer:
     ) -> list[list[int]]:
         """Return a draft per row, at most as long as vLLM was told, possibly empty.
 
-        Parameters
-        ----------
-        sampled_token_ids
-            Per row the tokens of this step; none for rows whose prompt is still being read.
-        num_tokens_no_spec : int32[.., ]
-            Length of each text, these tokens included.
-        token_ids_cpu : int32[.., ..]
-            The texts by row; after their ends lies what is left of earlier drafts.
+        ``sampled_token_ids`` has per row the tokens of this step, none where the prompt is still being read;
+        ``num_tokens_no_spec`` int32[..] the length of each text, these tokens included; ``token_ids_cpu``
+        int32[.., ..] the texts by row, after whose ends lies what is left of earlier drafts.
         """
         nothing: list[list[int]] = [[] for _ in sampled_token_ids]
         told, self._told = self._told, None
@@ -118,7 +104,8 @@ class Proposer:
         if asked and new.any():
             known = self._requests
             requests = known.of(*told) if known is not None and told is not None else None
-            drafts, count = drafting.step(_contiguous(ids), ends, new, requests)
+            texts = np.ascontiguousarray(ids, dtype=np.int32)  # vLLM's own buffer stays as it is
+            drafts, count = drafting.step(texts, ends, new, requests)
         drafting.counts.steps += 1
         drafting.counts.drafting += count > 0
         clock.wait(ends, count, asked=asked, started=started)
@@ -142,17 +129,8 @@ class Proposer:
 
 
 class _Clock:
-    """The time between two calls, which is that of one pass where the same rows have gone on.
-
-    Attributes
-    ----------
-    drafted
-        Tokens that the last call has returned.
-    asked
-        Whether drafters were asked in it.
-    own_s
-        Seconds that it took.
-    """
+    """The time between two calls, which is that of one pass where the same rows have gone on. The last call has
+    taken ``own_s`` seconds and returned ``drafted`` tokens; ``asked``: drafters were asked in it."""
 
     def __init__(self) -> None:
         self.drafted, self.asked, self.own_s = 0, False, 0.0
@@ -170,8 +148,3 @@ class _Clock:
         self._ends, self.drafted, self.asked = ends, drafted, asked
         self._left = perf_counter()
         self.own_s = self._left - started
-
-
-def _contiguous(ids: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the texts as kernels read them; vLLM's own buffer is returned as it is."""
-    return np.ascontiguousarray(ids, dtype=np.int32)

@@ -55,21 +55,11 @@ def check_version(found: str) -> None:
 
 
 class ServedRequest(NamedTuple):
-    """One request.
+    """One request."""
 
-    Attributes
-    ----------
-    name
-        vLLM's id of it; empty: not known.
-    namespace
-        Whose memory it reads and writes.
-    prediction
-        Token ids of texts that are expected.
-    """
-
-    name: str = ""
-    namespace: str = ""
-    prediction: tuple[tuple[int, ...], ...] = ()
+    name: str = ""  # vLLM's id of it; empty: not known
+    namespace: str = ""  # whose memory it reads and writes
+    prediction: tuple[tuple[int, ...], ...] = ()  # token ids of texts that are expected
 
 
 class Requests:

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int32]
-Longs = NDArray[np.int64]
+from draftwood.contracts import Ints, Positions
 
 FINGERPRINT = 8  # tokens that are compared, at the beginning of a text and at its end
 NOBODY, LATER = -1, -2  # instead of a seat: the request is new; it will be looked for in a later step
@@ -25,14 +24,8 @@ _PLACES = np.arange(FINGERPRINT)
 class Seats:
     """Seats for so many requests, and which seat each of so many rows has.
 
-    Attributes
-    ----------
-    lengths : int64[seats]
-        Tokens of each text that were read, 0 for a free seat.
-    taken : bool[seats]
-        Whether a request has the seat.
-    of_row : int64[rows]
-        The seat of each row in the last step, or a negative number.
+    ``lengths`` int64[seats] are the tokens read of each text, 0 for a free seat; ``taken`` bool[seats] says
+    whether a request has the seat; ``of_row`` int64[rows] is the seat of each row in the last step, or negative.
     """
 
     def __init__(self, seats: int, rows: int) -> None:
@@ -44,19 +37,15 @@ class Seats:
         self._tails = self._heads.copy()  # last ones
         self._names: dict[str, int] = {}  # seats of requests whose names are known
 
-    def match(self, ids: Ints, ends: Longs, new: Longs, step: int, names: Sequence[str] | None = None) -> Longs:
+    def match(
+        self, ids: Ints, ends: Positions, new: Positions, step: int, names: Sequence[str] | None = None
+    ) -> Positions:
         """Return the seat of each row, or `NOBODY` or `LATER`.
 
-        Parameters
-        ----------
-        ids : int32[.., ..], ends : int64[rows]
-            The texts, and how long they are.
-        new : int64[rows]
-            Tokens that were written in this step; rows with none get no seat.
-        step
-            Number of the step: of many rows that are not where they were only some are looked for in each.
-        names
-            Of the requests by row, where they are known; then no text is searched for.
+        ``ids`` int32[.., ..] are the texts, ``ends`` int64[rows] their lengths, ``new`` int64[rows] the tokens
+        that were written in this step; rows with none get no seat. ``step`` is its number: of many rows that are
+        not where they were only some are looked for in each. ``names`` are those of the requests by row, where
+        they are known; then no text is searched for.
         """
         rows = np.arange(len(ends))
         seats = self.of_row[: len(rows)].copy()
@@ -72,7 +61,7 @@ class Seats:
         self.of_row[: len(seats)] = seats
         return seats
 
-    def _continues(self, ids: Ints, rows: Longs, ends: Longs, seats: Longs) -> NDArray[np.bool_]:
+    def _continues(self, ids: Ints, rows: Positions, ends: Positions, seats: Positions) -> NDArray[np.bool_]:
         """Return whether each row, with a text of so many tokens, continues the text of a seat, bool[n]."""
         lengths, heads, tails = self.lengths[seats], self._heads[seats], self._tails[seats]
         places = (lengths[:, None] - FINGERPRINT + _PLACES).clip(0, ids.shape[1] - 1)
@@ -83,7 +72,7 @@ class Seats:
         found: NDArray[np.bool_] = same & (lengths > 0) & (lengths < ends)
         return found
 
-    def _search(self, ids: Ints, row: int, end: int, claimed: Longs) -> int:
+    def _search(self, ids: Ints, row: int, end: int, claimed: Positions) -> int:
         """Return the seat of the longest text that a row continues and no other has; `NOBODY` if there is none."""
         free = self.taken.copy()
         free[claimed[claimed >= 0]] = False
@@ -103,7 +92,7 @@ class Seats:
             self._names[name] = seat
         return seat
 
-    def settle(self, rows: Longs, seats: Longs, ends: Longs, ids: Ints, step: int) -> None:
+    def settle(self, rows: Positions, seats: Positions, ends: Positions, ids: Ints, step: int) -> None:
         """Record that the texts in these rows were read to their ends."""
         places = ends[:, None] - FINGERPRINT + _PLACES
         self._tails[seats] = np.where(places >= 0, ids[rows[:, None], places.clip(0)], -1)

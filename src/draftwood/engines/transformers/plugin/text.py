@@ -75,7 +75,8 @@ class Ends:
 
         def asking(criterion: Any) -> Criterion:
             # Those of transformers itself keep no state; a copy would hold tables of the whole vocabulary.
-            own = own_copy(criterion) if copied and not _is_theirs(criterion) else criterion
+            is_theirs = type(criterion).__module__.startswith("transformers.")
+            own = own_copy(criterion) if copied and not is_theirs else criterion
 
             def met(emitted: Sequence[int]) -> bool:
                 text = torch.cat((prompt, torch.as_tensor(np.asarray(emitted, dtype=np.int64)).to(prompt)))
@@ -84,10 +85,6 @@ class Ends:
             return met
 
         return [asking(criterion) for criterion in self.others]
-
-
-def _is_theirs(criterion: Any) -> bool:
-    return type(criterion).__module__.startswith("transformers.")
 
 
 def stop_strings(strings: str | Sequence[str] | None, tokenizer: Any) -> list[Any]:
