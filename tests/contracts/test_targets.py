@@ -99,7 +99,7 @@ class Broken(ToyTarget):
     kind = ToySession
 
     def _session(self):
-        return self.kind(self._counts, replays=self.rollback == "snapshot")
+        return self.kind(self)
 
 
 def broken(**options):

@@ -31,7 +31,7 @@ class Counting(ToyTarget):
         self.entered, self.scored = [], []
 
     def _session(self):
-        return CountingSession(self._counts, replays=False, entered=self.entered)
+        return CountingSession(self, self.entered)
 
     def _score(self, session, root, tree):
         before = (*session.contents[0], root)
@@ -41,9 +41,9 @@ class Counting(ToyTarget):
 
 
 class CountingSession(ToySession):
-    def __init__(self, counts, *, replays, entered=None):
-        super().__init__(counts, replays=replays)
-        self.entered = [] if entered is None else entered
+    def __init__(self, target, entered):
+        super().__init__(target)
+        self.entered = entered
 
     def append(self, ids):
         before = self.length

@@ -157,34 +157,25 @@ def _arms(
 
 
 Cell = Callable[[dict[str, Any]], str]
-_COLUMNS: dict[str, Cell] = {
-    "task": lambda r: r["task"],
-    "arm": lambda r: r["drafter"],
-    "speedup": lambda r: _speedup(r),
-    "tokens per pass": lambda r: _length(r),
-    "tokens per second": lambda r: number(r["tokens_per_second"], 1),
-    "same text": lambda r: _same(r),
-}
 
 
-def _length(row: dict[str, Any]) -> str:
-    from draftwood.measure.bench.table import tokens_per_pass
+def columns() -> dict[str, Cell]:
+    """Return what the table shows of its rows."""
+    from draftwood.measure.bench.table import SPEEDUP, sameness, tokens_per_pass
 
-    return number(tokens_per_pass(row))
+    def speedup(row: dict[str, Any]) -> str:
+        found, interval = row["speedup_unlooped"], row["speedup_unlooped_interval"]
+        between = f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval and interval[0] < interval[1] else ""
+        return ratio(found, row["most_speedup"]) + "*" * (found is not None and found > SPEEDUP) + between
 
-
-def _speedup(row: dict[str, Any]) -> str:
-    from draftwood.measure.bench.table import SPEEDUP
-
-    speedup, interval = row["speedup_unlooped"], row["speedup_unlooped_interval"]
-    between = f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval and interval[0] < interval[1] else ""
-    return ratio(speedup, row["most_speedup"]) + "*" * (speedup is not None and speedup > SPEEDUP) + between
-
-
-def _same(row: dict[str, Any]) -> str:
-    from draftwood.measure.bench.table import sameness
-
-    return sameness(row).replace("no", "NO")
+    return {
+        "task": lambda r: r["task"],
+        "arm": lambda r: r["drafter"],
+        "speedup": speedup,
+        "tokens per pass": lambda r: number(tokens_per_pass(r)),
+        "tokens per second": lambda r: number(r["tokens_per_second"], 1),
+        "same text": lambda r: sameness(r).replace("no", "NO"),
+    }
 
 
 def _show(rows: list[dict[str, Any]], kept: Records, machine: str) -> None:
@@ -198,7 +189,7 @@ def _show(rows: list[dict[str, Any]], kept: Records, machine: str) -> None:
     to, rows = screen.console(), sorted(rows, key=place)
     if rows:
         marks = {"(": "in brackets its 95 % interval over prompts", "*": f"*: above {SPEEDUP:g}", "?": IMPOSSIBLE}
-        said = screen.show_table(to, _COLUMNS, rows, ("task", "arm"), marks) + f"; {machine}" * bool(machine)
+        said = screen.show_table(to, columns(), rows, ("task", "arm"), marks) + f"; {machine}" * bool(machine)
         to.print(f"speedup: over plain decoding of the same engine, without looped tails{said}. {screen.MORE}")
     if any(row["prompts"] > 1 for row in rows) and find_spec("scipy") is None:
         to.print('Intervals need scipy: run pip install "draftwood[measure]".')

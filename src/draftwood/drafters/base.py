@@ -95,10 +95,7 @@ def checked_ids(ids: ArrayLike, what: str) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-BaseSession = DraftSession
-
-
-class TextSession(BaseSession):
+class TextSession(DraftSession):
     """A session that holds the committed text and learns from tokens only. Subclasses write `draft`, and override
     `extend` and `truncate` where they index the text."""
 

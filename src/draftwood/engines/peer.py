@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 from draftwood.contracts import Sampling
 
+PANGRAM = "The quick brown fox jumps over the lazy dog."  # tokenizers of one vocabulary split it alike
+
 
 @dataclass(slots=True)
 class PeerAnswer:

@@ -67,7 +67,7 @@ class Header:
         if digest.digest() != self.checksum:
             if len(fixed) == _FIXED.size and _FIXED.unpack(fixed)[4] != self.checksum:
                 raise FileFormatError(f"{self.path} was replaced since it was opened: open it again")
-            raise _damaged(self.path)
+            raise damaged(self.path)
 
 
 def compare_tokenizers(what: str, theirs: str | None, ours: str) -> None:
@@ -182,7 +182,7 @@ def _read(path: Path, file: BinaryIO, version: int | None) -> Header:
         raise cut
     text = file.read(size)
     if _digest(fixed + text) != expected:
-        raise _damaged(path)
+        raise damaged(path)
     if actual < size + length:
         raise cut
     if actual > size + length:
@@ -202,7 +202,7 @@ def read_payload(path: Path, kind: str, *, version: int = 1) -> tuple[Header, by
     with open_payload(path, kind, version=version) as (header, file):
         payload = file.read(header.length)
     if hashlib.blake2b(payload, digest_size=_DIGEST).digest() != header.checksum:
-        raise _damaged(path)
+        raise damaged(path)
     return header, payload
 
 
@@ -225,5 +225,6 @@ def _opened(path: Path) -> BufferedReader:
         raise UsageError(f"{path} cannot be read ({error.strerror}): check its name") from error
 
 
-def _damaged(path: Path) -> FileFormatError:
+def damaged(path: Path) -> FileFormatError:
+    """Return the error for a file whose checksum is wrong."""
     return FileFormatError(f"{path} is damaged (its checksum does not fit): copy it again, or make it again")

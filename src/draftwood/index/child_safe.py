@@ -31,17 +31,13 @@ class ChildSafeLock:
         with suppress(RuntimeError):  # of a child of fork that was forked within the block: its lock is a new one
             self._lock.release()
 
-    def renew(self) -> None:
-        """Be free, whichever thread holds it."""
-        self._lock = RLock()
-
 
 _every: WeakSet[ChildSafeLock] = WeakSet()
 
 
 def _renew_in_child() -> None:
     for lock in list(_every):
-        lock.renew()
+        lock._lock = RLock()  # free, whichever thread held it
 
 
 if hasattr(os, "register_at_fork"):

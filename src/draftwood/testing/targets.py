@@ -70,6 +70,8 @@ class ToyTarget(Target):
     max_pass: int = 4096
     passes: int = field(default=0, init=False)
     tokens_read: int = field(default=0, init=False)  # by `open`, `extend` and `grow`, to count what is read twice
+    open_sessions: int = field(default=0, init=False)
+    replayed: int = field(default=0, init=False)  # tokens read again since a draft was not accepted whole
 
     def __post_init__(self) -> None:
         if self.rollback != "truncate":
@@ -79,7 +81,6 @@ class ToyTarget(Target):
         rng = np.random.default_rng(self.seed)
         self._table = rng.normal(0, self.sharpness, (_BUCKETS, self.vocab_size)).astype(np.float32)
         self._hash = rng.integers(1, 1 << 62, (self.vocab_size, 64), dtype=np.int64)
-        self._counts = ToyCounts()
 
     @property
     def capabilities(self) -> Capabilities:  # type: ignore[override]  # it follows the fields
@@ -93,16 +94,6 @@ class ToyTarget(Target):
             grows=self.trees,
             hidden=(0,),
         )
-
-    @property
-    def open_sessions(self) -> int:
-        """Sessions that are not closed yet."""
-        return self._counts.open_sessions
-
-    @property
-    def replayed(self) -> int:
-        """Tokens read again since a draft was not accepted whole."""
-        return self._counts.replayed
 
     def scores_after(self, text: Sequence[int]) -> Floats:
         """Scores of the token after ``text``, float32[vocab], computed without a cache."""
@@ -132,7 +123,7 @@ class ToyTarget(Target):
         return list(zip(sessions, self.extend(texts, watch), strict=True))
 
     def _session(self) -> ToySession:
-        return ToySession(self._counts, replays=self.rollback == "snapshot")
+        return ToySession(self)
 
     def extend(
         self, texts: Sequence[tuple[ToySession, Sequence[int]]], watch: Sequence[Watch] | None = None
@@ -187,33 +178,25 @@ class ToyTarget(Target):
         session.settle(path)
 
 
-@dataclass(slots=True)
-class ToyCounts:
-    """What the sessions of one toy count together."""
-
-    open_sessions: int = 0
-    replayed: int = 0
-
-
 class ToySession(TargetSession):
     """A cache of (token, position) rows; a tree's lie after the committed ones until `keep` compacts them.
 
-    ``counts`` is shared by the sessions of a target. With ``replays`` the accepted tokens of a draft that was not
-    accepted whole are read again. ``tokens`` and ``positions`` are int64[rows].
+    Where its target rolls back to snapshots, the accepted tokens of a draft that was not accepted whole are read
+    again. ``tokens`` and ``positions`` are int64[rows].
     """
 
     replay = 0
     hidden: tuple[int, ...] = ()
 
-    def __init__(self, counts: ToyCounts, *, replays: bool) -> None:
-        self._counts, self._replays = counts, replays
+    def __init__(self, target: ToyTarget) -> None:
+        self._target = target
         self.tokens = np.empty(0, dtype=np.int64)
         self.positions = np.empty(0, dtype=np.int64)
         self._scored: tuple[int, TokenTree] | None = None
         self._lines: list[list[int]] = []  # of each grown node, its ancestors and itself
         self._length = 0
         self._closed = False
-        counts.open_sessions += 1
+        target.open_sessions += 1
 
     @property
     def length(self) -> int:
@@ -273,8 +256,8 @@ class ToySession(TargetSession):
         assert self._scored is not None, "keep() follows score()"
         root, tree = self._scored
         n, self._scored = self._length, None
-        if self._replays and len(path) < len(tree):
-            self._counts.replayed += 1 + len(path)
+        if self._target.rollback == "snapshot" and len(path) < len(tree):
+            self._target.replayed += 1 + len(path)
             self.append([root, *tree.tokens[list(path)].tolist()])
             return
         rows = [*range(n + 1), *(n + 1 + node for node in path)]
@@ -289,4 +272,4 @@ class ToySession(TargetSession):
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._counts.open_sessions -= 1
+            self._target.open_sessions -= 1

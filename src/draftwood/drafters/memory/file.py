@@ -20,7 +20,7 @@ import numpy as np
 
 from draftwood.contracts import Ints
 from draftwood.errors import DraftwoodError, FileFormatError, UsageError
-from draftwood.files.format import is_ours, read_header
+from draftwood.files.format import damaged, is_ours, read_header
 from draftwood.index.child_safe import ChildSafeLock
 
 MOST_TOKENS = 1 << 28  # places are int32, and an index holds up to twice as many while it is rebuilt
@@ -98,7 +98,7 @@ class MemoryFile:
         if dict(read("SELECT name, sql FROM sqlite_master")) != _TABLES | _SEQUENCES:
             raise _unsound(self._path)
         if read("PRAGMA quick_check(1)").fetchone() != ("ok",):
-            raise _damaged(self._path)
+            raise damaged(self._path)
 
     def answers(self, after: int = 0) -> list[Saved]:
         """Return the answers whose numbers are higher, in order; raises `FileFormatError` for damaged ones."""
@@ -113,7 +113,7 @@ class MemoryFile:
         except (AttributeError, TypeError, ValueError) as error:
             raise _unsound(self._path) from error
         if found.digest != known:
-            raise _damaged(self._path)
+            raise damaged(self._path)
         if not len(found.ids) or (found.ids < 0).any() or not (isinstance(worth, float) and isfinite(worth)):
             raise _unsound(self._path)
         return found
@@ -213,7 +213,7 @@ def _refusal(path: Path, error: Exception, wait: float, writing: bool) -> Draftw
     if code == sqlite3.SQLITE_NOTADB:
         return _foreign(path)
     if code in (0, sqlite3.SQLITE_CORRUPT) and not isinstance(error, OSError):  # 0: Python could not read a value
-        return _damaged(path)
+        return damaged(path)
     reason = getattr(error, "strerror", None) or error
     if writing:
         return FileFormatError(f"{path} cannot be written ({reason}): choose another place")
@@ -235,10 +235,6 @@ def _foreign(path: Path) -> FileFormatError:
     return FileFormatError(
         f"{path} is a memory of an older draftwood, whose format is no longer read: delete it, and it fills again"
     )
-
-
-def _damaged(path: Path) -> FileFormatError:
-    return FileFormatError(f"{path} is damaged (its checksum does not fit): copy it again, or make it again")
 
 
 def _unsound(path: Path) -> FileFormatError:

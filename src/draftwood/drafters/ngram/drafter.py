@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
-from draftwood.contracts import DraftTexts, Floats, Ints, Noise, Takes
-from draftwood.drafters.base import BaseDrafter, BaseSession, grown_tree, read_rates
+from draftwood.contracts import DraftSession, DraftTexts, Floats, Ints, Noise, Takes
+from draftwood.drafters.base import BaseDrafter, grown_tree, read_rates
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class NgramDrafter(BaseDrafter):
         return index
 
 
-class NgramSession(BaseSession):
+class NgramSession(DraftSession):
     """One text, indexed after the further texts of its drafter."""
 
     def __init__(self, drafter: NgramDrafter, index: NgramIndex, cursor: Cursor) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from draftwood.contracts import Floats, Noise
-from draftwood.drafters.base import BaseDrafter, BaseSession, grown_tree, read_rates
+from draftwood.contracts import DraftSession, Floats, Noise
+from draftwood.drafters.base import BaseDrafter, grown_tree, read_rates
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
@@ -53,7 +53,7 @@ class SuffixDrafter(BaseDrafter):
         return SuffixSession(self, SuffixAutomaton(prompt))
 
 
-class SuffixSession(BaseSession):
+class SuffixSession(DraftSession):
     """One text in a suffix automaton."""
 
     def __init__(self, drafter: SuffixDrafter, automaton: SuffixAutomaton) -> None:

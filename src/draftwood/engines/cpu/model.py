@@ -23,7 +23,6 @@ from draftwood.engines.cpu.pages import Pages
 from draftwood.engines.cpu.passes import PassRecord, Rows
 from draftwood.engines.cpu.phases import Without
 from draftwood.engines.cpu.program import Program
-from draftwood.engines.cpu.session import CpuSession
 from draftwood.engines.cpu.weights import Report, Weights
 from draftwood.engines.lent_scores import LentScores, RowScores
 from draftwood.index.child_safe import ChildSafeLock
@@ -101,10 +100,6 @@ class CpuModel:
             pages.address, cells.ctypes.data, len(cells), shape.layers * shape.kv_heads,
             shape.head_size, self.program.room,
         )  # fmt: skip
-
-    def resumed(self, session: CpuSession, length: int) -> CpuSession:
-        """Return a new text that begins with the first ``length`` tokens of another one."""
-        return CpuSession(self, session.pages.share(length), session.ids[:length])
 
 
 _WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)

@@ -13,13 +13,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from draftwood.contracts import Sampling
-from draftwood.engines.peer import PeerAnswer, PeerName
+from draftwood.engines.peer import PANGRAM, PeerAnswer, PeerName
 from draftwood.errors import ModelError, UsageError, VocabularyError
 from draftwood.models.find import gguf_file
 
 _SMALLEST = 2048  # tokens of context that a server has at least; a longer text gets a new one of twice the size
-
-_PANGRAM = "The quick brown fox jumps over the lazy dog."  # every pre-tokenizer of one vocabulary splits it alike
 
 _WITH_MEMORY = frozenset({"ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache"})
 """Methods that keep something from one answer to the next: each answer gets a new server, or a prompt that comes
@@ -60,8 +58,8 @@ class LlamaCppPeer:
         need = len(request["prompt"]) + request["n_predict"] + 8
         if self._process is None or self.context < need:
             self.start(max(_SMALLEST, 1 << (need - 1).bit_length()))
-            theirs = self.post("/tokenize", {"content": _PANGRAM})[0]["tokens"]
-            if theirs != self._tokenizer(_PANGRAM, add_special_tokens=False)["input_ids"]:
+            theirs = self.post("/tokenize", {"content": PANGRAM})[0]["tokens"]
+            if theirs != self._tokenizer(PANGRAM, add_special_tokens=False)["input_ids"]:
                 raise VocabularyError(f"{self._path} has another vocabulary than the model: give its own")
         try:
             return self.post("/completion", request)

@@ -16,12 +16,10 @@ from transformers import GenerationConfig
 from transformers.generation.streamers import BaseStreamer
 
 from draftwood.contracts import Sampling
-from draftwood.engines.peer import PeerAnswer, PeerName
+from draftwood.engines.peer import PANGRAM, PeerAnswer, PeerName
 from draftwood.engines.transformers.shadow import shadow
 from draftwood.errors import UsageError
 from draftwood.models.importing import quiet_transformers
-
-_PANGRAM = "The quick brown fox jumps over the lazy dog."  # tokenizers of one vocabulary split it alike
 
 
 class Clock(BaseStreamer):
@@ -142,5 +140,5 @@ def _watched(model: Any) -> Iterator[list[int]]:
 
 
 def _split(tokenizer: Any) -> list[int]:
-    found: list[int] = tokenizer(_PANGRAM, add_special_tokens=False)["input_ids"]
+    found: list[int] = tokenizer(PANGRAM, add_special_tokens=False)["input_ids"]
     return found

@@ -33,10 +33,10 @@ class Options:
     ``drafters`` are ``ngram``, ``memory``, ``ngram+memory`` or ``none``; ``planner`` is ``goodput`` (drafts as
     much as pays, possibly nothing), ``fixed:16``, ``threshold`` or ``off``. ``memory`` is a file of earlier
     answers, shared by all requests of a worker: all users draft from each other's answers, unless namespaces are
-    on. ``texts`` are the most tokens of all texts that are followed, at about 80 bytes each; further requests are not
-    drafted for. ``requests`` looks into vLLM for what it does not tell, private to each of its versions: the names
-    of requests, and what clients send with them (predictions, and whose memory they use). ``log_every`` are the
-    seconds between two lines of counts in the log; 0: none.
+    on. ``texts`` are the most tokens of all texts that are followed, at about 80 bytes each; further requests are
+    not drafted for. ``requests`` looks into vLLM for what it does not tell, private to each of its versions: the
+    names of requests, and what clients send with them (predictions, and whose memory they use). ``log_every`` are
+    the seconds between two lines of counts in the log; 0: none.
     """
 
     drafters: str = "ngram"

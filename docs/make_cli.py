@@ -1,4 +1,4 @@
-"""Writes docs/cli.md from docs_head.md and the command line: ``python -m draftwood.cli.docs > docs/cli.md``.
+"""Writes docs/cli.md from cli_head.txt and the command line: ``python docs/make_cli.py > docs/cli.md``.
 
 A test fails where the file is stale.
 """
@@ -15,7 +15,7 @@ import typer.main
 
 from draftwood.cli.main import command_line
 
-_HEAD = Path(__file__).with_name("docs_head.md")  # what stands above the verbs
+_HEAD = Path(__file__).with_name("cli_head.txt")  # what stands above the verbs
 _TABLE = ("| flag | meaning | default |", "|---|---|---|")
 
 
