@@ -196,16 +196,7 @@ def test_a_long_prediction():
     assert best(same)[:4] == [7] * 4
 
 
-# --- counts, turns ------------------------------------------------------------------------------------
-
-
-def test_accepted_and_rejected_prediction_tokens_are_counted():
-    answer = [*EXPECTED[:30], 7, *EXPECTED[31:60]]
-    _, session = passes([1], answer, [EXPECTED])
-    assert 50 <= session.accepted_prediction_tokens <= 59
-    assert session.rejected_prediction_tokens > 0
-    _, session = passes([1], EXPECTED, [EXPECTED], nodes=9)  # one from the prompt, then ten a step
-    assert (session.accepted_prediction_tokens, session.rejected_prediction_tokens) == (89, 0)
+# --- turns --------------------------------------------------------------------------------------------
 
 
 def test_a_new_turn_starts_the_answer_again():

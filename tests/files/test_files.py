@@ -12,6 +12,7 @@ from draftwood.errors import FileFormatError, UsageError, VocabularyError
 from draftwood.files.format import (
     ALIGNMENT,
     MAGIC,
+    compare_tokenizers,
     is_ours,
     kind_of,
     open_payload,
@@ -112,11 +113,11 @@ def test_files_that_are_not_what_is_wanted(path, tmp_path):
 
 def test_the_tokenizer_is_compared(path, tmp_path):
     header = read_header(path, "test")
-    header.check_tokenizer("abc")
+    compare_tokenizers("it", header.tokenizer, "abc")
     with pytest.raises(VocabularyError, match="another tokenizer"):
-        header.check_tokenizer("abd")
+        compare_tokenizers("it", header.tokenizer, "abd")
     write_file(tmp_path / "unknown", "test", {}, [])
-    read_header(tmp_path / "unknown", "test").check_tokenizer("abd")
+    compare_tokenizers("it", read_header(tmp_path / "unknown", "test").tokenizer, "abd")
 
 
 def fails_half_way(path, error):

@@ -60,13 +60,13 @@ def test_another_release_counts_as_broken(shop):
 
 def test_installed_tells_every_state(shop):
     (missing,) = installed()
-    assert (missing.name, missing.state, missing.size) == (NAME, "missing", 0)
+    assert (missing["name"], missing["state"], missing["size"]) == (NAME, "missing", 0)
     folder = fetch(NAME)
     (whole,) = installed()
-    assert (whole.state, whole.path, whole.licence) == ("installed", folder, "Toy Terms")
-    assert whole.size == sum(p.stat().st_size for p in folder.iterdir())
+    assert (whole["state"], whole["folder"], whole["licence"]) == ("installed", str(folder), "Toy Terms")
+    assert whole["size"] == sum(p.stat().st_size for p in folder.iterdir())
     (folder / "LICENSE.html").unlink()
-    assert installed()[0].state == "broken"
+    assert installed()[0]["state"] == "broken"
 
 
 def test_a_local_folder_and_a_hub_name_are_taken(tmp_path, monkeypatch):

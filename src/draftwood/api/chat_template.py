@@ -35,19 +35,9 @@ _ANSWER = "answer"
 
 
 def fitted(messages: Sequence[Message], say: Callable[[Sequence[Message]], str]) -> Sequence[Message]:
-    """Return messages in the first form that a chat template says as a whole.
-
-    Parameters
-    ----------
-    messages
-        Each with a role and, as one string, a content.
-    say
-        Renders a conversation as text; may raise anything for what the template refuses.
-
-    Returns
-    -------
-    The first form in which no message is lost; if there is none, the first that is not refused, else the messages.
-    """
+    """Return messages in the first form that a chat template says as a whole; if there is none, in the first that
+    is not refused, else as they are. Each has a role and, as one string, a content. ``say`` renders a conversation
+    as text, and may raise anything for what the template refuses."""
     accepted: Sequence[Message] | None = None
     for form in _forms(messages):
         marked = {place: f"message{place}end" for place, one in enumerate(form) if one.get("content") is not None}
@@ -90,15 +80,7 @@ def _merged(messages: Sequence[Message]) -> list[Message]:
 
 
 class Guarded:
-    """Messages in which names of control tokens are cut.
-
-    Parameters
-    ----------
-    messages
-        Chat messages whose content is text.
-    names
-        What `control_names` found.
-    """
+    """Chat messages, whose content is text, in which names of control tokens (`control_names`) are cut."""
 
     def __init__(self, messages: Sequence[Mapping[str, Any]], names: re.Pattern[str]) -> None:
         self._names, self._guard = names, "".join(chr(_PRIVATE + byte) for byte in secrets.token_bytes(8))

@@ -32,16 +32,11 @@ REFUSED_SAMPLED: dict[str, tuple[Any, ...]] = {
 REFUSED_VALUES: dict[str, tuple[Any, ...]] = {"cache_implementation": ("quantized",)}
 
 
-def is_target(model: Any) -> bool:
-    """Return whether this computes passes itself, as a `Target` does, and is no model of transformers."""
-    return isinstance(model, Target)
-
-
 def check_model(model: Any) -> None:
     """Raise an error for what is plainly no model; whether it is one that draftwood can run is checked later."""
     if isinstance(model, type):
         raise UsageError(f"model is the class {model.__name__}: give an object of it, or a model's name")
-    if is_target(model):
+    if isinstance(model, Target):
         return
     if model is None or isinstance(model, list | tuple):
         raise UsageError(

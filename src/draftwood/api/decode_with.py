@@ -9,7 +9,7 @@ from numbers import Integral
 from threading import Lock, local
 from typing import Any
 
-from draftwood.api.checks import check_tokenizer_kind, is_target
+from draftwood.api.checks import check_tokenizer_kind
 from draftwood.api.checks import stop_strings as check_stop
 from draftwood.api.generation import Generation, recorded
 from draftwood.api.setup import DrafterSpec, Setup, affordable
@@ -24,7 +24,7 @@ from draftwood.api.user_texts import (
     read_texts,
     saving,
 )
-from draftwood.contracts import Planner, Rule
+from draftwood.contracts import Planner, Rule, Target
 from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Request
@@ -105,7 +105,7 @@ class CustomGenerate:
         self, drafters: DrafterSpec, planner: str | Planner, texts: UserTexts, *, streamer: Any, tokenizer: Any,
         stop_strings: str | Sequence[str] | None, seed: int | None, rule: str | Rule,
     ) -> None:  # fmt: skip
-        if is_target(drafters):
+        if isinstance(drafters, Target):
             raise _no_generate(drafters)
         load_planner(planner)  # a wrong name raises at once
         self._rule = load_rule(rule)
@@ -138,7 +138,7 @@ class CustomGenerate:
         generation_config: Any = None, **model_kwargs: Any,
     ) -> Any:  # fmt: skip
         """Write the texts of one call of ``model.generate``; `DraftwoodError` for what draftwood cannot do."""
-        if is_target(model):
+        if isinstance(model, Target):
             raise _no_generate(model)
         from draftwood.engines.transformers.plugin.call import GenerateCall
         from draftwood.engines.transformers.plugin.refusals import kept_back

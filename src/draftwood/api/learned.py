@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Any
 from weakref import ref
 
-from draftwood.api.checks import is_target
+from draftwood.contracts import Target
 from draftwood.errors import RecordError, UsageError
 from draftwood.files.foreign import json_object, text_of
 from draftwood.models import findings
@@ -46,7 +46,7 @@ class _Known:
         self.model = ref(model, lambda _: _KNOWN.pop(key).keep(now=True) if key in _KNOWN else None)
         self.learned, self._place = _begin(model)
         self._passes, self._written = self.learned.passes, monotonic()
-        setting, engine = setting_of(model), model.engine if is_target(model) else "transformers"
+        setting, engine = setting_of(model), model.engine if isinstance(model, Target) else "transformers"
         self._about = (setting._asdict() if setting else {}) | {"engine": engine, "machine": machine()}
 
     def keep(self, *, now: bool) -> None:
@@ -80,7 +80,7 @@ def learned(model: Any) -> Learned:
     The first time it begins with what earlier processes have learnt, if this model says its name.
     """
     key: tuple[Any, ...] = (id(model),)
-    if not is_target(model):
+    if not isinstance(model, Target):
         key += (str(model.dtype), str(model.device), _packs(model))
     known = _KNOWN.get(key)
     if known is None or known.model() is not model:
@@ -120,7 +120,7 @@ def _begin(model: Any) -> tuple[Learned, Path | None]:
     setting = setting_of(model) if findings.learning_is_kept() else None
     if setting is None:
         return first, None
-    packed = is_target(model) or _packs(model)
+    packed = isinstance(model, Target) or _packs(model)
     here = machine(setting.device.partition(":")[0])
     stamp = findings.stamp(setting.model)
     facts = version("draftwood"), FORMAT, tuple(setting), packed, here, stamp
@@ -139,11 +139,11 @@ def fresh(model: Any) -> Learned:
 
     Else the times of passes that the target itself has measured, where its engine does that.
     """
-    if not is_target(model) and not _packs(model):  # profiles are of packed weights
+    if not isinstance(model, Target) and not _packs(model):  # profiles are of packed weights
         return Learned()
     setting = setting_of(model)
     curve = curve_of(setting) if setting is not None else None
-    if curve is None and is_target(model) and (times := model.pass_times()):
+    if curve is None and isinstance(model, Target) and (times := model.pass_times()):
         curve = CostCurve.of(times)
     return Learned(curve=curve)
 

@@ -17,7 +17,6 @@ from draftwood.api.checks import (
     check_tokenizer_kind,
     end_ids,
     fill_sampling,
-    is_target,
     new_tokens,
     refuse_settings,
     stop_strings,
@@ -29,7 +28,7 @@ from draftwood.api.prompts import decoder
 from draftwood.api.target import target_of
 from draftwood.api.text import StopStrings
 from draftwood.api.user_texts import UserTexts, check_tokenizer, predicting, saving
-from draftwood.contracts import Capabilities, Drafter, Planner, Processor, Rule, Sampling
+from draftwood.contracts import Capabilities, Drafter, Planner, Processor, Rule, Sampling, Target
 from draftwood.contracts.declaring import lacking, refuse_mismatch
 from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.request import Request
@@ -144,7 +143,7 @@ class Setup:
 
     def contents(self) -> Any:
         """Return a value that changes with the model's weights and code, which makes its cache invalid."""
-        if is_target(self.model):
+        if isinstance(self.model, Target):
             return None
         from draftwood.engines.transformers.shared import contents
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from draftwood.api.checks import check_model, is_target
+from draftwood.api.checks import check_model
 from draftwood.contracts import Capabilities, Target
 from draftwood.errors import UsageError
 
 
 def target_of(model: Any, *, now: bool = False) -> Target:
     """Return what computes a model's passes; ``now`` prepares a model of transformers, as it is at this moment."""
-    if is_target(model):
+    if isinstance(model, Target):
         return model
     from draftwood.engines.transformers.shared import known_target, shared_target
 
@@ -49,7 +49,7 @@ def prepare(model: Any, *, pack: bool = True, release: bool = False) -> Capabili
         For what is no model, and with ``release`` for a model whose passes need the original weights, too.
     """
     check_model(model)
-    if is_target(model):
+    if isinstance(model, Target):
         raise UsageError(f"{type(model).__name__} is a Target, which needs no preparing: leave prepare() out")
     from draftwood.engines.transformers.shared import prepare as make_ready
 

@@ -181,20 +181,8 @@ class TextBuilder:
 
 
 class Spelling:
-    """Spells tokens; called with ids it gives their text without special tokens.
-
-    Parameters
-    ----------
-    tokenizer
-        Of transformers, of a GGUF file, or whatever decodes ids.
-    kept
-        Special tokens whose names are part of the text all the same.
-
-    Attributes
-    ----------
-    full
-        From ids to their text with the names of special tokens.
-    """
+    """Spells tokens of a tokenizer, of transformers or whatever decodes ids. Called with ids it gives their text
+    without special tokens, but for those that are ``kept``; ``full`` gives it with the names of all of them."""
 
     def __init__(self, tokenizer: Any, kept: Collection[int] = ()) -> None:
         self._tokenizer, self._kept = tokenizer, kept

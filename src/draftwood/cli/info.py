@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-from dataclasses import asdict
 from typing import Any
 
 from draftwood.cli import options, screen
@@ -61,7 +60,7 @@ def collect() -> dict[str, Any]:
         "cpu_count": os.cpu_count(), **(_torch() if versions["torch"] else machine),
         "cache_folder": str(cache_folder()),
         "learned": {"folder": str(findings.folder()), "is_kept": findings.learning_is_kept(), **kept},
-        "models": [{"folder": str(one.pop("path")), **one} for one in map(asdict, installed())],
+        "models": installed(),
         "drafters": known(),
     }  # fmt: skip
 

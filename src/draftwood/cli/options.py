@@ -80,15 +80,15 @@ class Loading(_MachineFlags, ModelFlag):
 
     def load_model(self, *, release: bool = False) -> tuple[Any, Any]:
         """Return model, ready, and tokenizer; ``release`` frees weights of which packed copies are enough."""
-        from draftwood.api.checks import is_target
         from draftwood.api.target import prepare
+        from draftwood.contracts import Target
 
         how = {flag.name: getattr(self, flag.name) for flag in fields(_MachineFlags)}
         how["engine"] = self.engine or FASTEST
         with screen.busy(f"loading {self.model}") as report:
             loaded = load(self.model, **how, report=report)
         gc.freeze()  # what was imported stays: it need not be looked at when garbage is collected
-        if not is_target(loaded[0]):
+        if not isinstance(loaded[0], Target):
             with screen.busy(f"preparing {self.model}"):
                 try:
                     prepare(loaded[0], release=release)

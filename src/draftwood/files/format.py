@@ -54,10 +54,6 @@ class Header:
         """Fingerprint of the tokenizer whose ids the file holds; None if the writer gave none."""
         return self.about.get("tokenizer")
 
-    def check_tokenizer(self, fingerprint: str) -> None:
-        """Raise `VocabularyError` if the file holds the ids of another tokenizer."""
-        compare_tokenizers(str(self.path), self.tokenizer, fingerprint)
-
     def verify(self) -> None:
         """Read the whole payload; raise `FileFormatError` if it is damaged, or the file was replaced."""
         with _opened(self.path) as file:
@@ -84,7 +80,7 @@ def write_file(
 ) -> None:
     """Write a file of one of our formats, whole or not at all; raises and replaces as `whole_file` does.
 
-    ``about`` holds JSON values; its ``"tokenizer"`` is what `Header.check_tokenizer` compares. ``payload`` yields
+    ``about`` holds JSON values; its ``"tokenizer"`` is what `compare_tokenizers` takes. ``payload`` yields
     bytes or contiguous arrays, which are written one by one and need not fit into memory together.
     """
     digest, length = hashlib.blake2b(digest_size=_DIGEST), 0

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError, UsageError
 from draftwood.models.catalogue import CATALOGUE, CatalogueModel, fault
@@ -15,8 +14,6 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_FILE = re.compile(rf"({_HUB_NAME.pattern})/(\w[\w./-]*\.gguf)")
 _MAGIC = b"GGUF"  # how a GGUF file begins
 _NO_MODEL = re.compile(r"^mmproj|-(?!00001)\d{5}-of-\d{5}\.gguf$")  # for pictures; a further part of a model
-
-State = Literal["installed", "missing", "broken"]
 
 
 def cache_folder() -> Path:
@@ -136,28 +133,15 @@ def begins_like_gguf(path: Path) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """A catalogue model and its state on this machine; sizes are in bytes."""
-
-    name: str
-    description: str
-    licence: str
-    state: State
-    path: Path  # where it is or would be
-    size: int  # on disk; 0 if missing
-    download_size: int
-
-
-def installed() -> list[Installed]:
-    """Return every catalogue model with its state, in the catalogue's order."""
-    return [_inspect(model) for model in CATALOGUE.values()]
-
-
-def _inspect(model: CatalogueModel) -> Installed:
-    folder = model_folder(model.name)
-    state: State = "missing"
-    if folder.exists():
-        state = "broken" if fault(folder, model) else "installed"
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    return Installed(model.name, model.description, model.licence, state, folder, size, model.download_size)
+def installed() -> list[dict[str, Any]]:
+    """Return of every catalogue model, in its order: ``name``, ``description``, ``licence``, ``folder`` (where it
+    is or would be), ``state`` (installed, missing or broken), and in bytes ``size`` on disk and ``download_size``.
+    """
+    found = []
+    for model in CATALOGUE.values():
+        folder = model_folder(model.name)
+        state = "missing" if not folder.exists() else "broken" if fault(folder, model) else "installed"
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        said = {"name": model.name, "description": model.description, "licence": model.licence, "state": state}
+        found.append({"folder": str(folder), **said, "size": size, "download_size": model.download_size})
+    return found

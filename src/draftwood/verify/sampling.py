@@ -69,21 +69,10 @@ def penalise(row: Any, ids: NDArray[Any], penalty: float) -> Any:
 def choose(row: Floats, sampling: Sampling, noise: Noise | None, position: int) -> int:
     """Return the next token: greedy the best, else the best of score + noise, a sample of `distribution`.
 
-    This is the Gumbel-max trick; on a tie the lowest id is taken.
-
-    Parameters
-    ----------
-    row : float32[vocab]
-        Scores after repetition penalty and processors; -inf masks a token.
-    noise
-        Not read, and may be None, when greedy.
-    position
-        Index in the text of the token to choose; keys the noise.
-
-    Raises
-    ------
-    DraftwoodError
-        If the row is all masked, or has a NaN, or an infinity while sampling.
+    This is the Gumbel-max trick; on a tie the lowest id is taken. ``row`` float32[vocab] has the scores after
+    repetition penalty and processors; -inf masks a token. The noise, keyed by the token's ``position`` in the
+    text, may be None when greedy. Raises `DraftwoodError` for a row that is all masked, or has a NaN, or an
+    infinity while sampling.
     """
     if sampling.greedy:
         best = int(row.argmax())

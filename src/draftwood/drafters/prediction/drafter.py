@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from draftwood.contracts import DraftTexts, Feedback, Floats, Noise, Takes
+from draftwood.contracts import DraftTexts, Floats, Noise, Takes
 from draftwood.drafters.base import AnswerSession, BaseDrafter, checked_ids, draft_tree, read_rates
 from draftwood.index.arguments import for_kernel
 from draftwood.tree import TokenTree
@@ -70,10 +70,7 @@ class PredictionDrafter(BaseDrafter):
 
 
 class PredictionSession(AnswerSession):
-    """One answer, and its place in the prediction. `truncate` does not lower the counts."""
-
-    accepted_prediction_tokens = 0  # proposed here, scored and accepted
-    rejected_prediction_tokens = 0  # scored and not accepted: also those after a rejected one, and other branches
+    """One answer, and its place in the prediction."""
 
     def __init__(self, drafter: PredictionDrafter, prompt: Sequence[int]) -> None:
         from draftwood.drafters.prediction import kernel
@@ -105,13 +102,6 @@ class PredictionSession(AnswerSession):
             return TokenTree.empty()
         evidence = out[2, :n].astype(np.int32)
         return draft_tree(out[0, :n].copy(), evidence, accept_rates[evidence], out[1, :n].copy())
-
-    def learn(self, feedback: Feedback) -> None:
-        super().learn(feedback)
-        scored = set(feedback.node_map.tolist()) - {-1}
-        accepted = len(scored.intersection(feedback.path))
-        self.accepted_prediction_tokens += accepted
-        self.rejected_prediction_tokens += len(scored) - accepted
 
     def truncate(self, length: int) -> None:
         super().truncate(length)
