@@ -300,6 +300,10 @@ def test_two_runs_become_more_rounds_and_their_differences_keep_their_answers(ro
     assert [a.round for a in found.records.answers] == [0] * 8 + [1] * 8
     assert found.differences == [(difference, found.records.answers[9], found.records.answers[8])]
     assert "were not interleaved" in made(rows, other)
+    further = bench()
+    further[-1].round = 1  # a round of its own, of one answer
+    found = gather([rows, save(tmp_path / "further.jsonl", further)])
+    assert [a.round for a in found.records.answers] == [0] * 8 + [1] * 7 + [2]
 
 
 def test_files_without_anything_to_show_are_refused(tmp_path):

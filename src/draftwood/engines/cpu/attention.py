@@ -20,9 +20,9 @@ from draftwood.engines.cpu.records import PASS, PHASE
 from draftwood.engines.cpu.rounding import capped, exponential
 
 CHUNK = 512
-"""Positions that are computed by one thread."""
+"""Positions whose weights are computed together; a longer path is joined from several chunks."""
 SHARES = 4
-"""Pieces of a unit and a key head."""
+"""Into so many pieces of work are the queries of a unit divided that share a key head."""
 UNIT_ROWS, WIDEST = 16, 256
 """Most rows of a unit of attention, and of a pass."""
 PART_HEAD = 16

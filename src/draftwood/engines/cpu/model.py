@@ -22,6 +22,7 @@ from draftwood.engines.cpu.kernels import kernels, pass_threads
 from draftwood.engines.cpu.pages import Pages
 from draftwood.engines.cpu.passes import PassRecord, Rows
 from draftwood.engines.cpu.phases import Without
+from draftwood.engines.cpu.pool import POOL
 from draftwood.engines.cpu.program import Program
 from draftwood.engines.cpu.weights import Report, Weights
 from draftwood.engines.lent_scores import LentScores, RowScores
@@ -41,7 +42,7 @@ class CpuModel:
         every = self.kernels = kernels(instructions)
         self.instructions = every.instructions
         self.weights = Weights(source, every, report, becomes)
-        self.threads = cores() if threads is None else threads
+        self.threads = min(POOL, cores() if threads is None else threads)
         self.lock = ChildSafeLock()
         with self.weights.packed():
             self.program = Program(self.weights, every)

@@ -51,7 +51,7 @@ class Pool:
         self._dead: list[tuple[Any, ...]] = []
 
     def run(self, record: Any, threads: int) -> None:
-        """Compute a pass, given the address of its record, with up to so many threads, at most `MOST_THREADS`."""
+        """Compute a pass, given the address of its record, with up to so many threads, at most `POOL`."""
         if self._lock.locked():  # another pass has the helpers
             self._compute_alone(record)
             return
@@ -60,7 +60,7 @@ class Pool:
             if threads == 1 or perf_counter() < self._until:
                 self._compute_alone(record)
             else:
-                self._compute_together(record, min(threads, MOST_THREADS))
+                self._compute_together(record, min(threads, POOL))
             if self._dead:
                 self._drop()
 
@@ -114,8 +114,7 @@ class _Helper:
         Thread(target=self._run, name="draftwood-pass", daemon=True).start()
 
     def wake(self) -> None:
-        if self._asleep:
-            self._asleep = False
+        if self._asleep:  # which only the helper sets: an interrupt here cannot lose a bell
             self._bell.release()
 
     def _run(self) -> None:
@@ -123,9 +122,11 @@ class _Helper:
         while True:
             last = self._serve(address, self._thread, last, _IDLE)
             self._asleep = True
-            if self._control[NUMBER] != last:
-                continue  # a pass came meanwhile; a bell rung for it wakes us once more for nothing
-            self._bell.acquire()
+            if self._control[NUMBER] == last:  # else a pass came meanwhile
+                self._bell.acquire()
+                while self._bell.acquire(blocking=False):
+                    pass  # rung for passes that came before this thread got a core
+            self._asleep = False
 
 
 def _lines(slots: int) -> np.ndarray[Any, Any]:
@@ -135,14 +136,15 @@ def _lines(slots: int) -> np.ndarray[Any, Any]:
     return whole[skip : skip + slots]
 
 
-MOST_THREADS = 64
+POOL = 64
+"""Most threads of a pass."""
 NUMBER, RECORD, ALONE, INSIDE, SHARES, TICKETS = 0, 8, 16, 24, 32, 40
 DONE, _OF_THREAD = 8, 16
-CONTROL = TICKETS + MOST_THREADS * _OF_THREAD
+CONTROL = TICKETS + POOL * _OF_THREAD
 """Slots of the shared control: number of the pass, its record, whether the first thread goes on alone, threads
 within a pass, threads that share it. Then, for each thread, the next piece of its share, and `DONE` slots later
 how many pieces it has done. Each has a cache line of its own: a line that two cores write to travels between
-them, which takes a tenth of the time of a piece."""
+them, and each journey takes a tenth of the time of a piece."""
 
 START = ir.FunctionType(I64, [POINTER, POINTER, I64, I64])
 SERVE = ir.FunctionType(I64, [POINTER, I64, I64, I64])

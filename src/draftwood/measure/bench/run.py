@@ -65,7 +65,7 @@ class Bench:
 
     def run_doubted(self, number: int) -> None:
         """Run one more round, of this number, of arms with a speedup that cannot be, and of plain decoding; only
-        the tasks where that is so. Raises as `run`."""
+        the tasks where that is so, whose answers alone an arm's memory then holds. Raises as `run`."""
         odd = [r for r in table(self._writer.records) if doubted(r["speedup_unlooped"], r["most_speedup"])]
         again = {(row["task"], arm) for row in odd for arm in (row["drafter"], *PLAIN[row["engine"]])}
         self._carry_out([one for one in self._plan([number]) if (one[1].task, one[2].label) in again])

@@ -109,13 +109,14 @@ def _refuse_apart(one: Mapping[str, Any], two: Mapping[str, Any]) -> None:
 def _join(found: Material, path: Path, records: Records, *, several_planners: bool) -> None:
     known, by_id = found.records.answers, dict[int, Answer]()
     taken, later = {a.key for a in known}, 1 + max((a.round for a in known), default=-1)
+    is_known = any(a.key in taken for a in records.answers if a.round != TRACED)  # then these are further rounds
     for answer in records.answers:
         if several_planners and answer.planner is not None and answer.arm != "none":
             answer.arm += f" {answer.planner}"
         by_id[answer.id] = answer
         if answer.key in taken and answer.round == TRACED:
             continue
-        answer.round += later if answer.key in taken else 0  # the same run once more: further rounds
+        answer.round += later if is_known and answer.round != TRACED else 0
         known.append(answer)
     found.runs += bool(records.answers) and records.header["verb"] == "bench"
     begun = [row.get("provenance", {}) for row in (records.header, *records.of_kind("resumed"))]
