@@ -215,4 +215,4 @@ def test_law_8_no_page_is_left_behind(tiny_gguf, family):
     requests = [Request(PROMPT, 20), Request((7,) * 70, 9, SAMPLED)]
     write_batch(target, EVERY["random"](target, GREEDY), requests)
     assert all(isinstance(session, CpuSession) for session in target.opened)
-    assert sum(session.pages.count for session in target.opened) == 0
+    assert sum(len(session.pages._pages) for session in target.opened) == 0

@@ -15,7 +15,6 @@ from draftwood.tree import TokenTree
 
 FORCED, LIKELY = 0, 1
 """Evidence: the only token that may come; the likeliest spelling of the only text that may come."""
-_PRIOR = fixed_rates([1.0, 0.9])
 
 
 @dataclass(frozen=True)
@@ -26,16 +25,13 @@ class GrammarDrafter(BaseDrafter):
     """
 
     name: ClassVar[str] = "grammar"
+    prior: ClassVar[Floats] = fixed_rates([1.0, 0.9])
 
     length: int = 64  # most tokens that it proposes
     follower: Follower | None = field(default=None, repr=False, compare=False)  # of one request's grammar
 
     def __post_init__(self) -> None:
         self.check_range("length", 1, 1 << 16)
-
-    @property
-    def prior(self) -> Floats:
-        return _PRIOR
 
     def following(self, follower: Follower) -> Self:
         """Return a drafter for requests whose answers follow this grammar."""

@@ -58,6 +58,7 @@ class Choice:
         self.names = setup.names
         self._predicts = [takes_of(drafter).prediction for drafter in setup.drafters]
         self._logprobs, self.index, self._is_silent = logprobs, index, is_silent
+        self.has_logprobs, self.has_tools = logprobs is not None, tools is not None
         self._tools, self._reader = tools, None if tools is None else CallReader(tools.parameters, tags)
         self.spelling = Spelling(setup.tokenizer, frozenset(tags.values()))
         self.prompt_text: str | None = None
@@ -132,14 +133,6 @@ class Choice:
     def text(self) -> str:
         """What is certain so far."""
         return self.generation.text or ""
-
-    @property
-    def has_logprobs(self) -> bool:
-        return self._logprobs is not None
-
-    @property
-    def has_tools(self) -> bool:
-        return self._tools is not None
 
     @property
     def certain(self) -> int:

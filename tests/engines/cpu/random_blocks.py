@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
@@ -10,7 +11,7 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 from draftwood.engines.cpu.formats import FORMATS, Format, codes_from_planes, planes_from_codes
 from draftwood.engines.cpu.gguf_file import Tensor
 from draftwood.engines.cpu.gguf_types import Blocks, read_blocks
-from draftwood.engines.cpu.packing import packed_shape, plan, write_tiles, zeros
+from draftwood.engines.cpu.packing import packed_shape, plan, write_tiles
 
 HALVES = {
     "Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "Q4_1": (0, 2),
@@ -18,6 +19,14 @@ HALVES = {
 }  # fmt: skip
 """Bytes of a block where float16 numbers lie; elsewhere, at its beginning."""
 KINDS = tuple(FORMATS)
+
+
+def zeros(shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray:
+    """Return zeros that begin at a multiple of 64 bytes, as those of `Slabs` do."""
+    size = prod(shape) * np.dtype(dtype).itemsize
+    room = np.zeros(size + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    return room[start : start + size].view(dtype).reshape(shape)
 
 
 def random_rows(kind: str, rows: int, blocks: int, seed: int = 0) -> np.ndarray:

@@ -189,7 +189,7 @@ def test_sessions_and_prefixes_of_another_target_are_refused(target, small):
 
 def test_pages_are_shared_until_they_are_written_and_given_back(small):
     ((session, _),) = small.open([[1] * 200])
-    assert session.pages.count == 4
+    assert len(session.pages._pages) == 4
     twins = [small.resume(small.save(session), 200) for _ in range(3)]
     live = {id(page) for one in (session, *twins) for page in one.pages._pages}
     assert len(live) == 4, "a prefix copies nothing"
@@ -197,10 +197,10 @@ def test_pages_are_shared_until_they_are_written_and_given_back(small):
     live = {id(page) for one in (session, *twins) for page in one.pages._pages}
     assert len(live) == 3 + 4, "each has a last page of its own, and nobody keeps the one that they shared"
     session.truncate(PAGE)
-    assert session.pages.count <= 2
+    assert len(session.pages._pages) <= 2
     for one in (session, *twins):
         one.close()
-        assert one.pages.count == 0
+        assert len(one.pages._pages) == 0
 
 
 # --- threads and processes -----------------------------------------------------------------------------------

@@ -8,9 +8,18 @@ from gguf import GGMLQuantizationType, quants
 
 from draftwood.engines.cpu.formats import FORMATS, GROUP, TILE, Format
 from draftwood.engines.cpu.gguf_file import Tensor
-from draftwood.engines.cpu.packing import packed_shape, packing, plan, zeros
+from draftwood.engines.cpu.packing import packed_shape, packing, plan
 from draftwood.errors import ModelError, UnsupportedModelError
-from tests.engines.cpu.random_blocks import KINDS, Codes, pack, packed_tensor, random_rows, read_codes, tensor_of
+from tests.engines.cpu.random_blocks import (
+    KINDS,
+    Codes,
+    pack,
+    packed_tensor,
+    random_rows,
+    read_codes,
+    tensor_of,
+    zeros,
+)
 
 
 def naive_tiles(codes: Codes, form: Format) -> np.ndarray:

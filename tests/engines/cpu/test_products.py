@@ -14,10 +14,9 @@ from draftwood.engines.cpu.formats import FORMATS, GROUP, TILE
 from draftwood.engines.cpu.gguf_types import read_floats
 from draftwood.engines.cpu.instructions import INSTRUCTIONS, runnable
 from draftwood.engines.cpu.kernels import kernels
-from draftwood.engines.cpu.packing import zeros
 from draftwood.engines.cpu.records import PASS, PHASE
 from tests.engines.cpu import exact
-from tests.engines.cpu.random_blocks import KINDS, pack, packed_tensor, random_rows, read_codes, tensor_of
+from tests.engines.cpu.random_blocks import KINDS, pack, packed_tensor, random_rows, read_codes, tensor_of, zeros
 from tests.tiers import rest_is_slow
 
 FLOATS = ("F32", "F16", "BF16")

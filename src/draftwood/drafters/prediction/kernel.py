@@ -53,7 +53,6 @@ REACH = 16  # tokens after a divergence up to which a position alone is proposed
 # Classes of evidence; of a class with a range, its first.
 BEGIN, AGAIN, REPLACED, INSERTED, LONGER, SHORTER = 0, 1, 3, 7, 10, 11
 NEAR_1, NEAR_M, OTHER, KEPT, DOUBTED, FAR, CURSOR, GONE = 12, 14, 17, 18, 20, 21, 25, 30
-CLASSES = 32
 KIND_CURSOR, KIND_NEAR, KIND_OTHER, KIND_FAR, KIND_GONE = 0, 1, 2, 3, 4
 
 # A branch: where it goes on in the texts, its kind, tokens matched before its next node, that node's class and

@@ -14,7 +14,7 @@ from typing import Any
 from llvmlite import ir
 
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
-F16, F32, F64, POINTER, VOID = ir.HalfType(), ir.FloatType(), ir.DoubleType(), ir.PointerType(), ir.VoidType()
+F16, F32, POINTER, VOID = ir.HalfType(), ir.FloatType(), ir.PointerType(), ir.VoidType()
 PIECE = ir.FunctionType(VOID, [POINTER, POINTER, I64])
 LANES = 16
 """Lanes of the vectors that rows are computed with; processors with shorter vectors take several for one."""

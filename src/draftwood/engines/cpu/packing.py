@@ -27,14 +27,6 @@ _LINE = 64  # bytes of a cache line
 _HALF_ROW = 2 * TILE  # bytes of one float16 for each output
 
 
-def zeros(shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:
-    """Return zeros that begin at a multiple of 64 bytes, which a processor reads at once."""
-    size = prod(shape) * np.dtype(dtype).itemsize
-    room = np.zeros(size + _LINE, np.uint8)
-    start = -room.ctypes.data % _LINE
-    return room[start : start + size].view(dtype).reshape(shape)
-
-
 def write_tiles(tiles: Bytes, blocks: Blocks, format: Format) -> None:
     """Write rows into tiles [tiles, blocks, bytes of a block]; what belongs to no row is left alone."""
     halves = tiles[..., : 2 * _HALF_ROW].view(np.float16)  # of scale, then of least

@@ -46,11 +46,6 @@ class Pages:
         self.address = int(self.addresses.ctypes.data)
         self._ready = count * PAGE
 
-    @property
-    def count(self) -> int:
-        """How many pages there are."""
-        return len(self._pages)
-
     def make_ready(self, first: int, end: int) -> None:
         """Make cells from ``first`` up to ``end`` this text's own, so that they may be written."""
         if end <= self._ready and first >= self._shared * PAGE:

@@ -188,7 +188,7 @@ class Pass:
 
     def _mask(self, pass_rows: PassRows, window: int | None, groups: int, like: Tensor) -> Tensor | None:
         """Additive mask [groups * rows, keys] on the query's device, or None."""
-        if pass_rows.is_lone:  # it sees every key from `PassRows.start` on
+        if pass_rows.rows == 1 and pass_rows.among is None:  # it sees every key from `PassRows.start` on
             return None
         key = (pass_rows.first, window, groups, like.device)
         if key not in self._shared:

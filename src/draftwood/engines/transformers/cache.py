@@ -45,11 +45,6 @@ class Arena:
     def _tensors(self) -> list[Tensor]:
         return [tensor for tensor in (*self.keys, *self.values) if tensor is not None]
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all buffers."""
-        return sum(tensor.nbytes for tensor in self._tensors())
-
     def held_bytes(self, rows: int) -> int:
         """Bytes of so many rows of one slot."""
         return sum(t.shape[1] * t.shape[3] * t.element_size() * rows for t in self._tensors())

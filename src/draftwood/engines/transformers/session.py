@@ -50,11 +50,6 @@ class PassRows:
             return max(0, self.offset + 1 - window)
         return min(max(0, int(self.positions.min()) + 1 - window), self.offset - len(self.before))
 
-    @property
-    def is_lone(self) -> bool:
-        """Whether there is one row, which sees all that is cached and no further back than its window."""
-        return self.rows == 1 and self.among is None
-
     def mask(self, window: int | None) -> NDArray[np.float32] | None:
         """Additive mask float32[rows, keys from `start` to `end`], or None where every row sees every key."""
         start = self.start(window)
