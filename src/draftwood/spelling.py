@@ -86,7 +86,7 @@ def arguments(kind: str, name: str, make: Callable[..., Any], options: Iterable[
     """
     parameters, owner = scalar_parameters(make), f"{kind} {name!r}"
     found = {
-        key: _value(f"option {key!r} of {owner}", text, parameters[key].annotation)
+        key: value_of(f"option {key!r} of {owner}", text, parameters[key].annotation)
         for key, text in read_options(owner, options, parameters).items()
     }
     missing = [k for k, p in parameters.items() if p.default is p.empty and k not in found]
@@ -100,7 +100,8 @@ def kinds(annotation: Any) -> tuple[Any, ...]:
     return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
 
 
-def _value(what: str, text: str, wanted: Any) -> Any:
+def value_of(what: str, text: str, wanted: Any) -> Any:
+    """Return text as a value of the ``wanted`` type; `UsageError` where it is none, which names it ``what``."""
     allowed = kinds(wanted)
     if text == "none" and NoneType in allowed:
         return None

@@ -73,7 +73,7 @@ def test_a_closed_session_teaches_those_after_it_once(tmp_path):
     assert draft(other) == [4, 5]
     assert set(other.draft(8, 0, RATES).evidence) <= set(range(20, 28))
     assert (
-        drafter._shared._dynamic.records().tolist()
+        drafter._shared.dynamic.records().tolist()
         == counts_of([1, 2, 3, 4, 5], [1, 2, 3, 4, 5]).records().tolist()
     )
 
@@ -101,7 +101,7 @@ def test_threads_may_share_a_drafter(tmp_path):
     for thread in threads:
         thread.join()
     assert failures == []
-    dynamic = drafter._shared._dynamic
+    dynamic = drafter._shared.dynamic
     check_trie(dynamic)
     assert dynamic.records()[:, 5].sum() == 5 * sum(199 + 198 + 197 + 196 for _ in texts)
 

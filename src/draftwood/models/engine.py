@@ -10,7 +10,8 @@ from pathlib import Path
 
 from draftwood.engines.llama_cpp import library
 from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError, UsageError
-from draftwood.models.find import find, gguf_file, gguf_files, hub_file, is_fetched
+from draftwood.models.catalogue import CATALOGUE
+from draftwood.models.find import find, gguf_file, gguf_files, hub_file, model_folder
 from draftwood.models.importing import importing_torch
 
 TRANSFORMERS, LLAMA_CPP, CPU = "transformers", "llama.cpp", "cpu"
@@ -104,7 +105,7 @@ def _able(place: Path | str) -> list[str]:
         return [CPU, LLAMA_CPP]
     has_gguf = bool(gguf_files(place))
     has_weights = _has(place, *_WEIGHTS)
-    if has_gguf and is_fetched(place):
+    if has_gguf and place in map(model_folder, CATALOGUE):
         return [CPU, *[TRANSFORMERS] * has_weights, LLAMA_CPP]
     ours = [CPU] * (has_gguf or _has(place, _SAFE)) + [LLAMA_CPP] * has_gguf
     return [TRANSFORMERS] * (has_weights or not has_gguf) + ours

@@ -93,11 +93,6 @@ def _expand(name: str | os.PathLike[str]) -> Path:
         return Path(name)
 
 
-def is_fetched(place: Path) -> bool:
-    """Return whether a folder is that of a model of the catalogue."""
-    return any(place == model_folder(name) for name in CATALOGUE)
-
-
 def _find_fetched(model: CatalogueModel) -> Path:
     folder = model_folder(model.name)
     if not folder.exists():

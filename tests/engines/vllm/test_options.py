@@ -31,7 +31,7 @@ def test_switches_in_the_environment(text, wanted):
         ({"draftwood": {"log_every": float("nan")}}, {}, "must not be negative"),
         ({}, {"DRAFTWOOD_VLLM_PLANER": "x"}, "did you mean 'DRAFTWOOD_VLLM_PLANNER'"),
         ({}, {"DRAFTWOOD_VLLM_TEXTS": "x"}, "must be a whole number, not 'x'"),
-        ({}, {"DRAFTWOOD_VLLM_REQUESTS": "perhaps"}, "must be 1 or 0"),
+        ({}, {"DRAFTWOOD_VLLM_REQUESTS": "perhaps"}, "must be true or false"),
     ],
 )
 def test_wrong_options_are_refused(given, environment, said):

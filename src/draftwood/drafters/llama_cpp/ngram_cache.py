@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import DraftSession, Floats, Ints, Noise, Share, TokenFile
+from draftwood.contracts import DraftSession, Floats, Noise, Share, TokenFile
 from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree, fixed_rates
 from draftwood.drafters.llama_cpp.ngram_counts_file import common_tokenizer, read_counts, write_counts
 from draftwood.errors import UsageError
@@ -97,8 +97,8 @@ class NgramCacheDrafter(BaseDrafter):
 class Shared:
     """The levels that outlive a session, and their files. One session may write while others read."""
 
-    _static: NgramCounts  # both from `build` on
-    _dynamic: NgramCounts
+    static: NgramCounts  # both from `build` on
+    dynamic: NgramCounts
 
     def __init__(self, static: Path | None, dynamic: Path | None) -> None:
         self._path, self._lock = dynamic, ChildSafeLock()
@@ -119,24 +119,18 @@ class Shared:
         with self._lock:
             if self._files:
                 levels = [NgramCounts(file.records if file is not None else None) for file in self._files]
-                self._static, self._dynamic = levels
+                self.static, self.dynamic = levels
                 self._files = ()
-
-    def propose(self, context: NgramCounts, tail: Ints, n: int) -> Ints:
-        """Return up to ``n`` tokens after ``tail``, as `ngram_counts.propose` does."""
-        from draftwood.drafters.llama_cpp.ngram_counts import propose
-
-        return propose((context, self._dynamic, self._static), tail, n)
 
     def learn(self, text: NDArray[Any], start: int, *, save: bool) -> None:
         """Learn the text of a session that closes, from ``start`` on; what comes before was learnt already."""
         if len(text) <= start:
             return
         with self._lock:
-            self._dynamic.read(text[max(0, start - _TAIL) : start], fresh=True, counted=False)
-            self._dynamic.read(text[start:])
-            if save and self._path is not None and len(self._dynamic):
-                records = self._dynamic.records()
+            self.dynamic.read(text[max(0, start - _TAIL) : start], fresh=True, counted=False)
+            self.dynamic.read(text[start:])
+            if save and self._path is not None and len(self.dynamic):
+                records = self.dynamic.records()
                 write_counts(self._path, records, format=self._format, tokenizer=self.tokenizer)
 
 
@@ -146,16 +140,17 @@ class NgramCacheSession(TextSession):
     _unlearnt = 0  # the dynamic level is to learn the text from here on
 
     def __init__(self, drafter: NgramCacheDrafter, prompt: Sequence[int]) -> None:
-        from draftwood.drafters.llama_cpp.ngram_counts import NgramCounts
+        from draftwood.drafters.llama_cpp.ngram_counts import NgramCounts, propose
 
-        self._drafter, self._shared, self._counts = drafter, drafter._shared, NgramCounts()
+        self._drafter, self._shared, self._counts, self._propose = drafter, drafter._shared, NgramCounts(), propose
         super().__init__(prompt)
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         n = min(nodes, self._drafter.n_draft)
         if n < 1 or self._length < 2:  # as llama.cpp, which asks for two tokens
             return TokenTree.empty()
-        found = self._shared.propose(self._counts, self.text[-_TAIL:], n)
+        levels = self._counts, self._shared.dynamic, self._shared.static
+        found = self._propose(levels, self.text[-_TAIL:], n)
         if not len(found):
             return TokenTree.empty()
         self.match_length = int(found[0, 2])

@@ -44,11 +44,6 @@ class LeanDecoder:
         self._blocks = list(enumerate(blocks))  # with their places in the cache
         self._end = len(blocks)  # number of the states that the last layer gives
 
-    @property
-    def n_layers(self) -> int:
-        """How many layers a pass runs."""
-        return len(self._blocks)
-
     def subset(self, layers: Sequence[int]) -> LeanDecoder:
         """Return a pass over these layers only, by their places in the cache, with the same norm and head."""
         part = copy.copy(self)

@@ -6,6 +6,7 @@ arXiv 2309.08168 (any subset of them).
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,14 @@ def early_exit(target: Any, layers: str = "") -> TransformersTarget:
     of the committed text are those that the whole model has left. Raises as `decoder_of`, and `UsageError` for
     layers that the model does not have."""
     decoder = decoder_of(target)
-    chosen = read_layers(layers, decoder.n_layers)
-    return once(target, chosen, decoder, lambda: target.with_decoder(decoder.subset(chosen)))
+    chosen = read_layers(layers, target.n_layers)
+
+    def made() -> TransformersTarget:
+        twin = copy.copy(target)  # on the same cache, under the same lock
+        twin.decoder = decoder.subset(chosen)
+        return twin
+
+    return once(target, chosen, decoder, made)
 
 
 def decoder_of(target: Any) -> LeanDecoder:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ from draftwood.engines.transformers.families import (
     row_cost,
     text_config,
 )
-from draftwood.engines.transformers.lean import LeanDecoder, States
+from draftwood.engines.transformers.lean import States
 from draftwood.engines.transformers.lean import lean as lean_pass
 from draftwood.engines.transformers.pack import WIDTHS, pack
 from draftwood.engines.transformers.scores import WATCHED, TorchScores
@@ -102,12 +101,6 @@ class TransformersTarget(Target):
         head = self._model.get_output_embeddings()
         rows = None if head is None or not head.weight.numel() else head.weight.detach()
         return self._model.get_input_embeddings().weight.detach(), rows
-
-    def with_decoder(self, decoder: LeanDecoder) -> TransformersTarget:
-        """Return a target on the same cache, under the same lock, whose passes run ``decoder``."""
-        twin = copy.copy(self)
-        twin.decoder = decoder
-        return twin
 
     @locked
     def open(

@@ -21,6 +21,7 @@ from draftwood.engines.vllm.drafting import Drafting
 from draftwood.engines.vllm.planner import planner_of
 from draftwood.errors import CapabilityError, DraftwoodError, UnknownNameError, UsageError
 from draftwood.planning.beliefs import Beliefs
+from draftwood.spelling import value_of
 
 PREFIX = "DRAFTWOOD_VLLM_"
 _OTHERS = frozenset({"ANY_VERSION"})  # read elsewhere
@@ -56,7 +57,8 @@ class Options:
                 if key not in _KINDS:
                     known = [PREFIX + option.upper() for option in (*_KINDS, *_OTHERS)]
                     raise UnknownNameError("environment variable", name, known)
-                found[key] = _of_text(name, value, _KINDS[key])
+                if value:  # an empty one is none
+                    found[key] = value_of(name, value, _KINDS[key])
         given = additional_config.get("draftwood", {}) if isinstance(additional_config, Mapping) else {}
         if not isinstance(given, Mapping):
             raise UsageError(
@@ -73,20 +75,6 @@ class Options:
 
 
 _KINDS: dict[str, type] = {field.name: type(field.default) for field in fields(Options)}
-
-
-_WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False, "": False}
-
-
-def _of_text(name: str, text: str, kind: type) -> Any:
-    if kind is bool:
-        if text.lower() not in _WORDS:
-            raise UsageError(f"{name} must be 1 or 0, not {text!r}")
-        return _WORDS[text.lower()]
-    try:
-        return kind(text)
-    except ValueError:
-        raise UsageError(f"{name} must be a {'whole ' if kind is int else ''}number, not {text!r}") from None
 
 
 def _of_json(key: str, value: Any, kind: type) -> Any:
