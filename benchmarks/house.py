@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "draftwood"
 
 CEILINGS = {
-    "src lines": 49_690,
-    "src files": 354,
+    "src lines": 49_330,
+    "src files": 353,
     "core lines": 9_056,
     "core files": 64,
     "core classes": 112,
