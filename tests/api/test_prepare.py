@@ -8,6 +8,7 @@ import weakref
 
 import pytest
 from tests.engines.tiny import build
+from torch.multiprocessing.reductions import StorageWeakRef
 
 import draftwood
 from draftwood.engines.transformers.shared import shared_target
@@ -24,9 +25,11 @@ def test_released_weights_are_gone_and_the_text_is_the_same():
     if not packs_here():
         pytest.skip("this machine packs no weights")
     model = build("llama")
-    text = draftwood.generate(model, PROMPT, max_new_tokens=30).ids
-    draftwood.prepare(model, release=True)
+    text = draftwood.generate(model, PROMPT, max_new_tokens=30, drafters="quantized-self").ids
     layer = model.model.layers[0].mlp.gate_proj
+    former = StorageWeakRef(layer.weight.untyped_storage())
+    draftwood.prepare(model, release=True)
+    assert former.expired(), "drafters that were made of them hold none"
     assert layer.weight.numel() == 0
     assert model.model.embed_tokens.weight.numel()
     assert draftwood.generate(model, PROMPT, max_new_tokens=30).ids == text

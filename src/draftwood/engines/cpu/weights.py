@@ -100,6 +100,8 @@ class Weights:
             yield
         self._parts = []
         self.file.let_go()
+        if not self.file.tensors:  # of a model in memory, whose weights the caller may free
+            self._origins.clear()
 
     def _factors(self) -> Vector | None:
         """Return the factors for the texts that this file's model is for: see `Shape.is_long`."""
@@ -124,7 +126,7 @@ class Weights:
     def floats(self, matrix: Matrix, rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
         """Return a matrix as its file has it, in the order of its outputs, as float32[outputs, inputs].
 
-        ``rows`` are of the embedding or the scores alone. Not for matrices of experts.
+        ``rows`` are of the embedding or the scores alone. Not for matrices of experts, nor of a model in memory.
         """
         tensor, order = self._origins[id(matrix)]
         assert isinstance(tensor, Tensor)
