@@ -2,6 +2,7 @@
 
 from functools import partial
 from itertools import count
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from draftwood.training.job import Trained, TrainingPlan, frequent, training_tar
 from draftwood.training.loss import Teacher
 from draftwood.training.sibling import SiblingJob
 from draftwood.training.states import StateFiles, read_states, scores_by_rows
-from draftwood.training.texts import Text, append
+from draftwood.training.texts import Text, append, read
 from draftwood.training.train import Schedule, Training
 from tests.engines.cpu import tiny_families
 from tests.engines.cpu.small_models import write_mixed
@@ -176,8 +177,51 @@ def test_of_many_texts_the_states_of_some_at_a_time_are_kept(target, written, tm
     assert HeadJob(target, None, tmp_path / "folder", plan).run(told) is None
     order = [one for i, one in enumerate(trained) if one and one != trained[i - 1]]
     assert order == [{"train-1"}, {"train-2"}, {"train-3"}]
+    monkeypatch.setattr("draftwood.training.states._SHARD", 1)  # a file for each text
+    job, unlink, left = HeadJob(target, None, tmp_path / "folder", plan), Path.unlink, [4]
+
+    def interrupted(path, **how):
+        left[0] -= path.name.startswith("states-")
+        if not left[0]:
+            raise KeyboardInterrupt
+        unlink(path, **how)
+
+    first = job._states("train-1")
+    for text in [Text([number, 1, 2]) for number in range(6)]:  # an earlier run was stopped while it removed these
+        first.add(read_states(target, text, PLAN["layers"]))
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            job.run(lambda *_: True)
+    left_over = [next(StateFiles.windows(file)).ids[0] for file in first.files()]
+    assert left_over == [0, 1, 2], "the first texts"
     again = HeadJob(target, None, tmp_path / "folder", plan).run(lambda *_: True)
     assert again.progress.seconds >= 2
+    assert not first.files()
+
+
+def test_ctrl_c_while_text_is_written_writes_none_twice(target, tmp_path, monkeypatch):
+    texts = [[Text([batch, number], 1) for number in range(8)] for batch in range(9)]
+
+    class Writer:
+        def __init__(self, *_, **__):
+            pass
+
+        def texts(self, first):
+            yield from texts[first:]
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("draftwood.training.job.SelfWriter", Writer)
+    job = HeadJob(target, None, tmp_path / "folder", TrainingPlan(**PLAN, text_seconds=3600.0))
+    assert not job._write(lambda *_: False)
+    with monkeypatch.context() as patch:
+        patch.setattr("draftwood.training.job.read_states", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            job._write(lambda *_: True)
+    assert job._write(lambda *_: True)
+    assert read(tmp_path / "folder" / "texts.jsonl") == [text for batch in texts for text in batch]
 
 
 class TestRefusals:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -28,6 +29,7 @@ from draftwood.training.train import Progress, Schedule, Training
 
 _HELD_OUT = slice(0, 256, 8)  # of the written texts: what is trained is judged by these and not trained on them
 _LEAST = 32  # texts
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _DISK = 8 << 30  # bytes of states that are kept at a time; a night's would fill a small disk
 
 OnProgress = Callable[[str, float], bool]
@@ -38,7 +40,7 @@ OnProgress = Callable[[str, float], bool]
 class TrainingPlan:
     """How something is trained for a model."""
 
-    text_seconds: float = 1800.0  # for writing text and reading its states
+    text_seconds: float = 1800.0  # for writing text and reading its states; given texts are read whole
     train_seconds: float = 1800.0
     vocabulary: int = 8192  # tokens that a head can say; a sibling is judged by these
     layers: tuple[int, ...] = ()  # whose states a head reads; that a sibling is made of. Empty: the usual ones
@@ -95,7 +97,8 @@ class TrainingJob(ABC):
     def run(self, on_progress: OnProgress) -> Trained | None:
         """Do all that is left to do; None where it was stopped.
 
-        Raises `ModelError` where the disk is full or the loss is no number: what was written before is kept.
+        Raises `ModelError` where the folder cannot be used, as on a full disk, or the loss is no number: what was
+        written before is kept.
         """
         try:
             return self._run(on_progress)
@@ -103,8 +106,9 @@ class TrainingJob(ABC):
             cause = error if isinstance(error, OSError) else error.__cause__
             if not isinstance(cause, OSError):
                 raise
+            what = "make room" if cause.errno in _FULL else "mend that"
             raise ModelError(
-                f"{self._folder} cannot be written ({cause.strerror}): make room, and the same command goes on"
+                f"{self._folder} cannot be used ({cause.strerror or cause}): {what}, and the same command goes on"
             ) from error
 
     def _run(self, on_progress: OnProgress) -> Trained | None:
@@ -145,17 +149,17 @@ class TrainingJob(ABC):
         each = sum(part.nbytes for part in windows[0]) / len(windows[0].ids)
         sections = list(_sections(texts, int(_DISK / each)))
         for number, section in enumerate(sections, 1):
+            name, is_last = f"train-{number}", number == len(sections)
             until = schedule.seconds * number / len(sections)
-            if training.progress.seconds >= until and number < len(sections):
-                continue  # an earlier run was trained on it
-            files = self._read(f"train-{number}", section, on_progress)
-            if files is None:
-                return None
-            training.run(files, told, until)
-            if stopped:
-                return None
-            for file in files if number < len(sections) else ():
-                file.unlink()
+            if training.progress.seconds < until or is_last:  # else an earlier run was trained on it
+                files = self._read(name, section, on_progress)
+                if files is None:
+                    return None
+                training.run(files, told, until)
+                if stopped:
+                    return None
+            if not is_last:
+                self._states(name).remove()
         return Trained(module, ids, training.progress, self.target.fingerprint)
 
     def _write(self, on_progress: OnProgress) -> bool:
@@ -171,9 +175,9 @@ class TrainingJob(ABC):
         started, reading = monotonic(), 0.0
         writer = SelfWriter(self.model, self._tokenizer, seed=self.plan.seed)
         for number, some in enumerate(writer.texts(first), first + 1):
-            append(place, some)
-            tokens, texts = tokens + sum(len(text.ids) - text.start for text in some), texts + len(some)
             reading += self._reading_seconds(some)
+            append(place, some)  # the note follows at once, lest Ctrl-C come between them
+            tokens, texts = tokens + sum(len(text.ids) - text.start for text in some), texts + len(some)
             seconds = before + monotonic() - started + reading
             with whole_file(note, error=ModelError) as beside:
                 beside.write_text(json.dumps({"seconds": seconds, "batches": number}), encoding="utf-8")
@@ -194,14 +198,16 @@ class TrainingJob(ABC):
 
     def _read(self, name: str, texts: Sequence[Text], on_progress: OnProgress) -> list[Path] | None:
         """Read the states of texts that have none yet; returns the files of them, None where it was stopped."""
-        numbers = "-".join(map(str, self.read_layers))
-        files = StateFiles(self._folder / f"states-of-{numbers}" / name)
+        files = self._states(name)
         for number in range(files.texts, len(texts)):
             files.add(read_states(self.target.target, texts[number], self.read_layers))
             if not on_progress("reading the model's states", number / len(texts)):
                 return None
         files.flush()
         return files.files()
+
+    def _states(self, name: str) -> StateFiles:
+        return StateFiles(self._folder / f"states-of-{'-'.join(map(str, self.read_layers))}" / name)
 
 
 def training_target(model: Any, command: str) -> TrainingTarget:

@@ -97,6 +97,11 @@ class StateFiles:
             beside.write_bytes(save({**joined, "lengths": lengths}))
         self._kept, self._bytes = [], 0
 
+    def remove(self) -> None:
+        """Remove the files, the last first: what Ctrl-C leaves is the first texts."""
+        for file in reversed(self.files()):
+            file.unlink()
+
     @staticmethod
     def windows(path: Path) -> Iterator[Passage]:
         """Yield the texts of a file."""

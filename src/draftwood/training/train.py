@@ -22,7 +22,7 @@ from draftwood.files.paths import whole_file
 from draftwood.training.loss import Loss, Windows
 from draftwood.training.states import Passage, StateFiles
 
-_CHECK = 60.0  # seconds between two checkpoints at least; of a long training a hundredth
+_CHECK = 60.0  # seconds between two checkpoints, or a hundredth of the training if that is longer
 _WARM = 100  # steps during which the learning rate rises
 
 
