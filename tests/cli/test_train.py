@@ -8,6 +8,10 @@ import pytest
 from safetensors import safe_open
 
 import draftwood as library
+from draftwood.cli import options
+from draftwood.errors import UsageError
+from draftwood.files.paths import alone
+from draftwood.training.job import TrainingJob
 from draftwood.training.train import Training
 
 pytestmark = pytest.mark.usefixtures("short_texts")
@@ -84,29 +88,67 @@ def test_ctrl_c_keeps_all_and_the_same_command_goes_on(draftwood, tiny, tmp_path
     assert not (tmp_path / "second.training" / "texts.jsonl").exists(), "what another run wrote serves again"
 
 
-@pytest.mark.parametrize("stage", ["draftwood.training.job.append", "pathlib.Path.write_bytes"])
-def test_a_full_disk_loses_nothing(draftwood, tiny, tmp_path, monkeypatch, stage):
+@pytest.mark.parametrize(("stage", "number", "said"), [
+    ("draftwood.training.job.append", errno.ENOSPC, "(No space left on device): make room, and the same"),
+    ("pathlib.Path.write_bytes", errno.EDQUOT, "): make room, and the same"),
+    ("pathlib.Path.write_bytes", errno.EACCES, "cannot be used (Permission denied): mend that, and the same"),
+])  # fmt: skip
+def test_a_full_disk_loses_nothing(draftwood, tiny, tmp_path, monkeypatch, stage, number, said):
     output = tmp_path / "head.safetensors"
 
     def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise OSError(number, os.strerror(number))
 
     with monkeypatch.context() as patch:
         patch.setattr(stage, full)
         ran = draftwood(*head(tiny, output))
     assert ran.code == 1
-    assert "No space left on device" in ran.err
+    assert said in ran.err
     assert "Traceback" not in ran.err
     assert not output.exists()
     assert not [*tmp_path.rglob("*.part"), *tmp_path.rglob(".*")], "nothing half written"
 
 
-def test_other_settings_in_a_folder_that_was_begun(draftwood, tiny, tmp_path):
-    (tmp_path / "head.safetensors.training").mkdir()
-    (tmp_path / "head.safetensors.training" / "plan.json").write_text("{}")
-    ran = draftwood(*head(tiny, tmp_path / "head.safetensors"))
+@pytest.fixture
+def stopped(monkeypatch):
+    """Every training is interrupted before it does anything."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TrainingJob, "run", interrupted)
+
+
+@pytest.mark.parametrize("other", [["--weights", "int8"], ["--dtype", "bfloat16"], ["--seed", "1"]])
+def test_other_settings_in_a_folder_that_was_begun(draftwood, tiny, tiny_gguf, tmp_path, stopped, other):
+    model = str(tiny_gguf("llama", "F32")) if "--weights" in other else tiny
+    begun = head(model, tmp_path / "head.safetensors")
+    assert [draftwood(*begun).code for _ in range(2)] == [130, 130]
+    ran = draftwood(*begun, *other)
     assert ran.code == 2
     assert "was begun with other settings" in ran.err
+
+
+def test_one_run_at_a_time(unloaded, draftwood, tiny, tmp_path, stopped):
+    begun = head(tiny, tmp_path / "head.safetensors")
+    with alone(tmp_path / "head.safetensors.training", 0):
+        assert "head.safetensors.training is in use by another run: try again later" in unloaded(*begun)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("card", [False, True])
+def test_with_a_card_a_head_is_trained_on_transformers(draftwood, tiny, tiny_gguf, tmp_path, monkeypatch, card):
+    asked = []
+
+    def load_model(self):
+        asked.append(self.engine)
+        raise UsageError("enough")
+
+    monkeypatch.setattr("draftwood.cli.train.has_card", lambda: card)
+    monkeypatch.setattr(options.Loading, "load_model", load_model)
+    for model, *more in ((tiny,), (tiny, "--engine", "cpu"), (str(tiny_gguf()),)):
+        assert "enough" in draftwood(*head(model, tmp_path / "head.safetensors", *more)).err
+    assert asked == ["transformers" if card else None, "cpu", None]
 
 
 @pytest.mark.parametrize(("command", "more", "said"), [

@@ -16,8 +16,9 @@ from typer import Argument, Option
 
 from draftwood.cli import early, options, screen
 from draftwood.errors import ModelError, UsageError
-from draftwood.files.paths import whole_file
+from draftwood.files.paths import alone, whole_file
 from draftwood.measure.records.provenance import provenance
+from draftwood.models.engine import has_card
 from draftwood.models.importing import importing_torch
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ States = Annotated[str | None, Option("--states", metavar="N,N,N", help="Layers 
 _LAYERS = "Layers of the model that it consists of; the first is 0. [default: three]"
 Layers = Annotated[str | None, Option("--layers", metavar="N,N,N", help=_LAYERS)]
 _TEXT = "Train on this text, too. May be given again."
+_MINUTES = "Half for writing and reading text, half for training. --text and --written are read beyond that."
 _WRITTEN = "Write no text, but take that of an earlier run (its texts.jsonl)."
 _KEEP = "Keep the folder of texts and hidden states at the end."
 
@@ -40,7 +42,7 @@ _KEEP = "Keep the folder of texts and hidden states at the end."
 class TrainingSettings:
     """Flags of every training."""
 
-    minutes: Annotated[float, Option(min=0.1, help="Half for writing and reading text, half for training.")] = 60.0
+    minutes: Annotated[float, Option(min=0.1, help=_MINUTES)] = 60.0
     texts: Annotated[list[Path] | None, Option("--text", metavar="FILE", help=_TEXT)] = None
     written: Annotated[Path | None, Option("--written", metavar="FILE", help=_WRITTEN)] = None
     seed: Annotated[int, Option(min=0, help="Seed of the texts and of their order.")] = 0
@@ -117,34 +119,39 @@ def _trained(
 ) -> Iterator[tuple[Any, Any, Trained, dict[str, str]]]:  # fmt: skip
     """Load the model and do the job; yields model, tokenizer, what was made, and how, each value as JSON.
 
-    A folder of texts, states and checkpoints lies next to the output; it goes when the block has written that.
-    After Ctrl-C, `typer.Exit` with code 130.
+    A folder of texts, states and checkpoints lies next to the output, for one run at a time; it goes when the
+    block has written the output. After Ctrl-C, `typer.Exit` with code 130.
     """
     if name is not None:
         loading = replace(loading, model=name)
+    if kind.of_transformers or has_card():  # which our own engine does not compute on
+        loading = loading.for_transformers()
     folder = output.with_name(f"{output.name}.training")
-    model, tokenizer = (loading.for_transformers() if kind.of_transformers else loading).load_model()
-    job, made = kind(model, tokenizer, folder, plan), None
-    about = {"model": loading.model, "engine": job.target.target.engine, "target": job.target.fingerprint}
-    note, asked = folder / "plan.json", _asked(about, replace(plan, text_seconds=0.0, train_seconds=0.0))
-    if note.exists() and note.read_text(encoding="utf-8") != asked:
-        raise UsageError(
-            f"{folder} was begun with other settings: give these again to go on, or remove it to start anew"
-        )
-    with whole_file(note, error=UsageError) as beside:  # only now: what was refused leaves nothing
-        beside.write_text(asked, encoding="utf-8")
-    with screen.progress() as bar, screen.CtrlC() as stop:
-        made = job.run(lambda what, share: bar(int(1000 * min(1.0, share)), 1000, what) is None)
-    if made is None or stop.pressed:
-        screen.say(f"stopped; the same command goes on with what is in {folder}", file=sys.stderr)
-        raise typer.Exit(130)
-    log = json.dumps([[round(number, 3) for number in row] for row in made.progress.history])
-    yield model, tokenizer, made, {"made": _asked(about, plan), "log": log, "provenance": json.dumps(provenance())}
-    if not keep:
-        shutil.rmtree(folder, ignore_errors=True)
+    with alone(folder, 0, error=UsageError):
+        model, tokenizer = loading.load_model()
+        job, made = kind(model, tokenizer, folder, plan), None
+        about = {"model": loading.model, "weights": loading.weights, "dtype": loading.dtype}
+        about |= {"engine": job.target.target.engine, "target": job.target.fingerprint}
+        note, asked = folder / "plan.json", _asked(about, replace(plan, text_seconds=0.0, train_seconds=0.0))
+        if note.exists() and note.read_text(encoding="utf-8") != asked:
+            raise UsageError(
+                f"{folder} was begun with other settings: give these again to go on, or remove it to start anew"
+            )
+        with whole_file(note, error=UsageError) as beside:  # only now: what was refused leaves nothing
+            beside.write_text(asked, encoding="utf-8")
+        with screen.progress() as bar, screen.CtrlC() as stop:
+            made = job.run(lambda what, share: bar(int(1000 * min(1.0, share)), 1000, what) is None)
+        if made is None or stop.pressed:
+            screen.say(f"stopped; the same command goes on with what is in {folder}", file=sys.stderr)
+            raise typer.Exit(130)
+        log = json.dumps([[round(number, 3) for number in row] for row in made.progress.history])
+        how = {"made": _asked(about, plan), "log": log, "provenance": json.dumps(provenance())}
+        yield model, tokenizer, made, how
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _asked(about: dict[str, str], plan: TrainingPlan) -> str:
+def _asked(about: dict[str, str | None], plan: TrainingPlan) -> str:
     return json.dumps({**about, **asdict(plan)}, default=str, sort_keys=True)
 
 

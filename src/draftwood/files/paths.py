@@ -63,9 +63,8 @@ def alone(path: Path, wait: float, *, error: type[DraftwoodError] = FileFormatEr
         _make(Path(lock.lock_file))
         lock.acquire(timeout=wait)
     except Timeout:
-        raise error(
-            f"{path} was locked by another writer for {wait:g} seconds: try again later, or choose another file"
-        ) from None
+        held = f"was locked by another writer for {wait:g} seconds" if wait else "is in use by another run"
+        raise error(f"{path} {held}: try again later, or choose another file") from None
     except (OSError, NotImplementedError) as failure:
         reason = getattr(failure, "strerror", None) or failure
         raise error(f"{path} cannot be written ({reason}): choose another place") from failure

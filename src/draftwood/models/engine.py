@@ -44,7 +44,7 @@ def choose(
         raise UnknownNameError("engine", str(engine), ENGINES)
     place = find(name)
     able = _able(place)
-    if engine == FASTEST and able[0] == TRANSFORMERS and _is_ours(place) and (device == "cpu" or not _has_card()):
+    if engine == FASTEST and able[0] == TRANSFORMERS and _is_ours(place) and (device == "cpu" or not has_card()):
         able = [CPU, TRANSFORMERS]
     if engine in (None, FASTEST):
         engine = next(filter(is_installed, able), able[0])
@@ -125,7 +125,7 @@ def _is_ours(place: Path | str) -> bool:
     return _has(place, _SAFE) and _has(place, "tokenizer.json")
 
 
-def _has_card() -> bool:
+def has_card() -> bool:
     """Return whether torch has a graphics card to compute on; it is imported only where there may be one."""
     if not (_may_have_card() and is_installed(TRANSFORMERS)):
         return False
