@@ -7,7 +7,7 @@ import torch
 
 import draftwood
 
-model, tokenizer = draftwood.load("smollm2")
+model, tokenizer = draftwood.load("smollm2", engine="transformers")
 tokenizer.padding_side = "left"
 questions = ["Repeat: red, green, blue, red, green, blue.", "Count from one to twenty in words."]
 chats = [[{"role": "user", "content": question}] for question in questions]

@@ -54,4 +54,4 @@ def test_a_broken_clock_changes_no_text(tmp_path, plain, clock):
         text, said = written(tmp_path / "cache", which)
         assert text == plain
         assert len(said.splitlines()) <= 1, said
-    assert list((tmp_path / "cache" / "learned").iterdir())
+    assert list((tmp_path / "cache" / "found").iterdir())

@@ -118,6 +118,8 @@ class FileTokenizer(ABC):
         """Return chat messages as text, as ids, or as what a call returns (``return_dict``). ``tools`` are JSON
         schemas, and further keywords are for the template. The ids begin with one BOS token where the file asks
         for it, as with llama.cpp's server, whether the template writes it or not."""
+        if not all(isinstance(message, Mapping) for message in conversation):
+            raise UsageError("a chat is a list of messages with role and content: give one chat at a time")
         if tools and chat_template is None:  # some files have a second one for this
             chat_template = self._metadata("tokenizer.chat_template.tool_use")
         template = chat_template or self.chat_template

@@ -368,6 +368,8 @@ def test_ids_and_texts_are_those_of_transformers(make, tmp_path):
     assert ours.all_special_ids == sorted(theirs.all_special_ids)
     talk = [{"role": "user", "content": "ab"}, {"role": "assistant", "content": "c"}]
     assert ours.apply_chat_template(talk)["input_ids"] == theirs.apply_chat_template(talk)["input_ids"]
+    with pytest.raises(UsageError, match="one chat at a time"):
+        ours.apply_chat_template([talk])
 
 
 def test_chat_templates_that_are_none_are_left_out(tmp_path):
