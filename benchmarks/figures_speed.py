@@ -228,22 +228,22 @@ def engines(
 
 
 ABOUT = (
-    "Tokens per second, greedy, three prompts of each kind, the prompt's reading left out. draftwood and "
+    "Tokens per second, greedy, {} prompts of each kind, the prompt's reading left out. draftwood and "
     "llama.cpp ran smollm2's 4-bit file (Q4_1) by turns, up to 192 tokens; all drafted texts equal the plain "
-    "ones. transformers ran the same weights in float32, up to 64 tokens, right after."
+    "ones. transformers ran the same weights in float32, three prompts of each kind, up to 64 tokens."
 )
 
 
 def own_engine() -> Figure:
     """Our own engine beside others, on a processor with AVX-512."""
     files = (ENGINES, TRANSFORMERS)
-    return Figure("Our own engine, llama.cpp and transformers", ABOUT, files, engines(KINDS, files))
+    return Figure("Our own engine, llama.cpp and transformers", ABOUT.format("ten"), files, engines(KINDS, files))
 
 
 def own_engine_avx2() -> Figure:
     """The same processor, held to AVX2 as older ones have it."""
     files = (ENGINES_AVX2, TRANSFORMERS)
-    about = ABOUT + " Of our own engine only instructions of AVX2 were used (`DRAFTWOOD_INSTRUCTIONS=avx2`)."
+    about = ABOUT.format("three") + " Of our own engine only instructions of AVX2 were used (`DRAFTWOOD_INSTRUCTIONS=avx2`)."
     return Figure("The same with AVX2", about, files, engines(KINDS, files))
 
 
