@@ -243,7 +243,8 @@ def own_engine() -> Figure:
 def own_engine_avx2() -> Figure:
     """The same processor, held to AVX2 as older ones have it."""
     files = (ENGINES_AVX2, TRANSFORMERS)
-    about = ABOUT.format("three") + " Of our own engine only instructions of AVX2 were used (`DRAFTWOOD_INSTRUCTIONS=avx2`)."
+    held = " Of our own engine only instructions of AVX2 were used (`DRAFTWOOD_INSTRUCTIONS=avx2`)."
+    about = ABOUT.format("three") + held
     return Figure("The same with AVX2", about, files, engines(KINDS, files))
 
 
