@@ -132,7 +132,7 @@ def test_rows_that_a_draft_has_spoilt_touch_no_other():
 
 def test_all_layers_but_none_are_the_model_itself():
     target = TransformersTarget(build("llama"))
-    layers = target.decoder.n_layers
+    layers = target.n_layers
     ((session, _),) = target.open([TEXT])
     whole = target_row(target.grow([(session, [7], [-1])])[0], 0)
     part = early_exit(target, str(layers - 1))
