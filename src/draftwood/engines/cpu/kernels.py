@@ -29,7 +29,7 @@ Writers = tuple[Callable[[ir.Module, frozenset[str]], None], ...]
 
 def compiled(name: str, writers: Writers, instructions: Instructions) -> bytes:
     """Return the machine code of a module that these functions write: from disk where it was compiled before."""
-    path = _folder() / f"cpu-{name}-{instructions.name}-{_sources()}.kernel"
+    path = _folder() / f"cpu-{name}-{instructions.name}-{sources()}.kernel"
     with suppress(OSError):
         whole = path.read_bytes()
         if hashlib.sha256(whole[_DIGEST:]).digest() == whole[:_DIGEST]:  # damaged code would end the process
@@ -63,7 +63,7 @@ def _folder() -> Path:
 
 
 @cache
-def _sources() -> str:
+def sources() -> str:
     """Digest of everything that machine code depends on: the text of these modules, LLVM, the system."""
     digest = hashlib.sha256(f"{llvmlite.__version__} {llvm.get_process_triple()}".encode())
     for path in sorted(Path(__file__).parent.glob("*.py")):

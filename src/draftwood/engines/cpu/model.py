@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from draftwood.engines.cpu.gguf_file import GgufFile
 from draftwood.engines.cpu.hub_model import HubModel
 from draftwood.engines.cpu.instructions import Instructions
-from draftwood.engines.cpu.kernels import kernels, pass_threads
+from draftwood.engines.cpu.kernels import kernels, pass_threads, sources
 from draftwood.engines.cpu.pages import Pages
 from draftwood.engines.cpu.passes import PassRecord, Rows
 from draftwood.engines.cpu.phases import Without
@@ -105,23 +105,27 @@ class CpuModel:
 
 _WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _CONTEXT = 256  # tokens before the pass: as of a short prompt
-_ROUNDS = 4
+_ROUNDS, _IN_A_ROW, _ENOUGH = 3, 4, 0.02
+"""Rounds; passes of a width in a row, since the first ones after wider ones take longer, but no more of them once
+so many seconds went."""
+_FALL = 0.9  # times that of fewer tokens: a pass that took less was not alone
 _OWN = 0.7  # part of the time in which this thread had its core, for what was measured to be remembered
 _LONG = 0.5  # seconds after which no other round begins, and a first one ends
 
 
 def pass_times(model: CpuModel) -> dict[int, float]:
-    """Return the seconds of passes, by their tokens; measured once per shape, machine and number of threads."""
+    """Return the seconds of passes, by their tokens; measured once per shape, machine, threads and version."""
     matrices = model.weights.matrices
     kinds = sorted(Counter((name, one.kind) for layer in matrices for name, one in layer.items()).items())
     facts = repr((model.weights.shape, kinds, model.weights.embedding.kind, model.weights.output.kind))
-    how = f"{machine()}|{model.instructions.name}|{model.threads}"
+    how = f"{machine()}|{model.instructions.name}|{model.threads}|{sources()}"
     key = f"pass times of cpu|{how}|{sha256(facts.encode()).hexdigest()[:16]}"
     known = findings.remembered_list(key)
     if not known:
         begun, used = perf_counter(), thread_time()
         known = [max(1, round(1e6 * seconds)) for seconds in _measured(model)]
-        if thread_time() - used > _OWN * (perf_counter() - begun):  # else another program had the core: try again
+        had_core = thread_time() - used > _OWN * (perf_counter() - begun)
+        if had_core and all(wide > _FALL * narrow for narrow, wide in pairwise(known)):  # else try again next time
             findings.remember(key, known)
     return {width: microseconds / 1e6 for width, microseconds in zip(_WIDTHS, known, strict=False)}
 
@@ -137,7 +141,11 @@ def _measured(model: CpuModel) -> list[float]:
             if perf_counter() - started > _LONG and (turn or i > 1):
                 break
             tokens = np.arange(width, dtype=np.int32) % model.weights.shape.vocabulary
-            before = perf_counter()
-            model.run([Rows(pages, _CONTEXT, tokens)])
-            best[i] = min(best[i], perf_counter() - before)
+            first = before = perf_counter()
+            for _ in range(_IN_A_ROW):
+                model.run([Rows(pages, _CONTEXT, tokens)])
+                before, after = perf_counter(), before
+                best[i] = min(best[i], before - after)
+                if before - first > _ENOUGH:
+                    break
     return [seconds for seconds in best if seconds < math.inf]
