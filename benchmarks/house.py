@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "draftwood"
 
 CEILINGS = {
-    "src lines": 49_296,
+    "src lines": 49_304,
     "src files": 353,
     "core lines": 8_539,
     "core files": 62,
