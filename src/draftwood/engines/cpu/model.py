@@ -106,8 +106,7 @@ class CpuModel:
 _WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _CONTEXT = 256  # tokens before the pass: as of a short prompt
 _ROUNDS, _IN_A_ROW, _ENOUGH = 3, 4, 0.02
-"""Rounds; passes of a width in a row, since the first ones after wider ones take longer, but no more of them once
-so many seconds went."""
+"""Rounds, passes in a row (the first after wider ones take longer), and seconds after which no more follow."""
 _FALL = 0.9  # times that of fewer tokens: a pass that took less was not alone
 _OWN = 0.7  # part of the time in which this thread had its core, for what was measured to be remembered
 _LONG = 0.5  # seconds after which no other round begins, and a first one ends
