@@ -10,9 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 from hypothesis import strategies as st
 
+import draftwood
 from draftwood.contracts import Ask, Drafter, Feedback, Needs, Plan, Planner, Processor, Sampling, State
-from draftwood.decoding.loop import decode
+from draftwood.decoding.arrivals import open_sequences
+from draftwood.decoding.loop import decode, decode_sequences
 from draftwood.decoding.request import Criterion, Request
+from draftwood.drafters.draft_model.drafter import DraftTarget
+from draftwood.drafters.head.drafter import HeadDrafter
 from draftwood.planning.beliefs import Beliefs
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.step import Step
@@ -285,3 +289,33 @@ class Still(Beliefs):
 
     def learn(self, *args, **kwargs):
         del args, kwargs
+
+
+def check_texts_with_a_head(model, file, drafters, temperature, caplog):
+    """Ask that a model's texts are its own where the head in a file drafts, and that it does draft."""
+    prompts = [[3, 5, 7, 3, 5, 9], [8, 8, 1], list(range(30))]
+    settings = {"max_new_tokens": 24, "temperature": temperature, "seed": 3}
+    plain = draftwood.generate(model, prompts, drafters="none", **settings)
+    spec = drafters.replace("head", f'head:file="{file}"')
+    for planner in ("fixed:12", "goodput"):
+        found = draftwood.generate(model, prompts, drafters=spec, planner=planner, **settings)
+        assert [answer.ids for answer in found] == [answer.ids for answer in plain]
+    answer = draftwood.generate(model, prompts[0], drafters=spec, planner="fixed:12", **settings)
+    assert sum(step.drafted for step in answer.steps), "the head has proposed something"
+    assert not [record.message for record in caplog.records if "failed" in record.message]
+
+
+def check_turns_with_a_head(target, head, sampling, caplog):
+    """Ask the same of the turns of a conversation, some of which are cut."""
+    drafter = HeadDrafter(target=DraftTarget(head, shares=False))
+    with open_sequences(target, [drafter], [Request([3, 5, 7, 3], 12, sampling)], SampleAndMatch()) as (row,):
+        list(decode_sequences(target, FixedPlanner(8), [row]))
+        told = list(row.ids)
+        for prompt in ([*told, 3, 4], told, told[:7], [*told[:3], 7, 6, 5], [6, 5]):
+            row.turn(Request(prompt, 12, sampling))
+            drafted = list(decode_sequences(target, FixedPlanner(8), [row]))
+            with open_sequences(target, [], [Request(prompt, 12, sampling)], SampleAndMatch()) as (plain,):
+                list(decode_sequences(target, FixedPlanner(0), [plain]))
+            assert row.ids == plain.ids
+            assert sum(emission.step.drafted for emission in drafted if emission.step), "it goes on drafting"
+    assert not [record.message for record in caplog.records if "failed" in record.message]

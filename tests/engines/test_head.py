@@ -10,20 +10,14 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import draftwood
 from draftwood.contracts import Sampling
-from draftwood.decoding.arrivals import open_sequences
-from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.request import Request
-from draftwood.drafters.draft_model.drafter import DraftTarget
-from draftwood.drafters.head.drafter import HeadDrafter
 from draftwood.engines.heads.fitting import usual
 from draftwood.engines.heads.weights import HeadShape, HeadWeights, read_head
 from draftwood.engines.transformers.head.load import embedding_fingerprint, fitted, head_of
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError, ModelError, UsageError
-from draftwood.planning.fixed import FixedPlanner
 from draftwood.training.head_module import HeadModule
-from draftwood.verify.exact import SampleAndMatch
 from tests.engines.tiny import SHAPE, build
+from tests.helpers import check_texts_with_a_head, check_turns_with_a_head
 
 
 def random_head(target, *, vocabulary=40, layers=None, seed=0):
@@ -103,35 +97,14 @@ def test_a_tree_reads_each_branch_as_a_chain(target, monkeypatch):
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("drafters", ["head", "ngram+head"])
 def test_texts_are_the_models_own(tmp_path, target, temperature, drafters, caplog):
-    model = build("llama")
     file = saved(tmp_path / "head.safetensors", random_head(target)[1])
-    prompts = [[3, 5, 7, 3, 5, 9], [8, 8, 1], list(range(30))]
-    settings = {"max_new_tokens": 24, "temperature": temperature, "seed": 3}
-    plain = draftwood.generate(model, prompts, drafters="none", **settings)
-    spec = drafters.replace("head", f'head:file="{file}"')
-    for planner in ("fixed:12", "goodput"):
-        found = draftwood.generate(model, prompts, drafters=spec, planner=planner, **settings)
-        assert [answer.ids for answer in found] == [answer.ids for answer in plain]
-    answer = draftwood.generate(model, prompts[0], drafters=spec, planner="fixed:12", **settings)
-    assert sum(step.drafted for step in answer.steps), "the head has proposed something"
-    assert not [record.message for record in caplog.records if "failed" in record.message]
+    check_texts_with_a_head(build("llama"), file, drafters, temperature, caplog)
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8)])
 def test_turns_of_a_conversation_are_the_models_own(tmp_path, target, sampling, caplog):
     file = saved(tmp_path / "head.safetensors", random_head(target)[1])
-    drafter = HeadDrafter(target=DraftTarget(head_of(target, file), shares=False))
-    with open_sequences(target, [drafter], [Request([3, 5, 7, 3], 12, sampling)], SampleAndMatch()) as (row,):
-        list(decode_sequences(target, FixedPlanner(8), [row]))
-        said = list(row.ids)
-        for prompt in ([*said, 3, 4], said, said[:7], [*said[:3], 7, 6, 5], [6, 5]):
-            row.turn(Request(prompt, 12, sampling))
-            drafted = list(decode_sequences(target, FixedPlanner(8), [row]))
-            with open_sequences(target, [], [Request(prompt, 12, sampling)], SampleAndMatch()) as (plain,):
-                list(decode_sequences(target, FixedPlanner(0), [plain]))
-            assert row.ids == plain.ids
-            assert sum(emission.step.drafted for emission in drafted if emission.step), "it goes on drafting"
-    assert not [record.message for record in caplog.records if "failed" in record.message]
+    check_turns_with_a_head(target, head_of(target, file), sampling, caplog)
 
 
 def test_a_public_file_is_read(tmp_path, target):

@@ -29,6 +29,15 @@ EXACT = ("Q8_0", "Q4_0", "Q4_1")
 TYPES = ("F32", "F16", *EXACT)
 
 
+def written(writer: GGUFWriter, path: Path) -> Path:
+    """Write a file with all that was added to its writer; returns its path."""
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
 def write_gguf(
     path: Path,
     *,
@@ -52,11 +61,7 @@ def write_gguf(
     rng = np.random.default_rng(seed)
     for name, tensor in _tensors(family, rng).items():
         _write_tensor(writer, name, tensor, GGMLQuantizationType[kind])
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
+    return written(writer, path)
 
 
 def _write_sizes(writer: GGUFWriter, family: str) -> None:

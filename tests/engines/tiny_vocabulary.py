@@ -2,6 +2,8 @@
 
 from gguf import GGUFWriter, TokenType
 
+from tests.engines.tiny_gguf import written
+
 SENTENCEPIECE = (
     ("<unk>", TokenType.UNKNOWN),
     ("<s>", TokenType.CONTROL),
@@ -47,8 +49,4 @@ def write_vocabulary(
         writer.add_token_merges(merges)
     if template is not None:
         writer.add_chat_template(template)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
+    return written(writer, path)

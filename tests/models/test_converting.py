@@ -9,6 +9,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
+from tests.engines.tiny_gguf import written
 from transformers import AutoTokenizer
 
 from draftwood.models.catalogue import CATALOGUE
@@ -62,10 +63,7 @@ def write_gguf(path: Path) -> dict[str, np.ndarray]:
     for name in ("blk.0.attn_norm", "blk.0.ffn_norm", "output_norm"):
         values[name] = noise.normal(size=WIDTH).astype(np.float32)
         writer.add_tensor(f"{name}.weight", values[name])
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    written(writer, path)
     return values
 
 

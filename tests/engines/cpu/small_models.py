@@ -12,6 +12,7 @@ from draftwood.engines.cpu.formats import FORMATS, GROUP
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.tree import TokenTree
 from tests.engines.cpu.random_blocks import HALVES, random_rows
+from tests.engines.tiny_gguf import written
 
 KINDS = ("Q4_K", "Q6_K", "Q5_K", "Q3_K", "Q2_K", "IQ4_XS", "Q5_1", "Q4_1", "IQ4_NL", "Q5_0")
 """Of the matrices of `write_mixed`, in turn."""
@@ -51,11 +52,7 @@ def write_mixed(path: Path, seed: int = 0) -> Path:
         writer.add_tensor(f"{name}.weight", random.uniform(0.5, 1.5, WIDTH).astype(np.float32))
     for name, size in (("q", WIDTH), ("k", WIDTH // 2), ("v", WIDTH // 2)):
         writer.add_tensor(f"blk.0.attn_{name}.bias", random.normal(0, 0.5, size).astype(np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
+    return written(writer, path)
 
 
 def _matrices() -> list[tuple[str, int]]:

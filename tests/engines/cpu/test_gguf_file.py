@@ -17,6 +17,7 @@ from draftwood.engines.cpu.gguf_file import _TYPES, GgufFile
 from draftwood.errors import ModelError, ModelNotFoundError, UnsupportedModelError
 from draftwood.models.find import gguf_file
 from tests.engines.cpu.random_blocks import random_rows
+from tests.engines.tiny_gguf import written
 
 METADATA = {
     "one.text": "wörter", "one.list": [1, -2, 3], "one.truth": True, "one.texts": ["a", "", "ß"], "one.float": 0.5,
@@ -36,11 +37,7 @@ def write(path: Path, *, split: bool = False, **options) -> Path:
     writer.add_tensor("norm", np.arange(5, dtype=np.float32))
     writer.add_tensor("matrix", random_rows("Q4_1", 3, 2), raw_dtype=GGMLQuantizationType.Q4_1)
     writer.add_tensor("experts", np.arange(2 * 3 * 4, dtype=np.float16).reshape(2, 3, 4))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
+    return written(writer, path)
 
 
 @pytest.fixture(scope="module")

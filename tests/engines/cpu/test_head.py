@@ -11,11 +11,6 @@ from safetensors.torch import load_file, save_file
 
 import draftwood
 from draftwood.contracts import Sampling
-from draftwood.decoding.arrivals import open_sequences
-from draftwood.decoding.loop import decode_sequences
-from draftwood.decoding.request import Request
-from draftwood.drafters.draft_model.drafter import DraftTarget
-from draftwood.drafters.head.drafter import HeadDrafter
 from draftwood.engines.cpu.formats import FORMATS
 from draftwood.engines.cpu.gguf_types import dequantised, quantised, read_floats
 from draftwood.engines.cpu.head.target import fingerprint, fitted, head_of, shipped_head
@@ -26,10 +21,9 @@ from draftwood.engines.transformers.head.load import embedding_fingerprint
 from draftwood.engines.transformers.head.network import HeadNetwork
 from draftwood.engines.transformers.head.target import TorchHead
 from draftwood.errors import CapabilityError, UsageError
-from draftwood.planning.fixed import FixedPlanner
 from draftwood.training.head_module import HeadModule
-from draftwood.verify.exact import SampleAndMatch
 from tests.engines.tiny_gguf import LAYERS, VOCAB, WIDTH
+from tests.helpers import check_texts_with_a_head, check_turns_with_a_head
 
 TOKENS = 90  # of the head's vocabulary
 
@@ -161,32 +155,12 @@ def test_copies_and_cuts(head):
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("drafters", ["head", "ngram+head"])
 def test_texts_are_the_models_own(target, file, temperature, drafters, caplog):
-    prompts = [[3, 5, 7, 3, 5, 9], [8, 8, 1], list(range(30))]
-    settings = {"max_new_tokens": 24, "temperature": temperature, "seed": 3}
-    plain = draftwood.generate(target, prompts, drafters="none", **settings)
-    spec = drafters.replace("head", f'head:file="{file}"')
-    for planner in ("fixed:12", "goodput"):
-        found = draftwood.generate(target, prompts, drafters=spec, planner=planner, **settings)
-        assert [answer.ids for answer in found] == [answer.ids for answer in plain]
-    answer = draftwood.generate(target, prompts[0], drafters=spec, planner="fixed:12", **settings)
-    assert sum(step.drafted for step in answer.steps), "the head has proposed something"
-    assert not [record.message for record in caplog.records if "failed" in record.message]
+    check_texts_with_a_head(target, file, drafters, temperature, caplog)
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8)])
 def test_turns_of_a_conversation_are_the_models_own(target, head, sampling, caplog):
-    drafter = HeadDrafter(target=DraftTarget(head, shares=False))
-    with open_sequences(target, [drafter], [Request([3, 5, 7, 3], 12, sampling)], SampleAndMatch()) as (row,):
-        list(decode_sequences(target, FixedPlanner(8), [row]))
-        told = list(row.ids)
-        for prompt in ([*told, 3, 4], told, told[:7], [*told[:3], 7, 6, 5], [6, 5]):
-            row.turn(Request(prompt, 12, sampling))
-            drafted = list(decode_sequences(target, FixedPlanner(8), [row]))
-            with open_sequences(target, [], [Request(prompt, 12, sampling)], SampleAndMatch()) as (plain,):
-                list(decode_sequences(target, FixedPlanner(0), [plain]))
-            assert row.ids == plain.ids
-            assert sum(emission.step.drafted for emission in drafted if emission.step), "it goes on drafting"
-    assert not [record.message for record in caplog.records if "failed" in record.message]
+    check_turns_with_a_head(target, head, sampling, caplog)
 
 
 def test_calls_in_several_threads_get_the_texts_that_they_get_alone(target, file):

@@ -16,7 +16,7 @@ from transformers.masking_utils import eager_mask
 
 from draftwood.engines.cpu.formats import FORMATS
 from draftwood.engines.cpu.gguf_types import dequantised, read_blocks
-from tests.engines.tiny_gguf import write_vocabulary
+from tests.engines.tiny_gguf import write_vocabulary, written
 
 VOCAB, WINDOW, LONGEST = 150, 24, 512
 WIDTH = 256  # a block of the k-quants
@@ -280,11 +280,7 @@ def write(
         if (tensor.ndim == 1 or "gate_inp" in tensor_name) and chosen not in ("F16", "BF16"):
             chosen = "F32"
         _add(writer, tensor_name, tensor, chosen)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
+    return written(writer, path)
 
 
 def _sizes(config: PretrainedConfig) -> dict[str, Any]:
