@@ -140,11 +140,12 @@ def _measured(model: CpuModel) -> list[float]:
             if perf_counter() - started > _LONG and (turn or i > 1):
                 break
             tokens = np.arange(width, dtype=np.int32) % model.weights.shape.vocabulary
-            first = before = perf_counter()
+            begun = perf_counter()
             for _ in range(_IN_A_ROW):
+                before = perf_counter()
                 model.run([Rows(pages, _CONTEXT, tokens)])
-                before, after = perf_counter(), before
-                best[i] = min(best[i], before - after)
-                if before - first > _ENOUGH:
+                now = perf_counter()
+                best[i] = min(best[i], now - before)
+                if now - begun > _ENOUGH:
                     break
     return [seconds for seconds in best if seconds < math.inf]
