@@ -18,12 +18,12 @@ ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "draftwood"
 
 CEILINGS = {
-    "src lines": 49_304,
+    "src lines": 49_295,
     "src files": 353,
     "core lines": 8_539,
     "core files": 62,
     "core classes": 109,
-    "tests lines": 45_596,
+    "tests lines": 45_595,
     "tests files": 314,
     "benchmarks lines": 3_866,
     "benchmarks files": 18,

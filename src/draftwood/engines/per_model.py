@@ -23,11 +23,10 @@ class PerModel(Generic[Record]):
         self._records: WeakKeyDictionary[Any, Record] = WeakKeyDictionary()
 
     def of(self, model: Any) -> Record:
-        found = self._records.get(model)  # without the lock: a finalizer of its holder may wait for our caller
-        if found is None:
-            with self._lock:
-                found = self._records.get(model) or self._records.setdefault(model, self._make())
-        return found
+        with self._lock:
+            if model not in self._records:
+                self._records[model] = self._make()
+            return self._records[model]
 
 
 class _Values:

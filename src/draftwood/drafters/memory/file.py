@@ -156,12 +156,12 @@ class MemoryFile:
 
 @contextmanager
 def _alone(path: Path, wait: float) -> Iterator[None]:
-    if not _one_by_one.acquire(wait):
+    if not _one_by_one.acquire(timeout=max(0.0, wait)):
         raise _locked(path, wait)
     try:
         yield
     finally:
-        _one_by_one.__exit__()
+        _one_by_one.release()
 
 
 @contextmanager
