@@ -23,7 +23,7 @@ STEP, SUMS, MINUS = 32, 36, 48
 CORE = ir.FunctionType(
     VOID, [POINTER, I64, I64, POINTER, I64, POINTER, I64, I64, I64, I64, I64, F32, POINTER]
 )  # weights, blocks, tile_bytes, x, x_stride, y, y_stride, rows, first tile, end tile, adds, scale, bias
-_AHEAD = 4096  # bytes
+_AHEAD = 8192  # bytes
 ROWS = (8, 4, 3, 2, 1)
 """Numbers of rows that are computed together, whose codes are unpacked once."""
 TOGETHER = 2
