@@ -119,6 +119,17 @@ def test_all_drafters_together_compile_11_kernels():
     assert tuple(run(OPENED, PYTHONPATH=str(Path(draftwood.__file__).parent.parent)).split()) == ENTRIES
 
 
+def test_no_kernel_that_is_on_disk_needs_numba():
+    root = Path(draftwood.__file__).parent
+    files = [file for file in root.rglob("*.py") if "\n@compiled(" in file.read_text()]
+    names = [".".join(("draftwood", *file.relative_to(root).with_suffix("").parts)) for file in files]
+    code = f"import sys, {', '.join(names)}; print('numba' in sys.modules)"
+    paths = {"PYTHONPATH": str(root.parent)}
+    run(code, **paths)  # compiles those that are not
+    assert len(names) > 8
+    assert run(code, **paths) == "False"
+
+
 def test_a_kernel_takes_read_only_arrays_and_writable_ones_as_it_is():
     automaton = SuffixAutomaton([1, 2, 3, 1, 2])
     writable = np.full(CLASSES, 0.5, dtype=np.float32)

@@ -14,14 +14,11 @@ from draftwood.errors import IntegrityError
 Floats = NDArray[np.float32]
 Check = Callable[[Any], bool]
 
-_INTEGER, _REAL = (int, np.integer), (int, float, np.integer, np.floating)
-_NUMBERS: dict[str, tuple[Any, tuple[type, ...]]] = {
-    "i4": (np.int32, _INTEGER), "int32": (np.int32, _INTEGER), "i8": (np.int64, _INTEGER),
-    "u1": (np.uint8, _INTEGER), "uint8": (np.uint8, _INTEGER), "u2": (np.uint16, _INTEGER),
-    "u8": (np.uint64, _INTEGER), "f4": (np.float32, _REAL), "float32": (np.float32, _REAL),
-    "f8": (np.float64, _REAL), "b1": (np.bool_, (bool, np.bool_)),
+_INTEGER = (int, np.integer)
+_PASSED: dict[str, tuple[type, ...]] = {
+    "i": _INTEGER, "u": _INTEGER, "f": (*_INTEGER, float, np.floating), "b": (bool, np.bool_),
 }  # fmt: skip
-"""numba's words for numbers: their type in arrays, and what Python passes for one."""
+"""What Python passes for a number, by the kind of its dtype. numba's words for numbers are numpy's."""
 
 
 def checks_of(signature: str) -> list[Check]:
@@ -33,7 +30,7 @@ def checks_of(signature: str) -> list[Check]:
 
 def _check(node: Any) -> Check:
     if isinstance(node, ast.Name):  # i8
-        accepted = _NUMBERS[node.id][1]
+        accepted = _PASSED[np.dtype(node.id).kind]
         return lambda value: isinstance(value, accepted)
     if isinstance(node, ast.Subscript):  # i4[:,::1]
         return _array(node.value, len(node.slice.elts) if isinstance(node.slice, ast.Tuple) else 1, False)
@@ -45,7 +42,7 @@ def _check(node: Any) -> Check:
 
 
 def _array(number: Any, ndim: int, readonly: bool) -> Check:
-    dtype = np.dtype(_NUMBERS[number.id][0])
+    dtype = np.dtype(number.id)
 
     def check(value: Any) -> bool:
         if type(value) is not np.ndarray or value.dtype != dtype or value.ndim != ndim:

@@ -206,11 +206,18 @@ class GoodputPlanner(TreePlanner):
             choice.count, _ = model.explored(base, tokens, times, best, self._overhead.of_scoring)
         if not self._asking:
             return
-        saved = tokens[best] * plain / len(states) - times[best]
-        self._asks.learn(saved, self._overhead.of_asking, plain, keep_on=n_lookahead > 0)
-        if not best:
-            return
-        seconds: dict[str, float] = {}
+        paid = self._judge_drafters(choice, states, rankings) if best else 0.0
+        asking = self._overhead.of_asking  # in ``times``, though steps without asking would do without it
+        saved = tokens[best] * (plain - asking) / len(states) - (times[best] - asking) - paid
+        self._asks.learn(saved, asking, plain, keep_on=n_lookahead > 0)
+
+    def _judge_drafters(
+        self, choice: _Choice, states: Sequence[State], rankings: Sequence[Ranking]
+    ) -> float:
+        """Find what each slow drafter's nodes save in this step; returns the seconds that drafters with passes of
+        their own took for that, which are not in the overhead.
+        """
+        plain, seconds, paid = choice.times[0], dict[str, float](), 0.0
         for state in states:
             for drafter, own in zip(state.drafters, state.step.by_source, strict=True):
                 if drafter is not None:
@@ -219,7 +226,10 @@ class GoodputPlanner(TreePlanner):
                         drafter, seconds[drafter.label], plain
                     ):
                         mine = [[d is not None and d.label == drafter.label for d in s.drafters] for s in states]
-                        choice.saved[drafter.label] = gain(mine, rankings, times, best)
+                        choice.saved[drafter.label] = gain(mine, rankings, choice.times, choice.best)
+                        if drafter.needs.prices:
+                            paid += min(seconds[drafter.label], choice.saved[drafter.label])
+        return paid
 
     def _times(
         self, model: CostModel, capabilities: Capabilities, base: int, most: int, context: int
