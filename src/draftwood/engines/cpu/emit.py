@@ -98,13 +98,10 @@ class Body(ir.IRBuilder):
     def put(self, value: Any, pointer: Any, offset: Any = 0, align: int = 1) -> None:
         self.store(value, self.at(pointer, offset), align=align)
 
-    def prefetch(self, pointer: Any) -> None:
-        """Ask for a line of memory that will be read soon; any address will do.
-
-        It comes to the core's second cache: a core waits for a dozen lines at most on their way to the first.
-        """
-        zero, second, data = (ir.Constant(I32, number) for number in (0, 2, 1))
-        self.call_named("llvm.prefetch.p0", VOID, [pointer, zero, second, data])
+    def prefetch(self, pointer: Any, *, second: bool = False) -> None:
+        """Ask for a line of memory that will be read soon, into the first or ``second`` cache; any will do."""
+        zero, near, data = (ir.Constant(I32, number) for number in (0, 2 if second else 3, 1))
+        self.call_named("llvm.prefetch.p0", VOID, [pointer, zero, near, data])
 
     def room(self, kind: ir.Type, count: int = 1) -> Any:
         """Return memory of this call, made once at its entry; its content is undefined."""

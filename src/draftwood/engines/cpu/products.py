@@ -23,8 +23,10 @@ STEP, SUMS, MINUS = 32, 36, 48
 CORE = ir.FunctionType(
     VOID, [POINTER, I64, I64, POINTER, I64, POINTER, I64, I64, I64, I64, I64, F32, POINTER]
 )  # weights, blocks, tile_bytes, x, x_stride, y, y_stride, rows, first tile, end tile, adds, scale, bias
-_AHEAD = 8192  # bytes
-ROWS = (8, 4, 3, 2, 1)
+_FAR, _NEAR = 8192, 1024
+"""Bytes ahead at which weights are asked for: into a core's second cache, from which a group comes in time for the
+products, and from there into the first. A core waits for a dozen lines at most on their way to the first."""
+ROWS = (8, 7, 6, 5, 4, 3, 2, 1)
 """Numbers of rows that are computed together, whose codes are unpacked once."""
 TOGETHER = 2
 """Up to so many rows, all outputs of a tile are computed together: then every line of memory is read once."""
@@ -86,9 +88,10 @@ def _tile(
 
 
 def _write_prefetch(body: Body, codes: Any, size: int) -> None:
-    """Ask for weights of a later group: the processor's own guesses end where a small page of memory does."""
+    """Ask for weights of later groups: the processor's own guesses end where a small page of memory does."""
     for line in range(0, size, 64):
-        body.prefetch(body.at(codes, body.i64(_AHEAD + line)))
+        body.prefetch(body.at(codes, body.i64(_FAR + line)), second=True)
+        body.prefetch(body.at(codes, body.i64(_NEAR + line)))
 
 
 def _added(
