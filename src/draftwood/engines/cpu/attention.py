@@ -7,8 +7,7 @@ position. None of this depends on where a position lies, nor on other rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -31,6 +30,8 @@ PART_HEAD = 16
 _LOWEST = float("-inf")
 _BLOCK = ir.FunctionType(VOID, [POINTER, POINTER, POINTER, I64, I64])
 _QUERIES = (6, 4, 3, 2, 1)
+_TOGETHER = (2, 1)
+"""How many vectors of keys, or of values, a query or a weight is read for at once."""
 
 
 def write_attention(module: ir.Module, features: frozenset[str]) -> None:
@@ -152,22 +153,27 @@ def _write_scores(block: _Block, first: Any, last: Any, origin: Any, into: list[
     """
     body, kind = block.body, vector(F32)
     final = body.sub(last, body.i64(1))
-    with body.loop(first, last) as tile:
-        keys, values = block.cell(body.mul(tile, body.i64(LANES)))
-        following = body.least_of(body.add(tile, body.i64(1)), final)
-        next_keys, _ = block.cell(body.mul(following, body.i64(LANES)))
-        sums = [body.variable(body.same(F32, 0.0)) for _ in into]
+    for count, done in body.runs(body.sub(last, first), _TOGETHER):
+        tiles = [body.add(body.add(first, done), body.i64(i)) for i in range(count)]
+        cells = [block.cell(body.mul(tile, body.i64(LANES))) for tile in tiles]
+        ahead = [body.least_of(body.add(tile, body.i64(count)), final) for tile in tiles]
+        following = [block.cell(body.mul(tile, body.i64(LANES)))[0] for tile in ahead]
+        sums = [[body.variable(body.same(F32, 0.0)) for _ in into] for _ in tiles]
         with body.loop(0, block.size) as d:
             offset = body.mul(d, body.i64(2 * LANES))
-            body.prefetch(body.at(next_keys, offset))
-            body.prefetch(body.at(values, offset))
-            key = body.from_half(body.get(keys, vector(I16), offset, align=2))
-            for total, query in zip(sums, block.queries, strict=True):
+            keys = []
+            for (own, values), later in zip(cells, following, strict=True):
+                body.prefetch(body.at(later, offset))
+                body.prefetch(body.at(values, offset))
+                keys.append(body.from_half(body.get(own, vector(I16), offset, align=2)))
+            for i, query in enumerate(block.queries):
                 value = body.splat(body.get(query, F32, body.mul(d, body.i64(4)), align=4))
-                body.store(body.mul_add(key, value, body.read(total, kind)), total)
-        place = body.mul(body.sub(tile, origin), body.i64(4 * LANES))
-        for total, scores in zip(sums, into, strict=True):
-            body.put(body.read(total, kind), scores, place, align=4)
+                for key, totals in zip(keys, sums, strict=True):
+                    body.store(body.mul_add(key, value, body.read(totals[i], kind)), totals[i])
+        for tile, totals in zip(tiles, sums, strict=True):
+            place = body.mul(body.sub(tile, origin), body.i64(4 * LANES))
+            for total, scores in zip(totals, into, strict=True):
+                body.put(body.read(total, kind), scores, place, align=4)
 
 
 def _write_near(block: _Block, i: int, start: Any) -> None:
@@ -238,15 +244,16 @@ def _add_known(block: _Block, parts: list[Any], first: Any) -> None:
         end = body.add(body.and_(start, body.i64(-PAGE)), body.i64(PAGE))
         end = body.least_of(end, block.known)
         _, values = block.cell(start)
-        with _sums(block, parts) as (d, sums):
-            rows = body.at(values, body.mul(d, body.i64(2)))
+        for numbers, sums in _sums(block, parts, _TOGETHER):
+            rows = [body.at(values, body.mul(d, body.i64(2))) for d in numbers]
             with body.loop(start, end) as position:
                 offset = body.mul(body.sub(position, start), body.mul(block.room, body.i64(2)))
-                value = body.from_half(body.get(rows, vector(I16), offset, align=2))
+                some = [body.from_half(body.get(row, vector(I16), offset, align=2)) for row in rows]
                 place = body.mul(body.sub(position, block.low), body.i64(4))
-                for total, weights in zip(sums, block.scores, strict=True):
+                for i, weights in enumerate(block.scores):
                     weight = body.splat(body.get(weights, F32, place, align=4))
-                    body.store(body.mul_add(value, weight, body.read(total, kind)), total)
+                    for value, totals in zip(some, sums, strict=True):
+                        body.store(body.mul_add(value, weight, body.read(totals[i], kind)), totals[i])
         body.store(end, page)
 
 
@@ -263,20 +270,23 @@ def _add_seen(block: _Block, d: Any, position: Any, sums: list[Any], lows: list[
             body.store(body.mul_add(value, weight, body.read(total, kind)), total)
 
 
-@contextmanager
-def _sums(block: _Block, parts: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
-    """Go through the head, sixteen numbers at once; yields the first one's number and each query's sums, which are
-    read from its part and written back.
+def _sums(
+    block: _Block, parts: list[Any], sizes: Sequence[int] = (1,)
+) -> Iterator[tuple[list[Any], list[list[Any]]]]:
+    """Go through the head, sixteen numbers at once, or so many times sixteen.
+
+    Yields the first number of each sixteen, and each query's sums of them, which are read from its part and
+    written back.
     """
     body, kind = block.body, vector(F32)
-    sums = [body.room(kind) for _ in parts]
-    with body.loop(0, block.room, LANES) as d:
-        place = body.mul(body.add(d, body.i64(PART_HEAD)), body.i64(4))
-        for total, part in zip(sums, parts, strict=True):
-            body.store(body.get(part, kind, place, align=4), total)
-        yield d, sums
-        for total, part in zip(sums, parts, strict=True):
-            body.put(body.read(total, kind), part, place, align=4)
+    for count, first in body.runs(body.sdiv(block.room, body.i64(LANES)), sizes):
+        numbers = [body.mul(body.add(first, body.i64(i)), body.i64(LANES)) for i in range(count)]
+        places = [body.mul(body.add(d, body.i64(PART_HEAD)), body.i64(4)) for d in numbers]
+        sums = [[body.variable(body.get(part, kind, place, align=4)) for part in parts] for place in places]
+        yield numbers, sums
+        for totals, place in zip(sums, places, strict=True):
+            for total, part in zip(totals, parts, strict=True):
+                body.put(body.read(total, kind), part, place, align=4)
 
 
 def _write_sums(block: _Block, low: Any, lows: list[Any], ends: list[Any]) -> None:
@@ -287,13 +297,13 @@ def _write_sums(block: _Block, low: Any, lows: list[Any], ends: list[Any]) -> No
     for other in lows:
         all_see = body.most_of(all_see, other)
     first = body.least_of(body.add(block.low, all_see), block.known)
-    with _sums(block, parts) as (d, sums):
+    for (d,), (sums,) in _sums(block, parts):
         for total in sums:
             body.store(body.same(F32, 0.0), total)
         with body.loop(body.add(block.low, low), first) as position:
             _add_seen(block, d, position, sums, lows)
     _add_known(block, parts, body.most_of(first, body.add(block.low, low)))
-    with _sums(block, parts) as (d, sums):
+    for (d,), (sums,) in _sums(block, parts):
         for i, total in enumerate(sums):
             first = body.most_of(body.most_of(block.base, block.low), body.add(block.low, lows[i]))
             with body.loop(first, body.add(block.low, ends[i])) as position:
