@@ -13,6 +13,7 @@ from draftwood.contracts import Needs
 from draftwood.drafters.base import BaseDrafter
 from draftwood.planning.accounts import (
     SIZE,
+    Account,
     DrafterAccounts,
     Losses,
     Overhead,
@@ -186,6 +187,53 @@ def test_it_says_who_is_skipped_and_names_no_options():
     accounts = DrafterAccounts()
     assert skips(accounts, 18, made())[-1]
     assert accounts.why() == ["recycler is not asked for 31 steps: it takes 0.4 ms and saves 0.0"]
+
+
+class Runner(Copier):
+    """Drafts with passes of its own, from the target's states."""
+
+    name = "runner"
+
+    @property
+    def needs(self):
+        return Needs(prices=True, hidden=(3,))
+
+
+def asked(accounts: DrafterAccounts, count: int, saves: float = 0.0) -> list[bool]:
+    """Take steps with a drafter that runs passes; returns in which of them it drafted."""
+    state, found = FakeState(drafters=[Runner()]), []
+    (runner,) = state.drafters
+    for _ in range(count):
+        accounts.begin()
+        found.append(not accounts.is_skipped(runner))
+        assert not accounts.rests(runner) or accounts.is_skipped(runner)
+        own = state.step.by_source[0]
+        own.calls, own.draft_s = int(found[-1]), TAKES * found[-1]
+        accounts.learn([state], PLAIN, {runner.label: saves} if found[-1] else None, {}, 1)
+    return found
+
+
+def test_what_a_drafter_with_passes_saves_is_known_to_the_next_call():
+    kept: dict[str, Account] = {}
+    first, later = DrafterAccounts(), DrafterAccounts()
+    first.go_on(kept)
+    tried = asked(first, 100)
+    later.go_on(kept)
+    assert sum(tried) > 8
+    assert sum(asked(later, 100)) < 8
+    last = DrafterAccounts()
+    last.go_on(kept)
+    assert all(asked(last, 900, saves=2 * TAKES)[-100:]), "it is tried again, and asked where it pays"
+
+
+def test_a_skipped_drafter_is_shown_states_again_before_it_is_asked():
+    accounts, (runner,) = DrafterAccounts(), FakeState(drafters=[Runner()]).drafters
+    accounts.go_on({runner.label: Account(left=3)})
+    rested = []
+    for _ in range(3):
+        accounts.begin()
+        rested.append((accounts.is_skipped(runner), accounts.rests(runner)))
+    assert rested == [(True, True), (True, False), (False, False)]
 
 
 # --- losses of one text ----------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ def one_pass(
     asked = clock()
     proposals = draft_all(live, asks)
     for sequence in live:
-        sequence.reread()
+        sequence.prepare_pass()
     drafted = clock()
     plans = planner.plan(live, [s.permitted(trees) for s, trees in zip(live, proposals, strict=True)])
     planned = clock()

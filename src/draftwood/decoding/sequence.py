@@ -80,6 +80,7 @@ class ActiveSequence:
         for number, source in enumerate(self.sources):
             source.take_seat(number, self.drafters)
         self._lends_session = any([source.needs.target_session for source in self.sources])
+        self._shows_hidden = any([source.needs.hidden for source in self.sources])
         return [source for source in self.sources if id(source.drafter) not in here]
 
     def _start(self, request: Request) -> None:
@@ -299,8 +300,12 @@ class ActiveSequence:
             source.learn(lesson)
         return feedback
 
-    def reread(self) -> None:
-        """Read again what the target's session has lost: a draft pass on its cache may have failed half-way."""
+    def prepare_pass(self) -> None:
+        """Let the target's session keep the hidden states that drafters need of this pass, and read again what it
+        has lost: a draft pass on its cache may have failed half-way.
+        """
+        if self._shows_hidden:
+            self._keep_hidden()
         if self._lends_session and self.session.length < len(self.ids) - 1:
             self.target.extend([(self.session, self.ids[self.session.length : -1])])
 
@@ -364,10 +369,10 @@ class ActiveSequence:
             source.begin_answer(self.ids[prompt:])
 
     def _keep_hidden(self) -> None:
-        """Let the target's session keep the hidden states that the drafters need."""
+        """Let the target's session keep the hidden states that the drafters need now."""
         if self.capabilities.hidden:
             session: Any = self.session
-            session.hidden = hidden_layers([source.needs for source in self.sources])
+            session.hidden = hidden_layers([source.needs_now for source in self.sources])
 
     def draft_caches(self) -> list[int | None]:
         """Return the bytes that each drafter with a model holds of this text in caches of its own, if known."""

@@ -185,12 +185,20 @@ class DrafterAccounts:
 
     A drafter that needs the target's best tokens takes time in every step, asked or not. While it is skipped it
     rests: it is not shown any. Lookahead nodes have accounts of their own: while they are skipped, their drafter
-    is asked for drafts alone.
+    is asked for drafts alone. Accounts of drafters with passes of their own go on from call to call, since a
+    trial of one takes as long as a pass or two.
     """
 
     def __init__(self) -> None:
         self.accounts: dict[str, Account] = {}  # by a drafter's label
         self.lookahead: dict[str, Account] = {}  # of its lookahead nodes
+        self._of_passes: dict[str, Account] = {}  # those that go on
+        self._begun: set[str] = set()  # labels of drafters that have drafted with passes of their own in this call
+
+    def go_on(self, accounts: dict[str, Account]) -> None:
+        """Go on with what earlier calls have learnt of drafters with passes of their own; keep it there."""
+        self._of_passes = accounts
+        self.accounts.update(accounts)
 
     def begin(self) -> None:
         """Begin a step."""
@@ -200,6 +208,13 @@ class DrafterAccounts:
     def is_skipped(self, drafter: Declaration) -> bool:
         account = self.accounts.get(drafter.label)
         return account is not None and account.left > 0
+
+    def rests(self, drafter: Declaration) -> bool:
+        """Whether a skipped drafter is not shown scores, nor states: a draft needs those of the pass before it."""
+        account = self.accounts.get(drafter.label)
+        if account is None:
+            return False
+        return bool((drafter.needs.top_k and account.left) or (drafter.needs.hidden and account.left > 1))
 
     def skips_lookahead(self, drafter: Declaration) -> bool:
         account = self.lookahead.get(drafter.label)
@@ -228,8 +243,11 @@ class DrafterAccounts:
                 continue
             if account is None:
                 account = self.accounts[label] = _account(drafter)
-                if runs_passes:  # its first draft has read the prompt, and warmed up
-                    continue
+                if runs_passes:
+                    self._of_passes[label] = account
+            if runs_passes and label not in self._begun:  # its first draft has read the prompt, and warmed up
+                self._begun.add(label)
+                continue
             cost = min(seconds, (_STALL_PASSES if runs_passes else _STALL) * plain)
             cost, gain = cost if cost >= NOTICEABLE * plain else 0.0, (saved or {}).get(label, 0.0)
             account.learn(cost, gain, count=count)

@@ -112,17 +112,19 @@ class GoodputPlanner(TreePlanner):
             self._known_as = key
             with self.learned.lock:
                 known = self.learned.asking(len(states), first.drafters, greedy=first.greedy)
-            self._overhead, self._asks = known[0], QuietSteps(known[1])
+            self._overhead, self._asks = known.overhead, QuietSteps(known.steps)
+            self._accounts.go_on(known.passes)
 
     def _ask(self, state: State, rows: int) -> list[Ask]:
         return self._rested(state, super()._ask(state, rows))
 
     def _rested(self, state: State, asks: list[Ask]) -> list[Ask]:
-        """Return the asks where skipped drafters that need scores rest: they are not shown any."""
-        if not self._accounts.accounts:
+        """Return the asks where skipped drafters that need scores or states rest: they are not shown any."""
+        accounts = self._accounts
+        if not accounts.accounts:
             return asks
         return [
-            RESTING if drafter is not None and drafter.needs.top_k and self._accounts.is_skipped(drafter) else ask
+            RESTING if drafter is not None and accounts.rests(drafter) else ask
             for drafter, ask in zip(state.drafters, asks, strict=True)
         ]
 

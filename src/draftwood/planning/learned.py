@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from draftwood.contracts import Declaration
@@ -17,6 +17,15 @@ from draftwood.planning.cost_model import CostModel
 _MOST_SETS = 256  # sets of drafters whose asking is known; the oldest is forgotten
 
 _every: WeakSet[Learned] = WeakSet()
+
+
+class Asking(NamedTuple):
+    """What asking a set of drafters takes: seconds outside of the pass; accounts of steps in which the text does
+    not repeat itself, and in which it does; by label those of drafters with passes of their own."""
+
+    overhead: Overhead
+    steps: tuple[Account, Account]
+    passes: dict[str, Account]
 
 
 class Learned:
@@ -38,7 +47,7 @@ class Learned:
         self.lock = RLock()
         _every.add(self)
         self.costs = dict(costs or {})
-        self._asking: dict[Any, tuple[Overhead, tuple[Account, Account]]] = {}  # by size, greedy, and drafters
+        self._asking: dict[Any, Asking] = {}  # by size, greedy, and drafters
         self.turns: dict[tuple[str, ...], Any] = {}  # by the labels of a set of drafters; not kept on disk
 
     @property
@@ -56,17 +65,13 @@ class Learned:
             self.costs[size] = CostModel(self.curve) if nearest is None else self.costs[nearest].widened()
         return self.costs[size]
 
-    def asking(
-        self, rows: int, drafters: Sequence[Declaration | None], *, greedy: bool
-    ) -> tuple[Overhead, tuple[Account, Account]]:
-        """Return what asking these drafters has taken in steps of so many texts: the seconds outside of the pass,
-        and the accounts for texts that do not repeat themselves, and that do.
-        """
+    def asking(self, rows: int, drafters: Sequence[Declaration | None], *, greedy: bool) -> Asking:
+        """Return what asking these drafters has taken in steps of so many texts."""
         labels = tuple([drafter.label for drafter in drafters if drafter is not None])
         key = rows.bit_length(), greedy, labels
         if key not in self._asking and len(self._asking) >= _MOST_SETS:
             del self._asking[next(iter(self._asking))]
-        return self._asking.setdefault(key, (Overhead(), asking_accounts()))
+        return self._asking.setdefault(key, Asking(Overhead(), asking_accounts(), {}))
 
 
 def _renew_locks() -> None:
