@@ -124,6 +124,14 @@ def test_on_the_cpu_engine_it_learns_goes_on_and_drafts(target, written, tmp_pat
     assert found.stats.drafted
     (shard,) = StateFiles(tmp_path / "folder" / "states-of-0-1" / "train-1").files()
     assert len(list(StateFiles.windows(shard))) == 35, "the others are held out"
+    job = HeadJob(target, None, tmp_path / "again", TrainingPlan(**PLAN, written=written, start=path))
+    begun_with = job.begin(Teacher(job.target.embedded, None))[0].tensors(made.ids, torch.bfloat16)
+    assert all(
+        torch.equal(begun_with[name], value)
+        for name, value in made.module.tensors(made.ids, torch.bfloat16).items()
+    )
+    with pytest.raises(UsageError, match="made for another model or other states"):
+        HeadJob(target, None, tmp_path / "again", TrainingPlan(**{**PLAN, "layers": (0,)}, start=path))
 
 
 @pytest.mark.parametrize("kind", ["F32", "Q8_0"])

@@ -30,6 +30,7 @@ Folder = Annotated[Path, Option("--output", "-o", metavar="FOLDER", help="Write 
 Vocabulary = Annotated[int, Option(min=16, help="How many of the most frequent tokens it can propose.")]
 Steps = Annotated[int, Option(min=1, max=16, help="How many tokens in a row it is trained to foretell.")]
 States = Annotated[str | None, Option("--states", metavar="N,N,N", help="Layers whose input it reads.")]
+Start = Annotated[Path | None, Option("--from", metavar="HEAD", help="Go on training this head.")]
 _LAYERS = "Layers of the model that it consists of; the first is 0. [default: three]"
 Layers = Annotated[str | None, Option("--layers", metavar="N,N,N", help=_LAYERS)]
 _TEXT = "Train on this text, too. May be given again."
@@ -70,7 +71,7 @@ app = options.group("train", "Train a head or a small model that drafts for a mo
 @options.shared
 def head(
     loading: options.Loading, output: HeadFile, settings: TrainingSettings, name: ModelArgument = None,
-    vocabulary: Vocabulary = 8192, steps: Steps = 4, states: States = None,
+    vocabulary: Vocabulary = 8192, steps: Steps = 4, states: States = None, start: Start = None,
 ) -> None:  # fmt: skip
     """Train a head, which drafts from the model's hidden states.
 
@@ -79,7 +80,7 @@ def head(
     """
     early.check_place(output, settings.force)
     layers = tuple(options.numbers(states, "--states") or ())
-    plan = settings.plan(loading.threads, vocabulary=vocabulary, layers=layers, steps=steps)
+    plan = settings.plan(loading.threads, vocabulary=vocabulary, layers=layers, steps=steps, start=start)
     from draftwood.training.head import HeadJob, write_head
 
     with _trained(HeadJob, loading, name, output, plan, settings.keep) as (_, _, made, about):

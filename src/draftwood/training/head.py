@@ -11,7 +11,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from draftwood.engines.heads.fitting import usual
-from draftwood.engines.heads.weights import HeadWeights
+from draftwood.engines.heads.weights import HeadWeights, read_head
 from draftwood.errors import ModelError, UsageError
 from draftwood.files.paths import whole_file
 from draftwood.training.head_module import HeadModule
@@ -29,14 +29,33 @@ class HeadJob(TrainingJob):
 
     command = "train head"
 
+    _start: HeadWeights | None = None
+
     def chosen_layers(self) -> tuple[int, ...]:
         layers, shown = self.plan.layers or usual(self.target.layers), self.target.target.capabilities.hidden
+        if (path := self.plan.start) is not None:
+            start = self._start = read_head(path)
+            known = start.shape.layers
+            wanted = {name: tuple(value.shape) for name, value in self.target.head(known).named_parameters()}
+            if wanted != {name: start.tensors[name].shape for name in wanted} or self.plan.layers not in (
+                (),
+                known,
+            ):
+                raise UsageError(
+                    f"--from {path}: that head was made for another model or other states: leave it out"
+                )
+            layers = known
         if outside := set(layers) - set(shown):
             raise UsageError(f"--states {sorted(outside)}: this model shows 0 to {max(shown)}")
         return layers
 
     def begin(self, teacher: Teacher) -> tuple[HeadModule, Loss, int]:
-        module = begun(self.target, self.layers).to(self.target.device)
+        module = begun(self.target, self.layers)
+        if self._start is not None:
+            with torch.no_grad():
+                for name, own in module.named_parameters():
+                    own.copy_(torch.from_numpy(self._start.tensors[name]))
+        module = module.to(self.target.device)
         return module, partial(loss_of, module, teacher), self.plan.steps
 
 

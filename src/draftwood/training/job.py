@@ -49,6 +49,7 @@ class TrainingPlan:
     seed: int = 0  # of texts and of their order
     files: tuple[Path, ...] = ()  # further texts to train on
     written: Path | None = None  # texts that an earlier run has written, instead of new ones
+    start: Path | None = None  # a head to begin with, instead of the model's last layer
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,11 @@ class Copies:
         """By what beliefs in these tokens are multiplied, at most 1."""
         return min(1.0, (_CAUTION + self._kept) / (_CAUTION + self._promised))
 
+    @property
+    def promised(self) -> float:
+        """The belief in the tokens that are proposed now, as far as it is trusted."""
+        return self.trust * self._latest[2]
+
     def promise(self, length: int, tree: TokenTree) -> None:
         """Note what is proposed after a text of this length."""
         first = tree.parents < 0
@@ -123,25 +128,34 @@ class ModelSession(ReadableText):
         depth = min(self._depth, self._room - self._length)
         if nodes <= 0 or depth <= 0 or not self._length or not self.reader.is_ready:
             return None
-        if not self.can_read(self.reader.target) or self._would_not_pay():
+        if not self.can_read(self.reader.target):
+            return None
+        self._copies.learn(self.text)
+        is_tree = len(base_tree) > 0 and not self.reader.is_chain
+        if is_tree:
+            self._copies.promise(self._length, base_tree)
+        if self._would_not_pay(self._copies.promised if is_tree else 0.0):
             return None
         growth = Growth(nodes, depth, accept_rates, self._p_min, is_chain=self.reader.is_chain, ends=self.ends)
-        self._copies.learn(self.text)
-        if len(base_tree) and not self.reader.is_chain:
+        if is_tree:
             growth.add_base(base_tree, self.reader.target.capabilities.vocab_size, self._copies.trust)
-            self._copies.promise(self._length, base_tree)
         row = self.reader.begin(self.text)
         if row is not None:
             self.take(growth, [ROOT], [row])
         return growth
 
-    def _would_not_pay(self) -> bool:
-        """Whether not even the first token pays for a pass, so that the text need not be read."""
-        cost, prices = self.experience.costs()[1], self.prices
-        if not prices.pass_s or self.experience.hope * prices.token >= cost + prices.node:
-            self.experience.allow()
+    def _would_not_pay(self, promised: float) -> bool:
+        """Whether not even the first token pays for a pass, so that the text need not be read.
+
+        Others have ``promised`` that token with this belief: the model adds what is left.
+        """
+        cost, prices, experience = self.experience.costs()[1], self.prices, self.experience
+        worth = experience.hope * prices.token
+        if not prices.pass_s or worth * (1 - promised) >= cost + prices.node:
+            experience.allow()
             return False
-        self.experience.prevent(self._length - self.reader.read_so_far)
+        if worth < cost + prices.node:
+            experience.prevent(self._length - self.reader.read_so_far)
         return True
 
     def take(self, growth: Growth, nodes: Sequence[int], rows: Sequence[Row]) -> None:
