@@ -250,7 +250,9 @@ def own_engine_avx2() -> Figure:
 
 LARGER = {
     "smollm2, 135M": "forced-135m.jsonl",
+    "gemma3, 270M": "forced-gemma3.jsonl",
     "shapes of 1.1B": "forced-1.1b.jsonl",
+    "shapes of 7B": "forced-7b.jsonl",
 }
 """Files of forced.py."""
 
