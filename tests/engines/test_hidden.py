@@ -13,6 +13,8 @@ from draftwood.contracts import Needs, Watch
 from draftwood.drafters.base import BaseDrafter, TextSession
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError
+from draftwood.planning.base import RESTING
+from draftwood.planning.fixed import FixedPlanner
 from draftwood.tree import TokenTree
 from tests.engines.rounding import TOLERANCE
 from tests.engines.test_target import random_tree
@@ -148,6 +150,31 @@ def test_also_beside_one_that_cannot_be_opened_and_in_a_batch():
     answers = draftwood.generate(model, prompts, max_new_tokens=12, drafters=[other], planner="fixed:8")
     plain = draftwood.generate(model, prompts, max_new_tokens=12, drafters="none")
     assert [answer.ids for answer in answers] == [answer.ids for answer in plain]
+
+
+def test_each_drafter_is_shown_its_own_layers_and_none_while_it_rests():
+    class Strict(CollectorSession):
+        def learn(self, feedback):
+            assert set(feedback.hidden) in ({*self.drafter.layers}, set())
+            shown[self.drafter.layers].append(bool(feedback.hidden))
+            TextSession.learn(self, feedback)
+
+    class Named(Collector):
+        def open(self, prompt, noise):
+            return Strict(prompt, self)
+
+    class Resting(FixedPlanner):
+        def _ask(self, state, rows):
+            asks = super()._ask(state, rows)
+            return [RESTING if state.step.index % 2 else asks[0], asks[1]]
+
+    shown = {(1,): [], (2,): []}
+    drafters, planner = [Named(), Named(layers=(2,))], Resting(8)
+    draftwood.generate(build("llama"), [3, 5, 7, 3, 5, 9], max_new_tokens=16, drafters=drafters, planner=planner)
+    assert all(shown[(2,)])
+    assert len(shown[(1,)]) == len(shown[(2,)])
+    assert True in shown[(1,)]
+    assert False in shown[(1,)]
 
 
 def test_a_layer_that_there_is_not_is_refused():

@@ -226,6 +226,40 @@ def test_what_a_drafter_with_passes_saves_is_known_to_the_next_call():
     assert all(asked(last, 900, saves=2 * TAKES)[-100:]), "it is tried again, and asked where it pays"
 
 
+def test_calls_that_take_turns_count_their_own_steps():
+    kept: dict[str, Account] = {}
+    first = DrafterAccounts()
+    first.go_on(kept)
+    asked(first, 40)
+    calls = [DrafterAccounts(), DrafterAccounts()]
+    (runner,) = FakeState(drafters=[Runner()]).drafters
+    kept[runner.label].left = 6
+    for call in calls:
+        call.go_on(kept)
+    found: list[list[tuple[bool, bool]]] = [[], []]
+    for _ in range(7):
+        for call, one in zip(calls, found, strict=True):
+            call.begin()
+            one.append((call.is_skipped(runner), call.rests(runner)))
+    assert found[0] == found[1] == [(True, True)] * 4 + [(True, False), (False, False), (False, False)]
+
+
+def test_one_that_rested_is_shown_states_before_it_is_asked_in_a_batch_of_another_size():
+    accounts, (runner,) = DrafterAccounts(), FakeState(drafters=[Runner()]).drafters
+    accounts.go_on({runner.label: Account(left=100)})
+    accounts.begin()
+    assert accounts.rests(runner)
+    accounts.go_on({runner.label: Account()})
+    found = []
+    for _ in range(2):
+        accounts.begin()
+        found.append((accounts.is_skipped(runner), accounts.rests(runner)))
+    assert found == [(True, False), (False, False)]
+    accounts.go_on({})
+    accounts.begin()
+    assert not accounts.is_skipped(runner), "nothing is known of it in this batch"
+
+
 def test_a_skipped_drafter_is_shown_states_again_before_it_is_asked():
     accounts, (runner,) = DrafterAccounts(), FakeState(drafters=[Runner()]).drafters
     accounts.go_on({runner.label: Account(left=3)})

@@ -130,8 +130,8 @@ def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any, *, special: bo
     plain = plain_messages(messages)
     if not getattr(needed(tokenizer), "chat_template", None):
         raise UsageError(
-            "this tokenizer has no chat template: give plain text (without --chat; to bench or simulate, --prompts "
-            "FILE --raw), or take an instruct model"
+            "this tokenizer has no chat template: give plain text (without --chat; to bench or simulate, "
+            "--prompts FILE --raw), or take an instruct model"
         )
     ids = [int(i) for i in _applied(tokenizer, plain)]
     cut = None if special else guarded(plain, tokenizer)

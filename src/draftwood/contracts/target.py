@@ -132,7 +132,7 @@ class TargetSession(ABC):
     """One text in the target's cache."""
 
     hidden: tuple[int, ...] = ()
-    """Layers whose states scoring passes keep, some of `Capabilities.hidden`; set before the first pass."""
+    """Layers whose states scoring passes keep, some of `Capabilities.hidden`; set anew before any pass."""
 
     @property
     def capabilities(self) -> Capabilities | None:

@@ -78,7 +78,8 @@ def feedback(
     found = []
     for i, (source, need, rows) in enumerate(zip(sources, needs, plan.node_map, strict=True)):
         own = None if top_k is None or not need.top_k else (top_k[0][:, : need.top_k], top_k[1][:, : need.top_k])
-        lesson = Feedback(tree, source.proposal, rows, verdict.path, verdict.emitted, choice, own, hidden, i)
+        shown = {layer: hidden[layer] for layer in need.hidden}
+        lesson = Feedback(tree, source.proposal, rows, verdict.path, verdict.emitted, choice, own, shown, i)
         found.append(lesson)
     return found
 

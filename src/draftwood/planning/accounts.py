@@ -192,25 +192,35 @@ class DrafterAccounts:
     def __init__(self) -> None:
         self.accounts: dict[str, Account] = {}  # by a drafter's label
         self.lookahead: dict[str, Account] = {}  # of its lookahead nodes
-        self._of_passes: dict[str, Account] = {}  # those that go on
-        self._begun: set[str] = set()  # labels of drafters that have drafted with passes of their own in this call
+        self._own: set[str] = set()  # labels of drafters with passes of their own
+        self._kept: dict[str, Account] = {}  # their accounts for the next call, which other calls write to as well
+        self._begun: set[str] = set()  # labels of those that have drafted in this call
 
-    def go_on(self, accounts: dict[str, Account]) -> None:
-        """Go on with what earlier calls have learnt of drafters with passes of their own; keep it there."""
-        self._of_passes = accounts
-        self.accounts.update(accounts)
+    def go_on(self, kept: dict[str, Account]) -> None:
+        """Take what earlier calls have learnt of these drafters' passes, and keep there what this one learns.
+
+        Each call counts its own steps. A drafter that was resting is shown states first: it is skipped once more.
+        """
+        resting = {label for label in self._own if self.accounts.pop(label).left > 1}
+        self._kept, self._own = kept, set(kept)
+        for label, account in kept.items():
+            self.accounts[label] = replace(account, left=max(account.left, 2 * (label in resting)))
 
     def begin(self) -> None:
         """Begin a step."""
         for account in (*self.accounts.values(), *self.lookahead.values()):
             account.count_down()
+        for label in self._own:
+            self._kept[label].left = self.accounts[label].left
 
     def is_skipped(self, drafter: Declaration) -> bool:
         account = self.accounts.get(drafter.label)
         return account is not None and account.left > 0
 
     def rests(self, drafter: Declaration) -> bool:
-        """Whether a skipped drafter is not shown scores, nor states: a draft needs those of the pass before it."""
+        """Whether a skipped drafter is shown no scores or states. Its last skipped step shows it states again: a
+        draft begins with those of the pass before it.
+        """
         account = self.accounts.get(drafter.label)
         if account is None:
             return False
@@ -241,16 +251,21 @@ class DrafterAccounts:
                 continue
             if saved is None and (account is None or not account.steps):  # a trial begins by being asked
                 continue
+            if runs_passes and seconds < NOTICEABLE * plain:  # it saw at once that no pass would pay
+                continue
             if account is None:
                 account = self.accounts[label] = _account(drafter)
                 if runs_passes:
-                    self._of_passes[label] = account
+                    self._own.add(label)
+                    self._kept[label] = replace(account)
             if runs_passes and label not in self._begun:  # its first draft has read the prompt, and warmed up
                 self._begun.add(label)
                 continue
             cost = min(seconds, (_STALL_PASSES if runs_passes else _STALL) * plain)
             cost, gain = cost if cost >= NOTICEABLE * plain else 0.0, (saved or {}).get(label, 0.0)
             account.learn(cost, gain, count=count)
+            if runs_passes:
+                self._kept[label] = replace(account)
             if label in lookahead_s:
                 nodes = self.lookahead.setdefault(label, _account(drafter))
                 nodes.learn(lookahead_s[label], max(0.0, gain - cost), count=count)

@@ -209,29 +209,30 @@ class GoodputPlanner(TreePlanner):
         if not self._asking:
             return
         paid = self._judge_drafters(choice, states, rankings) if best else 0.0
-        asking = self._overhead.of_asking  # in ``times``, though steps without asking would do without it
+        asking = self._overhead.of_asking  # ``times`` are of steps that ask; plain decoding asks nobody
         saved = tokens[best] * (plain - asking) / len(states) - (times[best] - asking) - paid
         self._asks.learn(saved, asking, plain, keep_on=n_lookahead > 0)
 
-    def _judge_drafters(
-        self, choice: _Choice, states: Sequence[State], rankings: Sequence[Ranking]
-    ) -> float:
-        """Find what each slow drafter's nodes save in this step; returns the seconds that drafters with passes of
-        their own took for that, which are not in the overhead.
+    def _judge_drafters(self, choice: _Choice, states: Sequence[State], rankings: Sequence[Ranking]) -> float:
+        """Find what each slow drafter's nodes save in this step.
+
+        Returns the seconds that drafters with passes of their own took for what they save: `Overhead` leaves these
+        out.
         """
-        plain, seconds, paid = choice.times[0], dict[str, float](), 0.0
+        seconds: dict[str, float] = {}
+        priced: set[str] = set()
         for state in states:
             for drafter, own in zip(state.drafters, state.step.by_source, strict=True):
                 if drafter is not None:
                     seconds[drafter.label] = seconds.get(drafter.label, 0.0) + own.draft_s
+                    if drafter.needs.prices:
+                        priced.add(drafter.label)
                     if drafter.label not in choice.saved and self._accounts.is_judged(
-                        drafter, seconds[drafter.label], plain
+                        drafter, seconds[drafter.label], choice.times[0]
                     ):
                         mine = [[d is not None and d.label == drafter.label for d in s.drafters] for s in states]
                         choice.saved[drafter.label] = gain(mine, rankings, choice.times, choice.best)
-                        if drafter.needs.prices:
-                            paid += min(seconds[drafter.label], choice.saved[drafter.label])
-        return paid
+        return sum([min(seconds[label], choice.saved.get(label, 0.0)) for label in priced])
 
     def _times(
         self, model: CostModel, capabilities: Capabilities, base: int, most: int, context: int

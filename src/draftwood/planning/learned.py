@@ -20,8 +20,9 @@ _every: WeakSet[Learned] = WeakSet()
 
 
 class Asking(NamedTuple):
-    """What asking a set of drafters takes: seconds outside of the pass; accounts of steps in which the text does
-    not repeat itself, and in which it does; by label those of drafters with passes of their own."""
+    """What asking a set of drafters takes: the seconds outside of the pass; two accounts, of steps in which the
+    text does not repeat itself and of those in which it does; and an account of each drafter that runs passes of
+    its own, by its label."""
 
     overhead: Overhead
     steps: tuple[Account, Account]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -34,17 +35,15 @@ class HeadJob(TrainingJob):
     def chosen_layers(self) -> tuple[int, ...]:
         layers, shown = self.plan.layers or usual(self.target.layers), self.target.target.capabilities.hidden
         if (path := self.plan.start) is not None:
-            start = self._start = read_head(path)
-            known = start.shape.layers
-            wanted = {name: tuple(value.shape) for name, value in self.target.head(known).named_parameters()}
-            if wanted != {name: start.tensors[name].shape for name in wanted} or self.plan.layers not in (
-                (),
-                known,
-            ):
-                raise UsageError(
-                    f"--from {path}: that head was made for another model or other states: leave it out"
-                )
-            layers = known
+            self._start = start = read_head(path)
+            layers = start.shape.layers or usual(self.target.layers)
+            module = self.target.head(layers)
+            sizes = {name: tuple(value.shape) for name, value in module.named_parameters()}
+            fits = replace(start.shape, layers=layers, target_layers=self.target.layers) == module.shape
+            if not fits or sizes != {name: start.tensors[name].shape for name in sizes}:
+                raise UsageError(f"--from {path}: that head was made for another model: leave it out")
+            if self.plan.layers not in ((), layers):
+                raise UsageError(f"--from {path}: that head reads the layers {layers}: leave --states out")
         if outside := set(layers) - set(shown):
             raise UsageError(f"--states {sorted(outside)}: this model shows 0 to {max(shown)}")
         return layers

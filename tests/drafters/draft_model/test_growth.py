@@ -193,14 +193,15 @@ def test_a_dear_model_is_left_alone_and_tried_once_in_a_while():
     assert target.open_sessions == 0
 
 
-def test_where_a_copy_is_sure_of_the_next_token_the_text_is_not_read():
+def test_where_copies_are_long_and_sure_the_text_is_not_read():
     drafter = DraftModelDrafter(target=Hashed())
     known = experience_with(drafter.found.target)
-    for _ in range(4):
-        known.learn_pass(1, 0.2)
+    for width in range(1, 12):
+        known.learn_pass(width, 0.2 * width)
+        known.learn_pass(width, 0.2 * width)
     session = drafter.open([1, 2, 3], None)
     session.prices = Prices(1.0, 1.0)
-    sure, unsure = (TokenTree.build([4], [-1], belief=[belief]) for belief in (0.95, 0.3))
+    sure, unsure = (TokenTree.build([4] * 8, belief=[belief] * 8) for belief in (0.99, 0.3))
     assert not len(session.branch(sure, 4, 0, drafter.prior))
     assert session.reader.read_so_far == 0
     assert len(session.branch(unsure, 4, 0, drafter.prior))

@@ -63,11 +63,6 @@ class Copies:
         """By what beliefs in these tokens are multiplied, at most 1."""
         return min(1.0, (_CAUTION + self._kept) / (_CAUTION + self._promised))
 
-    @property
-    def promised(self) -> float:
-        """The belief in the tokens that are proposed now, as far as it is trusted."""
-        return self.trust * self._latest[2]
-
     def promise(self, length: int, tree: TokenTree) -> None:
         """Note what is proposed after a text of this length."""
         first = tree.parents < 0
@@ -130,33 +125,32 @@ class ModelSession(ReadableText):
             return None
         if not self.can_read(self.reader.target):
             return None
-        self._copies.learn(self.text)
-        is_tree = len(base_tree) > 0 and not self.reader.is_chain
-        if is_tree:
-            self._copies.promise(self._length, base_tree)
-        if self._would_not_pay(self._copies.promised if is_tree else 0.0):
+        if self._would_not_pay():
             return None
         growth = Growth(nodes, depth, accept_rates, self._p_min, is_chain=self.reader.is_chain, ends=self.ends)
-        if is_tree:
+        self._copies.learn(self.text)
+        if len(base_tree) and not self.reader.is_chain:
             growth.add_base(base_tree, self.reader.target.capabilities.vocab_size, self._copies.trust)
+            self._copies.promise(self._length, base_tree)
+            if self.prices.pass_s and not self._chosen(growth):
+                return None  # what is copied is so sure that no reading pays
         row = self.reader.begin(self.text)
         if row is not None:
             self.take(growth, [ROOT], [row])
         return growth
 
-    def _would_not_pay(self, promised: float) -> bool:
-        """Whether not even the first token pays for a pass, so that the text need not be read.
-
-        Others have ``promised`` that token with this belief: the model adds what is left.
-        """
-        cost, prices, experience = self.experience.costs()[1], self.prices, self.experience
-        worth = experience.hope * prices.token
-        if not prices.pass_s or worth * (1 - promised) >= cost + prices.node:
-            experience.allow()
+    def _would_not_pay(self) -> bool:
+        """Whether not even the first token pays for a pass, so that the text need not be read."""
+        cost, prices = self.experience.costs()[1], self.prices
+        if not prices.pass_s or self.experience.hope * prices.token >= cost + prices.node:
+            self.experience.allow()
             return False
-        if worth < cost + prices.node:
-            experience.prevent(self._length - self.reader.read_so_far)
+        self.experience.prevent(self._length - self.reader.read_so_far)
         return True
+
+    def _chosen(self, growth: Growth) -> list[list[int]] | None:
+        """Return what the first pass over this tree alone would read."""
+        return chosen([growth], self.experience.hope, self.prices, self.experience.costs(), 0, 0)
 
     def take(self, growth: Growth, nodes: Sequence[int], rows: Sequence[Row]) -> None:
         """Put what the model says after these nodes into the tree."""

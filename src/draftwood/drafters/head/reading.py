@@ -28,6 +28,9 @@ class HeadReader(Reader):
     def see(self, first: int, states: Mapping[int, Any]) -> None:
         """Take the target's states at the tokens from position ``first`` on."""
         self._waiting.append((first, [states[layer] for layer in self.target.layers]))
+        end = first + len(self._waiting[-1][1][0])
+        while self._waiting[0][0] + len(self._waiting[0][1][0]) < end - _LONGEST:  # too old to be read
+            del self._waiting[0]
 
     def covers(self, length: int) -> bool:
         """Whether all that a draft after so many tokens needs has been seen: the state before the last one."""

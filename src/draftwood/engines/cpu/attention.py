@@ -31,7 +31,7 @@ _LOWEST = float("-inf")
 _BLOCK = ir.FunctionType(VOID, [POINTER, POINTER, POINTER, I64, I64])
 _QUERIES = (6, 4, 3, 2, 1)
 _TOGETHER = (2, 1)
-"""How many vectors of keys, or of values, a query or a weight is read for at once."""
+"""For so many vectors of keys (or values) at once each query (or weight) is read from memory."""
 
 
 def write_attention(module: ir.Module, features: frozenset[str]) -> None:
@@ -273,10 +273,10 @@ def _add_seen(block: _Block, d: Any, position: Any, sums: list[Any], lows: list[
 def _sums(
     block: _Block, parts: list[Any], sizes: Sequence[int] = (1,)
 ) -> Iterator[tuple[list[Any], list[list[Any]]]]:
-    """Go through the head, sixteen numbers at once, or so many times sixteen.
+    """Go through the head by vectors of sixteen numbers; ``sizes`` tell how many vectors at once.
 
-    Yields the first number of each sixteen, and each query's sums of them, which are read from its part and
-    written back.
+    Yields the first number of each vector, and for each vector the sums of all queries, which are read from their
+    parts and written back.
     """
     body, kind = block.body, vector(F32)
     for count, first in body.runs(body.sdiv(block.room, body.i64(LANES)), sizes):

@@ -99,7 +99,7 @@ class Body(ir.IRBuilder):
         self.store(value, self.at(pointer, offset), align=align)
 
     def prefetch(self, pointer: Any, *, second: bool = False) -> None:
-        """Ask for a line of memory that will be read soon, into the first or ``second`` cache; any will do."""
+        """Ask for a line of memory into the first or ``second`` cache; any address may be given."""
         zero, near, data = (ir.Constant(I32, number) for number in (0, 2 if second else 3, 1))
         self.call_named("llvm.prefetch.p0", VOID, [pointer, zero, near, data])
 

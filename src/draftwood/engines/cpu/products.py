@@ -24,8 +24,8 @@ CORE = ir.FunctionType(
     VOID, [POINTER, I64, I64, POINTER, I64, POINTER, I64, I64, I64, I64, I64, F32, POINTER]
 )  # weights, blocks, tile_bytes, x, x_stride, y, y_stride, rows, first tile, end tile, adds, scale, bias
 _FAR, _NEAR = 8192, 1024
-"""Bytes ahead at which weights are asked for: into a core's second cache, from which a group comes in time for the
-products, and from there into the first. A core waits for a dozen lines at most on their way to the first."""
+"""Bytes ahead at which weights are asked for: into a core's second cache, and then from there into the first. A
+core fetches a dozen lines at a time into its first cache, too few to hide how long memory takes."""
 ROWS = (8, 7, 6, 5, 4, 3, 2, 1)
 """Numbers of rows that are computed together, whose codes are unpacked once."""
 TOGETHER = 2
