@@ -102,5 +102,5 @@ def test_texts_of_one_pass_keep_different_layers(target):
 
 def test_a_pass_that_nobody_asked_has_no_work_for_it(target):
     program = target.model.program
-    asked, plain = (program.limits(1, 1, 1, layers)[:, 1].sum() for layers in ((0, 1), ()))
+    asked, plain = (program.limits(1, 1, 1, layers)[0][:, 1].sum() for layers in ((0, 1), ()))
     assert asked == plain + 2

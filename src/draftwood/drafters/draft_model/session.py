@@ -8,8 +8,6 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
 from draftwood.contracts import Floats, Ints, Noise, Prices, SavedReading
 from draftwood.drafters.base import TextSession
 from draftwood.drafters.draft_model.experience import Experience
@@ -26,9 +24,12 @@ class ReadableText(TextSession):
 
     def can_read(self, target: Any) -> bool:
         """Return whether every token of the text lies in the vocabulary of this model (a `Target`)."""
-        beyond = np.flatnonzero(self.text[self._readable :] >= target.capabilities.vocab_size)
-        self._readable = self._readable + int(beyond[0]) if len(beyond) else self._length
-        return self._readable == self._length
+        vocabulary = target.capabilities.vocab_size
+        for token in self.text[self._readable :].tolist():
+            if token >= vocabulary:
+                return False
+            self._readable += 1
+        return True
 
     def truncate(self, length: int) -> None:
         super().truncate(length)

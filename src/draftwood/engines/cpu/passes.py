@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,22 @@ class Rows:
     positions: Sequence[int] | None = None  # of the rows, where a row's position is not the length of its path
 
 
+_ADDRESSES = (
+    "phases", "tokens", "positions", "texts", "bases", "cells", "tails", "lengths", "units", "folds", "scored",
+    "scores", "best", "choices",
+)  # fmt: skip
+_SLOTS = np.array([PASS[name] for name in _ADDRESSES])
+_OF_SIZE = np.array([PASS[name] for name in ("limits", "count", "rows", "scored_rows")])
+
+
+class _Memory(NamedTuple):
+    """Units of attention, scores, and the addresses of all arrays, those of `_ADDRESSES`."""
+
+    units: Places
+    scores: NDArray[np.float32]
+    addresses: Places
+
+
 class PassRecord:
     """The record of the next pass, filled from rows of texts; its arrays are reused by every pass of a model."""
 
@@ -50,22 +66,26 @@ class PassRecord:
             np.zeros(WIDEST, dtype=np.int64) for _ in range(7)
         )
         self._folds = np.zeros((WIDEST, 2), dtype=np.int64)
-        self._units = np.zeros((256, 4), dtype=np.int64)
+        self._laid: tuple[int, int] | None = (
+            None  # rows and chunks that units and folds hold, where it is one text
+        )
         self._paths = np.zeros(WIDEST, dtype=np.int32)  # of rows that follow one another
         self._paths_address = int(self._paths.ctypes.data)
         self._best = np.zeros(program.pieces * WIDEST * BEST, dtype=np.uint8)
-        self._scores = np.zeros((1, program.score_width), dtype=np.float32)
-        self._limits: Places | None = None
+        self._memory = self._with(
+            np.zeros((256, 4), dtype=np.int64), np.zeros((1, program.score_width), dtype=np.float32)
+        )
 
-    def _note(self) -> None:
-        """Write the addresses of all arrays, in every pass: an interrupt may come after one that is new."""
-        for name, array in (
-            ("phases", self._program.record), ("tokens", self._tokens), ("positions", self._positions),
-            ("texts", self._texts), ("bases", self._bases), ("cells", self._cells), ("tails", self._tails),
-            ("lengths", self._lengths), ("units", self._units), ("folds", self._folds), ("scored", self._scored),
-            ("scores", self._scores), ("best", self._best), ("choices", self._choices),
-        ):  # fmt: skip
-            self.record[PASS[name]] = array.ctypes.data
+    def _with(self, units: Places, scores: NDArray[np.float32]) -> _Memory:
+        """Return the arrays that grow, with the addresses of all; set at once, lest an interrupt come between."""
+        every: dict[str, NDArray[Any]] = {
+            "phases": self._program.record, "tokens": self._tokens, "positions": self._positions,
+            "texts": self._texts, "bases": self._bases, "cells": self._cells, "tails": self._tails,
+            "lengths": self._lengths, "units": units, "folds": self._folds, "scored": self._scored,
+            "scores": scores, "best": self._best, "choices": self._choices,
+        }  # fmt: skip
+        addresses = np.array([every[name].ctypes.data for name in _ADDRESSES], dtype=np.int64)
+        return _Memory(units, scores, addresses)
 
     def fill(self, texts: Sequence[Rows], asked: Asked = ()) -> int:
         """Fill the record for one pass over these rows; returns how many rows are scored.
@@ -101,6 +121,8 @@ class PassRecord:
 
     def _fill_paths(self, row: int, end: int, text: Rows) -> tuple[int, int]:
         """Fill what rows of a text see; returns the length of the longest path, and the last cell."""
+        if text.ways is None and end <= row + UNIT_ROWS:
+            return self._fill_few(row, end, text)
         cells, lengths = self._cells[row:end], self._lengths[row:end]
         if text.ways is None:
             # Rows that follow one another: those of earlier units lie at their positions, as committed tokens do.
@@ -127,6 +149,18 @@ class PassRecord:
             self._positions[row:end] = text.positions
         return longest, last
 
+    def _fill_few(self, row: int, end: int, text: Rows) -> tuple[int, int]:
+        """The same for a unit's rows that follow one another: number by number, since each call of numpy takes as
+        long as a row.
+        """
+        base, tail, where = text.base, self._paths_address + 4 * row, text.positions
+        for i in range(end - row):
+            at, cell = row + i, base + i
+            self._bases[at], self._tails[at], self._lengths[at] = base, tail, cell + 1
+            self._cells[at] = self._paths[at] = cell
+            self._positions[at] = cell if where is None else where[i]
+        return base + end - row, base + end - row - 1
+
     def _ends(self, rows: int, text: Rows, end: int) -> int | Places:
         """Return the end of the cells that units of a text see; of each unit, where rows follow one another."""
         if rows <= UNIT_ROWS or text.ways is not None:
@@ -136,7 +170,9 @@ class PassRecord:
     def _check(self, rows: int, longest: int) -> None:
         """Raise for what compiled code would read outside of the model's tables."""
         shape, vocabulary = self._program.weights.shape, self._program.weights.embedding.outputs
-        if self._tokens[:rows].view(np.uint32).max() >= vocabulary:  # negative ids are large numbers there
+        tokens = self._tokens[:rows]
+        few = tokens.tolist() if rows <= UNIT_ROWS else (tokens.min(), tokens.max())
+        if min(few) < 0 or max(few) >= vocabulary:
             raise UsageError(f"a draft or root has a token id outside the vocabulary [0, {vocabulary})")
         if longest > shape.max_positions:
             raise CapabilityError(f"the tree reaches beyond the model's {shape.max_positions} positions: cut it")
@@ -147,12 +183,19 @@ class PassRecord:
         ``layout`` has of each text its end row, and chunks of its longest path; ``ends`` the end of its cells. All
         rows of a text have as many chunks: those after a row's end add nothing to it.
         """
+        if layout[0] == self._laid and len(layout) == 1:  # as in the last pass, but for the text's end
+            (rows, chunks), (cells,) = layout[0], ends
+            self._memory.units[:chunks, 3] = cells
+            return chunks, chunks * rows
+        self._laid = None
         row = first = parts = 0
         for (end, chunks), cells in zip(layout, ends, strict=True):
             new = first + -(-(end - row) // UNIT_ROWS) * chunks
-            if new > len(self._units):
-                self._units = np.concatenate((self._units, np.zeros((new, 4), dtype=np.int64)))
-            some = self._units[first:new].reshape(-1, chunks, 4)
+            units, scores, _ = self._memory
+            if new > len(units):
+                units = np.concatenate((units, np.zeros((new, 4), dtype=np.int64)))
+                self._memory = self._with(units, scores)
+            some = units[first:new].reshape(-1, chunks, 4)
             some[..., 0] = (row + UNIT_ROWS * _COUNT[: len(some)])[:, None]
             some[..., 1] = UNIT_ROWS
             some[-1, :, 1] = end - row - UNIT_ROWS * (len(some) - 1)
@@ -161,22 +204,24 @@ class PassRecord:
             folds = self._folds[row:end]
             folds[:, 0], folds[:, 1] = parts + chunks * _COUNT[: end - row], chunks
             row, first, parts = end, new, parts + chunks * (end - row)
+        if len(layout) == 1 and row <= UNIT_ROWS:
+            self._laid = layout[0]
         return first, parts
 
     def _finish(self, rows: int, scored: int, units: int, parts: int, longest: int, asked: Asked) -> None:
         program, record = self._program, self.record
         program.reserve(parts, longest)
-        if scored > len(self._scores):
-            self._scores = np.zeros((scored, program.score_width), dtype=np.float32)
-        self._note()
-        limits = self._limits = program.limits(rows, scored, units, asked)
-        record[PASS["limits"]], record[PASS["count"]] = limits.ctypes.data, len(limits)
-        record[PASS["rows"]], record[PASS["scored_rows"]] = rows, scored
+        if scored > len(self._memory.scores):
+            scores = np.zeros((scored, program.score_width), dtype=np.float32)
+            self._memory = self._with(self._memory.units, scores)
+        record[_SLOTS] = self._memory.addresses
+        self._limits, address = program.limits(rows, scored, units, asked)  # kept alive until the next pass
+        record[_OF_SIZE] = address, len(self._limits), rows, scored
 
     def results(self, scored: int) -> tuple[NDArray[np.float32], list[int]]:
         """Return the scores [scored, vocabulary], a view until the next pass, and the best token of each."""
         vocabulary = self._program.weights.shape.vocabulary
-        return self._scores[:scored, :vocabulary], self._choices[:scored].tolist()
+        return self._memory.scores[:scored, :vocabulary], self._choices[:scored].tolist()
 
 
 def check_ids(ids: Sequence[int] | Places, vocabulary: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -55,9 +55,14 @@ class Program:
             for name, value in phase.slots.items():
                 row[PHASE[name]] = value
         self.pieces = len(self._phases) and self._phases[-2].per
-        self.limits = lru_cache(256)(partial(limits, self._phases, shape.experts, shape.used))
+        self.limits = lru_cache(256)(self._limits)
         self._states: dict[int, Buffer] = {}  # of layers whose states were asked for
         self.reserve(parts=256, positions=2048)
+
+    def _limits(self, *size: Any) -> tuple[NDArray[np.int64], int]:
+        """Return the `limits` of a pass of this size, and their address."""
+        found = limits(self._phases, self.weights.shape.experts, self.weights.shape.used, *size)
+        return found, found.ctypes.data
 
     def most_rows(self, positions: int) -> int:
         """Return how many rows of a prompt a pass reads, lest its parts of attention take much memory."""
