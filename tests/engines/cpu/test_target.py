@@ -12,6 +12,7 @@ from draftwood.engines.cpu.gguf_file import GgufFile
 from draftwood.engines.cpu.instructions import INSTRUCTIONS, runnable
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.testing import check_target
+from draftwood.tree import TokenTree
 from tests.engines.cpu.small_models import write_mixed
 from tests.tiers import rest_is_slow
 
@@ -75,3 +76,25 @@ def test_long_prompts_are_read_in_narrower_passes(tiny_gguf, monkeypatch):
     assert target.model.program.most_rows(1) == UNIT_ROWS
     ((_, pieces),) = target.open([ids])
     np.testing.assert_array_equal(pieces.raw(0), whole.raw(0))
+
+
+def test_a_pass_depends_on_none_of_those_before_it(tiny_gguf):
+    """The record of a pass keeps what the last pass of its size has written."""
+    path, rng = tiny_gguf("llama", "Q8_0"), np.random.default_rng(0)
+    used, texts = CpuTarget(path), [rng.integers(0, 300, length).tolist() for length in (5, 40, 515, 511)]
+    opened = [session for session, _ in used.open(texts)]
+    for _ in range(40):
+        some = rng.permutation(4)[: 1 + (rng.random() < 0.4)]
+        trees = []
+        for _ in some:
+            parents = [
+                int(rng.integers(-1, i)) if rng.random() < 0.3 else i - 1 for i in range(rng.integers(0, 20))
+            ]
+            trees.append(TokenTree.build(rng.integers(0, 300, len(parents)).tolist(), parents))
+        found = used.score([(opened[i], 7, tree) for i, tree in zip(some, trees, strict=True)])
+        fresh = CpuTarget(path)
+        for i, tree, scores in zip(some, trees, found, strict=True):
+            ((session, _),) = fresh.open([texts[i]])
+            (alone,) = fresh.score([(session, 7, tree)])
+            assert all((alone.raw(row) == scores.raw(row)).all() for row in range(1 + len(tree)))
+            opened[i].truncate(len(texts[i]))
