@@ -56,7 +56,7 @@ PACKAGES = {
     "transformers": ("engines.transformers", "models"),
     "accelerate": ("engines.transformers",),
     "filelock": ("models", "files"),
-    "gguf": ("models", "training.sibling.gguf_file"),
+    "gguf": ("models",),
     "huggingface_hub": ("models",),
     "safetensors": ("models", "engines.transformers.trained_files", "training"),
     "tokenizers": ("models", "engines.cpu"),

@@ -1,4 +1,4 @@
-"""``draftwood train head`` and ``draftwood train sibling`` on a tiny random model of two layers."""
+"""``draftwood train head`` on a tiny random model of two layers."""
 
 import errno
 import json
@@ -11,7 +11,7 @@ import draftwood as library
 from draftwood.cli import options
 from draftwood.errors import UsageError
 from draftwood.files.paths import alone
-from draftwood.training.job import TrainingJob
+from draftwood.training.job import HeadJob
 from draftwood.training.train import Training
 
 pytestmark = pytest.mark.usefixtures("short_texts")
@@ -20,10 +20,6 @@ pytestmark = pytest.mark.usefixtures("short_texts")
 def head(model, output, *more):
     small = ("--minutes", "0.1", "--vocabulary", "60", "--steps", "2")
     return ["train", "head", model, "-o", str(output), *small, *more]
-
-
-def sibling(model, output, *more):
-    return ["train", "sibling", model, "-o", str(output), "--minutes", "0.1", "--layers", "1", *more]
 
 
 def same_texts(place, spec):
@@ -54,20 +50,6 @@ def test_a_head_is_made_and_drafts(draftwood, tiny, tiny_gguf, tmp_path, engine)
     assert same_texts(model, f"head:file={output}")
 
 
-def test_a_sibling_is_made_and_drafts(draftwood, tiny, tmp_path):
-    output = tmp_path / "sibling"
-    ran = draftwood(*sibling(tiny, output))
-    assert ran.code == 0, ran.err
-    assert f"written: {output}" in ran.out
-    assert [path.name for path in tmp_path.iterdir()] == ["sibling"]
-    assert json.loads((output / "config.json").read_text())["num_hidden_layers"] == 1
-    assert json.loads((output / "made.json").read_text())["made"]["layers"] == [1]
-    assert same_texts(tiny, f"draft-model:model={output}")
-    again = draftwood(*sibling(tiny, output))
-    assert again.code == 2
-    assert "--force" in again.err
-
-
 def test_ctrl_c_keeps_all_and_the_same_command_goes_on(draftwood, tiny, tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
@@ -83,7 +65,7 @@ def test_ctrl_c_keeps_all_and_the_same_command_goes_on(draftwood, tiny, tmp_path
     again = draftwood(*head(tiny, output, "--keep"))
     assert again.code == 0, again.err
     assert (folder / "texts.jsonl").read_text() == texts, "no text was written again"
-    other = draftwood(*sibling(tiny, tmp_path / "second", "--written", str(folder / "texts.jsonl"), "--keep"))
+    other = draftwood(*head(tiny, tmp_path / "second", "--written", str(folder / "texts.jsonl"), "--keep"))
     assert other.code == 0, other.err
     assert not (tmp_path / "second.training" / "texts.jsonl").exists(), "what another run wrote serves again"
 
@@ -116,7 +98,7 @@ def stopped(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(TrainingJob, "run", interrupted)
+    monkeypatch.setattr(HeadJob, "run", interrupted)
 
 
 @pytest.mark.parametrize("other", [["--weights", "int8"], ["--dtype", "bfloat16"], ["--seed", "1"]])
@@ -151,17 +133,15 @@ def test_with_a_card_a_head_is_trained_on_transformers(draftwood, tiny, tiny_ggu
     assert asked == ["transformers" if card else None, "cpu", None]
 
 
-@pytest.mark.parametrize(("command", "more", "said"), [
-    (head, ["--states", "0,9"], "this model shows 0 to 2"),
-    (head, ["--states", "one"], "no list of whole numbers"),
-    (head, ["--text", "nothing.txt"], "cannot be read as text"),
-    (head, ["--written", "nothing.jsonl"], "cannot be read"),
-    (sibling, ["--layers", "0,1"], "fewer than 2 layers"),
-    (sibling, ["-o", "some.gguf"], "is written as a folder"),
+@pytest.mark.parametrize(("more", "said"), [
+    (["--states", "0,9"], "this model shows 0 to 2"),
+    (["--states", "one"], "no list of whole numbers"),
+    (["--text", "nothing.txt"], "cannot be read as text"),
+    (["--written", "nothing.jsonl"], "cannot be read"),
 ])  # fmt: skip
-def test_wrong_settings(draftwood, tiny, tmp_path, monkeypatch, command, more, said):
+def test_wrong_settings(draftwood, tiny, tmp_path, monkeypatch, more, said):
     monkeypatch.chdir(tmp_path)
-    ran = draftwood(*command(tiny, tmp_path / "result", *more))
+    ran = draftwood(*head(tiny, tmp_path / "result", *more))
     assert ran.code != 0
     assert said in ran.err
     assert not list(tmp_path.iterdir()), "so that the mended command is not refused"
@@ -170,20 +150,13 @@ def test_wrong_settings(draftwood, tiny, tmp_path, monkeypatch, command, more, s
 def test_files_that_hold_nothing_or_are_there_already(draftwood, tiny, tmp_path):
     some, mine = tmp_path / "some.jsonl", tmp_path / "mine"
     mine.write_text("mine")
-    for held, command, place, more, said in (
-        ("hi", head, "head.safetensors", ["--text", str(some)], "too few to train on"),
-        (
-            '{"row": "header"}\n',
-            head,
-            "other.safetensors",
-            ["--written", str(some)],
-            "holds no texts that this model",
-        ),
-        ("", head, "mine", [], "--force"),
-        ("", sibling, "mine", [], "is a file"),
+    for held, place, more, said in (
+        ("hi", "head.safetensors", ["--text", str(some)], "too few to train on"),
+        ('{"row": "header"}\n', "other.safetensors", ["--written", str(some)], "holds no texts that this model"),
+        ("", "mine", [], "--force"),
     ):
         some.write_text(held)
-        ran = draftwood(*command(tiny, tmp_path / place, *more))
+        ran = draftwood(*head(tiny, tmp_path / place, *more))
         assert ran.code != 0
         assert said in ran.err
     assert mine.read_text() == "mine"

@@ -15,10 +15,9 @@ from draftwood.engines.heads.fitting import usual
 from draftwood.engines.heads.weights import read_head
 from draftwood.engines.transformers.head.load import embedding_fingerprint
 from draftwood.errors import CapabilityError, ModelError, UsageError
-from draftwood.training.head import HeadJob, begun, loss_of, write_head
-from draftwood.training.job import Trained, TrainingPlan, frequent, training_target
+from draftwood.training.head import Trained, begun, loss_of, write_head
+from draftwood.training.job import HeadJob, TrainingPlan, frequent, training_target
 from draftwood.training.loss import Teacher
-from draftwood.training.sibling import SiblingJob
 from draftwood.training.states import StateFiles, read_states, scores_by_rows
 from draftwood.training.texts import Text, append, read
 from draftwood.training.train import Schedule, Training
@@ -38,7 +37,7 @@ def gpt2():
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3", "gpt2"])
 def test_of_every_kind(family, tmp_path):
     model = gpt2() if family == "gpt2" else build(family)
-    target = training_target(model, "train head")
+    target = training_target(model)
     assert scores_by_rows(target)
     layers = usual(target.layers)
     module = begun(target, layers)
@@ -125,7 +124,7 @@ def test_on_the_cpu_engine_it_learns_goes_on_and_drafts(target, written, tmp_pat
     (shard,) = StateFiles(tmp_path / "folder" / "states-of-0-1" / "train-1").files()
     assert len(list(StateFiles.windows(shard))) == 35, "the others are held out"
     job = HeadJob(target, None, tmp_path / "again", TrainingPlan(**PLAN, written=written, start=path))
-    begun_with = job.begin(Teacher(job.target.embedded, None))[0].tensors(made.ids, torch.bfloat16)
+    begun_with = job.begin().tensors(made.ids, torch.bfloat16)
     assert all(
         torch.equal(begun_with[name], value)
         for name, value in made.module.tensors(made.ids, torch.bfloat16).items()
@@ -140,7 +139,7 @@ def test_both_engines_train_the_same_head(tiny_gguf, kind, caplog):
 
     path = tiny_gguf("llama", kind)
     model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
-    ours, theirs = (training_target(one, "train head") for one in (CpuTarget(path, threads=1), model))
+    ours, theirs = (training_target(one) for one in (CpuTarget(path, threads=1), model))
     assert scores_by_rows(ours)
     assert ours.fingerprint == theirs.fingerprint == embedding_fingerprint(model.get_input_embeddings().weight)
     assert (ours.layers, ours.vocabulary) == (theirs.layers, theirs.vocabulary)
@@ -164,7 +163,7 @@ def test_of_every_kind_of_file(family, tmp_path):
         model = tiny_families.build(family)
         tensors = tiny_families.tensors_of(family, model)
         path = tiny_families.write(tmp_path / "m.gguf", family, tensors, model.config)
-    target = training_target(CpuTarget(path, threads=1), "train head")
+    target = training_target(CpuTarget(path, threads=1))
     assert scores_by_rows(target)
     assert bool(target.last_layer()) == (family not in ("gemma3", "mixtral"))
     assert begun(target, usual(target.layers)).fc.weight.abs().sum() > 0
@@ -253,10 +252,6 @@ class TestRefusals:
         append(tmp_path / "texts.jsonl", [Text([1, 2])] * 4)
         with pytest.raises(UsageError, match="too few to train on"):
             HeadJob(target, None, tmp_path, TrainingPlan(written=tmp_path / "texts.jsonl")).run(lambda *_: True)
-
-    def test_of_a_sibling(self, target, tmp_path):
-        with pytest.raises(CapabilityError, match="needs a model of transformers"):
-            SiblingJob(target, None, tmp_path, TrainingPlan())
 
     def test_of_an_engine_that_shows_no_states(self, tmp_path):
         from draftwood.testing import ToyTarget

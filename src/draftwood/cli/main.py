@@ -31,7 +31,7 @@ GROUPS = ("corpus", "train")
 OLD = {
     "cache": "--drafters ngram-cache:dynamic=FILE:save=true, which keeps its counts itself",
     "corpus query": "draftwood.Corpus.open(FILE).match(ids) in Python, or draftwood corpus stats",
-    "distil": "draftwood train sibling",
+    "distil": "draftwood train head, which drafts better",
     "export-custom-generate": "model.generate(..., custom_generate=draftwood.decode_with())",
     "models": "draftwood info",
     "probe": "draftwood simulate --live",

@@ -1,61 +1,36 @@
-"""Trains a head: a small layer that drafts from a model's hidden states (``draftwood train head``)."""
+"""A head under training: its first weights, its loss, and its file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from draftwood.engines.heads.fitting import usual
-from draftwood.engines.heads.weights import HeadWeights, read_head
-from draftwood.errors import ModelError, UsageError
+from draftwood.engines.heads.weights import HeadWeights
+from draftwood.errors import ModelError
 from draftwood.files.paths import whole_file
 from draftwood.training.head_module import HeadModule
-from draftwood.training.job import Trained, TrainingJob
-from draftwood.training.loss import Loss, Result, Teacher, Windows, cross_entropy
+from draftwood.training.loss import Result, Teacher, Windows, cross_entropy
 from draftwood.training.target import TrainingTarget
+from draftwood.training.train import Progress
 
 DECAY = 0.8  # weight of each further step, as in EAGLE
 _SPREAD = 0.02  # standard deviation of the first weights, as in the models that heads are made for
 _SMALL = 0.005  # the same of the two matrices that write to the residual stream, so that the layer changes little
 
 
-class HeadJob(TrainingJob):
-    """Makes a head."""
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A head, the tokens that it can say (ascending), its figures, and its model's fingerprint."""
 
-    command = "train head"
-
-    _start: HeadWeights | None = None
-
-    def chosen_layers(self) -> tuple[int, ...]:
-        layers, shown = self.plan.layers or usual(self.target.layers), self.target.target.capabilities.hidden
-        if (path := self.plan.start) is not None:
-            self._start = start = read_head(path)
-            layers = start.shape.layers or usual(self.target.layers)
-            module = self.target.head(layers)
-            sizes = {name: tuple(value.shape) for name, value in module.named_parameters()}
-            fits = replace(start.shape, layers=layers, target_layers=self.target.layers) == module.shape
-            if not fits or sizes != {name: start.tensors[name].shape for name in sizes}:
-                raise UsageError(f"--from {path}: that head was made for another model: leave it out")
-            if self.plan.layers not in ((), layers):
-                raise UsageError(f"--from {path}: that head reads the layers {layers}: leave --states out")
-        if outside := set(layers) - set(shown):
-            raise UsageError(f"--states {sorted(outside)}: this model shows 0 to {max(shown)}")
-        return layers
-
-    def begin(self, teacher: Teacher) -> tuple[HeadModule, Loss, int]:
-        module = begun(self.target, self.layers)
-        if self._start is not None:
-            with torch.no_grad():
-                for name, own in module.named_parameters():
-                    own.copy_(torch.from_numpy(self._start.tensors[name]))
-        module = module.to(self.target.device)
-        return module, partial(loss_of, module, teacher), self.plan.steps
+    module: HeadModule
+    ids: list[int]
+    progress: Progress
+    fingerprint: str
 
 
 def loss_of(module: HeadModule, teacher: Teacher, batch: Windows, steps: int) -> Result:
@@ -79,8 +54,7 @@ def loss_of(module: HeadModule, teacher: Teacher, batch: Windows, steps: int) ->
 
 def write_head(path: Path, made: Trained, about: Mapping[str, str]) -> None:
     """Write a head's file, completely or not at all; ``about`` joins its header."""
-    module: HeadModule = made.module
-    weights = HeadWeights(module.shape, module.tensors(made.ids, torch.bfloat16), made.fingerprint)
+    weights = HeadWeights(made.module.shape, made.module.tensors(made.ids, torch.bfloat16), made.fingerprint)
     with whole_file(path, error=ModelError) as beside:
         beside.write_bytes(save(dict(weights.tensors), {**weights.header(), **about}))
 

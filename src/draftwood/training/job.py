@@ -1,33 +1,36 @@
-"""One training: text of the model, its states, and what is trained on them, in a folder; it goes on from there."""
+"""Trains a head (``draftwood train head``): text of the model, its states, and updates, in a folder."""
 
 from __future__ import annotations
 
 import errno
 import json
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
-from torch.nn import Module
 
 from draftwood.api.target import target_of
 from draftwood.contracts import Target
 from draftwood.engines.cpu.target import CpuTarget
+from draftwood.engines.heads.fitting import usual
+from draftwood.engines.heads.weights import HeadWeights, read_head
 from draftwood.errors import CapabilityError, ModelError, UsageError
 from draftwood.files.paths import whole_file
-from draftwood.training.loss import Loss, Teacher
+from draftwood.training.head import Trained, begun, loss_of
+from draftwood.training.head_module import HeadModule
+from draftwood.training.loss import Teacher
 from draftwood.training.states import StateFiles, read_states, scores_by_rows
 from draftwood.training.target import CpuTrainingTarget, TrainingTarget
 from draftwood.training.texts import SelfWriter, Text, append, of_earlier_run, of_files, read
 from draftwood.training.train import Progress, Schedule, Training
 
-_HELD_OUT = slice(0, 256, 8)  # of the written texts: what is trained is judged by these and not trained on them
+_HELD_OUT = slice(0, 256, 8)  # of the written texts: a head is judged by these and not trained on them
 _LEAST = 32  # texts
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _DISK = 8 << 30  # bytes of states that are kept at a time; a night's would fill a small disk
@@ -38,13 +41,13 @@ OnProgress = Callable[[str, float], bool]
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """How something is trained for a model."""
+    """How a head is trained for a model."""
 
     text_seconds: float = 1800.0  # for writing text and reading its states; given texts are read whole
     train_seconds: float = 1800.0
-    vocabulary: int = 8192  # tokens that a head can say; a sibling is judged by these
-    layers: tuple[int, ...] = ()  # whose states a head reads; that a sibling is made of. Empty: the usual ones
-    steps: int = 4  # tokens in a row that a head is trained to foretell
+    vocabulary: int = 8192  # tokens that the head can say
+    layers: tuple[int, ...] = ()  # whose states the head reads; empty: the usual ones
+    steps: int = 4  # tokens in a row that it is trained to foretell
     rate: float = 1e-3  # highest learning rate
     seed: int = 0  # of texts and of their order
     files: tuple[Path, ...] = ()  # further texts to train on
@@ -52,48 +55,50 @@ class TrainingPlan:
     start: Path | None = None  # a head to begin with, instead of the model's last layer
 
 
-@dataclass(frozen=True, slots=True)
-class Trained:
-    """What was trained, the tokens that it was judged by (ascending), its figures, and its model's fingerprint."""
-
-    module: Any
-    ids: list[int]
-    progress: Progress
-    fingerprint: str
-
-
-class TrainingJob(ABC):
-    """Trains one module for a model, in a folder of its own, which the caller removes.
+class HeadJob:
+    """Trains one head for a model, in a folder of its own, which the caller removes.
 
     Making the object writes nothing, and raises `CapabilityError`, `ModelError` or `UsageError` for a model, texts
-    or layers of which nothing can be made.
+    or layers of which no head can be made.
     """
 
-    command: ClassVar[str]
-    of_transformers: ClassVar[bool] = False  # whether the model must be one of transformers
+    _start: HeadWeights | None = None
 
     def __init__(self, model: Any, tokenizer: Any, folder: Path, plan: TrainingPlan) -> None:
-        self.model, self.plan, self._tokenizer, self._folder = model, plan, tokenizer, folder
-        self.target = training_target(model, self.command)
+        self.plan, self._model, self._tokenizer, self._folder = plan, model, tokenizer, folder
+        self.target = training_target(model)
         if not scores_by_rows(self.target):
-            needed = f"{self.command} needs a model that scores tokens by one product with its states"
+            needed = "train head needs a model that scores tokens by one product with its states"
             raise CapabilityError(f"{needed}: this one does more")
         self._given = of_files(plan.files, tokenizer)
         self._written = None if plan.written is None else of_earlier_run(plan.written, self.target.vocabulary)
-        self.layers = self.chosen_layers()
+        self.layers = self._chosen_layers()
 
-    @abstractmethod
-    def chosen_layers(self) -> tuple[int, ...]:
-        """Return the layers of the plan, or the usual ones; raises `UsageError` for impossible ones."""
+    def _chosen_layers(self) -> tuple[int, ...]:
+        """Return the layers of the plan or of its head, or the usual ones; `UsageError` for impossible ones."""
+        layers, shown = self.plan.layers or usual(self.target.layers), self.target.target.capabilities.hidden
+        if (path := self.plan.start) is not None:
+            self._start = start = read_head(path)
+            layers = start.shape.layers or usual(self.target.layers)
+            module = self.target.head(layers)
+            sizes = {name: tuple(value.shape) for name, value in module.named_parameters()}
+            fits = replace(start.shape, layers=layers, target_layers=self.target.layers) == module.shape
+            if not fits or sizes != {name: start.tensors[name].shape for name in sizes}:
+                raise UsageError(f"--from {path}: that head was made for another model: leave it out")
+            if self.plan.layers not in ((), layers):
+                raise UsageError(f"--from {path}: that head reads the layers {layers}: leave --states out")
+        if outside := set(layers) - set(shown):
+            raise UsageError(f"--states {sorted(outside)}: this model shows 0 to {max(shown)}")
+        return layers
 
-    @property
-    def read_layers(self) -> tuple[int, ...]:
-        """The layers whose states are read."""
-        return self.layers
-
-    @abstractmethod
-    def begin(self, teacher: Teacher) -> tuple[Module, Loss, int]:
-        """Return a module to train, its loss, and the steps that it is unrolled for."""
+    def begin(self) -> HeadModule:
+        """Return the head to train, as the plan begins it."""
+        module = begun(self.target, self.layers)
+        if self._start is not None:
+            with torch.no_grad():
+                for name, own in module.named_parameters():
+                    own.copy_(torch.from_numpy(self._start.tensors[name]))
+        return module.to(self.target.device)
 
     def run(self, on_progress: OnProgress) -> Trained | None:
         """Do all that is left to do; None where it was stopped.
@@ -136,8 +141,9 @@ class TrainingJob(ABC):
         plan = self.plan
         rows = self.target.scoring_rows(torch.tensor(ids, device=self.target.device))
         torch.manual_seed(plan.seed)
-        module, loss, steps = self.begin(Teacher(self.target.embedded, rows))
-        schedule = Schedule(plan.train_seconds, steps, plan.rate, seed=plan.seed)
+        module = self.begin()
+        loss = partial(loss_of, module, Teacher(self.target.embedded, rows))
+        schedule = Schedule(plan.train_seconds, plan.steps, plan.rate, seed=plan.seed)
         windows = [window for path in judging for window in StateFiles.windows(path)]
         training = Training(module, loss, windows, schedule, self._folder / "checkpoint.pt")
         stopped = False
@@ -174,7 +180,7 @@ class TrainingJob(ABC):
         if before >= whole and texts >= _LEAST:
             return True
         started, reading = monotonic(), 0.0
-        writer = SelfWriter(self.model, self._tokenizer, seed=self.plan.seed)
+        writer = SelfWriter(self._model, self._tokenizer, seed=self.plan.seed)
         for number, some in enumerate(writer.texts(first), first + 1):
             reading += self._reading_seconds(some)
             append(place, some)  # the note follows at once, lest Ctrl-C come between them
@@ -193,7 +199,7 @@ class TrainingJob(ABC):
         if not texts:
             return 0.0
         started = monotonic()
-        read_states(self.target.target, texts[0], self.read_layers)
+        read_states(self.target.target, texts[0], self.layers)
         each = (monotonic() - started) / len(texts[0].ids)
         return each * sum(len(text.ids) for text in texts)
 
@@ -201,18 +207,18 @@ class TrainingJob(ABC):
         """Read the states of texts that have none yet; returns the files of them, None where it was stopped."""
         files = self._states(name)
         for number in range(files.texts, len(texts)):
-            files.add(read_states(self.target.target, texts[number], self.read_layers))
+            files.add(read_states(self.target.target, texts[number], self.layers))
             if not on_progress("reading the model's states", number / len(texts)):
                 return None
         files.flush()
         return files.files()
 
     def _states(self, name: str) -> StateFiles:
-        return StateFiles(self._folder / f"states-of-{'-'.join(map(str, self.read_layers))}" / name)
+        return StateFiles(self._folder / f"states-of-{'-'.join(map(str, self.layers))}" / name)
 
 
-def training_target(model: Any, command: str) -> TrainingTarget:
-    """Return what the training of this command needs of a model; raises `CapabilityError` where it lacks it."""
+def training_target(model: Any) -> TrainingTarget:
+    """Return what a training needs of a model; raises `CapabilityError` where it lacks it."""
     target = target_of(model)
     if isinstance(target, CpuTarget):
         return CpuTrainingTarget(target)
@@ -221,7 +227,7 @@ def training_target(model: Any, command: str) -> TrainingTarget:
 
         return TransformersTrainingTarget(target, model)
     raise CapabilityError(
-        f"{command} needs a model that shows its hidden states, which this engine does not: take --engine cpu or "
+        "train head needs a model that shows its hidden states, which this engine does not: take --engine cpu or "
         "transformers"
     )
 

@@ -1,4 +1,4 @@
-"""What everything here is trained for: to foretell the target's own distribution."""
+"""What a head is trained for: to foretell the target's own distribution."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Result(NamedTuple):
     """What a loss gives for a batch."""
 
     loss: Tensor  # to be minimised
-    first: float  # cross-entropy that stands for all, to be shown
-    agreement: Tensor  # the shares of tokens on which what is trained and the target agree: of each step of a head
+    first: float  # cross-entropy of the first step, to be shown
+    agreement: Tensor  # of each step, the share of tokens on which the head and the target agree
     tokens: int  # of the batch
 
 
 Loss = Callable[[Windows, int], Result]
-"""``loss(batch, steps)``; only a head takes more than one step."""
+"""``loss(batch, steps)``"""
 
 
 class Teacher:

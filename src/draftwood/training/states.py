@@ -42,12 +42,11 @@ def _shown(target: Any, ids: Sequence[int], layers: Sequence[int]) -> tuple[dict
 
 
 def read_states(target: Any, text: Text, layers: Sequence[int]) -> Passage:
-    """Return the states of a text; those of no layer are [n, 0]."""
+    """Return the states of a text."""
     end = max(target.capabilities.hidden)
     shown, _ = _shown(target, text.ids, sorted({*layers, end}))
     found = {layer: states.to("cpu", torch.bfloat16) for layer, states in shown.items()}
-    parts = [found[layer] for layer in layers] or [found[end][:, :0]]
-    return Passage(torch.tensor(text.ids), torch.cat(parts, -1), found[end])
+    return Passage(torch.tensor(text.ids), torch.cat([found[layer] for layer in layers], -1), found[end])
 
 
 def scores_by_rows(target: TrainingTarget) -> bool:

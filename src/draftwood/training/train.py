@@ -31,7 +31,7 @@ class Schedule:
     """How long and how a module is trained."""
 
     seconds: float  # in all, interruptions not counted; the learning rate falls towards their end
-    steps: int = 4  # unrolled steps of a head; 1 for all else
+    steps: int = 4  # unrolled steps of the head
     rate: float = 1e-3  # highest learning rate
     length: int = 256  # tokens of a window
     batch: int = 2  # windows of a batch
@@ -60,13 +60,12 @@ class Progress:
         said = f"training: loss {self.loss:.3f}"
         if self.agreement:
             said += f", agreement {' '.join(f'{100 * share:.0f}' for share in self.agreement)} %"
-        if len(self.agreement) > 1:
             said += f", {self.expected_tokens:.2f} tokens per pass"
         return said
 
 
 class Training:
-    """One module under training: those of its parameters that have a gradient.
+    """One module under training.
 
     ``held_out`` are windows to judge by; ``checkpoint``: where all is kept.
     """
@@ -76,10 +75,9 @@ class Training:
     ) -> None:
         self.module, self._loss, self._held_out = module, loss, held_out
         self._schedule, self._checkpoint = schedule, checkpoint
-        self._trained = {name: value for name, value in module.named_parameters() if value.requires_grad}
-        self._device = next(iter(self._trained.values())).device
+        self._device = next(module.parameters()).device
         self._optimizer = torch.optim.AdamW(
-            self._trained.values(), schedule.rate, betas=(0.9, 0.95), weight_decay=0.01
+            module.parameters(), schedule.rate, betas=(0.9, 0.95), weight_decay=0.01
         )
         self.progress = Progress()
         self._restore()
@@ -122,7 +120,7 @@ class Training:
             raise ModelError(f"{done}: start again from the last checkpoint")
         self._optimizer.zero_grad(set_to_none=True)
         result.loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(self._trained.values(), 1.0)
+        torch.nn.utils.clip_grad_norm_(self.module.parameters(), 1.0)
         self._optimizer.step()
         known = self.progress.loss
         self.progress.loss = result.first if math.isnan(known) else 0.98 * known + 0.02 * result.first
@@ -159,7 +157,7 @@ class Training:
 
     def save(self) -> None:
         """Write the checkpoint, completely or not at all."""
-        kept = {"module": self._trained, "optimizer": self._optimizer.state_dict()}
+        kept = {"module": self.module.state_dict(), "optimizer": self._optimizer.state_dict()}
         written = BytesIO()  # a full disk is an OSError where bytes are written, and not always in torch.save
         torch.save({**kept, "progress": asdict(self.progress)}, written)
         with whole_file(self._checkpoint, error=ModelError) as beside:
@@ -169,7 +167,7 @@ class Training:
         if not self._checkpoint.exists():
             return
         kept = torch.load(self._checkpoint, weights_only=True)
-        self.module.load_state_dict(kept["module"], strict=False)
+        self.module.load_state_dict(kept["module"])
         self._optimizer.load_state_dict(kept["optimizer"])
         self.progress = Progress(**kept["progress"])
 
