@@ -8,11 +8,11 @@ from itertools import count
 
 import pytest
 
-from draftwood.index import child_safe
+from draftwood import child_safe
 
 PROGRAM = """
 import os, threading
-from draftwood.index.child_safe import ChildSafeLock
+from draftwood.child_safe import ChildSafeLock
 lock, held, done = ChildSafeLock(), threading.Event(), threading.Event()
 def hold():
     with lock:

@@ -16,7 +16,7 @@ import draftwood
 ROOT = Path(draftwood.__file__).parent
 
 LAYERS = (
-    ("errors", "spelling", "tree", "step", "rates", "contracts", "files"),
+    ("errors", "spelling", "child_safe", "tree", "step", "rates", "contracts", "files"),
     ("index",),
     ("drafters", "planning", "verify"),
     ("decoding",),

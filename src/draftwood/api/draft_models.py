@@ -12,12 +12,12 @@ from weakref import ref
 
 from draftwood.api.learned import learned
 from draftwood.api.target import target_of
+from draftwood.child_safe import ChildSafeLock
 from draftwood.contracts import Drafter, Target
 from draftwood.drafters.draft_model.drafter import DraftTarget
 from draftwood.drafters.draft_model.vocabulary import refuse_other_vocabulary
 from draftwood.drafters.load import load_inner
 from draftwood.errors import CapabilityError, ModelError, UsageError
-from draftwood.index.child_safe import ChildSafeLock
 from draftwood.models.engine import CPU, LLAMA_CPP, TRANSFORMERS, choose, first_line
 from draftwood.models.fingerprint import tokenizer_fingerprint
 from draftwood.planning.load import DEFAULT

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from draftwood.index.child_safe import ChildSafeLock
+from draftwood.child_safe import ChildSafeLock
 
 Record = TypeVar("Record")
 Value = TypeVar("Value")

@@ -111,9 +111,11 @@ class GoodputPlanner(TreePlanner):
         if key != self._known_as:
             self._known_as = key
             with self.learned.lock:
-                known = self.learned.asking(len(states), first.drafters, greedy=first.greedy)
-            self._overhead, self._asks = known.overhead, QuietSteps(known.steps)
-            self._accounts.go_on(known.passes)
+                self._overhead, steps, passes = self.learned.asking(
+                    len(states), first.drafters, greedy=first.greedy
+                )
+                self._asks = QuietSteps(steps)
+                self._accounts.go_on(passes)
 
     def _ask(self, state: State, rows: int) -> list[Ask]:
         return self._rested(state, super()._ask(state, rows))
@@ -214,25 +216,22 @@ class GoodputPlanner(TreePlanner):
         self._asks.learn(saved, asking, plain, keep_on=n_lookahead > 0)
 
     def _judge_drafters(self, choice: _Choice, states: Sequence[State], rankings: Sequence[Ranking]) -> float:
-        """Find what each slow drafter's nodes save in this step.
-
-        Returns the seconds that drafters with passes of their own took for what they save: `Overhead` leaves these
-        out.
+        """Find what each slow drafter's nodes save in this step; returns the seconds that those with passes of
+        their own took for it, which `Overhead` leaves out.
         """
         seconds: dict[str, float] = {}
-        priced: set[str] = set()
+        paid: dict[str, float] = {}
         for state in states:
             for drafter, own in zip(state.drafters, state.step.by_source, strict=True):
                 if drafter is not None:
-                    seconds[drafter.label] = seconds.get(drafter.label, 0.0) + own.draft_s
+                    label = drafter.label
+                    took = seconds[label] = seconds.get(label, 0.0) + own.draft_s
+                    if label not in choice.saved and self._accounts.is_judged(drafter, took, choice.times[0]):
+                        mine = [[d is not None and d.label == label for d in s.drafters] for s in states]
+                        choice.saved[label] = gain(mine, rankings, choice.times, choice.best)
                     if drafter.needs.prices:
-                        priced.add(drafter.label)
-                    if drafter.label not in choice.saved and self._accounts.is_judged(
-                        drafter, seconds[drafter.label], choice.times[0]
-                    ):
-                        mine = [[d is not None and d.label == drafter.label for d in s.drafters] for s in states]
-                        choice.saved[drafter.label] = gain(mine, rankings, choice.times, choice.best)
-        return sum([min(seconds[label], choice.saved.get(label, 0.0)) for label in priced])
+                        paid[label] = min(took, choice.saved.get(label, 0.0))
+        return sum(paid.values())
 
     def _times(
         self, model: CostModel, capabilities: Capabilities, base: int, most: int, context: int

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from threading import RLock
-from typing import Any, NamedTuple
-from weakref import WeakSet
+from typing import Any
 
+from draftwood.child_safe import ChildSafeLock
 from draftwood.contracts import Declaration
 from draftwood.planning.accounts import Account, Overhead, asking_accounts
 from draftwood.planning.beliefs import Beliefs
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.cost_model import CostModel
 
+Asking = tuple[Overhead, tuple[Account, Account], dict[str, Account]]
 _MOST_SETS = 256  # sets of drafters whose asking is known; the oldest is forgotten
-
-_every: WeakSet[Learned] = WeakSet()
-
-
-class Asking(NamedTuple):
-    """What asking a set of drafters takes: the seconds outside of the pass; two accounts, of steps in which the
-    text does not repeat itself and of those in which it does; and an account of each drafter that runs passes of
-    its own, by its label."""
-
-    overhead: Overhead
-    steps: tuple[Account, Account]
-    passes: dict[str, Account]
 
 
 class Learned:
@@ -45,8 +32,7 @@ class Learned:
     ) -> None:
         self.beliefs = beliefs if beliefs is not None else Beliefs()
         self.curve = curve
-        self.lock = RLock()
-        _every.add(self)
+        self.lock = ChildSafeLock()
         self.costs = dict(costs or {})
         self._asking: dict[Any, Asking] = {}  # by size, greedy, and drafters
         self.turns: dict[tuple[str, ...], Any] = {}  # by the labels of a set of drafters; not kept on disk
@@ -67,19 +53,12 @@ class Learned:
         return self.costs[size]
 
     def asking(self, rows: int, drafters: Sequence[Declaration | None], *, greedy: bool) -> Asking:
-        """Return what asking these drafters has taken in steps of so many texts."""
+        """Return what asking these drafters has taken in steps of so many texts: the seconds outside of the pass;
+        two accounts, of steps in which the text does not repeat itself and of those in which it does; and an
+        account of each drafter that runs passes of its own, by its label.
+        """
         labels = tuple([drafter.label for drafter in drafters if drafter is not None])
         key = rows.bit_length(), greedy, labels
         if key not in self._asking and len(self._asking) >= _MOST_SETS:
             del self._asking[next(iter(self._asking))]
-        return self._asking.setdefault(key, Asking(Overhead(), asking_accounts(), {}))
-
-
-def _renew_locks() -> None:
-    """Replace all locks in a forked child: one that another thread of the parent held would never be released."""
-    for learned in _every:
-        learned.lock = RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_locks)
+        return self._asking.setdefault(key, (Overhead(), asking_accounts(), {}))

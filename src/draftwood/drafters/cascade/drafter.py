@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, ClassVar, Self
 
+from draftwood.child_safe import ChildSafeLock
 from draftwood.contracts import Drafter, Floats, Needs, Noise, Planner
 from draftwood.contracts.declaring import refuse_mismatch
 from draftwood.decoding.arrivals import read_whole
@@ -19,7 +20,6 @@ from draftwood.decoding.prompt_scores import UNSEEN
 from draftwood.drafters.cascade.session import CascadeSession
 from draftwood.drafters.draft_model.drafter import DraftTarget, ModelBackedDrafter
 from draftwood.errors import CapabilityError, UsageError
-from draftwood.index.child_safe import ChildSafeLock
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.tree import TokenTree
 

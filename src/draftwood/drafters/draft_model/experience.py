@@ -12,9 +12,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from draftwood.child_safe import ChildSafeLock
 from draftwood.contracts import Floats
 from draftwood.drafters.base import fixed_rates
-from draftwood.index.child_safe import ChildSafeLock
 
 CONFIDENCES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.997)
 """Lower bounds of the classes of confidence, from the second on."""

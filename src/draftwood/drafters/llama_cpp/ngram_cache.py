@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.child_safe import ChildSafeLock
 from draftwood.contracts import DraftSession, Floats, Noise, Share, TokenFile
 from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree, fixed_rates
 from draftwood.drafters.llama_cpp.ngram_counts_file import common_tokenizer, read_counts, write_counts
 from draftwood.errors import UsageError
 from draftwood.files.paths import named
-from draftwood.index.child_safe import ChildSafeLock
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.child_safe import ChildSafeLock
 from draftwood.contracts import DraftTexts, Feedback, Floats, Ints, Noise, Share, Takes, TokenFile
 from draftwood.drafters.base import AnswerSession, BaseDrafter, grown_tree
 from draftwood.drafters.memory.memory import TOKENS, Memory
 from draftwood.drafters.ngram.drafter import PRIOR
 from draftwood.errors import DraftwoodError, UsageError
 from draftwood.files.paths import named
-from draftwood.index.child_safe import ChildSafeLock
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from draftwood.child_safe import ChildSafeLock
 from draftwood.contracts import Ints
 from draftwood.errors import DraftwoodError, FileFormatError, UsageError
 from draftwood.files.format import damaged, is_ours, read_header
-from draftwood.index.child_safe import ChildSafeLock
 
 MOST_TOKENS = 1 << 28  # places are int32, and an index holds up to twice as many while it is rebuilt
 VERSION = 1

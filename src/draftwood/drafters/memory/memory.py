@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.child_safe import ChildSafeLock
 from draftwood.contracts import Ints
 from draftwood.drafters.memory.file import MOST_TOKENS, MemoryFile, Saved, digest, opened, tombstone
 from draftwood.errors import DraftwoodError, UsageError
 from draftwood.files.format import compare_tokenizers
 from draftwood.files.paths import named
-from draftwood.index.child_safe import ChildSafeLock
 
 if TYPE_CHECKING:
     from draftwood.drafters.memory.index import KeptAnswer, Namespace

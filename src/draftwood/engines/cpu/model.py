@@ -15,6 +15,7 @@ from time import perf_counter, thread_time
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.child_safe import ChildSafeLock
 from draftwood.engines.cpu.gguf_file import GgufFile
 from draftwood.engines.cpu.hub_model import HubModel
 from draftwood.engines.cpu.instructions import Instructions
@@ -26,7 +27,6 @@ from draftwood.engines.cpu.pool import POOL
 from draftwood.engines.cpu.program import Program
 from draftwood.engines.cpu.weights import Report, Weights
 from draftwood.engines.lent_scores import LentScores, RowScores
-from draftwood.index.child_safe import ChildSafeLock
 from draftwood.models import findings
 from draftwood.models.machine import cores, machine
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from draftwood.child_safe import ChildSafeLock
 from draftwood.engines.per_model import PerModel
 from draftwood.engines.transformers.families import layer_windows, refuse_unsupported, text_config
 from draftwood.engines.transformers.native.target import NativeTarget
@@ -21,7 +22,6 @@ from draftwood.engines.transformers.seen import Seen, trial_key
 from draftwood.engines.transformers.selftest import agreeing
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import UnsupportedModelError, UsageError
-from draftwood.index.child_safe import ChildSafeLock
 from draftwood.models import findings
 
 OurTarget = TransformersTarget | NativeTarget

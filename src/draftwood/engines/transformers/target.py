@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from draftwood.child_safe import ChildSafeLock
 from draftwood.contracts import Capabilities, Positions, Target, Watch
 from draftwood.engines.committed import check_room, locked
 from draftwood.engines.transformers.attention import UNDER_WAY, Pass, PassCache
@@ -30,7 +31,6 @@ from draftwood.engines.transformers.scores import WATCHED, TorchScores
 from draftwood.engines.transformers.session import SPARE, PassRows, TransformersSession
 from draftwood.engines.transformers.shadow import shadow
 from draftwood.errors import UnsupportedModelError
-from draftwood.index.child_safe import ChildSafeLock
 from draftwood.tree import TokenTree
 
 _NONE: Positions = np.empty(0, dtype=np.int64)

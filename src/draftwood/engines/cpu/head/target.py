@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from draftwood.child_safe import ChildSafeLock
 from draftwood.contracts import Capabilities, Floats
 from draftwood.engines.committed import locked
 from draftwood.engines.cpu.attention import WIDEST
@@ -24,7 +25,6 @@ from draftwood.engines.heads.text import HeadText, ReducedScores, Request, grown
 from draftwood.engines.heads.weights import HeadWeights
 from draftwood.engines.lent_scores import LentScores
 from draftwood.errors import CapabilityError
-from draftwood.index.child_safe import ChildSafeLock
 
 
 class CpuHeadText(HeadText[Floats]):

@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from draftwood.child_safe import ChildSafeLock
 from draftwood.contracts import Capabilities
 from draftwood.engines.committed import locked
 from draftwood.engines.heads.text import HeadText, ReducedScores, Request, grown
 from draftwood.engines.transformers.head.network import HeadNetwork, attention
 from draftwood.engines.transformers.scores import TorchScores
-from draftwood.index.child_safe import ChildSafeLock
 
 _CHUNK = 512  # pairs of a text that one pass reads
 _ROOM = 256  # pairs for which there is room at first, and by which the room grows at least

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from draftwood.child_safe import ChildSafeLock
 from draftwood.contracts import Capabilities, Target, Watch
 from draftwood.engines.transformers.families import max_positions, refuse_unsupported, row_cost, text_config
 from draftwood.engines.transformers.native.passes import NativePasses
 from draftwood.engines.transformers.native.session import NativeSession
 from draftwood.engines.transformers.pack import WIDTHS
 from draftwood.engines.transformers.scores import TorchScores
-from draftwood.index.child_safe import ChildSafeLock
 from draftwood.tree import TokenTree
 
 
