@@ -154,10 +154,7 @@ def _count(identical: Iterable[bool]) -> str:
 @functools.cache
 def figures() -> list[tuple[str, list[Figure]]]:
     """Chapters of the page, each with its tables."""
-    return [
-        ("Speed", figures_speed.chapter()),
-        ("Tokens per pass", counts()),
-    ]
+    return [("Speed", figures_speed.chapter()), ("Tokens per pass", counts())]
 
 
 def page() -> str:

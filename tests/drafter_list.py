@@ -140,10 +140,7 @@ COMBINED: Mapping[str, Make] = {
     "suffix+lookup": lambda *_: load("suffix+lookup"),
     "suffix without branches+suffix": lambda *_: load("suffix:branches=1+suffix"),
     "ngram+suffix": lambda *_: load("ngram:frequent=3+suffix"),
-    "ngram with context+lookup": lambda *_: [
-        NgramDrafter(context=((1, 2, 3, 4), (), (5, 1, 2))),
-        *load("lookup"),
-    ],
+    "ngram with context+lookup": lambda *_: [NgramDrafter(context=((1, 2, 3, 4), (), (5, 1, 2))), *load("lookup")],
     "ngram-mod of short n-grams+lookup": lambda *_: load("ngram-mod:n_match=2:n_min=0+lookup"),
     "llama.cpp copiers": lambda *_: load(
         "ngram-simple:size_n=1:size_m=3+ngram-map-k:size_n=1:size_m=3+ngram-map-k4v:size_n=1:size_m=3"

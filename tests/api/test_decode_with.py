@@ -5,12 +5,7 @@ import torch
 from tests.api.generating import GREEDY, ONE, PROMPT, ROWS, SETTINGS, Every, batch, same, speller
 from tests.engines.tiny import FAMILIES, build
 from tests.tiers import rest_is_slow
-from transformers import (
-    GenerationConfig,
-    LogitsProcessor,
-    StoppingCriteria,
-    StoppingCriteriaList,
-)
+from transformers import GenerationConfig, LogitsProcessor, StoppingCriteria, StoppingCriteriaList
 
 import draftwood
 from draftwood.errors import UsageError

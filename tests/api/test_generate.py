@@ -10,13 +10,7 @@ from tests.toys import SameDrafter
 from draftwood import Generation, generate
 from draftwood.contracts import Sampling
 from draftwood.drafters.draft_model.drafter import DraftModelDrafter
-from draftwood.errors import (
-    DraftwoodError,
-    PromptError,
-    UnknownNameError,
-    UsageError,
-    VocabularyError,
-)
+from draftwood.errors import DraftwoodError, PromptError, UnknownNameError, UsageError, VocabularyError
 from draftwood.testing import ToyTarget
 from draftwood.verify.relaxed import Threshold
 

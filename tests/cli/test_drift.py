@@ -35,11 +35,7 @@ def test_json_is_one_document(draftwood, tiny, sampling):
 def test_tasks_and_files(draftwood, tiny, tmp_path):
     ran = draftwood("drift", "--tasks", "chat,grammar", "--limit", "1", *flags(tiny, 4))
     assert ran.code == 0
-    assert [line.split()[0] for line in ran.out.splitlines() if "100.0 %" in line] == [
-        "chat",
-        "grammar",
-        "all",
-    ]
+    assert [line.split()[0] for line in ran.out.splitlines() if "100.0 %" in line] == ["chat", "grammar", "all"]
     file = tmp_path / "mine.txt"
     file.write_text("abc abc\n\nxyz xyz\n")
     found = json.loads(draftwood("drift", "--prompts", str(file), *flags(tiny, 4), "--json").out)

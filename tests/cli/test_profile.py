@@ -30,10 +30,7 @@ def flags(model, *more):
 
 def test_a_table_for_people(draftwood, tiny):
     ran = draftwood("profile", *flags(tiny))
-    assert (ran.code, ran.err) == (
-        0,
-        NOT_KEPT + "; -o FILE.jsonl keeps it\n",
-    )
+    assert (ran.code, ran.err) == (0, NOT_KEPT + "; -o FILE.jsonl keeps it\n")
     assert ESCAPE not in ran.out
     for said in ("quartiles", "tokens per", "2 rounds"):
         assert said in ran.out

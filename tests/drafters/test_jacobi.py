@@ -21,10 +21,7 @@ from draftwood.verify.exact import SampleAndMatch
 RATES = np.linspace(0.1, 0.9, len(PRIOR), dtype=np.float32)
 
 DRAFTERS = st.builds(
-    JacobiDrafter,
-    block=st.integers(1, 9),
-    start=st.sampled_from(["prompt", "previous"]),
-    seed=st.integers(-5, 5),
+    JacobiDrafter, block=st.integers(1, 9), start=st.sampled_from(["prompt", "previous"]), seed=st.integers(-5, 5)
 )
 TARGETS = st.builds(ToyTarget, vocab_size=st.integers(2, 12), order=st.integers(1, 3), seed=st.integers(0, 50))
 

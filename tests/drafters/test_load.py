@@ -263,8 +263,7 @@ def test_a_plugin_is_a_drafter_like_ours(install):
 
 def test_a_function_can_make_the_drafter(install):
     install(
-        GOOD + "\ndef make(path: str, *, n: int = 1):\n    return Echo(times=n)\n",
-        "echo = example_drafters:make",
+        GOOD + "\ndef make(path: str, *, n: int = 1):\n    return Echo(times=n)\n", "echo = example_drafters:make"
     )
     assert load("echo:path=here:n=4")[0].times == 4
     with pytest.raises(UsageError, match="drafter 'echo' needs its option 'path': write echo:path="):

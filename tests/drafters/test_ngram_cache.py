@@ -161,11 +161,7 @@ def test_files_that_are_missing_broken_or_of_two_tokenizers(tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
-    [
-        ({"n_draft": 0}, "n_draft"),
-        ({"n_draft": 1 << 17}, "n_draft"),
-        ({"save": True}, "dynamic=FILE"),
-    ],
+    [({"n_draft": 0}, "n_draft"), ({"n_draft": 1 << 17}, "n_draft"), ({"save": True}, "dynamic=FILE")],
 )
 def test_options_out_of_range_or_against_each_other(options, sentence):
     with pytest.raises(UsageError, match=sentence):

@@ -6,12 +6,7 @@ from hypothesis import strategies as st
 from tests.drafters.reference import SCRIPTS, play
 from tests.oracles import llama_cpp as llama
 
-from draftwood.drafters.llama_cpp.copying import (
-    FLOORS,
-    NgramMapK4vDrafter,
-    NgramMapKDrafter,
-    NgramSimpleDrafter,
-)
+from draftwood.drafters.llama_cpp.copying import FLOORS, NgramMapK4vDrafter, NgramMapKDrafter, NgramSimpleDrafter
 from draftwood.drafters.load import load
 from draftwood.errors import UsageError
 

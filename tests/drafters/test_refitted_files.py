@@ -54,10 +54,7 @@ def draft(drafter):
     session.close()
 
 
-FORMATS = {
-    "corpus": (write_of_corpus, use_corpus),
-    "counts": (write_of_counts, read_counts),
-}
+FORMATS = {"corpus": (write_of_corpus, use_corpus), "counts": (write_of_counts, read_counts)}
 
 
 def refitted(description, payload, version=1):

@@ -76,14 +76,7 @@ class Story:
 
     def tell(self, trees: int) -> None:
         """Go on until so many trees were scored; then close all."""
-        acts = [
-            self._open,
-            self._close,
-            self._truncate,
-            self._extend,
-            *[self._score] * 7,
-            self._settle,
-        ]
+        acts = [self._open, self._close, self._truncate, self._extend, *[self._score] * 7, self._settle]
         while self.scored < trees:
             if not self.told:
                 self._open()

@@ -17,15 +17,7 @@ SENTENCEPIECE = (
 
 
 def write_vocabulary(
-    path,
-    tokens=SENTENCEPIECE,
-    *,
-    model="llama",
-    pre="default",
-    merges=(),
-    scores=None,
-    template=None,
-    **settings,
+    path, tokens=SENTENCEPIECE, *, model="llama", pre="default", merges=(), scores=None, template=None, **settings
 ):
     """Write a file of llama's architecture; ``settings`` are named as the writer's methods."""
     writer = GGUFWriter(path, "llama")

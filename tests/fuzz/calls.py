@@ -8,11 +8,7 @@ from random import Random
 from typing import Any
 
 import torch
-from transformers import (
-    LogitsProcessorList,
-    NoRepeatNGramLogitsProcessor,
-    RepetitionPenaltyLogitsProcessor,
-)
+from transformers import LogitsProcessorList, NoRepeatNGramLogitsProcessor, RepetitionPenaltyLogitsProcessor
 
 import draftwood
 from draftwood.contracts import Sampling

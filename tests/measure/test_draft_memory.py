@@ -10,10 +10,7 @@ from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.cascade.drafter import CascadeDrafter
-from draftwood.drafters.draft_model.drafter import (
-    DraftModelDrafter,
-    DraftTarget,
-)
+from draftwood.drafters.draft_model.drafter import DraftModelDrafter, DraftTarget
 from draftwood.drafters.load import load
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.engines.transformers.target import TransformersTarget

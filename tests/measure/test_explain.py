@@ -71,10 +71,7 @@ def told(step):
         ),
         ({"chosen": 0, "alternatives": []}, ("unlikely", "no guess was likely enough")),
         ({"chosen": 0, "candidates": 0}, ("nothing", "no drafter had a guess")),
-        (
-            {"chosen": 0, "candidates": 0, "asked": 0},
-            ("rested", "drafters paused: their guesses had not paid"),
-        ),
+        ({"chosen": 0, "candidates": 0, "asked": 0}, ("rested", "drafters paused: their guesses had not paid")),
         ({"chosen": 0, "candidates": 0, "asked": 0, "planner": "off"}, ("off", "drafting is off")),
         ({"chosen": 0, "candidates": 0, "asked": 0, "most": 0}, ("off", "drafting is off")),
         ({"chosen": 0, "candidates": 0, "asked": 0, "planner": "fixed"}, ("off", "drafting is off")),
@@ -87,10 +84,7 @@ def told(step):
         (FIXED | {"floor": 0.1}, ("likely", "2 of 4 guesses likely enough (10 % at least)")),
         (FIXED | {"floor": 0.1, "chosen": 0}, ("unlikely", "no guess was as likely as 10 %")),
         (THRESHOLD, ("likely", "2 of 4 guesses likely enough (25 % at least)")),
-        (
-            THRESHOLD | {"chosen": 1, "candidates": 1},
-            ("likely", "1 of 1 guess likely enough (25 % at least)"),
-        ),
+        (THRESHOLD | {"chosen": 1, "candidates": 1}, ("likely", "1 of 1 guess likely enough (25 % at least)")),
         (THRESHOLD | {"nodes": 2}, ("most", "2 of 4 guesses checked, no more may be")),
         ({"alternatives": [], "planner": "threshold"}, ("likely", "2 of 4 guesses likely enough")),
     ],

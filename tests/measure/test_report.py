@@ -218,8 +218,7 @@ def test_steps_are_embedded_with_their_tree(page):
 
 
 @pytest.mark.parametrize(
-    "broken",
-    [{"parents": None}, {"path": [99]}, {"source": [0.5] * 5}, {"belief": [0.5]}, {"tokens": "abcde"}],
+    "broken", [{"parents": None}, {"path": [99]}, {"source": [0.5] * 5}, {"belief": [0.5]}, {"tokens": "abcde"}]
 )
 def test_a_trace_that_makes_no_sense_is_no_tree(broken):
     one = answer(0, "t", "n", "suffix", 1.0)

@@ -9,15 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from draftwood.errors import ModelNotFoundError, UnknownNameError, UsageError
-from draftwood.models.engine import (
-    CPU,
-    FASTEST,
-    LLAMA_CPP,
-    TRANSFORMERS,
-    choose,
-    implied_engine,
-    say_chosen,
-)
+from draftwood.models.engine import CPU, FASTEST, LLAMA_CPP, TRANSFORMERS, choose, implied_engine, say_chosen
 
 engine_module = importlib.import_module("draftwood.models.engine")
 

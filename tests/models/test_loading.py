@@ -99,8 +99,7 @@ def refusing(*_, **__):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "expected"),
-    [("bfloat16", torch.bfloat16), ("float16", torch.float16), ("auto", torch.float32)],
+    ("dtype", "expected"), [("bfloat16", torch.bfloat16), ("float16", torch.float16), ("auto", torch.float32)]
 )
 def test_the_number_format_is_chosen_by_name(saved, dtype, expected):
     assert load(saved, dtype=dtype, device="cpu")[0].dtype == expected

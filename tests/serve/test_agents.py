@@ -11,12 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from tests.serve.conftest import running
-from tests.serve.frameworks import (
-    kitchen,
-    schemas,
-    with_agents,
-    with_pydantic_ai,
-)
+from tests.serve.frameworks import kitchen, schemas, with_agents, with_pydantic_ai
 from tests.serve.session import acting, bare, call
 
 

@@ -117,10 +117,6 @@ class Rule(ABC):
 
     @abstractmethod
     def open(
-        self,
-        prompt: Sequence[int],
-        sampling: Sampling,
-        processors: Sequence[Processor] = (),
-        sequence: int = 0,
+        self, prompt: Sequence[int], sampling: Sampling, processors: Sequence[Processor] = (), sequence: int = 0
     ) -> RuleSession:
         """Start a request. ``sequence`` is the number of the returned sequence, never the row of a batch."""

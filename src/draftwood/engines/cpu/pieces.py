@@ -108,8 +108,7 @@ def _write_scores(module: ir.Module, features: frozenset[str]) -> None:
     with body.loop(0, rows) as row:
         line = body.at(scores, body.mul(row, stride))
         record = body.at(
-            PASS.place(body, whole, "best"),
-            body.mul(body.add(body.mul(piece, rows), row), body.i64(BEST)),
+            PASS.place(body, whole, "best"), body.mul(body.add(body.mul(piece, rows), row), body.i64(BEST))
         )
         _write_best(body, line, first, end, PHASE.real(body, phase, "soft_cap"), record)
     body.ret_void()
