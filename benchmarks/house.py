@@ -18,9 +18,9 @@ ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "draftwood"
 
 CEILINGS = {
-    "src lines": 49_191,
+    "src lines": 49_159,
     "src files": 352,
-    "core lines": 8_559,
+    "core lines": 8_538,
     "core files": 62,
     "core classes": 109,
     "tests lines": 45_577,

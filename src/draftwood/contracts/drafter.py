@@ -22,7 +22,7 @@ class Needs:
 
     top_k: int = 0  # this many best tokens of every scored row, with their probabilities
     hidden: tuple[int, ...] = ()
-    """Hidden states of these layers, of all text: `DraftSession.observe_hidden`, `Feedback.hidden`."""
+    """Hidden states of these layers, but while it rests: `DraftSession.observe_hidden`, `Feedback.hidden`."""
     prompt: bool = False
     """The ``top_k`` of the prompt's rows too, and of later turns': `DraftSession.observe`."""
     prompt_cost: float = inf
@@ -98,7 +98,7 @@ class Feedback(NamedTuple):
     top_k
         Ids int32[rows, k] and probabilities float32[rows, k] of all rows, as `Scores.top_k`; None: not declared.
     hidden
-        Layer -> hidden states [rows, width] of all rows, of the layers that drafters of the set declared.
+        Layer -> hidden states [rows, width] of all rows, of the layers it declared; empty while it rests.
     source
         Index of this drafter in the set.
 

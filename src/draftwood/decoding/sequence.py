@@ -6,7 +6,6 @@ import logging
 import sys
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,7 +79,6 @@ class ActiveSequence:
         for number, source in enumerate(self.sources):
             source.take_seat(number, self.drafters)
         self._lends_session = any([source.needs.target_session for source in self.sources])
-        self._shows_hidden = any([source.needs.hidden for source in self.sources])
         return [source for source in self.sources if id(source.drafter) not in here]
 
     def _start(self, request: Request) -> None:
@@ -146,7 +144,6 @@ class ActiveSequence:
         """Take in what the target gave for the prompt, or for its next ``tokens``."""
         self._session, self._scores = session, scores
         self.capabilities = session.capabilities or self.capabilities
-        self._keep_hidden()
         self._read += self.unread if tokens is None else tokens
         self.prefill_s += seconds
 
@@ -157,7 +154,6 @@ class ActiveSequence:
         """
         self._session, self._readings = session, readings
         self.capabilities = session.capabilities or self.capabilities
-        self._keep_hidden()
         self._read = self._resumed = session.length
 
     def readings(self) -> list[tuple[Drafter, SavedReading]]:
@@ -301,11 +297,9 @@ class ActiveSequence:
         return feedback
 
     def prepare_pass(self) -> None:
-        """Let the target's session keep the hidden states that drafters need of this pass, and read again what it
-        has lost: a draft pass on its cache may have failed half-way.
-        """
-        if self._shows_hidden:
-            self._keep_hidden()
+        """Say which hidden states the pass keeps; read again what the cache lost where a draft pass failed."""
+        if self.capabilities.hidden:
+            self.session.hidden = hidden_layers([source.needs_now for source in self.sources])
         if self._lends_session and self.session.length < len(self.ids) - 1:
             self.target.extend([(self.session, self.ids[self.session.length : -1])])
 
@@ -333,7 +327,6 @@ class ActiveSequence:
         again = self.session.replay
         self.ids = self.ids[:known]  # an interrupt while reading must not leave ids that the cache no longer holds
         new = self._engage(request.drafters) if request.drafters is not None else []
-        self._keep_hidden()
         self._read = self._resumed = 0
         watch = self._watch(prompt, known)
         (self._scores,) = self.target.extend([(self.session, prompt[known:])], None if watch is None else [watch])
@@ -367,12 +360,6 @@ class ActiveSequence:
         self._reading.show(self.sources)
         for source in self.sources if len(self.ids) > prompt else ():
             source.begin_answer(self.ids[prompt:])
-
-    def _keep_hidden(self) -> None:
-        """Let the target's session keep the hidden states that the drafters need now."""
-        if self.capabilities.hidden:
-            session: Any = self.session
-            session.hidden = hidden_layers([source.needs_now for source in self.sources])
 
     def draft_caches(self) -> list[int | None]:
         """Return the bytes that each drafter with a model holds of this text in caches of its own, if known."""

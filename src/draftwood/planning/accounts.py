@@ -66,6 +66,9 @@ class Account:
             self.left = self.pause + 1 if self.pause else 0
 
 
+_NEW = Account()  # skips nothing; not to be written to
+
+
 class Overhead:
     """Average seconds of a step outside of its pass: no drafter asked, asked in vain, a draft scored."""
 
@@ -192,43 +195,38 @@ class DrafterAccounts:
     def __init__(self) -> None:
         self.accounts: dict[str, Account] = {}  # by a drafter's label
         self.lookahead: dict[str, Account] = {}  # of its lookahead nodes
-        self._own: set[str] = set()  # labels of drafters with passes of their own
-        self._kept: dict[str, Account] = {}  # their accounts for the next call, which other calls write to as well
+        self._kept: dict[str, Account] = {}  # of drafters with passes; other calls read and write them, too
         self._begun: set[str] = set()  # labels of those that have drafted in this call
 
     def go_on(self, kept: dict[str, Account]) -> None:
-        """Take what earlier calls have learnt of these drafters' passes, and keep there what this one learns.
+        """Begin with what earlier calls have learnt of drafters with passes, and keep there what this one learns.
 
-        Each call counts its own steps. A drafter that was resting is shown states first: it is skipped once more.
+        A drafter that was resting is skipped once more, to be shown states before it is asked.
         """
-        resting = {label for label in self._own if self.accounts.pop(label).left > 1}
-        self._kept, self._own = kept, set(kept)
+        before = {label: self.accounts.pop(label).left for label in self._kept if label in self.accounts}
+        self._kept = kept
         for label, account in kept.items():
-            self.accounts[label] = replace(account, left=max(account.left, 2 * (label in resting)))
+            self.accounts[label] = replace(account, left=max(account.left, 2 * (before.get(label, 0) > 1)))
 
     def begin(self) -> None:
         """Begin a step."""
-        for account in (*self.accounts.values(), *self.lookahead.values()):
+        for account in self.lookahead.values():
             account.count_down()
-        for label in self._own:
-            self._kept[label].left = self.accounts[label].left
+        for label, account in self.accounts.items():
+            account.count_down()
+            if label in self._kept:
+                self._kept[label].left = account.left
 
     def is_skipped(self, drafter: Declaration) -> bool:
-        account = self.accounts.get(drafter.label)
-        return account is not None and account.left > 0
+        return self.accounts.get(drafter.label, _NEW).left > 0
 
     def rests(self, drafter: Declaration) -> bool:
-        """Whether a skipped drafter is shown no scores or states. Its last skipped step shows it states again: a
-        draft begins with those of the pass before it.
-        """
-        account = self.accounts.get(drafter.label)
-        if account is None:
-            return False
-        return bool((drafter.needs.top_k and account.left) or (drafter.needs.hidden and account.left > 1))
+        """Whether a skipped drafter is shown nothing: its last skipped pass shows the states a draft needs."""
+        account, needs = self.accounts.get(drafter.label, _NEW), drafter.needs
+        return bool((needs.top_k and account.left) or (needs.hidden and account.left > 1))
 
     def skips_lookahead(self, drafter: Declaration) -> bool:
-        account = self.lookahead.get(drafter.label)
-        return account is not None and account.left > 0
+        return self.lookahead.get(drafter.label, _NEW).left > 0
 
     def is_judged(self, drafter: Declaration, seconds: float, plain: float) -> bool:
         """Whether what the drafter saves has to be known, if its drafts take so long."""
@@ -255,11 +253,9 @@ class DrafterAccounts:
                 continue
             if account is None:
                 account = self.accounts[label] = _account(drafter)
-                if runs_passes:
-                    self._own.add(label)
-                    self._kept[label] = replace(account)
             if runs_passes and label not in self._begun:  # its first draft has read the prompt, and warmed up
                 self._begun.add(label)
+                self._kept.setdefault(label, replace(account))
                 continue
             cost = min(seconds, (_STALL_PASSES if runs_passes else _STALL) * plain)
             cost, gain = cost if cost >= NOTICEABLE * plain else 0.0, (saved or {}).get(label, 0.0)

@@ -111,9 +111,8 @@ class GoodputPlanner(TreePlanner):
         if key != self._known_as:
             self._known_as = key
             with self.learned.lock:
-                self._overhead, steps, passes = self.learned.asking(
-                    len(states), first.drafters, greedy=first.greedy
-                )
+                known = self.learned.asking(len(states), first.drafters, greedy=first.greedy)
+                self._overhead, steps, passes = known
                 self._asks = QuietSteps(steps)
                 self._accounts.go_on(passes)
 
@@ -122,11 +121,10 @@ class GoodputPlanner(TreePlanner):
 
     def _rested(self, state: State, asks: list[Ask]) -> list[Ask]:
         """Return the asks where skipped drafters that need scores or states rest: they are not shown any."""
-        accounts = self._accounts
-        if not accounts.accounts:
+        if not self._accounts.accounts:
             return asks
         return [
-            RESTING if drafter is not None and accounts.rests(drafter) else ask
+            RESTING if drafter is not None and self._accounts.rests(drafter) else ask
             for drafter, ask in zip(state.drafters, asks, strict=True)
         ]
 

@@ -25,11 +25,9 @@ class Learned:
     """
 
     def __init__(
-        self,
-        beliefs: Beliefs | None = None,
-        curve: CostCurve | None = None,
+        self, beliefs: Beliefs | None = None, curve: CostCurve | None = None,
         costs: Mapping[int, CostModel] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.beliefs = beliefs if beliefs is not None else Beliefs()
         self.curve = curve
         self.lock = ChildSafeLock()

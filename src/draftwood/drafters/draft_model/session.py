@@ -18,17 +18,16 @@ from draftwood.verify.noise import KeyedNoise
 
 
 class ReadableText(TextSession):
-    """A session that knows whether its model has all tokens of the text. Each token is looked at once."""
+    """A session that knows whether its model has all tokens of the text. Readable ones are looked at once."""
 
     _readable = 0  # length of the beginning of the text that the model can read, as far as it was looked at
 
     def can_read(self, target: Any) -> bool:
         """Return whether every token of the text lies in the vocabulary of this model (a `Target`)."""
-        vocabulary = target.capabilities.vocab_size
-        for token in self.text[self._readable :].tolist():
-            if token >= vocabulary:
-                return False
-            self._readable += 1
+        new = self.text[self._readable :]
+        if len(new) and new.max() >= target.capabilities.vocab_size:
+            return False
+        self._readable = self._length
         return True
 
     def truncate(self, length: int) -> None:
@@ -124,16 +123,15 @@ class ModelSession(ReadableText):
         depth = min(self._depth, self._room - self._length)
         if nodes <= 0 or depth <= 0 or not self._length or not self.reader.is_ready:
             return None
-        if not self.can_read(self.reader.target):
-            return None
-        if self._would_not_pay():
+        if not self.can_read(self.reader.target) or self._would_not_pay():
             return None
         growth = Growth(nodes, depth, accept_rates, self._p_min, is_chain=self.reader.is_chain, ends=self.ends)
         self._copies.learn(self.text)
         if len(base_tree) and not self.reader.is_chain:
             growth.add_base(base_tree, self.reader.target.capabilities.vocab_size, self._copies.trust)
             self._copies.promise(self._length, base_tree)
-            if self.prices.pass_s and not self._chosen(growth):
+            hope, costs = self.experience.hope, self.experience.costs()
+            if self.prices.pass_s and not chosen([growth], hope, self.prices, costs, 0, nodes):
                 return None  # what is copied is so sure that no reading pays
         row = self.reader.begin(self.text)
         if row is not None:
@@ -148,10 +146,6 @@ class ModelSession(ReadableText):
             return False
         self.experience.prevent(self._length - self.reader.read_so_far)
         return True
-
-    def _chosen(self, growth: Growth) -> list[list[int]] | None:
-        """Return what the first pass over this tree alone would read."""
-        return chosen([growth], self.experience.hope, self.prices, self.experience.costs(), 0, 0)
 
     def take(self, growth: Growth, nodes: Sequence[int], rows: Sequence[Row]) -> None:
         """Put what the model says after these nodes into the tree."""

@@ -38,19 +38,15 @@ class Rows:
     positions: Sequence[int] | None = None  # of the rows, where a row's position is not the length of its path
 
 
-_ADDRESSES = (
-    "phases", "tokens", "positions", "texts", "bases", "cells", "tails", "lengths", "units", "folds", "scored",
-    "scores", "best", "choices",
-)  # fmt: skip
-_SLOTS = np.array([PASS[name] for name in _ADDRESSES])
 _OF_SIZE = np.array([PASS[name] for name in ("limits", "count", "rows", "scored_rows")])
 
 
 class _Memory(NamedTuple):
-    """Units of attention, scores, and the addresses of all arrays, those of `_ADDRESSES`."""
+    """Units of attention, scores, and the slots and addresses of all arrays."""
 
     units: Places
     scores: NDArray[np.float32]
+    slots: Places
     addresses: Places
 
 
@@ -66,9 +62,7 @@ class PassRecord:
             np.zeros(WIDEST, dtype=np.int64) for _ in range(7)
         )
         self._folds = np.zeros((WIDEST, 2), dtype=np.int64)
-        self._laid: tuple[int, int] | None = (
-            None  # rows and chunks that units and folds hold, where it is one text
-        )
+        self._laid: tuple[int, int] | None = None  # rows and chunks in units and folds, where it is one text
         self._paths = np.zeros(WIDEST, dtype=np.int32)  # of rows that follow one another
         self._paths_address = int(self._paths.ctypes.data)
         self._best = np.zeros(program.pieces * WIDEST * BEST, dtype=np.uint8)
@@ -84,8 +78,10 @@ class PassRecord:
             "lengths": self._lengths, "units": units, "folds": self._folds, "scored": self._scored,
             "scores": scores, "best": self._best, "choices": self._choices,
         }  # fmt: skip
-        addresses = np.array([every[name].ctypes.data for name in _ADDRESSES], dtype=np.int64)
-        return _Memory(units, scores, addresses)
+        addresses = [array.ctypes.data for array in every.values()]
+        return _Memory(
+            units, scores, np.array([PASS[name] for name in every]), np.array(addresses, dtype=np.int64)
+        )
 
     def fill(self, texts: Sequence[Rows], asked: Asked = ()) -> int:
         """Fill the record for one pass over these rows; returns how many rows are scored.
@@ -191,10 +187,10 @@ class PassRecord:
         row = first = parts = 0
         for (end, chunks), cells in zip(layout, ends, strict=True):
             new = first + -(-(end - row) // UNIT_ROWS) * chunks
-            units, scores, _ = self._memory
+            units = self._memory.units
             if new > len(units):
                 units = np.concatenate((units, np.zeros((new, 4), dtype=np.int64)))
-                self._memory = self._with(units, scores)
+                self._memory = self._with(units, self._memory.scores)
             some = units[first:new].reshape(-1, chunks, 4)
             some[..., 0] = (row + UNIT_ROWS * _COUNT[: len(some)])[:, None]
             some[..., 1] = UNIT_ROWS
@@ -214,7 +210,7 @@ class PassRecord:
         if scored > len(self._memory.scores):
             scores = np.zeros((scored, program.score_width), dtype=np.float32)
             self._memory = self._with(self._memory.units, scores)
-        record[_SLOTS] = self._memory.addresses
+        record[self._memory.slots] = self._memory.addresses
         self._limits, address = program.limits(rows, scored, units, asked)  # kept alive until the next pass
         record[_OF_SIZE] = address, len(self._limits), rows, scored
 
