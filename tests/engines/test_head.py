@@ -9,6 +9,7 @@ from safetensors.torch import save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import draftwood
+from draftwood.api.setup import Setup
 from draftwood.contracts import Sampling
 from draftwood.engines.heads.fitting import usual
 from draftwood.engines.heads.weights import HeadShape, HeadWeights, read_head
@@ -132,12 +133,25 @@ class TestBadFiles:
         with pytest.raises(ModelError, match="no head at"):
             read_head(tmp_path / "none.safetensors")
 
-    @pytest.mark.parametrize("left", [-100, 200, 4, 0])
-    def test_cut(self, tmp_path, target, left):
+    @pytest.mark.parametrize(("left", "said"), [
+        (-100, "is cut off, damaged or no head: get it again, or make one with draftwood train head"),
+        (200, "is cut off, damaged or no head"), (4, "is cut off, damaged or no head"),
+        (0, "is empty: get the file again"),
+    ])  # fmt: skip
+    def test_cut(self, tmp_path, target, left, said, caplog):
         file = saved(tmp_path / "head.safetensors", random_head(target)[1])
+        begun = Setup(TransformersTarget(build("llama")), None, f"head:file={file}")
+        before = begun.drafters
         file.write_bytes(file.read_bytes()[:left])
-        with pytest.raises(ModelError, match="cut"):
+        with pytest.raises(ModelError) as error:
             read_head(file)
+        assert str(error.value).startswith(f"{file} {said}")
+        assert str(error.value).count(str(file)) == str(error.value).count(":") == 1
+        begun.refresh()
+        assert begun.drafters == before, "what drafts already goes on, as in a server or a conversation"
+        for _ in range(2):
+            assert Setup(begun.target, None, f"ngram+head:optional=true:file={file}").names == ["ngram"]
+        assert caplog.messages == [f"{error.value}; decoding goes on without it"], "said once per model"
 
     def test_foreign(self, tmp_path):
         save_file({"weight": torch.ones(2, 2)}, tmp_path / "other.safetensors")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +18,7 @@ from draftwood.contracts import Drafter, Target
 from draftwood.drafters.draft_model.drafter import DraftTarget
 from draftwood.drafters.draft_model.vocabulary import refuse_other_vocabulary
 from draftwood.drafters.load import load_inner
+from draftwood.engines.per_model import once
 from draftwood.errors import CapabilityError, ModelError, UsageError
 from draftwood.models.engine import CPU, LLAMA_CPP, TRANSFORMERS, choose, first_line
 from draftwood.models.fingerprint import tokenizer_fingerprint
@@ -25,6 +27,8 @@ from draftwood.planning.load import load as load_planner
 
 if TYPE_CHECKING:
     from draftwood.drafters.cascade.drafter import CascadeDrafter
+
+log = logging.getLogger("draftwood")
 
 _NO_MEMORY = (
     "out of memory", "alloc_failed", "not enough memory", "can't allocate", "cannot allocate", "failed to allocate"
@@ -154,13 +158,27 @@ class DraftModels:
             from draftwood.engines.transformers import self_draft as drafts
         return DraftTarget(drafts.early_exit(self.target, layers), weight_bytes=0)
 
-    def head(self, file: str, *, optional: bool = False) -> DraftTarget | None:
+    def head(
+        self, file: str, known: DraftTarget | None = None, *, optional: bool = False
+    ) -> DraftTarget | None:
         """Return a head that was trained for the target; without ``file``, the one that comes with draftwood.
 
         Where none comes with it, None if it is ``optional``, else `UsageError`; on other engines than transformers
         an optional one is None, too: there it has not paid (LOG.md, 2026-11-25). Raises `ModelError` for a file
-        that is no head, and `CapabilityError` for one of another model, or without hidden states.
+        that is no head, and `CapabilityError` for one of another model, or without hidden states: an optional one
+        is None, and the log says why, once. One that is ``known`` stays when its file has gone bad.
         """
+        try:
+            return self._head(file, optional=optional)
+        except (CapabilityError, ModelError) as error:
+            if known is not None and known.verifier is self.target:
+                return known
+            if not optional or self.target is None:
+                raise
+            said = f"{error}; decoding goes on without it"
+            return once(self.target, "no head", said, lambda: log.warning(said))
+
+    def _head(self, file: str, *, optional: bool) -> DraftTarget | None:
         if optional and not file and self._engine != TRANSFORMERS:
             return None
         heads: Any

@@ -48,7 +48,7 @@ class HeadDrafter(ModelBackedDrafter):
         The head: a file of draftwood's, or a folder or file of a public EAGLE-3 draft. Empty: the head that comes
         with draftwood for the model.
     optional
-        Without a file, leave the drafter out where no head comes with draftwood for the model.
+        Leave the drafter out where no head comes with draftwood for the model, or the file's cannot be used.
     """
 
     name: ClassVar[str] = "head"
@@ -64,7 +64,7 @@ class HeadDrafter(ModelBackedDrafter):
 
     def with_models(self, models: Any) -> HeadDrafter | None:
         """Return the drafter with its head; raises what `draftwood.api.draft_models.DraftModels.head` raises."""
-        found = models.head(self.file, optional=self.optional)
+        found = models.head(self.file, self.found, optional=self.optional)
         return None if found is None else self.bound(found)
 
     def reader(self, found: DraftTarget, k: int) -> HeadReader:

@@ -85,12 +85,14 @@ def read_head(path: Path) -> HeadWeights:
         path = path / "model.safetensors"
     if not path.is_file():
         raise ModelError(f"there is no head at {path}: make one with draftwood train head MODEL -o {path.name}")
+    file = MappedFile(path)
     try:
-        file = MappedFile(path)
         header = metadata_of(file)
         found = {name: _array(one.kind, one.data, one.shape) for name, one in tensors_of(file).items()}
     except (DraftwoodError, KeyError) as error:
-        raise ModelError(f"{path} cannot be read as head ({error}): is it cut, or of another kind?") from error
+        raise ModelError(
+            f"{path} is cut off, damaged or no head: get it again, or make one with draftwood train head"
+        ) from error
     tensors = {name.removeprefix("model.").replace("layers.0.", _LAYER): one for name, one in found.items()}
     names = [f"{name}.weight" for name in _SHAPES]
     if missing := [name for name in names if name not in tensors]:
