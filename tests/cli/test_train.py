@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from pathlib import Path
 
 import pytest
 from safetensors import safe_open
@@ -33,8 +34,11 @@ def same_texts(place, spec):
 @pytest.mark.parametrize("engine", ["transformers", "cpu"])
 def test_a_head_is_made_and_drafts(draftwood, tiny, tiny_gguf, tmp_path, engine):
     output, model = tmp_path / "head.safetensors", tiny if engine == "transformers" else str(tiny_gguf())
-    ran = draftwood(*head(model, output))
+    mine = tmp_path / "mine.txt"
+    mine.write_text("some text of the user's own, of more than sixty-four tokens " * 9)
+    ran = draftwood(*head(model, output, "--text", str(mine)))
     assert ran.code == 0, ran.err
+    mine.unlink()
     assert f"written: {output}" in ran.out
     assert "the model's own in" in ran.out
     assert [path.name for path in tmp_path.iterdir()] == [output.name], "the folder of texts is gone"
@@ -42,7 +46,10 @@ def test_a_head_is_made_and_drafts(draftwood, tiny, tiny_gguf, tmp_path, engine)
         header = file.metadata()
     assert header["format"] == "draftwood-head-1"
     made = json.loads(header["made"])
-    assert (made["model"], made["engine"], made["target"]) == (model, engine, header["target"])
+    assert (made["model"], made["engine"], made["target"]) == (Path(model).name, engine, header["target"])
+    assert (made["files"], made["written"], made["start"], made["vocabulary"]) == (1, False, False, 60)
+    assert str(tmp_path) not in str(header), "paths tell who made it, and of what"
+    assert str(Path(model).parent) not in str(header)
     *_, (seconds, updates, tokens, _, first, second) = json.loads(header["log"])
     assert seconds > 0 < updates
     assert tokens > 0

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -103,7 +103,7 @@ def _train(loading: options.Loading, output: Path, plan: TrainingPlan, folder: P
 
     model, tokenizer = loading.load_model()
     job, made = HeadJob(model, tokenizer, folder, plan), None
-    about = {"model": loading.model, "weights": loading.weights, "dtype": loading.dtype}
+    about: dict[str, Any] = {"model": loading.model, "weights": loading.weights, "dtype": loading.dtype}
     about |= {"engine": job.target.target.engine, "target": job.target.fingerprint}
     note, asked = folder / "plan.json", _asked(about, replace(plan, text_seconds=0.0, train_seconds=0.0))
     if note.exists() and note.read_text(encoding="utf-8") != asked:
@@ -118,9 +118,12 @@ def _train(loading: options.Loading, output: Path, plan: TrainingPlan, folder: P
         screen.say(f"stopped; the same command goes on with what is in {folder}", file=sys.stderr)
         raise typer.Exit(130)
     log = json.dumps([[round(number, 3) for number in row] for row in made.progress.history])
-    write_head(output, made, {"made": _asked(about, plan), "log": log, "provenance": json.dumps(provenance())})
+    # Heads are passed on: of paths, which may tell who made them and of what, they hold none.
+    paths = {"files": len(plan.files), "written": bool(plan.written), "start": bool(plan.start)}
+    asked, here = _asked(about | paths | {"model": Path(loading.model).name}, plan), provenance(command=None)
+    write_head(output, made, {"made": asked, "log": log, "provenance": json.dumps(here)})
     return made.progress.agreement
 
 
-def _asked(about: dict[str, str | None], plan: TrainingPlan) -> str:
-    return json.dumps({**about, **asdict(plan)}, default=str, sort_keys=True)
+def _asked(about: dict[str, Any], plan: TrainingPlan) -> str:
+    return json.dumps({**asdict(plan), **about}, default=str, sort_keys=True)
