@@ -298,7 +298,11 @@ def test_two_runs_become_more_rounds_and_their_differences_keep_their_answers(ro
     found = gather([rows, other])
     assert [a.round for a in found.records.answers] == [0] * 8 + [1] * 8
     assert found.differences == [(difference, found.records.answers[9], found.records.answers[8])]
-    assert "were not interleaved" in made(rows, other)
+    page = made(rows, other)
+    assert "were not interleaved" in page
+    assert "in 2 rounds, plainly" in page
+    assert " rounds, plainly" not in made(rows)
+    assert "in 1 to 2 rounds, plainly" in made(rows, save(tmp_path / "some.jsonl", bench()[:2])), "of some prompts"
     further = bench()
     further[-1].round = 1  # a round of its own, of one answer
     found = gather([rows, save(tmp_path / "further.jsonl", further)])

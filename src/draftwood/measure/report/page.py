@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -107,13 +108,15 @@ def lead(material: Material, standings: Standings) -> dict[str, Any]:
     """Return the facts of the first sentence: what was measured."""
     drafted = {arm: engine for arm, engine in standings.arms.items() if arm not in PLAIN_ARMS}
     others = [engine for engine in drafted.values() if engine != "draftwood"]
+    answers = [a for a in material.records.answers if a.round != TRACED]
+    times = Counter((a.task, a.name, a.arm) for a in answers).values()
     return {
         "facts": material.facts,
         "answers": len(material.records.answers),
         "profiled": bool(material.profile),
         "prompts": len({(a.task, a.name) for a in material.records.answers}),
         "tasks": len(standings.tasks),
-        "rounds": len({a.round for a in material.records.answers} - {TRACED}),
+        "rounds": " to ".join(map(str, sorted({min(times, default=1), max(times, default=1)}))),
         "plainly": len(drafted) < len(standings.arms),
         "ours": [arm for arm, engine in drafted.items() if engine == "draftwood"],
         "others": len(others),
