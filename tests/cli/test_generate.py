@@ -5,8 +5,15 @@ import re
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+
+from draftwood.api.generation import Generation
+from draftwood.cli.given import Loaded
+from draftwood.engines.cpu.target import CpuTarget
+from draftwood.step import SourceStep, Step
+from draftwood.testing import ToyTarget
 
 ESCAPE = "\x1b["
 PROMPT = "abcabcabcabc"
@@ -158,3 +165,25 @@ def test_an_answer_is_held_to_a_form(draftwood, tiny, tmp_path):
         ran = draftwood("generate", "hello", "--model", tiny, *form, "--json")
         assert ran.code == 0, ran.err
         assert json.loads(ran.out)["text"].replace(" ", "") == text.replace(" ", "")
+
+
+def test_where_a_head_would_pay_it_is_said_how_one_is_made(draftwood, tiny, tiny_gguf, monkeypatch):
+    given = SimpleNamespace(model="my model.gguf", drafters="default")
+    cpu, toy = CpuTarget(tiny_gguf("llama", "F32"), threads=1), ToyTarget()
+
+    def said(speedup=None, *, model=cpu, drafters="default", seconds=0.02, passes=32, emitted=(1,), asked=4):
+        given.drafters = drafters
+        source = SourceStep(asked=asked)
+        steps = [Step(i, i, emitted, score_s=seconds, by_source=(source,)) for i in range(passes)]
+        return Loaded(given, model, None, []).head_note(Generation(steps=steps), speedup)
+
+    told = "(draftwood train head 'my model.gguf' -o head.safetensors)"
+    for alike in ({}, {"speedup": 1.1}, {"speedup": 1.0, "emitted": (1, 2)}, {"drafters": "ngram"}):
+        assert said(**alike).endswith(told)
+    for little in ({"speedup": 1.2}, {"emitted": (1, 2)}, {"seconds": 0.002}, {"passes": 31}, {"asked": 0}):
+        assert not said(**little)
+    assert not said(drafters="ngram+head:file=mine"), "who has one knows how"
+    assert not said(model=toy), "it can have none"
+    monkeypatch.setattr(Loaded, "head_note", lambda *_: "make one")
+    assert draftwood("generate", "hi", "--model", tiny, "--max-new-tokens", "4").err.count("make one\n") == 1
+    assert draftwood("chat", "--model", tiny, "--max-new-tokens", "4", stdin=b"hi\nyes\n").err == "make one\n"

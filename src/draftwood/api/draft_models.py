@@ -158,40 +158,36 @@ class DraftModels:
             from draftwood.engines.transformers import self_draft as drafts
         return DraftTarget(drafts.early_exit(self.target, layers), weight_bytes=0)
 
-    def head(
-        self, file: str, known: DraftTarget | None = None, *, optional: bool = False
-    ) -> DraftTarget | None:
+    def head(self, file: str, known: DraftTarget | None = None, *, optional: bool = False) -> DraftTarget | None:
         """Return a head that was trained for the target; without ``file``, the one that comes with draftwood.
 
-        Where none comes with it, None if it is ``optional``, else `UsageError`; on other engines than transformers
-        an optional one is None, too: there it has not paid (LOG.md, 2026-11-25). Raises `ModelError` for a file
-        that is no head, and `CapabilityError` for one of another model, or without hidden states: an optional one
-        is None, and the log says why, once. One that is ``known`` stays when its file has gone bad.
+        Raises `UsageError` where none comes with it, `ModelError` for a file that is no head, `CapabilityError`
+        for another model's, or without hidden states. An ``optional`` one is None then, and of a file the log says
+        why, once; without a file it is None, too, on other engines than transformers: there it has not paid
+        (LOG.md, 2026-11-25). One that is ``known`` stays when its file has gone bad.
         """
+        if optional and not file and self._engine != TRANSFORMERS:
+            return None
         try:
-            return self._head(file, optional=optional)
-        except (CapabilityError, ModelError) as error:
+            return self._head(file)
+        except (CapabilityError, ModelError, UsageError) as error:
             if known is not None and known.verifier is self.target:
                 return known
             if not optional or self.target is None:
                 raise
             said = f"{error}; decoding goes on without it"
-            return once(self.target, "no head", said, lambda: log.warning(said))
+            return once(self.target, "no head", said, lambda: log.warning(said)) if file else None
 
-    def _head(self, file: str, *, optional: bool) -> DraftTarget | None:
-        if optional and not file and self._engine != TRANSFORMERS:
-            return None
+    def _head(self, file: str) -> DraftTarget:
+        if self.target is None or not self.target.capabilities.hidden or self._engine not in (CPU, TRANSFORMERS):
+            raise CapabilityError("head needs the engine cpu or transformers, and hidden states: leave it out")
         heads: Any
         if self._engine == CPU:
             from draftwood.engines.cpu.head import target as heads
-        elif self._engine == TRANSFORMERS:
-            from draftwood.engines.transformers.head import load as heads
         else:
-            raise CapabilityError("head works on the engines cpu and transformers only: name a draft model")
+            from draftwood.engines.transformers.head import load as heads
         place = Path(file).expanduser() if file else heads.shipped_head(self.target)
         if place is None:
-            if optional:
-                return None
             raise UsageError(
                 "no head comes with draftwood for this model: make one with draftwood train head, and write "
                 "head:file=FILE"

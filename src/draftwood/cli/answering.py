@@ -150,6 +150,9 @@ class Answering:
         print_summary(to, self.generation, self._loaded.names)
         if self.comparison is not None and self.comparison.rounds:
             print_flow(to, verdict(self.comparison), ", ")
+        speedup = None if self.comparison is None else self.comparison.speedup
+        if note := self._loaded.head_note(self.generation, speedup):
+            screen.say(note, file=sys.stderr)
 
 
 class Waiting(screen.Status):

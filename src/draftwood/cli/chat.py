@@ -47,6 +47,7 @@ class Talk:
         self._conversation, self._loaded, self._forget = conversation, loaded, forget
         self._most = target_of(loaded.model).capabilities.max_positions
         self._turns: list[tuple[int, Generation]] = []  # tokens read, and the answer
+        self._hinted = False
         self._interactive = sys.stdin.isatty() and sys.stdout.isatty()
         self._commands: dict[str, tuple[str, Callable[[], None]]] = {
             "/help": ("list the commands", self._help),
@@ -122,6 +123,9 @@ class Talk:
             print_summary(people(), answer, self._loaded.names)
         elif answer.lossy:
             self._note(lossy_note(answer.rule))
+        if not self._hinted and (note := self._loaded.head_note(answer)):
+            self._hinted = True
+            self._note(note)
         if answer.finish_reason == "length" and answer.prompt_tokens + len(answer.ids) >= self._most:
             self._note(
                 f"(the conversation is full, which cut the answer after {len(answer.ids)} tokens: /reset forgets "

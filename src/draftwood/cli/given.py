@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
@@ -12,9 +14,10 @@ from typer import Option
 from draftwood.cli import early, options
 from draftwood.cli.options import Loading, ModelFlag
 from draftwood.cli.prompt import read_given
-from draftwood.errors import UsageError
+from draftwood.errors import DraftwoodError, UsageError
 
 if TYPE_CHECKING:
+    from draftwood.api.generation import Generation
     from draftwood.decoding.request import Request
 
 
@@ -24,6 +27,8 @@ _PREDICTION = "Text that you expect in the answer: drafts copy it. May be given 
 _MEMORY = "File of earlier answers: drafts copy them, and new answers are added."
 _CORPUS = "File of `draftwood corpus build`: drafts copy its texts. May be given again."
 _CONTEXT = "Further text that drafts copy; the model does not read it. May be given again."
+_LITTLE, _GAIN = 1.3, 1.15  # tokens per pass; times plain decoding
+_SLOW, _SURE = 8e-3, 32  # seconds of a plain pass; plain passes
 _LEARNED = "Use and keep what was learnt about the speed of this model here: numbers, never text."
 
 
@@ -155,6 +160,27 @@ class Loaded:
 
         setup = Setup(self.model, self.tokenizer, self.given.drafters, self.given.planner)
         return setup.request(ids, **self.given.settings)
+
+    def head_note(self, answer: Generation, speedup: float | None = None) -> str:
+        """Say how to make a head, where drafts brought little, the model has none, and it would pay: where a pass
+        takes 2 ms it brings what it takes, with 23 ms a quarter (docs/drafters/models.md). Nothing elsewhere."""
+        from draftwood.api.draft_models import DraftModels
+        from draftwood.api.target import target_of
+        from draftwood.drafters.load import load
+
+        plain = [step.score_s for step in answer.steps if not step.drafted]
+        asked = any(source.asked for step in answer.steps for source in step.by_source)
+        gained = answer.stats.mean_acceptance_length >= _LITTLE if speedup is None else speedup >= _GAIN
+        if gained or not asked or len(plain) < _SURE or median(plain) < _SLOW:
+            return ""
+        named = (getattr(drafter, "file", "") for drafter in load(self.given.drafters) if drafter.name == "head")
+        try:
+            DraftModels(target_of(self.model), self.model).head(next(named, ""))
+        except DraftwoodError as error:
+            if isinstance(error, UsageError):  # else it can have none, or the user knows already
+                how = f"draftwood train head {shlex.quote(self.given.model)} -o head.safetensors"
+                return f"this answer repeats little: a head trained for this model drafts free text too ({how})"
+        return ""
 
 
 def check_names(planner: str, rule: str = options.RULE_DEFAULT) -> None:

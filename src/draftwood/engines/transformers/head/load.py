@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,23 +17,15 @@ from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError
 
 
-def head_of(target: Any, path: Path) -> TorchHead:
+def head_of(target: TransformersTarget, path: Path) -> TorchHead:
     """Return the head in this file, ready to draft for a target; read once per target and file. Raises
-    `CapabilityError` for targets that show no hidden states, and for a head that was made for another model,
-    `ModelError` for a file that is no head."""
-    if not isinstance(target, TransformersTarget) or not target.capabilities.hidden:
-        raise CapabilityError(
-            "head needs a model of transformers that shows its hidden states: use other drafters"
-        )
+    `CapabilityError` for a head that was made for another model, `ModelError` for a file that is no head."""
     return head_in(path, target, lambda weights, name: fitted(target, weights, name))
 
 
-def shipped_head(target: Any) -> Path | None:
+def shipped_head(target: TransformersTarget) -> Path | None:
     """Return the head that comes with draftwood for this target; None where there is none."""
-    if not isinstance(target, TransformersTarget) or not target.capabilities.hidden:
-        return None
-    embedding, _ = target.token_tables()
-    return shipped(embedding_fingerprint(embedding))
+    return shipped(embedding_fingerprint(target.token_tables()[0]))
 
 
 def fitted(target: TransformersTarget, weights: HeadWeights, name: str = "this head") -> TorchHead:
