@@ -43,9 +43,8 @@ def test_the_pieces_join_to_the_text(seed, stop, limit, is_proper):
 
 def test_text_comes_while_it_is_written():
     model = toy()
-    streamed = stream(
-        model, PROMPT, tokenizer=TOKENIZER, max_new_tokens=30, drafters="none", logits_processor=proper
-    )
+    how = {"max_new_tokens": 30, "drafters": "none", "logits_processor": proper}
+    streamed = stream(model, PROMPT, tokenizer=TOKENIZER, **how)
     seen = []
     for piece in streamed:
         assert isinstance(piece, Piece)

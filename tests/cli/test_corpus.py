@@ -31,9 +31,8 @@ def test_build_and_stats(draftwood, folder, tiny, tmp_path):
     assert ran.code == 0
     assert ran.out.startswith(f"{out}: 35 tokens of 2 documents, 0.0 MB\n")
     assert ran.err == "left out: 1 binary\n"
-    found = json.loads(
-        draftwood("corpus", "build", str(folder), "-o", str(out), "--tokenizer", tiny, "--json").out
-    )
+    ran = draftwood("corpus", "build", str(folder), "-o", str(out), "--tokenizer", tiny, "--json")
+    found = json.loads(ran.out)
     assert (found["tokens"], found["documents"], found["skipped"]) == (35, 2, {"binary": 1})
     said = draftwood("corpus", "stats", str(out))
     assert said.code == 0

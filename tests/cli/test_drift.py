@@ -57,9 +57,8 @@ def test_a_rule_without_texts_has_no_change(capsys):
 
 
 def test_rules_are_held_against_plain_decoding(draftwood, tiny):
-    rules = [
-        f"--rule={rule}" for rule in ("top-k:k=40", "threshold:tau=0", "threshold:tau=0.3", "threshold:tau=0.0")
-    ]
+    asked = "top-k:k=40", "threshold:tau=0", "threshold:tau=0.3", "threshold:tau=0.0"
+    rules = [f"--rule={rule}" for rule in asked]
     call = ("drift", PROMPT, *flags(tiny), "--raw", *rules, "--drafters", "suffix")
     ran = draftwood(*call)
     assert (ran.code, ran.err) == (0, "")

@@ -176,4 +176,4 @@ def test_a_device_that_is_not_here(unloaded, tiny, verb):
         pytest.skip("it is here")
     said = unloaded(*verb.split(), "-m", tiny, "--device", "cuda")
     assert "device 'cuda' is not available here: choose one of cpu" in said
-    assert "there are 1 of this kind" in unloaded(*verb.split(), "-m", tiny, "--device", "cpu:3")
+    assert "there are 1, from cpu:0" in unloaded(*verb.split(), "-m", tiny, "--device", "cpu:3")

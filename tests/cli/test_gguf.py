@@ -126,7 +126,7 @@ def test_a_corpus_is_built_with_the_file_s_tokenizer(draftwood, gguf, tmp_path):
 
 @pytest.mark.parametrize(("line", "sentence"), [
     ("generate Hi --dtype bfloat16", "keeps its own number format: leave dtype out"),
-    ("generate Hi --device cuda", "say with gpu_layers what a graphics card computes"),
+    ("generate Hi --device cuda", "say by gpu_layers, not device, what a card computes"),
     ("generate Hi --weights int4", "has no floats that could become int4: leave weights out"),
     ("generate Hi --engine transformers", "is a GGUF file, which the engines cpu and llama.cpp read"),
     ("bench --tasks chat --limit 1 --peers transformers:lookup", "needs a model of transformers"),

@@ -14,9 +14,8 @@ import urllib.request
 def test_it_says_its_address_and_ends_with_an_interrupt(tiny):
     command = [sys.executable, "-m", "draftwood", "serve", "--model", tiny, "--name", "tiny", "--port", "0"]
     quiet = {**os.environ, "DRAFTWOOD_LEARNED": "off"}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=quiet
-    ) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=quiet) as process:
         line = process.stdout.readline()
         assert line.startswith("tiny at http://127.0.0.1:"), line + process.stderr.read()
         url = line.split()[2].rstrip(",")

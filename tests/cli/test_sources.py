@@ -142,9 +142,7 @@ def test_a_bench_adds_sources_to_every_arm_but_plain(draftwood, tiny, prompts, c
     assert "was written with prediction" in ran.err
 
 
-def test_a_memory_goes_from_prompt_to_prompt_and_begins_each_round_anew(
-    draftwood, tiny, prompts, answered, tmp_path
-):
+def test_a_memory_goes_from_prompt_to_prompt_and_begins_rounds_anew(draftwood, tiny, prompts, answered, tmp_path):
     path, rows = tmp_path / "m.dwm", tmp_path / "r.jsonl"
     arms = ("--drafters", "lookup:length=1,lookup:length=2", "--memory", str(path), "-o", str(rows))
     found = document(bench(draftwood, tiny, prompts, *arms))

@@ -111,9 +111,8 @@ def test_prose_is_broken_by_cells_and_between_parts_without_a_dot_at_the_end():
 
 def test_marks_are_those_of_numbers_and_wide_signs_count_twice():
     out, columns = io.StringIO(), {"arm": str, "speedup": lambda _: "2.25"}
-    said = show_table(
-        Console(file=out, width=30), columns, ["what?", "数/据/" * 6], ("arm",), {"?": "no", "2": "two"}
-    )
+    to, marks = Console(file=out, width=30), {"?": "no", "2": "two"}
+    said = show_table(to, columns, ["what?", "数/据/" * 6], ("arm",), marks)
     assert said == "; two"
     assert max(map(cell_len, out.getvalue().splitlines())) <= 30
     assert "…" not in out.getvalue()

@@ -131,9 +131,8 @@ def first_tokens(lengths, at, chunk=CHUNK):
     """The order in which texts begin, by number, and the calls after which they do."""
     target = ToyTarget(vocab_size=16)
     prompts = [[1 + n % 7 for n in range(length)] for length in lengths]
-    arrivals = Scripted(
-        sequences(target, load("none"), prompts, limit=2000), at, {0: 1000}
-    )  # counts calls so long
+    # It counts calls so long.
+    arrivals = Scripted(sequences(target, load("none"), prompts, limit=2000), at, {0: 1000})
     seen = {}
     for emission in decode_sequences(target, FixedPlanner(6), arrivals):
         seen.setdefault(emission.row, arrivals.calls)

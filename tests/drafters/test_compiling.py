@@ -154,9 +154,7 @@ def test_accept_rates_of_any_layout_grow_the_same_tree():
     unaligned = np.zeros(4 * CLASSES + 1, dtype=np.uint8)[1:].view(np.float32)
     unaligned[:] = plain
     strided = np.repeat(plain, 2)[::2]
-    trees = [
-        automaton.grow(accept_rates, 4, (4, 4, 1))[0].tolist() for accept_rates in (plain, unaligned, strided)
-    ]
+    trees = [automaton.grow(rates, 4, (4, 4, 1))[0].tolist() for rates in (plain, unaligned, strided)]
     assert trees[0] == trees[1] == trees[2]
 
 

@@ -166,9 +166,8 @@ def test_cutting_and_reading_text():
     target = ToyTarget(15, order=2, seed=3)
     session = session_after(12, target, [drafter], [1, 2, 3], FixedPlanner(8))
     text = session.text.tolist()
-    taught = {
-        (key, n) for key, known in session.collected.followers.items() for n, seen in known.items() if seen & 2
-    }
+    followers = session.collected.followers.items()
+    taught = {(key, n) for key, known in followers for n, seen in known.items() if seen & 2}
     twin = deepcopy(session)
     twin.truncate(5)
     fresh = drafter.open(text[:5], None)

@@ -1,6 +1,7 @@
 """A head drafts as it was trained, and never changes a text."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -133,25 +134,21 @@ class TestBadFiles:
         with pytest.raises(ModelError, match="no head at"):
             read_head(tmp_path / "none.safetensors")
 
-    @pytest.mark.parametrize(("left", "said"), [
-        (-100, "is cut off, damaged or no head: get it again, or make one with draftwood train head"),
-        (200, "is cut off, damaged or no head"), (4, "is cut off, damaged or no head"),
-        (0, "is empty: get the file again"),
-    ])  # fmt: skip
-    def test_cut(self, tmp_path, target, left, said, caplog):
+    @pytest.mark.parametrize("left", [-100, 200, 4, 0])
+    def test_cut(self, tmp_path, target, left, caplog):
         file = saved(tmp_path / "head.safetensors", random_head(target)[1])
         begun = Setup(TransformersTarget(build("llama")), None, f"head:file={file}")
         before = begun.drafters
         file.write_bytes(file.read_bytes()[:left])
-        with pytest.raises(ModelError) as error:
+        said = "cut off, damaged or no head: get it again, or make one with draftwood train head"
+        said = f"{file} is {said if left else 'empty: get the file again'}"
+        with pytest.raises(ModelError, match=f"^{re.escape(said)}$"):
             read_head(file)
-        assert str(error.value).startswith(f"{file} {said}")
-        assert str(error.value).count(str(file)) == str(error.value).count(":") == 1
         begun.refresh()
         assert begun.drafters == before, "what drafts already goes on, as in a server or a conversation"
         for _ in range(2):
             assert Setup(begun.target, None, f"ngram+head:optional=true:file={file}").names == ["ngram"]
-        assert caplog.messages == [f"{error.value}; decoding goes on without it"], "said once per model"
+        assert caplog.messages == [f"{said}; decoding goes on without it"], "said once per model"
 
     def test_foreign(self, tmp_path):
         save_file({"weight": torch.ones(2, 2)}, tmp_path / "other.safetensors")
@@ -169,11 +166,6 @@ class TestBadFiles:
         other = LlamaForCausalLM(LlamaConfig(**SHAPE | {"num_hidden_layers": 4})).eval()
         with pytest.raises(CapabilityError, match="another model"):
             draftwood.generate(other, [1, 2, 3], drafters=f"head:file={file}")
-
-    def test_of_layers_that_there_are_not(self, target):
-        weights = random_head(target, layers=(0, 1, 90))[1]
-        with pytest.raises(CapabilityError, match="does not show"):
-            fitted(target, weights)
 
     def test_of_other_weights(self, tmp_path, target, caplog):
         embedding, _ = target.token_tables()

@@ -69,9 +69,7 @@ def test_without_the_wheel_it_says_what_to_install(monkeypatch, tiny_gguf):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     library.cache_clear()
     assert not module.is_installed()
-    with pytest.raises(
-        CapabilityError, match=r"GGUF files need llama.cpp: run pip install \"draftwood\[llama\]\""
-    ):
+    with pytest.raises(CapabilityError, match=r"files need llama.cpp: run pip install \"draftwood\[llama\]\""):
         LlamaTarget(path)
 
 

@@ -143,9 +143,8 @@ def test_many_drafted_tokens_are_those_of_transformers(name, tokens):
 def test_what_cannot_be_taken_back_is_written_plain(name):
     model, prompt = build(name), some(24)
     target = target_of(name, model, chunk=8)  # the prompt is read in one pass all the same
-    assert draftwood.generate(target, prompt, drafters="none", max_new_tokens=100).ids == greedy(
-        model, prompt, 100
-    )
+    found = draftwood.generate(target, prompt, drafters="none", max_new_tokens=100)
+    assert found.ids == greedy(model, prompt, 100)
     with pytest.raises(CapabilityError, match="drafters='none'"):
         draftwood.generate(target, prompt, drafters="suffix", max_new_tokens=4)
 

@@ -46,9 +46,8 @@ def test_a_failure_while_a_draft_makes_room_changes_no_text(monkeypatch, caplog)
         raise RuntimeError("out of memory")
 
     monkeypatch.setattr(TransformersSession, "grown_rows", grown_rows)
-    drafted = draftwood.generate(
-        model, PROMPT, drafters="early-exit:layers=2", planner="fixed:4", max_new_tokens=40
-    )
+    how = {"drafters": "early-exit:layers=2", "planner": "fixed:4"}
+    drafted = draftwood.generate(model, PROMPT, max_new_tokens=40, **how)
     assert drafted.ids == plain.ids
     assert failed
     assert "is off for this request" in caplog.text

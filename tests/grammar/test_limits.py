@@ -24,9 +24,8 @@ def nested(depth):
 
 
 def chained(length):
-    parts = {
-        f"d{n}": {"type": "object", "properties": {"a": {"$ref": f"#/$defs/d{n + 1}"}}} for n in range(length)
-    }
+    refs = {n: {"a": {"$ref": f"#/$defs/d{n + 1}"}} for n in range(length)}
+    parts = {f"d{n}": {"type": "object", "properties": to} for n, to in refs.items()}
     return {"$defs": parts | {f"d{length}": {"type": "string"}}, "$ref": "#/$defs/d0"}
 
 

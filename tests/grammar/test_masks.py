@@ -90,9 +90,8 @@ def test_fitting_nodes_are_those_of_the_masks(vocabulary, name, seed):
         parent = int(random.integers(-1, node))
         place = places[parent + 1]
         allowed = [] if place is None else fresh.twin().allowed(place).tolist()
-        token = int(
-            random.choice(allowed) if allowed and random.random() < 0.7 else random.integers(vocabulary.size)
-        )
+        among = allowed if allowed and random.random() < 0.7 else vocabulary.size
+        token = int(random.choice(among))
         is_inner = token in allowed and token not in vocabulary.ends
         places.append([*place, token] if is_inner else None)
         tokens.append(token)

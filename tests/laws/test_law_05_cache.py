@@ -118,8 +118,7 @@ def test_after_any_operations(variant, operations):
 def test_a_target_that_restores_and_replays_pays_for_it_and_nobody_else():
     for variant, replays in (("trees", False), ("chains only", False), ("snapshot and replay", True)):
         target = ToyTarget(**TARGETS[variant])
-        with open_sequences(
-            target, EVERY["random"](target, GREEDY), [Request(PROMPT, 16)], SampleAndMatch()
-        ) as rows:
+        drafters = EVERY["random"](target, GREEDY)
+        with open_sequences(target, drafters, [Request(PROMPT, 16)], SampleAndMatch()) as rows:
             list(decode_sequences(target, FixedPlanner(6), rows))
         assert (target.replayed > 0) == replays

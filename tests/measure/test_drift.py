@@ -132,9 +132,8 @@ def ruled(rule, prompts=(PROMPT,), **settings):
     found = RuleDrift(rule, lossy=True)
     drafters = [DraftModelDrafter(target=ToyTarget(order=1))]
     for prompt in prompts:
-        rule_drift(
-            ToyTarget(), prompt, [found], drafters=drafters, planner="fixed:6", max_new_tokens=24, **settings
-        )
+        how = {"planner": "fixed:6", "max_new_tokens": 24, **settings}
+        rule_drift(ToyTarget(), prompt, [found], drafters=drafters, **how)
     return found
 
 

@@ -106,9 +106,8 @@ def test_the_folder_is_an_ordinary_one(converted):
     assert not hasattr(model.config, "quantization_config")
     assert model.generation_config.eos_token_id == 2
     assert tokenizer.eos_token == "<|im_end|>"
-    assert tokenizer.apply_chat_template([{"role": "user", "content": "hi"}], tokenize=False).endswith(
-        "<|im_end|>"
-    )
+    said = tokenizer.apply_chat_template([{"role": "user", "content": "hi"}], tokenize=False)
+    assert said.endswith("<|im_end|>")
     assert (folder / "model.safetensors").stat().st_mode == (folder / "config.json").stat().st_mode
 
 

@@ -84,8 +84,8 @@ def test_a_profile_of_the_file_is_what_the_planner_starts_from(loaded, tmp_path,
 
 @pytest.mark.parametrize(("options", "sentence"), [
     ({"dtype": "bfloat16"}, "is a GGUF file, which keeps its own number format: leave dtype out"),
-    ({"device": "cuda"}, "say with gpu_layers what a graphics card computes, not device"),
-    ({"device": "cpu", "gpu_layers": 3}, "device cpu leaves no layers for a graphics card"),
+    ({"device": "cuda"}, "say by gpu_layers, not device, what a card computes"),
+    ({"device": "cpu", "gpu_layers": 3}, "device cpu leaves no layers for a card"),
     ({"gpu_layers": -2}, "gpu_layers is -2: give a number of layers, or -1"),
     ({"gpu_layers": "all"}, "gpu_layers is 'all': give a number of layers"),
     ({"exact": "no"}, "exact is 'no': give True, False, or None"), ({"threads": 0}, "threads is 0: give 1 to"),

@@ -110,9 +110,8 @@ def test_probes_are_to_blame_as_drafts_are():
     policy, state = Deadline(30), FakeState()
     for number in range(8):
         lookahead_scored = 0 if policy.limit(state, 1, 9).nodes == 0 else 100
-        state.step = Step(
-            number, 50, lookahead_scored=lookahead_scored, score_s=0.05 if lookahead_scored else 0.02
-        )
+        seconds = 0.05 if lookahead_scored else 0.02
+        state.step = Step(number, 50, lookahead_scored=lookahead_scored, score_s=seconds)
         policy.learn(state)
     assert policy.limit(state, 1, 9).nodes == 0
     assert "cannot help" not in policy.limit(FakeState(), 1, 9).why

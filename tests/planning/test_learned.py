@@ -40,9 +40,8 @@ def test_costs_and_rates_are_those_that_were_learnt():
     after = through_json(through_json(before))  # rates that are not used in between are kept, too
     for rows in (1, 4):
         for width in (1, 3, 8, 40):
-            assert after.cost(rows).seconds(width, 128) == pytest.approx(
-                before.cost(rows).seconds(width, 128), 1e-3
-            )
+            now, then = (known.cost(rows).seconds(width, 128) for known in (after, before))
+            assert now == pytest.approx(then, 1e-3)
     rates = after.beliefs.rates(NGRAM, greedy=True)
     own = before.beliefs.rates(NGRAM, greedy=True)
     own.drift, own._accept_rates = 0.0, None  # it follows one text, and is not kept

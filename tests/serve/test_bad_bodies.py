@@ -42,9 +42,8 @@ def test_every_route_reads_strictly(url, path):
 
 ENDLESS = '{"a": 1e999}'  # a number beyond JSON, which an answer would repeat
 ODD = [("metadata", ENDLESS), ("text", ENDLESS), ("tool_choice", ENDLESS), ("text", '{"format": 3}')]
-KEPT = [
-    (field, '"some"') for field in ("previous_response_id", "conversation", "prompt")
-]  # nothing is, in between
+# Nothing is kept in between.
+KEPT = [(field, '"some"') for field in ("previous_response_id", "conversation", "prompt")]
 
 
 @pytest.mark.parametrize(("field", "value"), [*ODD, *KEPT])

@@ -211,9 +211,7 @@ def test_events_of_responses_are_whole_responses(served, number, is_cut):
     ]
     assert said == (read(text, is_cut=is_cut) or [""])
     scores = [part["logprobs"] for item in done for part in item.get("content", ())]
-    assert [bool(some) for some in scores] == [len(done) == 1] * len(
-        scores
-    )  # those of all tokens, of a text alone
+    assert all(bool(some) == (len(done) == 1) for some in scores), "those of all tokens, of a text alone"
 
 
 def items(output):

@@ -172,9 +172,7 @@ def _plain(message: Any, number: int) -> dict[str, Any]:
     """Return a message with its content as one string."""
     if not isinstance(message, Mapping):
         kind = type(message).__name__
-        raise PromptError(
-            f"message {number} is of type {kind}: write each message as a dict with 'role' and 'content'"
-        )
+        raise PromptError(f"message {number} is of type {kind}: write a dict with 'role' and 'content'")
     if not isinstance(message.get("role"), str):
         raise PromptError(f"message {number} has no role: add 'role': 'user', 'assistant' or 'system'")
     content = message.get("content")

@@ -66,9 +66,7 @@ def demo(engines: options.Engines, max_new_tokens: measuring.MaxNewTokens = 96) 
     with screen.CtrlC() as stop:
         other = _llama(loaded.given)
         _head(f"{_MODEL} on the engine {engine}, plainly and with drafts at once", COMPARED, engines)
-        screen.console().print(
-            "the texts take turns, pass by pass: next is always the one that has taken less time"
-        )
+        screen.console().print("the texts take turns, pass by pass: next is the one that has taken less time")
         for kind, name in _CHOSEN.items():
             _show(next(p for p in prompts(kind) if p.name == name), loaded, other, done)
         _show_step(loaded, done, engines)

@@ -76,9 +76,7 @@ def show_step(found: dict[str, Any], answer: Answer, text: Callable[[int], str])
     show_head(to, found)
     to.print()
     for row in found["sources"]:
-        seen = (
-            f", after {count(row['match_length'], 'token')} that it had seen before" if row["match_length"] else ""
-        )
+        seen = f", after {count(row['match_length'], 'token')} seen before" if row["match_length"] else ""
         said = f"{count(row['proposed'], 'guess', 'guesses')} in {number(row['draft_ms'])} ms{seen}"
         to.print(f"{row['source']}: {said}; {row['kept']} checked, {row['accepted']} right")
         for one in row.get("stages", ()):
@@ -105,9 +103,7 @@ def show_tree(to: Console, found: dict[str, Any], answer: Answer, text: Callable
     """Print the tree of guesses that a step checked, if one is known."""
     if found["tree"]:
         to.print(_tree(found["tree"], answer, text), soft_wrap=False)
-        to.print(
-            "✓: right; percentages: how likely the planner thought each guess; ?: looked at to learn from only"
-        )
+        to.print("✓: right; percentages: how likely the planner thought each guess; ?: looked at to learn only")
 
 
 def _show_alternatives(to: Console, found: dict[str, Any]) -> None:

@@ -34,9 +34,7 @@ def fetch(name: Name = options.MODEL_DEFAULT, force: Force = False) -> None:
     if not stages & {"downloading", "converting"}:
         screen.say(f"{name} was here already", file=sys.stderr)
     if "downloading" in stages and "converting" not in stages:
-        screen.say(
-            "only the GGUF file is kept, for llama.cpp, since transformers is not installed", file=sys.stderr
-        )
+        screen.say("only the GGUF file is kept, since transformers is not installed", file=sys.stderr)
     screen.say(folder)
 
 

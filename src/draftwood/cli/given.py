@@ -50,9 +50,7 @@ class WritingFlags:
 class GrammarFlags:
     """What the answer must look like."""
 
-    json_schema: Annotated[str | None, Option(metavar="JSON|@FILE", help="Answer with JSON of this schema.")] = (
-        None
-    )
+    json_schema: Annotated[str | None, Option(metavar="JSON|@FILE", help="Answer in JSON of this schema.")] = None
     regex: Annotated[str | None, Option(metavar="PATTERN", help="Answer with a text that this matches.")] = None
     grammar: Annotated[str | None, Option(metavar="TEXT|@FILE", help="Follow this Lark grammar.")] = None
 

@@ -22,9 +22,7 @@ def info(as_json: options.Json = False) -> None:
     if as_json:
         screen.say(json.dumps(found, indent=2))
         return
-    learnt = (
-        "speed and acceptance under {files} settings, {bytes:,} bytes in {folder}; remove it and it is learnt anew"
-    )
+    learnt = "speed and acceptance under {files} settings, {bytes:,} bytes in {folder}; remove it to learn anew"
     learnt = learnt.format(**found["learned"])
     if not found["learned"]["is_kept"]:
         learnt = "nothing is read or kept (DRAFTWOOD_LEARNED)"

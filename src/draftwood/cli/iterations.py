@@ -33,9 +33,8 @@ def for_iterations(call: typer.Context, given: Given, *, unseen: bool) -> Given:
     blocks = [drafter.block for drafter in load(given.drafters) if isinstance(drafter, JacobiDrafter)]
     if not blocks:
         raise UsageError("--show-iterations shows the guesses of jacobi: give --drafters jacobi as well")
-    return (
-        given if "planner" in dict(options.given_flags(call)) else replace(given, planner=f"fixed:{max(blocks)}")
-    )
+    named = "planner" in dict(options.given_flags(call))
+    return given if named else replace(given, planner=f"fixed:{max(blocks)}")
 
 
 def print_iterations(

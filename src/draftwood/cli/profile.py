@@ -82,9 +82,7 @@ def _show(measured: Profile, settings: dict[str, Any], doubt: str) -> None:
     from draftwood.measure.profile.rows import spread
 
     to, lines = screen.console(), {context: measured.line(context) for context in measured.contexts}
-    to.print(
-        "{model}, {dtype}, {threads} threads on {device}; ms per pass, quartiles in brackets".format(**settings)
-    )
+    to.print("{model}, {dtype}, {threads} threads, {device}; ms a pass, quartiles in brackets".format(**settings))
 
     def cell(line: dict[int, list[float]], n: int) -> str:
         if n not in line:

@@ -25,9 +25,7 @@ def read_prompt(given: str) -> str:
     """Return the prompt: the word itself, the text of ``@FILE``, or standard input for ``-``, by `given_text`."""
     if given == "-":
         if sys.stdin.isatty():
-            screen.say(
-                "reading the prompt from the terminal; Ctrl-D on a line of its own ends it", file=sys.stderr
-            )
+            screen.say("reading the prompt from the terminal; Ctrl-D on its own line ends it", file=sys.stderr)
         where, text = "standard input", given_text(sys.stdin.buffer.read(), "standard input", PromptError)
     else:
         hint = "to send a text that starts with @, write - and give it on standard input"

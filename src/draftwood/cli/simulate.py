@@ -46,14 +46,10 @@ _OF_BOTH = ("live", "drafters", "planner", "profile", "cost", "as_json")
 class LiveFlags:
     """What is answered, and what is kept."""
 
-    tasks: Annotated[str | None, Option(metavar="TASK,TASK", help="Kinds of prompts. [default: code-suite]")] = (
-        None
-    )
+    tasks: Annotated[str | None, Option(metavar="TASK,TASK", help="Which tasks. [default: code-suite]")] = None
     prompts: measuring.Prompts = None
     chat: options.Chat = None
-    prompt_ids_file: Annotated[Path | None, Option(metavar="FILE", help="Prompts as token ids, a line each.")] = (
-        None
-    )
+    prompt_ids_file: Annotated[Path | None, Option(metavar="FILE", help="Prompts as ids, a line each.")] = None
     limit: measuring.Limit = None
     ngram_min: Annotated[int, Option(min=1, help="With --live: fewest tokens that must match.")] = 2
     ngram_max: Annotated[int, Option(min=1, help="With --live: most tokens that are compared.")] = 8
@@ -66,9 +62,7 @@ class LiveFlags:
         from draftwood.measure.prompt_files import read_prompt_ids
 
         if self.ngram_min > self.ngram_max:
-            raise UsageError(
-                f"--ngram-min {self.ngram_min} is above --ngram-max {self.ngram_max}: give a smaller one"
-            )
+            raise UsageError(f"--ngram-min {self.ngram_min} is above --ngram-max {self.ngram_max}: lower it")
         if self.trace is not None:
             early.check_place(self.trace, self.force, "--trace")
         if sum(given is not None for given in (self.prompts, self.prompt_ids_file, self.tasks)) > 1:

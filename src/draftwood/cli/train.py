@@ -107,9 +107,7 @@ def _train(loading: options.Loading, output: Path, plan: TrainingPlan, folder: P
     about |= {"engine": job.target.target.engine, "target": job.target.fingerprint}
     note, asked = folder / "plan.json", _asked(about, replace(plan, text_seconds=0.0, train_seconds=0.0))
     if note.exists() and note.read_text(encoding="utf-8") != asked:
-        raise UsageError(
-            f"{folder} was begun with other settings: give these again to go on, or remove it to start anew"
-        )
+        raise UsageError(f"{folder} was begun with other settings: give them again, or remove it to start anew")
     with whole_file(note, error=UsageError) as beside:  # only now: what was refused leaves nothing
         beside.write_text(asked, encoding="utf-8")
     with screen.progress() as bar, screen.CtrlC() as stop:

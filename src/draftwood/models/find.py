@@ -105,9 +105,7 @@ def _find_fetched(model: CatalogueModel) -> Path:
 def _find_place(place: Path) -> Path:
     if not _exists(place):
         what = "GGUF file" if place.suffix == ".gguf" else "model folder"
-        raise ModelNotFoundError(
-            f"there is no {what} {place}: name an existing one, or one of {', '.join(CATALOGUE)}"
-        )
+        raise ModelNotFoundError(f"there is no {what} {place}: name an existing one, or {' or '.join(CATALOGUE)}")
     if not place.is_dir():
         if place.suffix != ".gguf" and not begins_like_gguf(place):
             raise ModelError(f"{place} is no GGUF file: name one, or the folder that holds a transformers model")

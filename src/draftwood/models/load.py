@@ -123,9 +123,7 @@ def load(
     wanted = (implied or engine) if is_free else engine
     chosen, place = choose(name, wanted, floats=weights is not None or asked is not None, device=device)
     if weights is not None and chosen != CPU:
-        raise UsageError(
-            f"weights={weights!r} is for the engine cpu, and {chosen} was named: leave the engine out"
-        )
+        raise UsageError(f"weights={weights!r} is for the engine cpu, and {chosen} was named: leave that out")
     if chosen != TRANSFORMERS:
         from draftwood.models.load_gguf import load_gguf
 
@@ -217,9 +215,7 @@ def _device(name: str | None) -> torch.device:
         raise UsageError(f"device {name!r} cannot be read: write it like cpu or cuda:0") from error
     count = torch.cuda.device_count() if found.type == "cuda" else 1
     if found.index is not None and found.index >= count:
-        raise UsageError(
-            f"device {name!r} is not available here: there are {count} of this kind, from {found.type}:0"
-        )
+        raise UsageError(f"device {name!r} is not available here: there are {count}, from {found.type}:0")
     return found
 
 

@@ -57,13 +57,9 @@ def _check(path: Path, dtype: str | None, device: str | None, gpu_layers: int, e
     if dtype is not None:
         raise UsageError(f"{path.name} is a GGUF file, which keeps its own number format: leave dtype out")
     if device not in (None, "cpu"):
-        raise UsageError(
-            f"{path.name} is a GGUF file: say with gpu_layers what a graphics card computes, not device"
-        )
+        raise UsageError(f"{path.name} is a GGUF file: say by gpu_layers, not device, what a card computes")
     if device is not None and gpu_layers > 0:
-        raise UsageError(
-            f"device cpu leaves no layers for a graphics card, and gpu_layers is {gpu_layers}: choose"
-        )
+        raise UsageError(f"device cpu leaves no layers for a card, and gpu_layers is {gpu_layers}: choose")
 
 
 def _load_cpu(

@@ -76,9 +76,8 @@ class Training:
         self.module, self._loss, self._held_out = module, loss, held_out
         self._schedule, self._checkpoint = schedule, checkpoint
         self._device = next(module.parameters()).device
-        self._optimizer = torch.optim.AdamW(
-            module.parameters(), schedule.rate, betas=(0.9, 0.95), weight_decay=0.01
-        )
+        every = module.parameters()
+        self._optimizer = torch.optim.AdamW(every, schedule.rate, betas=(0.9, 0.95), weight_decay=0.01)
         self.progress = Progress()
         self._restore()
 

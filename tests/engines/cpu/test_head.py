@@ -206,19 +206,17 @@ class TestRefusals:
         with pytest.raises(CapabilityError, match="another model"):
             draftwood.generate(target, [1, 2, 3], drafters=f'head:file="{path}"')
 
-    def test_of_layers_that_there_are_not(self, target):
-        with pytest.raises(CapabilityError, match="does not show"):
-            fitted(target, random_head(layers=(0, 9)))
-
-    def test_of_sizes_that_cannot_be_packed(self, target):
-        with pytest.raises(CapabilityError, match="multiples of 32"):
-            fitted(target, random_head(inner=24))
+    @pytest.mark.parametrize(("wrong", "said"), [
+        ({"layers": (0, 9)}, "does not show"), ({"inner": 24}, "multiples of 32"),
+    ])  # fmt: skip
+    def test_of_other_sizes(self, target, wrong, said):
+        with pytest.raises(CapabilityError, match=said):
+            fitted(target, random_head(**wrong))
 
     def test_of_other_weights(self, target, caplog):
-        weights = random_head()
-        fitted(target, HeadWeights(weights.shape, weights.tensors, fingerprint(target)))
-        assert not caplog.records
-        fitted(target, HeadWeights(weights.shape, weights.tensors, "0123456789abcdef"))
+        for known in (fingerprint(target), "0123456789abcdef"):
+            assert not caplog.records
+            fitted(target, replace(random_head(), target=known))
         assert "was trained for other weights" in caplog.text
 
     def test_without_a_file(self, target):

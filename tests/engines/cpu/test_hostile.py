@@ -94,9 +94,8 @@ def test_what_a_window_has_left_behind_spoils_nothing(tiny_gguf, kind):
         for start in range(3, 60 - width, width):
             (scores,) = odd.score([(session, text[start], TokenTree.build(text[start + 1 : start + width]))])
             for row in range(width):
-                assert np.array_equal(scores.raw(row), rows[start + row], equal_nan=True), (
-                    f"{width}, {start + row}"
-                )
+                same = np.array_equal(scores.raw(row), rows[start + row], equal_nan=True)
+                assert same, f"{width}, {start + row}"
             session.keep(list(range(width - 1)))
         session.close()
 

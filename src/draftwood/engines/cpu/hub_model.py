@@ -167,9 +167,7 @@ def parts_of(folder: Path) -> dict[str, str]:
     single = [path.name for path in folder.glob("*.safetensors")]
     if len(single) == 1:
         return {"": single[0]}
-    raise ModelNotFoundError(
-        f"{folder} has no {_SINGLE}, which the engine cpu reads: take the engine transformers"
-    )
+    raise ModelNotFoundError(f"{folder} has no {_SINGLE}, which the engine cpu reads: take transformers")
 
 
 def tensors_of(file: MappedFile) -> dict[str, Tensor]:

@@ -64,9 +64,7 @@ def check_fit(
     if missing := set(layers) - set(shown):
         raise CapabilityError(f"{name} reads layers {sorted(missing)}, which this model does not show")
     if weights.tensors["fc.weight"].shape[1] != len(layers) * width:
-        raise CapabilityError(
-            f"{name} reads another number of layers than {list(layers)}: its config.json names them"
-        )
+        raise CapabilityError(f"{name} reads other layers than {list(layers)}: its config.json must name them")
     if weights.target and weights.target != own:
         log.warning("%s was trained for other weights of this shape: fewer of its drafts will be right", name)
     return layers

@@ -219,7 +219,5 @@ def _checked_header(record: Mapping[str, Any]) -> dict[str, Any]:
     if record.get("row") != "header":
         raise RecordError("no records file: the first line is no header (a trace is read by simulate)")
     if record.get("format") != FORMAT:
-        raise RecordError(
-            f"format {record.get('format')!r}, and this version reads {FORMAT}: use the one that wrote it"
-        )
+        raise RecordError(f"format {record.get('format')!r}, not {FORMAT}: use the version that wrote it")
     return dict(record)

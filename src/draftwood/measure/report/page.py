@@ -196,9 +196,8 @@ def results(standings: Standings) -> dict[str, Any] | None:
     """Return both tables of all results, grouped by task; a column without any figure is left out."""
     if not standings.rows:
         return None
-    found = [
-        {n: cell for n, cell in table.items() if any(map(cell, standings.rows))} for table in (_SPEED, _COSTS)
-    ]
+    rows = standings.rows
+    found = [{n: cell for n, cell in table.items() if any(map(cell, rows))} for table in (_SPEED, _COSTS)]
     return {
         "tables": found,
         "groups": [(task, standings.of_task(task)) for task in standings.tasks],

@@ -44,9 +44,7 @@ def choice(step: Step) -> dict[str, Any]:
     given = found if isinstance(found := trace.get("plan"), Mapping) else {}
     plan: dict[str, Any] = {name: value for name in _PLAN if _sound(name, value := given.get(name))}
     alternatives = _alternatives(given.get("alternatives"))
-    policies = {
-        str(each[0]): str(each[1]) for each in map(listed, listed(given.get("policies"))) if len(each) >= 2
-    }
+    policies = {str(one[0]): str(one[1]) for one in map(listed, listed(given.get("policies"))) if len(one) >= 2}
     # Most guesses that a drafter was asked for; guesses of all drafters, before equal ones were merged.
     asked = plan.get("asked", max((s.asked for s in step.by_source), default=None))
     proposed = sum(s.proposed for s in step.by_source)
