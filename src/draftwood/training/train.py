@@ -165,7 +165,7 @@ class Training:
     def _restore(self) -> None:
         if not self._checkpoint.exists():
             return
-        kept = torch.load(self._checkpoint, weights_only=True)
+        kept = torch.load(self._checkpoint, map_location="cpu", weights_only=True)  # of a card, perhaps
         self.module.load_state_dict(kept["module"])
         self._optimizer.load_state_dict(kept["optimizer"])
         self.progress = Progress(**kept["progress"])

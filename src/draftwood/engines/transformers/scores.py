@@ -31,6 +31,8 @@ class TorchScores:
         self._logits, self._hidden = logits, hidden
         self._best: list[int] | None = None
         self._on_cpu = logits.device.type == "cpu"
+        if not self._on_cpu:  # a card computes on after the call, and planners go by the time that a pass took
+            torch.accelerator.synchronize(logits.device)
 
     def argmax(self, row: int) -> int:
         if self._on_cpu:
@@ -69,9 +71,7 @@ class TorchScores:
 
     def hidden(self, layer: int) -> Tensor:
         if layer not in self._hidden:
-            raise CapabilityError(
-                f"the hidden states of layer {layer} were not kept: ask for them before the pass"
-            )
+            raise CapabilityError(f"the states of layer {layer} were not kept: ask for them before the pass")
         return self._hidden[layer]
 
 
@@ -79,8 +79,7 @@ def _bits(logits: Tensor) -> Bits:
     """Bits of float32, or of bfloat16 as they are: converting them would take as long as the search."""
     if logits.dtype == torch.bfloat16:
         return logits.view(torch.int16).numpy().view(np.uint16)
-    numbers = logits if logits.dtype == torch.float32 else logits.float()
-    return numbers.numpy().view(np.int32)
+    return logits.float().numpy().view(np.int32)
 
 
 def _best(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -20,8 +20,8 @@ log = logging.getLogger("draftwood")
 T = TypeVar("T", bound=Target)
 
 ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-3}
-"""How far scores may differ, as a share of the largest; a token wrongly seen moves them by tens of per cent."""
-_HALF = 0.1  # the same for half precision
+"""How far scores less their mean may differ, as a share of the largest; a token wrongly seen: tens of per cent."""
+_HALF = 0.1  # the same for half precision, which moves a whole row up or down by as much: no probability feels it
 
 _CONTEXT = 11
 _SIZE = 24
@@ -113,9 +113,8 @@ class _Own:
 
     def says(self, text: Sequence[int], scores: Any, row: int) -> bool:
         """True if a target's scores of this row are the model's own after this text."""
-        ours, own = scores.numpy(scores.raw(row)), self.after(text)
-        spread = np.abs(own - own.mean()).max()
-        return bool(np.abs(ours - own).max() <= self._rounding * spread)
+        ours, own = (some - some.mean() for some in (scores.numpy(scores.raw(row)), self.after(text)))
+        return bool(np.abs(ours - own).max() <= self._rounding * np.abs(own).max())
 
     @torch.inference_mode()
     def after(self, text: Sequence[int]) -> NDArray[np.float32]:
