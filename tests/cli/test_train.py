@@ -79,7 +79,7 @@ def test_ctrl_c_keeps_all_and_the_same_command_goes_on(draftwood, tiny, tmp_path
 
 @pytest.mark.parametrize(("stage", "number", "said"), [
     ("draftwood.training.job.append", errno.ENOSPC, "(No space left on device): make room, and the same"),
-    ("pathlib.Path.write_bytes", errno.EDQUOT, "): make room, and the same"),
+    ("draftwood.training.head.save", errno.EDQUOT, "head.safetensors cannot be used (Disk quota exceeded): make"),
     ("pathlib.Path.write_bytes", errno.EACCES, "cannot be used (Permission denied): mend that, and the same"),
 ])  # fmt: skip
 def test_a_full_disk_loses_nothing(draftwood, tiny, tmp_path, monkeypatch, stage, number, said):

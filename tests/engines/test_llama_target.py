@@ -183,7 +183,7 @@ def test_watching_sees_each_token_once(target, truth):
 def test_more_texts_than_it_holds_are_refused_and_leave_no_trace(target, truth):
     ((kept, _),) = target.open([TEXT])
     most = cache._MOST_TEXTS
-    with pytest.raises(CapabilityError, match=f"at most {most} texts at once: give a smaller batch_size"):
+    with pytest.raises(CapabilityError, match=f"at most {most} texts at once: lower batch_size"):
         target.open([[1, 2]] * most)
     assert len(target.cache._texts) == 1
     opened = [session for session, _ in target.open([[1, 2]] * (most - 1))]

@@ -296,9 +296,8 @@ class Story:
         messages = [*self.chat.messages, {"role": "user", "content": question}]
         prompt = SPELLER.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
         sampling = {name: v for name, v in self.chat_settings.items() if name != "max_new_tokens"}
-        call = Call(
-            self.chat_model, "say", [list(prompt)], self.chat_settings["max_new_tokens"], sampling=sampling
-        )
+        limit = self.chat_settings["max_new_tokens"]
+        call = Call(self.chat_model, "say", [list(prompt)], limit, sampling=sampling)
         if "temperature" not in sampling:
             call.sampling = {}
         lines = int(10 ** rng.uniform(2, 4.3)) if rng.random() < 0.2 else 0

@@ -77,9 +77,8 @@ def test_answers_of_another_model_change_no_text(sampling):
     for prompt in PROMPTS:
         write(other, [], 0, prompt=prompt)
         drafter.memory.add(greedy_truth(other, prompt, 60))
-        assert write(target, [drafter], 16, prompt=prompt, sampling=sampling).ids == truth(
-            target, sampling, prompt
-        )
+        found = write(target, [drafter], 16, prompt=prompt, sampling=sampling)
+        assert found.ids == truth(target, sampling, prompt)
 
 
 def test_token_ids_that_the_model_does_not_have_change_no_text():
@@ -157,9 +156,8 @@ def test_closed_sessions_change_no_text(name):
     drafters = SHIPPED[name](target, GREEDY)
     for sampling in (GREEDY, SAMPLED, GREEDY):
         for prompt in PROMPTS:
-            assert write(target, drafters, 8, prompt=prompt, sampling=sampling).ids == truth(
-                target, sampling, prompt
-            )
+            found = write(target, drafters, 8, prompt=prompt, sampling=sampling)
+            assert found.ids == truth(target, sampling, prompt)
 
 
 @pytest.mark.parametrize("turns", [2, 5])

@@ -3,6 +3,7 @@
 from functools import partial
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -233,7 +234,7 @@ def test_ctrl_c_while_text_is_written_writes_none_twice(target, tmp_path, monkey
 
 class TestRefusals:
     @pytest.mark.parametrize(("content", "said"), [
-        (b"", "has 0 tokens, too few"), (b"\xff\xfe\x00", "cannot be read as text"),
+        (b"", "has 0 tokens, too few"), (b"\xff\xfe\x00", "is no UTF-8 text: its bytes"),
     ])  # fmt: skip
     def test_of_text(self, tiny_gguf, tmp_path, content, said):
         (tmp_path / "text.txt").write_bytes(content)
@@ -245,13 +246,15 @@ class TestRefusals:
 
     def test_of_texts_of_another_vocabulary(self, target, tmp_path):
         append(tmp_path / "texts.jsonl", [Text([1, 2, VOCAB])] * 40)
-        with pytest.raises(ModelError, match="holds no texts that this model has written"):
-            HeadJob(target, None, tmp_path, TrainingPlan(written=tmp_path / "texts.jsonl"))
+        append(tmp_path / "other.jsonl", [Text([1, 2, 3])] * 40)
+        for tokenizer, name in ((None, "texts"), (SimpleNamespace(bos_token_id=2), "other")):
+            with pytest.raises(ModelError, match="holds no texts that this model has written"):
+                HeadJob(target, tokenizer, tmp_path, TrainingPlan(written=tmp_path / f"{name}.jsonl"))
 
     def test_of_too_few_texts(self, target, tmp_path):
         append(tmp_path / "texts.jsonl", [Text([1, 2])] * 4)
         with pytest.raises(UsageError, match="too few to train on"):
-            HeadJob(target, None, tmp_path, TrainingPlan(written=tmp_path / "texts.jsonl")).run(lambda *_: True)
+            HeadJob(target, None, tmp_path, TrainingPlan(written=tmp_path / "texts.jsonl"))
 
     def test_of_an_engine_that_shows_no_states(self, tmp_path):
         from draftwood.testing import ToyTarget

@@ -174,9 +174,8 @@ def show_table(
         texts, numbers = ([name for name in shown if (name in left) is text] for text in (True, False))
         cells_of = [str(cell) for cell in shown[texts[-1]]] if texts else []
         width = max(map(cell_len, cells_of), default=0) - excess
-        if len(numbers) > 1 and width < max(
-            (cell_len(part) for cell in cells_of for part in _parts(cell)), default=1
-        ):
+        parts = (cell_len(part) for cell in cells_of for part in _parts(cell))
+        if len(numbers) > 1 and width < max(parts, default=1):
             del shown[numbers[-1]]
             continue
         shown |= {name: [_folded(cell, width) for cell in cells_of] for name in texts[-1:]}

@@ -99,7 +99,7 @@ def head(
 def _train(loading: options.Loading, output: Path, plan: TrainingPlan, folder: Path) -> Sequence[float]:
     """Train a head in a folder and write it; returns its agreement. After Ctrl-C, `typer.Exit` with code 130."""
     from draftwood.training.head import write_head
-    from draftwood.training.job import HeadJob
+    from draftwood.training.job import HeadJob, resumable
 
     model, tokenizer = loading.load_model()
     job, made = HeadJob(model, tokenizer, folder, plan), None
@@ -119,7 +119,8 @@ def _train(loading: options.Loading, output: Path, plan: TrainingPlan, folder: P
     # Heads are passed on: of paths, which may tell who made them and of what, they hold none.
     paths = {"files": len(plan.files), "written": bool(plan.written), "start": bool(plan.start)}
     asked, here = _asked(about | paths | {"model": Path(loading.model).name}, plan), provenance(command=None)
-    write_head(output, made, {"made": asked, "log": log, "provenance": json.dumps(here)})
+    with resumable(output):
+        write_head(output, made, {"made": asked, "log": log, "provenance": json.dumps(here)})
     return made.progress.agreement
 
 

@@ -136,9 +136,7 @@ class ChoiceMaker:
         if asked.prediction is not None and self.setup.drafters:
             text = asked.prediction.text
             if len(text) > (longest := most * _CHARACTERS):
-                said = (
-                    f"the prediction has {len(text):,} characters, and this answer at most {longest:,}: send less"
-                )
+                said = f"the prediction has {len(text):,} characters, this answer at most {longest:,}: send less"
                 raise ApiError(BAD_REQUEST, said, param="prediction")
             drafters = self.setup.predicting(text) if text else None
         found = self.setup.drafters if drafters is None else drafters

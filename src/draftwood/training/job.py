@@ -71,7 +71,10 @@ class HeadJob:
             needed = "train head needs a model that scores tokens by one product with its states"
             raise CapabilityError(f"{needed}: this one does more")
         self._given = of_files(plan.files, tokenizer)
-        self._written = None if plan.written is None else of_earlier_run(plan.written, self.target.vocabulary)
+        path, size = plan.written, self.target.vocabulary
+        self._written = some = None if path is None else of_earlier_run(path, size, tokenizer)
+        if some is not None and len(some) < _LEAST:
+            raise UsageError(f"{path} has {len(some)} texts, too few to train on: leave it out")
         self.layers = self._chosen_layers()
 
     def _chosen_layers(self) -> tuple[int, ...]:
@@ -103,36 +106,24 @@ class HeadJob:
     def run(self, on_progress: OnProgress) -> Trained | None:
         """Do all that is left to do; None where it was stopped.
 
-        Raises `ModelError` where the folder cannot be used, as on a full disk, or the loss is no number: what was
-        written before is kept.
+        Raises as `resumable`, and `ModelError` where the loss is no number.
         """
-        try:
-            return self._run(on_progress)
-        except (OSError, ModelError) as error:
-            cause = error if isinstance(error, OSError) else error.__cause__
-            if not isinstance(cause, OSError):
-                raise
-            what = "make room" if cause.errno in _FULL else "mend that"
-            raise ModelError(
-                f"{self._folder} cannot be used ({cause.strerror or cause}): {what}, and the same command goes on"
-            ) from error
-
-    def _run(self, on_progress: OnProgress) -> Trained | None:
-        if self._written is None and not self._write(on_progress):
-            return None
-        written = read(self._folder / "texts.jsonl") if self._written is None else self._written
-        if len(written) < _LEAST:
-            raise UsageError(f"{len(written)} texts are too few to train on: give more time with --minutes")
-        held_out = range(len(written))[_HELD_OUT]
-        trained = [text for number, text in enumerate(written) if number not in held_out]
-        # What is read stays in its place when a longer run adds text.
-        judging = self._read("held-out", written[_HELD_OUT], on_progress)
-        if judging is None:
-            return None
-        vocabulary = self.target.vocabulary
-        ids = frequent(self._given + written, min(self.plan.vocabulary, vocabulary), vocabulary)
-        with _torch_threads(self.target.threads):
-            return self._train(self._given + trained, ids, judging, on_progress)
+        with resumable(self._folder):
+            if self._written is None and not self._write(on_progress):
+                return None
+            written = read(self._folder / "texts.jsonl") if self._written is None else self._written
+            if len(written) < _LEAST:
+                raise UsageError(f"{len(written)} texts are too few to train on: give more time with --minutes")
+            held_out = range(len(written))[_HELD_OUT]
+            trained = [text for number, text in enumerate(written) if number not in held_out]
+            # What is read stays in its place when a longer run adds text.
+            judging = self._read("held-out", written[_HELD_OUT], on_progress)
+            if judging is None:
+                return None
+            vocabulary = self.target.vocabulary
+            ids = frequent(self._given + written, min(self.plan.vocabulary, vocabulary), vocabulary)
+            with _torch_threads(self.target.threads):
+                return self._train(self._given + trained, ids, judging, on_progress)
 
     def _train(
         self, texts: Sequence[Text], ids: list[int], judging: Sequence[Path], on_progress: OnProgress
@@ -215,6 +206,20 @@ class HeadJob:
 
     def _states(self, name: str) -> StateFiles:
         return StateFiles(self._folder / f"states-of-{'-'.join(map(str, self.layers))}" / name)
+
+
+@contextmanager
+def resumable(place: Path) -> Iterator[None]:
+    """Raise `ModelError` where a place cannot be used in a block, as on a full disk: what was written is kept."""
+    try:
+        yield
+    except (OSError, ModelError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        if not isinstance(cause, OSError):
+            raise
+        what = "make room" if cause.errno in _FULL else "mend that"
+        said = f"{place} cannot be used ({cause.strerror or cause})"
+        raise ModelError(f"{said}: {what}, and the same command goes on") from error
 
 
 def training_target(model: Any) -> TrainingTarget:

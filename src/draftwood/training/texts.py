@@ -23,6 +23,7 @@ from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.load import load as load_drafters
 from draftwood.errors import ModelError
+from draftwood.files.foreign import text_of
 from draftwood.measure.records.lines import read_lines
 from draftwood.planning.load import load as load_planner
 from draftwood.verify.exact import SampleAndMatch
@@ -48,6 +49,7 @@ BATCH = 48  # texts that share a pass. The CPU engine takes half: 48 are 3 % fas
 _REQUEST, _ANSWER = 120, 256  # most tokens
 _LEAST = 4  # tokens of a request; the model has ended shorter ones by chance
 _OPENED, _WARM = 0.75, 0.8  # share of requests whose first words are given, and their temperature
+_SAME = 3  # tokens by which the texts of a model begin, whatever day its template tells
 _MARK = "\u241e"  # stands for the request while the template is rendered
 
 
@@ -143,11 +145,9 @@ def of_files(paths: Sequence[Path], tokenizer: Any, longest: int = 512) -> list[
     found: list[Text] = []
     for path in paths:
         try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ModelError(
-                f"{path} cannot be read as text ({getattr(error, 'strerror', None) or error}): leave it out"
-            ) from error
+            text = text_of(path.read_bytes(), str(path), ModelError)
+        except OSError as error:
+            raise ModelError(f"{path} cannot be read as text ({error.strerror or error}): leave it out") from error
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
         if len(ids) < 2 * _LEAST:
             raise ModelError(f"{path} has {len(ids)} tokens, too few to train on: name longer texts")
@@ -166,14 +166,17 @@ def append(path: Path, texts: Sequence[Text]) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
-def of_earlier_run(path: Path, vocab: int) -> list[Text]:
+def of_earlier_run(path: Path, vocab: int, tokenizer: Any) -> list[Text]:
     """Return the texts of a ``texts.jsonl``, which may be compressed (``.zst``), for a model of so many tokens.
 
-    Raises `RecordError` or `UsageError` for a file that cannot be read, and `ModelError` for one without texts.
+    Raises `RecordError` or `UsageError` for a file that cannot be read, and `ModelError` for one without texts, or
+    with those of another model.
     """
     rows = [row for _, row in read_lines(path)]
-    found = _texts(rows)
-    if not found or len(found) < len(rows) or not all(0 <= token < vocab for text in found for token in text.ids):
+    found, before = _texts(rows), [] if tokenizer is None else frame_of(tokenizer)[0][:_SAME]
+    known = all(0 <= token < vocab for text in found for token in text.ids)
+    known &= all(text.ids[: len(before)] == before for text in found)
+    if not found or len(found) < len(rows) or not known:
         raise ModelError(
             f"{path} holds no texts that this model has written: --written takes the texts.jsonl of a folder that "
             "--keep has kept"

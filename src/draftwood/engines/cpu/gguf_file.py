@@ -192,9 +192,7 @@ def _read_head(file: MappedFile) -> tuple[dict[str, Any], list[_Place], int]:
     cursor.at = len(_MAGIC)
     version = cursor.number("I")
     if version and not version & 0xFFFF:
-        raise UnsupportedModelError(
-            f"{file.path} is written for big-endian processors: get the little-endian file"
-        )
+        raise UnsupportedModelError(f"{file.path} is for big-endian processors: get the little-endian file")
     if version not in (2, 3):
         wrong = f"{file.path} is of GGUF version {version}, not 2 or 3"
         raise UnsupportedModelError(f"{wrong}: get it in one of these")

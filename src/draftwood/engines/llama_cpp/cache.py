@@ -84,9 +84,7 @@ class Cache:
     def open(self) -> TextCells:
         """Begin an empty text."""
         if len(self._texts) == _MOST_TEXTS:
-            raise CapabilityError(
-                f"llama.cpp writes at most {_MOST_TEXTS} texts at once: give a smaller batch_size"
-            )
+            raise CapabilityError(f"llama.cpp writes at most {_MOST_TEXTS} texts at once: lower batch_size")
         if self._context.trash < (wanted := self._sequences(len(self._texts) + 1)):
             self._rebuild(self._context.cells, wanted)
         if not self._free and not self._take_back_leaves(1):
