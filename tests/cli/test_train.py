@@ -69,6 +69,10 @@ def test_ctrl_c_keeps_all_and_the_same_command_goes_on(draftwood, tiny, tmp_path
     assert ran.code == 130
     assert f"goes on with what is in {folder}" in ran.err
     texts = (folder / "texts.jsonl").read_text()
+    for place in (folder / "checkpoint.pt", *folder.glob("states-*/held-out/*")):
+        place.write_bytes(b"cut")
+        assert f"{place} is damaged: remove " in draftwood(*head(tiny, output)).err
+        place.unlink()
     again = draftwood(*head(tiny, output, "--keep"))
     assert again.code == 0, again.err
     assert (folder / "texts.jsonl").read_text() == texts, "no text was written again"

@@ -130,9 +130,8 @@ def test_so_it_does_on_long_texts(seed):
     while len(answer) < 260:
         at, length = int(rng.integers(len(text))), int(rng.choice([3, 6, 10, 30, 90]))
         vocabulary = int(rng.choice([60, 500]))
-        answer += (
-            text[at : at + length] + rng.integers(0, vocabulary, int(rng.choice([0, 1, 2, 5, 17, 70]))).tolist()
-        )
+        more = rng.integers(0, vocabulary, int(rng.choice([0, 1, 2, 5, 17, 70])))
+        answer += text[at : at + length] + more.tolist()
     check_against_twin([text[:110], text[110:]], answer, 32, 12, RATES, 0.0)
 
 

@@ -32,9 +32,8 @@ def load_pieces(ends: bool):
     pieces.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     pieces.decoder = decoders.ByteLevel()
     letters = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=330, initial_alphabet=letters, special_tokens=[END], show_progress=False
-    )
+    how = {"initial_alphabet": letters, "special_tokens": [END], "show_progress": False}
+    trainer = trainers.BpeTrainer(vocab_size=330, **how)
     pieces.train_from_iterator(TEXT * 5, trainer)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=pieces, eos_token=END if ends else None)
     torch.manual_seed(2)

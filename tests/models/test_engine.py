@@ -187,9 +187,8 @@ def test_a_file_that_the_hub_does_not_give_is_said(monkeypatch):
         raise OSError("no such file.\nmore")
 
     monkeypatch.setattr(engine_module, "hub_answers", lambda _: True)
-    monkeypatch.setitem(
-        sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=download, __spec__=object())
-    )
+    hub = SimpleNamespace(hf_hub_download=download, __spec__=object())
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
     with pytest.raises(
         ModelNotFoundError, match=r"here, and the hub gave none \(no such file\): check name"
     ) as caught:
@@ -198,8 +197,7 @@ def test_a_file_that_the_hub_does_not_give_is_said(monkeypatch):
 
 
 def test_without_the_hub_s_package_it_says_so(monkeypatch):
-    monkeypatch.setattr(
-        engine_module, "importlib", SimpleNamespace(util=SimpleNamespace(find_spec=lambda _: None))
-    )
+    importlib = SimpleNamespace(util=SimpleNamespace(find_spec=lambda _: None))
+    monkeypatch.setattr(engine_module, "importlib", importlib)
     with pytest.raises(ModelNotFoundError, match="needs huggingface_hub: name what is here, or run pip"):
         choose("owner/name/q4.gguf")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
@@ -104,8 +104,11 @@ class StateFiles:
     @staticmethod
     def windows(path: Path) -> Iterator[Passage]:
         """Yield the texts of a file."""
-        with safe_open(path, framework="pt") as file:
-            lengths = file.get_tensor("lengths").tolist()
-            parts = [file.get_tensor(name).split(lengths) for name in Passage._fields]
+        try:
+            with safe_open(path, framework="pt") as file:
+                lengths = file.get_tensor("lengths").tolist()
+                parts = [file.get_tensor(name).split(lengths) for name in Passage._fields]
+        except SafetensorError as error:
+            raise ModelError(f"{path} is damaged: remove {path.parent}, and the same command goes on") from error
         for window in zip(*parts, strict=True):
             yield Passage(*window)

@@ -165,7 +165,10 @@ class Training:
     def _restore(self) -> None:
         if not self._checkpoint.exists():
             return
-        kept = torch.load(self._checkpoint, map_location="cpu", weights_only=True)  # of a card, perhaps
+        try:
+            kept = torch.load(self._checkpoint, map_location="cpu", weights_only=True)  # of a card, perhaps
+        except Exception as error:  # whatever torch raises
+            raise ModelError(f"{self._checkpoint} is damaged: remove it, and the same command goes on") from error
         self.module.load_state_dict(kept["module"])
         self._optimizer.load_state_dict(kept["optimizer"])
         self.progress = Progress(**kept["progress"])

@@ -177,9 +177,7 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
     windows = _windows(keys, family, layers)
     rotary = keys.whole("rope.dimension_count", size, size)
     if rotary % 2:
-        raise ModelError(
-            f"the file says {rotary} numbers of a head turn, which is no even number: get the file again"
-        )
+        raise ModelError(f"the file says {rotary} numbers of a head turn, an odd number: get the file again")
     base = keys.real("rope.freq_base", 10000.0, positive=True)
     if base <= 1:
         raise ModelError(f"the file says rotary positions have the base {base}: get the file again")

@@ -116,9 +116,7 @@ def run_deep(text: str, function: Callable[[], _Result]) -> _Result:
         return function()
     longest = max(map(len, re.findall(r"\S+|\s+", text))) if len(text) > _MOST else 0
     if longest > _MOST:
-        raise PromptError(
-            f"a text has {longest:,} characters without a space between, too many to tokenize: cut it"
-        )
+        raise PromptError(f"a text has {longest:,} characters without a space, too many to tokenize: cut it")
     size = ((_FRAME * min(len(text), _MOST) >> 20) + 1) << 20  # some systems take whole pages only
     with ThreadPoolExecutor(1) as pool:
         with _SETTING:

@@ -61,9 +61,7 @@ class Options:
                     found[key] = value_of(name, value, _KINDS[key])
         given = additional_config.get("draftwood", {}) if isinstance(additional_config, Mapping) else {}
         if not isinstance(given, Mapping):
-            raise UsageError(
-                f"the options of draftwood are an object like {{'planner': 'goodput'}}, not {given!r}"
-            )
+            raise UsageError(f"draftwood's options are an object like {{'planner': 'goodput'}}, not {given!r}")
         for key, value in given.items():
             if key not in _KINDS:
                 raise UnknownNameError("option of draftwood in --additional-config", key, _KINDS)
