@@ -122,9 +122,8 @@ def test_inputs_that_the_model_would_take_and_our_passes_would_not(llama):
 
 
 def test_an_encoder_decoder_is_refused():
-    config = T5Config(
-        vocab_size=64, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2, decoder_start_token_id=0
-    )
+    sizes = {"vocab_size": 64, "d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 2}
+    config = T5Config(**sizes, decoder_start_token_id=0)
     refused(T5ForConditionalGeneration(config).eval(), UnsupportedModelError, "encoder-decoder")
 
 

@@ -222,9 +222,8 @@ for path in sys.argv[1:]:
 
 def opened(*paths):
     """What a process of its own says of each file; it must not crash."""
-    done = subprocess.run(
-        [sys.executable, "-c", OPEN, *map(str, paths)], capture_output=True, text=True, timeout=300
-    )
+    command = [sys.executable, "-c", OPEN, *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     said = done.stdout.splitlines()
     assert done.returncode == 0, f"after {len(said)} of {len(paths)} files: {done.stderr[-2000:]}"
     assert len(said) == len(paths)

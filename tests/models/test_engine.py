@@ -108,7 +108,7 @@ def test_the_fastest_of_two_is_our_own_where_it_knows_the_model_and_one_line_say
 
 @pytest.mark.usefixtures("no_card")
 @pytest.mark.parametrize("lacks", ["tokenizer.json", "model.safetensors", "family", "adapter", "quantised"])
-def test_the_fastest_is_transformers_for_what_our_own_does_not_run(ours, installed, caplog, lacks):
+def test_the_fastest_is_transformers_for_what_our_own_does_not_run(ours, installed, caplog, monkeypatch, lacks):
     installed(CPU, TRANSFORMERS)
     if lacks == "model.safetensors":
         (ours / lacks).rename(ours / "pytorch_model.bin")
@@ -123,6 +123,10 @@ def test_the_fastest_is_transformers_for_what_our_own_does_not_run(ours, install
     assert choose(ours, FASTEST) == (TRANSFORMERS, ours)
     say_chosen(ours, TRANSFORMERS)
     assert not caplog.messages
+    asked = []
+    monkeypatch.setattr(engine_module, "downloaded", lambda *given: asked.append(given) or ours)
+    assert choose("owner/name", FASTEST) == (TRANSFORMERS, "owner/name")
+    assert len(asked) == 1 + (lacks == "model.safetensors"), "settings come first"
 
 
 @pytest.mark.parametrize(("device", "expected"), [(None, TRANSFORMERS), ("cpu", CPU)])
@@ -134,9 +138,7 @@ def test_the_fastest_is_transformers_on_a_graphics_card(ours, installed, monkeyp
 
 
 def test_an_engine_that_cannot_read_the_model_is_refused(folder):
-    with pytest.raises(
-        UsageError, match=r"model.gguf is a GGUF file, which the engines cpu and llama.cpp read: take one"
-    ):
+    with pytest.raises(UsageError, match=r"is a GGUF file, which the engines cpu and llama.cpp read: take one"):
         choose(folder / "model.gguf", TRANSFORMERS)
     with pytest.raises(UsageError, match=r"owner/name names none: write owner/name/FILE.gguf"):
         choose("owner/name", LLAMA_CPP)
@@ -162,7 +164,7 @@ def test_several_gguf_files_are_not_guessed_among(folder):
 
 
 @pytest.mark.parametrize("online", [True, False])
-def test_a_file_of_the_hub_is_brought_by_the_hub_s_own_package(monkeypatch, tmp_path, online):
+def test_a_file_of_the_hub_is_brought_by_the_hub_s_own_package(monkeypatch, tmp_path, ours, online):
     asked = []
 
     def download(owner, file, *, local_files_only):
@@ -180,6 +182,9 @@ def test_a_file_of_the_hub_is_brought_by_the_hub_s_own_package(monkeypatch, tmp_
     assert asked == [("owner/name", "sub/q4.gguf", not online)]
     assert choose("owner/name", CPU) == (CPU, tmp_path)
     assert asked[1:] == [("owner/name", ["*.safetensors", "*.json", "*.jinja"], not online)]
+    assert choose("owner/name", FASTEST, device="cpu") == (CPU, ours)
+    assert asked[2:] == [("owner/name", ["*.json", "*.jinja"], not online), asked[1]]
+    assert choose("owner/name") == (TRANSFORMERS, "owner/name"), "as Python's load does"
 
 
 def test_a_file_that_the_hub_does_not_give_is_said(monkeypatch):
@@ -189,9 +194,7 @@ def test_a_file_that_the_hub_does_not_give_is_said(monkeypatch):
     monkeypatch.setattr(engine_module, "hub_answers", lambda _: True)
     hub = SimpleNamespace(hf_hub_download=download, __spec__=object())
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
-    with pytest.raises(
-        ModelNotFoundError, match=r"here, and the hub gave none \(no such file\): check name"
-    ) as caught:
+    with pytest.raises(ModelNotFoundError, match=r"and the hub gave none \(no such file\): check name") as caught:
         choose("owner/name/q4.gguf")
     assert "\n" not in str(caught.value)
 

@@ -49,9 +49,8 @@ def ask(server, path, **more):
         given.pop("logprobs", None)
         given = {"input": "hi"} | given
     else:
-        given = {"prompt": "hi", **given} | (
-            {"logprobs": given["top_logprobs"]} if "top_logprobs" in given else {}
-        )
+        most = {"logprobs": given["top_logprobs"]} if "top_logprobs" in given else {}
+        given = {"prompt": "hi", **given} | most
         given.pop("top_logprobs", None)
     found = httpx.post(f"{server.url}{path}", json=given, timeout=60)
     assert found.status_code == 200, found.text

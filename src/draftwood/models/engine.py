@@ -23,7 +23,7 @@ FASTEST = "fastest"
 _LOG = logging.getLogger("draftwood.engine")  # of its own: the command line shows what it says of the choice
 
 _SECONDS = 10  # for the hub to answer
-_READ = ("*.safetensors", "*.json", "*.jinja")  # what our own engine reads of a folder
+_READ = ("*.safetensors", "*.json", "*.jinja")  # what our own engine reads of a folder: weights, and settings
 _CARDS = ("nvidiactl", "nvhost-ctrl", "kfd", "dxg")  # Linux's drivers of NVIDIA, its boards, AMD, and Windows'
 _SAFE, _WEIGHTS = "*.safetensors", ("*.safetensors", "pytorch_model*.bin")
 
@@ -35,17 +35,19 @@ def choose(
 
     ``engine`` None leaves the choice open: GGUF files, and the models of the catalogue, go to our own engine,
     other folders to transformers where they have weights for it and it is installed. `FASTEST` is the same, but
-    folders that our own engine runs as they stand go to it, where no graphics card is to be used; ``device`` "cpu"
-    says that none is. ``floats``: of a folder that has both our own engine is to read the safetensors,
-    not the GGUF file. Only a hub name for another engine than transformers touches the network here. Raises as
-    `find`, `UnknownNameError` for an unknown engine, and `UsageError` for one that cannot read the model.
+    folders and hub names that our own engine runs as they stand go to it, where no graphics card is to be used;
+    ``device`` "cpu" says that none is. ``floats``: of a folder that has both our own engine is to read the
+    safetensors, not the GGUF file. Only a hub name for another engine than transformers, or `FASTEST`, touches the
+    network here. Raises as `find`, `UnknownNameError` for an unknown engine, and `UsageError` for one that cannot
+    read the model.
     """
     if engine not in (None, FASTEST, *ENGINES):
         raise UnknownNameError("engine", str(engine), ENGINES)
     place = find(name)
     able = _able(place)
-    if engine == FASTEST and able[0] == TRANSFORMERS and _is_ours(place) and (device == "cpu" or not has_card()):
-        able = [CPU, TRANSFORMERS]
+    without_card = engine == FASTEST and able[0] == TRANSFORMERS and (device == "cpu" or not has_card())
+    if without_card and (folder := _ours(place)):
+        place, able = folder, [CPU, TRANSFORMERS]
     if engine in (None, FASTEST):
         engine = next(filter(is_installed, able), able[0])
     if engine not in able:
@@ -69,11 +71,8 @@ def implied_engine(
         return CPU
     if TRANSFORMERS in able and (dtype is not None or device not in (None, "cpu")):
         return TRANSFORMERS
-    return (
-        LLAMA_CPP
-        if LLAMA_CPP in able and (exact is False or (isinstance(gpu_layers, int) and gpu_layers > 0))
-        else None
-    )
+    on_card = isinstance(gpu_layers, int) and gpu_layers > 0
+    return LLAMA_CPP if LLAMA_CPP in able and (exact is False or on_card) else None
 
 
 def say_chosen(name: str | os.PathLike[str], engine: str) -> None:
@@ -111,18 +110,20 @@ def _able(place: Path | str) -> list[str]:
     return [TRANSFORMERS] * (has_weights or not has_gguf) + ours
 
 
-def _is_ours(place: Path | str) -> bool:
-    """Return whether our own engine runs the weights for transformers in a folder, and nothing else lies in it."""
+def _ours(place: Path | str) -> Path | None:
+    """Return the folder, downloaded, with weights for transformers alone that our own engine runs; else None."""
     from draftwood.engines.cpu.hub_model import read_json
     from draftwood.engines.cpu.hub_settings import settings_of
 
-    if isinstance(place, str) or gguf_files(place) or (place / "adapter_config.json").exists():
-        return False
     try:
-        settings_of(read_json(place / "config.json"))
-    except ModelError:
-        return False
-    return _has(place, _SAFE) and _has(place, "tokenizer.json")
+        folder = downloaded(place, _READ[1:]) if isinstance(place, str) else place
+        settings_of(read_json(folder / "config.json"))
+        if gguf_files(folder) or (folder / "adapter_config.json").exists() or not _has(folder, "tokenizer.json"):
+            return None
+        folder = downloaded(place) if isinstance(place, str) else place
+    except ModelError:  # of what the hub does not give, transformers will say more
+        return None
+    return folder if _has(folder, _SAFE) else None
 
 
 def has_card() -> bool:
@@ -174,11 +175,11 @@ def first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0].rstrip(".: ") or type(error).__name__
 
 
-def downloaded(name: str) -> Path:
+def downloaded(name: str, files: tuple[str, ...] = _READ) -> Path:
     """Return the local copy of what is named as ``owner/name/file.gguf``, or of the folder ``owner/name``.
 
-    It is downloaded if it is not there; of a folder what our own engine reads. Raises `ModelNotFoundError` where
-    huggingface_hub is missing, or the hub does not have or give it.
+    It is downloaded if it is not there; of a folder ``files``. Raises `ModelNotFoundError` where huggingface_hub
+    is missing, or the hub does not have or give it.
     """
     if importlib.util.find_spec("huggingface_hub") is None:
         raise ModelNotFoundError(
@@ -192,7 +193,7 @@ def downloaded(name: str) -> Path:
     try:
         if file:
             return Path(huggingface_hub.hf_hub_download(owner, file, local_files_only=local))
-        return Path(huggingface_hub.snapshot_download(owner, allow_patterns=list(_READ), local_files_only=local))
+        return Path(huggingface_hub.snapshot_download(owner, allow_patterns=list(files), local_files_only=local))
     except Exception as error:  # whatever the network library raises
         raise ModelNotFoundError(
             f"there is no {name} here, and the hub gave none ({first_line(error)}): check name and network"

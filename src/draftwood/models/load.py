@@ -73,7 +73,7 @@ def load(
         ``"transformers"`` (folders). None: our own for GGUF files, for models of the catalogue and with
         ``weights``, llama.cpp for GGUF files that our own does not run; transformers, where it is installed, for
         other folders, and wherever ``dtype`` or ``device`` ask for it. ``"fastest"``: as None, but our own engine
-        also for folders whose model it knows, where there is no graphics card.
+        also for folders and hub names whose model it knows, where there is no graphics card.
     dtype
         One of `DTYPES`, or torch's own. A GGUF file has its own. On our own engine ``"bfloat16"`` and
         ``"float16"`` round a folder's weights, the others leave them as stored.
