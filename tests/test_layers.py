@@ -46,7 +46,7 @@ CORE = tuple(room for layer in LAYERS[:5] for room in layer)
 PACKAGES = {
     "numpy": ("",),
     "numba": ("index.numba_compiling",),
-    "llvmlite": ("index.machine_code", "engines.cpu"),
+    "llvmlite": ("index.machine_code", "index.numba_compiling", "engines.cpu"),
     "torch": (
         "engines.transformers",
         "models",
@@ -86,7 +86,7 @@ PACKAGES = {
 AT_ONCE = {
     "numpy": ("",),
     "numba": ("index.numba_compiling",),
-    "llvmlite": ("engines.cpu",),
+    "llvmlite": ("index.numba_compiling", "engines.cpu"),
     "torch": ("engines.transformers", "training"),
     "rich": ("cli",),
     "typer": ("cli",),

@@ -18,26 +18,13 @@ SOURCE_STEPS = st.builds(
     st.lists(STAGE_STEPS, max_size=2).map(tuple),
 )  # fmt: skip
 STEPS = st.builds(
-    Step,
-    index=COUNT,
-    context=COUNT,
-    emitted=st.lists(COUNT).map(tuple),
-    sources=st.lists(st.integers(MODEL, 3)).map(tuple),
-    drafted=COUNT,
-    lookahead_scored=COUNT,
-    accepted=COUNT,
+    Step, index=COUNT, context=COUNT, emitted=st.lists(COUNT).map(tuple),
+    sources=st.lists(st.integers(MODEL, 3)).map(tuple), drafted=COUNT, lookahead_scored=COUNT, accepted=COUNT,
     finish=st.sampled_from([None, "eos", "stop", "length"]),
-    by_source=st.lists(SOURCE_STEPS, max_size=3).map(tuple),
-    plan_s=SECONDS,
-    draft_s=SECONDS,
-    score_s=SECONDS,
-    verify_s=SECONDS,
-    keep_s=SECONDS,
-    learn_s=SECONDS,
-    temperature=st.none() | SECONDS,
-    battery=st.none() | st.floats(0, 1),
-    trace=st.none() | st.just({"tokens": [1, 2], "parents": [-1, 0]}),
-)
+    by_source=st.lists(SOURCE_STEPS, max_size=3).map(tuple), plan_s=SECONDS, draft_s=SECONDS, score_s=SECONDS,
+    verify_s=SECONDS, keep_s=SECONDS, learn_s=SECONDS, temperature=st.none() | SECONDS,
+    battery=st.none() | st.floats(0, 1), trace=st.none() | st.just({"tokens": [1, 2], "parents": [-1, 0]}),
+)  # fmt: skip
 
 
 @given(STEPS)

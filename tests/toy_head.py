@@ -14,7 +14,7 @@ from draftwood.testing.targets import NumpyScores, ToyTarget
 class ToyHead:
     """Guesses what a toy target of order 2 says, from the last two tokens."""
 
-    layers = (0,)
+    layers, grows_alone = (0,), False
 
     def __init__(self, target: ToyTarget) -> None:
         self._model = target

@@ -44,36 +44,16 @@ WITHOUT_EFFECT = frozenset(
 REFUSED = {**checks.REFUSED, **checks.REFUSED_SAMPLED, **checks.REFUSED_VALUES}
 
 CHANGING = {
-    "bad_words_ids": [[5]],
-    "begin_suppress_tokens": [1],
-    "cache_implementation": "quantized",
-    "constraints": ["anything"],
-    "diversity_penalty": 0.5,
-    "dola_layers": "high",
-    "encoder_no_repeat_ngram_size": 2,
-    "encoder_repetition_penalty": 1.4,
-    "epsilon_cutoff": 3e-4,
-    "eta_cutoff": 3e-4,
-    "exponential_decay_length_penalty": (5, 1.5),
-    "force_words_ids": [[5]],
-    "forced_bos_token_id": 5,
-    "forced_eos_token_id": 5,
-    "guidance_scale": 1.5,
-    "min_length": 50,
-    "min_new_tokens": 9,
-    "no_repeat_ngram_size": 3,
-    "num_beam_groups": 2,
-    "num_beams": 2,
-    "num_return_sequences": 2,
-    "penalty_alpha": 0.6,
-    "remove_invalid_values": True,
-    "sequence_bias": [[[3], 4.0]],
-    "suppress_tokens": [1],
-    "token_healing": True,
-    "top_h": 0.4,
-    "typical_p": 0.5,
+    "bad_words_ids": [[5]], "begin_suppress_tokens": [1], "cache_implementation": "quantized",
+    "constraints": ["anything"], "diversity_penalty": 0.5, "dola_layers": "high",
+    "encoder_no_repeat_ngram_size": 2, "encoder_repetition_penalty": 1.4, "epsilon_cutoff": 3e-4,
+    "eta_cutoff": 3e-4, "exponential_decay_length_penalty": (5, 1.5), "force_words_ids": [[5]],
+    "forced_bos_token_id": 5, "forced_eos_token_id": 5, "guidance_scale": 1.5, "min_length": 50,
+    "min_new_tokens": 9, "no_repeat_ngram_size": 3, "num_beam_groups": 2, "num_beams": 2,
+    "num_return_sequences": 2, "penalty_alpha": 0.6, "remove_invalid_values": True, "sequence_bias": [[[3], 4.0]],
+    "suppress_tokens": [1], "token_healing": True, "top_h": 0.4, "typical_p": 0.5,
     "watermarking_config": {"bias": 2.5},
-}
+}  # fmt: skip
 """A value of each refused setting that changes the text."""
 
 

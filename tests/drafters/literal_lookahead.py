@@ -2,8 +2,7 @@
 
 Every token is scored by reading its whole prefix. Names are those of the document's code. Where it says nothing:
 draws come from ``random.Random(seed)``, level by level; a step of the warm-up that emits several tokens drops and
-draws as many columns more; n-grams of what was emitted enter the pool after those of the window.
-"""
+draws as many columns more; n-grams of what was emitted enter the pool after those of the window."""
 
 from __future__ import annotations
 
@@ -17,24 +16,12 @@ class LiteralLookahead:
     """One text; `step` is one decoding step.
 
     ``past_tokens`` has LEVEL - 1 levels, None until they are filled; ``token_map`` has at most GUESS_SET_SIZE
-    n-grams per first token, the least recently used first.
-    """
+    n-grams per first token, the least recently used first."""
 
     def __init__(
-        self,
-        target: ToyTarget,
-        prompt: Sequence[int],
-        first_token: int,
-        window: int,
-        ngram: int,
-        guesses: int,
-        *,
-        prompt_pool: bool,
-        forward_one: bool,
-        variant: str,
-        vocabulary: int = 0,
-        seed: int = 0,
-    ) -> None:
+        self, target: ToyTarget, prompt: Sequence[int], first_token: int, window: int, ngram: int, guesses: int, *,
+        prompt_pool: bool, forward_one: bool, variant: str, vocabulary: int = 0, seed: int = 0,
+    ) -> None:  # fmt: skip
         self.target, self.seen = target, {}
         self.WINDOW, self.LEVEL, self.GUESS_SET_SIZE = window, ngram, guesses
         self.POOL_FROM_PROMPT, self.ALWAYS_FWD_ONE = prompt_pool, forward_one

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,10 +17,9 @@ from draftwood.api.target import target_of
 from draftwood.child_safe import ChildSafeLock
 from draftwood.contracts import Drafter, Target
 from draftwood.drafters.draft_model.drafter import DraftTarget
-from draftwood.drafters.draft_model.vocabulary import refuse_other_vocabulary
 from draftwood.drafters.load import load_inner
 from draftwood.engines.per_model import once
-from draftwood.errors import CapabilityError, ModelError, UsageError
+from draftwood.errors import CapabilityError, ModelError, UsageError, VocabularyError
 from draftwood.models.engine import CPU, LLAMA_CPP, TRANSFORMERS, choose, first_line
 from draftwood.models.fingerprint import tokenizer_fingerprint
 from draftwood.planning.load import DEFAULT
@@ -33,14 +33,15 @@ log = logging.getLogger("draftwood")
 _NO_MEMORY = (
     "out of memory", "alloc_failed", "not enough memory", "can't allocate", "cannot allocate", "failed to allocate"
 )  # fmt: skip
+_FILLER = re.compile(r"\[PAD\d+\]")  # what converters call rows of a vocabulary without a token
+_SHOWN = 3  # differences that an error names
 _compared: set[tuple[str, str]] = set()  # fingerprints of tokenizers with the same tokens
 
 
 class LoadedModels:
     """Draft models by name. The one used last stays loaded, and those in use: a drafter refers to its model.
 
-    ``load`` makes a model and its tokenizer of a name.
-    """
+    ``load`` makes a model and its tokenizer of a name."""
 
     def __init__(self, load: Callable[[str], tuple[Any, Any]]) -> None:
         self._load, self._lock = load, ChildSafeLock()
@@ -106,8 +107,7 @@ class DraftModels:
     def named(self, name: str) -> DraftTarget:
         """Return a model by its name, with a cache of its own; it stays loaded for later calls.
 
-        Raises what `draftwood.load` raises, and `VocabularyError` for another vocabulary than the target's.
-        """
+        Raises what `draftwood.load` raises, and `VocabularyError` for another vocabulary than the target's."""
         model, tokenizer = LOADED.get(name)
         with needing_room(name):
             draft = target_of(model)
@@ -135,8 +135,7 @@ class DraftModels:
         """Return a drafter that drafts by this model with drafters of its own, which have their models too.
 
         What the model's planner learns is kept with the model. Raises what `draftwood.load` and the inner
-        drafters raise.
-        """
+        drafters raise."""
         from draftwood.drafters.cascade.drafter import CascadeDrafter
 
         inner = load_inner(drafters)
@@ -164,8 +163,7 @@ class DraftModels:
         Raises `UsageError` where none comes with it, `ModelError` for a file that is no head, `CapabilityError`
         for another model's, or without hidden states. An ``optional`` one is None then, and of a file the log says
         why, once; without a file it is None, too, on other engines than transformers: there it has not paid
-        (LOG.md, 2026-11-25). One that is ``known`` stays when its file has gone bad.
-        """
+        (LOG.md, 2026-11-25). One that is ``known`` stays when its file has gone bad."""
         if optional and not file and self._engine != TRANSFORMERS:
             return None
         try:
@@ -198,8 +196,7 @@ class DraftModels:
     def quantized_self(self) -> DraftTarget:
         """Return the target's own weights in 4 bits, on our own engine.
 
-        Raises `CapabilityError` where that brings nothing, or is not known how.
-        """
+        Raises `CapabilityError` where that brings nothing, or is not known how."""
         found: Any
         if self._engine == CPU:
             from draftwood.engines.cpu import self_drafts
@@ -232,7 +229,26 @@ class DraftModels:
 def with_models(drafters: Sequence[Drafter], models: DraftModels) -> tuple[Drafter, ...]:
     """Return the drafters, those that have a model with theirs; raises what finding it raises.
 
-    Drafters that are optional and find no model are left out.
-    """
+    Drafters that are optional and find no model are left out."""
     bound = (drafter.with_models(models) for drafter in drafters)
     return tuple(d for d in bound if d is not None)
+
+
+def refuse_other_vocabulary(name: str, target: Any, draft: Any) -> None:
+    """Raise `VocabularyError` where the tokenizer of the draft model ``name`` gives an id to another token.
+
+    Ids that only one of them knows do not count: models fill up their heads with rows without a token."""
+    ours, theirs = _names(target), _names(draft)
+    both = sorted(ours.keys() & theirs.keys())
+    different = [token for token in both if ours[token] != theirs[token]]
+    if both and not different:
+        return
+    shown = "; ".join(f"{i} is {ours[i]!r} and {theirs[i]!r} there" for i in different[:_SHOWN])
+    raise VocabularyError(
+        f"the draft model {name} has another vocabulary than its target ({len(different):,} of {len(both):,} ids "
+        f"differ{': ' if shown else ''}{shown}): choose a draft model of the target's own family"
+    )
+
+
+def _names(tokenizer: Any) -> dict[int, str]:
+    return {token: name for name, token in tokenizer.get_vocab().items() if not _FILLER.fullmatch(name)}

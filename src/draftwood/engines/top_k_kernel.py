@@ -113,30 +113,30 @@ def _search(words: Any, shift: Any, most: Any, best: Any, ids: Any) -> None:
 
 
 @part
-def _top_k(words: Any, shift: Any, ids: Any, chances: Any) -> None:
-    """As `top_k`; ``words`` are the scores as `_word` takes them."""
-    rows, vocab = words.shape
-    k, blocks = ids.shape[1], (vocab + BLOCK - 1) // BLOCK
+def top_k_row(words: Any, shift: Any, ids: Any, chances: Any) -> None:
+    """As `top_k` for one row; ``words`` are the scores as `_word` takes them."""
+    k, blocks = len(ids), (len(words) + BLOCK - 1) // BLOCK
     most, sums, best = np.empty(blocks, np.int32), np.empty(blocks, np.float32), np.empty(k, np.int32)
-    for row in range(rows):
-        _sweep(words[row], shift, most, sums)
-        _search(words[row], shift, most, best, ids[row])
-        top, total = _float(_ordered(best[0])), np.float32(0)
-        for block in range(blocks):
-            total += sums[block] * np.exp(_float(_ordered(max(most[block], _FINITE))) - top)
-        sound = ~_INFINITE < best[0] < _INFINITE and total > 0  # a NaN below the best makes the sum one
-        for rank in range(k):
-            chances[row, rank] = np.exp(_float(_ordered(best[rank])) - top) / total if sound else 0
+    _sweep(words, shift, most, sums)
+    _search(words, shift, most, best, ids)
+    top, total = _float(_ordered(best[0])), np.float32(0)
+    for block in range(blocks):
+        total += sums[block] * np.exp(_float(_ordered(max(most[block], _FINITE))) - top)
+    sound = ~_INFINITE < best[0] < _INFINITE and total > 0  # a NaN below the best makes the sum one
+    for rank in range(k):
+        chances[rank] = np.exp(_float(_ordered(best[rank])) - top) / total if sound else 0
 
 
 @compiled(f"void({TABLE}, i4[:,::1], f4[:,::1])", reorder=True)
 def top_k(words: NDArray[np.int32], ids: NDArray[np.int32], chances: NDArray[np.float32]) -> None:
     """Fill ``ids`` and ``chances`` [rows, k], best first, of equals the lowest id first; ``words`` are the bits of
     float32 scores. A row with a NaN or infinity, or with nothing but -infinity, has chances 0."""
-    _top_k(words, 0, ids, chances)
+    for row in range(len(words)):
+        top_k_row(words[row], 0, ids[row], chances[row])
 
 
 @compiled(f"void({_HALVES}, i4[:,::1], f4[:,::1])", reorder=True)
 def top_k_of_halves(words: NDArray[np.uint16], ids: NDArray[np.int32], chances: NDArray[np.float32]) -> None:
     """The same for the bits of bfloat16 scores, the upper halves of float32."""
-    _top_k(words, 16, ids, chances)
+    for row in range(len(words)):
+        top_k_row(words[row], 16, ids[row], chances[row])

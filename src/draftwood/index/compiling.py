@@ -2,8 +2,7 @@
 
 A kernel that is on disk is loaded without numba (`draftwood.index.machine_code`), which takes milliseconds;
 numba's import alone takes half a second. The file's name holds a digest of all code in the kernel, helpers in
-other modules included. A kernel holds Python's global lock, so no other thread changes its arrays meanwhile.
-"""
+other modules included. A kernel holds Python's global lock, so no other thread changes its arrays meanwhile."""
 
 from __future__ import annotations
 
@@ -17,11 +16,13 @@ import numpy as np
 
 from draftwood.index import machine_code
 from draftwood.index.marks import Mark
+from draftwood.index.marks import foreign as foreign
 from draftwood.index.marks import inner as inner
 from draftwood.index.marks import part as part
 
 INTS = "Array(int32, 1, 'C', readonly=True)"
 TABLE = "Array(int32, 2, 'C', readonly=True)"
+LONGS = "Array(int64, 1, 'C', readonly=True)"
 FLOATS = "Array(float32, 1, 'C', readonly=True)"
 """Types of arrays that a kernel only reads: these take read-only arrays and writable ones, without a copy."""
 

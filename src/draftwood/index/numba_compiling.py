@@ -1,6 +1,5 @@
 """Compiles kernels by numba. The result is kept as machine code for a start without numba; where that cannot be
-run, in numba's own cache.
-"""
+run, in numba's own cache."""
 
 from __future__ import annotations
 
@@ -14,12 +13,14 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
 from numba.core.types import Integer, int64
 from numba.core.types.misc import unliteral
+from numba.extending import intrinsic
 
 from draftwood.files.paths import say_unkept
 from draftwood.index import machine_code
@@ -32,8 +33,7 @@ _OPTIONS = {"error_model": "numpy", "no_cfunc_wrapper": True}  # no checks for d
 
 class _Helper(CPUDispatcher):
     """A helper of kernels, compiled once for integers of all sizes: numba would do so for each, and for each
-    constant. Python cannot enter it.
-    """
+    constant. Python cannot enter it."""
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         return super().get_call_template(tuple(_widened(unliteral(kind)) for kind in args), kws)
@@ -48,12 +48,25 @@ def _dispatcher(mark: Mark) -> Any:
     """Return what numba compiles into kernels; without an entry for Python it takes a third less time."""
     if mark.dispatcher is None:
         function = with_dispatchers(mark.py_func)
-        if mark.is_part:
+        if mark.is_part is None:
+            mark.dispatcher = _at_address
+        elif mark.is_part:
             mark.dispatcher = njit(**_OPTIONS, inline="always")(function)
         else:
             options = {"nopython": True, "no_cpython_wrapper": True, **_OPTIONS}
             mark.dispatcher = _Helper(function, targetoptions=options)
     return mark.dispatcher
+
+
+@intrinsic
+def _at_address(_: Any, address: Any, a: Any, b: Any, c: Any, d: Any) -> Any:  # noqa: ARG001
+    """Call the function at an address."""
+
+    def code(_: Any, builder: Any, __: Any, given: Any) -> Any:
+        kind = ir.FunctionType(ir.IntType(64), [one.type for one in given[1:]])
+        return builder.call(builder.inttoptr(given[0], kind.as_pointer()), given[1:])
+
+    return int64(*[int64] * 5), code
 
 
 def with_dispatchers(function: Any) -> Any:

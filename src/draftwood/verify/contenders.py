@@ -1,8 +1,7 @@
 """The kernel of sampling: which tokens can have the largest score plus noise. Importing it loads kernels.
 
 Of 49,152 tokens a handful are left, so that the noise of all the others, two logarithms each, is never computed.
-The caller compares these few exactly: the token that is chosen is the one that comparing all would choose.
-"""
+The caller compares these few exactly: the token that is chosen is the one that comparing all would choose."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Floats
-from draftwood.index.compiling import FLOATS, compiled
+from draftwood.index.compiling import FLOATS, LONGS, compiled
 from draftwood.index.philox import four_words
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 Ids = NDArray[np.int64]
 Words = NDArray[np.uint32]
 
-_LONGS = "Array(int64, 1, 'C', readonly=True)"
 _MOST = 4096  # contenders that are listed; there are about twenty
 _BLOCKS = 128  # of four tokens, whose random words are made at once: a loop over vectors
 _SLACK = 1e-6  # far more than logarithms of two libraries differ by
@@ -31,15 +29,14 @@ _OF_ONE = np.float32(math.log(2) * (31 + 127))
 _ROUNDING = 1e-4, 4e-7  # more than what float32 loses below, absolute and relative
 
 
-@compiled(f"i8({FLOATS}, {_LONGS}, i8, i8, i8[::1], u4[::1])")
+@compiled(f"i8({FLOATS}, {LONGS}, i8, i8, i8[::1], u4[::1])")
 def _contenders(scores: Floats, key: Ids, position: int, top: int, found: Ids, found_words: Words) -> int:
     """List in ``found`` the tokens that may win, and their random words; returns how many, -1 if there is no room.
 
     ``key``: both words of the seed, and the sequence. ``top``: the token with the largest score.
 
     The noise ``-log(-log(u))`` of a word u is at most ``-log(1 - u)``. A float's bits, read as a whole number,
-    give its logarithm to the base 2 from below: this bound costs one multiplication for each token.
-    """
+    give its logarithm to the base 2 from below: this bound costs one multiplication for each token."""
     words, chance = np.empty(4 * _BLOCKS, np.uint32), np.empty(4 * _BLOCKS, np.float32)
     bits = chance.view(np.int32)
     count, size = 0, len(scores)
@@ -81,8 +78,7 @@ def contenders(scores: Floats, noise: KeyedNoise, position: int) -> tuple[Ids, W
     """Return the tokens that may have the largest score plus noise, int64[n] ascending, and the 32 random bits of
     each, uint32[n]; None if there are too many to list.
 
-    ``scores`` float32[vocab], at least one of them finite, none NaN; -inf cannot win.
-    """
+    ``scores`` float32[vocab], at least one of them finite, none NaN; -inf cannot win."""
     found, words = np.empty(_MOST, dtype=np.int64), np.empty(_MOST, dtype=np.uint32)
     key = np.array(noise.key, dtype=np.int64)
     scores = np.ascontiguousarray(scores, dtype=np.float32)

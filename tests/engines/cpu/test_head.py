@@ -10,18 +10,24 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import draftwood
-from draftwood.contracts import Sampling
+from draftwood.contracts import Prices, Sampling
+from draftwood.drafters.head.drafter import HeadDrafter
 from draftwood.engines.cpu.formats import FORMATS
 from draftwood.engines.cpu.gguf_types import dequantised, quantised, read_floats
 from draftwood.engines.cpu.head.target import fingerprint, fitted, head_of, shipped_head
-from draftwood.engines.cpu.head.weights import KIND
+from draftwood.engines.cpu.head.weights import FUSE, KIND
+from draftwood.engines.cpu.passes import PassRecord, Rows
 from draftwood.engines.cpu.target import CpuTarget
+from draftwood.engines.heads.text import ReducedScores
 from draftwood.engines.heads.weights import HeadShape, HeadWeights, read_head
+from draftwood.engines.lent_scores import RowScores
 from draftwood.engines.transformers.head.load import embedding_fingerprint
 from draftwood.engines.transformers.head.network import HeadNetwork
 from draftwood.engines.transformers.head.target import TorchHead
 from draftwood.errors import CapabilityError, UsageError
 from draftwood.training.head_module import HeadModule
+from draftwood.tree import TokenTree
+from draftwood.verify.noise import KeyedNoise
 from tests.engines.tiny_gguf import LAYERS, VOCAB, WIDTH
 from tests.helpers import check_texts_with_a_head, check_turns_with_a_head
 
@@ -80,15 +86,6 @@ def tokens_for(count, seed=0):
     return np.random.default_rng(seed).integers(0, VOCAB, count).tolist()
 
 
-def begun(head, count, *, pieces=()):
-    """A session that has read so many pairs, in pieces that end at these places."""
-    states, tokens, session, low = some_states(count), tokens_for(count), head.open(), 0
-    for high in (*pieces, count):
-        scores = head.read(session, range(low, high), [[one[low:high] for one in states]], tokens[low:high])
-        low = high
-    return session, scores
-
-
 def said(scores):
     """Probabilities by token, float32[rows, vocabulary]."""
     ids, probabilities = scores.top_k(TOKENS)
@@ -108,6 +105,7 @@ def test_it_says_nearly_what_torch_says(head, target, monkeypatch):
     )
     states, tokens = some_states(40), tokens_for(40)
     positions = [*range(10), *range(25, 55)]  # some were not shown
+    head = SteppedHead(head)
     ours, theirs = head.open(), true.open()
     found = head.read(ours, positions, [states], tokens)
     expected = true.read(theirs, positions, [[torch.from_numpy(one) for one in states]], tokens)
@@ -119,37 +117,33 @@ def test_it_says_nearly_what_torch_says(head, target, monkeypatch):
         assert gap.max() < 0.05, "total variation"
 
 
-def test_a_tree_reads_each_branch_as_a_chain(head):
-    tree, _ = begun(head, 70)
-    other, _ = begun(head, 9, pieces=(4,))
-    head.grow([(tree, [3, 9], [-1, -1]), (other, [7], [-1])])
-    (row, beside) = head.grow([(tree, [4, 4, 2], [0, 1, 3]), (other, [8], [0])])
-    for number, path in enumerate(([3, 4], [9, 4], [9, 4, 2])):
-        chain, _ = begun(head, 70, pieces=(1, 2, 66))
-        for deep, token in enumerate(path):
-            (alone,) = head.grow([(chain, [token], [deep - 1])])
-        np.testing.assert_array_equal(said(row)[number], said(alone)[0])
-    again, _ = begun(head, 9)
-    (copies,) = head.grow([(again, [7, 8], [-1, 0])])
-    np.testing.assert_array_equal(said(beside)[0], said(copies)[1])
-
-
 def test_copies_and_cuts(head):
-    states, tokens = some_states(200), tokens_for(200)
-    session, _ = begun(head, 130)
-    head.grow([(session, [5, 6], [-1, 0])])
-    twin = session.copied()
-    session.truncate(70)
-    for text, end, first in ((session, 70, 70), (twin, 130, 130)):
-        assert (text.length, text.nodes) == (end, 0)
-        scores = head.read(text, range(first, 200), [[one[first:] for one in states]], tokens[first:])
-        np.testing.assert_array_equal(said(scores), said(begun(head, 200)[1]))
-    later = session.copied()
-    head.grow([(later, [1], [-1])])
-    (found,) = head.grow([(session, [2], [-1])])
-    twin.close()
-    (expected,) = head.grow([(begun(head, 200)[0], [2], [-1])])
-    np.testing.assert_array_equal(said(found), said(expected))
+    """A text that was copied, or cut, drafts as one that was read anew."""
+    states, drafter = some_states(200), HeadDrafter(target=head)
+    text = tokens_for(202)
+
+    def drafted(session, first):
+        session.observe_hidden(first, {i: one[first:] for i, one in enumerate(states)})
+        return nodes_of(session.draft(9, 0, drafter.prior))
+
+    def begun(length):
+        session = drafter.open(text[: length + 1], None)
+        session.observe_hidden(0, {i: one[:length] for i, one in enumerate(states)})
+        session.draft(9, 0, drafter.prior)
+        return session
+
+    true, session = drafted(drafter.open(text[:201], None), 0), begun(130)
+    saved = session.save()
+    session.truncate(71)
+    assert session.reader.read_so_far == 71
+    for first, length in ((130, 131), (64, 65), (5, 6)):
+        twin = drafter.open(text[:201], None)
+        twin.resume(saved, length)
+        assert twin.reader.read_so_far == length
+        assert drafted(twin, first) == true
+        twin.close()
+    session.extend(text[71:201])
+    assert drafted(session, 70) == true
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
@@ -225,7 +219,106 @@ class TestRefusals:
         answer = draftwood.generate(target, [1, 2, 3], drafters="ngram+head:optional=true", max_new_tokens=3)
         assert len(answer.ids) == 3
 
-    def test_too_many_nodes(self, head):
-        session, _ = begun(head, 3)
-        with pytest.raises(CapabilityError, match="at most 256 nodes"):
-            head.grow([(session, [1] * 257, [-1] * 257)])
+
+class SteppedHead:
+    """The twin of a `CpuHead` in passes over one token each: every node after its whole path, after the text."""
+
+    grows_alone = False
+
+    def __init__(self, head):
+        self._head, self._program, self._record = head, head._program, PassRecord(head._program)
+        self.layers, self.capabilities = head.layers, head.capabilities
+
+    def open(self):
+        text = self._head.open()
+        text.forget_grown = lambda: text.__dict__.update(nodes=[])
+        return text
+
+    def read(self, text, positions, parts, tokens):
+        states = [np.concatenate(one) for one in zip(*parts, strict=True)]
+        for i, (where, token) in enumerate(zip(positions, tokens, strict=True)):
+            for layer, some in enumerate(states):
+                self._program.target_states[0, layer * WIDTH : (layer + 1) * WIDTH] = some[i]
+            row = self._pass(text, text.length, token, where, (FUSE,))
+            text.positions.append(where)
+        text.nodes, text.last = [], self._program.x[0].copy()
+        return self._said([row])
+
+    def grow(self, requests):
+        return [
+            self._said([self._row(text, *node) for node in zip(*some, strict=True)]) for text, *some in requests
+        ]
+
+    def _row(self, text, token, parent):
+        path = (*(text.nodes[parent] if parent >= 0 else ()), token)
+        text.nodes.append(path)
+        self._program.x[0] = text.last
+        for i, one in enumerate(path):
+            row = self._pass(text, text.length + i, one, text.positions[-1] + 1 + i)
+        return row
+
+    def _pass(self, text, cell, token, where, asked=()):
+        text.pages.make_ready(cell, cell + 1)
+        self._record.fill([Rows(text.pages, cell, [token], positions=[where])], asked)
+        self._head._pool.run(self._record.address, 1)
+        return self._record.results(1)[0][0].copy()
+
+    def _said(self, rows):
+        return ReducedScores(RowScores(np.array(rows)), self._head._ids)
+
+
+@pytest.mark.parametrize("noise", [None, KeyedNoise(5, 1, 0.8), KeyedNoise(6)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_one_call_grows_the_tree_that_pass_after_pass_grows(head, noise, threads, monkeypatch):
+    """To the last bit: after any number of new pairs, at any place, across the ends of pages and chunks."""
+    monkeypatch.setattr(head, "_threads", threads)
+    rng, trees, pairs = np.random.default_rng(0), [], (*range(1, 20), 40, 265, 1, 3, 1, 5, 1, 3, 130, *range(1, 7))
+    text = rng.integers(0, VOCAB, 800).tolist()
+    states = [rng.normal(size=(800, WIDTH)).astype(np.float32) for _ in range(2)]
+    for drafter in (HeadDrafter(target=head), HeadDrafter(target=SteppedHead(head))):
+        session, end = drafter.open(text[:2], noise), 2
+        session.ends = frozenset(text[:5])
+        for nodes, some in enumerate(pairs, 1):
+            session.observe_hidden(end - 1, {i: one[end - 1 : end - 1 + some] for i, one in enumerate(states)})
+            session.extend(text[end : end + some])
+            end += some
+            trees.append(session.draft(nodes, 0, drafter.prior))
+        session.close()
+    assert max(len(tree) for tree in trees) > 20
+    assert max(tree.longest for tree in trees) > 3
+    for one, other in zip(trees[: len(pairs)], trees[len(pairs) :], strict=True):
+        assert one.is_grown
+        mine, true = nodes_of(one), nodes_of(other)
+        both, least = mine.keys() & true.keys(), min(said[-1] for said in true.values())
+        assert all(mine[node] == true[node] for node in both)
+        # Of nodes that are as likely, one order takes these and the other those.
+        assert all(some[node][-1] == least for some in (mine, true) for node in some.keys() - both)
+        assert len(mine) == len(true)
+
+
+def nodes_of(tree):
+    """What is said of each node, by the tokens that lead to it."""
+    columns = tree.evidence, tree.belief, tree.draft_prob, np.float32(tree.path_belief)
+    said = zip(*(one.tolist() for one in columns), strict=True)
+    return {tuple(tree.tokens[tree.path(node)].tolist()): one for node, one in enumerate(said)}
+
+
+def test_what_does_not_pay_is_not_read(head):
+    """By the prices, once passes were measured; the first drafts take one pass each."""
+    drafter = HeadDrafter(target=head)
+    session = drafter.open([1, 2, 3], None)
+    rng, most = np.random.default_rng(1), []
+    for token in (1.0, 1.0, 1.0, 1.0, 1e-12):
+        states = {i: rng.normal(size=(1, WIDTH)).astype(np.float32) for i in range(2)}
+        session.observe_hidden(len(session.text) - 2, states)
+        session.prices = Prices(1e6, token=token)
+        most.append(session.draft(30, 0, drafter.prior).longest)
+        session.extend([4])
+    assert most[:3] == [2, 2, 2]
+    assert most[3] > 2
+    assert most[4] == 0
+    session.prices = Prices(1e6)
+    session.observe_hidden(6, {i: rng.normal(size=(1, WIDTH)).astype(np.float32) for i in range(2)})
+    for belief in (1.0, 0.5):
+        tree = session.branch(TokenTree.build([5], belief=belief), 30, 0, drafter.prior)
+        assert bool(len(tree)) == (belief < 1), "what others copy is sure"

@@ -24,14 +24,13 @@ class Reader(ABC):
     """One text in the cache that a draft model reads. ``k`` best tokens of each row are looked at.
 
     Nodes of a tree come to lie after the committed text in the order in which they are read. First come those
-    last tokens of the text that the model has not read yet, as a chain.
-    """
+    last tokens of the text that the model has not read yet, as a chain."""
 
     is_chain = False
     """Whether only a child of the node that was read last can be read."""
 
     def __init__(self, target: Any, k: int) -> None:
-        self.target, self._k = target, k
+        self.target, self.k = target, k
         self._session: Any = None  # the text in the target's cache
         self._unread: list[int] = []
         self._places: dict[int, int] = {}  # node of the tree -> its place among those read
@@ -105,7 +104,7 @@ def read_together(
     passes = [(readers[i]._session, *asked[at]) for at, i in enumerate(busy)]
     found: list[list[Row]] = [[] for _ in picks]
     for i, (tokens, parents), scores in zip(busy, asked, target.grow(passes), strict=True):
-        ids, probabilities = scores.top_k(readers[i]._k)
+        ids, probabilities = scores.top_k(readers[i].k)
         rows = [Row(*pair) for pair in zip(ids, probabilities, strict=True)]
         readers[i].keep(tokens, parents, rows)
         found[i] = rows[len(rows) - len(picks[i]) :]
@@ -115,8 +114,7 @@ def read_together(
 class SharedReader(Reader):
     """Reads on the target's own session, whose committed tokens need not be read again.
 
-    The target's next pass forgets what was read; the last committed token is never cached yet.
-    """
+    The target's next pass forgets what was read; the last committed token is never cached yet."""
 
     def follow(self, session: Any) -> None:
         """Take the target's session of the text."""
@@ -198,7 +196,7 @@ class OwnReader(Reader):
         else:
             (scores,) = self.target.extend([(self._session, ids)])
         self._ids += ids
-        (best,), (probabilities,) = scores.top_k(self._k)
+        (best,), (probabilities,) = scores.top_k(self.k)
         self._last = Row(best, probabilities)
 
     def keep(self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[Row]) -> None:

@@ -50,8 +50,7 @@ class Copies:
     """Other drafters' beliefs in the next token, added up, and how many of these tokens came.
 
     Their acceptance rates are those of many texts, and follow one text slowly. A draft model must know sooner,
-    since it does not read where it believes what others promise.
-    """
+    since it does not read where it believes what others promise."""
 
     _promised: float = 0.0
     _kept: float = 0.0
@@ -63,13 +62,14 @@ class Copies:
         """By what beliefs in these tokens are multiplied, at most 1."""
         return min(1.0, (_CAUTION + self._kept) / (_CAUTION + self._promised))
 
-    def promise(self, length: int, tree: TokenTree) -> None:
-        """Note what is proposed after a text of this length."""
+    def promise(self, length: int, tree: TokenTree) -> float:
+        """Note what is proposed after a text of this length; returns the belief in it, at most 1."""
         first = tree.parents < 0
         beliefs: dict[int, float] = {}
         for token, belief in zip(tree.tokens[first].tolist(), tree.belief[first].tolist(), strict=True):
             beliefs.setdefault(token, belief)  # equal siblings: the first one stands for both
-        self._latest = length, frozenset(beliefs), min(1.0, sum(beliefs.values()))
+        self._latest = length, frozenset(beliefs), (promised := min(1.0, sum(beliefs.values())))
+        return promised
 
     def learn(self, text: Ints) -> None:
         """Learn from a text, int32[n], whether the promise was kept, if it goes on after it."""
@@ -90,8 +90,7 @@ class ModelSession(ReadableText):
 
     ``reader`` is the cache; ``experience`` is what is known of the model's passes, which its sessions share.
     ``depth`` and ``p_min`` are the longest branch of a tree and the least confidence of its tokens; ``room`` is
-    the length of the longest text that the model reads. Tokens from ``vocab_size`` on are not proposed.
-    """
+    the length of the longest text that the model reads. Tokens from ``vocab_size`` on are not proposed."""
 
     def __init__(
         self, prompt: Sequence[int], noise: Noise | None, *, reader: Reader, experience: Experience, depth: int,
@@ -118,12 +117,8 @@ class ModelSession(ReadableText):
     def start(self, nodes: int, accept_rates: Floats, base_tree: TokenTree) -> Growth | None:
         """Begin a tree; None where there is nothing to read, or the model cannot read the text.
 
-        That is where the text has grown too long, or has tokens that the model lacks.
-        """
-        depth = min(self._depth, self._room - self._length)
-        if nodes <= 0 or depth <= 0 or not self._length or not self.reader.is_ready:
-            return None
-        if not self.can_read(self.reader.target) or self._would_not_pay():
+        That is where the text has grown too long, or has tokens that the model lacks."""
+        if not (depth := self.may_draft(nodes)):
             return None
         growth = Growth(nodes, depth, accept_rates, self._p_min, is_chain=self.reader.is_chain, ends=self.ends)
         self._copies.learn(self.text)
@@ -138,14 +133,18 @@ class ModelSession(ReadableText):
             self.take(growth, [ROOT], [row])
         return growth
 
-    def _would_not_pay(self) -> bool:
-        """Whether not even the first token pays for a pass, so that the text need not be read."""
+    def may_draft(self, nodes: int) -> int:
+        """Return how deep a tree may be; 0 where the text cannot be read, or no pass pays for its first token."""
+        depth = min(self._depth, self._room - self._length)
+        is_there = nodes > 0 and depth > 0 and self._length and self.reader.is_ready
+        if not is_there or not self.can_read(self.reader.target):
+            return 0
         cost, prices = self.experience.costs()[1], self.prices
         if not prices.pass_s or self.experience.hope * prices.token >= cost + prices.node:
             self.experience.allow()
-            return False
+            return depth
         self.experience.prevent(self._length - self.reader.read_so_far)
-        return True
+        return 0
 
     def take(self, growth: Growth, nodes: Sequence[int], rows: Sequence[Row]) -> None:
         """Put what the model says after these nodes into the tree."""

@@ -1,21 +1,27 @@
 """Drafter ``head``: a small trained layer proposes tokens from the target's own hidden states.
 
 Source: Li and others, "EAGLE-3: Scaling up Inference Acceleration of Large Language Models via Training-Time
-Test", arXiv 2503.01840.
-"""
+Test", arXiv 2503.01840."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from draftwood.contracts import Feedback, Floats, Needs
+import numpy as np
+
+from draftwood.contracts import Feedback, Floats, Needs, Noise
+from draftwood.drafters.base import shared_columns
 from draftwood.drafters.draft_model.drafter import DraftTarget, ModelBackedDrafter
-from draftwood.drafters.draft_model.growth import Growth
+from draftwood.drafters.draft_model.experience import BOUNDS, CLASSES, FIRSTS
+from draftwood.drafters.draft_model.growth import LOOKED_AT, MOST_NODES, MOST_READ, Growth
 from draftwood.drafters.draft_model.session import ModelSession
-from draftwood.drafters.head.reading import HeadReader
+from draftwood.drafters.head.reading import HeadReader, TreeRequest
+from draftwood.index.arguments import for_kernel
+from draftwood.index.philox import LEAST
 from draftwood.tree import TokenTree
+from draftwood.verify.noise import KeyedNoise
 
 
 class HeadDraftSession(ModelSession):
@@ -23,9 +29,51 @@ class HeadDraftSession(ModelSession):
 
     reader: HeadReader
 
+    def __init__(self, prompt: Sequence[int], noise: Noise | None, **options: Any) -> None:
+        super().__init__(prompt, noise, **options)
+        # Kernels make no other noise than our own: with another, the head's own best tokens are taken.
+        ours = (noise.temperature, noise.key) if isinstance(noise, KeyedNoise) else (0.0, (0, 0, 0))
+        self._temperature, self._key = ours
+
     def start(self, nodes: int, accept_rates: Floats, base_tree: TokenTree) -> Growth | None:
         """Begin a tree; None also where the target's state before the last token was not shown."""
         return super().start(nodes, accept_rates, base_tree) if self.reader.covers(self._length) else None
+
+    def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
+        return self.branch(TokenTree.empty(), nodes, lookahead_nodes, accept_rates)
+
+    def branch(self, base_tree: TokenTree, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
+        """Grow a tree; one that the head grows alone appends nothing to ``base_tree``."""
+        if not self.reader.target.grows_alone:
+            return super().branch(base_tree, nodes, lookahead_nodes, accept_rates)
+        known, prices, empty = self.experience, self.prices, TokenTree.empty()
+        depth = self.may_draft(nodes) if self.reader.covers(self._length) else 0
+        if not depth:
+            return empty
+        hope, gain, price, passes = 1.0, 1.0, 0.0, min(nodes, MOST_READ)
+        if prices.pass_s:
+            hope, gain, price = known.hope, known.hope * prices.token, prices.node + known.costs()[1]
+            passes = 1 if known.is_new else passes
+        self._copies.learn(self.text)
+        if len(base_tree):
+            copied = self._copies.trust * self._copies.promise(self._length, base_tree)
+            if prices.pass_s and gain * (1 - copied) <= price:  # what others copy is so sure that no reading pays
+                return empty
+        worth = self._temperature, hope, gain, price, max(LEAST, self._p_min)
+        sizes = self._length, passes, depth, self.reader.k, LOOKED_AT, min(nodes, MOST_NODES)
+        ends, rates = np.array([*self.ends], dtype=np.int32), for_kernel(accept_rates, CLASSES)
+        asked = TreeRequest(np.array(self._key), np.array(sizes), np.array(worth), rates, FIRSTS, BOUNDS, ends)
+        grown = self.reader.grow(self.text, asked)
+        for belief in grown.beliefs:
+            known.learn_child(belief)
+        if prices.pass_s:
+            known.learn_pass(1, grown.seconds / len(grown.beliefs) / prices.pass_s)
+        (tokens, parents, evidence), (belief, own, reached) = grown.columns, grown.numbers
+        _, source, _, drafts = shared_columns(len(tokens))
+        return TokenTree.grown(
+            tokens=tokens, parents=parents, belief=belief, source=source, evidence=evidence, draft_prob=own,
+            lookahead=drafts, path_belief=reached,
+        )  # fmt: skip
 
     def observe_hidden(self, first: int, states: Mapping[int, Any]) -> None:
         """Take in states of text that the target read (`draftwood.contracts.DraftSession.observe_hidden`)."""
@@ -48,8 +96,7 @@ class HeadDrafter(ModelBackedDrafter):
         The head: a file of draftwood's, or a folder or file of a public EAGLE-3 draft. Empty: the head that comes
         with draftwood for the model.
     optional
-        Leave the drafter out where no head comes with draftwood for the model, or the file's cannot be used.
-    """
+        Leave the drafter out where no head comes with draftwood for the model, or the file's cannot be used."""
 
     name: ClassVar[str] = "head"
     session_kind: ClassVar[type[HeadDraftSession]] = HeadDraftSession
@@ -61,6 +108,11 @@ class HeadDrafter(ModelBackedDrafter):
     def needs(self) -> Needs:
         layers = () if self.found is None else self.found.target.layers
         return Needs(prices=True, base_tree=True, hidden=layers)
+
+    @property
+    def batches(self) -> bool:  # type: ignore[override]
+        """Whether texts share passes: not where one call grows a text's tree."""
+        return self.found is None or not self.found.target.grows_alone
 
     def with_models(self, models: Any) -> HeadDrafter | None:
         """Return the drafter with its head; raises what `draftwood.api.draft_models.DraftModels.head` raises."""

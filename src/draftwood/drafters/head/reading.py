@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from draftwood.contracts import Ints
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.contracts import Floats, Ints
 from draftwood.drafters.draft_model.reading import Reader, Row
 
+Longs = NDArray[np.int64]
 _LONGEST = 2048
 """Most tokens that are read at once, the latest: a head attends to the near text mostly, and may start late."""
+
+
+class TreeRequest(NamedTuple):
+    """What a head is asked for that reads a text and grows a tree after it in one call."""
+
+    key: Longs  # of the noise (`draftwood.verify.noise.KeyedNoise.key`)
+    # Six: place in the text of the tree's first token; passes at most after that which reads the text; depth at
+    # most; tokens of a row that are looked at; children of a node and nodes at most. The first two are written.
+    sizes: Longs
+    # Five: temperature, 0 without noise; the belief in a node's best child; what reading a node brings that is
+    # surely reached; what that must be above; how sure the head must be of a token.
+    worth: NDArray[np.float64]
+    rates: Floats  # accept rates by evidence class
+    firsts: Longs
+    bounds: NDArray[np.float64]  # both of `draftwood.drafters.draft_model.experience`
+    ends: Ints  # tokens after which nothing is read
 
 
 class HeadReader(Reader):
     """Reads the hidden states that the target has shown; the row of the text's last token is then known at once.
 
     ``target`` is a head (`HeadTarget` of an engine). States may be missing where
-    the drafter rested: the head then sees less of the text.
-    """
+    the drafter rested: the head then sees less of the text."""
 
     def __init__(self, target: Any, k: int) -> None:
         super().__init__(target, k)
@@ -44,22 +63,26 @@ class HeadReader(Reader):
         return self._session.length + 1 if self._session.length else 0
 
     def begin(self, text: Ints) -> Row | None:
-        waiting, self._waiting = self._waiting, []
         self._session.forget_grown()
-        positions, parts = self._pairs(waiting, len(text))
+        positions, parts = self._pairs(len(text))
         if positions:
             tokens = text[1:][positions].tolist()
             scores = self.target.read(self._session, positions, parts, tokens)
-            (ids,), (probabilities,) = scores.top_k(self._k)
+            (ids,), (probabilities,) = scores.top_k(self.k)
             self._row = Row(ids, probabilities)
         self._start(())
         return self._row
 
-    def _pairs(self, waiting: Sequence[tuple[int, list[Any]]], length: int) -> tuple[list[int], list[list[Any]]]:
+    def grow(self, text: Ints, asked: TreeRequest) -> Any:
+        """Read the text's new pairs, and grow a tree (`draftwood.engines.heads.text.GrownTree`)."""
+        positions, parts = self._pairs(len(text))
+        return self.target.read_and_grow(self._session, positions, parts, text[1:][positions].tolist(), asked)
+
+    def _pairs(self, length: int) -> tuple[list[int], list[list[Any]]]:
         """Return positions and states of the new pairs in a text of this length.
 
-        States whose next token is not known yet, or which were read before, are left out; the former wait on.
-        """
+        States whose next token is not known yet, or which were read before, are left out; the former wait on."""
+        waiting, self._waiting = self._waiting, []
         known = self._session.positions[-1] + 1 if self._session.length else 0
         positions: list[int] = []
         parts: list[list[Any]] = []

@@ -36,6 +36,7 @@ class Rows:
     ways: Sequence[Sequence[int]] | None = None
     scored: Sequence[int] | None = None  # numbers of the rows that are scored; None: all
     positions: Sequence[int] | None = None  # of the rows, where a row's position is not the length of its path
+    more: int = 0  # cells that passes over the same units will see besides
 
 
 _OF_SIZE = np.array([PASS[name] for name in ("limits", "count", "rows", "scored_rows")])
@@ -57,16 +58,15 @@ class PassRecord:
         self._program = program
         self.record = np.zeros(len(PASS), dtype=np.int64)
         self.address = int(self.record.ctypes.data)
-        self._tokens, self._positions = (np.zeros(WIDEST, dtype=np.int32) for _ in range(2))
-        self._texts, self._bases, self._cells, self._tails, self._lengths, self._scored, self._choices = (
-            np.zeros(WIDEST, dtype=np.int64) for _ in range(7)
-        )
+        self.words, self.longs = np.zeros((3, WIDEST), dtype=np.int32), np.zeros((7, WIDEST), dtype=np.int64)
+        # ``_paths`` are of rows that follow one another.
+        self._tokens, self._positions, self._paths = self.words
+        self._bases, self._cells, self._lengths, self._scored, self._texts, self._tails, self._choices = self.longs
         self._folds = np.zeros((WIDEST, 2), dtype=np.int64)
         self._laid: tuple[int, int] | None = None  # rows and chunks in units and folds, where it is one text
-        self._paths = np.zeros(WIDEST, dtype=np.int32)  # of rows that follow one another
         self._paths_address = int(self._paths.ctypes.data)
         self._best = np.zeros(program.pieces * WIDEST * BEST, dtype=np.uint8)
-        self._memory = self._with(
+        self.memory = self._with(
             np.zeros((256, 4), dtype=np.int64), np.zeros((1, program.score_width), dtype=np.float32)
         )
 
@@ -86,8 +86,7 @@ class PassRecord:
     def fill(self, texts: Sequence[Rows], asked: Asked = ()) -> int:
         """Fill the record for one pass over these rows; returns how many rows are scored.
 
-        ``asked``: what phases that run in some passes only are there for (`Program.limits`).
-        """
+        ``asked``: what phases that run in some passes only are there for (`Program.limits`)."""
         row = scored = longest = 0
         layout, ends = [], list[int | Places]()
         self._alive: list[NDArray[np.int32]] = []  # until the next pass
@@ -101,7 +100,7 @@ class PassRecord:
             length, last = self._fill_paths(row, end, text)
             if last >= text.base + WIDEST:
                 raise CapabilityError(f"a tree has at most {WIDEST} tokens here: cut the draft")
-            layout.append((end, -(-length // CHUNK)))
+            layout.append((end, -(-(length + text.more) // CHUNK)))
             ends.append(self._ends(end - row, text, last + 1))
             longest = max(longest, length if text.positions is None else 1 + max(text.positions))
             if text.scored is None:
@@ -147,8 +146,7 @@ class PassRecord:
 
     def _fill_few(self, row: int, end: int, text: Rows) -> tuple[int, int]:
         """The same for a unit's rows that follow one another: number by number, since each call of numpy takes as
-        long as a row.
-        """
+        long as a row."""
         base, tail, where = text.base, self._paths_address + 4 * row, text.positions
         for i in range(end - row):
             at, cell = row + i, base + i
@@ -177,20 +175,19 @@ class PassRecord:
         """Fill the units of attention of all texts; returns how many there are, and how many parts.
 
         ``layout`` has of each text its end row, and chunks of its longest path; ``ends`` the end of its cells. All
-        rows of a text have as many chunks: those after a row's end add nothing to it.
-        """
+        rows of a text have as many chunks: those after a row's end add nothing to it."""
         if layout[0] == self._laid and len(layout) == 1:  # as in the last pass, but for the text's end
             (rows, chunks), (cells,) = layout[0], ends
-            self._memory.units[:chunks, 3] = cells
+            self.memory.units[:chunks, 3] = cells
             return chunks, chunks * rows
         self._laid = None
         row = first = parts = 0
         for (end, chunks), cells in zip(layout, ends, strict=True):
             new = first + -(-(end - row) // UNIT_ROWS) * chunks
-            units = self._memory.units
+            units = self.memory.units
             if new > len(units):
                 units = np.concatenate((units, np.zeros((new, 4), dtype=np.int64)))
-                self._memory = self._with(units, self._memory.scores)
+                self.memory = self._with(units, self.memory.scores)
             some = units[first:new].reshape(-1, chunks, 4)
             some[..., 0] = (row + UNIT_ROWS * _COUNT[: len(some)])[:, None]
             some[..., 1] = UNIT_ROWS
@@ -207,17 +204,17 @@ class PassRecord:
     def _finish(self, rows: int, scored: int, units: int, parts: int, longest: int, asked: Asked) -> None:
         program, record = self._program, self.record
         program.reserve(parts, longest)
-        if scored > len(self._memory.scores):
+        if scored > len(self.memory.scores):
             scores = np.zeros((scored, program.score_width), dtype=np.float32)
-            self._memory = self._with(self._memory.units, scores)
-        record[self._memory.slots] = self._memory.addresses
+            self.memory = self._with(self.memory.units, scores)
+        record[self.memory.slots] = self.memory.addresses
         self._limits, address = program.limits(rows, scored, units, asked)  # kept alive until the next pass
         record[_OF_SIZE] = address, len(self._limits), rows, scored
 
     def results(self, scored: int) -> tuple[NDArray[np.float32], list[int]]:
         """Return the scores [scored, vocabulary], a view until the next pass, and the best token of each."""
         vocabulary = self._program.weights.shape.vocabulary
-        return self._memory.scores[:scored, :vocabulary], self._choices[:scored].tolist()
+        return self.memory.scores[:scored, :vocabulary], self._choices[:scored].tolist()
 
 
 def check_ids(ids: Sequence[int] | Places, vocabulary: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+from collections.abc import Callable
 from threading import Lock, Semaphore, Thread
 from time import perf_counter, thread_time
 from typing import Any, NamedTuple
@@ -25,13 +26,17 @@ _LOST, _LOST_SHARE = 5e-4, 0.15
 _core_time = perf_counter if os.name == "nt" else thread_time  # Windows counts in steps as long as passes
 
 
+Start = Callable[[int, int, int, int], int]
+"""Control, record, number and threads, as of ``start`` of `write_running`."""
+
+
 class Pool:
     """Threads for passes, one pass at a time; a pass that finds the pool in use is computed by its caller alone.
 
-    ``start`` and ``serve`` are the addresses of the two functions of `write_running`.
-    """
+    ``start`` and ``serve`` are the addresses of the two functions of `write_running`."""
 
     def __init__(self, start: int, serve: int) -> None:
+        self.start = start
         integer, pointer = ctypes.c_int64, ctypes.c_void_p
         self._start = ctypes.CFUNCTYPE(integer, pointer, pointer, integer, integer)(start)
         self._serve = ctypes.CFUNCTYPE(integer, pointer, integer, integer, integer)(serve)
@@ -50,25 +55,29 @@ class Pool:
         self._alone = self._until = 0.0  # seconds without helpers the last time, and when they end
         self._dead: list[tuple[Any, ...]] = []
 
-    def run(self, record: Any, threads: int) -> None:
-        """Compute a pass, given the address of its record, with up to so many threads, at most `POOL`."""
+    def run(self, record: Any, threads: int, start: Start | None = None, passes: int = 1) -> None:
+        """Compute a pass, given the address of its record, with up to so many threads, at most `POOL`.
+
+        Another ``start`` runs several ``passes``, at most, with this number and those that follow."""
+        start = start or self._start
         if self._lock.locked():  # another pass has the helpers
-            self._compute_alone(record)
+            self._compute_alone(record, start)
             return
         with self._lock:  # nothing else would be released by an interrupt at any place
-            self._number = self._number % 0x7FFFFFFF + 1
+            first = self._number % 0x7FFFFFFF + 1
+            self._number = first + passes - 1
             if threads == 1 or perf_counter() < self._until:
-                self._compute_alone(record)
+                self._compute_alone(record, start)
             else:
-                self._compute_together(record, min(threads, POOL))
+                self._compute_together(record, min(threads, POOL), start, first)
             if self._dead:
                 self._drop()
 
-    def _compute_together(self, record: Any, threads: int) -> None:
+    def _compute_together(self, record: Any, threads: int, start: Start, first: int) -> None:
         """Compute a pass with helpers; if a thread has lost its core in it, the next passes go without."""
         self._wake(threads - 1)
         begun, used = perf_counter(), _core_time()
-        was_late = self._start(self._address, record, self._number, threads)
+        was_late = start(self._address, record, first, threads)
         whole = perf_counter() - begun
         was_late |= whole - (_core_time() - used) > max(_LOST, _LOST_SHARE * whole)
         if was_late:
@@ -77,9 +86,9 @@ class Pool:
         else:
             self._alone /= 2
 
-    def _compute_alone(self, record: Any) -> None:
+    def _compute_alone(self, record: Any, start: Start) -> None:
         control = _lines(CONTROL)
-        self._start(control.ctypes.data, record, 1, 1)
+        start(control.ctypes.data, record, 1, 1)
 
     def _wake(self, count: int) -> None:
         while len(self._helpers) < count:
@@ -90,8 +99,7 @@ class Pool:
     def forget(self, *buffers: Any) -> None:
         """Keep buffers of earlier passes alive while a helper may read them.
 
-        Never waits for a pass: the garbage collector may call this amid one, from its thread.
-        """
+        Never waits for a pass: the garbage collector may call this amid one, from its thread."""
         self._dead.append(buffers)
         if not self._lock.locked():  # else the thread that computes a pass drops them after it
             with self._lock:
@@ -158,8 +166,7 @@ def write_running(module: ir.Module, features: frozenset[str]) -> None:
     """Write ``start(control, pass, number, threads)``, which computes a pass, and ``serve``.
 
     ``serve(control, thread, last, rounds)`` helps as this thread with passes after number ``last`` until it has
-    waited so many rounds; it returns the last number. ``start`` returns 1 where it had to go on alone.
-    """
+    waited so many rounds; it returns the last number. ``start`` returns 1 where it had to go on alone."""
     _write_take(module, features)
     body, (control, record, number, threads) = function(module, "start", START, features)
     tagged = body.shl(number, body.i64(32))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -12,25 +12,49 @@ from draftwood.contracts import Floats, Ints
 State = TypeVar("State")
 """What a head made of a pair, [width], in an engine's own kind of array."""
 Request = tuple[Any, Sequence[int], Sequence[int]]
-"""A `HeadText`, and tokens and parents of new nodes."""
+"""A `GrowingText`, and tokens and parents of new nodes."""
 Rows = TypeVar("Rows")
 
 
-class HeadText(Generic[State]):
-    """Pairs of a text, each a hidden state and the token after it, and grown nodes. ``positions`` are those of the
-    states of the committed pairs, ascending, some may be missing between them; ``lines`` has of each grown node
-    its ancestors and itself."""
+class GrownTree(NamedTuple):
+    """A tree that a head has grown in one call.
+
+    ``columns`` int32[3, n] has tokens, parents and evidence classes, ``numbers`` float32[3, n] beliefs, the head's
+    own probabilities, and how likely nodes are reached and right; ``beliefs`` are in the best child of each node
+    that was read, the text's end first. Its passes took ``seconds``."""
+
+    columns: Ints
+    numbers: Floats
+    beliefs: list[float]
+    seconds: float
+
+
+class HeadText:
+    """Pairs of a text, each a hidden state and the token after it. ``positions`` are those of the states: they
+    ascend, and some may be missing."""
 
     def __init__(self) -> None:
         self.positions: list[int] = []
-        self.lines: list[list[int]] = []
-        self._last: State | None = None  # what the head made of the last committed pair
-        self._made: list[State] = []  # and of each grown node
 
     @property
     def length(self) -> int:
         """Committed pairs."""
         return len(self.positions)
+
+    def truncate(self, position: int) -> None:
+        """Drop pairs whose state lies at this position or after it."""
+        while self.positions and self.positions[-1] >= position:
+            self.positions.pop()
+
+
+class GrowingText(HeadText, Generic[State]):
+    """The same with nodes that grow in passes of their own. ``lines`` has of each one its ancestors and itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[list[int]] = []
+        self._last: State | None = None  # what the head made of the last committed pair
+        self._made: list[State] = []  # and of each grown node
 
     @property
     def nodes(self) -> int:
@@ -47,10 +71,10 @@ class HeadText(Generic[State]):
         self._made, self.lines = [], []
 
     def truncate(self, position: int) -> None:
-        """Drop pairs whose state lies at this position or after it."""
+        before = self.length
         self.forget_grown()
-        while self.positions and self.positions[-1] >= position:
-            self.positions.pop()
+        super().truncate(position)
+        if self.length < before:
             self._last = None  # what the head made of the one before is not known any more
 
     def begin(self, parents: Sequence[int]) -> tuple[list[State], list[int]]:
@@ -67,7 +91,7 @@ class HeadText(Generic[State]):
         """Take what the head made of the new nodes."""
         self._made += made
 
-    def take(self, other: HeadText[State]) -> None:
+    def take(self, other: GrowingText[State]) -> None:
         """Begin with the pairs of another text."""
         self.positions, self._last = list(other.positions), other._last
 

@@ -34,8 +34,7 @@ class PackedHead:
 
     ``shape`` has the head's sizes, its vocabulary the reduced one; the embedding is the target's. ``fuse`` is the
     matrix [width, layers * width] for the target's states, ``embedding_norm`` and ``state_norm`` the norms of the
-    token's embedding and of the state. ``matrices`` and ``vectors`` are those of the layer, in a list of one.
-    """
+    token's embedding and of the state. ``matrices`` and ``vectors`` are those of the layer, in a list of one."""
 
     factors = None
 
@@ -114,8 +113,7 @@ class HeadProgram(Program):
     """A head's phases and buffers.
 
     ``target_states`` float32[WIDEST, layers * width] are the target's states, read by passes that are asked to
-    `FUSE`; ``x`` float32[WIDEST, width] what the layer reads, made by `FUSE` or written here, and makes of it.
-    """
+    `FUSE`; ``x`` float32[WIDEST, width] what the layer reads, made by `FUSE` or written here, and makes of it."""
 
     weights: PackedHead  # type: ignore[assignment]
 
@@ -125,7 +123,7 @@ class HeadProgram(Program):
         self._token, self._both, self._both_rounded = floats(width), floats(2 * width), records(2 * width)
         super().__init__(weights, kernels)  # type: ignore[arg-type]
         self.target_states = self._seen.array[:, : weights.fuse.inputs]
-        self.x = self._x.array[:, :width]
+        self.whole_x, self.x = self._x.array, self._x.array[:, :width]
 
     def _build(self) -> None:
         weights, width = self.weights, self.weights.shape.width

@@ -14,7 +14,7 @@ from torch import Tensor
 from draftwood.child_safe import ChildSafeLock
 from draftwood.contracts import Capabilities
 from draftwood.engines.committed import locked
-from draftwood.engines.heads.text import HeadText, ReducedScores, Request, grown
+from draftwood.engines.heads.text import GrowingText, ReducedScores, Request, grown
 from draftwood.engines.transformers.head.network import HeadNetwork, attention
 from draftwood.engines.transformers.scores import TorchScores
 
@@ -22,7 +22,7 @@ _CHUNK = 512  # pairs of a text that one pass reads
 _ROOM = 256  # pairs for which there is room at first, and by which the room grows at least
 
 
-class TorchHeadText(HeadText[Tensor]):
+class TorchHeadText(GrowingText[Tensor]):
     """A head's keys and values of one text."""
 
     def __init__(self, network: HeadNetwork) -> None:
@@ -87,6 +87,8 @@ class TorchHeadText(HeadText[Tensor]):
 class TorchHead:
     """A head that drafts for one target. ``ids`` int32[v] has the token of each place in its vocabulary,
     ``layers`` are those whose hidden states it reads, ``capabilities`` the target's."""
+
+    grows_alone = False
 
     def __init__(
         self, network: HeadNetwork, ids: NDArray[np.int32], layers: tuple[int, ...], capabilities: Capabilities
