@@ -1,7 +1,8 @@
 """The one list of drafters: it feeds every contract test and every law.
 
 A new drafter gets its entry here. Each entry makes a set of drafters for a toy target and the sampling settings of
-the request (toys that know the target need both)."""
+the request (toys that know the target need both).
+"""
 
 from __future__ import annotations
 
@@ -222,7 +223,8 @@ def with_settings(settings: Iterable[str], usual: str, sets: Iterable[str] = EVE
     """Every set with the usual setting, and every other setting with three toys; for ``parametrize``.
 
     The rule, the loop and the target see trees and never who proposed them, so what holds for a setting with trees
-    of every kind holds with all drafters. Each drafter still runs once, for what it does of its own."""
+    of every kind holds with all drafters. Each drafter still runs once, for what it does of its own.
+    """
     return [
         *((drafters, usual) for drafters in sets),
         *((drafters, setting) for setting in settings if setting != usual for drafters in THREE_TOYS),

@@ -31,7 +31,8 @@ if child:
 if not child:
     with lock:
         os._exit(7)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"""
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
 
 
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="no fork here")

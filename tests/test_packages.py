@@ -30,7 +30,8 @@ assert drafted.stats.drafted
 assert draftwood.__file__.startswith(sys.prefix), draftwood.__file__
 assert len(draftwood.tasks.all_prompts()) > 200
 assert not {"torch", "transformers", "scipy"} & set(sys.modules)
-print(len(drafted.ids))"""
+print(len(drafted.ids))
+"""
 
 
 @pytest.fixture(scope="module")

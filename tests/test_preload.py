@@ -86,7 +86,8 @@ def opened(self):
     assert not new, new
     print("opened", any("draftwood.drafters" in name and "kernel" in name for name in sys.modules))
 ActiveSequence.open_sources = opened
-draftwood.generate(ToyTarget(), [1, 2, 3, 1, 2, 3], max_new_tokens=3, temperature=0, drafters={drafters!r})"""
+draftwood.generate(ToyTarget(), [1, 2, 3, 1, 2, 3], max_new_tokens=3, temperature=0, drafters={drafters!r})
+"""
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
     assert f"opened {drafters != 'none'}" in found.stdout

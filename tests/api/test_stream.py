@@ -81,7 +81,8 @@ left = draftwood.stream(model, [5, 6, 7, 5, 6], tokenizer=TOKENIZER, max_new_tok
 next(left)
 chat = draftwood.Conversation(model, tokenizer=TOKENIZER, max_new_tokens=4)
 list(chat.say("ab"))
-print("end")"""
+print("end")
+"""
 
 
 def test_what_is_left_open_does_not_end_the_process_badly():

@@ -24,7 +24,8 @@ LETTERS = [chr(c) for c in range(32, 127)] + ["\n"]
 def save_tiny(folder: Path, template: str | None, more: Sequence[str] = ()) -> Path:
     """A Llama of two layers with a token per letter, and control tokens; it never ends by itself.
 
-    Its weights are pickled, which transformers alone reads."""
+    Its weights are pickled, which transformers alone reads.
+    """
     import torch
     from tokenizers import Tokenizer, decoders
     from tokenizers.models import BPE

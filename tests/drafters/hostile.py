@@ -1,7 +1,8 @@
 """Calls sessions of every shipped drafter with whatever an outsider may hand them; a crash ends the process.
 
 Run as ``python -m tests.drafters.hostile FIRST LAST``, best with ``NUMBA_BOUNDSCHECK=1``: kernels then say where
-they would have left an array."""
+they would have left an array.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Every token is scored by reading its whole prefix. Names are those of the document's code. Where it says nothing:
 draws come from ``random.Random(seed)``, level by level; a step of the warm-up that emits several tokens drops and
-draws as many columns more; n-grams of what was emitted enter the pool after those of the window."""
+draws as many columns more; n-grams of what was emitted enter the pool after those of the window.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ class LiteralLookahead:
     """One text; `step` is one decoding step.
 
     ``past_tokens`` has LEVEL - 1 levels, None until they are filled; ``token_map`` has at most GUESS_SET_SIZE
-    n-grams per first token, the least recently used first."""
+    n-grams per first token, the least recently used first.
+    """
 
     def __init__(
         self, target: ToyTarget, prompt: Sequence[int], first_token: int, window: int, ngram: int, guesses: int, *,

@@ -28,7 +28,8 @@ def feedback(emitted, proposal=None, accepted=0, kept=None):
 def play(script, drafter, oracle, session=None):
     """Write a random text with the session and llama.cpp's own rules (``oracle``) side by side, turns included.
 
-    ``oracle`` has ``begin(prompt)``, ``draft(history, sampled)``, ``accept(k)``. Returns the number of drafts."""
+    ``oracle`` has ``begin(prompt)``, ``draft(history, sampled)``, ``accept(k)``. Returns the number of drafts.
+    """
     seed, vocab, steps = script
     chance = random.Random(seed)
     texts = [[chance.randrange(vocab) for _ in range(chance.randrange(1, 9))] for _ in range(3)]

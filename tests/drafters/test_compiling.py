@@ -29,7 +29,8 @@ for name in DRAFTERS:
     session.close()
 from draftwood.index.compiling import KERNELS
 names = [f"{kernel.py_func.__module__}.{kernel.__name__}" for kernel in KERNELS]
-print(*sorted(name.removeprefix("draftwood.drafters.") for name in names))"""
+print(*sorted(name.removeprefix("draftwood.drafters.") for name in names))
+"""
 
 ENTRIES = (
     "corpus.kernel.grow",
@@ -50,13 +51,15 @@ from draftwood.index.compiling import compiled
 from draftwood.index.helper_of_a_test import helped
 @compiled("i8(i8)")
 def answer(number):
-    return helped(number)"""
+    return helped(number)
+"""
 HELPER = """
 from draftwood.index.compiling import inner
 ADDED = {added}
 @inner
 def helped(number):
-    return number * {times} + ADDED"""
+    return number * {times} + ADDED
+"""
 ASKED = """
 import io, logging
 told = io.StringIO()
@@ -64,7 +67,8 @@ logging.basicConfig(level=logging.INFO, stream=told, format="%(message)s")
 from draftwood.index import machine_code
 from draftwood.index.kernel_of_a_test import answer
 print(answer(10), end=" ")
-print(told.getvalue() if machine_code.is_usable() else sum(answer.stats.cache_hits.values()))"""
+print(told.getvalue() if machine_code.is_usable() else sum(answer.stats.cache_hits.values()))
+"""
 
 
 def run(code, **environment):
@@ -267,7 +271,8 @@ for kernel, arguments in (
     except Exception as error:
         print(type(error).__name__, end=" ")
 import numba
-print(pick(some, 3), numba.njit(lambda: 7)())"""
+print(pick(some, 3), numba.njit(lambda: 7)())
+"""
 
 
 def test_errors_are_those_of_python_with_numba_and_without(package):

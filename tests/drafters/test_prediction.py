@@ -119,7 +119,8 @@ def test_so_it_does_on_edited_texts(both, window, nodes):
 def test_so_it_does_on_long_texts(seed):
     """What counts only after dozens of tokens: a lost cursor, long matches, places outside the window.
 
-    Odd seeds have phrases that come again and again, so that several places match for long."""
+    Odd seeds have phrases that come again and again, so that several places match for long.
+    """
     rng = np.random.default_rng(seed)
     text = rng.integers(0, int(rng.choice([40, 400])), 220).tolist()
     if seed % 2:

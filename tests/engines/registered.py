@@ -1,7 +1,8 @@
 """Tiny random models of the causal types that transformers registers: the architecture, no weights from anywhere.
 
 The registry itself is walked, so that a type which comes with a new version is tried without a change here.
-Sizes go by the names that configurations have for them (`SIZES`); what a type needs beyond that is in `TYPES`."""
+Sizes go by the names that configurations have for them (`SIZES`); what a type needs beyond that is in `TYPES`.
+"""
 
 from __future__ import annotations
 
@@ -203,7 +204,8 @@ def tiny(model_type: str, seed: int = 0, **overrides: Any) -> Any:
     UnknownNameError
         If transformers registers no such type.
     UnsupportedModelError
-        For a type that cannot be made small (see `LEFT_OUT`), with the reason."""
+        For a type that cannot be made small (see `LEFT_OUT`), with the reason.
+    """
     if model_type in LEFT_OUT:
         raise UnsupportedModelError(f"there is no tiny {model_type}: it {LEFT_OUT[model_type]}")
     if model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:

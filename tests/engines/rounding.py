@@ -4,7 +4,8 @@ A float32 sum depends on its order, and kernels choose theirs by processor. The 
 float32 and float64 passes shows how large the effect is. Another correct kernel is off by as much again, and the
 largest of thousands of scores by a few times that. So tolerances are about 16 times the model's own error; a row
 that sees one wrong token is off by a thousand times that error. `test_rounding.py` checks that the tolerances are
-at least 8 times the error on the machine it runs on."""
+at least 8 times the error on the machine it runs on.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Every causal type that transformers registers, as a tiny model: drafted text is plain text, and the model's own.
 
-Prompts and texts are many windows long. ``DRAFTWOOD_LAWS=full`` tries all types, some minutes."""
+Prompts and texts are many windows long. ``DRAFTWOOD_LAWS=full`` tries all types, some minutes.
+"""
 
 from __future__ import annotations
 

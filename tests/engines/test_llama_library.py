@@ -216,7 +216,8 @@ for path in sys.argv[1:]:
         print("opened")
     except DraftwoodError as error:
         assert str(error).count(chr(10)) == 0, error
-        print(error)"""
+        print(error)
+"""
 
 
 def opened(*paths):

@@ -281,7 +281,8 @@ from draftwood.engines.llama_cpp.weights import LlamaWeights
 from draftwood.engines.peers import load_peers
 tokenizer = LlamaTokenizer(LlamaWeights(Path(sys.argv[1]), vocabulary_only=True))
 for character in "a中!":
-    print(len(tokenizer(character * 100_000)["input_ids"]))"""
+    print(len(tokenizer(character * 100_000)["input_ids"]))
+"""
 
 
 def test_a_run_of_characters_that_overflows_a_usual_stack_is_tokenized(tmp_path):

@@ -25,7 +25,8 @@ for number in range(1, {last} + 1):
     prompt = (words * 500)[: random.randint(3, random.choice([60, 400, 1500]))]
     draftwood.generate(model, prompt, max_new_tokens=random.randint(2, 40), drafters=("none", "ngram")[number % 2])
     if number in ({first}, {last}):
-        print(int(open("/proc/self/statm").read().split()[1]))"""
+        print(int(open("/proc/self/statm").read().split()[1]))
+"""
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """A second start: weights that were tried are not tried again, other weights of the same model are, briefly; and
-what the file says cannot make a text wrong."""
+what the file says cannot make a text wrong.
+"""
 
 import subprocess
 import sys

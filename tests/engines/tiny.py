@@ -73,7 +73,8 @@ def build(family: str, seed: int = 0) -> Any:
 def scores_of_texts(model: Any, texts: Sequence[list[int]]) -> NDArray[np.float32]:
     """The model's own scores after every token, all texts in one pass.
 
-    They are filled up at their ends: what follows a token has no say in its scores."""
+    They are filled up at their ends: what follows a token has no say in its scores.
+    """
     longest = max(map(len, texts))
     with torch.no_grad():
         ids = torch.tensor([text + [0] * (longest - len(text)) for text in texts])

@@ -1,7 +1,8 @@
 """``python -m tests.fuzz --cases 2000 --seed 0``: tell many stories, each in order, and say which went wrong.
 
 A crash or a story that never ends is a finding, too: stories run in child processes, at most 400 in each, and
-every story has a time limit."""
+every story has a time limit.
+"""
 
 from __future__ import annotations
 

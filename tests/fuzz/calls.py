@@ -156,7 +156,8 @@ class Call:
         Raises
         ------
         WrongTextError
-            For a difference that rounding cannot make."""
+            For a difference that rounding cannot make.
+        """
         ties = 0
         for number, (ours, truth) in enumerate(zip(given, truths, strict=True)):
             at = common_prefix(ours, truth)

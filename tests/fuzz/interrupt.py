@@ -39,7 +39,8 @@ def interrupted(lines: int) -> Iterator[None]:
 def _ends_of_with(code: CodeType) -> frozenset[int]:
     """Places where a with statement calls ``__exit__(None, None, None)``.
 
-    A line event comes before it, but no signal is handled there: an exception would leave a lock held."""
+    A line event comes before it, but no signal is handled there: an exception would leave a lock held.
+    """
     steps = [step for step in dis.get_instructions(code) if step.opname not in ("SWAP", "COPY", "NOP", "CACHE")]
     found = set()
     for at, step in enumerate(steps):

@@ -63,7 +63,8 @@ class Story:
         WrongTextError
             For a wrong text; anything else that is raised is a finding, too, but for
         ModelFailsError
-            where the model itself fails."""
+            where the model itself fails.
+        """
         rng = self.rng
         torch.manual_seed(rng.randrange(1000))
         self.models = []

@@ -1,6 +1,7 @@
 """The laws on the CPU engine and on llama.cpp with tiny random files: what a drafter proposes changes no token.
 
-The truth is plain decoding by another target of the same file, one token per pass, without the loop."""
+The truth is plain decoding by another target of the same file, one token per pass, without the loop.
+"""
 
 from __future__ import annotations
 

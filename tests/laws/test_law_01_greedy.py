@@ -1,5 +1,6 @@
 """Law 1. Greedy output equals plain greedy for every drafter, tree shape and budget: same, random, empty, always
-wrong, huge, duplicated siblings."""
+wrong, huge, duplicated siblings.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ The noise cannot be enumerated, so the law is shown in two parts. First, exactly
 of log p + g over the processed distribution, where g is the noise of its position and p is enumerated; so the
 draft has no say in it. Second, that this is a sample of p: counts over many seeds against the enumerated
 probabilities of whole sequences. The seeds are fixed, so a test passes for ever or fails for ever; with p-values
-held against 1e-4, all of them together would fail a right rule in one world of a hundred."""
+held against 1e-4, all of them together would fail a right rule in one world of a hundred.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Laws 2 and 3 against a truth that is not ours: transformers' logits processors and torch's softmax.
 
 `distribution` shares code with the rule, so tests that compare the two would not see a mistake in that code.
-Here the probabilities of the next token come from the library whose definitions we follow, in its order."""
+Here the probabilities of the next token come from the library whose definitions we follow, in its order.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Law 3. Same seed, same text, drafting on or off: with temperature, top-k, top-p, min-p, penalties, a stateful
-processor and a grammar; also when the drafter reads the noise."""
+processor and a grammar; also when the drafter reads the noise.
+"""
 
 from __future__ import annotations
 

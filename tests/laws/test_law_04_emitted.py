@@ -1,5 +1,6 @@
 """Law 4. emitted = accepted + 1, except where end-of-sequence, a stop or the limit cuts; nothing follows the end;
-the limit is never exceeded."""
+the limit is never exceeded.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Law 6. Scoring a tree equals scoring each of its root-to-leaf chains; the order of siblings does not matter; a
-batch equals its members alone."""
+batch equals its members alone.
+"""
 
 from __future__ import annotations
 

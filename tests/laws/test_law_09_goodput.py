@@ -1,7 +1,8 @@
 """Law 9 for the planner that goes by seconds: the recorded seconds of a run replay its plans.
 
 `goodput` decides by what passes and drafts take, so a replay reproduces a live run only where time is the same.
-Here no second passes but those of a script; what the run recorded is then all that the replay is given."""
+Here no second passes but those of a script; what the run recorded is then all that the replay is given.
+"""
 
 from __future__ import annotations
 

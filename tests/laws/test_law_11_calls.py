@@ -295,7 +295,8 @@ child = os.fork()
 if not child:
     os._exit(draftwood.generate(model, prompt, max_new_tokens=8).ids != text)
 go.set()
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"""
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

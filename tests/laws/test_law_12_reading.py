@@ -1,6 +1,7 @@
 """Law 12, of prompts: a text's scores do not depend on how it was read, nor on what was announced of its length.
 
-Both engines that are exact to the last bit, on tiny random files; the truth is one token per pass."""
+Both engines that are exact to the last bit, on tiny random files; the truth is one token per pass.
+"""
 
 from random import Random
 

@@ -27,7 +27,8 @@ from tests.engines.tiny import build
 model = build("llama")
 model.config._name_or_path = "owner/tiny"
 for drafters in ("default", "copy-and-recycle"):
-    print(draftwood.generate(model, [5, 6, 7, 5, 6, 7, 5], max_new_tokens=40, drafters=drafters).ids)"""
+    print(draftwood.generate(model, [5, 6, 7, 5, 6, 7, 5], max_new_tokens=40, drafters=drafters).ids)
+"""
 
 
 def written(cache, clock=None):

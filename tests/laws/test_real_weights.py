@@ -2,7 +2,8 @@
 
 A wide pass may round differently from a narrow one, so a difference is allowed only as a shown near-tie; none is
 expected. The whole set is 108 prompts x 128 tokens and 20 sampled (``DRAFTWOOD_LAWS=full``, about an hour on two
-cores); by default 12 prompts x 64 tokens and 4 sampled."""
+cores); by default 12 prompts x 64 tokens and 4 sampled.
+"""
 
 import os
 

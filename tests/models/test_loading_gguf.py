@@ -155,7 +155,8 @@ def test_nothing_of_transformers_is_imported_where_it_is_installed(path, tmp_pat
 import sys, draftwood
 model, tokenizer = draftwood.load({str(path)!r}, threads=1)
 draftwood.generate(model, [{{"role": "user", "content": "Hi"}}], tokenizer=tokenizer, max_new_tokens=3)
-print([name for name in {FOREIGN} if name in sys.modules])"""
+print([name for name in {FOREIGN} if name in sys.modules])
+"""
     assert run(code, without((), tmp_path)).strip() == "[]"
 
 
@@ -164,5 +165,6 @@ def test_a_fetched_model_answers_without_any_extra(tmp_path):
 import sys
 from draftwood.cli.main import main
 sys.argv = "draftwood generate Hi --threads 1 --max-new-tokens 3 --json".split()
-main()"""
+main()
+"""
     assert '"text"' in run(code, without(FOREIGN, tmp_path))

@@ -13,7 +13,8 @@ def naive_suggest(
     """Suggest tokens after ``text`` from what followed what in ``text[:until]``.
 
     Returns per suggested token: the token, the size of the longest context that occurred, how often that was
-    followed by any token and by this one. Contexts are looked for where `_compared` says."""
+    followed by any token and by this one. Contexts are looked for where `_compared` says.
+    """
     found: list[tuple[int, int, int, int]] = []
     tail, promised = list(text), 1.0
     while len(found) < nodes:

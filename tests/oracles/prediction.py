@@ -4,7 +4,8 @@ An answer is followed token by token through the expected texts. While its token
 place is certain. After a difference the *anchor* stays where the answer left the text, and the cursor tries the
 place with the longest match: of the answer's last tokens with a place in the *window* around the anchor, or, of
 three tokens and more, anywhere. Once the match is long enough to be no accident, the anchor moves there; what lay
-between was replaced, and is proposed as such where it stands again."""
+between was replaced, and is proposed as such where it stands again.
+"""
 
 from __future__ import annotations
 

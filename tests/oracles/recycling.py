@@ -58,7 +58,8 @@ class NaiveRecycled:
         noise: tuple[Gumbel, float] | None = None, limits: Limits = NO_LIMITS,
     ) -> list[Node]:  # fmt: skip
         """Grow the tree of what may follow the tail; ``base_tree`` has the belief of each path that others
-        proposed, ``noise`` the noise that sampled tokens are chosen with, and the temperature."""
+        proposed, ``noise`` the noise that sampled tokens are chosen with, and the temperature.
+        """
         tree: list[Node] = []
         heap: list[tuple[float, int, int, list[int], int]] = []
         found, parent, text, likely, below = 0, -1, list(tail), 1.0, 0

@@ -1,6 +1,7 @@
 """What would make a planner slower than plain decoding: on a simulated clock it never is by much.
 
-Passes take a hundred times what the curves say, so that this process's own microseconds count for nothing."""
+Passes take a hundred times what the curves say, so that this process's own microseconds count for nothing.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from draftwood.step import Step
 def run(policy, passes, cost, wish=16, rows=1):
     """Draft as much as allowed, wishing for so much; draft nodes and milliseconds of each pass.
 
-    ``cost`` tells the milliseconds of a pass with so many draft nodes, or of one with its number."""
+    ``cost`` tells the milliseconds of a pass with so many draft nodes, or of one with its number.
+    """
     states, found = [FakeState() for _ in range(rows)], []
     for number in range(passes):
         limits = [policy.limit(state, rows, 9).nodes for state in states]

@@ -28,7 +28,8 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def running(setup: Any, adapt: Callable[[Any], Any] = lambda _: {}, **settings: Any) -> Iterator[Any]:
     """Serve on a free port in a thread; yields the server, with its ``url``.
 
-    ``adapt`` may change the application, and returns what uvicorn is to be told besides."""
+    ``adapt`` may change the application, and returns what uvicorn is to be told besides.
+    """
     import uvicorn
 
     from draftwood.serve.app import Settings, make_app

@@ -31,7 +31,8 @@ class Script:
 def scripted(setup: Setup, ids: list[int] | Callable[[Any], list[int]], margin: float = 3.0) -> Setup:
     """Let a set-up write the tokens that the list holds when it is asked, and behind them what it will.
 
-    Instead of a list, a function from the prompt; ``margin`` is by how much a score is the best."""
+    Instead of a list, a function from the prompt; ``margin`` is by how much a score is the best.
+    """
     request = setup.request
 
     def asked(prompt: Any, **settings: Any) -> Any:

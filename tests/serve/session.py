@@ -27,7 +27,8 @@ def toy(drafters: Any = "ngram", planner: str = "fixed:6", *, sharpness: float =
 def acting(scripts: Mapping[str, Sequence[str]]) -> Setup:
     """A set-up that gives, after a user's message ``NAME: ...``, the answers of this name in turn.
 
-    ``ECHO`` in an answer is the text of the last message."""
+    ``ECHO`` in an answer is the text of the last message.
+    """
     tokenizer = tokenizer_of_bytes()
 
     def answer(prompt: Sequence[int]) -> list[int]:

@@ -41,7 +41,8 @@ _compared: set[tuple[str, str]] = set()  # fingerprints of tokenizers with the s
 class LoadedModels:
     """Draft models by name. The one used last stays loaded, and those in use: a drafter refers to its model.
 
-    ``load`` makes a model and its tokenizer of a name."""
+    ``load`` makes a model and its tokenizer of a name.
+    """
 
     def __init__(self, load: Callable[[str], tuple[Any, Any]]) -> None:
         self._load, self._lock = load, ChildSafeLock()
@@ -107,7 +108,8 @@ class DraftModels:
     def named(self, name: str) -> DraftTarget:
         """Return a model by its name, with a cache of its own; it stays loaded for later calls.
 
-        Raises what `draftwood.load` raises, and `VocabularyError` for another vocabulary than the target's."""
+        Raises what `draftwood.load` raises, and `VocabularyError` for another vocabulary than the target's.
+        """
         model, tokenizer = LOADED.get(name)
         with needing_room(name):
             draft = target_of(model)
@@ -135,7 +137,8 @@ class DraftModels:
         """Return a drafter that drafts by this model with drafters of its own, which have their models too.
 
         What the model's planner learns is kept with the model. Raises what `draftwood.load` and the inner
-        drafters raise."""
+        drafters raise.
+        """
         from draftwood.drafters.cascade.drafter import CascadeDrafter
 
         inner = load_inner(drafters)
@@ -163,7 +166,8 @@ class DraftModels:
         Raises `UsageError` where none comes with it, `ModelError` for a file that is no head, `CapabilityError`
         for another model's, or without hidden states. An ``optional`` one is None then, and of a file the log says
         why, once; without a file it is None, too, on other engines than transformers: there it has not paid
-        (LOG.md, 2026-11-25). One that is ``known`` stays when its file has gone bad."""
+        (LOG.md, 2026-11-25). One that is ``known`` stays when its file has gone bad.
+        """
         if optional and not file and self._engine != TRANSFORMERS:
             return None
         try:
@@ -196,7 +200,8 @@ class DraftModels:
     def quantized_self(self) -> DraftTarget:
         """Return the target's own weights in 4 bits, on our own engine.
 
-        Raises `CapabilityError` where that brings nothing, or is not known how."""
+        Raises `CapabilityError` where that brings nothing, or is not known how.
+        """
         found: Any
         if self._engine == CPU:
             from draftwood.engines.cpu import self_drafts
@@ -229,7 +234,8 @@ class DraftModels:
 def with_models(drafters: Sequence[Drafter], models: DraftModels) -> tuple[Drafter, ...]:
     """Return the drafters, those that have a model with theirs; raises what finding it raises.
 
-    Drafters that are optional and find no model are left out."""
+    Drafters that are optional and find no model are left out.
+    """
     bound = (drafter.with_models(models) for drafter in drafters)
     return tuple(d for d in bound if d is not None)
 

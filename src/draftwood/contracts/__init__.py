@@ -1,7 +1,8 @@
 """What a target, a rule, a drafter and a planner promise each other: base classes, and the values they exchange.
 
 A pass over a tree gives ``1 + len(tree)`` rows of scores: row 0 for the root (the last committed token), row
-``1 + i`` for node ``i``. Positions count from 0 at the first token of the prompt."""
+``1 + i`` for node ``i``. Positions count from 0 at the first token of the prompt.
+"""
 
 from draftwood.contracts.drafter import Drafter as Drafter
 from draftwood.contracts.drafter import DraftSession as DraftSession

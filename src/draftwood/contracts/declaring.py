@@ -23,7 +23,8 @@ def declared(drafter: Any) -> Declaration:
     """Return what a drafter (or a `Declaration`) declares; read once per drafter, so later changes have no
     effect.
 
-    Raises `DrafterError` for a declaration of the wrong type, and whatever the drafter's own code raises."""
+    Raises `DrafterError` for a declaration of the wrong type, and whatever the drafter's own code raises.
+    """
     if isinstance(drafter, Declaration):
         return drafter
     key = id(drafter)

@@ -102,7 +102,8 @@ class Feedback(NamedTuple):
     source
         Index of this drafter in the set.
 
-    Acceptance rates can be learnt only from nodes whose parent was accepted, pruned ones included."""
+    Acceptance rates can be learnt only from nodes whose parent was accepted, pruned ones included.
+    """
 
     tree: TokenTree
     proposal: TokenTree
@@ -126,7 +127,8 @@ class DraftSession(ABC):
     """A drafter's side of one request. Sees committed tokens only, and feedback on what it proposed.
 
     `draft`, `extend` and `truncate` must be written, and the methods for what `Drafter.needs` asks for; the rest
-    has defaults."""
+    has defaults.
+    """
 
     match_length: int = 0
     """How many committed tokens the last draft's match covered; 0 for drafters that do not match."""
@@ -142,18 +144,21 @@ class DraftSession(ABC):
         """Propose at most ``nodes`` draft nodes and ``lookahead_nodes`` lookahead nodes after the committed text.
 
         ``accept_rates`` float32[n_evidence] is the current estimate of the acceptance rate of each evidence class;
-        the choice of what to propose must rest on nothing else."""
+        the choice of what to propose must rest on nothing else.
+        """
 
     def branch(self, base_tree: TokenTree, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         """Like `draft`, for drafters with `Needs.base_tree`: ``base_tree`` holds the draft nodes of the others.
 
-        Branches may start at nodes of ``base_tree``, which are then part of the returned tree too."""
+        Branches may start at nodes of ``base_tree``, which are then part of the returned tree too.
+        """
         raise NotImplementedError("a drafter with Needs.base_tree must write branch()")
 
     def learn(self, feedback: Feedback) -> None:
         """Take in the result of a pass and the tokens that it emitted.
 
-        Several passes in which this drafter was not asked may come as one, with all their tokens and no tree."""
+        Several passes in which this drafter was not asked may come as one, with all their tokens and no tree.
+        """
         self.extend(feedback.emitted)
 
     @abstractmethod
@@ -168,7 +173,8 @@ class DraftSession(ABC):
         """Take in the best tokens after each of the committed tokens from position ``first`` on (`Needs.prompt`).
 
         ``ids`` int32[n, k] and ``probabilities`` float32[n, k]; a row that was not scored has probabilities 0.
-        Called after `Drafter.open` or `extend`, several times for a long text; not for tokens that a cache had."""
+        Called after `Drafter.open` or `extend`, several times for a long text; not for tokens that a cache had.
+        """
         raise NotImplementedError("a drafter with Needs.prompt must write observe()")
 
     def observe_hidden(self, first: int, states: Mapping[int, Any]) -> None:
@@ -185,13 +191,15 @@ class DraftSession(ABC):
     def resume(self, saved: Any, length: int) -> None:
         """Take over what `save` of an equal drafter gave for a text with the same first ``length`` tokens.
 
-        Called right after `Drafter.open`, before `observe`. ``saved`` is shared, and not to be changed."""
+        Called right after `Drafter.open`, before `observe`. ``saved`` is shared, and not to be changed.
+        """
         raise NotImplementedError("a session that writes save() must write resume()")
 
     def follow(self, session: Any) -> None:
         """Take the target's session of this text, once, before the first draft (`Needs.target_session`).
 
-        The drafter may run passes over it (`Target.grow`), which the target's next pass undoes."""
+        The drafter may run passes over it (`Target.grow`), which the target's next pass undoes.
+        """
         raise NotImplementedError("a drafter with Needs.target_session must write follow()")
 
     @property
@@ -215,7 +223,8 @@ class Drafter(ABC):
     """Proposes continuations. Requests may share it; it is frozen: options and shared memory only.
 
     Subclass as a frozen dataclass, whose fields are the options that users write after the name
-    (``name:key=value``). By default it needs nothing from the target and has one evidence class."""
+    (``name:key=value``). By default it needs nothing from the target and has one evidence class.
+    """
 
     name: ClassVar[str] = ""
     """Shown as the source of tokens."""
@@ -258,13 +267,15 @@ class Drafter(ABC):
         """Return one tree per session of this drafter: what its `DraftSession.draft` or `branch` would return.
 
         If this raises, no session may have changed: from then on all sessions are asked one by one.
-        ``base_trees`` are given to drafters with `Needs.base_tree`."""
+        ``base_trees`` are given to drafters with `Needs.base_tree`.
+        """
         raise NotImplementedError("a drafter with batches = True must write draft_many()")
 
     def with_models(self, models: Any) -> Drafter | None:
         """Return a drafter that is ready to be opened; an equal one if called again with the same target.
 
-        ``models`` is a `draftwood.api.draft_models.DraftModels`. None: no model, so leave it out."""
+        ``models`` is a `draftwood.api.draft_models.DraftModels`. None: no model, so leave it out.
+        """
         return self
 
     def with_user_texts(self, texts: DraftTexts) -> Drafter:

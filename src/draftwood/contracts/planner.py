@@ -62,7 +62,8 @@ class State(Protocol):
         """Record of the current step; in `PlannerSession.ask`, of the last one.
 
         In `PlannerSession.learn` it has the seconds of its pass, by the loop's clock. Planners may write its
-        ``held``, ``temperature``, ``battery`` and, where traced, ``trace``."""
+        ``held``, ``temperature``, ``battery`` and, where traced, ``trace``.
+        """
         ...
 
 
@@ -70,7 +71,8 @@ class Ask(NamedTuple):
     """What one drafter is asked for in one step: the arguments of `DraftSession.draft`.
 
     A ``resting`` drafter learns of this step its tokens only, whatever it needs. ``prices`` are for drafters that
-    ask for them (`Needs.prices`)."""
+    ask for them (`Needs.prices`).
+    """
 
     nodes: int
     lookahead_nodes: int
@@ -82,7 +84,8 @@ class Ask(NamedTuple):
 class Plan(NamedTuple):
     """What is scored for one request: the pruned tree, and per drafter the index of each proposed node in it.
 
-    The index of a pruned node is -1."""
+    The index of a pruned node is -1.
+    """
 
     tree: TokenTree
     node_map: tuple[Ints, ...]
@@ -102,14 +105,16 @@ class PlannerSession(ABC):
     def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
         """Take in the result of a pass, per request and drafter.
 
-        The list of a request is empty where no drafter was asked and nothing was drafted."""
+        The list of a request is empty where no drafter was asked and nothing was drafted.
+        """
 
 
 class Planner(ABC):
     """Decides how much is drafted and how much of it is scored, possibly nothing. Owns the acceptance rates.
 
     Calls and threads may share it. What it knows between `PlannerSession.ask` and `PlannerSession.learn` belongs
-    to the session; what it has learnt is shared, under a lock."""
+    to the session; what it has learnt is shared, under a lock.
+    """
 
     @abstractmethod
     def open(self) -> PlannerSession:

@@ -41,7 +41,8 @@ class Sampling:
         Scores of tokens already in the text are divided (positive) or multiplied (negative) by it
         (CTRL, arXiv 1909.05858).
     seed
-        Seed of the noise; the same seed gives the same text."""
+        Seed of the noise; the same seed gives the same text.
+    """
 
     temperature: float = 0.0
     top_k: int | None = None
@@ -76,7 +77,8 @@ class Verdict(NamedTuple):
     finish
         Why the text ends here, or None.
     error
-        Why no token can be chosen after the last node of the path; the text ends with that node."""
+        Why no token can be chosen after the last node of the path; the text ends with that node.
+    """
 
     path: tuple[int, ...]
     emitted: tuple[int, ...]
@@ -95,7 +97,8 @@ class RuleSession(ABC):
         """Walk down from the root while the target's own choice is a child; stop where the text ends.
 
         Raises if no token can be chosen at the root; further down, the verdict holds the accepted path and the
-        error."""
+        error.
+        """
 
     @abstractmethod
     def extend(self, ids: Sequence[int]) -> None:

@@ -48,7 +48,8 @@ class Capabilities:
     grows
         It has `Target.grow` and `Target.settle`: a draft model can grow a tree level by level.
     widths
-        Sizes to which passes are padded, ascending; larger passes are not padded."""
+        Sizes to which passes are padded, ascending; larger passes are not padded.
+    """
 
     vocab_size: int
     max_positions: int
@@ -87,7 +88,8 @@ class Scores(Protocol):
         """Ids int32[rows, k] and probabilities float32[rows, k] of the best tokens of all rows, best first.
 
         With a vocabulary smaller than k, ``min(k, vocab)`` columns. The first column is `argmax`. A row with a
-        NaN, or without a finite best score, gets arbitrary ids of the vocabulary with probability 0."""
+        NaN, or without a finite best score, gets arbitrary ids of the vocabulary with probability 0.
+        """
         ...
 
     def hidden(self, layer: int) -> Any:
@@ -110,7 +112,8 @@ class Watch:
         Layers whose hidden states are to be seen, of all tokens.
     show_hidden
         ``show_hidden(first, states)``, once per pass over the text, in order: ``states`` has for each of these
-        layers the hidden states [n, width] of the tokens from position ``first`` on. They may be kept."""
+        layers the hidden states [n, width] of the tokens from position ``first`` on. They may be kept.
+    """
 
     show: Callable[[Positions, Scores], None]
     wanted: Positions | None = None
@@ -215,14 +218,16 @@ class Target(ABC):
     ) -> Sequence[Scores]:
         """Read more text into sessions of this target, each given once, in shared passes where it can.
 
-        For each (session, ids) the scores of its last token as row 0; ``watch`` as in `open`."""
+        For each (session, ids) the scores of its last token as row 0; ``watch`` as in `open`.
+        """
 
     @abstractmethod
     def score(self, requests: Sequence[tuple[Any, int, TokenTree]]) -> Sequence[Scores]:
         """One pass: for each (session of this target, root token, tree) scores of the root and of every node.
 
         If a session is scored again without `TargetSession.keep`, the earlier pass is undone. A pass over a single
-        root must depend on that text alone, whatever the cache held before."""
+        root must depend on that text alone, whatever the cache held before.
+        """
 
     def save(self, session: Any) -> Prefix | None:
         """Copy what a session has committed, for other texts that begin alike; None where that cannot be."""
@@ -231,7 +236,8 @@ class Target(ABC):
     def resume(self, prefix: Any, length: int, *, reserve: int = 0) -> Any:
         """Open a session whose committed text is the first ``length`` tokens of what `save` returned.
 
-        ``reserve`` as in `open`."""
+        ``reserve`` as in `open`.
+        """
         raise CapabilityError("this target keeps no prefixes")
 
     def grow(self, requests: Sequence[tuple[Any, Sequence[int], Sequence[int]]]) -> Sequence[Scores]:
@@ -239,7 +245,8 @@ class Target(ABC):
 
         Per request (session, tokens, parents); a row of scores per new node. ``parents`` are numbers of earlier
         nodes, counted through all `grow` calls since the last other call, -1 the end of the cached text. Nothing
-        is committed: all other calls but `settle` forget the grown nodes."""
+        is committed: all other calls but `settle` forget the grown nodes.
+        """
         raise CapabilityError("this target grows no trees: its capabilities do not say that it does")
 
     def settle(self, session: Any, path: Sequence[int]) -> None:

@@ -48,7 +48,8 @@ def draft_tree(
 ) -> TokenTree:  # fmt: skip
     """Return a tree of draft nodes, a chain without ``parents``; columns that all such trees share are cached.
 
-    The given arrays become the tree's own, and read-only."""
+    The given arrays become the tree's own, and read-only.
+    """
     chain, source, nan, drafts = shared_columns(len(tokens))
     up = chain if parents is None else parents
     for array in (tokens, up, belief, evidence):
@@ -60,7 +61,8 @@ def grown_tree(columns: NDArray[np.int32], belief: Floats, reached: Floats | Non
     """Return the tree that one of our kernels has grown; the arrays become the tree's own, and read-only.
 
     ``columns`` int32[3 or more, n] holds tokens, parents and evidence classes; ``belief`` float32[n] the accept
-    rates; ``reached`` float32[n], where it is known, how likely each node is reached and right."""
+    rates; ``reached`` float32[n], where it is known, how likely each node is reached and right.
+    """
     _, source, nan, drafts = shared_columns(len(belief))
     for array in (columns, belief):
         if array.flags.writeable:

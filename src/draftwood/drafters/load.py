@@ -5,7 +5,8 @@ A value in double quotes may hold the characters that separate names and options
 
 Other packages add drafters by entry points of the group ``draftwood.drafters``: the name, and a class (or
 function) that makes the drafter from keyword arguments annotated int, float, bool or str, each optionally ``|
-None``."""
+None``.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +76,8 @@ def load(spec: str | Drafter | Iterable[str | Drafter]) -> tuple[Drafter, ...]:
 
     Raises `UnknownNameError` for a drafter or option that does not exist; `UsageError` for a value of the wrong
     type or out of range, a quote that is not closed, a drafter named twice, and ``none`` together with others;
-    `DrafterError` for a plug-in or object that is no drafter."""
+    `DrafterError` for a plug-in or object that is no drafter.
+    """
     parts = [spec] if isinstance(spec, str) or not isinstance(spec, Iterable) else list(spec)
     items = [item for part in parts if isinstance(part, str) for item in split(part, "+")]
     if "none" in items and (len(items) > 1 or len(parts) > 1):
@@ -94,7 +96,8 @@ def load_inner(text: str) -> tuple[Drafter, ...]:
     """Return the drafters that an option of a drafter names, in which ``/`` stands for ``+`` and ``;`` for ``:``.
 
     As in ``ngram/recycling`` and ``draft-model;model=NAME;length=8``; in double quotes all of them stand for
-    themselves. Empty text is no drafter. Raises what `load` raises."""
+    themselves. Empty text is no drafter. Raises what `load` raises.
+    """
     return load(translated(text, "/;", "+:")) if text else ()
 
 

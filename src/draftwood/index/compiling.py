@@ -2,7 +2,8 @@
 
 A kernel that is on disk is loaded without numba (`draftwood.index.machine_code`), which takes milliseconds;
 numba's import alone takes half a second. The file's name holds a digest of all code in the kernel, helpers in
-other modules included. A kernel holds Python's global lock, so no other thread changes its arrays meanwhile."""
+other modules included. A kernel holds Python's global lock, so no other thread changes its arrays meanwhile.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ likeliest first, equal ones in the order of their offers. Loads kernels. ::
                                    last two, the PARENT node and the DEPTH of its candidate
 
 Arrays are passed one by one, and each kernel copies candidates in a loop of its own: with one tuple, or a function
-that copies, a draft took a fifth longer, since numba then counts references for every candidate."""
+that copies, a draft took a fifth longer, since numba then counts references for every candidate.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def bar(order: Longs, chance: Reals, room: int) -> float:
 @part
 def offer(order: Longs, chance: Reals, room: int, likely: float) -> np.int64:
     """Return the slot of ``entries`` for a candidate this likely; -1 where likelier, or as likely, ones fill the
-    room."""
+    room.
+    """
     at = order[0]
     if at == room:
         if likely <= chance[order[at]]:

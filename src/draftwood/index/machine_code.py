@@ -3,7 +3,8 @@
 The machine code that numba makes of a kernel calls Python, libc, and a few functions of three extension modules
 of numba, which are loaded by themselves here. numba promises none of it, so this is done on systems and versions
 where our tests have seen it work; elsewhere, and if the environment says ``DRAFTWOOD_KERNELS=numba``, numba does
-the work."""
+the work.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ class MachineCode(NamedTuple):
 
 class Kernel:
     """A kernel that is called as numba would call it, arguments checked; ``unchecked`` is for callers that made
-    all arguments themselves, since the check takes as long as some kernels."""
+    all arguments themselves, since the check takes as long as some kernels.
+    """
 
     def __init__(self, function: Any, signature: str, entry: Any) -> None:
         self.py_func, self.__name__, self.signatures = function, function.__name__, [signature]

@@ -1,5 +1,6 @@
 """Compiles kernels by numba. The result is kept as machine code for a start without numba; where that cannot be
-run, in numba's own cache."""
+run, in numba's own cache.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ _OPTIONS = {"error_model": "numpy", "no_cfunc_wrapper": True}  # no checks for d
 
 class _Helper(CPUDispatcher):
     """A helper of kernels, compiled once for integers of all sizes: numba would do so for each, and for each
-    constant. Python cannot enter it."""
+    constant. Python cannot enter it.
+    """
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         return super().get_call_template(tuple(_widened(unliteral(kind)) for kind in args), kws)

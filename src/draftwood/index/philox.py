@@ -15,7 +15,8 @@ LEAST = 0.01  # confidence below which a token is not proposed
 def four_words(key: Any, position: int, block: int) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
     """Return 32 random bits for each of the tokens 4 * ``block`` to 4 * ``block`` + 3: Philox4x32, 10 rounds.
 
-    ``key`` int64[3]: both words of the seed, and the sequence."""
+    ``key`` int64[3]: both words of the seed, and the sequence.
+    """
     low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
     # The masks show the compiler that 32 bits are multiplied, for which there are instructions on vectors.
     k0, k1 = np.uint64(key[0]) & low, np.uint64(key[1]) & low

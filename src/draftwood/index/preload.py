@@ -12,7 +12,8 @@ from threading import Event, Thread
 @contextmanager
 def importing(modules: Iterable[str]) -> Iterator[None]:
     """Import these modules meanwhile; at the end no further one is begun. What goes wrong in the thread goes wrong
-    again where one of them is needed, and is reported there."""
+    again where one of them is needed, and is reported there.
+    """
     missing = [name for name in dict.fromkeys(modules) if name not in sys.modules]
     ended = Event()
 

@@ -1,7 +1,8 @@
 """The kernel of sampling: which tokens can have the largest score plus noise. Importing it loads kernels.
 
 Of 49,152 tokens a handful are left, so that the noise of all the others, two logarithms each, is never computed.
-The caller compares these few exactly: the token that is chosen is the one that comparing all would choose."""
+The caller compares these few exactly: the token that is chosen is the one that comparing all would choose.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def _contenders(scores: Floats, key: Ids, position: int, top: int, found: Ids, f
     ``key``: both words of the seed, and the sequence. ``top``: the token with the largest score.
 
     The noise ``-log(-log(u))`` of a word u is at most ``-log(1 - u)``. A float's bits, read as a whole number,
-    give its logarithm to the base 2 from below: this bound costs one multiplication for each token."""
+    give its logarithm to the base 2 from below: this bound costs one multiplication for each token.
+    """
     words, chance = np.empty(4 * _BLOCKS, np.uint32), np.empty(4 * _BLOCKS, np.float32)
     bits = chance.view(np.int32)
     count, size = 0, len(scores)
@@ -78,7 +80,8 @@ def contenders(scores: Floats, noise: KeyedNoise, position: int) -> tuple[Ids, W
     """Return the tokens that may have the largest score plus noise, int64[n] ascending, and the 32 random bits of
     each, uint32[n]; None if there are too many to list.
 
-    ``scores`` float32[vocab], at least one of them finite, none NaN; -inf cannot win."""
+    ``scores`` float32[vocab], at least one of them finite, none NaN; -inf cannot win.
+    """
     found, words = np.empty(_MOST, dtype=np.int64), np.empty(_MOST, dtype=np.uint32)
     key = np.array(noise.key, dtype=np.int64)
     scores = np.ascontiguousarray(scores, dtype=np.float32)

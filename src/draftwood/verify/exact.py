@@ -1,7 +1,8 @@
 """Sample and match: at each node take the target's own choice, and follow the child that equals it.
 
 The choice depends on the scores, the committed text and keyed noise, never on what was drafted. So the text is the
-one that plain decoding writes, token for token, sampled or greedy, whatever the tree."""
+one that plain decoding writes, token for token, sampled or greedy, whatever the tree.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ class ExactSession(RuleSession):
     """One request's committed text, noise and processors.
 
     Each processor is called once per emitted token, after the repetition penalty and before the temperature, with
-    a row of the target's own array type, which it may write to. Seed and ``sequence`` key the noise."""
+    a row of the target's own array type, which it may write to. Seed and ``sequence`` key the noise.
+    """
 
     def __init__(
         self, prompt: Sequence[int], sampling: Sampling, processors: Sequence[Processor] = (), sequence: int = 0
@@ -65,7 +67,8 @@ class ExactSession(RuleSession):
         it gives a reason, nothing more is chosen. A node that carries the text's last token counts as accepted.
 
         Raises `DraftwoodError` if the root's row is all masked or has a NaN, or a processor returns another shape.
-        Further down the error comes in the verdict: the tokens before it are committed."""
+        Further down the error comes in the verdict: the tokens before it are committed.
+        """
         path: list[int] = []
         emitted: list[int] = []
         node = -1

@@ -21,7 +21,8 @@ def load(spec: str | Rule = DEFAULT) -> Rule:
     """Return the rule that ``spec`` names; a `Rule` object is returned as it is.
 
     All but ``exact`` are lossy: they may change the text. An option may be given without its name if it is the
-    rule's first. `UnknownNameError` for unknown names and options, `UsageError` for a wrong value."""
+    rule's first. `UnknownNameError` for unknown names and options, `UsageError` for a wrong value.
+    """
     if not isinstance(spec, str):
         if not isinstance(spec, Rule):
             raise UsageError(f"{spec!r:.80} is no rule: name one, as in 'threshold:tau=0.15', or pass a Rule")

@@ -1,6 +1,7 @@
 """Keyed noise: Gumbel noise that is a function of (seed, sequence, position, token) and of nothing else.
 
-So it does not depend on drafting, the tree or the batch, and is computed only for the tokens that need it."""
+So it does not depend on drafting, the tree or the batch, and is computed only for the tokens that need it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ def philox4x32(counter: NDArray[np.uint32], key: NDArray[np.uint32]) -> NDArray[
     """Return the words, uint32[n, 4], of these counters, uint32[n, 4], under one key, uint32[2].
 
     Philox4x32 with 10 rounds: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3",
-    SC 2011. (numpy's generator is the wider Philox4x64.)"""
+    SC 2011. (numpy's generator is the wider Philox4x64.)
+    """
     keys = (key.astype(np.uint64)[:, None] + _WEYL * _ROUNDS) & _LOW
     even, odd = (np.ascontiguousarray(counter[:, lane::2].T, dtype=np.uint64) for lane in (0, 1))
     product = np.empty_like(even)
@@ -48,7 +50,8 @@ class KeyedNoise:
     """Gumbel noise of one returned sequence; fulfils `draftwood.contracts.Noise`.
 
     Philox with the seed as key and (token // 4, position, sequence, 0) as counter; token % 4 picks the word.
-    A word has 32 bits, so probabilities hold to about 2**-32."""
+    A word has 32 bits, so probabilities hold to about 2**-32.
+    """
 
     seed: int  # taken modulo 2**64
     sequence: int = 0  # number of the returned sequence, modulo 2**32; never the row of a batch
@@ -68,7 +71,8 @@ class KeyedNoise:
         """Gumbel noise of these tokens, float64[n] between -3.2 and 22.9 (33 log 2).
 
         ``position``, in ``[0, 2**32)``, is the index in the text of the token that is being chosen. ``ids``,
-        integer[n], come in any order; ascending ones are faster."""
+        integer[n], come in any order; ascending ones are faster.
+        """
         noise = np.empty(len(ids))
         for start in range(0, len(ids), _CHUNK):
             chunk = slice(start, start + _CHUNK)

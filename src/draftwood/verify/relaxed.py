@@ -3,7 +3,8 @@
 Both rules take the target's own choice first, as `SampleAndMatch` does. If no child of the node equals it, they
 may allow other children, of which the one with the largest target probability is followed; one of probability 0
 never is. That probability is of the distribution that tokens are sampled from; for greedy decoding it is the
-softmax, at temperature 1, of the scores after penalty and processors."""
+softmax, at temperature 1, of the scores after penalty and processors.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class RelaxedRule(Rule):
         """Return whether a child of a node is accepted.
 
         ``row`` float32[vocab] has the scores after penalty and processors, ``p`` is what the target gives the
-        token, and ``draft_prob`` what a drafting model gave it (NaN for copied tokens)."""
+        token, and ``draft_prob`` what a drafting model gave it (NaN for copied tokens).
+        """
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,8 @@ class Threshold(RelaxedRule):
     """Accept a draft token while its probabilities under drafting model and target differ by less than ``tau``.
 
     Lossy, except at ``tau`` 0. Tokens without a probability from a model (copied ones) must equal the target's own
-    choice. Source document 2 recommends 0.15. `UsageError` for ``tau`` outside [0, 1]."""
+    choice. Source document 2 recommends 0.15. `UsageError` for ``tau`` outside [0, 1].
+    """
 
     name: ClassVar[str] = "threshold"
     tau: float = 0.15
@@ -70,7 +73,8 @@ class TopK(RelaxedRule):
     """Accept a draft token, copied ones too, that is among the target's ``k`` best by its processed scores.
 
     Lossy; with ``k`` 1 greedy text is exact and sampled text is not. Of equal scores the lower ids are better.
-    `UsageError` for ``k`` below 1."""
+    `UsageError` for ``k`` below 1.
+    """
 
     name: ClassVar[str] = "top-k"
     k: int = 2

@@ -1,7 +1,8 @@
 """From one row of scores to the chosen token: penalty, temperature, top-k, top-p, min-p, keyed noise.
 
 The definitions are those of transformers' logits processors, in the same order and in float32; the code is faster.
-`choose` and `distribution` share the code of the support, so that tests of the one hold for the other."""
+`choose` and `distribution` share the code of the support, so that tests of the one hold for the other.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def penalise(row: Any, ids: NDArray[Any], penalty: float) -> Any:
     """Divide positive, multiply negative scores of ``ids``, int64[n], by the penalty; returns a new row, [vocab].
 
     Keskar et al., "CTRL", arXiv 1909.05858; as transformers' RepetitionPenaltyLogitsProcessor. The row is a numpy
-    array or one that is indexed alike (torch). Repeated ids count once, and those beyond the row are ignored."""
+    array or one that is indexed alike (torch). Repeated ids count once, and those beyond the row are ignored.
+    """
     row = row * 1
     ids = ids[ids < len(row)]
     some = row[ids]
@@ -70,7 +72,8 @@ def choose(row: Floats, sampling: Sampling, noise: Noise | None, position: int) 
     This is the Gumbel-max trick; on a tie the lowest id is taken. ``row`` float32[vocab] has the scores after
     repetition penalty and processors; -inf masks a token. The noise, keyed by the token's ``position`` in the
     text, may be None when greedy. Raises `DraftwoodError` for a row that is all masked, or has a NaN, or an
-    infinity while sampling."""
+    infinity while sampling.
+    """
     if sampling.greedy:
         best = int(row.argmax())
         _check_best(float(row[best]), f"at position {position}")
@@ -161,7 +164,8 @@ def _nucleus(scores: Floats, top: np.float32, top_p: float) -> Ids:
     """Where the smallest set of best tokens lies whose probabilities reach top_p, ascending; never empty.
 
     A token goes if it and all after it have at most 1 - top_p, compared in float32 as transformers does; of
-    equal scores at the border the lower ids go (a stable ascending sort)."""
+    equal scores at the border the lower ids go (a stable ascending sort).
+    """
     total = np.exp(scores - top).sum(dtype=np.float64)
     rest = np.float32(1 - top_p)
     # At most 1 / share tokens have at least this probability. Sorting these nearly always suffices.

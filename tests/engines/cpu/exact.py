@@ -20,7 +20,8 @@ def fma(a: Any, b: Any, c: Any) -> Floats:
     """Return a * b + c of float32 numbers, rounded once.
 
     The product is exact in float64. The sum is rounded to odd there (a last bit of 1 says that something was cut
-    off), so that rounding it to float32 is right."""
+    off), so that rounding it to float32 is right.
+    """
     with np.errstate(all="ignore"):
         product, more = np.broadcast_arrays(np.float64(a) * np.float64(b), np.float64(c))
         total = product + more

@@ -68,7 +68,8 @@ def _matrices() -> list[tuple[str, int]]:
 class Truth:
     """Scores of the token after a text, by passes of one token from its beginning on; nothing is ever cut.
 
-    Texts that begin as one given to `begin_with` go on from there."""
+    Texts that begin as one given to `begin_with` go on from there.
+    """
 
     def __init__(self, target: CpuTarget) -> None:
         self.target = target

@@ -302,7 +302,8 @@ try:
     while True:
         target.open([[1] * 4000])
 except KeyboardInterrupt:
-    print("interrupted", target.open([[1, 2, 3]])[0][1].argmax(0))"""
+    print("interrupted", target.open([[1, 2, 3]])[0][1].argmax(0))
+"""
     with run(script, path) as child:
         assert child.stdout.readline() == "ready\n"
         child.send_signal(signal.SIGINT)

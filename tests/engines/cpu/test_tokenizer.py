@@ -254,7 +254,8 @@ from draftwood.engines.cpu.gguf_file import GgufFile
 from draftwood.engines.cpu.tokenizer import GgufTokenizer
 tokenizer = GgufTokenizer(GgufFile(Path({str(gguf_file("smollm2"))!r})).metadata)
 tokenizer.apply_chat_template([{{"role": "user", "content": "Hi"}}])
-print({{"torch", "transformers", "xllamacpp", "huggingface_hub"}} & set(sys.modules))"""
+print({{"torch", "transformers", "xllamacpp", "huggingface_hub"}} & set(sys.modules))
+"""
     ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert ran.stdout == "set()\n"
 

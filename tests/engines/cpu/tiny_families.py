@@ -265,7 +265,8 @@ def write(
 ) -> Path:  # fmt: skip
     """Write a GGUF file; ``kind`` is the type of matrices, ``keys`` are added to what the file says.
 
-    A ``vocabulary``, which llama.cpp needs and we do not, has `tiny_gguf.VOCAB` tokens."""
+    A ``vocabulary``, which llama.cpp needs and we do not, has `tiny_gguf.VOCAB` tokens.
+    """
     tiny = TINY[name]
     writer = GGUFWriter(path, tiny.architecture)
     for key, value in (_sizes(config) | tiny.keys | (keys or {})).items():

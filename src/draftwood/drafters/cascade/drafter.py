@@ -1,7 +1,8 @@
 """Cascades: a draft model that is itself a target, with drafters and a planner of its own.
 
 Sources: Chen and others, "Cascade Speculative Drafting for Even Faster LLM Inference", arXiv 2312.11462; Spector
-and Re, "Accelerating LLM Inference with Staged Speculative Decoding", arXiv 2308.04623."""
+and Re, "Accelerating LLM Inference with Staged Speculative Decoding", arXiv 2308.04623.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ class CascadeDrafter(ModelBackedDrafter):
     The ``target`` is the smaller model, on a cache of its own; records call it ``model``. A ``planner`` decides
     how much of what its ``drafters`` propose it scores. Tokens from ``vocab_size`` on are not proposed. ``known``
     is what else is known of a model that draftwood has loaded. Raises `CapabilityError` where a drafter needs what
-    the model lacks, or the model cannot take tokens back."""
+    the model lacks, or the model cannot take tokens back.
+    """
 
     name: ClassVar[str] = "draft-model"
 
@@ -116,7 +118,8 @@ class CascadeDrafter(ModelBackedDrafter):
     ) -> Sequence[TokenTree]:  # fmt: skip
         """Return a chain per session, each written as long as another pass of the model pays, in shared passes.
 
-        Whatever interrupts this, no session is left with a cache that does not fit its text."""
+        Whatever interrupts this, no session is left with a cache that does not fit its text.
+        """
         going = [session for session, some in zip(sessions, nodes, strict=True) if session.begin(some)]
         try:
             if going:
@@ -133,7 +136,8 @@ class CascadeDrafter(ModelBackedDrafter):
     def _read(self, sessions: Sequence[CascadeSession], accept_rates: Floats) -> list[CascadeSession]:
         """Bring the model's cache in step with the committed texts; returns the texts that it can go on with.
 
-        Few tokens are left unread where writing after them would not pay."""
+        Few tokens are left unread where writing after them would not pay.
+        """
         seconds = self.stage_time.seconds / len(sessions)
         new, ready = [session for session in sessions if session.is_new], list[CascadeSession]()
         behind: list[tuple[CascadeSession, list[int]]] = []
@@ -173,7 +177,8 @@ class CascadeDrafter(ModelBackedDrafter):
         """Write on, in passes that all texts share, until no further pass pays.
 
         How much of the inner drafts a shared pass scores is one decision for all its texts, so one planner session
-        makes it: that of the first text."""
+        makes it: that of the first text.
+        """
         while ready:
             seconds = self.stage_time.seconds / len(ready)
             ready = [session for session in ready if session.pays(accept_rates, seconds)]

@@ -181,7 +181,8 @@ class AheadRule(Rule, RuleSession):
     """Chooses the draft model's next token, with the noise that the target will use: the best of ``SAMPLED``.
 
     The text does not depend on what was drafted, as with the exact rule. One object is rule and session of a text
-    of ``length`` tokens; ``written`` are the tokens chosen last, with what the draft model makes of each."""
+    of ``length`` tokens; ``written`` are the tokens chosen last, with what the draft model makes of each.
+    """
 
     def __init__(self, length: int, noise: Noise | None) -> None:
         self.noise, self.written = noise, list[Candidate]()
@@ -227,7 +228,8 @@ class AheadRule(Rule, RuleSession):
 class Ahead(ActiveSequence):
     """A text that a draft model writes ahead of the committed one, and follows it when that takes another way.
 
-    What it has written stays as long as the committed text agrees, so no token of the text is read twice."""
+    What it has written stays as long as the committed text agrees, so no token of the text is read twice.
+    """
 
     rule: AheadRule
 
@@ -246,7 +248,8 @@ class Ahead(ActiveSequence):
         """Drop what differs from the committed text; return its tokens that the draft model has not read.
 
         The list is empty if a pass can start at once: the cache holds all of the text but its last token, or more
-        of it was written here. Otherwise `read_on` comes next."""
+        of it was written here. Otherwise `read_on` comes next.
+        """
         self.finish = self.error = None
         first = min(self._common, len(text))
         mine = self.ids[first : len(text)]

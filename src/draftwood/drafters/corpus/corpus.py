@@ -48,7 +48,8 @@ class Corpus:
     model
         Name of a model with that tokenizer.
     header
-        The header of its file; None for a corpus in memory."""
+        The header of its file; None for a corpus in memory.
+    """
 
     parts: tuple[Part, ...] = dataclasses.field(repr=False)
     documents: Documents = dataclasses.field(repr=False)

@@ -48,7 +48,8 @@ class CorpusDrafter(BaseDrafter):
     levels
         From how many suffixes, each shorter than the last, candidates for the next token come.
     corpora
-        Opened corpora, including that of ``file``; their candidates go into one tree."""
+        Opened corpora, including that of ``file``; their candidates go into one tree.
+    """
 
     name: ClassVar[str] = "corpus"
     modules: ClassVar[Sequence[str]] = ("draftwood.drafters.corpus.kernel",)

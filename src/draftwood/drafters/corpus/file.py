@@ -11,7 +11,8 @@ up to a multiple of 64 bytes::
 
 The description holds ``parts`` ([n, m] each), ``documents``, ``names`` (bytes) and the name of a ``model`` with
 this tokenizer. Each part has its own suffix array, since its places are int32 and it must be sorted in memory. A
-document lies in one part."""
+document lies in one part.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +76,8 @@ class Documents:
 def open_corpus(path: Path) -> tuple[Header, tuple[Part, ...], Documents]:
     """Map a corpus file into memory; of the payload only the size is checked, `Header.verify` reads all of it.
 
-    Raises `UsageError` if it cannot be opened, `FileFormatError` if it is no corpus, cut, damaged or newer."""
+    Raises `UsageError` if it cannot be opened, `FileFormatError` if it is no corpus, cut, damaged or newer.
+    """
     with open_payload(path, KIND, version=VERSION) as (header, file):
         layout, parts = _layout(header)
         arrays = list(_mapped(header, file, layout))
@@ -109,7 +111,8 @@ def write_corpus(
     """Replace a corpus file, whole or (`FileFormatError`) not at all.
 
     The parts are taken one by one, so that only one is in memory; ``sizes`` are the lengths of tokens and suffixes
-    of each. ``about`` holds ``tokenizer`` (the fingerprint) and ``model``."""
+    of each. ``about`` holds ``tokenizer`` (the fingerprint) and ``model``.
+    """
     counts = {"documents": len(documents), "names": len(documents.names)}
     about = {**about, "parts": [list(pair) for pair in sizes], **counts}
 

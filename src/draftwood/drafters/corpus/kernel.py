@@ -9,7 +9,8 @@ The file is not trusted, and may even change meanwhile: a place beyond the text 
 
 Evidence class ``row * COLUMNS + column``. Rows: how many tokens match before the node, drafted ones included;
 the last row is for tokens that only a shorter suffix offers. Columns: the first is for a context that occurs once
-(with a token after it), the others are for the share of this token among those that followed."""
+(with a token after it), the others are for the share of this token among those that followed.
+"""
 
 from __future__ import annotations
 
@@ -163,7 +164,8 @@ def _choose(work: Longs, begin: int, end: int) -> int:
 def _successors(tokens: Ints, suffixes: Ints, low: int, high: int, depth: int, begin: int, work: Longs) -> int:
     """Write the successors of an interval, in which ``depth`` tokens agree, to ``work``, the most frequent first.
 
-    Rows before ``begin`` are candidates for the same place, of longer matches. Returns how many rows there are."""
+    Rows before ``begin`` are candidates for the same place, of longer matches. Returns how many rows there are.
+    """
     if low < high and _at(tokens, suffixes[low] + depth) < 0:  # documents that end here sort first
         low = _edge(tokens, suffixes, low, high, depth, -1) + 1
     total = high - low
@@ -214,7 +216,8 @@ def grow(
 
     ``tree`` int32[3, nodes] takes token, parent and class per node. ``limits`` are the longest and the shortest
     suffix of the context that counts, and from how many suffixes candidates come: the longest offers its
-    successors, then ever shorter ones offer what they add to them."""
+    successors, then ever shorter ones offer what they add to them.
+    """
     (tokens, suffixes), (most, least, levels) = part, limits
     nodes, count = tree.shape[1], 0
     match, first, last = _longest(tokens, suffixes, context, most)

@@ -2,7 +2,8 @@
 
 Sources: Leviathan and others, "Fast Inference from Transformers via Speculative Decoding", arXiv 2211.17192; Chen
 and others, "Accelerating Large Language Model Decoding with Speculative Sampling", arXiv 2302.01318. Trees grown
-best first by the draft's own confidence: Li and others, "EAGLE-2", arXiv 2406.16858."""
+best first by the draft's own confidence: Li and others, "EAGLE-2", arXiv 2406.16858.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ class DraftTarget:
     verifier
         The target that it drafts for, if known: the cost of its passes is counted in passes of this target.
     owner
-        An object to keep in memory as long as this one: the transformers model whose weights ``target`` uses."""
+        An object to keep in memory as long as this one: the transformers model whose weights ``target`` uses.
+    """
 
     target: Any
     shares: bool = True
@@ -59,7 +61,8 @@ class ModelBackedDrafter(BaseDrafter):
     p_min
         Tokens that the model finds less probable are not proposed; 0: only what a pass costs (`Prices`) decides.
     target
-        The model, a `Target` or a `DraftTarget`; None until it is known (`with_models`)."""
+        The model, a `Target` or a `DraftTarget`; None until it is known (`with_models`).
+    """
 
     prior: ClassVar[Floats] = PRIOR
     session_kind: ClassVar[type[ModelSession]] = ModelSession
@@ -80,7 +83,8 @@ class ModelBackedDrafter(BaseDrafter):
     def with_models(self, models: Any) -> ModelBackedDrafter | None:
         """Return the drafter with its model, which ``models`` finds (`draftwood.api.draft_models.DraftModels`).
 
-        None where it is optional and there is none."""
+        None where it is optional and there is none.
+        """
         return self if self.found is None else self.bound(models.given(self.found))
 
     def bound(self, found: DraftTarget) -> Self:
@@ -153,7 +157,8 @@ class DraftModelDrafter(ModelBackedDrafter):
     model
         The smaller model: anything that ``--model`` takes, of the target's vocabulary.
     drafters
-        Drafters for the smaller model itself, as `draftwood.drafters.load.load_inner` reads them: ``ngram``."""
+        Drafters for the smaller model itself, as `draftwood.drafters.load.load_inner` reads them: ``ngram``.
+    """
 
     name: ClassVar[str] = "draft-model"
 
@@ -167,7 +172,8 @@ class DraftModelDrafter(ModelBackedDrafter):
     def with_models(self, models: Any) -> ModelBackedDrafter:
         """Return the drafter with its model loaded, a cascade if that has drafters (`draftwood.drafters.cascade`).
 
-        Raises what loading raises, `UsageError` without a name."""
+        Raises what loading raises, `UsageError` without a name.
+        """
         if not self.model:
             if self.found is None:
                 raise UsageError("draft-model needs a model: write draft-model:model=NAME")

@@ -1,6 +1,7 @@
 """What is known of a draft model: evidence classes of its tokens, how long its passes take, how much they bring.
 
-Times are in plain passes of the target, so that they hold when the machine becomes slower for both."""
+Times are in plain passes of the target, so that they hold when the machine becomes slower for both.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +72,8 @@ _WIDTHS = np.arange(WIDEST + 1)
 class Experience:
     """Usual cost of a model's passes by width, and the belief in the best child of a node that it has read.
 
-    All sessions that draft by a model share it, in any thread."""
+    All sessions that draft by a model share it, in any thread.
+    """
 
     def __init__(self) -> None:
         self._lock = ChildSafeLock()
@@ -114,7 +116,8 @@ class Experience:
     def prevent(self, unread: int = 0) -> None:
         """Note that no pass seemed to pay. Once in a while the next one is tried as if it took no time.
 
-        That takes longer where the model would first have to read many ``unread`` tokens."""
+        That takes longer where the model would first have to read many ``unread`` tokens.
+        """
         with self._lock:
             self._prevented += 1
             if self._prevented >= self._patience + unread // _READ_PER_PASS:

@@ -33,7 +33,8 @@ def candidates(
     ``ids`` int32[k] and ``probabilities`` float32[k] are a row of `Scores.top_k`; ``position`` is that of the
     candidates in the text. A sampled text's noise is known, and the target adds the same to its scores. So the
     best token of ``log p + temperature * noise`` is the one that a target with these probabilities would take, and
-    the softmax of these sums says by how much it leads."""
+    the softmax of these sums says by how much it leads.
+    """
     if noise is None:
         found = zip(ids.tolist(), probabilities.tolist(), strict=True)
         return [Candidate(token, p, p) for token, p in list(found)[:most] if p >= LEAST]
@@ -74,7 +75,8 @@ class Growth:
         Whether the draft model has read the node, so that its children are known.
 
     With ``is_chain`` only a child of the node that was read last is read. Tokens in ``ends`` end the text, so
-    nothing is read after them."""
+    nothing is read after them.
+    """
 
     def __init__(
         self, nodes: int, depth: int, accept_rates: Floats, p_min: float = 0.0, *, is_chain: bool = False,
@@ -100,7 +102,8 @@ class Growth:
     def add_base(self, tree: TokenTree, vocab_size: int, trust: float = 1.0) -> None:
         """Begin with what other drafters propose, as far as a model with so many tokens can read it.
 
-        Nothing after the end of the text is taken in. Their beliefs count ``trust`` times."""
+        Nothing after the end of the text is taken in. Their beliefs count ``trust`` times.
+        """
         place = {ROOT: ROOT}  # node of ``tree`` -> node here
         columns = zip(tree.tokens.tolist(), tree.parents.tolist(), tree.belief.tolist(), strict=True)
         for node, (token, parent, belief) in enumerate(columns):
@@ -163,7 +166,8 @@ class Growth:
 
         ``hope`` is the probability that the best child of a node is accepted where the node is. At most ``most``
         nodes come back; a node whose children lie too deep, or are too unlikely to be among those proposed, is not
-        among them."""
+        among them.
+        """
         found = [] if self.root_is_read else [(1.0, self._gain(ROOT, 1.0, hope), ROOT)]
         least = 0.0
         if len(self.tokens) >= self._most:
@@ -235,7 +239,8 @@ def chosen(
     costs
         Of the draft model's passes, by the number of nodes that they read, in the target's plain passes.
     passes
-        How many passes this draft has taken so far."""
+        How many passes this draft has taken so far.
+    """
     widest = len(costs) - 1
     if not prices.pass_s:
         if passes >= nodes:

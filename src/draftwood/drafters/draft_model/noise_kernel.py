@@ -27,7 +27,8 @@ class FewNoise:
     Parameters
     ----------
     noise
-        The rule's."""
+        The rule's.
+    """
 
     def __init__(self, noise: KeyedNoise) -> None:
         self._temperature = noise.temperature

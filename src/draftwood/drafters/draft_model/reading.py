@@ -24,7 +24,8 @@ class Reader(ABC):
     """One text in the cache that a draft model reads. ``k`` best tokens of each row are looked at.
 
     Nodes of a tree come to lie after the committed text in the order in which they are read. First come those
-    last tokens of the text that the model has not read yet, as a chain."""
+    last tokens of the text that the model has not read yet, as a chain.
+    """
 
     is_chain = False
     """Whether only a child of the node that was read last can be read."""
@@ -114,7 +115,8 @@ def read_together(
 class SharedReader(Reader):
     """Reads on the target's own session, whose committed tokens need not be read again.
 
-    The target's next pass forgets what was read; the last committed token is never cached yet."""
+    The target's next pass forgets what was read; the last committed token is never cached yet.
+    """
 
     def follow(self, session: Any) -> None:
         """Take the target's session of the text."""

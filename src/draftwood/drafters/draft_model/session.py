@@ -50,7 +50,8 @@ class Copies:
     """Other drafters' beliefs in the next token, added up, and how many of these tokens came.
 
     Their acceptance rates are those of many texts, and follow one text slowly. A draft model must know sooner,
-    since it does not read where it believes what others promise."""
+    since it does not read where it believes what others promise.
+    """
 
     _promised: float = 0.0
     _kept: float = 0.0
@@ -90,7 +91,8 @@ class ModelSession(ReadableText):
 
     ``reader`` is the cache; ``experience`` is what is known of the model's passes, which its sessions share.
     ``depth`` and ``p_min`` are the longest branch of a tree and the least confidence of its tokens; ``room`` is
-    the length of the longest text that the model reads. Tokens from ``vocab_size`` on are not proposed."""
+    the length of the longest text that the model reads. Tokens from ``vocab_size`` on are not proposed.
+    """
 
     def __init__(
         self, prompt: Sequence[int], noise: Noise | None, *, reader: Reader, experience: Experience, depth: int,
@@ -117,7 +119,8 @@ class ModelSession(ReadableText):
     def start(self, nodes: int, accept_rates: Floats, base_tree: TokenTree) -> Growth | None:
         """Begin a tree; None where there is nothing to read, or the model cannot read the text.
 
-        That is where the text has grown too long, or has tokens that the model lacks."""
+        That is where the text has grown too long, or has tokens that the model lacks.
+        """
         if not (depth := self.may_draft(nodes)):
             return None
         growth = Growth(nodes, depth, accept_rates, self._p_min, is_chain=self.reader.is_chain, ends=self.ends)

@@ -1,7 +1,8 @@
 """Drafter ``head``: a small trained layer proposes tokens from the target's own hidden states.
 
 Source: Li and others, "EAGLE-3: Scaling up Inference Acceleration of Large Language Models via Training-Time
-Test", arXiv 2503.01840."""
+Test", arXiv 2503.01840.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +97,8 @@ class HeadDrafter(ModelBackedDrafter):
         The head: a file of draftwood's, or a folder or file of a public EAGLE-3 draft. Empty: the head that comes
         with draftwood for the model.
     optional
-        Leave the drafter out where no head comes with draftwood for the model, or the file's cannot be used."""
+        Leave the drafter out where no head comes with draftwood for the model, or the file's cannot be used.
+    """
 
     name: ClassVar[str] = "head"
     session_kind: ClassVar[type[HeadDraftSession]] = HeadDraftSession

@@ -36,7 +36,8 @@ class HeadReader(Reader):
     """Reads the hidden states that the target has shown; the row of the text's last token is then known at once.
 
     ``target`` is a head (`HeadTarget` of an engine). States may be missing where
-    the drafter rested: the head then sees less of the text."""
+    the drafter rested: the head then sees less of the text.
+    """
 
     def __init__(self, target: Any, k: int) -> None:
         super().__init__(target, k)
@@ -81,7 +82,8 @@ class HeadReader(Reader):
     def _pairs(self, length: int) -> tuple[list[int], list[list[Any]]]:
         """Return positions and states of the new pairs in a text of this length.
 
-        States whose next token is not known yet, or which were read before, are left out; the former wait on."""
+        States whose next token is not known yet, or which were read before, are left out; the former wait on.
+        """
         waiting, self._waiting = self._waiting, []
         known = self._session.positions[-1] + 1 if self._session.length else 0
         positions: list[int] = []

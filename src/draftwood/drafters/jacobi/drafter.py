@@ -2,7 +2,8 @@
 
 Source: Santilli and others, "Accelerating Transformer Inference for Translation via Parallel Decoding", arXiv
 2305.10427. There it is for greedy decoding; since the noise of each position is fixed here, a sampled text is a
-fixed point as well."""
+fixed point as well.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ class JacobiDrafter(BaseDrafter):
         Where the first guesses come from: ``prompt``, random tokens of the prompt; ``previous``, the last tokens
         of the text.
     seed
-        Seed of the random guesses."""
+        Seed of the random guesses.
+    """
 
     name: ClassVar[str] = "jacobi"
     prior: ClassVar[Floats] = PRIOR

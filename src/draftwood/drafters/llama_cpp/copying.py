@@ -1,7 +1,8 @@
 """llama.cpp's drafters that copy what followed the last n tokens: ``ngram-simple``, ``ngram-map-k``, ``-k4v``.
 
 Source: llama.cpp (ggml-org/llama.cpp), common/speculative.cpp and common/ngram-map.cpp. Apparent mistakes below
-are llama.cpp's; ``ngram`` and ``lookup`` copy better."""
+are llama.cpp's; ``ngram`` and ``lookup`` copy better.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ class NgramSimpleDrafter(CopyDrafter):
     size_n
         Tokens that must match, 1 to 1024.
     size_m
-        Most tokens it proposes, 1 to 1024."""
+        Most tokens it proposes, 1 to 1024.
+    """
 
     name: ClassVar[str] = "ngram-simple"
 
@@ -72,7 +74,8 @@ class NgramMapKDrafter(CopyDrafter):
     size_n
         Tokens of a key, 1 to 1024.
     size_m
-        Most tokens it proposes, 1 to 1024."""
+        Most tokens it proposes, 1 to 1024.
+    """
 
     name: ClassVar[str] = "ngram-map-k"
 
@@ -91,7 +94,8 @@ class NgramMapK4vDrafter(CopyDrafter):
     size_m
         Tokens of a value and most it proposes, 1 to 1024.
     min_hits
-        Least number of times that the key was looked up, at least 1."""
+        Least number of times that the key was looked up, at least 1.
+    """
 
     name: ClassVar[str] = "ngram-map-k4v"
 
@@ -262,7 +266,8 @@ class MapSession(ReferenceSession):
     def _ranges(self, history: int) -> tuple[tuple[int, int], tuple[int, int]]:
         """First and last start (inclusive) that were not indexed yet, in the prompt and after it.
 
-        The last ``n + m + 1`` starts of the prompt are in neither."""
+        The last ``n + m + 1`` starts of the prompt are in neither.
+        """
         room = self._n + self._m + 1
         prompt = (self._indexed + 1, self._begun - room if self._begun > room else 0)
         return prompt, (max(self._begun, self._indexed) + 1, history - room)

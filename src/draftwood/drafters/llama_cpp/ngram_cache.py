@@ -1,7 +1,8 @@
 """Drafter ``ngram-cache``: what mostly followed the last 1 to 4 tokens in this text, earlier texts, a large one.
 
 Source: llama.cpp's ``ngram-cache`` (``common/ngram-cache``, examples ``lookup``): its levels, thresholds, weights
-and files, without its defects."""
+and files, without its defects.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ class NgramCacheDrafter(BaseDrafter):
     UsageError
         For options out of range or contradictory, or a missing file.
     FileFormatError, VocabularyError
-        If a file cannot be read, or both are of different tokenizers."""
+        If a file cannot be read, or both are of different tokenizers.
+    """
 
     name: ClassVar[str] = "ngram-cache"
     prior: ClassVar[Floats] = PRIOR

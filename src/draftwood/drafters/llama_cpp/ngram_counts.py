@@ -16,7 +16,8 @@ A trie: the row below row ``g`` for token ``x`` is both the continuation "``x`` 
     BEST     most frequent continuation, the lowest token on a tie
 
 Most n-grams have one continuation, so the first is found without a search; the others are in ``index``, a hash
-table of row numbers with linear probing."""
+table of row numbers with linear probing.
+"""
 
 from __future__ import annotations
 
@@ -143,7 +144,8 @@ def _count_all(rows: Ints, index: Ints, head: Head, records: Ints, counted: bool
     """Count, from where ``head`` says, while there is room: a text, or what was counted before.
 
     A text is int32[n, 1]; if not ``counted``, it only stands before the text of the next call. Else ``records``
-    are int32[n, 6]: four tokens, -1 in unused places, the next token, its count."""
+    are int32[n, 6]: four tokens, -1 in unused places, the next token, its count.
+    """
     while head[DONE] < len(records) and _ready(rows, index, head):
         if records.shape[1] == 1:
             _read(rows, index, head, records[head[DONE], 0], counted)
@@ -223,7 +225,8 @@ def _choose_static(static: Ints, known: int, chosen: Ints) -> bool:
 def _propose(levels: tuple[Ints, Ints, Ints, Ints, Ints, Ints], tail: Ints, out: Ints) -> int:
     """Fill ``out``, int32[n, 3] (token, evidence class, size of the n-gram); returns how many rows were filled.
 
-    ``levels`` are rows and index of context, dynamic and static."""
+    ``levels`` are rows and index of context, dynamic and static.
+    """
     context, dynamic, static = levels[:2], levels[2:4], levels[4:]
     ends = np.zeros(3 * LONGEST, np.int32)  # the n-grams of 1 to 4 tokens that end the text, per level
     for i in range(-len(tail), len(out)):
@@ -248,7 +251,8 @@ class NgramCounts:
     """n-gram of 1 to 4 tokens -> {next token: count}; begins with ``records``, if some are given.
 
     Reading a token costs 0.25 to 0.7 microseconds, memory is 60 to 130 bytes per token of a long text. One thread
-    may write while others read."""
+    may write while others read.
+    """
 
     def __init__(self, records: Ints | None = None) -> None:
         self.clear()
@@ -272,7 +276,8 @@ class NgramCounts:
         """Count each n-gram of more text once; a negative token id is a `UsageError`, and nothing is counted.
 
         The text goes on where the last call ended, unless ``fresh``. Tokens that are not to be ``counted`` only
-        stand before those of the next call."""
+        stand before those of the next call.
+        """
         if fresh:
             self._state[2][ACTIVE:] = 0
         if not len(ids):
@@ -327,7 +332,8 @@ def propose(levels: tuple[NgramCounts, NgramCounts, NgramCounts], tail: Ints, n:
     """Return up to ``n`` tokens that should follow the last ones of the text, ``tail`` int32[1 to 4].
 
     ``levels`` are counts of this text, of earlier ones, and of a large corpus, of which n-grams of two tokens are
-    used. The result is int32[<= n, 3]: token, evidence class, size of the n-gram that decided."""
+    used. The result is int32[<= n, 3]: token, evidence class, size of the n-gram that decided.
+    """
     out = np.empty((n, 3), dtype=np.int32)
     context, dynamic, static = (level._state[:2] for level in levels)
     return out[: _propose((*context, *dynamic, *static), tail, out)]

@@ -1,7 +1,8 @@
 """Files of n-gram counts: llama.cpp's lookup cache, and the same records after a draftwood header.
 
 llama.cpp's format has no header: per n-gram four int32 tokens (-1 in unused places), an int32 number of pairs, and
-as many pairs of int32 token and count, all in the byte order of the machine. Ours is little-endian."""
+as many pairs of int32 token and count, all in the byte order of the machine. Ours is little-endian.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ class CountsFile:
 def read_counts(path: Path) -> CountsFile:
     """Read a file of either format; only ours has a header.
 
-    Raises `UsageError` if it cannot be opened, `FileFormatError` if it is cut, damaged, or no file of counts."""
+    Raises `UsageError` if it cannot be opened, `FileFormatError` if it is cut, damaged, or no file of counts.
+    """
     try:
         with path.open("rb") as file:
             content = file.read(8)
@@ -56,7 +58,8 @@ def write_counts(path: Path, records: Ints, *, format: Format = "draftwood", tok
     """Write counts, sorted as `NgramCounts.records` returns them; replaces a file whole or not at all.
 
     llama.cpp's format has no place for the tokenizer's fingerprint and no checksum. Raises `UsageError` without
-    records, as llama.cpp refuses empty files, and `FileFormatError` if the file cannot be written."""
+    records, as llama.cpp refuses empty files, and `FileFormatError` if the file cannot be written.
+    """
     if not len(records):
         raise UsageError(f"nothing was counted, so there is nothing to write to {path}: give longer texts")
     stream = _encode(records)

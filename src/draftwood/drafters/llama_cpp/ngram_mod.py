@@ -1,7 +1,8 @@
 """Drafter ``ngram-mod`` as llama.cpp has it: a hashed map from n tokens to the next, shared by all requests.
 
 Source: llama.cpp (ggml-org/llama.cpp, common/ngram-mod.h and common/speculative.cpp), whose slots and multiplier
-these are. Apparent mistakes below are llama.cpp's."""
+these are. Apparent mistakes below are llama.cpp's.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +91,8 @@ class NgramModDrafter(BaseDrafter):
     n_min
         Least number of hits in a row for a proposal, 0 to 1024.
     n_max
-        Most tokens it proposes, 0 to 1024."""
+        Most tokens it proposes, 0 to 1024.
+    """
 
     name: ClassVar[str] = "ngram-mod"
     prior: ClassVar[Floats] = PRIOR

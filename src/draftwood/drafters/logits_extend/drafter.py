@@ -1,7 +1,8 @@
 """Drafter ``logits-extend``: proposes the runners-up of the last pass as next tokens, each with a copied branch.
 
 Source: Liu and others, "LogitSpec: Accelerating Retrieval-based Speculative Decoding via Next Next Token
-Speculation", arXiv 2507.01449."""
+Speculation", arXiv 2507.01449.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ class LogitsExtendDrafter(BaseDrafter):
     roots
         Number of runners-up that it proposes.
     length
-        Longest branch that it proposes, the runner-up included."""
+        Longest branch that it proposes, the runner-up included.
+    """
 
     name: ClassVar[str] = "logits-extend"
     prior: ClassVar[Floats] = PRIOR

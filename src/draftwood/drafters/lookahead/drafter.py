@@ -1,7 +1,8 @@
 """Drafter ``lookahead``: collects n-grams from the target's own guesses ahead, and drafts from them.
 
 Source: Fu, Bailis, Stoica and Zhang, "Break the Sequential Dependency of LLM Inference Using Lookahead Decoding",
-arXiv 2402.02057, and their code; llama.cpp's example of it."""
+arXiv 2402.02057, and their code; llama.cpp's example of it.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ class LookaheadDrafter(BaseDrafter):
     vocabulary
         Draw guesses from the token ids below this; 0: from the text.
     seed
-        Seed of the random guesses."""
+        Seed of the random guesses.
+    """
 
     name: ClassVar[str] = "lookahead"
     prior: ClassVar[Floats] = PRIOR
@@ -148,7 +150,8 @@ class LookaheadSession(TextSession):
 class NgramPool:
     """N-grams of ``size`` tokens by first token, and the last tokens of the text, whose own n-grams it may add.
 
-    Of one first token it keeps at most ``limit``."""
+    Of one first token it keeps at most ``limit``.
+    """
 
     def __init__(self, size: int, limit: int, *, read_text: bool) -> None:
         self._size, self._limit, self._reads = size, limit, read_text

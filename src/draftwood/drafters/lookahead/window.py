@@ -73,7 +73,8 @@ class Window:
 
     def guesses(self, rows: Sequence[int], best: Sequence[int]) -> list[int]:
         """Return the level that a pass adds, from the row of each node in the pass and the ``best`` token of each
-        row; row 0 is the root's."""
+        row; row 0 is the root's.
+        """
         return [best[row] for row in [0, *rows][-len(self.levels[0]) :]]
 
     def ngrams(self, root: int, guesses: Sequence[int]) -> Iterator[tuple[int, tuple[int, ...]]]:

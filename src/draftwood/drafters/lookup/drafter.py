@@ -1,7 +1,8 @@
 """Drafter ``lookup``: prompt lookup, the simplest method; a reference, and the drafter to read first.
 
 Source: Apoorv Saxena, "Prompt Lookup Decoding" (2023), github.com/apoorvumang/prompt-lookup-decoding. The
-original takes the oldest match of an n-gram; this one takes the newest."""
+original takes the oldest match of an n-gram; this one takes the newest.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ class LookupDrafter(BaseDrafter):
     max_ngram, min_ngram
         The last ``max_ngram`` tokens are looked for first, then ever fewer, down to ``min_ngram``.
     length
-        Most tokens it proposes."""
+        Most tokens it proposes.
+    """
 
     name: ClassVar[str] = "lookup"
 

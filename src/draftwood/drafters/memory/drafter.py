@@ -58,7 +58,8 @@ class MemoryDrafter(BaseDrafter):
     UsageError
         For options out of range or contradictory, or a file that may not be read.
     FileFormatError
-        If the file is no memory, or damaged."""
+        If the file is no memory, or damaged.
+    """
 
     name: ClassVar[str] = "memory"
     modules: ClassVar[Sequence[str]] = ("draftwood.drafters.ngram.index",)

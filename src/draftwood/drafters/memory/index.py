@@ -34,7 +34,8 @@ class KeptAnswer:
 class Namespace:
     """Answers by digest, and the index over them, with ``room`` for so many tokens. The caller holds the lock.
 
-    A full memory of a million tokens is indexed anew about once per 400,000 new tokens, for half a second."""
+    A full memory of a million tokens is indexed anew about once per 400,000 new tokens, for half a second.
+    """
 
     def __init__(self, room: int) -> None:
         self.answers: dict[bytes, KeptAnswer] = {}  # in the order in which they were added

@@ -56,7 +56,8 @@ class Memory:
     size
         ``tokens``.
     path
-        Where `save` writes by default; None: nowhere."""
+        Where `save` writes by default; None: nowhere.
+    """
 
     # An answer's worth is the binary logarithm of the sum of its credits. A credit is the number of accepted
     # tokens that were copied from it, times ``2 ** (clock / half life)``; the clock counts the tokens that were
@@ -171,7 +172,8 @@ class Memory:
 
         An answer that is added again is kept once and counts as more useful. Returns False where it is not kept:
         it is shorter than two tokens or larger than the memory. Raises `UsageError`, and changes nothing, for
-        anything but a list of token ids, none negative."""
+        anything but a list of token ids, none negative.
+        """
         text = _token_ids(ids)
         if len(text) < SHORTEST:
             return False
@@ -191,7 +193,8 @@ class Memory:
         """Remember an answer, for the first time or again; False if it does not fit.
 
         If a file has ``told`` its worth, only answers of less worth make room for it. ``room``: tokens that its
-        namespace will soon hold."""
+        namespace will soon hold.
+        """
         from draftwood.drafters.memory.index import KeptAnswer, Namespace  # loads kernels, so only when used
 
         space = self.spaces.get(key[0])
@@ -254,7 +257,8 @@ class Memory:
     def forget(self, namespace: str) -> None:
         """Forget the answers of one namespace.
 
-        The next `save` deletes them from the file. Other processes do so when they save to that file."""
+        The next `save` deletes them from the file. Other processes do so when they save to that file.
+        """
         with self.lock:
             self._take_late()  # of this namespace too, which must not come back
             self._drop(namespace)
@@ -274,7 +278,8 @@ class Memory:
         ``path`` is by default where it was opened or last saved; ``wait``: seconds to wait for a process that is
         saving there. Raises `UsageError` if no file is named, or it may not be read; `FileFormatError` if it is no
         memory or damaged, cannot be written, or the wait was too short; `VocabularyError` if it holds the ids of
-        another tokenizer. The file is unchanged then."""
+        another tokenizer. The file is unchanged then.
+        """
         to = named(path) if path is not None else self.path
         if to is None:
             raise _no_file()

@@ -30,7 +30,8 @@ class NgramDrafter(BaseDrafter):
     frequent
         How many of the most frequent tokens it offers where the context says nothing better, at most 12.
     context
-        Token ids of further texts to copy from, such as sources that are not in the prompt."""
+        Token ids of further texts to copy from, such as sources that are not in the prompt.
+    """
 
     name: ClassVar[str] = "ngram"
     modules: ClassVar[Sequence[str]] = ("draftwood.drafters.ngram.index",)

@@ -57,7 +57,8 @@ class NgramIndex:
     A draft looks at the latest 16, 16 and 8 such occurrences, compares what stands before each (up to 32 tokens),
     and takes what follows as candidates; further candidates come from following the last copy after a difference,
     and from the 12 most frequent tokens. All of it costs the same at any length of the text. It takes ``room``
-    tokens without growing."""
+    tokens without growing.
+    """
 
     at_once: ClassVar[int] = _AT_ONCE
 
@@ -146,7 +147,8 @@ class NgramIndex:
         Returns int32[4, n]: tokens, parents (-1: the root), evidence classes, and where in `text` the token stands
         that each is a copy of (-1: it is only frequent); and float32[2, n]: their accept rates, and how likely
         each is reached and right. In ``arrays``, int32[7, ..] and float32[3, ..], the further rows are tokens,
-        classes and places of the tree's best chain, and how likely they are; then n is its length."""
+        classes and places of the tree's best chain, and how likely they are; then n is its length.
+        """
         nodes = min(nodes, MOST_NODES)  # time grows with their square
         limits = nodes, min(depth, nodes), min(frequent, FREQUENT)
         rates, width = for_kernel(accept_rates, CLASSES), max(nodes, 0)

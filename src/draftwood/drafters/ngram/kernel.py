@@ -9,7 +9,8 @@ token that follows it::
 
 The *cursor* int64[4] follows a copy through the text: where it goes on, how many tokens ago it last agreed (age),
 how many agreed in its course (run), and how long the last draft's match was. With it drafting goes on after a
-replaced word, where no suffix matches."""
+replaced word, where no suffix matches.
+"""
 
 from __future__ import annotations
 
@@ -376,7 +377,8 @@ def grow(
     the tree, and how many of the most frequent tokens are candidates everywhere. The window's last tokens are
     moved to its beginning. Where there may be too little room in the index, -1 is returned and nothing is changed.
     ``out`` and ``chances`` are the arrays of `NgramIndex.grow`. A node gets no children where even a match longer
-    by one would come too late; with rows for the best chain, the tree grows until that has its end."""
+    by one would come too late; with rows for the best chain, the tree grows until that has its end.
+    """
     known, m, nodes, depth, frequent = limits
     work, new, chain = np.empty((WORK, CANDIDATES), np.int64), m - known, len(out) > TREE
     if new and (index[4][READ] + new > len(index[0]) or 2 * (index[4][DISTINCT] + new) > len(index[3])):

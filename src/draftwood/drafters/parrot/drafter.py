@@ -1,7 +1,8 @@
 """Drafter ``parrot``: proposes the likeliest tokens of an n-gram model while their probability stays above ``p``.
 
 Source: Kim, Kim and Oh, "Autocomplete Algorithm for Language Models" (KAIST), section 3. Its Algorithm 1 as
-printed goes on after the first token that differs; the text, and the loop here, stop there."""
+printed goes on after the first token that differs; the text, and the loop here, stop there.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ class ParrotDrafter(BaseDrafter):
     learn
         Train on the answer too; the paper trains once, on the prompt.
     context
-        Token ids of further text to train on, for example what a search returned."""
+        Token ids of further text to train on, for example what a search returned.
+    """
 
     name: ClassVar[str] = "parrot"
     prior: ClassVar[Floats] = PRIOR

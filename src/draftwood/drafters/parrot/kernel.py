@@ -54,7 +54,8 @@ def _followed(
 
     Places of its last token are compared the latest first, until ``WALK`` tokens were the same in all; what is
     older is not looked at. Returns the context's size and how often it was followed, 0 where not even the last
-    token occurred; ``places`` are those of the tokens that followed, the latest first."""
+    token occurred; ``places`` are those of the tokens that followed, the latest first.
+    """
     links, tokens = table
     longest, found, same = 1, 0, 0
     at = tokens[LAST, text[end - 1]] if most > 0 and text[end - 1] < tokens.shape[1] else np.int32(-1)
@@ -82,7 +83,8 @@ def suggest(
     which are written after the text. Returns how many there are. ``head`` int64[2] says how far the text was read,
     and the most frequent token. ``lists``: for each place the one before with the same token, and scratch.
     ``tokens`` int32[3, ..], by token: the last place, -1 for none; how often; scratch of zeros. Rows of ``out``
-    int32[2, room]: size of the context that told each, class of evidence."""
+    int32[2, room]: size of the context that told each, class of evidence.
+    """
     until, length, most, nodes = limits
     links, places = lists
     _read(text, until, head, links, tokens)

@@ -35,7 +35,8 @@ class PredictionDrafter(BaseDrafter):
         A node less likely to be reached and accepted than this is not proposed.
     texts
         Token ids of the expected texts, each as it would be written in the answer; see
-        `draftwood.api.user_texts.variants`."""
+        `draftwood.api.user_texts.variants`.
+    """
 
     name: ClassVar[str] = "prediction"
     modules: ClassVar[Sequence[str]] = ("draftwood.drafters.prediction.kernel",)

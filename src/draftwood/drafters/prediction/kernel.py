@@ -10,7 +10,8 @@ hashed n-grams of both `ORDERS`: a hash's latest end in ``flat``, and from each 
 just matched RUN tokens. The anchor is the cursor while that is firm, else the place that it left; GAP counts the
 answer's tokens since, LEFT how many had matched there. MATCH: RUN as of the last draft. RENAMED counts
 replacements; after it the latest `RENAMES` of them stand: place and size of what the prediction has, place in the
-answer and size of what it became, and how often in a row it did."""
+answer and size of what it became, and how often in a row it did.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ COLUMNS = 7
 class Expected:
     """Texts and their hashed n-grams, 20 to 25 bytes per token; see above. Immutable.
 
-    The texts are arrays of token ids, none negative; empty ones are left out. ``starts`` is where each begins."""
+    The texts are arrays of token ids, none negative; empty ones are left out. ``starts`` is where each begins.
+    """
 
     def __init__(self, texts: Sequence[NDArray[Any]]) -> None:
         texts = [text for text in texts if len(text)]
@@ -424,7 +426,8 @@ def draft(
 ) -> int:
     """Follow the answer and propose a tree, grown best first; returns how many nodes.
 
-    Rows of ``out`` int32[5, room]: tokens, parents, evidence; two more are scratch."""
+    Rows of ``out`` int32[5, room]: tokens, parents, evidence; two more are scratch.
+    """
     text, length = answer
     near = np.empty(NEAREST, np.int64), np.empty(NEAREST, np.int64)
     branches = np.empty(COLUMNS * BRANCHES, np.int64), np.empty(BRANCHES, np.float64)

@@ -44,7 +44,8 @@ class RecyclingDrafter(BaseDrafter):
         Learn from the prompt too: which token follows which, and of the last row of each token, as far as reading
         it takes up to a twelfth longer, what the model would have said.
     keep
-        Sessions of this object share one table, so that later requests profit from earlier ones."""
+        Sessions of this object share one table, so that later requests profit from earlier ones.
+    """
 
     name: ClassVar[str] = "recycling"
     modules: ClassVar[Sequence[str]] = ("draftwood.drafters.recycling.kernel",)

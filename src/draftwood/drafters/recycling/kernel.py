@@ -3,7 +3,8 @@
 The table has groups of `WAYS` places. A place holds a context's hash ``keys`` uint64 (0: free), its best next
 tokens ``ids`` int32[K], their packed probabilities ``marks`` uint8[K + 1] (the last is the kind of row), and the
 time of writing ``stamps`` int32: in a full group the oldest is replaced. An id of -1 is no token, or with a mark
-below 255 all tokens that are not listed. Two contexts with one hash (2**-64) spoil a draft, never a text."""
+below 255 all tokens that are not listed. Two contexts with one hash (2**-64) spoil a draft, never a text.
+"""
 
 from __future__ import annotations
 
@@ -148,7 +149,8 @@ def record(
     Rows of a higher kind are written last, so they replace others of the same context.
 
     ``scored``: nodes and kinds; ``top``: tokens and probabilities. False, and nothing is written, where the arrays
-    do not belong together."""
+    do not belong together.
+    """
     best, chances = top
     if not _sound(tree, scored, best, chances):
         return False
@@ -179,7 +181,8 @@ def record(
 def _classes(ids: Ints, marks: Bytes, noise: Noise, position: int, out: Ints) -> None:
     """Evidence class of each token of one row, but for the part that its context and kind decide. Greedy: by rank
     and probability. Sampled: by rank after the noise of the position is added, and by the distance to the best
-    (of the best: to the second)."""
+    (of the best: to the second).
+    """
     key, temperature = noise
     if temperature == 0:
         for rank in range(K):
@@ -281,7 +284,8 @@ def grow(
     ``base_tree``: int32[4, s], tokens and parents of others' drafts, two rows to work in, and the nodes' belief;
     -1 is returned where the parents make no tree. ``limits``: tokens before the next one, depth, longest context.
     Written to ``tree``: tokens, parents, evidence (-1 where only the base tree proposes a node), int32[3, nodes];
-    belief (0 there)."""
+    belief (0 there).
+    """
     length, depth, longest = limits
     columns, (out, belief) = base_tree[0], tree
     if not _is_tree(columns[1]):
@@ -342,7 +346,8 @@ class RecycledTable:
         probabilities, best first, of which eight count; the last token may be -1, for all that are not listed,
         with their probability together. A row whose first probability is 0 is left out. Contexts of up to
         ``longest`` tokens are written. Where the arrays do not belong together, nothing is written and
-        `IntegrityError` is raised."""
+        `IntegrityError` is raised.
+        """
         while self._head[USED] + longest * len(best) > self._places[0].size // 2 and len(self._places[0]) < MOST:
             self._double()
         last, ids, above, behind = (
@@ -374,7 +379,8 @@ class RecycledTable:
 
         ``accept_rates`` float32[CLASSES]; ``nodes`` is at most 1024; ``noise`` is what tokens will be
         chosen with. Returns int32[3, n]: tokens, parents (-1: the root), evidence classes (-1 where only the base
-        tree proposes a node); and their accept rates, 0 there."""
+        tree proposes a node); and their accept rates, 0 there.
+        """
         accept_rates = for_kernel(accept_rates, CLASSES)
         nodes = min(nodes, 1024)  # time grows with their square
         if nodes < 1 or limits.depth < 1 or not len(tail):

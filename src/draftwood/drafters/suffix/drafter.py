@@ -30,7 +30,8 @@ class SuffixDrafter(BaseDrafter):
     min_match
         Shortest suffix that it uses.
     branches
-        Most children of a node; 1 gives one chain."""
+        Most children of a node; 1 gives one chain.
+    """
 
     name: ClassVar[str] = "suffix"
     modules: ClassVar[Sequence[str]] = ("draftwood.drafters.suffix.kernel",)

@@ -24,7 +24,8 @@ matched string of ``FLOORS[row]`` tokens or more, drafted ones included::
     kind 0, 1   no other token followed: seen once, seen more often
     kind 2, 3   the latest of several: seen more often, once
     kind 4      an older one that was seen more often
-    kind 5, 6   an older one, seen once: among the latest three of the string, further back"""
+    kind 5, 6   an older one, seen once: among the latest three of the string, further back
+"""
 
 from __future__ import annotations
 
@@ -299,7 +300,8 @@ def _candidates(
     ones.
 
     ``hope``: how likely the string is reached, and what a chance must exceed to find room; lower ones may be
-    missing."""
+    missing.
+    """
     (state, length), (_, most, least) = match, limits
     k, levels = 0, 0
     while state != 0 and length >= least and k < most and levels < LEVELS:
@@ -321,7 +323,8 @@ def grow(
     """Grow a tree after a match of ``length`` tokens, best first by accept rates; returns its nodes.
 
     ``limits`` are its depth, the most children of a node and the shortest match. ``out`` int32[3, nodes] takes
-    tokens, parents and classes, ``belief`` their accept rates."""
+    tokens, parents and classes, ``belief`` their accept rates.
+    """
     (states, edges), (depth, branches, _), nodes = automaton, limits, out.shape[1]
     order, chance, entries = empty(nodes, _COLUMNS)
     work, bounds = np.empty((branches, _COLUMNS), np.int64), np.empty(len(FLOORS) + ADDED_ROWS, np.float32)
@@ -352,7 +355,8 @@ class SuffixAutomaton:
 
     Reading a token costs amortised constant time, a match a few microseconds; memory is about 60 bytes per token.
     Of each new place ``refresh`` of the longest suffixes are told: with 16, two of 100,000 matches in source code
-    pointed to an older occurrence than the latest."""
+    pointed to an older occurrence than the latest.
+    """
 
     def __init__(self, ids: Sequence[int] | NDArray[Any] = (), *, refresh: int = 16) -> None:
         self._refresh = refresh
@@ -396,7 +400,8 @@ class SuffixAutomaton:
 
     def match(self) -> tuple[int, int]:
         """Return the length of the longest suffix that occurred before (0: none), and the index of that
-        occurrence's last token: on ordinary text the latest one."""
+        occurrence's last token: on ordinary text the latest one.
+        """
         return self._match
 
     def grow(self, accept_rates: Floats, nodes: int, limits: tuple[int, int, int]) -> tuple[Ints, Floats]:
@@ -405,7 +410,8 @@ class SuffixAutomaton:
         ``limits``: its depth, the most children of a node, and the fewest tokens that must match. A node offers
         what followed the longest string that ends with it, and where those are too few, what followed up to three
         shorter ones. Where more than 32 tokens followed one string, only some of them are looked at. Returns
-        int32[3, n]: tokens, parents (-1: the root) and evidence classes; and their accept rates, float32[n]."""
+        int32[3, n]: tokens, parents (-1: the root) and evidence classes; and their accept rates, float32[n].
+        """
         accept_rates = for_kernel(accept_rates, CLASSES)
         out, belief = np.empty((3, nodes), dtype=np.int32), np.empty(nodes, dtype=np.float32)
         state = self._states[self._length, LINK] if self._length else 0

@@ -149,7 +149,8 @@ def _write_scores(block: _Block, first: Any, last: Any, origin: Any, into: list[
     """Write scores of sixteen cells at once: q[0] * k[0], then + q[1] * k[1] and so on, by fma.
 
     Meanwhile the next cells' keys and these cells' values are asked for, since processors fetch by themselves
-    only what follows in memory, and the next page of the cache may lie anywhere."""
+    only what follows in memory, and the next page of the cache may lie anywhere.
+    """
     body, kind = block.body, vector(F32)
     final = body.sub(last, body.i64(1))
     for count, done in body.runs(body.sub(last, first), _TOGETHER):
@@ -233,7 +234,8 @@ def _part(block: _Block, i: int) -> Any:
 
 def _add_known(block: _Block, parts: list[Any], first: Any) -> None:
     """Write the addition of committed positions that all queries see: a page's, for the whole head, then the
-    next page's, so that a page's values stay in the nearest cache."""
+    next page's, so that a page's values stay in the nearest cache.
+    """
     body, kind = block.body, vector(F32)
     page = body.variable(first)
     with body.while_() as (_, after):
@@ -258,7 +260,8 @@ def _add_known(block: _Block, parts: list[Any], first: Any) -> None:
 def _add_seen(block: _Block, d: Any, position: Any, sums: list[Any], lows: list[Any]) -> None:
     """Write the addition of a position that lies before the windows of some queries.
 
-    Theirs is left out, not added with a weight of 0: a value may be no number."""
+    Theirs is left out, not added with a weight of 0: a value may be no number.
+    """
     body, kind = block.body, vector(F32)
     value, within = block.value(position, d), body.sub(position, block.low)
     for total, weights, low in zip(sums, block.scores, lows, strict=True):
@@ -273,7 +276,8 @@ def _sums(
     """Go through the head by vectors of sixteen numbers; ``sizes`` tell how many vectors at once.
 
     Yields the first number of each vector, and for each vector the sums of all queries, which are read from their
-    parts and written back."""
+    parts and written back.
+    """
     body, kind = block.body, vector(F32)
     for count, first in body.runs(body.sdiv(block.room, body.i64(LANES)), sizes):
         numbers = [body.mul(body.add(first, body.i64(i)), body.i64(LANES)) for i in range(count)]

@@ -19,7 +19,8 @@ class SpecialTokens:
     """Cuts texts at the names of special tokens: the longest name first, wherever it stands.
 
     ``names`` are those of all tokens; ``tokens`` the special ones in the order in which they are looked for;
-    ``takes_blanks`` those that take the blanks after them."""
+    ``takes_blanks`` those that take the blanks after them.
+    """
 
     def __init__(self, names: Sequence[str], tokens: Sequence[int], takes_blanks: Collection[int]) -> None:
         self._tokens, self._takes_blanks = tokens, takes_blanks

@@ -3,7 +3,8 @@
 A row's scores of the experts are a product like any other. Its best ones, of equal ones the lower, are weighted
 by the softmax over the chosen. Slots (a row and one of its experts) are ordered by expert, the inputs are copied
 into that order, and a product takes the slots of an expert as its rows. What comes out is added up per row, the
-best expert first: so a row's result depends on no other row."""
+best expert first: so a row's result depends on no other row.
+"""
 
 from __future__ import annotations
 

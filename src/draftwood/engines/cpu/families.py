@@ -85,7 +85,8 @@ class Shape:
     def is_long(self) -> bool:
         """Whether texts may be longer than those of the first training, so that long factors are taken.
 
-        It is the file that decides and not the text, whose keys would have to be computed again where it grows."""
+        It is the file that decides and not the text, whose keys would have to be computed again where it grows.
+        """
         return self.max_positions > (self.scaling.original or self.max_positions)
 
 
@@ -164,7 +165,8 @@ class _Keys:
 def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
     """Read a model's shape from a file's metadata; ``vocabulary`` is the number of its embeddings.
 
-    Raises `UnsupportedModelError` for other architectures, `ModelError` for sizes that make no sense."""
+    Raises `UnsupportedModelError` for other architectures, `ModelError` for sizes that make no sense.
+    """
     kind = metadata.get("general.architecture")
     family = FAMILIES.get(kind) if isinstance(kind, str) else None
     if family is None:

@@ -17,7 +17,8 @@ A weight is ``scale * factor * (code - offset) - least * factor_of_least``, fact
 none, and the code replaced by ``codebook[code]`` where it has one.
 
 Before outputs lie side by side, a plane of rows is uint8[rows, blocks, groups, 4 * b]: byte ``4 * v + i`` of a
-group holds in field ``f`` the bits of input ``4 * (v + b * f) + i``."""
+group holds in field ``f`` the bits of input ``4 * (v + b * f) + i``.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """A GGUF file, or several that hold one model together: metadata and tensors, mapped into memory.
 
 The format is described at https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Nothing that the file says of
-a length or a count is believed before the bytes it would take are known to be there."""
+a length or a count is believed before the bytes it would take are known to be there.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ class Tensor:
     """One tensor of the file.
 
     ``kind`` is its type: ``"Q4_1"``, ``"F16"``; ``"type 77"`` for a number that has no known meaning. ``shape`` is
-    as numpy has it: outputs before inputs, experts before both."""
+    as numpy has it: outputs before inputs, experts before both.
+    """
 
     name: str
     kind: str
@@ -64,7 +66,8 @@ class GgufFile:
     lie half a head apart, whatever the family.
 
     Raises `ModelNotFoundError` where a file is missing, `UnsupportedModelError` for a version or byte order that
-    is not read, and `ModelError` for a file that is damaged, cut off or no GGUF file."""
+    is not read, and `ModelError` for a file that is damaged, cut off or no GGUF file.
+    """
 
     halves = False
 

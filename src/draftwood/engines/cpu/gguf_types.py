@@ -1,6 +1,7 @@
 """Numbers of GGUF's types, read and made: rows of quantised ones as planes of bits (see `formats`), and floats.
 
-The types are described at https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h."""
+The types are described at https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h.
+"""
 
 from __future__ import annotations
 
@@ -162,7 +163,8 @@ _READERS: dict[str, tuple[int, Callable[[Bytes], Blocks]]] = {
 def swapped_fields(rows: Bytes, bits: int) -> Bytes:
     """Swap fields with rows: field ``f`` of row ``r`` becomes field ``r`` of row ``f``, in every byte.
 
-    ``rows`` is uint8[..., 8 / bits, bytes], the bytes a multiple of 4; ``bits`` is 1, 2 or 4."""
+    ``rows`` is uint8[..., 8 / bits, bytes], the bytes a multiple of 4; ``bits`` is 1, 2 or 4.
+    """
     swapped = rows.copy(order="C")
     words = swapped.view(np.uint32).reshape(-1)  # long runs of words are quicker than many short rows
     change = np.empty_like(words)
@@ -204,7 +206,8 @@ _SPREAD = _spread()
 def read_floats(kind: str, raw: Bytes) -> Floats:
     """Read F32, F16 or BF16, uint8[..., bytes of a row], as float32[..., inputs].
 
-    Raises `UnsupportedModelError` for another type."""
+    Raises `UnsupportedModelError` for another type.
+    """
     if kind == "BF16":
         return (raw.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
     if kind not in ("F32", "F16"):
@@ -262,7 +265,8 @@ def growth(tensor: Tensor, kind: str) -> int:
 def quantised(kind: str, weights: Floats) -> Blocks:
     """Return rows of floats, float32[rows, inputs], as ``Q4_1`` or ``Q8_0``; inputs are a multiple of 32.
 
-    Raises `ModelError` where a weight is too large for a scale in float16, or no number."""
+    Raises `ModelError` where a weight is too large for a scale in float16, or no number.
+    """
     groups = weights.reshape(-1, GROUP)
     scale, least = np.empty(len(groups), np.float16), np.zeros(len(groups), np.float16)
     codes = np.empty(groups.shape, np.uint8)

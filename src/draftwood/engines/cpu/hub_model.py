@@ -43,7 +43,8 @@ class HubModel:
 
     ``path`` is the folder, or the name of a model in memory; the attributes are those of `GgufFile`. Raises
     `UnsupportedModelError` for a model of no family of this engine, or a quantised one, and `ModelError` for
-    settings that make no sense, or where the scores' weights are missing."""
+    settings that make no sense, or where the scores' weights are missing.
+    """
 
     halves = True
 
@@ -75,7 +76,8 @@ class HubModel:
     def let_go(self) -> None:
         """Give back the memory of what was read of files; it is read again where it is needed.
 
-        Weights of a model in memory are let go for good."""
+        Weights of a model in memory are let go for good.
+        """
         for file in self._files:
             file.let_go()
         if not self._files:
@@ -134,7 +136,8 @@ _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 def weights_of(folder: Path) -> tuple[list[MappedFile], dict[str, Tensor]]:
     """Return the files with a folder's weights, and their tensors by the names that they have there.
 
-    Raises `ModelNotFoundError` where there are none or a part is missing, `ModelError` for damaged ones."""
+    Raises `ModelNotFoundError` where there are none or a part is missing, `ModelError` for damaged ones.
+    """
     files: list[MappedFile] = []
     found: dict[str, Tensor] = {}
     wanted = parts_of(folder)

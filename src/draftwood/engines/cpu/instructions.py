@@ -42,7 +42,8 @@ class Dots:
     def total(self, body: Body, form: Format, steps: Sequence[Any], inputs: Any, first: int) -> Any:
         """Return the sums int32[outputs] over these prepared steps; ``inputs`` points to a group's int8[32].
 
-        ``first`` is the number of the first step."""
+        ``first`` is the number of the first step.
+        """
         del form
         found: Any = body.same(I32, 0, self.outputs)
         for k, step in enumerate(steps, first):

@@ -63,7 +63,8 @@ class CpuModel:
     ) -> tuple[NDArray[np.float32], list[int]]:
         """Compute a pass over the rows of some texts; returns scores and best tokens of the rows that are scored.
 
-        ``layers`` are those whose `states` are kept, ``without`` those that are left out."""
+        ``layers`` are those whose `states` are kept, ``without`` those that are left out.
+        """
         self._lent.keep()
         for layer in layers:
             self.program.states(layer)

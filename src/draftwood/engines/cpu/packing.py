@@ -1,6 +1,7 @@
 """Weights of a file, brought into the layout of `formats`: sixteen outputs side by side.
 
-Floats are packed as [tiles, inputs, 16], F16 and BF16 as their 16 bits in uint16, F32 as float32."""
+Floats are packed as [tiles, inputs, 16], F16 and BF16 as their 16 bits in uint16, F32 as float32.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ def _fill(place: NDArray[Any], rows: NDArray[Any]) -> None:
 class Slabs:
     """Hands out zeros from large pieces of memory, in huge pages, which a pass reads a fifth quicker.
 
-    A piece lives as long as one of its arrays."""
+    A piece lives as long as one of its arrays.
+    """
 
     def __init__(self) -> None:
         self._left: NDArray[np.uint8] = np.zeros(0, dtype=np.uint8)
@@ -123,7 +125,8 @@ class SomeRows:
 def packing(parts: Sequence[SomeRows], threads: int, done: Callable[[int], None]) -> Iterator[None]:
     """Run a block while threads pack the parts; at its end all are packed.
 
-    ``done`` takes the bytes of each part, one after another, at the end of the block."""
+    ``done`` takes the bytes of each part, one after another, at the end of the block.
+    """
     with ThreadPoolExecutor(threads) as pool:
         try:
             begun = [pool.submit(part.pack) for part in parts]
@@ -146,7 +149,8 @@ def plan(
     uint16 or float32[tiles, inputs, 16] of floats, the experts in front.
 
     Raises `UnsupportedModelError` for a type without a format, or several in one matrix, and `ModelError` for what
-    is no matrix, or where inputs are no whole blocks."""
+    is no matrix, or where inputs are no whole blocks.
+    """
     one, *others = [tensor] if isinstance(tensor, Tensor) else tensor
     kind, inputs = kind or one.kind, one.shape[-1]
     if len(one.shape) not in (2, 3):

@@ -1,7 +1,8 @@
 """Keys and values of texts, in pages that texts with the same beginning share.
 
 Keys and values are float16. In a page, each layer has for each key head its keys as [PAGE / 16, head size, 16
-cells] and its values as [PAGE, head room]."""
+cells] and its values as [PAGE, head room].
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ class Pages:
     """The pages of one text. ``addresses`` int64 holds where each page lies, for compiled code, at ``address``.
 
     Pages before number ``shared`` may belong to other texts too: one is copied before it is written to. Memory of
-    a page is touched where it is written, so a page that is only begun takes what it holds."""
+    a page is touched where it is written, so a page that is only begun takes what it holds.
+    """
 
     def __init__(self, page_bytes: int, pages: Sequence[Page] = ()) -> None:
         self._page_bytes = page_bytes

@@ -86,7 +86,8 @@ class PassRecord:
     def fill(self, texts: Sequence[Rows], asked: Asked = ()) -> int:
         """Fill the record for one pass over these rows; returns how many rows are scored.
 
-        ``asked``: what phases that run in some passes only are there for (`Program.limits`)."""
+        ``asked``: what phases that run in some passes only are there for (`Program.limits`).
+        """
         row = scored = longest = 0
         layout, ends = [], list[int | Places]()
         self._alive: list[NDArray[np.int32]] = []  # until the next pass
@@ -146,7 +147,8 @@ class PassRecord:
 
     def _fill_few(self, row: int, end: int, text: Rows) -> tuple[int, int]:
         """The same for a unit's rows that follow one another: number by number, since each call of numpy takes as
-        long as a row."""
+        long as a row.
+        """
         base, tail, where = text.base, self._paths_address + 4 * row, text.positions
         for i in range(end - row):
             at, cell = row + i, base + i
@@ -175,7 +177,8 @@ class PassRecord:
         """Fill the units of attention of all texts; returns how many there are, and how many parts.
 
         ``layout`` has of each text its end row, and chunks of its longest path; ``ends`` the end of its cells. All
-        rows of a text have as many chunks: those after a row's end add nothing to it."""
+        rows of a text have as many chunks: those after a row's end add nothing to it.
+        """
         if layout[0] == self._laid and len(layout) == 1:  # as in the last pass, but for the text's end
             (rows, chunks), (cells,) = layout[0], ends
             self.memory.units[:chunks, 3] = cells

@@ -47,7 +47,8 @@ def limits(
     """Return first piece, pieces, and when it may begin of each phase: int64[phases, 3].
 
     ``asked`` are what phases that run in some passes only are there for, such as layers whose states are kept, and
-    layers that the pass leaves out."""
+    layers that the pass leaves out.
+    """
     times = {Per.ROWS: rows, Per.SCORED: scored, Per.UNITS: units, Per.EXPERTS: min(experts, rows * used)}
     found, first, opens = [], 0, 0
     for phase in phases:
@@ -102,7 +103,8 @@ class MixtureBuffers:
     """Buffers of a mixture of experts, which all layers share; its phases read ``slots``.
 
     ``scores`` has a row's of the experts; ``plain`` and ``rounded`` the inputs of slots and ``outputs`` their
-    results, ordered by expert."""
+    results, ordered by expert.
+    """
 
     def __init__(self, shape: Shape) -> None:
         count = WIDEST * shape.used

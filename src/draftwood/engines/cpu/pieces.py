@@ -45,7 +45,8 @@ def write_call(
 ) -> None:  # fmt: skip
     """Write the call of a phase's first product, or (``_2``) its second, for so many rows.
 
-    Of an expert, whose rows begin with ``first``, nothing is scaled or added."""
+    Of an expert, whose rows begin with ``first``, nothing is scaled or added.
+    """
 
     def number(name: str) -> Any:
         return PHASE.number(body, phase, name)
@@ -124,7 +125,8 @@ def _write_best(body: Body, line: Any, first: Any, end: Any, cap: Any, record: A
 def best_of(body: Body, line: Any, first: Any, end: Any) -> tuple[Any, Any, Any]:
     """Return the best of a row's scores from ``first`` up to ``end``, its number, and whether one is NaN (not 0).
 
-    The number is the lowest of equals, and -1 where no score is above -infinity."""
+    The number is the lowest of equals, and -1 where no score is above -infinity.
+    """
     kind, whole = vector(F32), vector(I32)
     best, at = body.variable(body.same(F32, _LOWEST)), body.variable(body.same(I32, -1))
     odd = body.variable(body.same(I32, 0))

@@ -33,7 +33,8 @@ Start = Callable[[int, int, int, int], int]
 class Pool:
     """Threads for passes, one pass at a time; a pass that finds the pool in use is computed by its caller alone.
 
-    ``start`` and ``serve`` are the addresses of the two functions of `write_running`."""
+    ``start`` and ``serve`` are the addresses of the two functions of `write_running`.
+    """
 
     def __init__(self, start: int, serve: int) -> None:
         self.start = start
@@ -99,7 +100,8 @@ class Pool:
     def forget(self, *buffers: Any) -> None:
         """Keep buffers of earlier passes alive while a helper may read them.
 
-        Never waits for a pass: the garbage collector may call this amid one, from its thread."""
+        Never waits for a pass: the garbage collector may call this amid one, from its thread.
+        """
         self._dead.append(buffers)
         if not self._lock.locked():  # else the thread that computes a pass drops them after it
             with self._lock:
@@ -166,7 +168,8 @@ def write_running(module: ir.Module, features: frozenset[str]) -> None:
     """Write ``start(control, pass, number, threads)``, which computes a pass, and ``serve``.
 
     ``serve(control, thread, last, rounds)`` helps as this thread with passes after number ``last`` until it has
-    waited so many rounds; it returns the last number. ``start`` returns 1 where it had to go on alone."""
+    waited so many rounds; it returns the last number. ``start`` returns 1 where it had to go on alone.
+    """
     _write_take(module, features)
     body, (control, record, number, threads) = function(module, "start", START, features)
     tagged = body.shl(number, body.i64(32))

@@ -1,7 +1,8 @@
 """How texts are split before their bytes are merged: regular expressions by the names that GGUF files give them.
 
 Each expression splits the parts that the one before it made; text between matches is a part, too. They split as
-llama.cpp does, which differs in places from how a model was trained."""
+llama.cpp does, which differs in places from how a model was trained.
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,8 @@ _ROW_NUMBERS = 1024  # that a piece of rows reads
 class Program:
     """A model's phases, as the record that compiled code reads, and the buffers they use.
 
-    One pass at a time runs on it, of at most `WIDEST` rows."""
+    One pass at a time runs on it, of at most `WIDEST` rows.
+    """
 
     def __init__(self, weights: Weights, kernels: Kernels) -> None:
         self.weights, self._kernels, shape = weights, kernels, weights.shape

@@ -19,7 +19,8 @@ _LOWEST = -87.3  # exp of less is 0, so no result is smaller than a normal numbe
 def write_rounded(body: Body, values: Any, record: Any) -> None:
     """Write a group of 32 float32 at ``values`` as a record of whole numbers (`GROUP_RECORD`).
 
-    The step is the largest size / 127. A number that is not finite makes the step NaN, and so what follows."""
+    The step is the largest size / 127. A number that is not finite makes the step NaN, and so what follows.
+    """
     kind = vector(F32, 16)
     halves = [body.get(values, kind, 64 * half, align=4) for half in range(2)]
     sizes = [body.magnitude(half) for half in halves]

@@ -53,7 +53,8 @@ def _write_norm(body: Body, values: Any, weight: Any, width: Any, epsilon: Any, 
 def write_norms(module: ir.Module, features: frozenset[str]) -> None:
     """Write ``norm`` (x to y), ``norm_rounded`` (also as records to out), ``norm_added`` (out += norm(x)).
 
-    ``last_norm`` and ``last_norm_rounded`` do it for the scored rows of x, which lie side by side in y."""
+    ``last_norm`` and ``last_norm_rounded`` do it for the scored rows of x, which lie side by side in y.
+    """
     for name in ("norm", "norm_rounded", "norm_added", "last_norm", "last_norm_rounded"):
         body, (whole, phase, piece) = function(module, name, PIECE, features)
         width, weight = PHASE.number(body, phase, "width"), PHASE.place(body, phase, "weight")
@@ -97,7 +98,8 @@ def write_positions(module: ir.Module, features: frozenset[str]) -> None:
     """Write ``turned``: norms of single heads, rotary positions, and keys and values into the cache.
 
     Piece ``unit * kv_heads + head`` does so for one key head and its queries, for all rows of one unit of
-    attention, since keys of neighbouring rows lie in the same lines of memory."""
+    attention, since keys of neighbouring rows lie in the same lines of memory.
+    """
     body, (whole, phase, piece) = function(module, "turned", PIECE, features)
     kv_heads = PHASE.number(body, phase, "kv_heads")
     unit = body.at(PASS.place(body, whole, "units"), body.mul(body.sdiv(piece, kv_heads), body.i64(32)))
@@ -177,7 +179,8 @@ def _write_turned(body: Body, phase: Any, values: Any, position: Any, norm: str)
 def write_joined(module: ir.Module, features: frozenset[str]) -> None:
     """Write ``joined`` and ``joined_rounded``: a row's chunks of attention, put together in order.
 
-    y is the result as float32, out its records."""
+    y is the result as float32, out its records.
+    """
     for name in ("joined", "joined_rounded"):
         body, (whole, phase, piece) = function(module, name, PIECE, features)
         heads, size = PHASE.number(body, phase, "heads"), PHASE.number(body, phase, "head_size")

@@ -23,7 +23,8 @@ from draftwood.errors import CapabilityError
 class CpuPart:
     """Some layers of a target, and its norm and scores after them, on the target's sessions.
 
-    What it has read is never committed: the layers that it leaves out have no keys and values of it."""
+    What it has read is never committed: the layers that it leaves out have no keys and values of it.
+    """
 
     weight_bytes = 0
 
@@ -41,7 +42,8 @@ def early_exit(target: Any, layers: str = "") -> CpuPart:
     """Return what runs only these layers of a target of this engine, for `Target.grow`.
 
     ``layers`` is as of `read_layers`, which raises `UsageError` for those that the model does not have. Keys and
-    values of the committed text are those that the whole model has left."""
+    values of the committed text are those that the whole model has left.
+    """
     model: CpuModel = target.model
     chosen = read_layers(layers, model.weights.shape.layers)
     return once(target, chosen, model, lambda: CpuPart(model, chosen, target.capabilities))
@@ -66,5 +68,6 @@ def quantized_self(target: CpuTarget) -> CpuTarget:
 def in_few_bits(owner: Any, state: Any, source: Callable[[], GgufFile | HubModel], threads: int) -> CpuTarget:
     """Return a target of the weights in ``source`` in 4 bits, which lives as long as their ``owner``.
 
-    It is made anew when the ``state`` is another one; raises what `CpuTarget` raises."""
+    It is made anew when the ``state`` is another one; raises what `CpuTarget` raises.
+    """
     return once(owner, "int4", state, lambda: CpuTarget(source(), threads=threads, becomes="int4"))

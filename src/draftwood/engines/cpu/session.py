@@ -18,7 +18,8 @@ from draftwood.tree import TokenTree
 class CpuSession(CommittedText):
     """A text whose keys and values lie in pages; a tree's nodes lie in the cells after it until they are kept.
 
-    ``model`` is the `draftwood.engines.cpu.model.CpuModel` that computes its passes."""
+    ``model`` is the `draftwood.engines.cpu.model.CpuModel` that computes its passes.
+    """
 
     replay = 0
 

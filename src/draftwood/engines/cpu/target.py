@@ -36,7 +36,8 @@ class CpuTarget(Target):
     safetensors; or what was opened of these already (``model.weights.file`` of another target). ``threads`` None:
     one per core of this process. ``instructions`` None: the fastest set of this processor; all give the same bits.
     ``report`` and ``becomes`` are as of `Weights`, whose errors are raised too. ``beside`` is called while other
-    threads pack the weights."""
+    threads pack the weights.
+    """
 
     engine = "cpu"
 

@@ -27,7 +27,8 @@ class GgufTokenizer(FileTokenizer):
     """Turns text into token ids and back, without llama.cpp, by a GGUF file's metadata.
 
     ``end_ids`` are the tokens that end an answer. Raises `UnsupportedModelError` for a vocabulary that only
-    llama.cpp reads, or that cannot spell every text, and `ModelError` for metadata that contradict themselves."""
+    llama.cpp reads, or that cannot spell every text, and `ModelError` for metadata that contradict themselves.
+    """
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:
         self._vocabulary = found = FileVocabulary(metadata)
@@ -115,7 +116,8 @@ _BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
 class HubTokenizer(FileTokenizer):
     """Turns text into token ids and back, without transformers, by the tokenizer.json of a folder.
 
-    Raises `ModelNotFoundError` where there is none, `ModelError` where a file is damaged."""
+    Raises `ModelNotFoundError` where there is none, `ModelError` where a file is damaged.
+    """
 
     def __init__(self, folder: Path) -> None:
         from tokenizers import Tokenizer

@@ -1,6 +1,7 @@
 """Rotary positions: cosines and sines, computed without the C library, so that they have the same bits anywhere.
 
-RoPE: Su et al., 2021 (arXiv 2104.09864); YaRN: Peng et al., 2023 (arXiv 2309.00071)."""
+RoPE: Su et al., 2021 (arXiv 2104.09864); YaRN: Peng et al., 2023 (arXiv 2309.00071).
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class Scaling:
 def frequencies(rotary: int, base: float, scaling: Scaling, factors: Doubles | None) -> tuple[Doubles, float]:
     """Return the angle per position of each pair, float64[rotary // 2], and what cosines are multiplied by.
 
-    ``factors`` divide single frequencies (llama 3, long contexts)."""
+    ``factors`` divide single frequencies (llama 3, long contexts).
+    """
     exact = Context(prec=30)
     plain = [float(exact.power(Decimal(base), Decimal(-2 * i) / Decimal(rotary))) for i in range(rotary // 2)]
     found = np.array(plain) if factors is None else np.array(plain) / factors

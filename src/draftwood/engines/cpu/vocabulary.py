@@ -1,7 +1,8 @@
 """The tokens of a GGUF file and what they are for, read from its metadata as llama.cpp reads it.
 
 Source of the rules: ``src/llama-vocab.cpp`` of llama.cpp. Types in files are not always right, so some tokens are
-known by their names."""
+known by their names.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ class FileVocabulary:
     others). ``pre`` says how texts are split, None where they are pieces with scores. ``bos`` and ``eos`` stand
     before and after a text, None where there are none, and ``adds_bos`` and ``adds_eos`` say whether the file
     asks for them. ``end_ids`` are the tokens that end an answer. Raises `UnsupportedModelError` for a kind of
-    vocabulary that the engine does not know, and `ModelError` for metadata that contradict themselves."""
+    vocabulary that the engine does not know, and `ModelError` for metadata that contradict themselves.
+    """
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:
         self.metadata = metadata

@@ -46,7 +46,8 @@ class Weights:
     are padded with zeros to a multiple of 32. ``factors`` divide frequencies of rotary positions.
 
     Raises `UnsupportedModelError` for models or types that this engine does not run, `ModelError` for files whose
-    tensors do not fit together, `UsageError` where there are no floats that could become ``becomes``."""
+    tensors do not fit together, `UsageError` where there are no floats that could become ``becomes``.
+    """
 
     def __init__(
         self, source: Path | GgufFile | HubModel, kernels: Kernels, report: Report | None = None,

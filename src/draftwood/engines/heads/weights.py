@@ -7,7 +7,8 @@ embeddings), ``midlayer.hidden_norm.weight`` [w], ``midlayer.self_attn.{q,k,v}_p
 ``midlayer.mlp.{gate,up}_proj.weight`` [m, w], ``midlayer.mlp.down_proj.weight`` [w, m], ``norm.weight`` [w],
 ``d2t`` int64[v] (what is added to a place in the head's vocabulary to get the token's id) and ``lm_head.weight``
 [v, w]; without the last the target's own rows are used, without both its whole vocabulary. Public files come with
-a ``config.json``. Source: Li and others, "EAGLE-3", arXiv 2503.01840, and how vLLM and SGLang read its files."""
+a ``config.json``. Source: Li and others, "EAGLE-3", arXiv 2503.01840, and how vLLM and SGLang read its files.
+"""
 
 from __future__ import annotations
 

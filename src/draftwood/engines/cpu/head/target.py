@@ -30,7 +30,8 @@ class CpuHeadText(HeadText):
     """A head's keys and values of one text, in pages; nodes lie in the cells after its pairs while a tree grows.
 
     ``page_bytes`` and ``token_bytes`` are those of a page and of one pair; ``pages`` those of another text that it
-    begins with."""
+    begins with.
+    """
 
     def __init__(self, page_bytes: int, token_bytes: int, pages: Sequence[Page] = ()) -> None:
         super().__init__()
@@ -66,7 +67,8 @@ class CpuHead:
     """A head that drafts for one target.
 
     ``ids`` int32[v] has the token of each place in its vocabulary, ``layers`` are those whose hidden states it
-    reads, ``capabilities`` and ``kernels`` the target's."""
+    reads, ``capabilities`` and ``kernels`` the target's.
+    """
 
     grows_alone = True
 

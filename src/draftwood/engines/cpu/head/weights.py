@@ -34,7 +34,8 @@ class PackedHead:
 
     ``shape`` has the head's sizes, its vocabulary the reduced one; the embedding is the target's. ``fuse`` is the
     matrix [width, layers * width] for the target's states, ``embedding_norm`` and ``state_norm`` the norms of the
-    token's embedding and of the state. ``matrices`` and ``vectors`` are those of the layer, in a list of one."""
+    token's embedding and of the state. ``matrices`` and ``vectors`` are those of the layer, in a list of one.
+    """
 
     factors = None
 
@@ -113,7 +114,8 @@ class HeadProgram(Program):
     """A head's phases and buffers.
 
     ``target_states`` float32[WIDEST, layers * width] are the target's states, read by passes that are asked to
-    `FUSE`; ``x`` float32[WIDEST, width] what the layer reads, made by `FUSE` or written here, and makes of it."""
+    `FUSE`; ``x`` float32[WIDEST, width] what the layer reads, made by `FUSE` or written here, and makes of it.
+    """
 
     weights: PackedHead  # type: ignore[assignment]
 
