@@ -20,7 +20,7 @@ SRC = ROOT / "src" / "draftwood"
 CEILINGS = {
     "src lines": 49_379,
     "src files": 352,
-    "core lines": 8_538,
+    "core lines": 8_545,
     "core files": 62,
     "core classes": 109,
     "tests lines": 45_626,
