@@ -66,7 +66,7 @@ class BatchAttention:
             attn_mask=self._mask(groups, query.dtype),
             scale=scaling,
         )
-        out = out.view(height, heads, self._rows, -1).transpose(1, 2).reshape(height * self._rows, heads, -1)
+        out = out.unflatten(2, (groups, -1)).permute(0, 3, 1, 2, 4).reshape(height * self._rows, heads, -1)
         return out if self._even else out.index_select(0, self._back)
 
     def _mask(self, groups: int, dtype: torch.dtype) -> Tensor:
@@ -177,7 +177,7 @@ class Pass:
         groups = heads // k.shape[0]
         causal = pass_rows.is_plain_prefill(window)
         if causal or groups * rows > _FOLDED:  # groups as heads, keys at stride 0
-            wide = query.view(-1, groups, rows, dim)
+            wide = query.unflatten(0, (-1, groups))
             k, v = (t[:, None].expand(-1, groups, -1, -1) for t in (k, v))
             mask = None if causal else self._mask(pass_rows, window, 1, query)
         else:
@@ -206,7 +206,7 @@ def _explicit(
     heads, rows, dim = query.shape
     groups = heads // k.shape[0]
     wide = query.reshape(-1, groups * rows, dim)
-    scores = (wide @ k.transpose(1, 2)).view(heads, rows, -1) * scaling
+    scores = (wide @ k.transpose(1, 2)).reshape(heads, rows, -1) * scaling
     if softcap is not None:
         scores = torch.tanh(scores / softcap) * softcap
     if mask is not None:
@@ -216,7 +216,7 @@ def _explicit(
     weights = scores.float().softmax(-1).to(query.dtype)
     if sinks is not None:
         weights = weights[..., :-1]
-    return (weights.reshape(-1, groups * rows, weights.shape[-1]) @ v).view(heads, rows, -1)
+    return (weights.reshape(-1, groups * rows, weights.shape[-1]) @ v).reshape(heads, rows, -1)
 
 
 class PassCache:
