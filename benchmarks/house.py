@@ -18,12 +18,12 @@ ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "draftwood"
 
 CEILINGS = {
-    "src lines": 49_379,
+    "src lines": 49_323,
     "src files": 352,
     "core lines": 8_545,
     "core files": 62,
     "core classes": 109,
-    "tests lines": 45_626,
+    "tests lines": 45_624,
     "tests files": 313,
     "benchmarks lines": 3_865,
     "benchmarks files": 18,

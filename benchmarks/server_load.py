@@ -33,7 +33,7 @@ import httpx2 as httpx
 from draftwood.measure.records.provenance import provenance
 from draftwood.models.find import gguf_file
 from draftwood.models.load import load
-from draftwood.tasks import all_prompts
+from draftwood.tasks import KINDS, prompts
 
 _START_SECONDS = 180
 _PREFIX_MIB = 2048  # of ours: else who has read what is a matter of luck when prompts come again in turn
@@ -125,7 +125,7 @@ class Turn:
 def chats() -> list[list[dict[str, Any]]]:
     """Prompts of all kinds, taken in turns."""
     found: dict[str, list[Any]] = {}
-    for prompt in all_prompts():
+    for prompt in (prompt for kind in KINDS for prompt in prompts(kind)):
         if prompt.messages:
             found.setdefault(prompt.task, []).append([dict(message) for message in prompt.messages])
     return [some[number] for number in range(EACH) for some in found.values()]

@@ -36,7 +36,7 @@ PIECES = (
 
 def made_texts():
     """Texts of many kinds, always the same ones: 500 in all."""
-    prompts = [p.text or p.messages[-1]["content"] for p in tasks.all_prompts()]
+    prompts = [p.text or p.messages[-1]["content"] for kind in tasks.KINDS for p in tasks.prompts(kind)]
     single = [chr(code) for code in range(256)]
     runs = [mark * count for mark in (" ", "\n", "\t", "a", "é", "🙂", "1", "!") for count in (2, 3, 7, 16, 65)]
     texts = dict.fromkeys(

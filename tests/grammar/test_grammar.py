@@ -8,9 +8,8 @@ import pytest
 
 import draftwood
 from draftwood.errors import DraftwoodError, UsageError
-from draftwood.grammar import Grammar
 from draftwood.grammar.follower import Follower
-from draftwood.grammar.grammar import as_grammar
+from draftwood.grammar.grammar import Grammar, as_grammar
 from draftwood.grammar.vocabulary import vocabulary_of
 from tests.grammar.conftest import SCHEMA
 

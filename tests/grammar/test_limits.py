@@ -4,8 +4,9 @@ import pytest
 
 import draftwood
 from draftwood.errors import DraftwoodError, UsageError
-from draftwood.grammar import Grammar, grammar
+from draftwood.grammar import grammar
 from draftwood.grammar.follower import Follower, Template
+from draftwood.grammar.grammar import Grammar
 from draftwood.grammar.vocabulary import Spelled, vocabulary_of
 
 BOMB = Grammar.regex("((a{1,100}){1,100}){1,100}")

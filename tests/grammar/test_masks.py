@@ -8,8 +8,8 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 import draftwood
 from draftwood.drafters.base import draft_tree
-from draftwood.grammar import Grammar
 from draftwood.grammar.follower import Follower
+from draftwood.grammar.grammar import Grammar
 from draftwood.grammar.vocabulary import holds, members, vocabulary_of, words_of
 from tests.grammar.conftest import END, SCHEMA
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from draftwood.models import importing
-from draftwood.models.importing import uncollected
+from draftwood.models.importing import told, uncollected
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_where_the_system_keeps_its_times_to_itself_nothing_is_crowded(monkeypat
     monkeypatch.setattr(Path, "read_text", refused)
     monkeypatch.setattr("psutil.cpu_times", refused)
     others = importing.Others()
-    assert (others.cores, others.crowd(1), str(others)) == (None, False, "")
+    assert (others.cores, others.crowd(1), told(others.cores)) == (None, False, "")
     assert (importing.crowds(0.6, 64, 8), importing.crowds(0.6, 2, 2)) == (False, True)
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from draftwood.errors import UnknownNameError, UsageError
-from draftwood.tasks import KINDS, Prompt, all_prompts, prompts
+from draftwood.tasks import KINDS, Prompt, prompts
 from draftwood.tasks.prompt import ONE_SENTENCE
 
 # By kind: the digest of names and contents, and the bounds of a prompt's characters.
@@ -41,8 +41,6 @@ def test_no_byte_of_a_prompt_changes(kind: str) -> None:
 
 def test_the_kinds() -> None:
     assert (*KINDS, "code-suite") == tuple(PINNED)
-    assert [prompt.task for prompt in all_prompts(2)] == [kind for kind in KINDS for _ in range(2)]
-    assert len(all_prompts()) == sum(len(prompts(kind)) for kind in KINDS)
 
 
 @pytest.mark.parametrize("kind", PINNED)

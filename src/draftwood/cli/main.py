@@ -212,7 +212,3 @@ def _abandon() -> None:
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, stream.fileno())
                 os.close(nowhere)
-
-
-if __name__ == "__main__":
-    main()

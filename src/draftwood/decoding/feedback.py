@@ -16,7 +16,7 @@ from draftwood.contracts import Feedback, Floats, Ints, Noise, Plan, Sampling, S
 from draftwood.decoding.draft_source import DraftSource
 from draftwood.decoding.prompt_scores import hidden_layers
 from draftwood.step import MODEL, Step
-from draftwood.tree import TokenTree, constant
+from draftwood.tree import TokenTree
 
 
 class BrokenRowError(Exception):
@@ -42,11 +42,6 @@ class CheckedScores:
     def raw(self, row: int) -> Any:
         self.argmax(row)  # raise before a processor runs: it must run once per token
         return self._scores.raw(row)
-
-
-def without_drafts(plan: Plan) -> Plan:
-    """The plan of a pass over the root alone; everything that was proposed counts as pruned."""
-    return Plan(TokenTree.empty(), tuple(constant(-1, len(nodes)) for nodes in plan.node_map))
 
 
 def feedback(

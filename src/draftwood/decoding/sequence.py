@@ -27,11 +27,11 @@ from draftwood.contracts import (
 from draftwood.contracts.declaring import refuse_mismatch
 from draftwood.decoding import feedback as outcome
 from draftwood.decoding.draft_source import DraftSource
-from draftwood.decoding.feedback import BrokenRowError, CheckedScores, without_drafts
+from draftwood.decoding.feedback import BrokenRowError, CheckedScores
 from draftwood.decoding.prompt_scores import PromptScores, hidden_layers, shown_too
 from draftwood.decoding.request import Emission, Request, Stopping
 from draftwood.step import MODEL, SourceStep, Step
-from draftwood.tree import TokenTree
+from draftwood.tree import TokenTree, constant
 
 log = logging.getLogger("draftwood")
 
@@ -261,7 +261,7 @@ class ActiveSequence:
                 self.finish = self.error = None
                 verdict = verdict._replace(finish=None, error=None)
             else:
-                plan = without_drafts(plan)
+                plan = Plan(TokenTree.empty(), tuple([constant(-1, len(nodes)) for nodes in plan.node_map]))
                 (scores,) = self.target.score([(self.session, self.ids[-1], plan.tree)])
                 verdict = self._decided(plan.tree, scores)
         tree = plan.tree
@@ -374,7 +374,7 @@ class ActiveSequence:
             self._session.close()
 
 
-def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+def common_prefix(a: Sequence[int] | NDArray[np.int64], b: Sequence[int] | NDArray[np.int64]) -> int:
     """How many tokens two texts share from their beginning on."""
     n = min(len(a), len(b))
     differs = np.flatnonzero(np.asarray(a[:n]) != np.asarray(b[:n]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,18 +61,14 @@ def whole(text: str, where: str, kind: type[Exception]) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        if "\udc80" <= text[error.start] <= "\udcff":
-            text_of(text.encode("utf-8", "surrogateescape"), where, kind) if _is_escaped(text) else None
+        with suppress(UnicodeEncodeError):  # where not all of the halves are such bytes
+            text_of(text.encode("utf-8", "surrogateescape"), where, kind)
         half = f"\\u{ord(text[error.start]):04x} at character {error.start + 1}"
         raise kind(
             f"{where} holds half a character ({half}): give both halves, or neither (text.encode('utf-16', "
             "'surrogatepass').decode('utf-16', 'replace') mends it)"
         ) from error
     return text
-
-
-def _is_escaped(text: str) -> bool:
-    return all(not "\ud800" <= letter <= "\udfff" or "\udc80" <= letter <= "\udcff" for letter in text)
 
 
 def json_object(text: str | bytes, where: str, kind: type[Exception]) -> dict[str, Any]:

@@ -1,5 +1,1 @@
 """Texts that follow a grammar: JSON of a schema, a regular expression, or a context-free grammar."""
-
-from draftwood.grammar.grammar import Grammar
-
-__all__ = ["Grammar"]

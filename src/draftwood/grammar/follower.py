@@ -94,7 +94,8 @@ class Follower:
         if most < 1 or not self._go_to(answer):
             return []
         found: list[int] = [] if self._is_complete() else self._matcher.compute_ff_tokens()[:most]
-        if len(found) < most and len(self._vocabulary.ends) == 1 and self._ends_behind(found):
+        has_room = len(found) < most and len(self._vocabulary.ends) == 1
+        if has_room and all(self._go_on(token) for token in found) and self._is_complete():
             found = [*found, *self._vocabulary.ends]
         return found
 
@@ -180,10 +181,6 @@ class Follower:
         self._template = Template(self._grammar, self._vocabulary)
         self._begin()
         return UsageError(f"the grammar gets too complex at this place of the text ({said}): simplify it")
-
-    def _ends_behind(self, tokens: Sequence[int]) -> bool:
-        """Follow tokens that are forced here; whether only an end may come after them."""
-        return all(self._go_on(token) for token in tokens) and self._is_complete()
 
     def _go_to(self, answer: Sequence[int]) -> bool:
         """Follow to this place; False where the grammar does not allow it."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError, UsageError
-from draftwood.models.catalogue import CATALOGUE, CatalogueModel, fault
+from draftwood.models.catalogue import CATALOGUE, fault
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_FILE = re.compile(rf"({_HUB_NAME.pattern})/(\w[\w./-]*\.gguf)")
@@ -19,7 +19,7 @@ _NO_MODEL = re.compile(r"^mmproj|-(?!00001)\d{5}-of-\d{5}\.gguf$")  # for pictur
 def cache_folder() -> Path:
     """Return draftwood's cache folder, which need not exist; ``DRAFTWOOD_CACHE`` in the environment moves it."""
     if chosen := os.environ.get("DRAFTWOOD_CACHE"):
-        return _expand(chosen).absolute()
+        return Path(os.path.expanduser(chosen)).absolute()  # noqa: PTH111 - pathlib's fails without a home
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("draftwood", appauthor=False))
@@ -42,14 +42,18 @@ def find(name: str | os.PathLike[str]) -> Path | str:
         raise UsageError(f"a model's name is text or a path, not {type(name).__name__}: give 'smollm2', say")
     if isinstance(name, str):
         if name in CATALOGUE:
-            return _find_fetched(CATALOGUE[name])
+            if not (folder := model_folder(name)).exists():
+                raise ModelNotFoundError(f"the model {name} is not here yet: run draftwood fetch {name}")
+            if wrong := fault(folder, CATALOGUE[name]):
+                raise ModelError(f"the model {name} is broken ({wrong}): run draftwood fetch {name} --force")
+            return folder
         exists = _exists(Path(name))
         is_gguf = name.endswith(".gguf")
         if not exists and (hub_file(name) or (_HUB_NAME.fullmatch(name) and not is_gguf)):
             return name
         if not name or not (exists or is_gguf or "/" in name or "\\" in name or name[0] in "~."):
             raise UnknownNameError("model", name, CATALOGUE, "; or name a folder, a GGUF file or a hub name")
-    return _find_place(_expand(name))
+    return _find_place(Path(os.path.expanduser(name)))  # noqa: PTH111 - as above
 
 
 def hub_file(name: str) -> tuple[str, str] | None:
@@ -84,22 +88,6 @@ def _exists(path: Path) -> bool:
         return path.exists()
     except OSError:  # too long for a file name, or in a folder that may not be read
         return False
-
-
-def _expand(name: str | os.PathLike[str]) -> Path:
-    try:
-        return Path(name).expanduser()
-    except RuntimeError:  # a ``~`` that stands for no home folder
-        return Path(name)
-
-
-def _find_fetched(model: CatalogueModel) -> Path:
-    folder = model_folder(model.name)
-    if not folder.exists():
-        raise ModelNotFoundError(f"the model {model.name} is not here yet: run draftwood fetch {model.name}")
-    if wrong := fault(folder, model):
-        raise ModelError(f"the model {model.name} is broken ({wrong}): run draftwood fetch {model.name} --force")
-    return folder
 
 
 def _find_place(place: Path) -> Path:

@@ -43,9 +43,6 @@ class Others:
         """As `crowds`; False where the system does not say."""
         return crowds(self.cores or 0.0, len(_ALLOWED), threads)
 
-    def __str__(self) -> str:
-        return told(self.cores)
-
 
 def crowds(taken: float, every: int, threads: int) -> bool:
     """Return whether other programs that take so many cores of all leave fewer than these threads can use."""
@@ -133,11 +130,10 @@ def uncollected() -> Iterator[None]:
     """Do not look for unreachable cycles: importing makes a million objects that stay, and takes a fifth longer
     if all of them are looked at again and again.
     """
-    if not gc.isenabled():
-        yield
-        return
+    enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if enabled:
+            gc.enable()

@@ -6,7 +6,6 @@ They have vLLM's names where vLLM has one (its documentation, "Production metric
 from __future__ import annotations
 
 from collections.abc import Sequence
-from threading import Lock
 from time import perf_counter
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -31,7 +30,6 @@ class Metrics:
     def __init__(self, model: str, names: Sequence[str], inbox: Inbox) -> None:
         self._registry, self._model, self._names = CollectorRegistry(), model, names
         self._last: dict[int, float] = {}  # when a running job got its last token, by the object's id
-        self._lock = Lock()
 
         def many(name: str, help: str, *labels: str) -> Counter:
             return Counter(name, help, ["model_name", *labels], registry=self._registry)
@@ -112,5 +110,4 @@ class Metrics:
         self._refused.labels(self._model, str(status)).inc()
 
     def text(self) -> bytes:
-        with self._lock:
-            return generate_latest(self._registry)
+        return generate_latest(self._registry)

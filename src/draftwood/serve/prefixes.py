@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Drafter, Prefix, SavedReading, Target
-from draftwood.decoding.sequence import ActiveSequence
+from draftwood.decoding.sequence import ActiveSequence, common_prefix
 
 _SHORTEST = 32
 """Tokens of the shortest beginning that is worth copying."""
@@ -54,7 +54,7 @@ class Prefixes:
         if not self._kept:
             return None
         ids = np.asarray(prompt[:-1], dtype=np.int64)
-        lengths = [_common(kept.ids, ids) if kept.namespace == namespace else 0 for kept in self._kept]
+        lengths = [common_prefix(kept.ids, ids) if kept.namespace == namespace else 0 for kept in self._kept]
         best = int(np.argmax(lengths))
         if (length := lengths[best]) < _SHORTEST:
             return None
@@ -69,7 +69,7 @@ class Prefixes:
         if session.length < _SHORTEST:
             return
         ids = np.asarray(sequence.ids[: session.length], dtype=np.int64)
-        shared = {id(kept): _common(kept.ids, ids) for kept in self._kept if kept.namespace == namespace}
+        shared = {id(kept): common_prefix(kept.ids, ids) for kept in self._kept if kept.namespace == namespace}
         if len(ids) in shared.values():
             return
         prefix = self._target.save(session)
@@ -85,10 +85,3 @@ class Prefixes:
 
     def clear(self) -> None:
         self._kept = []
-
-
-def _common(a: NDArray[np.int64], b: NDArray[np.int64]) -> int:
-    """Return how many tokens two texts share from their beginning on."""
-    n = min(len(a), len(b))
-    differs = a[:n] != b[:n]
-    return int(differs.argmax()) if differs.any() else n

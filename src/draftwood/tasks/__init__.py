@@ -6,6 +6,6 @@ reuse some of it (``summary``, ``web-qa``, ``agent``) to answers with nothing to
 """
 
 from draftwood.tasks.looped import looped_tail
-from draftwood.tasks.prompt import KINDS, Prompt, all_prompts, prompts
+from draftwood.tasks.prompt import KINDS, Prompt, prompts
 
-__all__ = ["KINDS", "Prompt", "all_prompts", "looped_tail", "prompts"]
+__all__ = ["KINDS", "Prompt", "looped_tail", "prompts"]

@@ -67,11 +67,6 @@ def prompts(kind: str, limit: int | None = None) -> list[Prompt]:
     return found
 
 
-def all_prompts(limit_per_kind: int | None = None) -> list[Prompt]:
-    """Return the prompts of every kind, in the order of `KINDS`; at most so many of each."""
-    return [prompt for kind in KINDS for prompt in prompts(kind, limit_per_kind)]
-
-
 def _parse(name: str) -> tuple[str, bool, float | None]:
     """Return kind, whether one sentence is asked for, and the temperature if there is one."""
     head, at, degrees = name.partition("@")

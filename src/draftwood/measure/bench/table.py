@@ -124,14 +124,15 @@ def _against_plain(answers: list[Answer], arms: Groups) -> dict[str, Any]:
     plains = [held for plain in plains if (held := [a for a in plain if one.comparable(a)])]
     whole, interval, dots = _speedup(answers, plains, _whole)
     unlooped, unlooped_interval, without = _speedup(answers, plains, _unlooped)
+    changed = _changed(answers, plains)
     return {
         "speedup": whole, "speedup_interval": interval, "speedup_unlooped": unlooped,
         "speedup_unlooped_interval": unlooped_interval,
         "end_to_end_speedup": _speedup(answers, plains, _end_to_end)[0],
         "most_speedup": _most_speedup(answers, without or dots, unlooped=bool(without)),
         "per_prompt": [{"name": name, "speedup": above / below} for name, (above, below) in dots.items()],
-        "identical": _identical(answers, plains), "rule": one.rule,
-        "changed": _changed(answers, plains) if one.rule is not None else None,
+        "identical": None if changed is None else not changed,
+        "rule": one.rule, "changed": None if one.rule is None else changed,
     }  # fmt: skip
 
 
@@ -215,14 +216,7 @@ def _interval(above: np.ndarray[Any, Any], below: np.ndarray[Any, Any]) -> list[
 
 def _changed(answers: list[Answer], plains: list[list[Answer]]) -> float | None:
     """Share of prompts with a text that is not plain's; None if there is none to compare with."""
-    truth = {a.name: a.output_ids for plain in reversed(plains) for a in reversed(plain)}
+    truth = {a.name: a.output_ids for plain in reversed(plains) for a in reversed(plain) if answers[0].repeats(a)}
     names = {a.name for a in answers if a.name in truth}
     differing = {a.name for a in answers if a.name in truth and a.output_ids != truth[a.name]}
     return len(differing) / len(names) if names else None
-
-
-def _identical(answers: list[Answer], plains: list[list[Answer]]) -> bool | None:
-    """Whether all texts are equal to plain's; None if there is none to compare with."""
-    truth = {a.name: a.output_ids for plain in reversed(plains) for a in reversed(plain) if answers[0].repeats(a)}
-    compared = [a for a in answers if a.name in truth]
-    return all(a.output_ids == truth[a.name] for a in compared) if compared else None

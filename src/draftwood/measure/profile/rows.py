@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from draftwood.measure.records.lines import write_whole
 from draftwood.measure.records.provenance import provenance
 from draftwood.measure.records.records import header
-from draftwood.models.importing import Others
+from draftwood.models.importing import Others, told
 
 _UNSTEADY = 1.5  # third quartile over first; 1.02 to 1.2 on idle machines
 
@@ -50,7 +50,7 @@ class Profile:
         Other programs left fewer cores than threads, or half of the repetitions vary by more than `_UNSTEADY`.
         """
         if self.others.crowd(threads):
-            return str(self.others)
+            return told(self.others.cores)
         found = [spread(seconds) for seconds in self.passes.values()]
         unsteady = median(one["q3_s"] / one["q1_s"] for one in found) > _UNSTEADY
         return "equal passes took unequal times" if unsteady else ""
