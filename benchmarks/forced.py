@@ -25,8 +25,8 @@ from draftwood.decoding.loop import decode_sequences
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.llama_cpp.target import LlamaTarget
 from draftwood.engines.replay import ReplayScores
+from draftwood.files.lines import write_whole
 from draftwood.measure.bench.table import geometric_mean
-from draftwood.measure.records.lines import write_whole
 from draftwood.measure.records.provenance import provenance
 from draftwood.measure.records.records import header
 from draftwood.measure.records.traces import Trace, grouped, read_traces

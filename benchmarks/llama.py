@@ -36,8 +36,8 @@ from draftwood.api.setup import Setup
 from draftwood.engines.llama_cpp.context import PASS, Context, ContextSettings, PassRow, exact_settings
 from draftwood.engines.llama_cpp.weights import LlamaWeights
 from draftwood.engines.peers import load_peers
+from draftwood.files.lines import Appender, write_whole
 from draftwood.measure.prompt_files import PromptJob, task_jobs
-from draftwood.measure.records.lines import Appender, write_whole
 from draftwood.measure.records.provenance import provenance
 from draftwood.models.machine import cores
 from draftwood.tasks import KINDS

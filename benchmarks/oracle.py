@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.api.learned import read_profile
+from draftwood.files.lines import write_whole
 from draftwood.measure.bench.table import geometric_mean
 from draftwood.measure.records import timing
-from draftwood.measure.records.lines import write_whole
 from draftwood.measure.records.provenance import provenance
 from draftwood.measure.records.records import Answer, header
 from draftwood.measure.records.traces import Trace, grouped, read_traces

@@ -27,7 +27,7 @@ from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
 from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.replay import ReplayScores, ReplaySession, ReplayTarget
-from draftwood.measure.records.lines import write_whole
+from draftwood.files.lines import write_whole
 from draftwood.measure.records.provenance import provenance
 from draftwood.measure.records.records import header
 from draftwood.measure.records.traces import Trace, read_traces

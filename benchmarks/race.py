@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from draftwood.errors import UsageError
+from draftwood.files.lines import write_whole
 from draftwood.measure.records import timing
-from draftwood.measure.records.lines import write_whole
 from draftwood.measure.records.records import Answer, read_records
 
 HERE = Path(__file__).parent

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.decoding.sequence import common_prefix
-from draftwood.measure.records.lines import read_lines, write_whole
+from draftwood.files.lines import read_lines, write_whole
 from draftwood.measure.records.records import Answer, Records, read_records
 
 OTHERS = ("drafted", "server")

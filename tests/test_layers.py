@@ -63,7 +63,7 @@ PACKAGES = {
     "jinja2": ("measure.report.page", "engines.file_tokenizer"),
     "markupsafe": ("measure.report.page",),  # comes with jinja2
     "scipy": ("measure",),
-    "zstandard": ("measure",),
+    "zstandard": ("files",),
     "pathspec": ("corpora",),
     "psutil": ("engines.transformers", "models", "measure", "corpora", "planning.policies.sensors"),
     "pynvml": ("measure.sensors", "planning.policies.sensors"),

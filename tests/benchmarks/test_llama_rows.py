@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from draftwood.measure.records.lines import write_whole
+from draftwood.files.lines import write_whole
 from draftwood.measure.records.records import Answer, header
 
 pytest.importorskip("xllamacpp")

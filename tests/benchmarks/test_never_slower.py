@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
+from draftwood.files.lines import write_whole
 from draftwood.measure.prompt_files import PromptJob
-from draftwood.measure.records.lines import write_whole
 from draftwood.measure.records.records import header
 
 TASKS = ("web-qa", "summary", "grammar", "chat", "web-qa:one-sentence", "grammar:one-sentence")

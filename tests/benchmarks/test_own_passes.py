@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from draftwood.files.lines import write_whole
 from draftwood.measure.records import timing
-from draftwood.measure.records.lines import write_whole
 from draftwood.measure.records.records import Answer, Records, header, read_records
 from draftwood.step import SourceStep, Step
 

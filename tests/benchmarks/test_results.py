@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from draftwood.measure.records.lines import read_lines
+from draftwood.files.lines import read_lines
 
 HERE = Path(__file__).parents[2] / "benchmarks"
 RESULTS = sorted(path for path in (HERE / "results").glob("*.json*"))

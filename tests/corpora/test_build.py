@@ -136,7 +136,7 @@ def test_fields_of_records(tmp_path):
     [("{", "line 2: no JSON"), ("[1]", "line 2: list instead"), ('{"text": 3}', "line 2: 'text' is no text")],
 )
 def test_broken_records(tmp_path, line, sentence):
-    (tmp_path / "x.jsonl").write_text('{"text": "a"}\n' + line)
+    (tmp_path / "x.jsonl").write_text('{"text": "a"}\n' + line + "\n")
     with pytest.raises(RecordError, match=sentence):
         read(tmp_path / "x.jsonl", records=True)
 

@@ -12,7 +12,7 @@ from tests.helpers import PROMPT, write
 
 from draftwood.drafters.load import load
 from draftwood.errors import RecordError, UsageError
-from draftwood.measure.records.lines import read_lines
+from draftwood.files.lines import read_lines
 from draftwood.measure.records.records import Answer, header, read_records
 from draftwood.measure.records.writer import RecordsWriter
 from draftwood.testing import ToyTarget

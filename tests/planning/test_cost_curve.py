@@ -94,9 +94,9 @@ def test_load_reads_the_passes_of_a_profile(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([HEADER, "{"], "line 2: this is no row"),
-        ([HEADER, "[1]"], "line 2: this is no row"),
-        ([HEADER, {"n": 1}], "line 2: this is no row"),
+        ([HEADER, "{"], "line 2: no JSON"),
+        ([HEADER, "[1]"], "line 2: list instead"),
+        ([HEADER, {"n": 1}], "line 2: this version does not know"),
         ([pass_row()], "line 1: this is no profile of format 1"),
         ([HEADER | {"verb": "bench"}], "line 1: this is no profile"),
         ([HEADER | {"format": 2}], "line 1: this is no profile"),

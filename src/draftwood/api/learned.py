@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import atexit
 import hashlib
-import logging
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import date
 from importlib.metadata import version
@@ -16,8 +14,8 @@ from typing import Any
 from weakref import ref
 
 from draftwood.contracts import Target
-from draftwood.errors import RecordError, UsageError
-from draftwood.files.foreign import json_object, text_of
+from draftwood.errors import RecordError
+from draftwood.files.lines import read_lines
 from draftwood.models import findings
 from draftwood.models.findings import Setting, profile_path, setting_of
 from draftwood.models.machine import machine
@@ -26,11 +24,9 @@ from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.cost_model import CostModel
 from draftwood.planning.learned import Learned
 
-log = logging.getLogger("draftwood")
-
 FORMAT = 2  # of what is kept
 _MOST_RATES = 64  # drafters whose rates are kept, each for greedy and for sampled answers; the latest used
-_PROFILES = 1  # format of profiles
+_HEADER = {"row": "header", "verb": "profile", "format": 1}  # how a profile begins
 _OTHER_RECORDS = ("prefill", "sampling", "memory", "tree")  # of a profile, other than of passes
 _MAKE_ONE = "give the file that draftwood profile -o NEW.jsonl writes"
 
@@ -166,56 +162,33 @@ def curve_of(setting: Setting) -> CostCurve | None:
         return None
 
 
-def read_profile(path: str | Path) -> tuple[dict[str, Any], CostCurve]:
+def read_profile(path: Path) -> tuple[dict[str, Any], CostCurve]:
     """Return the header and the cost curve of a file that ``draftwood profile -o FILE`` wrote.
 
     `UsageError` where it cannot be read, `RecordError` if its content is wrong.
     """
     first: dict[str, Any] = {}
     points: dict[int, dict[int, float]] = {}
-    for number, record in _profile_rows(path):
-        first = first or record
-        if record["row"] != "pass":
+    for number, record in read_lines(path):
+        first, kind, place = first or record, record.get("row"), f"{path}, line {number}"
+        if record is first and not _HEADER.items() <= record.items():
+            raise RecordError(f"{place}: this is no profile of format {_HEADER['format']}: {_MAKE_ONE}")
+        if record is not first and kind not in ("pass", *_OTHER_RECORDS):
+            raise RecordError(
+                f"{place}: this version does not know rows of kind {kind!r}: measure again with draftwood profile"
+            )
+        if kind != "pass":
             continue
         try:
             context, n, seconds = index(record["context"]), index(record["n"]), float(record["median_s"])
             CostCurve({context: {n: seconds}})
         except (KeyError, TypeError, ValueError) as error:
             said = f"{error} is missing" if isinstance(error, KeyError) else str(error).partition(":")[0]
-            wrong = f"{path}, line {number}: this pass row is broken"
-            raise RecordError(f"{wrong} ({said}): measure it again") from error
+            raise RecordError(f"{place}: this pass row is broken ({said}): measure it again") from error
         points.setdefault(context, {})[n] = seconds
     if not points:
         raise RecordError(f"{path} holds no pass rows, so it is no profile: {_MAKE_ONE}")
     return first, CostCurve(points)
-
-
-def _profile_rows(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield line number and record of each line of a profile, the header first; errors as in `read_profile`."""
-    try:
-        text = text_of(Path(path).read_bytes(), str(path), RecordError)
-    except OSError as error:
-        raise UsageError(f"the profile {path} cannot be read ({error.strerror}): check its name") from error
-    lines = text.splitlines()
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        place = f"{path}, line {number}"
-        try:
-            record = json_object(line, place, RecordError)
-            kind = record["row"]
-        except (RecordError, KeyError) as error:
-            if 1 < number == len(lines) and not text.endswith("\n"):  # the writer was interrupted
-                log.warning("%s ends in a record that was cut off (line %d): it is left out", path, number)
-                return
-            raise RecordError(f"{place}: this is no row of a profile: {_MAKE_ONE}") from error
-        if number == 1 and (kind, record.get("verb"), record.get("format")) != ("header", "profile", _PROFILES):
-            raise RecordError(f"{place}: this is no profile of format {_PROFILES}: {_MAKE_ONE}")
-        if number > 1 and kind not in ("pass", *_OTHER_RECORDS):
-            raise RecordError(
-                f"{place}: this version does not know rows of kind {kind!r}: measure again with draftwood profile"
-            )
-        yield number, record
 
 
 def to_record(learned: Learned) -> dict[str, Any]:

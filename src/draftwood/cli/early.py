@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from typer import Option
 
 from draftwood.errors import RecordError, UsageError
-from draftwood.measure.records.lines import compressed, read_lines, zstandard
+from draftwood.files.lines import compressed, read_lines, zstandard
 
 Force = Annotated[bool, Option("--force", help="Replace a file that is there already.")]
 

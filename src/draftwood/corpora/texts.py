@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.errors import RecordError, UsageError
-from draftwood.files.foreign import json_object
+from draftwood.files.lines import read_lines
 
 FIELDS = ("text", "prompt", "output")
 """Fields of a record that are documents if none are named: ``text``, or else ``prompt`` and ``output``."""
@@ -150,7 +150,7 @@ def documents(source: Source, fields: Sequence[str], skipped: Skipped) -> Iterat
 
 def _records(source: Source, fields: Sequence[str], skipped: Skipped) -> Iterator[tuple[str, str]]:
     held = False
-    for number, record in _objects(source.path):
+    for number, record in read_lines(source.path):
         named = fields or (FIELDS[:1] if FIELDS[0] in record else FIELDS[1:])
         texts = [(field, record[field]) for field in named if record.get(field) is not None]
         held = held or bool(texts)
@@ -165,13 +165,3 @@ def _records(source: Source, fields: Sequence[str], skipped: Skipped) -> Iterato
     if not held:
         wanted = ", ".join(fields or FIELDS)
         raise UsageError(f"{source.path}: no record has a field {wanted}: name one with --field")
-
-
-def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    try:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield number, json_object(line, f"{path}, line {number}", RecordError)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror}): check its name") from error

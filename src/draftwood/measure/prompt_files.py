@@ -13,7 +13,7 @@ from draftwood.api.setup import Setup
 from draftwood.decoding.request import Request
 from draftwood.errors import PromptError, UsageError
 from draftwood.files.foreign import LeftOut, given_text
-from draftwood.measure.records.lines import compressed, read_lines
+from draftwood.files.lines import compressed, read_lines
 from draftwood.measure.records.traces import exchanged
 
 

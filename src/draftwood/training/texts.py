@@ -24,7 +24,7 @@ from draftwood.decoding.request import Request
 from draftwood.drafters.load import load as load_drafters
 from draftwood.errors import ModelError
 from draftwood.files.foreign import text_of
-from draftwood.measure.records.lines import read_lines
+from draftwood.files.lines import read_lines
 from draftwood.planning.load import load as load_planner
 from draftwood.verify.exact import SampleAndMatch
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 
-from draftwood.measure.records.lines import write_whole
+from draftwood.files.lines import write_whole
 from draftwood.measure.records.provenance import provenance
 from draftwood.measure.records.records import header
 from draftwood.models.importing import Others, told

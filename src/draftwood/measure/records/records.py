@@ -22,7 +22,7 @@ from draftwood.api.text import Spelling, TextBuilder
 from draftwood.contracts import Sampling
 from draftwood.decoding.request import Emission
 from draftwood.errors import RecordError, UsageError
-from draftwood.measure.records.lines import read_lines, warn_of_torn
+from draftwood.files.lines import read_lines, warn_of_torn
 from draftwood.step import MODEL, Step
 
 T = TypeVar("T")

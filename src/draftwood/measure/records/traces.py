@@ -12,7 +12,7 @@ from draftwood.api.prompts import as_ids
 from draftwood.engines.replay import MAX_ID
 from draftwood.errors import RecordError, UsageError, VocabularyError
 from draftwood.files.foreign import LeftOut
-from draftwood.measure.records.lines import read_lines, write_whole
+from draftwood.files.lines import read_lines, write_whole
 from draftwood.measure.records.records import grouped_by, header
 from draftwood.models.fingerprint import tokenizer_fingerprint
 

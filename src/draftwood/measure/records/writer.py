@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.errors import RecordError, UsageError
+from draftwood.files.lines import Appender, compressed, write_whole
 from draftwood.files.paths import alone
-from draftwood.measure.records.lines import Appender, compressed, write_whole
 from draftwood.measure.records.records import OF_THE_PROMPT, Answer, Records, read_records
 
 _SAME_MACHINE = ("draftwood", "commit", "packages", "processor", "instructions")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.errors import RecordError, UsageError
-from draftwood.measure.records.lines import read_lines
+from draftwood.files.lines import read_lines
 from draftwood.measure.records.records import TRACED, Answer, Records, read_records
 
 _SAME = ("model", "dtype", "threads", "device", "processor", "cores")
