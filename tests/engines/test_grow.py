@@ -90,19 +90,6 @@ def test_a_chain_grows_by_several_nodes_at_once(kind):
         np.testing.assert_allclose(target_row(scores, 1), target_row(expected, 0), atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_chains_of_two_texts_share_passes(kind):
-    for target in _targets(kind):
-        opened = target.open([TEXT, TEXT[:4]])
-        sessions = [session for session, _ in opened]
-        for token in (7, 1, 2):
-            parent = len(sessions[0]._grown.tokens) - 1
-            together = target.grow([(session, [token], [parent]) for session in sessions])
-        for text, scores in zip((TEXT, TEXT[:4]), together, strict=True):
-            ((_, alone),) = target.open([[*text, 7, 1, 2]])
-            np.testing.assert_allclose(target_row(scores, 0), target_row(alone, 0), atol=TOLERANCE)
-
-
 def test_a_pass_forgets_what_was_grown():
     (target, _) = _targets("llama")
     ((session, _),) = target.open([TEXT])
