@@ -150,8 +150,8 @@ class TooLarge(type(TOKENIZER)):
 @pytest.mark.parametrize(
     ("prompt", "settings", "error", "sentence"),
     [
-        (TEXT, {}, UsageError, "need a tokenizer: pass tokenizer="),
-        (MESSAGES, {}, UsageError, "need a tokenizer: pass tokenizer="),
+        (TEXT, {}, UsageError, "needs a tokenizer: pass tokenizer="),
+        (MESSAGES, {}, UsageError, "needs a tokenizer: pass tokenizer="),
         (IDS, {"stop": "a"}, UsageError, "stop strings need a tokenizer"),
         (IDS, {"stop": ["a", ""], "tokenizer": TOKENIZER}, UsageError, "a stop string is empty"),
         (MESSAGES, {"tokenizer": WithoutTemplate()}, UsageError, "this tokenizer has no chat template"),

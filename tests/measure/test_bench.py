@@ -17,7 +17,7 @@ from draftwood.measure.prompt_files import PromptJob
 from draftwood.measure.records.records import TRACED, Answer, Records, header, read_records
 from draftwood.measure.records.writer import RecordsWriter
 from draftwood.measure.report.standings import Standings
-from draftwood.measure.ties import Difference, differences, limits
+from draftwood.measure.ties import differences, limits
 from draftwood.testing import ToyTarget
 
 JOBS = [
@@ -253,18 +253,16 @@ def test_a_sustained_run_tells_its_trend():
 
 
 def test_near_ties_depend_on_the_number_format():
-    assert Difference(3, (1, 2), 0.1, 20.0).near_tie("bfloat16")
-    assert not Difference(3, (1, 2), 0.1, 20.0).near_tie("float32")
+    assert limits("float32", 20.0).score < 0.1
     assert limits("bfloat16", 20.0).score == 2 * 2.0**-7 * 16
     assert limits("float32").score < 1e-7
 
 
 def test_llama_cpp_declares_its_rounding():
-    apart = Difference(3, (1, 2), 0.66, 20.0)  # as wide passes over 4-bit weights were seen to decide
-    assert apart.near_tie("Q4_0 fast")
-    assert not apart.near_tie("F16 fast")
-    assert apart.near_tie("Q4_0"), "long texts may be decoded in llama.cpp's own settings"
-    assert not Difference(3, (1, 2), 1e-6, 20.0).near_tie("Q4_0 exact"), "exact passes round alike"
+    apart = 0.66  # as wide passes over 4-bit weights were seen to decide
+    assert limits("F16 fast", 20.0).score < apart <= limits("Q4_0 fast", 20.0).score
+    assert apart <= limits("Q4_0", 20.0).score, "long texts may be decoded in llama.cpp's own settings"
+    assert limits("Q4_0 exact", 20.0).score < 1e-6, "exact passes round alike"
     assert limits("Q4_K - Medium fast").cause == "the rounding of activations to eight bits"
     assert (
         limits("Q4_0 exact").divergence == 0 < limits("all F32 fast").divergence < limits("Q8_0 fast").divergence

@@ -161,10 +161,10 @@ def plain_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
     return [_plain(message, number) for number, message in enumerate(messages, 1)]
 
 
-def needed(tokenizer: Any) -> Any:
+def needed(tokenizer: Any, what: str = "a prompt as text or as chat messages") -> Any:
     """Return the tokenizer; `UsageError` if there is none."""
     if tokenizer is None:
-        raise UsageError("text and chat messages need a tokenizer: pass tokenizer=, or give token ids")
+        raise UsageError(f"{what} needs a tokenizer: pass tokenizer=, or give token ids")
     return tokenizer
 
 

@@ -13,6 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from draftwood.api.prompts import needed
 from draftwood.contracts import Drafter, DraftTexts
 from draftwood.contracts.declaring import files_of, takes_of
 from draftwood.drafters.corpus.corpus import Corpus
@@ -215,7 +216,7 @@ def read_prediction(given: Any, tokenizer: Any, vocab_size: int | None = None) -
     texts: list[Ids] = []
     for one in several(given, "prediction"):
         if isinstance(one, str):
-            texts += variants(one, _needed(tokenizer, "prediction"))
+            texts += variants(one, needed(tokenizer, "prediction as text"))
         else:
             texts += [ids] if (ids := _ids(one, "prediction", tokenizer, vocab_size)) else []
     return tuple(dict.fromkeys(texts))
@@ -266,7 +267,7 @@ def _listed(given: Any, what: str) -> Iterable[Any]:
 
 def _ids(text: Any, what: str, tokenizer: Any, vocab_size: int | None) -> Ids:
     if isinstance(text, str):
-        known = _needed(tokenizer, what)
+        known = needed(tokenizer, f"{what} as text")
         return tuple(known(text, add_special_tokens=False)["input_ids"]) if text else ()
     ids = text.tolist() if hasattr(text, "tolist") else list(_listed(text, what))
     if odd := [i for i in ids if not isinstance(i, Integral)]:
@@ -274,9 +275,3 @@ def _ids(text: Any, what: str, tokenizer: Any, vocab_size: int | None) -> Ids:
     if ids and (min(ids) < 0 or max(ids) >= (vocab_size or 1 << 31)):
         raise UsageError(f"{what} has token ids outside the vocabulary [0, {vocab_size or 1 << 31})")
     return tuple(int(i) for i in ids)
-
-
-def _needed(tokenizer: Any, what: str) -> Any:
-    if tokenizer is None:
-        raise UsageError(f"{what} as text needs a tokenizer: pass tokenizer=, or give token ids")
-    return tokenizer

@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from draftwood.cli import options, screen
-from draftwood.cli.answering import Answering, recorded
+from draftwood.cli.answering import Answering, lossy_note, recorded
 from draftwood.cli.given import Given, Loaded, refuse_plain
 from draftwood.cli.prompt import as_asked, read_prompt, read_system
 from draftwood.errors import UsageError
@@ -78,7 +78,6 @@ def _explain_records(path: Path, number: int | None, step: int | None, as_json: 
 
 
 def _explain_live(loaded: Loaded, content: Any, step: int | None, as_json: bool) -> None:
-    from draftwood.cli.answering import lossy_note
     from draftwood.verify.load import label, load
 
     rule = load(loaded.given.rule)

@@ -83,13 +83,10 @@ def json_object(text: str | bytes, where: str, kind: type[Exception]) -> dict[st
         raise kind(f"{where}: no JSON ({text.strip()[:_SHOWN]!r}): mend or remove the line") from error
     if not isinstance(found, dict):
         raise kind(f"{where}: {type(found).__name__} instead of an object: mend it")
-    return _with_whole_characters(found) if "\\ud" in text.lower() else found
-
-
-def _with_whole_characters(found: dict[str, Any]) -> dict[str, Any]:
-    spelled = json.dumps(found, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    mended: dict[str, Any] = json.loads(spelled)
-    return mended
+    if "\\ud" in text.lower():
+        halves = json.dumps(found, ensure_ascii=False).encode("utf-16", "surrogatepass")
+        found = json.loads(halves.decode("utf-16", "replace"))
+    return found
 
 
 class LeftOut:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import weakref
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -16,12 +14,9 @@ from numpy.typing import NDArray
 
 from draftwood.errors import UsageError
 from draftwood.grammar.grammar import library
+from draftwood.models.fingerprint import remembered
 
 log = logging.getLogger("draftwood")
-
-_MOST = 4
-"""Vocabularies that are kept per tokenizer: one per size and set of end tokens."""
-
 
 Words = NDArray[np.uint32]
 """A set of tokens, a bit each, as llguidance gives it: the lowest bit of the first word is token 0."""
@@ -36,12 +31,6 @@ class Vocabulary:
     ends: frozenset[int]  # that end a text; none where a text ends only because its grammar is complete
 
 
-_kept: weakref.WeakKeyDictionary[Any, dict[tuple[int, frozenset[int], int], Vocabulary]] = (
-    weakref.WeakKeyDictionary()
-)
-_lock = Lock()
-
-
 def vocabulary_of(tokenizer: Any, size: int, ends: frozenset[int]) -> Vocabulary:
     """Return the vocabulary of a tokenizer, of transformers (a fast one) or of a GGUF file; it takes a second the
     first time.
@@ -53,14 +42,8 @@ def vocabulary_of(tokenizer: Any, size: int, ends: frozenset[int]) -> Vocabulary
         raise UsageError("a grammar needs a tokenizer: pass tokenizer=")
     if not ends and getattr(tokenizer, "eos_token_id", None) is not None:
         ends = frozenset({int(tokenizer.eos_token_id)})
-    key = (size, ends, len(tokenizer))
-    with _lock:
-        known = _kept.setdefault(tokenizer, {})
-        if key not in known:
-            while len(known) >= _MOST:
-                del known[next(iter(known))]
-            known[key] = Vocabulary(_tokens(tokenizer, size, ends), size, ends)
-        return known[key]
+    what = f"vocabulary of {size} that ends by {sorted(ends)}"
+    return remembered(tokenizer, what, len(tokenizer), lambda it: Vocabulary(_tokens(it, size, ends), size, ends))
 
 
 def _tokens(tokenizer: Any, size: int, ends: frozenset[int]) -> Any:

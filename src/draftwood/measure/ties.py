@@ -34,10 +34,6 @@ class Difference:
     margin: float  # best minus second best decision score of a fresh pass of the target
     best: float = 0.0  # the best decision score
 
-    def near_tie(self, dtype: str) -> bool:
-        """Whether rounding in this number format can have decided."""
-        return self.margin <= limits(dtype, self.best).score
-
 
 def limits(dtype: str, score: float = 0.0) -> Rounding:
     """What rounding can do in this number format to a row whose best score is given: as the engine declares it,
@@ -102,6 +98,6 @@ def _record(answer: Answer, truth: Answer, target: Target | None, dtype: str) ->
         return found
     explained = limits(dtype, parted.best)
     return found | {
-        "tokens": list(parted.tokens), "margin": parted.margin, "near_tie": parted.near_tie(dtype),
+        "tokens": list(parted.tokens), "margin": parted.margin, "near_tie": parted.margin <= explained.score,
         "rounding": explained.score, "cause": explained.cause,
     }  # fmt: skip

@@ -102,7 +102,6 @@ class ChoiceMaker:
             drafters=() if without is None else self._drafters(asked, len(ids) + limit), **_sampling(asked),
         )  # fmt: skip
         request = replace(request, without=without or frozenset())
-        request.check(can)
         if self.seconds is not None and (request.seconds is None or request.seconds > self.seconds):
             request = replace(request, seconds=self.seconds)
         if asked.ignore_eos and grammar is None:
