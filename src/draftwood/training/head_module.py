@@ -142,5 +142,5 @@ class HeadModule(nn.Module):
         """Return what the head's file holds, for a vocabulary of these tokens (ascending ids)."""
         found = {name: value.detach().to("cpu", dtype).contiguous() for name, value in self.state_dict().items()}
         # What is added to each place in the head's vocabulary to get the token there.
-        found["d2t"] = torch.tensor(ids, dtype=torch.int64) - torch.arange(len(ids))
+        found["d2t"] = torch.tensor(ids, dtype=torch.int64, device="cpu") - torch.arange(len(ids), device="cpu")
         return found

@@ -87,11 +87,10 @@ def refuse_positions(positions: Tensor | None, padding: list[int], length: int) 
     """Raise `PromptError` for positions other than those that follow from the padding."""
     if positions is None:
         return
-    expected = torch.arange(length)
+    expected = torch.arange(length, device=positions.device)
     if any(padding):
-        expected = (expected[None] - torch.tensor(padding)[:, None]).clamp(min=0)
-    given = positions.cpu()
-    if given.shape[-1] != length or not (given == expected).all():
+        expected = (expected[None] - positions.new_tensor(padding)[:, None]).clamp(min=0)
+    if positions.shape[-1] != length or not (positions == expected).all():
         raise PromptError(
             "position_ids differ from what attention_mask says: leave them out, and give the whole prompt"
         )

@@ -126,4 +126,4 @@ class Feed:
     def token(self, token: int) -> None:
         """Put one token."""
         for streamer in self._streamers:
-            streamer.put(torch.tensor([token]))
+            streamer.put(torch.tensor([token], device="cpu"))
