@@ -18,12 +18,12 @@ ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "draftwood"
 
 CEILINGS = {
-    "src lines": 49_249,
+    "src lines": 49_171,
     "src files": 352,
     "core lines": 8_545,
     "core files": 62,
     "core classes": 109,
-    "tests lines": 45_621,
+    "tests lines": 45_604,
     "tests files": 313,
     "benchmarks lines": 3_865,
     "benchmarks files": 18,

@@ -82,7 +82,6 @@ def test_several_arms():
         ("parrot:p=x", "must be a number"),
         ("suffix:length=1:length=2", "given twice"),
         ("lookup:min_ngram=9", "min_ngram"),
-        ("quantized-self:bits=8", "'quantized-self' has no option 'bits' any more: it drafts by 4 bits"),
     ],
 )
 def test_wrong_use(spec, sentence):

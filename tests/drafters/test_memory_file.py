@@ -19,7 +19,6 @@ from tests.drafters.answers import check, credit, follow, texts, unique
 from draftwood.drafters.memory.file import digest
 from draftwood.drafters.memory.memory import Memory
 from draftwood.errors import DraftwoodError, FileFormatError, UsageError, VocabularyError
-from draftwood.files import format as files
 
 
 @pytest.fixture
@@ -196,24 +195,9 @@ def somebody_elses():
 def test_foreign_files(path, content):
     path.write_bytes(content)
     for use in (Memory.open, filled().save):
-        with pytest.raises(FileFormatError, match="no file of draftwood"):
+        with pytest.raises(FileFormatError, match="no memory of draftwood"):
             use(path)
     assert path.read_bytes() == content
-
-
-@pytest.mark.parametrize(
-    ("kind", "sentence"),
-    [("ngram counts", "another of draftwood's files"), ("memory", "a memory of an older draftwood.*: delete it")],
-)
-def test_other_files_of_ours_and_older_ones(path, kind, sentence):
-    files.write_file(path, kind, {"tokenizer": None}, [b"12345678"])
-    content = path.read_bytes()
-    for use in (Memory.open, filled().save):
-        with pytest.raises(FileFormatError, match=sentence):
-            use(path)
-    path.write_bytes(content[:-3])
-    with pytest.raises(FileFormatError, match="was cut off"):
-        Memory.open(path)
 
 
 def run(path, *statements):
@@ -262,7 +246,7 @@ UNSOUND = "holds no answers that belong together"
         ("DROP TABLE answers", UNSOUND),
         ("CREATE TABLE more (x)", UNSOUND),
         ("CREATE TRIGGER t AFTER INSERT ON answers BEGIN DELETE FROM about; END", UNSOUND),
-        ("PRAGMA application_id = 7", "no file of draftwood"),
+        ("PRAGMA application_id = 7", "no memory of draftwood"),
         ("PRAGMA user_version = 2", "of version 2 and this draftwood reads up to 1"),
         (answer(namespace="text"), UNSOUND),
         (answer(namespace=None), UNSOUND),

@@ -58,15 +58,6 @@ SETS: Mapping[str, tuple[str, ...]] = {
     "copy-and-recycle": ("ngram", "logits-extend", "recycling"),
 }  # names that stand for sets of drafters
 
-_GONE: Mapping[tuple[str, str], str] = {
-    ("early-exit", "file"): (
-        "trained exits are no longer read, since heads draft better: make one with draftwood train head, and "
-        "write head:file=FILE"
-    ),
-    ("ngram-simple", "min_n"): "llama.cpp tries no shorter n-grams: use 'lookup:min_ngram=2'",
-    ("quantized-self", "bits"): "it drafts by 4 bits: leave the option out",
-}  # options of earlier versions, and what to do instead
-
 GROUP = "draftwood.drafters"
 
 
@@ -149,9 +140,6 @@ def _named(part: str) -> list[Drafter]:
 
 
 def _make(name: str, options: list[str]) -> Drafter:
-    for option in options:
-        if instead := _GONE.get((name, key := option.partition("=")[0].strip())):
-            raise UsageError(f"drafter {name!r} has no option {key!r} any more: {instead}")
     if name in DRAFTERS:
         make = DRAFTERS[name]
         return make(**arguments("drafter", name, make, options))

@@ -9,19 +9,17 @@ from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
-from draftwood.errors import CapabilityError, ModelError, UsageError
+from draftwood.errors import ModelError, UsageError
 
 _REASONING = ("reasoning_content", "thinking", "reasoning")  # names that a message's reasoning goes by
 
 
 def render(template: str, messages: Iterable[Mapping[str, Any]], **values: Any) -> str:
     """Return the text that a template makes of chat messages and of ``values``; it sees plain copies of them.
-    Raises `ModelError` for a template that cannot be read or that reaches out of its sandbox, `CapabilityError`
-    without jinja2, and whatever the template raises when it refuses the messages."""
-    try:
-        from jinja2.exceptions import SecurityError, TemplateSyntaxError
-    except ImportError as error:
-        raise CapabilityError('chat templates need jinja2: run pip install "jinja2>=3.1.6"') from error
+    Raises `ModelError` for a template that cannot be read or that reaches out of its sandbox, and whatever the
+    template raises when it refuses the messages."""
+    from jinja2.exceptions import SecurityError, TemplateSyntaxError
+
     given = json.loads(json.dumps({**values, "messages": [_message(message) for message in messages]}))
     try:
         return _compiled(template).render(given)
@@ -230,7 +228,6 @@ class Pieces(dict[int, bytes]):
         self._rows, self._ask = rows, ask
 
     def text(self, ids: Sequence[int]) -> str:
-        """Return the text of these ids."""
         return b"".join(map(self.__getitem__, ids)).decode(errors="replace")
 
     def __missing__(self, token: int) -> bytes:

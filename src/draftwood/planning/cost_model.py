@@ -271,7 +271,6 @@ class Pace:
         self._seconds = self._tokens = 0.0
 
     def learn(self, states: Sequence[State]) -> None:
-        """Learn from a finished step."""
         tokens = sum([len(state.step.emitted) for state in states])
         seconds = states[0].step.score_s + sum([state.step.overhead_s for state in states]) if states else 0.0
         self._tokens = KEEP_SOME * self._tokens + tokens

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
@@ -39,7 +38,8 @@ class TransformersTrainingTarget(TrainingTarget):
         dim = int(getattr(config, "head_dim", None) or width // heads)
         inner = getattr(config, "intermediate_size", None)
         eps = float(getattr(config, "rms_norm_eps", None) or 1e-6)
-        shape = HeadShape(width, layers, self.layers, vocabulary, dim, eps, _theta(config))
+        theta = float((getattr(config, "rope_parameters", None) or {}).get("rope_theta") or 10000.0)
+        shape = HeadShape(width, layers, self.layers, vocabulary, dim, eps, theta)
         return HeadModule(shape, heads, kv_heads, inner if isinstance(inner, int) else 4 * width)
 
     def last_layer(self) -> dict[str, Tensor]:
@@ -56,10 +56,3 @@ class TransformersTrainingTarget(TrainingTarget):
             "midlayer.post_attention_layernorm": last.second_norm[0], "norm": parts.norm[0],
         }  # fmt: skip
         return {f"{name}.weight": values for name, values in found.items()}
-
-
-def _theta(config: Any) -> float:
-    """Return the base of a model's rotary positions."""
-    known = getattr(config, "rope_parameters", None)
-    known = known if isinstance(known, Mapping) else {}
-    return float(known.get("rope_theta") or getattr(config, "rope_theta", None) or 10000.0)

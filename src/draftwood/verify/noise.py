@@ -82,17 +82,11 @@ class KeyedNoise:
     def _words(self, position: int, ids: NDArray[np.int64]) -> NDArray[np.uint32]:
         """Return the 32 bits of each token, uint32[len(ids)]."""
         block, lane = ids >> 2, ids & 3
-        gaps = ids[1:] - ids[:-1]
-        if (gaps == 1).all():  # a run of the vocabulary: its words lie one after another
+        if (ids[1:] - ids[:-1] == 1).all():  # a run of the vocabulary: its words lie one after another
             first, last = int(block[0]), int(block[-1])
             words = self._blocks(position, np.arange(first, last + 1)).ravel()
             return words[lane[0] : lane[0] + len(ids)]
-        if (gaps >= 0).all():
-            fresh = np.concatenate(([True], block[1:] > block[:-1]))
-            row, block = np.cumsum(fresh) - 1, block[fresh]
-        else:
-            row = np.arange(len(ids))
-        picked: NDArray[np.uint32] = self._blocks(position, block)[row, lane]
+        picked: NDArray[np.uint32] = self._blocks(position, block)[np.arange(len(ids)), lane]
         return picked
 
     def _blocks(self, position: int, block: NDArray[np.int64]) -> NDArray[np.uint32]:

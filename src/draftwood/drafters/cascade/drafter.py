@@ -41,7 +41,6 @@ class StageTime:
         self._count, self._lock = 0, ChildSafeLock()
 
     def learn(self, seconds: float) -> None:
-        """Learn from a step."""
         with self._lock:
             self._count += 1
             if self._count <= _FIRST:

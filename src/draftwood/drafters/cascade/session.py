@@ -149,7 +149,6 @@ class CascadeSession(ReadableText):
             self._hope = _KEEP * self._hope + (1 - _KEEP) * belief
 
     def tree(self, accept_rates: Floats) -> TokenTree:
-        """Return the draft."""
         self.stages = (self._own, *self._inner) if self._own.passes else ()
         written = list(takewhile(self._proposes, self._written())) if self._most else []
         if not written:
@@ -196,7 +195,6 @@ class AheadRule(Rule, RuleSession):
         return self
 
     def verify(self, tree: TokenTree, scores: Scores, ended: Ended) -> Verdict:
-        """As in the contract (`draftwood.contracts.RuleSession`)."""
         ids, probabilities = scores.top_k(1 if self.noise is None else SAMPLED)
         path, emitted = list[int](), list[int]()
         node, finish = -1, None

@@ -56,7 +56,6 @@ class Documents:
         return len(self.starts)
 
     def name(self, index: int) -> str:
-        """Return the name of a document."""
         begin = int(self.name_ends[index - 1]) if index else 0
         return bytes(self.names[begin : int(self.name_ends[index])]).decode("utf-8", "surrogateescape")
 

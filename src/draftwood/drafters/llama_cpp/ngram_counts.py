@@ -260,7 +260,6 @@ class NgramCounts:
             self.add(records)
 
     def clear(self) -> None:
-        """Forget everything."""
         head = np.zeros(HEAD, dtype=np.int64)
         head[USED] = 1
         rows = np.zeros((_ROWS, COLUMNS), dtype=np.int32)

@@ -224,9 +224,6 @@ _Group = list[tuple[tuple[int, ...], int]]  # n-grams that share a beginning, la
 
 def _branches(group: _Group, depth: int) -> list[tuple[int, int, _Group]]:
     """Next tokens at this depth, latest first: token, evidence class, and the n-grams that have it there."""
-    if len(group) == 1:  # most often
-        ngram, seen = group[0]
-        return [(ngram[depth], _class(seen, depth, 0, 1), group)]
     by_token: dict[int, _Group] = {}
     for item in group:
         by_token.setdefault(item[0][depth], []).append(item)

@@ -21,7 +21,7 @@ import numpy as np
 from draftwood.child_safe import ChildSafeLock
 from draftwood.contracts import Ints
 from draftwood.errors import DraftwoodError, FileFormatError, UsageError
-from draftwood.files.format import damaged, is_ours, read_header
+from draftwood.files.format import damaged
 
 MOST_TOKENS = 1 << 28  # places are int32, and an index holds up to twice as many while it is rebuilt
 VERSION = 1
@@ -227,14 +227,7 @@ def _locked(path: Path, wait: float) -> FileFormatError:
 
 
 def _foreign(path: Path) -> FileFormatError:
-    with path.open("rb") as file:
-        ours = is_ours(file.read(8))
-    if not ours:
-        return FileFormatError(f"{path} is no file of draftwood: give one that it wrote")
-    read_header(path, "memory")  # raises for other files of ours
-    return FileFormatError(
-        f"{path} is a memory of an older draftwood, whose format is no longer read: delete it, and it fills again"
-    )
+    return FileFormatError(f"{path} is no memory of draftwood: give one that it wrote")
 
 
 def _unsound(path: Path) -> FileFormatError:

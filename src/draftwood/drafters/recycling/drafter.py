@@ -131,7 +131,6 @@ class RecyclingSession(TextSession):
         )
 
     def save(self) -> RecycledTable | None:
-        """Copy the table (`draftwood.contracts.DraftSession.save`)."""
         return None if self._drafter.keep or not len(self._table) else self._table.copy()
 
     def resume(self, saved: RecycledTable, length: int) -> None:

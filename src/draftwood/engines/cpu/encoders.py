@@ -91,7 +91,6 @@ class ScoredPieces:
         self._kept: dict[str, list[int]] = {}
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text."""
         ids: list[int] = []
         for word in self._between.split(text.replace(" ", _BLANK)):
             found = self._kept.get(word)
@@ -164,7 +163,6 @@ class ByteMerges:
         self._tokenizer = self._made()
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text."""
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return [token for token in ids if token != self._missing] if self._missing in ids else ids
 

@@ -51,7 +51,7 @@ class CpuModel:
         self.page_bytes = self.program.layer_bytes * shape.layers
         self.token_bytes = 4 * shape.kv_heads * shape.head_size * shape.layers
         self._record = PassRecord(self.program)
-        self._lent = LentScores()
+        self.lent = LentScores()
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
         self._move = ctypes.CFUNCTYPE(None, pointer, pointer, integer, integer, integer, integer)(every["move"])
         self._pool = pass_threads()
@@ -65,7 +65,7 @@ class CpuModel:
 
         ``layers`` are those whose `states` are kept, ``without`` those that are left out.
         """
-        self._lent.keep()
+        self.lent.keep()
         for layer in layers:
             self.program.states(layer)
         scored = self._record.fill(texts, (*layers, *without))
@@ -80,18 +80,11 @@ class CpuModel:
         ends = list(accumulate((len(text.tokens) for text in texts), initial=0))
         parts = [slice(*ends) for ends in pairwise(ends)]
         states = [self.states(*one) for one in zip(hidden, parts, strict=False)] or None
-        return self.lend([scores[part] for part in parts], [choices[part] for part in parts], states)
+        return self.lent.add([scores[part] for part in parts], self, [choices[part] for part in parts], states)
 
     def states(self, layers: Sequence[int], rows: slice) -> dict[int, NDArray[np.float32]]:
         """Return, of rows of the last pass, what these layers read."""
         return {layer: self.program.states(layer)[rows].copy() for layer in layers}
-
-    def lend(
-        self, views: Sequence[NDArray[np.float32]], choices: Sequence[list[int]],
-        hidden: Sequence[dict[int, NDArray[np.float32]]] | None = None,
-    ) -> list[RowScores]:  # fmt: skip
-        """Return scores that are views of the last pass, copied if they outlive it, with states that were kept."""
-        return self._lent.add(views, self, choices, hidden)
 
     def move(self, pages: Pages, moves: Sequence[tuple[int, int]]) -> None:
         """Copy keys and values from cells to earlier ones, in order."""

@@ -34,7 +34,6 @@ class CpuPart:
 
     @locked
     def grow(self, requests: Sequence[Grown]) -> list[RowScores]:
-        """As in the contract (`Target`)."""
         return grow(self._model, requests, self._without)
 
 

@@ -99,7 +99,6 @@ class CpuTarget(Target):
 
     @locked
     def save(self, session: CpuSession) -> SavedPages | None:
-        """As in `draftwood.contracts.Target`."""
         return SavedPages(session) if session.length else None
 
     @locked
@@ -134,7 +133,7 @@ class CpuTarget(Target):
             session.committed(part.tolist())
             states = self.model.states(layers, slice(0, len(part)))
             views = [scores[: len(wanted)], scores[len(rows) - 1 : len(rows)]]
-            shown, last = self.model.lend(views, [choices[: len(wanted)], choices[-1:]])
+            shown, last = self.model.lent.add(views, self.model, [choices[: len(wanted)], choices[-1:]])
             if watch is not None and wanted:
                 watch.show(first + np.asarray(wanted), shown)
             if watch is not None and watch.show_hidden is not None and layers:
@@ -155,12 +154,10 @@ class CpuTarget(Target):
 
     @locked
     def grow(self, requests: Sequence[Grown]) -> list[RowScores]:
-        """As in `draftwood.contracts.Target`."""
         return grow(self.model, requests)
 
     @staticmethod
     def settle(session: CpuSession, path: Sequence[int]) -> None:
-        """As in `draftwood.contracts.Target`."""
         session.settle(path)
 
     def _one_pass(self, requests: Sequence[Request]) -> list[RowScores]:

@@ -67,7 +67,6 @@ class CallerTokenizer:
         self._llama = weakref.proxy(llama)
 
     def __call__(self, text: str, *, add_special_tokens: bool = False) -> dict[str, list[int]]:
-        """Return the ids of a text as ``input_ids``."""
         ask = partial(self._llama.tokenize, utf8(text), add_bos=add_special_tokens, special=True)
         return {"input_ids": run_deep(text, ask)}
 
@@ -75,7 +74,6 @@ class CallerTokenizer:
         return len(self._vocabulary)
 
     def get_vocab(self) -> dict[str, int]:
-        """Return the id of each token, as `LlamaTokenizer.get_vocab` does."""
         return dict(self._vocabulary)
 
     @cached_property
@@ -179,6 +177,5 @@ class FollowedText:
         self.steps.append(step)
 
     def close(self) -> None:
-        """Close the drafters' sessions."""
         for source in self._sources:
             source.close()

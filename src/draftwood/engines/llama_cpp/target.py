@@ -134,7 +134,6 @@ class LlamaTarget(Target):
 
     @locked
     def resume(self, prefix: SavedState, length: int, *, reserve: int = 0) -> LlamaSession:
-        """As in `draftwood.contracts.Target`."""
         del reserve  # the cache grows with the texts
         self.weights.check_unchanged()
         session = self._session()

@@ -78,7 +78,6 @@ class Followed:
         self._answers = False
 
     def close(self) -> None:
-        """Close the sessions."""
         for session in self.sessions:
             session.close()
 
@@ -141,14 +140,12 @@ class Following:
                 drafter.save_if_due()
 
     def drop(self, seat: int) -> None:
-        """Let go of a request."""
         followed = self.by_seat.pop(seat, None)
         if followed is not None:
             followed.close()
         self.seats.free(seat)
 
     def close(self) -> None:
-        """Let go of all requests."""
         for seat in list(self.by_seat):
             self.drop(seat)
 

@@ -50,11 +50,9 @@ class FixedChains:
         self._nodes, self._floor = nodes, max(floor, 1e-9)
 
     def wants_drafts(self, own_s: float, *, asked: bool) -> bool:  # noqa: ARG002
-        """Return whether drafters are asked in this step."""
         return self._nodes > 0
 
     def choose(self, reach: Floats, rows: int, context: int) -> Positions:  # noqa: ARG002
-        """Return how much of each chain is drafted."""
         return np.minimum((reach >= self._floor).sum(axis=1), self._nodes)
 
     def learn(self, rows: int, drafted: int, given: int, context: int, seconds: float) -> None:

@@ -59,7 +59,6 @@ class Turns:
         return self._arm
 
     def learn(self, arm: int, tokens: float, seconds: float) -> None:
-        """Record a step with this arm."""
         for tally in self._tallies:
             tally.tokens *= KEEP_LONG
             tally.seconds *= KEEP_LONG

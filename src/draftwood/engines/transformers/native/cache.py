@@ -19,20 +19,14 @@ from draftwood.errors import UnsupportedModelError
 
 _KEYS_AND_VALUES = {"keys": -2, "values": -2}
 _ROWS: dict[type, dict[str, int]] = {
-    found: axes
-    for name, axes in {
-        "DynamicLayer": _KEYS_AND_VALUES,
-        "DynamicIndexedLayer": _KEYS_AND_VALUES | {"indexer_keys": 1, "indexer_position_ids": -1},
-        "LinearAttentionLayer": {},
-        "LinearAttentionAndFullAttentionLayer": _KEYS_AND_VALUES,
-        "DummyLayer": {},
-    }.items()
-    if (found := getattr(cache_utils, name, None)) is not None
+    getattr(cache_utils, "DummyLayer", cache_utils.DynamicLayer): {},  # transformers 5.20 has none
+    cache_utils.DynamicLayer: _KEYS_AND_VALUES,
+    cache_utils.DynamicIndexedLayer: _KEYS_AND_VALUES | {"indexer_keys": 1, "indexer_position_ids": -1},
+    cache_utils.LinearAttentionLayer: {},
+    cache_utils.LinearAttentionAndFullAttentionLayer: _KEYS_AND_VALUES,
 }
 """Per layer class the tensors with one row per token, and the axis of the rows. These classes never write into
 such a tensor but make a longer one, so copies may share it. Layers of other classes are copied whole."""
-
-_STATEFUL: Any = getattr(cache_utils, "LinearAttentionCacheLayerMixin", ())
 
 _CARRIERS = ("past_key_values", "cache_params", "state")  # names under which models return and take their cache
 
@@ -134,15 +128,15 @@ def _fresh(config: Any) -> DynamicCache:
 
 def _unwindowed(layer: Any) -> Any:
     """Return a layer without a window in place of a windowed one: the model's own mask cuts the window."""
-    if type(layer) is getattr(cache_utils, "DynamicSlidingWindowLayer", None):
+    if type(layer) is cache_utils.DynamicSlidingWindowLayer:
         return cache_utils.DynamicLayer()
-    if type(layer) is getattr(cache_utils, "LinearAttentionAndSlidingWindowAttentionLayer", None):
+    if type(layer) is cache_utils.LinearAttentionAndSlidingWindowAttentionLayer:
         return cache_utils.LinearAttentionAndFullAttentionLayer(number_of_states=layer.number_of_states)
     return layer
 
 
 def _is_stateful(layer: Any) -> bool:
-    return type(layer) not in _ROWS or isinstance(layer, _STATEFUL)
+    return type(layer) not in _ROWS or isinstance(layer, cache_utils.LinearAttentionCacheLayerMixin)
 
 
 def _copied(thing: Any) -> Any:

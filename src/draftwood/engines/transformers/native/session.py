@@ -45,7 +45,6 @@ class NativeSession(CommittedText):
 
     @property
     def cache(self) -> NativeCache:
-        """What the model holds."""
         if self._cache is None:
             raise RuntimeError("this session is closed")
         return self._cache

@@ -124,6 +124,5 @@ class Feed:
             streamer.put(input_ids.cpu())
 
     def token(self, token: int) -> None:
-        """Put one token."""
         for streamer in self._streamers:
             streamer.put(torch.tensor([token], device="cpu"))
