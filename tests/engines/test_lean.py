@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import (
+    DynamicCache,
     Gemma3ForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
@@ -220,3 +221,20 @@ def test_quantised_weights_are_not_packed():
     assert view.lm_head is not model.lm_head
     assert type(view.lm_head) is nn.Linear
     assert packed is None or len(packed.copies) <= 21
+
+
+@pytest.mark.smollm2
+@pytest.mark.slow
+@pytest.mark.parametrize("packed", [True, False])
+def test_smollm2_gets_the_scores_of_its_own_forward(packed):
+    import draftwood
+
+    model, tokenizer = draftwood.load("smollm2", engine="transformers")
+    ids = tokenizer("The quick brown fox jumps over the lazy dog. " * 4, return_tensors="pt").input_ids[0]
+    decoder, cache = lean(model, packed=packed), DynamicCache(config=model.config)
+    ours = PlainCache(model, decoder.scaling)
+    with torch.no_grad():
+        for start in range(0, len(ids), 8):
+            piece = ids[start : start + 8]
+            theirs = model(piece[None], past_key_values=cache).logits[0]
+            assert gap(read(decoder, ours, piece, start), theirs) < ATTENTION

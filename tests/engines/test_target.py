@@ -72,6 +72,27 @@ def test_fulfils_the_contract(family):
     check_target(TransformersTarget(build(family)), tolerance=TOLERANCE)
 
 
+@pytest.mark.parametrize("family", ["llama", "mistral-window"])
+def test_after_every_step_the_cache_equals_a_fresh_reading(family):
+    """Law 5 on a real engine, row by row."""
+    model, rng = build(family), np.random.default_rng(1)
+    target = TransformersTarget(model)
+    text = rng.integers(0, 64, 10).tolist()
+    ((session, _),) = target.open([text])
+    for _ in range(8):
+        tree, root = random_tree(rng), int(rng.integers(64))
+        target.score([(session, root, tree)])
+        kept = tree.path(len(tree) - 1)
+        session.keep(kept)
+        text += [root, *tree.tokens[kept].tolist()]
+        ((fresh, _),) = target.open([text])
+        for tensors in (target.arena.keys, target.arena.values):
+            for layer in tensors:
+                ours, theirs = (layer[s.slot, :, : len(text)] for s in (session, fresh))
+                assert (ours - theirs).abs().max() < TOLERANCE
+        fresh.close()
+
+
 @pytest.mark.parametrize("family", ["llama", "gemma3"])
 def test_more_text_of_several_sessions_is_read_in_shared_passes(family, monkeypatch):
     model, rng = build(family), np.random.default_rng(5)
