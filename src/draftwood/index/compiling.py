@@ -2,7 +2,7 @@
 
 A kernel that is on disk is loaded without numba (`draftwood.index.machine_code`), which takes milliseconds;
 numba's import alone takes half a second. The file's name holds a digest of all code in the kernel, helpers in
-other modules included. A kernel holds Python's global lock, so no other thread changes its arrays meanwhile.
+other modules included. Most hold Python's global lock, so no other thread changes their arrays meanwhile.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ KERNELS: list[Any] = []
 _FORMAT = 6  # of what is compiled and how
 
 
-def compiled(signature: str, *, reorder: bool = False) -> Callable[[Any], Any]:
-    """Load a kernel for one signature, or compile it; ``reorder`` lets sums use whole vectors."""
+def compiled(signature: str, *, reorder: bool = False, nogil: bool = False) -> Callable[[Any], Any]:
+    """Load a kernel for one signature, or compile it; ``reorder`` reorders sums, ``nogil`` frees the lock."""
 
     def load(function: Any) -> Any:
-        digest = stamp(function, reorder)
+        digest = stamp(function, reorder, *["nogil"] * nogil)
         kernel = machine_code.load(function, signature, digest)
         if kernel is None:
             from draftwood.index.numba_compiling import compile_kernel
 
-            kernel = compile_kernel(function, signature, digest, reorder=reorder)
+            kernel = compile_kernel(function, signature, digest, reorder=reorder, nogil=nogil)
         KERNELS.append(kernel)
         return kernel
 

@@ -84,7 +84,7 @@ def with_dispatchers(function: Any) -> Any:
     return update_wrapper(twin, function)
 
 
-def compile_kernel(function: Any, signature: str, stamp: str, *, reorder: bool) -> Any:
+def compile_kernel(function: Any, signature: str, stamp: str, *, reorder: bool, nogil: bool) -> Any:
     """Return numba's dispatcher of a kernel."""
     _LOG.info("compiling %s.%s", function.__module__.rpartition(".")[2], function.__qualname__)
     fast: Any = {"reassoc", "contract"} if reorder else False
@@ -93,13 +93,13 @@ def compile_kernel(function: Any, signature: str, stamp: str, *, reorder: bool) 
     twin.__qualname__ += f"-{stamp}"  # in the names of numba's files, which tell no change of helpers apart
     kernel = None
     try:
-        kernel = _compiled(twin, signature, fastmath=fast, cache=not ours)
+        kernel = _compiled(twin, signature, fastmath=fast, nogil=nogil, cache=not ours)
         if ours:
             _keep(function, stamp, kernel)
     except (OSError, RuntimeError) as error:  # the latter: numba finds no folder that it may write to
         reason = getattr(error, "strerror", None) or "no folder can be written to"
         say_unkept("compiled drafters are", f"{reason} (NUMBA_CACHE_DIR names another folder for them)")
-        kernel = kernel or _compiled(twin, signature, fastmath=fast, cache=False)
+        kernel = kernel or _compiled(twin, signature, fastmath=fast, nogil=nogil, cache=False)
     kernel.disable_compile()
     kernel.unchecked = kernel  # it checks by itself
     return kernel

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -51,6 +52,13 @@ class _Memory(NamedTuple):
     addresses: Places
 
 
+@lru_cache(256)
+def _one_text(rows: int, chunks: int) -> tuple[Places, Places]:
+    """Return the units, but for their cells' end, and the folds of a few rows of one text: in most passes."""
+    units = [(0, rows, chunk, 0) for chunk in range(chunks)]
+    return np.array(units, dtype=np.int64), np.array([(chunks * row, chunks) for row in range(rows)])
+
+
 class PassRecord:
     """The record of the next pass, filled from rows of texts; its arrays are reused by every pass of a model."""
 
@@ -63,7 +71,6 @@ class PassRecord:
         self._tokens, self._positions, self._paths = self.words
         self._bases, self._cells, self._lengths, self._scored, self._texts, self._tails, self._choices = self.longs
         self._folds = np.zeros((WIDEST, 2), dtype=np.int64)
-        self._laid: tuple[int, int] | None = None  # rows and chunks in units and folds, where it is one text
         self._paths_address = int(self._paths.ctypes.data)
         self._best = np.zeros(program.pieces * WIDEST * BEST, dtype=np.uint8)
         self.memory = self._with(
@@ -104,12 +111,9 @@ class PassRecord:
             layout.append((end, -(-(length + text.more) // CHUNK)))
             ends.append(self._ends(end - row, text, last + 1))
             longest = max(longest, length if text.positions is None else 1 + max(text.positions))
-            if text.scored is None:
-                self._scored[scored : scored + end - row] = _COUNT[row:end]
-                scored += end - row
-            else:
-                self._scored[scored : scored + len(text.scored)] = [row + number for number in text.scored]
-                scored += len(text.scored)
+            some = _COUNT[row:end] if text.scored is None else [row + number for number in text.scored]
+            self._scored[scored : scored + len(some)] = some
+            scored += len(some)
             row = end
         self._check(row, longest)
         self._finish(row, scored, *self._lay_out(layout, ends), longest, asked)
@@ -179,11 +183,11 @@ class PassRecord:
         ``layout`` has of each text its end row, and chunks of its longest path; ``ends`` the end of its cells. All
         rows of a text have as many chunks: those after a row's end add nothing to it.
         """
-        if layout[0] == self._laid and len(layout) == 1:  # as in the last pass, but for the text's end
-            (rows, chunks), (cells,) = layout[0], ends
-            self.memory.units[:chunks, 3] = cells
+        (rows, chunks), units = layout[0], self.memory.units
+        if len(layout) == 1 and rows <= UNIT_ROWS and chunks <= len(units):
+            units[:chunks], self._folds[:rows] = _one_text(rows, chunks)
+            units[:chunks, 3] = ends[0]
             return chunks, chunks * rows
-        self._laid = None
         row = first = parts = 0
         for (end, chunks), cells in zip(layout, ends, strict=True):
             new = first + -(-(end - row) // UNIT_ROWS) * chunks
@@ -200,8 +204,6 @@ class PassRecord:
             folds = self._folds[row:end]
             folds[:, 0], folds[:, 1] = parts + chunks * _COUNT[: end - row], chunks
             row, first, parts = end, new, parts + chunks * (end - row)
-        if len(layout) == 1 and row <= UNIT_ROWS:
-            self._laid = layout[0]
         return first, parts
 
     def _finish(self, rows: int, scored: int, units: int, parts: int, longest: int, asked: Asked) -> None:

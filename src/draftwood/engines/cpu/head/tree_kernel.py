@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from draftwood.engines.cpu.attention import UNIT_ROWS
 from draftwood.engines.cpu.records import PASS
 from draftwood.engines.top_k_kernel import top_k_row
 from draftwood.index.compiling import FLOATS, INTS, LONGS, compiled, foreign
@@ -27,8 +26,8 @@ def _start(address: int, control: int, record: int, number: int, threads: int) -
 @compiled(
     f"i8(i8, i8, i8, i8, {LONGS}, i8[::1], i8[:, ::1], i4[:, ::1], i8[:, ::1], i4[:, ::1], f4[:, ::1], {INTS}, "
     f"{LONGS}, i8[::1], {_REALS}, {FLOATS}, {LONGS}, {_REALS}, {INTS}, i4[:, ::1], f4[:, ::1], f8[::1])",
-    reorder=True,
-)
+    reorder=True, nogil=True,
+)  # fmt: skip
 def read_and_grow(
     control: int, address: int, number: int, threads: int, passes: Any, record: Any, longs: Any, words: Any,
     units: Any, scores: Any, x: Any, vocabulary: Any, key: Any, sizes: Any, worth: Any, rates: Any, firsts: Any,
@@ -97,6 +96,5 @@ def read_and_grow(
         while above >= 0:
             level -= 1
             words[_PATHS, level], above = cells[above], tree[1, above]
-    units[:chunks, 1] = min(rows, UNIT_ROWS)  # as they were laid out
     sizes[0], sizes[1] = count, run
     return late
