@@ -12,8 +12,9 @@ from draftwood.contracts import Floats, Ints
 from draftwood.drafters.draft_model.reading import Reader, Row
 
 Longs = NDArray[np.int64]
-_LONGEST = 2048
-"""Most tokens that are read at once, the latest: a head attends to the near text mostly, and may start late."""
+_LONGEST = 512
+"""Most tokens that are read at once, the latest: our heads learn from texts no longer, and reading 2,048 takes more
+time than it brings (LOG.md, 2026-11-26)."""
 
 
 class TreeRequest(NamedTuple):
