@@ -13,8 +13,8 @@ from draftwood.drafters.draft_model.reading import Reader, Row
 
 Longs = NDArray[np.int64]
 _LONGEST = 512
-"""Most tokens that are read at once, the latest: our heads learn from texts no longer, and reading 2,048 takes more
-time than it brings (LOG.md, 2026-11-26)."""
+"""Most tokens that are read at once, the latest: our heads learn from no longer texts, and reading 2,048 cost more
+than it brought (LOG.md, 2026-11-26)."""
 
 
 class TreeRequest(NamedTuple):
