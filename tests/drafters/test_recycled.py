@@ -11,8 +11,9 @@ from tests.oracles.recycling import NaiveRecycled
 
 from draftwood.drafters.recycling import kernel as recycled
 from draftwood.drafters.recycling.evidence import CLASSES, LONGEST, PROMPT, K, Limits
-from draftwood.drafters.recycling.kernel import SAMPLED, WAYS, RecycledTable, _gumbel
+from draftwood.drafters.recycling.kernel import SAMPLED, WAYS, RecycledTable
 from draftwood.errors import IntegrityError
+from draftwood.index.philox import gumbel
 from draftwood.tree import NO_CLAIM, TokenTree, merge
 from draftwood.verify.noise import KeyedNoise
 
@@ -23,7 +24,7 @@ ROOMY = 1 << 13
 TOKEN = st.integers(0, VOCAB - 1)
 CHANCE = st.sampled_from([0.0, 1e-4, 0.02, 0.1, 0.2, 0.2, 0.5, 0.9, 1.0])
 
-GUMBEL = helper(_gumbel)
+GUMBEL = helper(gumbel)
 
 
 @st.composite

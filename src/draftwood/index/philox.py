@@ -29,7 +29,7 @@ def four_words(key: Any, position: int, block: int) -> tuple[np.uint64, np.uint6
 
 
 @inner
-def _gumbel(key: Any, position: int, token: int) -> float:
+def gumbel(key: Any, position: int, token: int) -> float:
     """Return a token's noise; ``key``: both words of the seed, and the sequence."""
     w0, w1, w2, w3 = four_words(key, position, token >> 2)
     lane = token & 3
@@ -49,7 +49,7 @@ def surest(key: Any, position: int, ids: Any, probabilities: Any, temperature: f
     for i in range(n):
         lead[i] = -np.inf
         if probabilities[i] > 0:
-            noise = _gumbel(key, position, np.int64(ids[i]))
+            noise = gumbel(key, position, np.int64(ids[i]))
             lead[i] = np.log(np.float64(probabilities[i])) + temperature * noise
             best, highest = max(best, lead[i]), max(highest, np.float64(probabilities[i]))
     if not best > -np.inf:

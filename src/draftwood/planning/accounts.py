@@ -208,7 +208,6 @@ class DrafterAccounts:
             self.accounts[label] = replace(account, left=max(account.left, 2 * (before.get(label, 0) > 1)))
 
     def begin(self) -> None:
-        """Begin a step."""
         for account in self.lookahead.values():
             account.count_down()
         for label, account in self.accounts.items():

@@ -88,9 +88,6 @@ class CostCurve:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CostCurve) and self._points == other._points
 
-    def __hash__(self) -> int:
-        return hash(tuple(self.points()))
-
     def __repr__(self) -> str:
         return f"CostCurve({self._points})"
 

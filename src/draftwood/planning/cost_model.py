@@ -71,11 +71,6 @@ class CostModel:
         """Return the expected seconds of a pass over ``n`` tokens (the root included) at this context length."""
         return self._curve.seconds(n, context) * math.exp(float(_hat(n) @ self._log))
 
-    @property
-    def knows_drafts(self) -> bool:
-        """Whether the cost of a pass over more than one token was measured."""
-        return self.measured or max(self._seen[1:]) > 0
-
     def table(self, widest: int, context: int) -> Doubles:
         """Return the expected seconds of each width, float64[widest + 1], never falling; do not write to it."""
         at = context >> 5 if len(self._curve.contexts) > 1 else 0  # else it is the same at every length
@@ -287,7 +282,8 @@ class Pace:
         rows = len(states)
         times = model.times(rows, rows + _AHEAD, max([state.length for state in states]))
         token = rows * (self._seconds / times[0] + _FIRST_PASSES) / (self._tokens + rows * _FIRST_TOKENS)
-        node = max(0.0, times[-1] - times[0]) / (_AHEAD * times[0]) if model.knows_drafts else 0.0
+        knows_drafts = model.measured or max(model._seen[1:]) > 0
+        node = max(0.0, times[-1] - times[0]) / (_AHEAD * times[0]) if knows_drafts else 0.0
         return Prices(times[0], min(token, 1.0) / rows, node)
 
 

@@ -270,7 +270,9 @@ class GoodputPlanner(TreePlanner):
             if choice.count:
                 self._losses.learn(given / len(states), choice.times[choice.count] / choice.times[0])
             if choice.count != choice.best:
-                self._learn_regret(choice, given, seconds)
+                took = seconds + self._outside(drafted=choice.count > 0)
+                usual = given * choice.times[choice.best] / choice.tokens[choice.best]
+                choice.model.regretted((took - usual) / choice.times[0])  # what exploring has really cost
             self._learn_cost(choice.model, choice.context, states, tokens, plain=not choice.count)
             if self._judged and self._asking:
                 added = self._lookahead_s(choice, states, tokens)
@@ -286,12 +288,6 @@ class GoodputPlanner(TreePlanner):
             self._learn_cost(model, context, states, tokens, plain=True, passes=passes)
             if any([drafter is not None and drafter.needs.top_k for s in states for drafter in s.drafters]):
                 self._accounts.learn(states, states[0].step.score_s, None, {}, passes)
-
-    def _learn_regret(self, choice: _Choice, given: int, seconds: float) -> None:
-        """Charge exploring with what it has really cost: the pass took ``seconds`` and gave so many tokens."""
-        took = seconds + self._outside(drafted=choice.count > 0)
-        usual = given * choice.times[choice.best] / choice.tokens[choice.best]
-        choice.model.regretted((took - usual) / choice.times[0])
 
     def _outside(self, *, drafted: bool) -> float:
         """Return the seconds of a step outside of its pass, in which drafters are asked."""

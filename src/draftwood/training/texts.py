@@ -12,6 +12,7 @@ import os
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,8 @@ class SelfWriter:
         found = self._generate(begun, warm, _REQUEST, 2 * number)
         if not self._after:
             return [Text([*prompt, *ids]) for prompt, ids in zip(begun, found, strict=True)]
-        asked = [[*opening, *self._cut(ids)] for opening, ids in zip(openings, found, strict=True)]
+        pairs = zip(openings, found, strict=True)
+        asked = [[*opening, *takewhile(lambda token: token not in self._ends, ids)] for opening, ids in pairs]
         prompts = [[*self._before, *ids, *self._after] for ids in asked if len(ids) >= _LEAST]
         if not prompts:
             return []
@@ -116,11 +118,6 @@ class SelfWriter:
         chance = random.Random(f"{self._seed} {number}")
         chosen = [chance.choice(OPENINGS) if chance.random() < _OPENED else "" for _ in range(self._batch)]
         return [list(self._tokenizer(words, add_special_tokens=False)["input_ids"]) for words in chosen]
-
-    def _cut(self, ids: Sequence[int]) -> list[int]:
-        """Return a request without the tokens that end it."""
-        end = next((i for i, token in enumerate(ids) if token in self._ends), len(ids))
-        return list(ids[:end])
 
     def _generate(
         self, prompts: Sequence[list[int]], temperatures: Sequence[float], tokens: int, part: int

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Floats
 from draftwood.index.compiling import FLOATS, LONGS, compiled
-from draftwood.index.philox import four_words
+from draftwood.index.philox import four_words, gumbel
 
 if TYPE_CHECKING:
     from draftwood.verify.noise import KeyedNoise
@@ -43,10 +43,7 @@ def _contenders(scores: Floats, key: Ids, position: int, top: int, found: Ids, f
     bits = chance.view(np.int32)
     count, size = 0, len(scores)
     own = key[0], key[1], key[2]
-    mine = four_words(own, position, top >> 2)
-    lane = top & 3
-    word = mine[0] if lane == 0 else mine[1] if lane == 1 else mine[2] if lane == 2 else mine[3]
-    leader = np.float64(scores[top]) - np.log(-np.log((np.float64(word) + 0.5) / 4294967296.0)) - _SLACK
+    leader = np.float64(scores[top]) + gumbel(key, position, top) - _SLACK
     for start in range(0, size, 4 * _BLOCKS):
         for block in range(_BLOCKS):
             w0, w1, w2, w3 = four_words(own, position, (start >> 2) + block)

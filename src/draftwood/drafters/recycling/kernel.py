@@ -34,8 +34,8 @@ from draftwood.index.arguments import for_kernel
 from draftwood.index.compiling import FLOATS, INTS, TABLE, compiled, inner
 from draftwood.index.frontier import CLASS, DEPTH, PARENT, TOKEN, bar, empty, offer, take
 from draftwood.index.hashing import mixed, place
-from draftwood.index.philox import four_words
-from draftwood.tree import TokenTree
+from draftwood.index.philox import gumbel
+from draftwood.tree import NO_CLAIM, TokenTree
 
 Longs = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -48,7 +48,6 @@ _PLACES = "Tuple((u8[:,::1], i4[:,:,::1], u1[:,:,::1], i4[:,::1]))"
 WAYS = 4
 SAMPLED = LONGEST * KINDS * K * BUCKETS
 OFF_STEM = -2
-NO_CLAIM = -1
 USED, CLOCK = 0, 1
 _CHILD, _COLUMNS = 2, 3  # of a candidate, after TOKEN and CLASS: its node in the base tree
 _LOOKUPS = LONGEST * K
@@ -70,15 +69,6 @@ def _bucket(edges: NDArray[np.float64], value: float) -> int:
     while bucket < len(edges) and value >= edges[bucket]:
         bucket += 1
     return bucket
-
-
-@inner
-def _gumbel(key: Longs, position: int, token: int) -> float:
-    """Noise of a token as `verify.noise.KeyedNoise` makes it: Philox4x32-10, then -log(-log(u))."""
-    c0, c1, c2, c3 = four_words(key, position, token >> 2)
-    lane = token & 3
-    word = c0 if lane == 0 else c1 if lane == 1 else c2 if lane == 2 else c3
-    return -math.log(-math.log((word + 0.5) / 4294967296.0))
 
 
 @inner
@@ -192,7 +182,7 @@ def _classes(ids: Ints, marks: Bytes, noise: Noise, position: int, out: Ints) ->
     best, second = -np.inf, -np.inf
     for rank in range(K):
         if ids[rank] >= 0 or marks[rank] < 255:
-            drawn = _gumbel(key, position, ids[rank]) if ids[rank] >= 0 else 0.0  # of unlisted ones not known
+            drawn = gumbel(key, position, ids[rank]) if ids[rank] >= 0 else 0.0  # of unlisted ones not known
             score[rank] = drawn - marks[rank] / (16.0 * temperature)
             best, second = max(best, score[rank]), max(second, min(best, score[rank]))
     for rank in range(K):

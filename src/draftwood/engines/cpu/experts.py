@@ -41,7 +41,6 @@ def write_choosing(module: ir.Module, features: frozenset[str]) -> None:
 
 
 def _slot(body: Body, phase: Any, name: str, row: Any, rank: Any) -> Any:
-    """Return an integer of a slot."""
     slot = body.add(body.mul(row, PHASE.number(body, phase, "used")), rank)
     return body.get(PHASE.place(body, phase, name), I64, body.mul(slot, body.i64(8)), align=8)
 

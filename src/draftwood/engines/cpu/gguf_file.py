@@ -99,7 +99,6 @@ class GgufFile:
             part.let_go()
 
     def check_unchanged(self) -> None:
-        """As `MappedFile.check_unchanged`, of all parts."""
         for part in self._parts:
             part.check_unchanged()
 

@@ -84,7 +84,6 @@ class HubModel:
             self.tensors.clear()
 
     def check_unchanged(self) -> None:
-        """As `MappedFile.check_unchanged`."""
         for file in self._files:
             file.check_unchanged()
 

@@ -122,10 +122,7 @@ class LlamaTarget(Target):
 
     @locked
     def save(self, session: LlamaSession) -> SavedState | None:
-        """As in `draftwood.contracts.Target`.
-
-        Where layers have a window, older cells are gone, and a state belongs to one length alone: then None.
-        """
+        # Where layers have a window, older cells are gone, and a state belongs to one length alone.
         if self.weights.window or self._keeps_states:
             return None
         session.undo()

@@ -94,7 +94,6 @@ class Following:
 
     @property
     def tokens(self) -> int:
-        """Tokens of all texts."""
         return int(self.seats.lengths.sum())
 
     def begin(

@@ -113,16 +113,12 @@ def watch_runner(found: str, kind: type[Any]) -> None:
         drafter: Any = getattr(self, "drafter", None)
         if isinstance(drafter, kind):
             names = list(self.input_batch.req_ids)
-            drafter.tell(names, [_arguments(self.requests.get(name)) for name in names])
+            asked = [getattr(self.requests.get(name), "sampling_params", None) for name in names]
+            drafter.tell(names, [getattr(one, "extra_args", None) for one in asked])  # sent as ``vllm_xargs``
         return original(self, *given, **named)
 
     propose_draft_token_ids.told_by_draftwood = True  # type: ignore[attr-defined]
     setattr(runner, _PROPOSE, propose_draft_token_ids)
-
-
-def _arguments(state: Any) -> Any:
-    """Return what the client has sent as ``vllm_xargs``; None if nothing."""
-    return getattr(getattr(state, "sampling_params", None), "extra_args", None)
 
 
 def mend_sampler() -> bool:

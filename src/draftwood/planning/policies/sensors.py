@@ -38,7 +38,8 @@ class Watched(Generic[T]):
         self, read: Callable[[], T | None], every: float = 1.0, clock: Callable[[], float] = monotonic,
         start: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:  # fmt: skip
-        self._read, self._every, self._clock, self._start = read, every, clock, start or _in_thread
+        self._read, self._every, self._clock = read, every, clock
+        self._start = start or (lambda job: Thread(target=job, name="draftwood-sensor", daemon=True).start())
         self._value: T | None = None
         self._asked = self._taken = self._wait = 0.0  # when; seconds until the next reading
         self._busy = self._answered = False
@@ -67,10 +68,6 @@ class Watched(Generic[T]):
         self._taken = self._clock()
         self._wait = max(self._every, min(_OLD / 2, _REST * (self._taken - self._asked)))
         self._value, self._answered, self._busy = found, True, False
-
-
-def _in_thread(job: Callable[[], None]) -> None:
-    Thread(target=job, name="draftwood-sensor", daemon=True).start()
 
 
 def temperature() -> float | None:

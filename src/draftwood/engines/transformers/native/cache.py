@@ -52,7 +52,6 @@ class NativeCache:
 
     @classmethod
     def empty(cls, kept: Keeping) -> NativeCache:
-        """Return a cache of no text."""
         return cls(kept, kept.fresh() if kept.fresh else None, [None] * len(kept.places))
 
     @property
