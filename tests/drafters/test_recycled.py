@@ -11,9 +11,8 @@ from tests.oracles.recycling import NaiveRecycled
 
 from draftwood.drafters.recycling import kernel as recycled
 from draftwood.drafters.recycling.evidence import CLASSES, LONGEST, PROMPT, K, Limits
-from draftwood.drafters.recycling.kernel import SAMPLED, WAYS, RecycledTable
+from draftwood.drafters.recycling.kernel import SAMPLED, WAYS, RecycledTable, gumbel
 from draftwood.errors import IntegrityError
-from draftwood.index.philox import gumbel
 from draftwood.tree import NO_CLAIM, TokenTree, merge
 from draftwood.verify.noise import KeyedNoise
 
