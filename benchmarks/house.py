@@ -18,12 +18,12 @@ ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "draftwood"
 
 CEILINGS = {
-    "src lines": 49_129,
+    "src lines": 49_138,
     "src files": 352,
-    "core lines": 8_545,
+    "core lines": 8_520,
     "core files": 62,
     "core classes": 109,
-    "tests lines": 45_643,
+    "tests lines": 45_644,
     "tests files": 313,
     "benchmarks lines": 3_865,
     "benchmarks files": 18,

@@ -231,7 +231,7 @@ class Drafter(ABC):
     modules: ClassVar[Sequence[str]] = ()
     """Modules that are slow to import: a thread imports them while the target reads the prompt."""
     batches: ClassVar[bool] = False
-    """Whether it has `draft_many`."""
+    """Whether its requests are drafted for together, by `draft_many`."""
 
     @property
     def needs(self) -> Needs:

@@ -24,6 +24,8 @@ from draftwood.index.philox import LEAST
 from draftwood.tree import TokenTree
 from draftwood.verify.noise import KeyedNoise
 
+_FEW = 8  # pairs of a text, which take about as long to read as one
+
 
 class HeadDraftSession(ModelSession):
     """One text, and its place in the head's cache; its reader is a `HeadReader`."""
@@ -44,31 +46,35 @@ class HeadDraftSession(ModelSession):
         return self.branch(TokenTree.empty(), nodes, lookahead_nodes, accept_rates)
 
     def branch(self, base_tree: TokenTree, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
-        """Grow a tree; one that the head grows alone appends nothing to ``base_tree``."""
+        """Grow a tree. One that is grown in one call may repeat nodes of ``base_tree`` and goes on from none: what
+        others copy only decides whether the head is read.
+        """
         if not self.reader.target.grows_alone:
             return super().branch(base_tree, nodes, lookahead_nodes, accept_rates)
         known, prices, empty = self.experience, self.prices, TokenTree.empty()
         depth = self.may_draft(nodes) if self.reader.covers(self._length) else 0
         if not depth:
             return empty
-        hope, gain, price, passes = 1.0, 1.0, 0.0, min(nodes, MOST_READ)
-        if prices.pass_s:
-            hope, gain, price = known.hope, known.hope * prices.token, prices.node + known.costs()[1]
-            passes = 1 if known.is_new else passes
+        hope, gain, price, further = 1.0, 1.0, 0.0, min(nodes, MOST_READ - 1)
+        if prices.pass_s:  # what is known are costs of trees, by their passes
+            hope, gain, costs = known.hope, known.hope * prices.token, known.costs()
+            price = prices.node + (costs[3] - costs[1]) / 2
+            further = 0 if known.is_new else further
         self._copies.learn(self.text)
         if len(base_tree):
             copied = self._copies.trust * self._copies.promise(self._length, base_tree)
-            if prices.pass_s and gain * (1 - copied) <= price:  # what others copy is so sure that no reading pays
-                return empty
+            if prices.pass_s and gain * (1 - copied) <= prices.node + costs[1]:
+                return empty  # what others copy is so sure that no reading pays
         worth = self._temperature, hope, gain, price, max(LEAST, self._p_min)
-        sizes = self._length, passes, depth, self.reader.k, LOOKED_AT, min(nodes, MOST_NODES)
+        sizes = self._length, further, depth, self.reader.k, LOOKED_AT, min(nodes, MOST_NODES)
         ends, rates = np.array([*self.ends], dtype=np.int32), for_kernel(accept_rates, CLASSES)
         asked = TreeRequest(np.array(self._key), np.array(sizes), np.array(worth), rates, FIRSTS, BOUNDS, ends)
+        is_usual = self._length - self.reader.read_so_far <= _FEW
         grown = self.reader.grow(self.text, asked)
         for belief in grown.beliefs:
             known.learn_child(belief)
-        if prices.pass_s:
-            known.learn_pass(1, grown.seconds / len(grown.beliefs) / prices.pass_s)
+        if prices.pass_s and is_usual:
+            known.learn_pass(len(grown.beliefs), grown.seconds / prices.pass_s)
         (tokens, parents, evidence), (belief, own, reached) = grown.columns, grown.numbers
         _, source, _, drafts = shared_columns(len(tokens))
         return TokenTree.grown(

@@ -36,15 +36,16 @@ class TreeRequest(NamedTuple):
 class HeadReader(Reader):
     """Reads the hidden states that the target has shown; the row of the text's last token is then known at once.
 
-    ``target`` is a head (`HeadTarget` of an engine). States may be missing where
-    the drafter rested: the head then sees less of the text.
+    ``target`` is a head of an engine. States may be missing where the drafter rested: the head then sees less of
+    the text.
     """
 
     def __init__(self, target: Any, k: int) -> None:
         super().__init__(target, k)
         self._session = target.open()
         self._waiting: list[tuple[int, list[Any]]] = []  # first position, states [n, width] per layer; ascending
-        self._row: Row | None = None  # after the last pair
+        # Of the last pair: the head's row after it, or its states where the head reads and grows in one call.
+        self._last: Any = None
 
     def see(self, first: int, states: Mapping[int, Any]) -> None:
         """Take the target's states at the tokens from position ``first`` on."""
@@ -55,10 +56,9 @@ class HeadReader(Reader):
 
     def covers(self, length: int) -> bool:
         """Whether all that a draft after so many tokens needs has been seen: the state before the last one."""
-        if self._waiting:
-            first, states = self._waiting[-1]
-            return bool(first + len(states[0]) > length - 2)
-        return self._row is not None and self._session.positions[-1] == length - 2
+        if self._last is not None and self._session.positions[-1] == length - 2:
+            return True
+        return any(first <= length - 2 < first + len(states[0]) for first, states in self._waiting)
 
     @property
     def read_so_far(self) -> int:
@@ -71,13 +71,17 @@ class HeadReader(Reader):
             tokens = text[1:][positions].tolist()
             scores = self.target.read(self._session, positions, parts, tokens)
             (ids,), (probabilities,) = scores.top_k(self.k)
-            self._row = Row(ids, probabilities)
+            self._last = Row(ids, probabilities)
         self._start(())
-        return self._row
+        return self._last
 
     def grow(self, text: Ints, asked: TreeRequest) -> Any:
         """Read the text's new pairs, and grow a tree (`draftwood.engines.heads.text.GrownTree`)."""
         positions, parts = self._pairs(len(text))
+        if not positions:  # drafted once more after the same text: its last pair is read again
+            positions, parts = self._session.positions[-1:], [self._last]
+            self._session.truncate(positions[0])
+        self._last = [layer[-1:] for layer in parts[-1]]
         return self.target.read_and_grow(self._session, positions, parts, text[1:][positions].tolist(), asked)
 
     def _pairs(self, length: int) -> tuple[list[int], list[list[Any]]]:
@@ -106,7 +110,7 @@ class HeadReader(Reader):
 
     def truncate(self, length: int) -> None:
         if self._session.length and self._session.positions[-1] >= length - 1:
-            self._row = None
+            self._last = None
         self._session.truncate(max(0, length - 1))
         # The state of the text's last token holds, whatever will follow it.
         kept = [(first, [layer[: max(0, length - first)] for layer in states]) for first, states in self._waiting]
@@ -124,5 +128,5 @@ class HeadReader(Reader):
         return int(self._session.cache_bytes)
 
     def close(self) -> None:
-        self._waiting, self._row = [], None
+        self._waiting, self._last = [], None
         self._session.close()
