@@ -30,7 +30,7 @@ FLOATS = "Array(float32, 1, 'C', readonly=True)"
 KERNELS: list[Any] = []
 """Every kernel that this process has imported."""
 
-_FORMAT = 6  # of what is compiled and how
+_FORMAT = 6  # of what is compiled and how, `foreign` functions included
 
 
 def compiled(signature: str, *, reorder: bool = False, nogil: bool = False) -> Callable[[Any], Any]:

@@ -95,7 +95,7 @@ class CpuHead:
         self, session: CpuHeadText, positions: Sequence[int], parts: Sequence[Sequence[Floats]],
         tokens: Sequence[int], asked: Any,
     ) -> GrownTree:  # fmt: skip
-        """Read pairs into a text, the states at these positions and the tokens after them, and grow a tree.
+        """Read pairs into a text and grow a tree; a pair is the state at a position and the token after it.
 
         ``parts`` are the states of consecutive positions, [some, width] per layer; ``asked``, a
         `draftwood.drafters.head.reading.TreeRequest`, says how the tree grows. Its nodes are not kept."""
