@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "draftwood"
 
 CEILINGS = {
-    "src lines": 49_138,
+    "src lines": 49_140,
     "src files": 352,
     "core lines": 8_520,
     "core files": 62,
