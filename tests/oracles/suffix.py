@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 FLOORS = (1, 2, 3, 4, 6, 10, 20)
 RECENT = 3
 LEVELS = 4
@@ -47,13 +44,6 @@ class NaiveSuffix:
         """Was the suffix of this length among the ``refresh`` classes told that they end at ``end``?"""
         earlier = {self._common_suffix(before, end) for before in range(end)}
         return self.refresh is None or sum(other >= length for other in earlier) <= self.refresh
-
-    def copy_after(self, end: int, count: int) -> NDArray[np.int32]:
-        """Return what followed index ``end``, going on with the copy itself where the text ends; int32[count]."""
-        grown = list(self.text)
-        for k in range(count):
-            grown.append(grown[end + 1 + k])
-        return np.array(grown[len(self.text) :], dtype=np.int32)
 
     def grow(
         self, accept_rates: Sequence[float], nodes: int, *, depth: int, branches: int, least: int = 1

@@ -27,7 +27,9 @@ def fetch(name: Name = options.MODEL_DEFAULT, force: Force = False) -> None:
         def report(stage: str, done: int, total: int) -> None:
             if stage not in stages:
                 stages.add(stage)
-                screen.say(_sentence(stage, name, total), file=sys.stderr)
+                size = f" ({total / 1e6:.0f} MB)" if stage == "downloading" else ""
+                other = "for another process that fetches " * (stage == "waiting")
+                screen.say(f"{stage} {other}{name}{size}", file=sys.stderr)
             status.say(f"{stage} {name} … {percent(done / total) if total else ''}")
 
         folder = bring(name, progress=report, force=force)
@@ -36,10 +38,3 @@ def fetch(name: Name = options.MODEL_DEFAULT, force: Force = False) -> None:
     if "downloading" in stages and "converting" not in stages:
         screen.say("only the GGUF file is kept, since transformers is not installed", file=sys.stderr)
     screen.say(folder)
-
-
-def _sentence(stage: str, name: str, total: int) -> str:
-    if stage == "waiting":
-        return f"waiting for another process that fetches {name}"
-    size = f" ({total / 1e6:.0f} MB)" if stage == "downloading" else ""
-    return f"{stage} {name}{size}"

@@ -41,10 +41,8 @@ class PromptScores:
         layers = hidden_layers(needs)
         if not (self._k or layers):
             return None
-        return Watch(self._take, self._wanted if self._k else _NONE, layers, self._take_hidden if layers else None)
-
-    def _take_hidden(self, first: int, states: Mapping[int, Any]) -> None:
-        self._states.append((first, states))
+        show_hidden = (lambda at, states: self._states.append((at, states))) if layers else None
+        return Watch(self._take, self._wanted if self._k else _NONE, layers, show_hidden)
 
     def _take(self, positions: Positions, scores: Scores) -> None:
         ids, probabilities = scores.top_k(self._k)

@@ -6,8 +6,11 @@ import json
 import logging
 import re
 from contextlib import suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
+
+from draftwood.errors import UsageError
 
 log = logging.getLogger("draftwood")
 
@@ -15,6 +18,14 @@ _SHOWN = 80  # characters of a line in an error
 _REASONS = 3
 _MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 _SAMPLE = 1 << 12  # bytes that are looked at
+
+
+def opened(path: Path) -> BufferedReader:
+    """Open a file for reading; `UsageError` where that cannot be."""
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}): check its name") from error
 
 
 def text_of(raw: bytes, where: str, kind: type[Exception]) -> str:

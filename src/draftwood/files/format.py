@@ -23,11 +23,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from draftwood.errors import FileFormatError, UsageError, VocabularyError
+from draftwood.files.foreign import opened
 from draftwood.files.paths import whole_file
 
 MAGIC = b"\x89DWOOD\r\n"  # no text begins like this, and a copy with translated line ends is noticed
@@ -56,7 +56,7 @@ class Header:
 
     def verify(self) -> None:
         """Read the whole payload; raise `FileFormatError` if it is damaged, or the file was replaced."""
-        with _opened(self.path) as file:
+        with opened(self.path) as file:
             fixed = file.read(_FIXED.size)
             file.seek(self.start)
             digest = hashlib.file_digest(file, partial(hashlib.blake2b, digest_size=_DIGEST))
@@ -121,7 +121,7 @@ def open_payload(path: Path, kind: str, *, version: int = 1) -> Iterator[tuple[H
 
     Both are of one file, even if another one replaces it meanwhile.
     """
-    with _opened(path) as file:
+    with opened(path) as file:
         header = _read(path, file, version)
         if header.kind != kind:
             raise FileFormatError(f"{path} is another of draftwood's files ({header.kind}): give one of {kind}")
@@ -134,7 +134,7 @@ def kind_of(path: Path) -> str | None:
 
     Raises what `read_header` raises for files that are missing, cut off or damaged.
     """
-    with _opened(path) as file:
+    with opened(path) as file:
         ours = is_ours(file.read(len(MAGIC)))
         file.seek(0)
         return _read(path, file, None).kind if ours else None
@@ -212,13 +212,6 @@ def _digest(header: bytes) -> bytes:
     hashed = hashlib.blake2b(header[: _FIXED.size - _DIGEST], digest_size=_DIGEST)
     hashed.update(header[_FIXED.size :])
     return hashed.digest()
-
-
-def _opened(path: Path) -> BufferedReader:
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror}): check its name") from error
 
 
 def damaged(path: Path) -> FileFormatError:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from draftwood.errors import RecordError, UsageError
-from draftwood.files.foreign import json_object
+from draftwood.files.foreign import json_object, opened
 from draftwood.files.paths import whole_file
 
 log = logging.getLogger("draftwood")
@@ -43,11 +43,8 @@ def warn_of_torn(path: Path, where: str) -> None:
 
 
 def _texts(path: Path) -> Iterator[str]:
-    try:
-        raw: BinaryIO = path.open("rb")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror}): check its name") from error
-    with raw:
+    raw: BinaryIO
+    with opened(path) as raw:
         if compressed(path):
             raw = zstandard().ZstdDecompressor().stream_reader(raw, read_across_frames=True)
         try:

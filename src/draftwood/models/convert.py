@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -55,21 +55,8 @@ def _read_weights(folder: Path, gguf: str) -> Any:
     from transformers import AutoModelForCausalLM
 
     how = {"dtype": torch.float32, "local_files_only": True}
-    with _no_bar_while_dequantising():
+    with redirect_stderr(StringIO()):  # one progress bar of transformers goes by no setting
         return AutoModelForCausalLM.from_pretrained(folder, gguf_file=gguf, **how)
-
-
-@contextmanager
-def _no_bar_while_dequantising() -> Iterator[None]:
-    """Silence the one progress bar of transformers that its own setting does not turn off."""
-    from transformers import modeling_gguf_pytorch_utils as reader
-
-    bar = reader.tqdm
-    reader.tqdm = partial(bar, disable=True)
-    try:
-        yield
-    finally:
-        reader.tqdm = bar
 
 
 def _write_weights(loaded: Any, folder: Path) -> None:

@@ -36,7 +36,7 @@ def build(paths: Sequence[Path], title: str | None = None, most: int | None = No
     material = gather(paths)
     records, standings = material.records, Standings.of(material.records)
     answers, texts = shown.choose(records, standings, most), TokenTexts(records.answers)
-    look = shown.names(answers)
+    look = {name: i for i, name in enumerate(dict.fromkeys(n for a in answers for n in a.drafters))}
     name = " ".join(str(material.facts[n]) for n in ("model", "dtype") if n in material.facts)
     tails = {row["task"]: row for row in reversed(standings.plain or standings.rows)}
     values = {

@@ -51,11 +51,6 @@ def _placed(answer: Answer, standings: Standings) -> dict[str, Any]:
     return {"speedup": speedup, "mean": mean, "timed": bool(row["gain"]), "of": row["prompts"], "off": off}
 
 
-def names(answers: Sequence[Answer]) -> dict[str, int]:
-    """Return drafter -> its number, which is the same on the whole page."""
-    return {name: i for i, name in enumerate(dict.fromkeys(n for a in answers for n in a.drafters))}
-
-
 def article(
     answer: Answer, look: Mapping[str, int], standings: Standings, before: Sequence[Answer]
 ) -> dict[str, Any]:
