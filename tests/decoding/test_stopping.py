@@ -27,21 +27,6 @@ def reasons(stopping, ids):
     return [stopping(token) for token in ids]
 
 
-# --- the reasons ---------------------------------------------------------------------------------------------
-
-
-def test_stop_strings_across_tokens():
-    stop = StopStrings(["ab", "cc"], letters)
-    assert reasons(Stopping(9, criteria=[stop]), [0, 2, 0, 1]) == [None, None, None, "stop"]
-    assert reasons(Stopping(9, criteria=[stop]), [0, 2, 2]) == [None, None, "stop"]
-
-
-def test_an_end_token_wins_over_a_stop_string_and_that_over_the_limit():
-    stop = StopStrings(["b"], letters)
-    assert Stopping(1, frozenset({1}), [stop])(1) == "eos"
-    assert Stopping(1, frozenset(), [stop])(1) == "stop"
-
-
 # --- finding stop strings ------------------------------------------------------------------------------------
 
 

@@ -64,10 +64,6 @@ def cascade(target, drafters, **options):
     return CascadeDrafter(target=target, drafters=tuple(drafters), planner=FixedPlanner(4), **options)
 
 
-def truth(target, sampling, limit):
-    return greedy_truth(target, limit=limit) if sampling.greedy else sampled_truth(target, sampling, limit=limit)
-
-
 @pytest.mark.parametrize("trees", [True, False])
 def test_it_keeps_the_contract(trees):
     small = ToyTarget(order=2, trees=trees)
@@ -83,7 +79,7 @@ def test_no_token_of_the_text_is_read_twice(sampling, order, inner, beside, capl
     model, target = Counting(order=order), ToyTarget()
     others = load("suffix") if beside else ()
     written = write(target, [*others, cascade(model, load(inner))], 5, sampling=sampling, limit=40)
-    assert written.ids == truth(target, sampling, 40)
+    assert written.ids == sampled_truth(target, sampling, limit=40)
     assert not caplog.records, "nobody has failed"
     assert len(set(model.entered)) == len(model.entered)
     text = (*PROMPT, *written.ids)

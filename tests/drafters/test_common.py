@@ -72,7 +72,8 @@ SPECS = [
     "jacobi:block=1", "jacobi:block=5:start=previous",
     "logits-extend:roots=1:length=1", "logits-extend:roots=2:length=3", "logits-extend:roots=64:length=1024",
     "lookahead:variant=llama.cpp:prompt=false", "lookahead:window=1:ngram=2",
-    "lookahead:forward_one=true:guesses=1", "lookup:max_ngram=5", "recycling:context=1:length=1",
+    "lookahead:forward_one=true:guesses=1", "lookup:max_ngram=5", "parrot:order=1:p=0",
+    "parrot:order=2:p=0:learn=true", "recycling:context=1:length=1",
     "recycling:context=2:prompt=false", "recycling:length=65536", "suffix:branches=1",
     "suffix:branches=2:length=3", "suffix:min_match=3",
 ]  # fmt: skip

@@ -67,9 +67,6 @@ def test_window_pool_and_tokens_are_those_of_the_literal_loop(options, seed, voc
         assert pool_of(session) == literal.token_map, number
 
 
-# --- Jacobi --------------------------------------------------------------------------------------------------
-
-
 # --- the window and the text ---------------------------------------------------------------------------------
 
 

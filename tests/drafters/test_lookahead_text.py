@@ -1,24 +1,14 @@
-"""Lookahead decoding and the text: sampled ones, document 4's walk, wrong use, few tokens."""
+"""Lookahead decoding and the text: wrong use, few tokens."""
 
 import pytest
-from tests.drafters.lookahead_runs import LookaheadOnly
 from tests.helpers import GREEDY, SAMPLED, greedy_truth, write
 
 from draftwood.drafters.load import load
 from draftwood.errors import CapabilityError
 from draftwood.testing import ToyTarget
 
-# --- wrong use -----------------------------------------------------------------------------------------------
 
-
-def test_a_target_of_chains_refuses_it_with_a_sentence():
-    target = ToyTarget(trees=False)
-    with pytest.raises(CapabilityError, match=r"'lookahead' scores a window .* needs a target with trees"):
-        write(target, load("lookahead"))
-    assert target.open_sessions == 0
-
-
-def test_so_does_one_whose_passes_do_not_hold_the_window():
+def test_a_target_whose_passes_do_not_hold_the_window_refuses_it():
     with pytest.raises(CapabilityError, match="'lookahead'"):
         write(ToyTarget(max_pass=27), load("lookahead"))
     target = ToyTarget(max_pass=28)
@@ -33,13 +23,3 @@ def test_one_token_of_prompt_and_few_in_all(vocab, spec):
         written = write(target, load(f"lookahead{spec}"), 12, prompt=[1], sampling=sampling, limit=50)
         assert written.ids == write(target, prompt=[1], sampling=sampling, limit=50).ids
         assert not any(step.by_source[0].failed for step in written.steps)
-
-
-def test_lookahead_nodes_are_scored_and_in_no_count():
-    target = ToyTarget(25, order=2)
-    written = write(target, load("lookahead:prompt=false:vocabulary=25"), LookaheadOnly(8), limit=60)
-    assert written.ids == greedy_truth(target, limit=60)
-    assert len(written.steps) == 59
-    assert set(written.sources) == {-1}
-    assert sum(step.lookahead_scored for step in written.steps) > 1000
-    assert not any(step.drafted for step in written.steps)

@@ -99,13 +99,3 @@ def test_context_is_trained_on_and_is_no_text():
     session.extend([7, 8])
     assert draft(session).tokens.tolist()[:1] == [9]
     check_drafter(ParrotDrafter(context=(1, 2, 3, 4)))
-
-
-def test_all_options_keep_the_contract():
-    for order in (1, 2, 4):
-        for learn in (False, True):
-            check_drafter(ParrotDrafter(order=order, p=0.0, learn=learn))
-
-
-def test_priors_are_one_per_class():
-    assert len(PRIOR) == 1 + SIZES * SHARES

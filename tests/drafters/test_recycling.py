@@ -7,7 +7,6 @@ import pytest
 from tests.helpers import GREEDY, PROMPT, SAMPLED, sampled_truth, write
 
 from draftwood.contracts import Feedback, Sampling
-from draftwood.drafters.load import load
 from draftwood.drafters.recycling.drafter import RecyclingDrafter
 from draftwood.drafters.recycling.evidence import BUCKETS, CLASSES, KINDS, OFF_PATH, ON_PATH, K
 from draftwood.drafters.recycling.evidence import PROMPT as READ
@@ -149,29 +148,6 @@ def test_reading_the_noise_takes_more_tokens_per_pass():
         ratios.append(blind / informed)
     assert min(ratios) > 1.05
     assert float(np.mean(ratios)) > 1.12
-
-
-# --- texts -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "sampling",
-    [
-        Sampling(0.3, seed=1),
-        Sampling(1.0, seed=2),
-        Sampling(1.7, top_k=5, seed=3),
-        Sampling(1.0, top_p=0.6, seed=4),
-        Sampling(0.8, min_p=0.1, repetition_penalty=1.3, seed=5),
-        Sampling(repetition_penalty=1.5),
-    ],
-)
-@pytest.mark.parametrize("options", ["", ":keep=true", ":context=2:length=3:prompt=false"])
-def test_the_same_seed_gives_the_same_text_with_it_and_without(sampling, options):
-    drafters = load(f"recycling{options}")
-    target = ToyTarget(vocab_size=30, order=2)
-    for prompt in (PROMPT, [4]):
-        expected = sampled_truth(target, sampling, prompt, limit=60)
-        assert write(target, drafters, 16, prompt=prompt, limit=60, sampling=sampling).ids == expected
 
 
 # --- options ---------------------------------------------------------------------------------------------------

@@ -260,16 +260,6 @@ def test_one_that_rested_is_shown_states_before_it_is_asked_in_a_batch_of_anothe
     assert not accounts.is_skipped(runner), "nothing is known of it in this batch"
 
 
-def test_a_skipped_drafter_is_shown_states_again_before_it_is_asked():
-    accounts, (runner,) = DrafterAccounts(), FakeState(drafters=[Runner()]).drafters
-    accounts.go_on({runner.label: Account(left=3)})
-    rested = []
-    for _ in range(3):
-        accounts.begin()
-        rested.append((accounts.is_skipped(runner), accounts.rests(runner)))
-    assert rested == [(True, True), (True, False), (False, False)]
-
-
 # --- losses of one text ----------------------------------------------------------------------------------------
 
 

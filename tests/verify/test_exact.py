@@ -24,16 +24,6 @@ def test_greedy_walk_on_a_branching_tree():
     assert scores.asked == [0, 2, 4]  # rows of unvisited nodes are never looked at
 
 
-def test_lookahead_nodes_are_never_accepted():
-    #  root ─┬─ 0:(1) ─── 1:(2)     round: a lookahead node
-    #        └─ 2:[3] ─── 3:(4)
-    tree = TokenTree.build([1, 2, 3, 4], [-1, 0, -1, 2], lookahead=[True, True, False, True])
-    assert opened().verify(tree, taking(1, 2, 0, 0, 0), never) == Verdict((), (1,))
-    assert opened().verify(tree, taking(3, 0, 0, 4, 0), never) == Verdict((2,), (3, 4))
-    chain = TokenTree.build([1, 2], lookahead=[False, True])
-    assert opened().verify(chain, taking(1, 2, 3), never) == Verdict((0,), (1, 2))
-
-
 # --- the end ---------------------------------------------------------------------------------------------------
 
 
@@ -54,21 +44,6 @@ def test_the_end_inside_the_path_is_accepted_and_nothing_follows():
     assert scores.asked == [0, 1]
     assert calls == [[0], [0, 1]]
     assert session.prefix.tolist() == [0, 1, 2]
-
-
-@pytest.mark.parametrize("limit", [1, 2, 3, 4])
-def test_a_limit_cuts_wherever_it_falls(limit):
-    told = []
-
-    def ended(token):
-        told.append(token)
-        return "length" if len(told) == limit else None
-
-    verdict = opened().verify(TokenTree.build([1, 2, 3]), taking(1, 2, 3, 4), ended)
-    assert verdict.emitted == (1, 2, 3, 4)[:limit]
-    assert verdict.path == (0, 1, 2)[:limit]
-    assert verdict.finish == "length"
-    assert tuple(told) == verdict.emitted
 
 
 # --- processors ------------------------------------------------------------------------------------------------
