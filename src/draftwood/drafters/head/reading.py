@@ -12,9 +12,9 @@ from draftwood.contracts import Floats, Ints
 from draftwood.drafters.draft_model.reading import Reader, Row
 
 Longs = NDArray[np.int64]
-_LONGEST = 512
-"""Most tokens that are read at once, the latest: our heads learn from no longer texts, and reading 2,048 cost more
-than it brought (LOG.md, 2026-11-26)."""
+_LONGEST = 128
+"""Most tokens that are read at once, the latest: reading more of a long prompt costs more than it brings (LOG.md,
+2026-11-26). What is written from then on is all read."""
 
 
 class TreeRequest(NamedTuple):
