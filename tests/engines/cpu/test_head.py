@@ -119,8 +119,8 @@ def test_it_says_nearly_what_torch_says(head, target, monkeypatch):
 
 def test_copies_and_cuts(head):
     """A text that was copied, or cut, drafts as one that was read anew."""
-    states, drafter = some_states(200), HeadDrafter(target=head)
-    text = tokens_for(202)
+    states, drafter = some_states(120), HeadDrafter(target=head)
+    text = tokens_for(122)
 
     def drafted(session, first):
         session.observe_hidden(first, {i: one[first:] for i, one in enumerate(states)})
@@ -132,18 +132,18 @@ def test_copies_and_cuts(head):
         session.draft(9, 0, drafter.prior)
         return session
 
-    true, session = drafted(drafter.open(text[:201], None), 0), begun(130)
+    true, session = drafted(drafter.open(text[:121], None), 0), begun(90)
     saved = session.save()
-    session.truncate(71)
-    assert session.reader.read_so_far == 71
-    for first, length in ((130, 131), (64, 65), (5, 6)):
-        twin = drafter.open(text[:201], None)
+    session.truncate(51)
+    assert session.reader.read_so_far == 51
+    for first, length in ((90, 91), (44, 45), (5, 6)):
+        twin = drafter.open(text[:121], None)
         twin.resume(saved, length)
         assert twin.reader.read_so_far == length
         assert drafted(twin, first) == true
         twin.close()
-    session.extend(text[71:201])
-    assert drafted(session, 70) == true
+    session.extend(text[51:121])
+    assert drafted(session, 50) == true
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
