@@ -40,3 +40,12 @@ def test_it_is_remembered_until_tokens_are_added_or_the_tokenizer_goes():
     assert tokenizer_fingerprint(tokenizer) != first
     del tokenizer
     assert len(fingerprint._known) == before
+
+
+def test_of_a_tokenizer_the_latest_few_things_are_kept():
+    tokenizer, asked = Tokenizer("a"), []
+    for number in (*range(20), 19, 0):
+        found = fingerprint.remembered(tokenizer, f"thing {number}", 1, lambda _, n=number: asked.append(n) or n)
+        assert found == number
+    assert asked == [*range(20), 0]
+    assert len(fingerprint._known[tokenizer]) == fingerprint._MOST

@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 Found = TypeVar("Found")
+_MOST = 8  # things kept of one tokenizer: sets of end tokens come from requests
 _known: WeakKeyDictionary[Any, dict[str, tuple[Any, Any]]] = WeakKeyDictionary()
 
 
 def remembered(tokenizer: Any, what: str, state: Any, find: Callable[[Any], Found]) -> Found:
-    """Return what ``find`` finds out about a tokenizer in this ``state``; it is kept while the tokenizer lives.
+    """Return what ``find`` finds out about a tokenizer in this ``state``; the latest few are kept while it lives.
 
     A tokenizer that cannot be a key, of a program's own, is asked each time.
     """
@@ -20,9 +21,13 @@ def remembered(tokenizer: Any, what: str, state: Any, find: Callable[[Any], Foun
         kept = _known.setdefault(tokenizer, {})
     except TypeError:
         return find(tokenizer)
-    if what not in kept or kept[what][0] != state:
-        kept[what] = state, find(tokenizer)
-    found: Found = kept[what][1]
+    known = kept.get(what)
+    if known is None or known[0] != state:
+        known = state, find(tokenizer)
+        while len(kept) >= _MOST:
+            kept.pop(next(iter(kept)), None)  # the oldest
+        kept[what] = known
+    found: Found = known[1]
     return found
 
 
