@@ -18,12 +18,12 @@ ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "draftwood"
 
 CEILINGS = {
-    "src lines": 49_119,
+    "src lines": 49_131,
     "src files": 352,
     "core lines": 8_518,
     "core files": 62,
     "core classes": 109,
-    "tests lines": 45_437,
+    "tests lines": 45_442,
     "tests files": 313,
     "benchmarks lines": 3_865,
     "benchmarks files": 18,

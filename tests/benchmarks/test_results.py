@@ -1,4 +1,4 @@
-"""Committed rows: they tell no place of the machine that made them."""
+"""Committed rows tell no place of the machine that made them; scripts can be imported."""
 
 import json
 from pathlib import Path
@@ -39,3 +39,8 @@ def test_no_place_of_a_machine_is_told(places, path):
 )
 def test_of_a_path_the_name_stays(places, said, bare):
     assert places.bare({"command": [said], "n": 1}) == {"command": [bare], "n": 1}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in HERE.glob("*.py")))
+def test_every_script_can_be_imported(script, name):
+    assert script(name)

@@ -132,7 +132,8 @@ def _rules_of(folder: Path) -> Rules:
 def documents(source: Source, fields: Sequence[str], skipped: Skipped) -> Iterator[tuple[str, str]]:
     """Yield (name, text) of each document of a file; of records, each of ``fields`` (empty: `FIELDS`) is one.
 
-    Raises `RecordError` for broken records, `UsageError` if none has a field.
+    A last record that was cut off is left out, which the log tells. Raises `RecordError` for other broken records,
+    `UsageError` if none has a field.
     """
     if source.records:
         yield from _records(source, fields, skipped)

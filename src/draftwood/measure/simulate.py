@@ -23,9 +23,9 @@ from draftwood.decoding.request import Request
 from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.replay import MAX_ID, Cost, ReplayClock, ReplayTarget
 from draftwood.errors import UsageError
-from draftwood.measure.records.records import Answer, grouped_by
+from draftwood.measure.records.records import Answer
 from draftwood.measure.records.timing import acceptance_length, rates
-from draftwood.measure.records.traces import Trace
+from draftwood.measure.records.traces import Trace, grouped
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.learned import Learned
 from draftwood.planning.load import load as load_planner
@@ -49,7 +49,7 @@ def simulate(
     if batch < 1:
         raise UsageError(f"batch is {batch}: replay at least 1 answer at a time")
     label, number = drafters if isinstance(drafters, str) else "drafters", 0
-    for task, members in grouped_by(traces, lambda trace: trace.task).items():
+    for task, members in grouped(traces):
         shared = detached(with_models(load_drafters(drafters), DraftModels()))
         chosen = load_planner(planner, Learned(curve=curve))
         for first in range(0, len(members), batch):

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from draftwood.child_safe import ChildSafeLock
+
 Found = TypeVar("Found")
 _MOST = 8  # things kept of one tokenizer: sets of end tokens come from requests
+_lock = ChildSafeLock()
 _known: WeakKeyDictionary[Any, dict[str, tuple[Any, Any]]] = WeakKeyDictionary()
 
 
@@ -18,15 +21,18 @@ def remembered(tokenizer: Any, what: str, state: Any, find: Callable[[Any], Foun
     A tokenizer that cannot be a key, of a program's own, is asked each time.
     """
     try:
-        kept = _known.setdefault(tokenizer, {})
+        with _lock:
+            kept = _known.setdefault(tokenizer, {})
+            if (known := kept.pop(what, None)) is not None:
+                kept[what] = known  # the last to go
     except TypeError:
         return find(tokenizer)
-    known = kept.get(what)
     if known is None or known[0] != state:
         known = state, find(tokenizer)
-        while len(kept) >= _MOST:
-            kept.pop(next(iter(kept)), None)  # the oldest
-        kept[what] = known
+        with _lock:
+            while len(kept) >= _MOST:
+                del kept[next(iter(kept))]
+            kept[what] = known
     found: Found = known[1]
     return found
 

@@ -3,7 +3,7 @@ or chat messages, or with the bodies of requests and responses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from draftwood.engines.replay import MAX_ID
 from draftwood.errors import RecordError, UsageError, VocabularyError
 from draftwood.files.foreign import LeftOut
 from draftwood.files.lines import read_lines, write_whole
-from draftwood.measure.records.records import header
+from draftwood.measure.records.records import grouped_by, header
 from draftwood.models.fingerprint import tokenizer_fingerprint
 
 
@@ -116,6 +116,11 @@ def _ids(line: Mapping[str, Any], which: str, tokenizer: Any) -> list[int]:
     if not ids:
         raise RecordError(f"{name} is empty")
     return list(ids)
+
+
+def grouped(traces: Iterable[Trace]) -> Iterator[tuple[str, list[Trace]]]:
+    """Yield each task with its traces, in the order of the file."""
+    yield from grouped_by(traces, lambda trace: trace.task).items()
 
 
 def exchanged(line: Mapping[str, Any]) -> dict[str, Any]:
