@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "draftwood"
 
 CEILINGS = {
-    "src lines": 49_131,
+    "src lines": 49_133,
     "src files": 352,
     "core lines": 8_518,
     "core files": 62,

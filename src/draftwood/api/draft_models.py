@@ -243,7 +243,8 @@ def with_models(drafters: Sequence[Drafter], models: DraftModels) -> tuple[Draft
 def refuse_other_vocabulary(name: str, target: Any, draft: Any) -> None:
     """Raise `VocabularyError` where the tokenizer of the draft model ``name`` gives an id to another token.
 
-    Ids that only one of them knows do not count: models fill up their heads with rows without a token."""
+    Ids that only one of them knows do not count: models fill up their heads with rows without a token.
+    """
     ours, theirs = _names(target), _names(draft)
     both = sorted(ours.keys() & theirs.keys())
     different = [token for token in both if ours[token] != theirs[token]]

@@ -161,7 +161,7 @@ class Loaded:
 
     def head_note(self, answer: Generation, speedup: float | None = None) -> str:
         """Say how to make a head, where drafts brought little, the model has none, and it would pay: where a pass
-        takes 2 ms it brings what it takes, with 23 ms a quarter (docs/drafters/models.md). Nothing elsewhere."""
+        takes 2 ms it brings what it takes, with 23 ms a fifth (docs/drafters/models.md). Nothing elsewhere."""
         from draftwood.api.draft_models import DraftModels
         from draftwood.api.target import target_of
         from draftwood.drafters.load import load

@@ -21,7 +21,8 @@ class GrownTree(NamedTuple):
 
     ``columns`` int32[3, n] has tokens, parents and evidence classes, ``numbers`` float32[3, n] beliefs, the head's
     own probabilities, and how likely nodes are reached and right; ``beliefs`` are in the best child of each node
-    that was read, the text's end first. Its passes took ``seconds``."""
+    that was read, the text's end first. Its passes took ``seconds``.
+    """
 
     columns: Ints
     numbers: Floats

@@ -1,8 +1,8 @@
 """A head's file: safetensors in the layout of public EAGLE-3 drafts, with what draftwood must know in its header.
 
 Tensors, of width ``w`` (the target's), with ``q`` and ``kv`` numbers in all query and key-value heads, ``m`` in
-the feed-forward part and ``v`` tokens: ``fc.weight`` [w, 3w], ``midlayer.input_layernorm.weight`` [w] (of
-embeddings), ``midlayer.hidden_norm.weight`` [w], ``midlayer.self_attn.{q,k,v}_proj.weight`` [q or kv, 2w],
+the feed-forward part and ``v`` tokens: ``fc.weight`` [w, fw] for ``f`` layers, ``midlayer.input_layernorm.weight``
+[w] (of embeddings), ``midlayer.hidden_norm.weight`` [w], ``midlayer.self_attn.{q,k,v}_proj.weight`` [q or kv, 2w],
 ``midlayer.self_attn.o_proj.weight`` [w, q], ``midlayer.post_attention_layernorm.weight`` [w],
 ``midlayer.mlp.{gate,up}_proj.weight`` [m, w], ``midlayer.mlp.down_proj.weight`` [w, m], ``norm.weight`` [w],
 ``d2t`` int64[v] (what is added to a place in the head's vocabulary to get the token's id) and ``lm_head.weight``
