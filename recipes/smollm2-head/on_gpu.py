@@ -5,7 +5,7 @@ The model is computed as the CPU engine does it: 4-bit weights, and inputs of pr
 of 32.
 
     python on_gpu.py write MODEL.gguf -o texts.pt --seconds 100
-    python on_gpu.py train MODEL.gguf --texts texts.pt --start HEAD --seconds 300 -o head.safetensors
+    python on_gpu.py train MODEL.gguf --texts texts.pt --start HEAD --shipped HEAD --old OLD.jsonl -o head
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ LENGTH = 512  # tokens of a text
 REQUEST, ANSWER = 100, 256  # most tokens
 PERIOD, LOOP = 48, 40  # a text that repeats what stood so many tokens before, for so long, is ended
 STEPS, DECAY, HELD_OUT = 4, 0.8, 96
-
 
 torch._dynamo.config.recompile_limit = 32
 
@@ -165,13 +164,13 @@ class Model:
 
 
 class Writer:
-    """Many conversations at once: the model asks and answers, as `draftwood.training.texts` does."""
+    """Many conversations at once: the model asks and answers, nearly as in `draftwood.training.texts`."""
 
     def __init__(self, model: Model, frame: dict[str, list[int]], openings: list[list[int]], seed: int) -> None:
         self.model, self.frame, self.openings, self.chance = model, frame, openings, random.Random(seed)
 
     def batch(self, rows: int, heats: tuple[float, ...]) -> tuple[Tensor, Tensor]:
-        """Return ids int16 and whether the model wrote each as an answer, [rows, LENGTH]."""
+        """Return ids uint16 and whether the model wrote each as an answer, [rows, LENGTH]."""
         device, chance = self.model.device, self.chance
         before, after, again = (self.frame[name] for name in ("before", "after", "again"))
         begun = [[*before, *(chance.choice(self.openings) if chance.random() < 0.8 else [])] for _ in range(rows)]

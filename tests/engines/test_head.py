@@ -119,7 +119,14 @@ def test_a_public_file_is_read(tmp_path, target):
         "hidden_size": weights.shape.width, "num_attention_heads": 4, "vocab_size": weights.shape.target_vocab,
         "head_dim": 8, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "draft_vocab_size": 40,
     }  # fmt: skip
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    named = "eagle_aux_hidden_state_layer_ids"
+    for wrong in ({"norm_before_fc": True}, {"num_attention_heads": 0, "head_dim": 0}, {"head_dim": 64}):
+        (tmp_path / "config.json").write_text(json.dumps(config | wrong))
+        with pytest.raises(ModelError):
+            read_head(tmp_path)
+    for more, layers in (({named: [1, 2]}, (2, 3)), ({"eagle_config": {named: [2, 3]}}, (2, 3)), ({}, ())):
+        (tmp_path / "config.json").write_text(json.dumps(config | more))
+        assert read_head(tmp_path).shape.layers == layers
     assert head_of(target, tmp_path).layers == usual(target.n_layers)
     model = build("llama")
     plain = draftwood.generate(model, [1, 2, 3], max_new_tokens=16, drafters="none")

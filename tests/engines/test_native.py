@@ -130,9 +130,7 @@ def test_many_drafted_tokens_are_those_of_transformers(name, tokens):
         max_new_tokens=tokens,
     )
     theirs = greedy(model, prompt, len(got.ids))
-    if (
-        got.ids != theirs
-    ):  # only where two scores are as near as rounding: a pass of other width adds in other order
+    if got.ids != theirs:  # only where two scores are as near as rounding: another width adds in another order
         at = next(i for i, (ours, their) in enumerate(zip(got.ids, theirs, strict=True)) if ours != their)
         scores = truth(model, [*prompt, *theirs[:at]])
         assert abs(scores[got.ids[at]] - scores[theirs[at]]) < TOLERANCE

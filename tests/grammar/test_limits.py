@@ -40,7 +40,7 @@ def chained(length):
             lambda: Grammar.json_schema({"properties": {f"p{n}": {} for n in range(30_000)}}),
             "too many times|longer than",
         ),
-        (lambda: Grammar.json_schema(chained(3_000)), "too many times"),
+        (lambda: Grammar.json_schema(chained(3_000)), "too many times|longer than"),
         (lambda: Grammar.json_schema({"type": "integer", "multipleOf": 999_983}), "too many digits"),
         (lambda: Grammar.json_schema({"type": "number", "multipleOf": 1.234567e-9}), "too many digits"),
         (lambda: Grammar.json_schema({"$ref": "#"}), "cannot be held"),

@@ -1,6 +1,8 @@
 """The fingerprint of a tokenizer, which is kept while the tokenizer is the same, and lives."""
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from time import sleep
 
 from draftwood.models import fingerprint
 from draftwood.models.fingerprint import tokenizer_fingerprint
@@ -49,3 +51,15 @@ def test_of_a_tokenizer_the_latest_few_things_are_kept():
         assert found == number
     assert asked == [*range(20), 0]
     assert len(fingerprint._known[tokenizer]) == fingerprint._MOST
+
+
+def test_threads_that_ask_at_once_have_it_found_once():
+    class Slow(Tokenizer):
+        def get_vocab(self):
+            sleep(0.05)
+            return super().get_vocab()
+
+    tokenizer = Slow("a")
+    with ThreadPoolExecutor(4) as threads:
+        assert len(set(threads.map(tokenizer_fingerprint, [tokenizer] * 4))) == 1
+    assert tokenizer.asked == 1

@@ -100,7 +100,7 @@ def opened(browser, url):
     def open_page(place="", script="", **settings):
         tab = browser.new_page(**{"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"} | settings)
         tabs.append(tab)
-        tab.set_default_timeout(TAKES)
+        tab.context.set_default_timeout(TAKES)
         tab.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
         tab.on("pageerror", lambda error: complaints.append(str(error)))
         tab.add_init_script(script)

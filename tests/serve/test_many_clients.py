@@ -25,9 +25,9 @@ def asked(number=0, **more):
 def wait(url, **wanted):
     """Wait until as many texts run and wait; returns how many texts have ended in which way."""
     for _ in range(6000):
-        health = httpx.get(f"{url}/health").json()
+        health = httpx.get(f"{url}/health", timeout=60).json()
         if all(health[name] == count for name, count in wanted.items()):
-            lines = httpx.get(f"{url}/metrics").text.splitlines()
+            lines = httpx.get(f"{url}/metrics", timeout=60).text.splitlines()
             found = [line for line in lines if line.startswith("vllm:request_success_total")]
             return {line.split('finished_reason="')[1].split('"')[0]: float(line.split()[-1]) for line in found}
         time.sleep(0.005)
@@ -64,7 +64,7 @@ def test_clients_that_go_away_free_their_place(gated):
         for stream in (True, False):
             gate.clear()
             with pytest.raises(httpx.TimeoutException):
-                httpx.post(f"{server.url}{CHAT}", json=asked(stream=stream, max_tokens=15_000), timeout=0.2)
+                httpx.post(f"{server.url}{CHAT}", json=asked(stream=stream, max_tokens=15_000), timeout=1)
             gate.set()
         with httpx.stream("POST", f"{server.url}{CHAT}", json=asked(stream=True, max_tokens=15_000)) as answer:
             next(answer.iter_lines())
@@ -96,7 +96,7 @@ def test_clients_that_leave_while_they_wait_give_up_their_places(gated, more):
         wait(server.url, running=1)
         for _ in range(2):
             with pytest.raises(httpx.TimeoutException):
-                httpx.post(f"{server.url}{CHAT}", json=asked(**more), timeout=0.15)
+                httpx.post(f"{server.url}{CHAT}", json=asked(**more), timeout=1)
             wait(server.url, waiting=0)
         last = pool.submit(httpx.post, f"{server.url}{CHAT}", json=asked(n=3), timeout=60)
         wait(server.url, waiting=3)  # all places

@@ -42,7 +42,7 @@ def wait(tab, place, pattern):
 
 
 def until(tab, holds):
-    for _ in range(400):
+    for _ in range(2400):
         if holds():
             return
         tab.wait_for_timeout(25)
@@ -64,7 +64,7 @@ def refuse_with(tab, status, message):
 
 
 def running(url):
-    return httpx.get(url + "/health").json()["running"]
+    return httpx.get(url + "/health", timeout=60).json()["running"]
 
 
 # ---- The chat ----
@@ -96,7 +96,7 @@ def set_up(tab, **values):
 
 
 def test_a_chat_is_written_stopped_written_again_edited_and_kept(opened, url):
-    tab = opened(viewport={"width": 1280, "height": 800})
+    tab = opened(viewport={"width": 1280, "height": 400})
     asked = []
     tab.on("request", lambda request: asked.append(request.post_data_json) if request.method == "POST" else None)
     set_up(tab, system="Be brief.", temperature="0.3", limit="40", seed="7")
@@ -115,7 +115,7 @@ def test_a_chat_is_written_stopped_written_again_edited_and_kept(opened, url):
     assert "copied from this chat" in tab.inner_text("#who")
     tab.check("#show-speed")
     wait(tab, ".speed", r"tokens/s . \d+\.\d\d per pass")
-    set_up(tab, limit="1500", drafters=False)
+    set_up(tab, limit="1800", drafters=False)
     say(tab, "and now?")
     until(tab, lambda: tab.locator(".turn").count() == 2 and len(last(tab)) > 20)
     tab.evaluate("byId('scroll').scrollTop = 0")
@@ -126,7 +126,7 @@ def test_a_chat_is_written_stopped_written_again_edited_and_kept(opened, url):
     stopped = written(tab)
     wait(tab, ".turn:last-child .ending", "Stopped")
     until(tab, lambda: running(url) == 0)
-    assert 20 < len(stopped) < 1500
+    assert 20 < len(stopped) < 1800
     assert (asked[-1]["draftwood"], len(asked[-1]["messages"])) == ({"draft": False}, 4)
     set_up(tab, limit="30", seed="8")
     tab.click(".turn:last-child >> text=Write again")
@@ -154,7 +154,7 @@ def test_a_chat_is_written_stopped_written_again_edited_and_kept(opened, url):
 
 def test_two_chats_of_one_tab_write_at_once_and_neither_is_lost(opened, url):
     tab = opened(script=PRIVATE)
-    set_up(tab, limit="600", temperature="0")
+    set_up(tab, limit="1500", temperature="0", drafters=False)
     say(tab, "one")
     until(tab, lambda: running(url) == 1)
     tab.click("#open-side")
@@ -163,11 +163,11 @@ def test_two_chats_of_one_tab_write_at_once_and_neither_is_lost(opened, url):
     say(tab, "two")
     until(tab, lambda: running(url) == 2)
     assert tab.locator("#chat-list .dot").count() == 2
-    assert len(written(tab)) == 600
+    assert len(written(tab)) == 1500
     tab.click("#open-side")
     tab.click("#chat-list .title >> text=one")
     assert tab.inner_text(".asked") == "one"
-    assert len(written(tab)) == 600
+    assert len(written(tab)) == 1500
 
 
 def test_what_goes_wrong_is_said_beside_the_message_and_can_be_tried_again(opened):
@@ -211,7 +211,7 @@ def test_two_tabs_of_one_chat_lose_nothing_of_one_another(opened, locks):
     other, complaints = popup.value, []
     other.on("pageerror", lambda error: complaints.append(str(error)))
     wait(other, "#turns", "one")
-    set_up(tab, limit="2000")
+    set_up(tab, limit="2000", drafters=False)
     say(tab, "two")
     wait(other, "#turns", "two")
     say(other, "three")
@@ -222,6 +222,7 @@ def test_two_tabs_of_one_chat_lose_nothing_of_one_another(opened, locks):
         until(other, lambda: last(other))
         other.keyboard.press("Escape")
         written(other)
+    until(tab, lambda: tab.evaluate("current.turns[1].answer?.text"))  # stopped before a word, it has no answer
     tab.keyboard.press("Escape")
     written(tab)
     set_up(tab, limit="20")
@@ -364,7 +365,8 @@ def test_an_error_of_a_race_is_shown_and_escape_stops_it(opened, url):
     assert (tab.is_visible("#settings"), tab.is_enabled("#stop")) == (False, True)
     tab.keyboard.press("Escape")
     wait(tab, "#verdict", "^Stopped")
-    tab.unroute(WRITING)
+    tab.evaluate("isWarm = true")  # two requests are left, of which the plain one gets no answer
+    tab.route(WRITING, lambda route: "plain" in route.request.headers["x-draftwood"] or route.continue_())
     tab.click("#run")
     wait(tab, "#drafted", ".{4}")
     tab.keyboard.press("Escape")

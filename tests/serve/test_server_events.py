@@ -34,7 +34,7 @@ def test_streams_have_no_odd_line_ends(url):
 def test_silence_is_filled_with_comments_and_nothing_is_lost():
     async def slow():
         for number in range(3):
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.2)
             yield b"%d" % number
 
     async def read():

@@ -18,14 +18,14 @@ CHAT = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}
 
 @pytest.fixture(scope="module")
 def port():
-    """Port of a server that waits for half a second, and no longer."""
+    """Port of a server that waits for two seconds, and no longer."""
 
     class Hasty(PatientProtocol):
-        seconds = 0.5
+        seconds = 2.0
 
     def hasten(app):
         (limit,) = [one for one in app.user_middleware if one.cls is Guard]
-        limit.kwargs["seconds"] = 0.5
+        limit.kwargs["seconds"] = 2.0
         return {"http": Hasty, "timeout_keep_alive": 1}
 
     with running(toy("none", "goodput"), hasten) as server:

@@ -20,19 +20,17 @@ def remembered(tokenizer: Any, what: str, state: Any, find: Callable[[Any], Foun
 
     A tokenizer that cannot be a key, of a program's own, is asked each time.
     """
-    try:
-        with _lock:
+    with _lock:  # held while it finds, so that of requests which come at once only one has the work
+        try:
             kept = _known.setdefault(tokenizer, {})
-            if (known := kept.pop(what, None)) is not None:
-                kept[what] = known  # the last to go
-    except TypeError:
-        return find(tokenizer)
-    if known is None or known[0] != state:
-        known = state, find(tokenizer)
-        with _lock:
-            while len(kept) >= _MOST:
-                del kept[next(iter(kept))]
-            kept[what] = known
+        except TypeError:
+            kept = {}
+        known = kept.pop(what, None)
+        if known is None or known[0] != state:
+            known = state, find(tokenizer)
+        while len(kept) >= _MOST:
+            del kept[next(iter(kept))]
+        kept[what] = known  # the last to go
     found: Found = known[1]
     return found
 

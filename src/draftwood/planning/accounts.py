@@ -54,7 +54,7 @@ class Account:
                 self.steps = 0
 
     def learn(self, cost: float, gain: float, longest: int | None = None, count: int = 1) -> None:
-        """Count a step in which it was used, or one that stands for ``count``; may begin a skip of ``longest``."""
+        """Count a step in which it was used, or one that stands for ``count``; skips last ``longest`` at most."""
         self.steps += count
         keep = min(max(_KEEP, 1 - 1 / self.trial), 1 - count / self.steps)
         self.cost = keep * self.cost + (1 - keep) * cost

@@ -178,8 +178,8 @@ def labels(lesson: Feedback) -> tuple[list[int], list[bool]]:
     """Return the evidence class of each draft node whose parent was accepted, scored or not, and whether it was
     right.
 
-    A node of several drafters is a label of the one whose belief, the largest, it carries: the largest of several
-    estimates is on average too large otherwise.
+    A node that several drafters propose teaches only the one that believed most in it, whose belief it carries:
+    the largest of several estimates is on average too large.
     """
     proposal, path = lesson.proposal, lesson.path
     if not len(proposal):

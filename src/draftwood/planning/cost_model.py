@@ -30,7 +30,7 @@ _PACE, _SHAPE = 0.3, 0.06
 """Standard deviations, in logarithms of seconds, of a measured curve: as a whole, and per octave."""
 _GUESSED_PACE, _GUESSED_SHAPE = 3.0, 0.3
 _PACE_DRIFT, _SHAPE_DRIFT = 0.01, 0.002  # how much they grow per pass
-_FORGET = 0.9999  # bounds that growth: to 0.7 as a whole, 0.14 per octave
+_FORGET = 0.9999  # bounds that growth: to 1.0 as a whole, 0.2 per octave
 _NOISE = 0.05  # standard deviation of one pass
 _MOST_NOISE = 0.15  # on a machine that other programs use, by the passes so far
 _CLIP = 3.0  # standard deviations that one pass may be off before it is clipped
@@ -43,7 +43,7 @@ _MOST_LOG = 100.0  # of what is restored, so that its exponential is a number
 _EXPLORE = 0.003  # share of the decoding time that may be spent on passes of other widths, to measure their cost
 _MOST_SAVED = 2.0  # plain passes: the exploration budget grows up to this
 _MOST_SWITCH = 0.5  # plain passes that a change of width may take: more comes from something else
-_FIRST_TOKENS, _FIRST_PASSES = 6, 3.6  # what a text is assumed to have taken at first
+_FIRST_TOKENS, _FIRST_PASSES = 6, 3.6  # a text begins as if it had written so many tokens in so many passes
 _AHEAD = 8  # draft nodes over which the cost of one more is averaged
 
 
@@ -99,10 +99,8 @@ class CostModel:
             return  # plain passes are so many that one in four tells enough
         hat = _hat(n)
         surprise = math.log(seconds / self._curve.seconds(n, context)) - float(hat @ self._log)
-        noise, self._noise = (
-            self._noise,
-            KEEP_SOME * self._noise + (1 - KEEP_SOME) * min(abs(surprise), _MOST_NOISE),
-        )
+        noise = self._noise
+        self._noise = KEEP_SOME * noise + (1 - KEEP_SOME) * min(abs(surprise), _MOST_NOISE)
         if abs(surprise) < 2 * max(_NOISE, noise) and self._is_calm(passes):
             return  # it would change next to nothing
         reach = self._cov @ hat
@@ -205,13 +203,8 @@ class CostModel:
         log, cov = np.array(state["log"], np.float64), np.array(state["cov"], np.float64)
         passes, (after, share) = int(state["passes"]), map(float, state["switch"])
         shapes = log.shape == (_OCTAVES,) and cov.shape == (_OCTAVES, _OCTAVES) and np.isfinite(cov).all()
-        if (
-            not shapes
-            or not np.abs(log).max() < _MOST_LOG
-            or passes < 0
-            or not math.isfinite(after)
-            or not 0 <= share <= 1
-        ):
+        fine = passes >= 0 and math.isfinite(after) and 0 <= share <= 1
+        if not (shapes and fine and np.abs(log).max() < _MOST_LOG):
             raise ValueError("the learnt cost of passes is damaged")
         cov = (cov + cov.T) / 2
         if not np.linalg.eigvalsh(cov)[0] >= -1e-4 * np.trace(cov):  # it was rounded

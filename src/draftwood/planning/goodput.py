@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from draftwood.tree import TokenTree
 _MOST_LOOKAHEAD = 256  # lookahead nodes of one drafter in one pass
 _FEW = 4  # requests whose texts are looked at for repeats
 _LEAST = 8  # a step asks drafters for at least this many draft nodes
-_SOON = 16  # steps with drafters asked until only each fourth is judged; of others each sixteenth is
+_SOON = 16  # so many asked steps are all judged, then each fourth; of unasked ones each sixteenth is
 _SHRINK, _SPARE = 0.98, 1.5  # the number asked for shrinks by 2 % per step, to 1.5 times what was worth scoring
 
 
@@ -70,7 +71,7 @@ class GoodputPlanner(TreePlanner):
         self._asks = QuietSteps(asking_accounts())
         self._known_as: tuple[int, bool, tuple[Declaration | None, ...]] | None = None
         self._accounts = DrafterAccounts()
-        self._repeats: dict[int, Repeats] = {}  # by the identity of the request
+        self._repeats: WeakKeyDictionary[State, Repeats] = WeakKeyDictionary()
         self._losses = Losses()
         self._pace, self._priced = Pace(), False  # the latter: whether a drafter goes by prices
         self._asking = self._is_idle = False  # whether drafters are asked; whether not, and no policy either
@@ -134,10 +135,9 @@ class GoodputPlanner(TreePlanner):
             return False
         known, found = self._repeats, False
         for state in states:
-            repeats = known.get(id(state))
-            if repeats is None:  # a text has come; those that have left are forgotten
-                known = self._repeats = {id(one): known.get(id(one)) or Repeats() for one in states}
-                repeats = known[id(state)]
+            repeats = known.get(state)
+            if repeats is None:
+                repeats = known[state] = Repeats()
             found = repeats.at_end_of(state.ids) or found
         return found
 

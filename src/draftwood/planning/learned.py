@@ -17,8 +17,8 @@ _MOST_SETS = 256  # sets of drafters whose asking is known; the oldest is forgot
 
 
 class Learned:
-    """Acceptance rates of drafters on one target, from ``beliefs`` on, and the seconds of its passes, from a
-    measured ``curve`` or a guess on. Planners hold ``lock``, since several threads may decode with one target.
+    """Acceptance rates of drafters on one target, beginning with ``beliefs``, and the seconds of its passes,
+    beginning with a measured ``curve`` or a guess. Planners hold ``lock``: several threads may use one target.
 
     ``turns`` tell which of several drafters with models has been fastest. ``costs`` are the models of passes that
     requests share, by the number of bits in the number of requests.

@@ -106,29 +106,30 @@ class Worker:
         while True:
             try:
                 for emission in decode_sequences(self._setup.target, self._setup.planner, self.inbox):
-                    text = self._texts[emission.row]
-                    text.tell(emission)
-                    if emission.finish is not None:
-                        self._close(emission.row, remember=emission.finish in _WHOLE)
+                    if emission.finish is None:
+                        self._texts[emission.row].tell(emission)
+                    else:
+                        self._close(emission.row, emission)
                 return
             except Exception as error:
                 log.exception("a pass of the model failed: the texts under way are lost")
                 said = DraftwoodError(f"the model failed in the middle of this text ({error}): ask again")
                 for number, text in list(self._texts.items()):
+                    self._close(number)
                     text.end("error", said)
-                    self._close(number, remember=False)
                 self._prefixes.clear()
 
-    def _close(self, number: int, *, remember: bool) -> None:
-        """Forget a text; keep what the model has read of it, or where that fails nothing of any."""
-        text = self._texts[number]
-        if remember and text.sequence is not None and text.sequence.is_open:
+    def _close(self, number: int, last: Emission | None = None) -> None:
+        """Forget a text, and tell its ``last`` tokens; of one that is whole keep what the model has read."""
+        text = self._texts.pop(number)
+        self.inbox.left()  # before the client knows, so that there is room if it asks again at once
+        if last is not None:
+            text.tell(last)
+        if last and last.finish in _WHOLE and text.sequence is not None and text.sequence.is_open:
             try:
                 self._prefixes.keep(text.namespace, text.sequence)
             except Exception:
                 log.exception("what was read of a text could not be kept: long prompts are read again")
                 self._prefixes.clear()
-        del self._texts[number]
-        self.inbox.left()
         if text.sequence is not None:
             text.sequence.close()

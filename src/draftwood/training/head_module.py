@@ -95,12 +95,8 @@ class _Layer(nn.Module):
         self.hidden_norm = RMSNorm(shape.width, shape.eps)
         self.post_attention_layernorm = RMSNorm(shape.width, shape.eps)
         self.self_attn = _Attention(shape, heads, kv_heads)
-        sizes = {
-            "gate_proj": (shape.width, inner),
-            "up_proj": (shape.width, inner),
-            "down_proj": (inner, shape.width),
-        }
-        self.mlp: Any = nn.ModuleDict({name: matrix(*size) for name, size in sizes.items()})
+        gate, up, down = matrix(shape.width, inner), matrix(shape.width, inner), matrix(inner, shape.width)
+        self.mlp: Any = nn.ModuleDict({"gate_proj": gate, "up_proj": up, "down_proj": down})
 
     def forward(self, states: Tensor, embedded: Tensor, before: list[tuple[Tensor, Tensor]]) -> Tensor:
         joined = torch.cat((self.input_layernorm(embedded), self.hidden_norm(states)), -1)
@@ -127,7 +123,7 @@ class HeadModule(nn.Module):
         """Return what the head makes of texts at each step: normed states [batch, tokens, width], to be scored.
 
         ``states`` [batch, tokens, layers * width] are the target's, of all layers side by side, ``embedded``
-        [batch, tokens, width] those of the tokens that follow. At step i the first i tokens mean nothing.
+        [batch, tokens, width] the embeddings of the tokens that follow. At step i the first i mean nothing.
         """
         x, found = self.fc(states), []
         before: list[tuple[Tensor, Tensor]] = []

@@ -47,7 +47,7 @@ class TrainingPlan:
     train_seconds: float = 1800.0
     vocabulary: int = 8192  # tokens that the head can say
     layers: tuple[int, ...] = ()  # whose states the head reads; empty: the usual ones
-    steps: int = 4  # tokens in a row that it is trained to foretell
+    steps: int = 4  # tokens in a row that it is trained to predict
     rate: float = 1e-3  # highest learning rate
     seed: int = 0  # of texts and of their order
     files: tuple[Path, ...] = ()  # further texts to train on
@@ -85,7 +85,8 @@ class HeadJob:
             layers = start.shape.layers or usual(self.target.layers)
             module = self.target.head(layers)
             sizes = {name: tuple(value.shape) for name, value in module.named_parameters()}
-            fits = replace(start.shape, layers=layers, target_layers=self.target.layers) == module.shape
+            same = {"layers": layers, "target_layers": self.target.layers, "eps": module.shape.eps}
+            fits = replace(start.shape, **same) == module.shape  # a GGUF file has its eps in float32
             if not fits or sizes != {name: start.tensors[name].shape for name in sizes}:
                 raise UsageError(f"--from {path}: that head was made for another model: leave it out")
             if self.plan.layers not in ((), layers):
@@ -128,7 +129,7 @@ class HeadJob:
     def _train(
         self, texts: Sequence[Text], ids: list[int], judging: Sequence[Path], on_progress: OnProgress
     ) -> Trained | None:
-        """Train on texts, as many at a time as have their states on disk, and judge by states in files."""
+        """Train on texts, in sections whose states fit into `_DISK`; ``judging``: files of held-out states."""
         plan = self.plan
         rows = self.target.scoring_rows(torch.tensor(ids, device=self.target.device))
         torch.manual_seed(plan.seed)
@@ -149,7 +150,7 @@ class HeadJob:
         for number, section in enumerate(sections, 1):
             name, is_last = f"train-{number}", number == len(sections)
             until = schedule.seconds * number / len(sections)
-            if training.progress.seconds < until or is_last:  # else an earlier run was trained on it
+            if training.progress.seconds < until or is_last:  # else an earlier run trained on it
                 files = self._read(name, section, on_progress)
                 if files is None:
                     return None
@@ -200,6 +201,7 @@ class HeadJob:
         for number in range(files.texts, len(texts)):
             files.add(read_states(self.target.target, texts[number], self.layers))
             if not on_progress("reading the model's states", number / len(texts)):
+                files.flush()
                 return None
         files.flush()
         return files.files()

@@ -20,7 +20,7 @@ from draftwood.training.texts import Text
 
 _SHARD = 128 << 20  # bytes of a file, of which four are in memory at once
 _ROUNDING = 0.05  # most by which bfloat16, or inputs of products in 8 bits, change a probability
-_BEST = 1024  # tokens that hold nearly all of it
+_BEST = 1024  # tokens that are compared: they hold nearly all of the probability
 _NOTHING = np.empty(0, dtype=np.int64)
 
 
@@ -60,7 +60,7 @@ def scores_by_rows(target: TrainingTarget) -> bool:
 
 
 class StateFiles:
-    """Windows of texts in files of a folder."""
+    """States and ids of texts in files of a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

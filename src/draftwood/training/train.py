@@ -76,16 +76,15 @@ class Training:
         self.module, self._loss, self._held_out = module, loss, held_out
         self._schedule, self._checkpoint = schedule, checkpoint
         self._device = next(module.parameters()).device
-        every = module.parameters()
-        self._optimizer = torch.optim.AdamW(every, schedule.rate, betas=(0.9, 0.95), weight_decay=0.01)
+        self._optimizer = torch.optim.AdamW(module.parameters(), betas=(0.9, 0.95), weight_decay=0.01)
         self.progress = Progress()
         self._restore()
 
     def run(
         self, files: Sequence[Path], on_update: Callable[[Progress], bool], until: float = math.inf
     ) -> Progress:
-        """Train on states in files until ``until`` seconds of all, or all, are over, or ``on_update`` returns
-        False; then write a checkpoint.
+        """Train on states in files until the training has lasted ``until`` seconds, or those of its schedule, or
+        ``on_update`` returns False; then write a checkpoint.
 
         Raises `ModelError` where the loss is no number; the last checkpoint is kept.
         """
@@ -116,7 +115,7 @@ class Training:
             result = self._loss(batch, steps)
         if not math.isfinite(float(result.loss.detach())):
             done = f"the loss is not a number after {self.progress.updates} updates"
-            raise ModelError(f"{done}: start again from the last checkpoint")
+            raise ModelError(f"{done}: the same command goes on from the last checkpoint")
         self._optimizer.zero_grad(set_to_none=True)
         result.loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.module.parameters(), 1.0)
@@ -144,7 +143,7 @@ class Training:
         return torch.autocast(self._device.type, torch.bfloat16)
 
     def _batches(self, every: Sequence[Path]) -> Iterator[Windows]:
-        """Yield batches for ever, each epoch in another order, from where the last run has ended."""
+        """Yield batches for ever, each epoch in another order; a run that goes on begins a new epoch."""
         chance = random.Random(f"{self._schedule.seed} {self.progress.updates}")
         while True:
             files = list(every)

@@ -203,6 +203,6 @@ def test_where_copies_are_long_and_sure_the_text_is_not_read():
     session.prices = Prices(1.0, 1.0)
     sure, unsure = (TokenTree.build([4] * 8, belief=[belief] * 8) for belief in (0.99, 0.3))
     assert not len(session.branch(sure, 4, 0, drafter.prior))
-    assert session.reader.read_so_far == 0
+    assert session.reader.unread(3) == 3
     assert len(session.branch(unsure, 4, 0, drafter.prior))
     session.close()

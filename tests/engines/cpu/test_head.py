@@ -135,15 +135,24 @@ def test_copies_and_cuts(head):
     true, session = drafted(drafter.open(text[:121], None), 0), begun(90)
     saved = session.save()
     session.truncate(51)
-    assert session.reader.read_so_far == 51
+    assert session.reader.unread(51) == 0
     for first, length in ((90, 91), (44, 45), (5, 6)):
         twin = drafter.open(text[:121], None)
         twin.resume(saved, length)
-        assert twin.reader.read_so_far == length
+        assert twin.reader.unread(length) == 0
         assert drafted(twin, first) == true
         twin.close()
     session.extend(text[51:121])
     assert drafted(session, 50) == true
+
+
+def test_of_a_long_text_the_end_is_read_and_then_no_token_waits(head):
+    drafter = HeadDrafter(target=head)
+    session = drafter.open(tokens_for(301), None)
+    session.observe_hidden(0, dict(enumerate(some_states(300))))
+    for unread in (128, 0):
+        assert session.reader.unread(301) == unread
+        assert len(session.draft(4, 0, drafter.prior))
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])

@@ -59,7 +59,7 @@ def test_a_child_of_fork_does_not_wait_for_a_thread_that_it_does_not_have(tmp_pa
     held.wait()
     child = os.fork()
     if not child:
-        signal.alarm(30)  # ends a child that waits for ever
+        signal.alarm(120)  # ends a child that waits for ever
         target.open([[1, 2, 3]])
         os._exit(0)
     status = os.waitpid(child, 0)[1]

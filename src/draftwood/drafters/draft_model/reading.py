@@ -42,10 +42,9 @@ class Reader(ABC):
         """Whether there is a cache to read on, or one can be made."""
         return True
 
-    @property
     @abstractmethod
-    def read_so_far(self) -> int:
-        """Tokens of the text, about, that need not be read any more."""
+    def unread(self, length: int) -> int:
+        """Return about how many tokens of a text of this length are still to be read."""
 
     @abstractmethod
     def begin(self, text: Ints) -> Row | None:
@@ -126,9 +125,8 @@ class SharedReader(Reader):
     def is_ready(self) -> bool:
         return self._session is not None
 
-    @property
-    def read_so_far(self) -> int:
-        return 0 if self._session is None else int(self._session.length)
+    def unread(self, length: int) -> int:
+        return length - (0 if self._session is None else int(self._session.length))
 
     def begin(self, text: Ints) -> Row | None:
         cached = self._session.length
@@ -158,9 +156,8 @@ class OwnReader(Reader):
         self._parents: list[int] = []
         self._rows: list[Row] = []
 
-    @property
-    def read_so_far(self) -> int:
-        return len(self._ids)
+    def unread(self, length: int) -> int:
+        return length - len(self._ids)
 
     def begin(self, text: Ints) -> Row | None:
         self._settle(text)

@@ -146,7 +146,7 @@ class ModelSession(ReadableText):
         if not prices.pass_s or self.experience.hope * prices.token >= cost + prices.node:
             self.experience.allow()
             return depth
-        self.experience.prevent(self._length - self.reader.read_so_far)
+        self.experience.prevent(self.reader.unread(self._length))
         return 0
 
     def take(self, growth: Growth, nodes: Sequence[int], rows: Sequence[Row]) -> None:

@@ -46,8 +46,8 @@ class HeadDraftSession(ModelSession):
         return self.branch(TokenTree.empty(), nodes, lookahead_nodes, accept_rates)
 
     def branch(self, base_tree: TokenTree, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
-        """Grow a tree. One that is grown in one call may repeat nodes of ``base_tree`` and goes on from none: what
-        others copy only decides whether the head is read.
+        """Grow a tree. A head that grows it in one call does not continue ``base_tree``, and may repeat its nodes:
+        what others copy only tells whether reading pays.
         """
         if not self.reader.target.grows_alone:
             return super().branch(base_tree, nodes, lookahead_nodes, accept_rates)
@@ -56,7 +56,7 @@ class HeadDraftSession(ModelSession):
         if not depth:
             return empty
         hope, gain, price, further = 1.0, 1.0, 0.0, min(nodes, MOST_READ - 1)
-        if prices.pass_s:  # what is known are costs of trees, by their passes
+        if prices.pass_s:  # `costs` are of whole trees here, by the passes that they took
             hope, gain, costs = known.hope, known.hope * prices.token, known.costs()
             price = prices.node + (costs[3] - costs[1]) / 2
             further = 0 if known.is_new else further
@@ -69,7 +69,7 @@ class HeadDraftSession(ModelSession):
         sizes = self._length, further, depth, self.reader.k, LOOKED_AT, min(nodes, MOST_NODES)
         ends, rates = np.array([*self.ends], dtype=np.int32), for_kernel(accept_rates, CLASSES)
         asked = TreeRequest(np.array(self._key), np.array(sizes), np.array(worth), rates, FIRSTS, BOUNDS, ends)
-        is_usual = self._length - self.reader.read_so_far <= _FEW
+        is_usual = self.reader.unread(self._length) <= _FEW
         grown = self.reader.grow(self.text, asked)
         for belief in grown.beliefs:
             known.learn_child(belief)
@@ -95,7 +95,7 @@ class HeadDraftSession(ModelSession):
 
 @dataclass(frozen=True)
 class HeadDrafter(ModelBackedDrafter):
-    """Proposes what a head foretells that was trained for the target (``draftwood train head``).
+    """Proposes what a head predicts that was trained for the target (``draftwood train head``).
 
     Parameters
     ----------

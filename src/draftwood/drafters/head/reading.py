@@ -13,19 +13,19 @@ from draftwood.drafters.draft_model.reading import Reader, Row
 
 Longs = NDArray[np.int64]
 _LONGEST = 128
-"""Most tokens that are read at once, the latest: reading more of a long prompt costs more than it brings (LOG.md,
-2026-11-26). What is written from then on is all read."""
+"""Most tokens that one draft reads, the latest, of a prompt or of what came while the head rested: more cost more
+than they bring (LOG.md, 2026-11-26)."""
 
 
 class TreeRequest(NamedTuple):
     """What a head is asked for that reads a text and grows a tree after it in one call."""
 
     key: Longs  # of the noise (`draftwood.verify.noise.KeyedNoise.key`)
-    # Six: place in the text of the tree's first token; passes at most after that which reads the text; depth at
-    # most; tokens of a row that are looked at; children of a node and nodes at most. The first two are written.
+    # Six: position of the tree's first token; most passes after the one that reads the text; greatest depth;
+    # tokens looked at per node; most children of a node; most nodes. The first two become nodes and passes.
     sizes: Longs
-    # Five: temperature, 0 without noise; the belief in a node's best child; what reading a node brings that is
-    # surely reached; what that must be above; how sure the head must be of a token.
+    # Five: temperature, 0 without noise; mean belief in a best child; what reading a surely reached node brings,
+    # and what it costs, both in plain passes; least confidence of a token.
     worth: NDArray[np.float64]
     rates: Floats  # accept rates by evidence class
     firsts: Longs
@@ -55,14 +55,14 @@ class HeadReader(Reader):
             del self._waiting[0]
 
     def covers(self, length: int) -> bool:
-        """Whether all that a draft after so many tokens needs has been seen: the state before the last one."""
+        """Whether the state was shown that a draft after so many tokens needs: that of the last but one."""
         if self._last is not None and self._session.positions[-1] == length - 2:
             return True
         return any(first <= length - 2 < first + len(states[0]) for first, states in self._waiting)
 
-    @property
-    def read_so_far(self) -> int:
-        return self._session.length + 1 if self._session.length else 0
+    def unread(self, length: int) -> int:
+        last = self._session.positions[-1] if self._session.length else -2
+        return min(length - 2 - last, _LONGEST)
 
     def begin(self, text: Ints) -> Row | None:
         self._session.forget_grown()

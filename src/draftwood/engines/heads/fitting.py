@@ -51,27 +51,27 @@ def check_fit(
     `CapabilityError` for another model's head; the log says where it was trained for other weights."""
     shape, (width, vocabulary, count) = weights.shape, sizes
     for what, its, ours in (
-        ("hidden states of width", shape.width, width),
-        ("a vocabulary of", shape.target_vocab, vocabulary),
-        ("layers, in number", shape.target_layers or count, count),
+        ("width", shape.width, width),
+        ("vocabulary", shape.target_vocab, vocabulary),
+        ("layers", shape.target_layers or count, count),
     ):
         if its != ours:
             raise CapabilityError(
-                f"{name} was made for another model ({what} {its}, this one {ours}): train one for this model "
+                f"{name} was made for another model ({what}: {its}, here {ours}): train one for this model "
                 "with draftwood train head"
             )
     layers = shape.layers or usual(count)
     if missing := set(layers) - set(shown):
         raise CapabilityError(f"{name} reads layers {sorted(missing)}, which this model does not show")
     if weights.tensors["fc.weight"].shape[1] != len(layers) * width:
-        raise CapabilityError(f"{name} reads other layers than {list(layers)}: its config.json must name them")
+        raise CapabilityError(f"{name} does not read {len(layers)} layers: its config.json must name them")
     if weights.target and weights.target != own:
         log.warning("%s was trained for other weights of this shape: fewer of its drafts will be right", name)
     return layers
 
 
 def fingerprint_rows(count: int) -> NDArray[np.int64]:
-    """Return which rows of an embedding of so many its fingerprint is made of: 64, evenly spaced."""
+    """Return which 64 rows of an embedding of so many make its fingerprint: `torch.linspace` in float32."""
     places, last = np.arange(64, dtype=np.float32), np.float32(count - 1)
     step = last / np.float32(63)
     return np.where(places < 32, step * places, last - step * (np.float32(63) - places)).astype(np.int64)

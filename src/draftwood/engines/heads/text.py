@@ -49,7 +49,7 @@ class HeadText:
 
 
 class GrowingText(HeadText, Generic[State]):
-    """The same with nodes that grow in passes of their own. ``lines`` has of each one its ancestors and itself."""
+    """The same with grown nodes. ``lines`` has of each node its ancestors, the oldest first, and itself."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -108,8 +108,8 @@ def grown(
         some = []
         for i in left:
             text, tokens, parents = requests[i]
-            ready = (n for n in range(at[i], len(parents)) if parents[n] >= text.nodes)
-            end = next(ready, len(parents))
+            waiting = (n for n in range(at[i], len(parents)) if parents[n] >= text.nodes)
+            end = next(waiting, len(parents))
             some.append((text, tokens[at[i] : end], parents[at[i] : end]))
             at[i] = end
         for i, rows in zip(left, one_pass(some), strict=True):

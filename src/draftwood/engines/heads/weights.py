@@ -1,11 +1,11 @@
 """A head's file: safetensors in the layout of public EAGLE-3 drafts, with what draftwood must know in its header.
 
-Tensors, of width ``w`` (the target's), with ``q`` and ``kv`` numbers in all query and key-value heads, ``m`` in
-the feed-forward part and ``v`` tokens: ``fc.weight`` [w, fw] for ``f`` layers, ``midlayer.input_layernorm.weight``
+Tensors, of width ``w`` (the target's), with queries of ``q`` numbers, keys and values of ``kv``, a feed-forward
+part of ``m`` and ``v`` tokens: ``fc.weight`` [w, fw] for ``f`` layers, ``midlayer.input_layernorm.weight``
 [w] (of embeddings), ``midlayer.hidden_norm.weight`` [w], ``midlayer.self_attn.{q,k,v}_proj.weight`` [q or kv, 2w],
 ``midlayer.self_attn.o_proj.weight`` [w, q], ``midlayer.post_attention_layernorm.weight`` [w],
 ``midlayer.mlp.{gate,up}_proj.weight`` [m, w], ``midlayer.mlp.down_proj.weight`` [w, m], ``norm.weight`` [w],
-``d2t`` int64[v] (what is added to a place in the head's vocabulary to get the token's id) and ``lm_head.weight``
+``d2t`` int64[v] (what is added to an id of the head's vocabulary to get the target's) and ``lm_head.weight``
 [v, w]; without the last the target's own rows are used, without both its whole vocabulary. Public files come with
 a ``config.json``. Source: Li and others, "EAGLE-3", arXiv 2503.01840, and how vLLM and SGLang read its files.
 """
@@ -123,16 +123,20 @@ def _public_shape(path: Path) -> HeadShape:
     place = path.with_name("config.json")
     try:
         config = json_object(place.read_bytes(), str(place), ValueError)
+        if other := [name for name in ("norm_before_residual", "norm_before_fc") if config.get(name)]:
+            raise ModelError(f"{path} has {other[0]}: draftwood reads no such heads, so train one of its own")
         width, heads = int(config["hidden_size"]), int(config["num_attention_heads"])
         depth = int(config.get("target_num_hidden_layers") or 0)
-        states = config.get("eagle_config", {}).get("eagle_aux_hidden_state_layer_ids") or config.get("aux_layers")
+        named = "eagle_aux_hidden_state_layer_ids"
+        states = config.get(named) or config.get("eagle_config", {}).get(named) or config.get("aux_layers") or ()
+        shift = int(1 in states[:1])  # these number outputs of layers (sglang, pull request 25454)
         theta = float(config.get("rope_theta") or config.get("rope_parameters", {}).get("rope_theta") or 10000.0)
         return HeadShape(
-            width=width, layers=tuple(int(layer) for layer in states or ()), target_layers=depth,
+            width=width, layers=tuple(int(layer) + shift for layer in states), target_layers=depth,
             target_vocab=int(config["vocab_size"]), dim=int(config.get("head_dim") or width // heads),
             eps=float(config.get("rms_norm_eps", 1e-6)), theta=theta,
         )  # fmt: skip
-    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (OSError, ArithmeticError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ModelError(
             f"{path} has no header of draftwood's, and {place} does not say its shape ({error}): put the head's "
             "config.json beside it"
@@ -142,6 +146,8 @@ def _public_shape(path: Path) -> HeadShape:
 def _check(path: Path, weights: HeadWeights) -> None:
     """Raise `ModelError` where the tensors do not fit together."""
     width, dim, tensors = weights.shape.width, weights.shape.dim, weights.tensors
+    if any(tensors[f"{name}.weight"].ndim != len(letters) for name, letters in _SHAPES.items()):
+        raise ModelError(f"{path} has weights of other dimensions than a head's: it is damaged")
     q, k = (len(tensors[f"{_LAYER}self_attn.{name}_proj.weight"]) for name in "qk")
     sizes = {"w": width, "p": 2 * width, "q": q, "k": k, "m": len(tensors[f"{_LAYER}mlp.gate_proj.weight"])}
     sizes["f"] = tensors["fc.weight"].shape[-1] // max(1, width) * width
@@ -152,7 +158,7 @@ def _check(path: Path, weights: HeadWeights) -> None:
     for name, shape in expected.items():
         if tuple(tensors[name].shape) != shape:
             raise ModelError(f"{path}: {name} is {list(tensors[name].shape)}, not {list(shape)}: it is damaged")
-    if dim % 2 or q % dim or k % dim or (q // dim) % (k // dim):
+    if dim < 2 or dim % 2 or not k or q % dim or k % dim or (q // dim) % (k // dim):
         raise ModelError(f"{path}: {q} and {k} numbers are no whole heads of {dim}: it is damaged")
     if not len(ids) or int(ids.min()) < 0 or int(ids.max()) >= weights.shape.target_vocab:
         raise ModelError(f"{path}: its tokens are outside the target's vocabulary: it is damaged")

@@ -35,13 +35,13 @@ def read_and_grow(
 ) -> int:  # fmt: skip
     """Run the pass of a filled record, over pairs of a text, and then passes over one node each, best first.
 
-    ``passes`` int64[5] has the address of ``start``, the rows of the first pass, how many chunks of keys all
-    passes see, and the address and length of the limits of a pass over one row. ``record`` to ``scores`` (as bits)
+    ``passes`` int64[5] has the address of the pool's function for one pass, the rows of the first pass, chunks of
+    keys that all passes see, address and length of the limits of a pass over one row. ``record`` to ``scores``
     are arrays of the `draftwood.engines.cpu.passes.PassRecord`. A pass reads its states from ``x`` and leaves
-    there what it made of them. ``vocabulary`` has the token of each place in the head's; ``key`` to ``ends`` are
+    there what it made of them. ``vocabulary`` has the token of each draft id; ``key`` to ``ends`` are
     those of a `draftwood.drafters.head.reading.TreeRequest`. The rest is filled as
     `draftwood.engines.heads.text.GrownTree` has it; the first two ``sizes`` become the numbers of nodes and of
-    passes. Returns whether a pass came late.
+    passes. Returns whether a thread was late in a pass.
     """
     nodes, rows, chunks, k = tree.shape[1], passes[1], passes[2], min(sizes[3], len(vocabulary))
     temperature, hope, gain, price, least = worth[0], worth[1], worth[2], worth[3], worth[4]

@@ -30,7 +30,7 @@ MATRICES |= {f"ffn_{part}": f"{_LAYER}mlp.{part}_proj" for part in ("gate", "up"
 
 
 class PackedHead:
-    """What `draftwood.engines.cpu.weights.Weights` is for a model: the weights of one layer and its two ends.
+    """What `draftwood.engines.cpu.weights.Weights` is for a model: one layer, a matrix before it, rows after it.
 
     ``shape`` has the head's sizes, its vocabulary the reduced one; the embedding is the target's. ``fuse`` is the
     matrix [width, layers * width] for the target's states, ``embedding_norm`` and ``state_norm`` the norms of the
@@ -114,7 +114,7 @@ class HeadProgram(Program):
     """A head's phases and buffers.
 
     ``target_states`` float32[WIDEST, layers * width] are the target's states, read by passes that are asked to
-    `FUSE`; ``x`` float32[WIDEST, width] what the layer reads, made by `FUSE` or written here, and makes of it.
+    `FUSE`; ``whole_x`` has a row per pair or node: what the layer reads (of `FUSE`, or put there), then returns.
     """
 
     weights: PackedHead  # type: ignore[assignment]
@@ -141,7 +141,7 @@ class HeadProgram(Program):
         self._ends()
 
     def _half(self, source: Buffer, norm: Any, first: int) -> None:
-        """Add the norm of one half of what the layer reads."""
+        """Add the norm of the embedding (``first`` 0) or of the state, which the layer reads side by side."""
         plain, rounded = self._both.behind(first), self._both_rounded.behind(first)
         slots = self._norm_slots(norm) | source.slots("x") | plain.slots("y") | rounded.slots("out")
         self._add("norm_rounded", Per.ROWS, self.weights.shape.width, slots, joined=first > 0)
