@@ -36,9 +36,10 @@ async function* lines(response) {
   }
 }
 
-/* Yield what each pass of an answer brings, as it comes; `ended` is told why the answer has ended. */
+/* Yield what each pass of an answer brings, as it comes, with the seconds that all passes took the server so far: the
+   browser counts those of painting, too. `ended` is told why the answer has ended. */
 async function* passes(response, ended = () => {}) {
-  let start = 0;
+  let seconds = 0;
   for await (const line of lines(response)) {
     if (line === "[DONE]") return;
     const chunk = JSON.parse(line);
@@ -46,9 +47,8 @@ async function* passes(response, ended = () => {}) {
     const reason = chunk.choices?.[0]?.finish_reason;
     if (reason) ended(reason);
     if (!chunk.draftwood) continue;
-    const now = performance.now();
-    start = start || now;
-    yield { seconds: (now - start) / 1000, ...chunk.draftwood };
+    seconds += (chunk.draftwood.step?.ms || 0) / 1000;
+    yield { seconds, ...chunk.draftwood };
   }
   throw new Error("The connection ended before the answer did.");
 }
