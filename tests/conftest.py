@@ -59,3 +59,11 @@ def tiny_gguf(tmp_path_factory):
         return written[key]
 
     return path
+
+
+@pytest.fixture(scope="module")
+def llama():
+    """A tiny random model of transformers, a fresh one for each file of tests."""
+    from tests.engines.tiny import build
+
+    return build("llama")

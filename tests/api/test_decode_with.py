@@ -11,11 +11,6 @@ import draftwood
 from draftwood.errors import UsageError
 
 
-@pytest.fixture(scope="module")
-def llama():
-    return build("llama")
-
-
 @pytest.mark.parametrize("family", rest_is_slow(FAMILIES, "llama", "qwen2-window", "gemma3", "mistral-window"))
 def test_greedy_text(family):
     same(build(family))

@@ -10,12 +10,6 @@ from tests.engines.tiny import build
 
 import draftwood
 
-
-@pytest.fixture(scope="module")
-def llama():
-    return build("llama")
-
-
 ALL = {"return_dict_in_generate": True, "output_scores": True, "output_logits": True}
 
 

@@ -11,11 +11,6 @@ import draftwood
 from draftwood.errors import UsageError
 
 
-@pytest.fixture(scope="module")
-def llama():
-    return build("llama")
-
-
 @pytest.mark.parametrize("family", ["llama", "gemma3", "mistral-window"])
 def test_a_left_padded_batch(family):
     model = build(family)

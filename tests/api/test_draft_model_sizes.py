@@ -32,17 +32,13 @@ def drafted(make, limit=60, **settings):
     return sum(step.by_source[-1].proposed for step in found.steps)
 
 
-def named(monkeypatch, model):
-    monkeypatch.setattr(draft_models, "LOADED", LoadedModels(lambda _: (model, None)))
-
-
 @pytest.mark.parametrize("temperature", [0, 1.5])
 @pytest.mark.parametrize("trees", [True, False], ids=["trees", "chains"])
 @pytest.mark.parametrize("size", [5, 13])
 @pytest.mark.parametrize("drafters", ["draft-model:model=x", "draft-model:model=x:drafters=ngram"])
 def test_models_by_name(monkeypatch, temperature, trees, size, drafters):
     model = ToyTarget(size, trees=trees, seed=3)
-    named(monkeypatch, model)
+    monkeypatch.setattr(draft_models, "LOADED", LoadedModels(lambda _: (model, None)))
     for spec in (drafters, f"ngram+{drafters}"):
         settings = {"temperature": temperature, "seed": 1} if temperature else {}
         assert drafted(spec, **settings) > 0

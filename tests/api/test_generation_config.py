@@ -4,9 +4,8 @@ import copy
 import time
 
 import pytest
-import torch
 from tests.api.generating import PROMPT, speller
-from tests.engines.tiny import build
+from tests.engines.tiny import continued
 from transformers import GenerationConfig
 
 import draftwood
@@ -57,22 +56,11 @@ CHANGING = {
 """A value of each refused setting that changes the text."""
 
 
-@pytest.fixture(scope="module")
-def shared():
-    return build("llama")
-
-
 @pytest.fixture
-def llama(shared):
-    kept = copy.deepcopy(shared.generation_config)
-    yield shared
-    shared.generation_config = kept
-
-
-def theirs(model, **settings):
-    ids = torch.tensor([PROMPT])
-    out = model.generate(ids, attention_mask=torch.ones_like(ids), pad_token_id=0, do_sample=False, **settings)
-    return out[0, len(PROMPT) :].tolist()
+def llama(llama):
+    kept = copy.deepcopy(llama.generation_config)
+    yield llama
+    llama.generation_config = kept
 
 
 def test_every_setting_has_its_place():
@@ -95,12 +83,12 @@ def test_what_would_change_the_text_is_refused_by_name(llama, name):
 @pytest.mark.parametrize("name", sorted(checks.REFUSED_SAMPLED))
 def test_what_shapes_sampling_says_nothing_of_greedy_text(llama, name):
     setattr(llama.generation_config, name, CHANGING[name])
-    assert draftwood.generate(llama, PROMPT, max_new_tokens=9).ids == theirs(llama, max_new_tokens=9)
+    assert draftwood.generate(llama, PROMPT, max_new_tokens=9).ids == continued(llama, PROMPT, max_new_tokens=9)
 
 
 def test_max_length_counts_the_prompt(llama):
     llama.generation_config.max_length = len(PROMPT) + 7
-    assert draftwood.generate(llama, PROMPT).ids == theirs(llama)
+    assert draftwood.generate(llama, PROMPT).ids == continued(llama, PROMPT)
     assert len(draftwood.generate(llama, PROMPT).ids) == 7
     assert len(draftwood.generate(llama, PROMPT, max_new_tokens=3).ids) == 3
     short, long = draftwood.generate(llama, [PROMPT[:10], PROMPT])
@@ -115,7 +103,7 @@ def test_max_length_counts_the_prompt(llama):
 
 def test_max_time_ends_the_text(llama):
     llama.generation_config.max_time = 1e-9
-    assert len(theirs(llama, max_new_tokens=50)) == 1
+    assert len(continued(llama, PROMPT, max_new_tokens=50)) == 1
     one = draftwood.generate(llama, PROMPT, max_new_tokens=50)
     assert (len(one.ids), one.finish_reason) == (1, "length")
     for each in draftwood.generate(llama, [PROMPT, PROMPT[3:]], max_new_tokens=50):
@@ -130,12 +118,8 @@ def test_max_time_ends_the_text(llama):
     llama.generation_config.max_time = 0.2
     cut = draftwood.generate(llama, PROMPT, max_new_tokens=500, logits_processor=[slow], drafters="suffix")
     assert 1 <= len(cut.ids) <= 12
-    assert cut.ids == theirs_without_time(llama, len(cut.ids))
-
-
-def theirs_without_time(model, tokens):
-    model.generation_config.max_time = None
-    return theirs(model, max_new_tokens=tokens)
+    llama.generation_config.max_time = None
+    assert cut.ids == continued(llama, PROMPT, max_new_tokens=len(cut.ids))
 
 
 def test_stop_strings_end_the_text(llama):
@@ -144,7 +128,7 @@ def test_stop_strings_end_the_text(llama):
     stop = text[12:14]
     llama.generation_config.stop_strings = [stop]
     one = draftwood.generate(llama, PROMPT, max_new_tokens=40, tokenizer=tokenizer)
-    assert one.ids == theirs(llama, max_new_tokens=40, tokenizer=tokenizer)
+    assert one.ids == continued(llama, PROMPT, max_new_tokens=40, tokenizer=tokenizer)
     assert (one.text, one.finish_reason) == (text[: text.index(stop)], "stop")
     llama.generation_config.stop_strings = stop
     assert draftwood.generate(llama, PROMPT, max_new_tokens=40, tokenizer=tokenizer).ids == one.ids

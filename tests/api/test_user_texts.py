@@ -67,14 +67,6 @@ def memory(ids):
     return found
 
 
-# --- which drafters draft from it ----------------------------------------------------------------------------
-
-
-def drafters(spec, **sources):
-    setup = Setup(toy(), KNOWN, spec, "fixed:8", UserTexts(**sources))
-    return setup.predicting(sources.get("prediction")) or setup.drafters
-
-
 # --- predictions of several prompts --------------------------------------------------------------------------
 
 
@@ -174,36 +166,30 @@ def test_a_conversation_takes_a_prediction_per_answer(sampling):
 # --- model.generate ------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def llama():
-    return build("llama")
-
-
 LONG = {"do_sample": False, "max_new_tokens": 40, "pad_token_id": 0}
 
 
 def test_decode_with_takes_a_prediction_per_row_and_sequences_share_one(llama):
-    model = llama
     rows = batch([PROMPT, PROMPT[3:40]])
     settings = LONG | {"do_sample": True, "num_return_sequences": 2, "eos_token_id": None}
     plain = decode_with("none", seed=3)
-    model.generate(**rows, **settings, custom_generate=plain)
+    llama.generate(**rows, **settings, custom_generate=plain)
     expected = [[g.ids for g in plain.generations[:2]], plain.generations[3].ids]
     decoding = decode_with("lookup:length=1", "fixed:16", seed=3, prediction=expected)
-    model.generate(**rows, **settings, custom_generate=decoding)
+    llama.generate(**rows, **settings, custom_generate=decoding)
     assert [g.ids for g in decoding.generations] == [g.ids for g in plain.generations]
     assert [len(g.steps) < 20 for g in decoding.generations] == [True, True, False, True]
     with pytest.raises(UsageError, match="2 prompts and 3 predictions"):
-        model.generate(**rows, **settings, custom_generate=decode_with(prediction=[None, None, None]))
+        llama.generate(**rows, **settings, custom_generate=decode_with(prediction=[None, None, None]))
 
 
 def test_decode_with_saves_a_memory_after_each_call(llama, tmp_path):
-    model, path = llama, tmp_path / "m.dwm"
+    path = tmp_path / "m.dwm"
     decoding = decode_with("lookup:length=1", "fixed:16", memory=path, corpus=Corpus.of([PROMPT]), context=PROMPT)
-    theirs = model.generate(**ONE, **LONG)
+    theirs = llama.generate(**ONE, **LONG)
     passes = []
     for _ in range(2):
-        assert torch.equal(model.generate(**ONE, **LONG, custom_generate=decoding), theirs)
+        assert torch.equal(llama.generate(**ONE, **LONG, custom_generate=decoding), theirs)
         assert path.exists()
         path.unlink()
         passes.append(len(decoding.generations[0].steps))
@@ -316,12 +302,11 @@ def test_a_file_that_tells_its_tokenizer_wants_to_be_compared(tmp_path):
 
 
 def test_drafters_of_one_memory_agree_on_its_size(tmp_path):
-    path = tmp_path / "m.dwm"
-    spec = "memory:namespace=a:tokens=5000+memory:namespace=b"
-    found = drafters(spec, memory=path)
+    given = UserTexts(memory=tmp_path / "m.dwm")
+    found = Setup(toy(), KNOWN, "memory:namespace=a:tokens=5000+memory:namespace=b", "fixed:8", given).drafters
     assert {d.memory.size for d in found} == {5000}
     with pytest.raises(UsageError, match="its drafters ask for tokens=500 and tokens=5000: give all"):
-        drafters("memory:namespace=a:tokens=500+memory:namespace=b:tokens=5000", memory=path)
+        Setup(toy(), KNOWN, "memory:namespace=a:tokens=500+memory:namespace=b:tokens=5000", "fixed:8", given)
 
 
 def test_detached_drafters_know_what_was_known_and_teach_nobody(tmp_path):

@@ -9,50 +9,43 @@ import pytest
 ROOT = Path(__file__).parents[2]
 HERE = ROOT / "benchmarks"
 
-NAMES = ("figures", "figures_llama", "figures_speed", "race")
-
 pytestmark = pytest.mark.skipif(
     not (HERE / "results" / "never-slower-float32.jsonl.zst").is_file(), reason="a source archive has no rows"
 )
 
 
-@pytest.fixture(scope="module")
-def scripts(script):
-    return {name: script(name) for name in NAMES}
-
-
-def test_the_page_is_what_the_rows_give(scripts):
+def test_the_page_is_what_the_rows_give(script):
     page = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
-    assert page == scripts["figures"].page(), "run python benchmarks/figures.py > docs/figures.md"
+    assert page == script("figures").page(), "run python benchmarks/figures.py > docs/figures.md"
 
 
-def test_the_table_of_readme_is_what_the_rows_give(scripts):
+def test_the_table_of_readme_is_what_the_rows_give(script):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    said = scripts["figures_speed"].engines(scripts["figures_speed"].OF_README)
+    said = script("figures_speed").engines(script("figures_speed").OF_README)
     assert f"\n\n{said}\n\n" in readme, "copy what python benchmarks/figures.py --readme prints"
 
 
-def test_the_tables_of_llama_cpp_are_what_the_rows_give(scripts):
-    page = scripts["figures_llama"].PAGE.read_text(encoding="utf-8")
-    assert page == scripts["figures_llama"].filled(page), "run python benchmarks/figures.py --llama"
-    for name in scripts["figures_llama"].SECTIONS:
+def test_the_tables_of_llama_cpp_are_what_the_rows_give(script):
+    page = script("figures_llama").PAGE.read_text(encoding="utf-8")
+    assert page == script("figures_llama").filled(page), "run python benchmarks/figures.py --llama"
+    for name in script("figures_llama").SECTIONS:
         assert [page.count(f"<!-- {mark}{name} -->") for mark in ("", "/")] == [1, 1]
 
 
-def test_every_table_tells_where_its_rows_come_from(scripts):
-    for _, some in scripts["figures"].figures():
+def test_every_table_tells_where_its_rows_come_from(script):
+    for _, some in script("figures").figures():
         for figure in some:
             assert figure.files
             assert all((HERE / "results" / name).is_file() for name in figure.files)
 
 
-def test_the_picture_is_what_its_rows_give(scripts):
+def test_the_picture_is_what_its_rows_give(script):
     picture = (ROOT / "docs" / "race.svg").read_text(encoding="utf-8")
-    assert picture == scripts["race"].draw(scripts["race"].ROWS), "run python benchmarks/race.py draw"
+    assert picture == script("race").draw(script("race").ROWS), "run python benchmarks/race.py draw"
 
 
-def test_both_sides_of_the_race_write_the_same_text(scripts):
-    race = scripts["race"]
+def test_both_sides_of_the_race_write_the_same_text(script):
+    race = script("race")
     plain, drafted = race.read_records(race.ROWS).answers
     assert plain.output_ids == drafted.output_ids
     assert len(drafted.steps) < len(plain.steps)

@@ -10,23 +10,17 @@ from draftwood.files.lines import write_whole
 from draftwood.measure.records.records import Answer, header
 
 pytest.importorskip("xllamacpp")
-NAMES = ("results", "figures_llama", "llama")
 FACTS = {"command": "x.py", "date": "2026-11-22T20:00:00", "processor": "p", "cores": 2, "dtype": "Q4_0"}
 SETTINGS = {"model": "m.gguf", "dtype": "Q4_0", "max_new_tokens": 8, "temperature": 0.0}
 
 
-@pytest.fixture(scope="module")
-def scripts(script):
-    return {name: script(name) for name in NAMES}
-
-
 @pytest.fixture
-def filled(scripts, monkeypatch, tmp_path):
+def filled(script, monkeypatch, tmp_path):
     """Make the tables from the rows in ``tmp_path``."""
     for name in ("results", "figures_llama"):
-        monkeypatch.setattr(scripts[name], "RESULTS", tmp_path)
+        monkeypatch.setattr(script(name), "RESULTS", tmp_path)
     page = "".join(f"<!-- {name} -->\nold\n<!-- /{name} -->\n" for name in ("passes", "costs", "bench", "exact"))
-    return lambda: scripts["figures_llama"].filled(page)
+    return lambda: script("figures_llama").filled(page)
 
 
 def answer(number, task, arm, seconds, engine="draftwood"):
@@ -36,12 +30,12 @@ def answer(number, task, arm, seconds, engine="draftwood"):
     return done
 
 
-def test_passes_are_measured_and_shown(scripts, filled, monkeypatch, tmp_path, tiny_gguf, capsys):
+def test_passes_are_measured_and_shown(script, filled, monkeypatch, tmp_path, tiny_gguf, capsys):
     name = "llama-passes-Q8_0.jsonl"
     flags = ["--threads", "1", "--contexts", "20", "300", "--widths", "1", "2", "3", "--rounds", "2"]
     model = str(tiny_gguf("llama", "Q8_0"))
     monkeypatch.setattr(sys, "argv", ["/x/llama.py", "passes", model, "-o", str(tmp_path / name), *flags])
-    scripts["llama"].main()
+    script("llama").main()
     assert "300 tokens, exact, n =   3" in capsys.readouterr().out
     first, *rows = map(json.loads, (tmp_path / name).read_text().splitlines())
     assert first["provenance"]["command"].startswith(f"llama.py passes {Path(model).name} -o {name} ")
@@ -49,7 +43,7 @@ def test_passes_are_measured_and_shown(scripts, filled, monkeypatch, tmp_path, t
         (c, s, n) for c in (20, 300) for s in ("exact", "fast") for n in (1, 2, 3)
     ]
     assert all(0 < r["fastest_ms"] <= r["median_ms"] for r in rows)
-    scripts["results"].lines.cache_clear()
+    script("results").lines.cache_clear()
     table = filled()
     assert "| tokens in the cache | settings | n = 1 | 2 | 3 |" in table
     assert f"| 300 | exact | {rows[6]['fastest_ms']:.1f} | {rows[7]['fastest_ms']:.1f} | " in table
@@ -76,10 +70,10 @@ def test_speed_is_shown_beside_llama_cpp_s_own(filled, tmp_path):
     assert "every text with drafts was the text without" in table
 
 
-def test_equal_texts_are_counted_up_to_where_they_part(scripts, filled, tmp_path):
+def test_equal_texts_are_counted_up_to_where_they_part(script, filled, tmp_path):
     path = tmp_path / "llama-exact-Q4_0.jsonl"
     first = {"row": "header", "settings": {"dtype": "Q4_0"}, "provenance": FACTS}
-    assert scripts["results"].resumed(path, first) == []
+    assert script("results").resumed(path, first) == []
     texts = {"row": "texts", "task": "chat", "drafted": None}
     rows = [
         texts | {"name": "a", "plain": [1, 2, 3, 4], "server": [1, 2, 9, 4]},
@@ -88,10 +82,10 @@ def test_equal_texts_are_counted_up_to_where_they_part(scripts, filled, tmp_path
     write_whole(path, [first, *rows])
     with path.open("a") as file:
         file.write('{"row": "texts", "ta')
-    assert scripts["results"].resumed(path, first) == rows
+    assert script("results").resumed(path, first) == rows
     with pytest.raises(SystemExit, match="holds another run"):
-        scripts["results"].resumed(path, {"settings": {"dtype": "Q8_0"}})
-    scripts["results"].lines.cache_clear()
+        script("results").resumed(path, {"settings": {"dtype": "Q8_0"}})
+    script("results").lines.cache_clear()
     table = filled()
     assert "| our drafted loop | 2 of 2 | 6 of 6 |" in table
     assert "| llama.cpp's server | 1 of 2 | 4 of 6 |" in table

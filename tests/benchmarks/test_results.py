@@ -11,13 +11,9 @@ HERE = Path(__file__).parents[2] / "benchmarks"
 RESULTS = sorted(path for path in (HERE / "results").glob("*.json*"))
 
 
-@pytest.fixture(scope="module")
-def places(script):
-    return script("results")
-
-
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.name)
-def test_no_place_of_a_machine_is_told(places, path):
+def test_no_place_of_a_machine_is_told(script, path):
+    places = script("results")
     if path.suffix == ".json":
         found = [json.loads(path.read_text(encoding="utf-8"))]
     else:
@@ -37,8 +33,8 @@ def test_no_place_of_a_machine_is_told(places, path):
         ("2026-11-22T18:30:50+00:00", "2026-11-22T18:30:50+00:00"),
     ],
 )
-def test_of_a_path_the_name_stays(places, said, bare):
-    assert places.bare({"command": [said], "n": 1}) == {"command": [bare], "n": 1}
+def test_of_a_path_the_name_stays(script, said, bare):
+    assert script("results").bare({"command": [said], "n": 1}) == {"command": [bare], "n": 1}
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in HERE.glob("*.py")))

@@ -72,12 +72,7 @@ def test_whoever_comes_and_goes_each_text_is_the_one_it_is_alone(kind, sampling,
         arrivals = Scripted(sequences(target, drafters, prompts, sampling=sampling), at)
         texts, ends, _ = run(target, arrivals, load_planner(planner))
         for i, prompt in enumerate(prompts):
-            truth = (
-                greedy_truth(target, prompt, 20)
-                if sampling.greedy
-                else sampled_truth(target, sampling, prompt, 20, sequence=i)
-            )
-            assert texts[i] == truth
+            assert texts[i] == sampled_truth(target, sampling, prompt, 20, sequence=i)
             assert ends[i] == "length"
         assert target.open_sessions == 0
 
@@ -192,10 +187,6 @@ def test_known_prompts_are_read_to_their_ends_in_one_call(sampling, drafters, re
             assert (texts[number], ends[number]) == ([], "error")
             assert "no room" in str(errors[number])
         else:
-            truth = (
-                greedy_truth(target, prompt, 20)
-                if sampling.greedy
-                else sampled_truth(target, sampling, prompt, 20, sequence=number)
-            )
+            truth = sampled_truth(target, sampling, prompt, 20, sequence=number)
             assert (texts[number], ends[number]) == (truth, "length")
     assert target.together == (1 if refused else 6)

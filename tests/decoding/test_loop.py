@@ -102,11 +102,7 @@ class _StoppableSession(TextSession):
 class StoppableTarget(ToyTarget):
     """A toy that may be interrupted at the end of a pass, or of keeping what was accepted."""
 
-    verb = "score"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.interrupt = Interrupting()
+    verb, interrupt = "none", Interrupting()
 
     def open(self, prompts, *, reserve=0):
         opened = super().open(prompts, reserve=reserve)
@@ -374,9 +370,7 @@ def test_the_choice_on_the_path_is_exact_even_where_top_k_would_not_know_it():
 class CountingTarget(ToyTarget):
     """Counts the tokens that its sessions read outside of passes."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.read = 0
+    read = 0
 
     def extend(self, texts, watch=None):
         self.read += sum(len(ids) for _, ids in texts)

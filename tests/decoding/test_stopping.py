@@ -23,10 +23,6 @@ def as_bytes(ids):
     return bytes(BYTES[i] for i in ids if i < len(BYTES)).decode(errors="replace")
 
 
-def reasons(stopping, ids):
-    return [stopping(token) for token in ids]
-
-
 # --- finding stop strings ------------------------------------------------------------------------------------
 
 
@@ -86,5 +82,5 @@ def test_every_criterion_is_asked_after_every_token_and_ends_the_text():
         return len(emitted) == 3
 
     stopping = Stopping(9, criteria=[lambda _: False, third])
-    assert reasons(stopping, [4, 5, 6]) == [None, None, "stop"]
+    assert [stopping(token) for token in (4, 5, 6)] == [None, None, "stop"]
     assert seen == [[4], [4, 5], [4, 5, 6]]

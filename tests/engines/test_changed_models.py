@@ -20,7 +20,7 @@ from draftwood.engines.transformers.shared import prepare, shared_target
 from draftwood.errors import UsageError
 from tests.api.fake import TOKENIZER
 from tests.engines.registered import tiny
-from tests.engines.tiny import build
+from tests.engines.tiny import build, continued
 from tests.tiers import rest_is_slow
 
 PROMPT = [5, 6, 7, 5, 6, 7, 5, 9, 30, 31]
@@ -28,11 +28,7 @@ N = 12
 
 
 def theirs(model, prompt=PROMPT, **more):
-    ids = torch.tensor([prompt])
-    out = model.generate(
-        ids, attention_mask=torch.ones_like(ids), max_new_tokens=N, do_sample=False, pad_token_id=0, **more
-    )
-    return out[0, len(prompt) :].tolist()
+    return continued(model, prompt, max_new_tokens=N, **more)
 
 
 @cache

@@ -20,6 +20,7 @@ from draftwood.engines.transformers.shared import shared_target
 from draftwood.errors import CapabilityError, UnknownNameError, UnsupportedModelError
 from draftwood.tree import TokenTree
 from tests.engines.registered import LEFT_OUT, VOCAB, WINDOW, causal_types, tiny
+from tests.engines.tiny import continued
 from tests.tiers import rest_is_slow
 from tests.toys import RandomDrafter
 
@@ -107,14 +108,6 @@ def model_of(name: str, seed: int):
     return tiny(kind, seed, **settings)
 
 
-def theirs(model) -> list[int]:
-    ids = torch.tensor([PROMPT])
-    out = model.generate(
-        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=LIMIT, pad_token_id=0
-    )
-    return out[0, len(PROMPT) :].tolist()
-
-
 def assert_same(model, ours: list[int], truth: list[int]) -> None:
     """Equal, or different from a token on whose two candidates score alike."""
     if ours == truth:
@@ -130,7 +123,7 @@ def check_type(name: str, seeds: Sequence[int] = SEEDS) -> None:
     texts = []
     for seed in seeds:
         model = model_of(name, seed)
-        truth = theirs(model)
+        truth = continued(model, PROMPT, max_new_tokens=LIMIT)
         for sampling in ({}, {"temperature": 0.8, "top_p": 0.9, "seed": seed}):
             plain = draftwood.generate(model, PROMPT, drafters="none", max_new_tokens=LIMIT, **sampling).ids
             if not sampling:
@@ -190,9 +183,8 @@ def test_drafted_text_is_the_models_own_for_all_others(name):
 def test_what_cannot_be_drafted_for_is_written_plain(name):
     for seed in SEEDS:
         model = model_of(name, seed)
-        assert_same(
-            model, draftwood.generate(model, PROMPT, drafters="none", max_new_tokens=LIMIT).ids, theirs(model)
-        )
+        ours = draftwood.generate(model, PROMPT, drafters="none", max_new_tokens=LIMIT).ids
+        assert_same(model, ours, continued(model, PROMPT, max_new_tokens=LIMIT))
     with pytest.raises(CapabilityError, match="one token per pass"):
         draftwood.generate(model, PROMPT, drafters="suffix", max_new_tokens=4)
 

@@ -2,24 +2,15 @@
 
 import numpy as np
 import pytest
-import torch
 from transformers import LogitsProcessor, LogitsProcessorList
 
 import draftwood
 from draftwood.errors import PromptError, UsageError
-from tests.engines.tiny import build
+from tests.engines.tiny import build, continued
 from tests.toys import RandomDrafter
 
 PROMPT = np.random.default_rng(5).integers(0, 64, 24).tolist() * 2
 SETS = ("none", "suffix", ["suffix", RandomDrafter(64)])
-
-
-def theirs(model, limit=60, **settings):
-    ids = torch.tensor([PROMPT])
-    out = model.generate(
-        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=limit, pad_token_id=0, **settings
-    )
-    return out[0, len(PROMPT) :].tolist()
 
 
 class CountsDown(LogitsProcessor):
@@ -39,7 +30,8 @@ def test_a_stateful_processor_sees_each_emitted_token_once_and_is_not_touched():
     mine = CountsDown()
     drafted = draftwood.generate(model, PROMPT, max_new_tokens=40, logits_processor=[mine])
     assert mine.calls == 0  # each request works on its own copy
-    assert drafted.ids == theirs(model, 40, logits_processor=LogitsProcessorList([CountsDown()]))
+    theirs = LogitsProcessorList([CountsDown()])
+    assert drafted.ids == continued(model, PROMPT, max_new_tokens=40, logits_processor=theirs)
 
 
 def test_a_processor_with_a_model_inside_is_refused():

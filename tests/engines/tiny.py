@@ -70,6 +70,13 @@ def build(family: str, seed: int = 0) -> Any:
     return kind(copy.deepcopy(config)).eval()  # a model may be given another attention later
 
 
+def continued(model: Any, prompt: list[int], **settings: Any) -> list[int]:
+    """The greedy text of transformers itself after a prompt."""
+    ids = torch.tensor([prompt])
+    out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, pad_token_id=0, **settings)
+    return out[0, len(prompt) :].tolist()
+
+
 def scores_of_texts(model: Any, texts: Sequence[list[int]]) -> NDArray[np.float32]:
     """The model's own scores after every token, all texts in one pass.
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -50,10 +51,6 @@ SETTINGS = {
     "top-p": Sampling(0.9, top_p=0.8),
     "min-p": Sampling(1.2, min_p=0.2),
 }
-
-
-def seeded(sampling: Sampling, seed: int) -> Sampling:
-    return Sampling(sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p, seed=seed)
 
 
 def enumerate_texts(target: ToyTarget, sampling: Sampling, depth: int) -> dict[tuple[int, ...], float]:
@@ -96,7 +93,7 @@ def p_value(counts: Counter[tuple[int, ...]], chances: dict[tuple[int, ...], flo
 def test_every_token_is_the_best_of_log_p_plus_noise_whatever_was_drafted(drafters, settings):
     for vocab_size, variant in zip((3, 4, 5), TARGETS.values(), strict=True):
         target = ToyTarget(vocab_size=vocab_size, order=2, sharpness=1.0, seed=vocab_size, **variant)
-        sampling = seeded(SETTINGS[settings], vocab_size)
+        sampling = replace(SETTINGS[settings], seed=vocab_size)
         written = write(target, EVERY[drafters](target, sampling), 5, sampling=sampling, limit=12)
         noise, text = KeyedNoise(sampling.seed), list(PROMPT)
         for token in written.ids:
@@ -180,7 +177,7 @@ def conditional_p_value(target: ToyTarget, sampling: Sampling, ids: Sequence[int
 )
 def test_a_long_text_has_the_distribution_at_every_context(drafters, settings):
     target = ToyTarget(vocab_size=5, order=2, sharpness=0.7, seed=2)
-    sampling = seeded(SETTINGS[settings], 11)
+    sampling = replace(SETTINGS[settings], seed=11)
     made = DRAFTERS[drafters](target, sampling)
     written = write(target, made, 6, sampling=sampling, limit=1500)
     assert conditional_p_value(target, sampling, written.ids) > DOUBTFUL

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from scipy import stats
 from tests.helpers import PROCESSORS, PROMPT, SETTINGS_OF_LAWS, TARGETS, write
+from tests.laws.test_law_02_distribution import DOUBTFUL, p_value
 from tests.tiers import rest_is_slow
 from tests.toys import RandomDrafter, SameDrafter
 from transformers.generation.logits_process import (
@@ -90,31 +91,18 @@ def test_the_drafted_text_is_the_best_of_their_probabilities_and_the_noise(setti
 # --- law 2: the same distribution ------------------------------------------------------------------------------
 
 
-def p_value(counts: NDArray[np.float64], chances: NDArray[np.float64]) -> float:
-    """Chi-square of counts against probabilities; cells that expect fewer than five are pooled."""
-    assert not counts[chances == 0].any(), "a token of probability zero was chosen"
-    n = counts.sum()
-    large = n * chances >= 5
-    seen, expected = counts[large], n * chances[large]
-    if expected.sum() < n - 1e-6:
-        seen, expected = np.append(seen, n - seen.sum()), np.append(expected, n - expected.sum())
-    return float(stats.chisquare(seen, expected).pvalue) if len(seen) > 1 else 1.0
-
-
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_choices_of_the_rule_over_many_seeds_have_their_probabilities(settings):
     """What is counted is the rule's own choice at the root of a pass, penalty included."""
     chosen = SETTINGS[settings]
     row = ToyTarget(vocab_size=12, order=2, sharpness=1.0, seed=3).scores_after(PROMPT)
-    counts = np.zeros(len(row))
+    counts: Counter[tuple[int, ...]] = Counter()
     for seed in range(4000):
-        sampling = Sampling(
-            chosen.temperature, chosen.top_k, chosen.top_p, chosen.min_p, chosen.repetition_penalty, seed=seed
-        )
-        session = SampleAndMatch().open(PROMPT, sampling)
+        session = SampleAndMatch().open(PROMPT, replace(chosen, seed=seed))
         verdict = session.verify(TokenTree.empty(), NumpyScores(row[None]), lambda _: None)
-        counts[verdict.emitted[0]] += 1
-    assert p_value(counts, their_probabilities(row, PROMPT, chosen)) > 1e-4
+        counts[verdict.emitted] += 1
+    chances = {(token,): p for token, p in enumerate(their_probabilities(row, PROMPT, chosen)) if p > 0}
+    assert p_value(counts, chances) > DOUBTFUL
 
 
 @pytest.mark.parametrize("drafters", rest_is_slow(DRAFTERS, "random"))
@@ -130,11 +118,11 @@ def test_drafted_texts_over_many_seeds_have_their_probabilities(drafters):
             for token, p in enumerate(
                 their_probabilities(target.scores_after([*PROMPT, *told]), [*PROMPT, *told], Sampling(**settings))
             )
+            if p > 0
         }
     counts: Counter[tuple[int, ...]] = Counter()
     for seed in range(1500):
         sampling = Sampling(**settings, seed=seed)
         made = DRAFTERS[drafters](target, sampling)
         counts[tuple(write(target, made, 6, sampling=sampling, limit=3).ids)] += 1
-    seen = np.array([counts[told] for told in chances], dtype=np.float64)
-    assert p_value(seen, np.array(list(chances.values()))) > 1e-4
+    assert p_value(counts, chances) > DOUBTFUL

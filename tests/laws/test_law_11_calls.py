@@ -50,11 +50,6 @@ def together(work):
         return list(pool.map(run, range(THREADS)))
 
 
-@pytest.fixture(scope="module")
-def llama():
-    return build("llama")
-
-
 @pytest.mark.parametrize("settings", [{}, {"drafters": "copy-and-recycle"}, {"planner": PLANNERS[1]}], ids=str)
 def test_one_decode_with_serves_several_threads(llama, settings):
     alone = [llama.generate(**batch([prompt]), **GREEDY)[0].tolist() for prompt in PROMPTS]

@@ -5,7 +5,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.helpers import GREEDY, SAMPLED, greedy_truth, sampled_truth, write, write_batch
+from tests.helpers import GREEDY, SAMPLED, sampled_truth, write, write_batch
 from tests.planning.scripted import scripted
 from tests.planning.states import FakeState
 from tests.toys import RandomDrafter, SameDrafter
@@ -79,7 +79,7 @@ def test_policies_cannot_make_off_draft():
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED])
 def test_all_of_them_at_once_change_no_text(make, sampling):
     target = ToyTarget()
-    truth = greedy_truth(target, limit=150) if sampling.greedy else sampled_truth(target, sampling, limit=150)
+    truth = sampled_truth(target, sampling, limit=150)
     drafters = [SameDrafter(target), RandomDrafter()]
     assert write(target, drafters, make(everything()), limit=150, sampling=sampling).ids == truth
 
