@@ -307,7 +307,7 @@ def check_texts_with_a_head(model, file, drafters, temperature, caplog):
 
 def check_turns_with_a_head(target, head, sampling, caplog):
     """Ask the same of the turns of a conversation, some of which are cut."""
-    drafter = HeadDrafter(target=DraftTarget(head, shares=False))
+    drafter = HeadDrafter(target=DraftTarget(head))
     with open_sequences(target, [drafter], [Request([3, 5, 7, 3], 12, sampling)], SampleAndMatch()) as (row,):
         list(decode_sequences(target, FixedPlanner(8), [row]))
         told = list(row.ids)

@@ -101,7 +101,7 @@ def kinds(annotation: Any) -> tuple[Any, ...]:
 
 
 def value_of(what: str, text: str, wanted: Any) -> Any:
-    """Return text as a value of the ``wanted`` type; `UsageError` where it is none, which names it ``what``."""
+    """Return text as a value of the ``wanted`` type; other text raises `UsageError`, which calls it ``what``."""
     allowed = kinds(wanted)
     if text == "none" and NoneType in allowed:
         return None

@@ -56,14 +56,14 @@ class TokenTree:
     lookahead: Bools
 
     is_grown: ClassVar[bool] = False
-    """True of a tree that one of our kernels has grown (`grown`)."""
+    """True of a tree that one of our own drafters has made by `grown`."""
 
     @classmethod
     def grown(cls, **known: Any) -> TokenTree:
-        """Make a tree without checking its columns, which our kernels grew: in each step, in a fifth of the time.
+        """Make a tree, which nobody checks again, of columns that our own drafters made: a fifth of the time.
 
-        They are read-only and keep all rules but the limit of token ids. No two siblings are equal, no node is a
-        lookahead node, and beliefs are the rates that the drafter was asked with. Properties may be given, too.
+        They must be read-only and keep all rules but the range of token ids; siblings differ, no node is a
+        lookahead node, beliefs are the rates that the drafter was asked with. Properties may be given, too.
         """
         tree = object.__new__(cls)
         vars(tree).update(known, n_lookahead=0, is_grown=True)
@@ -194,7 +194,7 @@ class TokenTree:
         return np.flatnonzero((self.parents == node) & ~self.lookahead)
 
     def take(self, nodes: NDArray[Any] | Sequence[int]) -> TokenTree:
-        """Return the tree of these nodes, ascending and closed under parents."""
+        """Return the tree of these nodes, which must ascend and include the parent of each."""
         kept = np.asarray(nodes, dtype=np.intp)
         place = np.full(len(self) + 1, -1, dtype=np.int32)  # the last one is that of the root, parent -1
         place[kept] = np.arange(len(kept))

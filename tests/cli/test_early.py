@@ -40,7 +40,7 @@ WRONG = [
     ("generate x --repetition-penalty 0", "repetition_penalty must"),
     ("generate x --drafters jacobi:block=0 --show-iterations", "block must lie between"),
     ("generate x --drafters jacobi:start=nowhere --show-iterations", "start must be one of"),
-    ("generate x --regex (", "cannot be held"),
+    ("generate x --regex (", "cannot be used"),
     ("generate x --json-schema {", "no JSON"),
     ("generate x --max-new-tokens 0", "--max-new-tokens"),
     ("drift x --rule threshold:tau=2", "tau must lie in"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from typing import ClassVar
 
 import numpy as np
@@ -489,6 +490,15 @@ def test_a_turn_that_is_refused_leaves_the_text_as_it_was():
         row.turn(Request([*said, 1], 6))
         written = [t for e in decode_sequences(target, FixedPlanner(4), [row]) for t in e.tokens]
         assert written == greedy_truth(target, [*said, 1], 6)
+
+
+def test_the_time_limit_of_a_turn_counts_its_reading(monkeypatch):
+    target, ticks = ToyTarget(), count(0, 2000)
+    with open_sequences(target, [], [Request(PROMPT, 2)], SampleAndMatch()) as (row,):
+        list(decode_sequences(target, FixedPlanner(0), [row]))
+        monkeypatch.setattr("draftwood.decoding.sequence.perf_counter", lambda: next(ticks))
+        row.turn(Request([*row.ids, 3], 5, seconds=1000.0))
+        assert [len(e.tokens) for e in decode_sequences(target, FixedPlanner(0), [row])] == [1]
 
 
 def test_a_turn_goes_on_after_the_end_and_within_new_positions():

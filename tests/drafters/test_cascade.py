@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,8 +12,10 @@ from tests.helpers import GREEDY, PROMPT, SAMPLED, greedy_truth, sampled_truth, 
 from tests.toys import InvalidDrafter, RaisingDrafter, SameDrafter, WrongDrafter
 
 from draftwood.contracts import Prices
+from draftwood.decoding.arrivals import read_whole
 from draftwood.decoding.request import Request
 from draftwood.drafters.cascade.drafter import CascadeDrafter
+from draftwood.drafters.cascade.session import Ahead
 from draftwood.drafters.draft_model.drafter import DraftModelDrafter
 from draftwood.drafters.load import load
 from draftwood.errors import CapabilityError, UsageError
@@ -214,6 +217,16 @@ def test_an_interrupted_draft_reads_the_text_again():
     session.truncate(len(PROMPT))
     assert session.draft(5, 0, drafter.prior).tokens.tolist() == before.tokens.tolist()
     session.close()
+
+
+def test_what_was_not_read_is_named_again_where_the_same_text_comes_again():
+    target = ToyTarget(order=2)
+    ahead = Ahead([1, 2], None, target, ())
+    read_whole(target, [ahead])
+    ahead.begin()
+    text = np.array([1, 2, (ahead.ids[2] + 1) % 8, 3, 3], dtype=np.int32)
+    assert ahead.follow(text) == ahead.follow(text) == text[2:].tolist()
+    ahead.close()
 
 
 def interrupted(requests):

@@ -40,6 +40,7 @@ OUT_OF_RANGE = [
     (LookupDrafter, {"max_ngram": 0}, "max_ngram"),
     (LookupDrafter, {"min_ngram": 0}, "min_ngram"),
     (LookupDrafter, {"min_ngram": 4, "max_ngram": 3}, "min_ngram"),
+    (LookupDrafter, {"max_ngram": 1025}, "max_ngram"),
     (LookupDrafter, {"length": 0}, "length"),
     *((MemoryDrafter, {"length": n}, "length must lie between") for n in (0, 1 << 17)),
     *((MemoryDrafter, {"tokens": n}, "a memory holds 1 to") for n in (0, 1 << 40)),

@@ -117,9 +117,9 @@ def test_no_row_has_a_score_for_the_end_that_is_added(endless, more):
     [
         (lambda: Grammar.json_schema("{"), "no JSON"),
         (lambda: Grammar.json_schema("[1]"), "is an object"),
-        (lambda: Grammar.regex("("), "cannot be held"),
-        (lambda: Grammar.lark("nothing"), "cannot be held"),
-        (lambda: Grammar.json_schema({"type": "nonsense"}), "cannot be held"),
+        (lambda: Grammar.regex("("), "cannot be used"),
+        (lambda: Grammar.lark("nothing"), "cannot be used"),
+        (lambda: Grammar.json_schema({"type": "nonsense"}), "cannot be used"),
         (lambda: Grammar.regex("a" * (1 << 21)), "characters"),
         (lambda: as_grammar(3), "cannot be read"),
     ],

@@ -51,7 +51,7 @@ def test_what_a_pattern_cannot_say_is_told_with_its_place(pattern, within):
     schema = {"properties": {"a/b": {"items": odd}, "c": {}}}
     with pytest.raises(UsageError, match="#/properties/a~1b/items") as raised:
         Grammar.json_schema(schema).compiled()
-    assert "cannot be held" in str(raised.value)
+    assert "cannot be used" in str(raised.value)
     assert repr(pattern) in str(raised.value) or within != "pattern"
 
 

@@ -34,7 +34,7 @@ def written(target, *drafters, limit=20):
 
 
 def toy(weights, **options):
-    return DraftModelDrafter(**options).bound(DraftTarget(ToyTarget(), shares=False, weight_bytes=weights))
+    return DraftModelDrafter(**options).bound(DraftTarget(ToyTarget(), weight_bytes=weights))
 
 
 def test_a_model_that_two_drafters_share_is_counted_once_and_its_caches_twice():
@@ -49,7 +49,7 @@ def test_a_model_that_two_drafters_share_is_counted_once_and_its_caches_twice():
 
 def test_of_a_cascade_every_model_counts():
     inner = toy(30)
-    known = DraftTarget(ToyTarget(), shares=False, weight_bytes=1000)
+    known = DraftTarget(ToyTarget(), weight_bytes=1000)
     cascade = CascadeDrafter(target=known.target, drafters=(*load("ngram"), inner), known=known)
     tokens, (weights, cache) = written(ToyTarget(), cascade)
     assert weights == 1030

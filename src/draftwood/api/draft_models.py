@@ -115,7 +115,7 @@ class DraftModels:
             draft = target_of(model)
         size = None if self.target is None else self.target.capabilities.vocab_size
         self._compare(name, tokenizer)
-        return DraftTarget(draft, False, size, size_of(model), self.target, model)
+        return DraftTarget(draft, size, size_of(model), self.target, model)
 
     def given(self, found: DraftTarget) -> DraftTarget:
         """Return a model that the user gave as an object, with what is known of the target."""
@@ -195,7 +195,7 @@ class DraftModels:
                 "head:file=FILE"
             )
         found = heads.head_of(self.target, place)
-        return DraftTarget(found, False, weight_bytes=found.weight_bytes, verifier=self.target)
+        return DraftTarget(found, weight_bytes=found.weight_bytes, verifier=self.target)
 
     def quantized_self(self) -> DraftTarget:
         """Return the target's own weights in 4 bits, on our own engine.
@@ -219,7 +219,7 @@ class DraftModels:
             from draftwood.engines.transformers.self_draft import quantized_self
 
             found = quantized_self(self.target, self.model)  # type: ignore[arg-type]
-        return DraftTarget(found, False, weight_bytes=found.weight_bytes, verifier=self.target)
+        return DraftTarget(found, weight_bytes=found.weight_bytes, verifier=self.target)
 
     @property
     def _engine(self) -> str:

@@ -22,19 +22,19 @@ class Needs:
 
     top_k: int = 0  # this many best tokens of every scored row, with their probabilities
     hidden: tuple[int, ...] = ()
-    """Hidden states of these layers, but while it rests: `DraftSession.observe_hidden`, `Feedback.hidden`."""
+    """Hidden states of these layers, except while it rests: `DraftSession.observe_hidden`, `Feedback.hidden`."""
     prompt: bool = False
     """The ``top_k`` of the prompt's rows too, and of later turns': `DraftSession.observe`."""
     prompt_cost: float = inf
-    """How much longer reading may take for that, as a share of it. If finite, only the last occurrence of each
-    token is scored, of as many of the latest tokens as `Capabilities.row_cost` allows."""
+    """How much longer reading may take for that, as a share of its time. If finite, only the last occurrence of
+    each token is scored, of as many of the latest tokens as `Capabilities.row_cost` allows."""
     lookahead_nodes: int = 0  # at least this many lookahead nodes in one pass
     choice: bool = False
-    """The target's choice at rows off the accepted path too, as far as the ``top_k`` tell: `Feedback.choice`."""
+    """The target's choice at rows off the accepted path too, as far as the ``top_k`` tells: `Feedback.choice`."""
     base_tree: bool = False
     """The other drafters' proposals of the same step, to append branches to: `DraftSession.branch`."""
     prices: bool = False
-    """The present cost of a token, for drafters with own passes: `DraftSession.prices`, `DraftSession.ends`."""
+    """Present cost of a token, for drafters that run passes: `DraftSession.prices`, `DraftSession.ends`."""
     target_session: bool = False
     """The target's session of the text, whose cache the drafter's own passes share: `DraftSession.follow`."""
 
@@ -173,7 +173,7 @@ class DraftSession(ABC):
         """Take in the best tokens after each of the committed tokens from position ``first`` on (`Needs.prompt`).
 
         ``ids`` int32[n, k] and ``probabilities`` float32[n, k]; a row that was not scored has probabilities 0.
-        Called after `Drafter.open` or `extend`, several times for a long text; not for tokens that a cache had.
+        Called after `Drafter.open` or `extend`, several times for a long text; not for cached tokens.
         """
         raise NotImplementedError("a drafter with Needs.prompt must write observe()")
 

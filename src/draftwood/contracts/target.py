@@ -160,7 +160,7 @@ class TargetSession(ABC):
 
     @abstractmethod
     def truncate(self, length: int) -> None:
-        """Cut the cached text to its first ``length`` tokens, or to fewer: then read on (`Target.extend`)."""
+        """Cut the cached text to its first ``length`` tokens, or to fewer; the caller reads on from there."""
 
     def close(self) -> None:
         """Free the cache; closing twice is harmless."""
@@ -185,7 +185,7 @@ class Target(ABC):
     device: Any = None
     """The torch device of its scores; None: they are NumPy arrays."""
     tokens_read: int = 0
-    """Of all prompts so far, for progress displays."""
+    """Tokens of all prompts that were read so far, for progress displays."""
     generation_config: Any = None
     """Defaults of requests, as attributes that are named as in transformers; None: it has none."""
 

@@ -46,8 +46,8 @@ def build(
     ``output`` is replaced if it exists; its folder also holds a temporary file of 4 bytes per token. ``tokenizer``
     is one of transformers, ``model`` the name by which `draftwood.models.load.load_tokenizer` finds it again.
     ``fields`` are those of records; if some are named, ``.jsonl`` files of folders are records too. Files of
-    folders that are larger than `MAX_BYTES` are left out. ``progress`` is called with the bytes done, all bytes,
-    and what comes next.
+    folders that are larger than `MAX_BYTES` are left out. ``progress`` is called with the bytes that were
+    read, all bytes and the next file, then with tokens that were sorted, all tokens and "sorting".
 
     Raises `UsageError` for paths that cannot be read, hold no text, or hold more than this machine can sort, and
     without the libraries of ``draftwood[corpus]``; `RecordError` for broken records; `FileFormatError` if the file

@@ -33,8 +33,8 @@ class Arrivals(Protocol):
 class Entrance:
     """Takes in newcomers and reads their prompts a chunk at a time, so that running texts never wait for long.
 
-    Shorter prompts come first, and one that has been read begins before longer ones are read on. The oldest waits
-    for others once, then it gets a chunk, before which others get half a one at most: no text waits for ever.
+    Shorter prompts come first, and a text whose prompt has been read begins before longer prompts are read on.
+    After the oldest has waited once, it gets a whole chunk, with at most half a chunk of others before it.
     ``arrivals`` may be a list: then no others will come. ``chunk``: most prompt tokens that are read between two
     passes, half as many more where the oldest has waited.
     """
@@ -77,7 +77,7 @@ class Entrance:
         return order
 
     def _read_pieces(self, order: Sequence[ActiveSequence], owed: ActiveSequence | None) -> list[ActiveSequence]:
-        """Read a chunk in all, a whole one from where ``owed`` comes on; returns those that were read on."""
+        """Read one chunk in all, or a whole one from ``owed`` on; returns the sequences that were read."""
         pieces = self._pieces(order, owed)
         ends = [(s, size) for s, size in pieces if s.is_open and not s.is_half_read and size == s.unread]
         together = len(ends) > 1 and self._read_together(ends)
@@ -93,7 +93,7 @@ class Entrance:
     def _pieces(
         self, order: Sequence[ActiveSequence], owed: ActiveSequence | None
     ) -> list[tuple[ActiveSequence, int]]:
-        """Return which are read on, and by how many tokens."""
+        """Return which prompts are read on, and how many tokens of each."""
         left, pieces, one_begins = self._chunk, list[tuple[ActiveSequence, int]](), False
         for sequence in order:
             if sequence is owed:

@@ -44,7 +44,7 @@ class DraftSource:
     def __init__(self, drafter: Drafter) -> None:
         self.drafter, self.number = drafter, 0  # its index in the set
         self.declared = NOTHING  # what it says of itself
-        self.seats: list[Declaration | None] = [None]  # of the set, what each declares while it has a session
+        self.seats: list[Declaration | None] = [None]  # what each of the set declares, None without a session
         self.session: DraftSession | None = None  # None once the drafter was disabled
         self.proposal = _EMPTY  # of this step
         self.resting = False  # whether it learns nothing of this step but its tokens, whatever it needs
@@ -76,7 +76,7 @@ class DraftSource:
         self.seats[self.number] = None if session is None else self.declared
 
     def open(self, ids: Sequence[int], noise: Noise | None, target_session: Any = None) -> None:
-        """Start (again) from the committed text, which ``target_session`` is in the target's cache."""
+        """Start (again) from the committed text; ``target_session`` is that text in the target's cache."""
         self.close()
         if self.declared is NOTHING or self.is_off:
             return
@@ -145,9 +145,9 @@ class DraftSource:
             self.session.prices, self.session.ends = ask.prices, self.ends
 
     def receive(self, tree: TokenTree, ask: Ask, vocab_size: int, seconds: float, least: int = 0) -> TokenTree:
-        """Take, as its proposal, a tree from a call for many sessions, of which its share was so many seconds.
+        """Take a tree from a call for many sessions as its proposal; its share of the call was so many seconds.
 
-        Its evidence classes begin at ``least``. Returns what `draft` would return.
+        The tree's evidence classes begin at ``least``. Returns what `draft` would return.
         """
         self._take("draft_many()", tree, vocab_size, least)
         self._record_draft(ask, seconds)
@@ -199,7 +199,7 @@ class DraftSource:
             self._credit(lesson)
 
     def _credit(self, lesson: Feedback) -> None:
-        # Equal siblings of its own count once; a lookahead node earns nothing where another's draft was it.
+        # Equal siblings of its own count once. A lookahead node that is another's draft node too is not accepted.
         rows = lesson.node_map if self._own is None else lesson.node_map[self._own]
         step, scored = self.step, set(rows.tolist()) - {-1}
         drafts = scored

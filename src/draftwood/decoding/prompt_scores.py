@@ -1,4 +1,4 @@
-"""What the target showed of text that it read, from then until the drafters have read the text too."""
+"""Scores and hidden states of text that the target read, kept until the drafters have read the text too."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ def hidden_layers(needs: Sequence[Needs]) -> tuple[int, ...]:
 
 
 def last_of_each(text: Sequence[int], most: float) -> Positions:
-    """Return the last position of each token of a text, ascending: of the latest ``most`` tokens, at least one.
+    """Return the last position of each token of a text, ascending: only the latest ``most``, at least one.
 
-    Of the rows after one token, drafters that learn from them use the last one in the first place.
+    A token has a row of scores at each of its places; drafters use the last of these rows most.
     """
     ids = np.asarray(text)[::-1]
     _, back = np.unique(ids, return_index=True)
@@ -94,4 +94,4 @@ def last_of_each(text: Sequence[int], most: float) -> Positions:
 
 
 UNSEEN = Watch(lambda _positions, _scores: None, _NONE)
-"""For a request whose drafters have not asked, in a pass with one whose have."""
+"""For a request whose drafters need no scores, read together with one whose drafters do."""

@@ -68,9 +68,9 @@ class Request:
     trace: bool = False  # keep each step's scored tree in its record (`Step.trace`)
     drafters: Sequence[Drafter] | None = None
     """Drafters of its own (bound to what its user expects): as many, of the same names and in the same order as
-    those that `open_sequences` is given, which are meant by None."""
+    those that `open_sequences` is given. None: those."""
     seconds: float | None = None
-    """After so many, counted from before the prompt is read, the token that is written then is the last."""
+    """Time limit, counted from before the prompt is read: the first token that is written after it is the last."""
     permits: Callable[[Sequence[int], TokenTree], NDArray[np.intp]] | None = None
     """Given the committed text and a tree, returns the nodes that may come, ascending and closed under parents;
     the others are not scored. It only saves time: the rule refuses them, too. None: all may come."""

@@ -87,7 +87,8 @@ class ActiveSequence:
         self.ids = [int(i) for i in prompt]
         self.rule: RuleSession = self._rules.open(prompt, request.sampling, request.processors, request.sequence)
         limit = min(request.limit, self.capabilities.max_positions - len(prompt))
-        self.stopping = Stopping(limit, request.end_ids, request.criteria, request.seconds)
+        seconds = None if request.seconds is None else request.seconds - self.prefill_s
+        self.stopping = Stopping(limit, request.end_ids, request.criteria, seconds)
         self.finish: str | None = None
         self.error: Exception | None = None
         self._index = 0
@@ -188,7 +189,7 @@ class ActiveSequence:
         return False
 
     def ended(self) -> Emission:
-        """Return that the text has ended without another token."""
+        """Return an emission without tokens, which says that the text has ended."""
         return Emission(self.number, (), (), None, self.finish, self.error)
 
     def begin(self) -> Emission:
@@ -225,7 +226,7 @@ class ActiveSequence:
         try:
             self._kept = [permits(self.ids, tree) if len(tree) else _NO_NODES for tree in trees]
         except Exception as error:  # no other text is hurt, and the rule looks at every token again
-            log.warning("drafts are scored unpruned, since looking at them failed: %s", error)
+            log.warning("forbidden drafts could not be taken out, so all drafts are scored: %s", error)
             return trees
         return [tree.take(kept) for tree, kept in zip(trees, self._kept, strict=True)]
 
@@ -329,7 +330,8 @@ class ActiveSequence:
         new = self._engage(request.drafters) if request.drafters is not None else []
         self._read = self._resumed = 0
         watch = self._watch(prompt, known)
-        (self._scores,) = self.target.extend([(self.session, prompt[known:])], None if watch is None else [watch])
+        asked = {} if watch is None else {"watch": [watch]}
+        (self._scores,) = self.target.extend([(self.session, prompt[known:])], **asked)
         self.prefill_s, self._read = perf_counter() - started, len(prompt)
         self._start(request)
         if afresh:  # an interrupted session may have learnt half a step; a session is bound to its noise

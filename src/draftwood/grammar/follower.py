@@ -21,9 +21,9 @@ _REFUSED = "satisfy the grammar"
 class Template:
     """One of llguidance's matchers at the beginning of a grammar; any thread may copy it.
 
-    Copies share what the library learns of the grammar's words, and its limit of that: once one of them has met
-    the limit, all others meet it at every place. So texts share no template, nor do a text's rule and its drafts.
-    Building one takes milliseconds, for large grammars up to seconds; `UsageError` for one that cannot be held.
+    Copies share the states that the library's lexer has made, and the limit on them: once one copy has met the
+    limit, all others meet it at every place. So texts share no template, nor do a text's rule and its drafts.
+    Building one takes milliseconds, for large grammars up to seconds; `UsageError` for one that cannot be used.
     """
 
     def __init__(self, grammar: Grammar, vocabulary: Vocabulary) -> None:
@@ -43,9 +43,9 @@ class Template:
 
 
 class Follower:
-    """What may come at any place of one answer, in any order of asking; a place near the last one is cheap.
+    """Tells what may come at any place of one answer. Asking is cheap near the place that was asked about last.
 
-    Raises `UsageError` for a grammar that cannot be held.
+    Raises `UsageError` for a grammar that cannot be used.
     """
 
     def __init__(self, grammar: Grammar, vocabulary: Vocabulary) -> None:
@@ -142,7 +142,7 @@ class Follower:
         return np.array(sorted(kept), dtype=np.intp)
 
     def _allow(self, tokens: Sequence[int]) -> list[bool]:
-        """Return of each token whether the mask here holds it, without the mask where no text is forced."""
+        """Return for each token whether it may come here; the mask is computed only where text is forced."""
         matcher, ends = self._matcher, self._vocabulary.ends
         if self._is_complete():
             return [token in ends for token in tokens]

@@ -1,4 +1,4 @@
-"""A grammar as users give it, and those of calls of functions: one that is forced, or calls in place of a form."""
+"""A grammar as users give it, and grammars of function calls: of calls alone, or of calls instead of an answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from draftwood.grammar.schemas import place_of, translate_patterns
 MOST_CHARACTERS = 1 << 20
 """Of a grammar."""
 MOST_REMAINDERS = 10_000
-"""Of a multipleOf, without its power of ten: 10,000 take 0.1 seconds, 100,000 take 3 and a million 16."""
+"""Largest multipleOf, without its power of ten: 10,000 take 0.1 seconds, 100,000 take 3 and a million 16."""
 JSON = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 """One way to write an object, that of Python's json: else small models write blanks without end."""
 LARGE = 2048
@@ -29,7 +29,7 @@ _TRIAL = """
 import sys, threading, llguidance
 def read():
     llguidance.LLMatcher.validate_grammar(sys.stdin.read())
-threading.stack_size(4 << 20)  # half of what threads have that build it for good
+threading.stack_size(4 << 20)  # half the stack of the threads that build it for good
 thread = threading.Thread(target=read)
 thread.start()
 thread.join()
@@ -147,13 +147,13 @@ def refuse_large_divisors(schema: str) -> None:
         digits = "".join(map(str, Decimal(divisor).normalize().as_tuple().digits))
         if int(digits) > MOST_REMAINDERS:
             said = f"multipleOf {divisor:.40} has too many digits: give one of at most {MOST_REMAINDERS:,}"
-            raise UsageError(f"this JSON Schema cannot be held ({said})")
+            raise UsageError(f"this JSON Schema cannot be used ({said})")
 
 
 def refused(grammar: Grammar, why: str) -> UsageError:
     """Return the error for a grammar that llguidance does not take."""
     what = {"json_schema": "JSON Schema", "regex": "regular expression", "lark": "grammar"}[grammar.kind]
-    return UsageError(f"this {what} cannot be held ({why}): simplify it")
+    return UsageError(f"this {what} cannot be used ({why}): correct or simplify it")
 
 
 def reason(said: str) -> str:
@@ -175,7 +175,7 @@ def call_grammar(parameters: Mapping[str, Mapping[str, Any]]) -> Grammar:
 
     ``parameters`` are JSON Schemas of arguments, by the function's name: letters, digits, ``_`` and ``-``. Each
     stays a document of its own, so that references within it mean what they mean there. Raises `UsageError`, with
-    the function's name, for a pattern or a divisor that cannot be held.
+    the function's name, for a pattern or a divisor that cannot be used.
     """
     rules = [f"start: {' | '.join(f'call_{number}' for number in range(len(parameters)))}"]
     for number, (name, schema) in enumerate(parameters.items()):
@@ -192,7 +192,7 @@ def answer_or_calls(schema: Mapping[str, Any], names: Sequence[str], tags: tuple
     """Return the grammar of JSON that a schema allows, or of calls instead of it, not compiled yet.
 
     Arguments of the functions of these ``names`` are any objects; ``tags`` open and close a call: text, or the id
-    of a control token. Raises `UsageError` for a pattern or a divisor that cannot be held.
+    of a control token. Raises `UsageError` for a pattern or a divisor that cannot be used.
     """
     envelope = {
         "type": "object", "required": ["name", "arguments"], "additionalProperties": False,
@@ -216,7 +216,7 @@ def _held(schema: Mapping[str, Any]) -> str:
 
 
 def check_parameters(parameters: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise `UsageError` with the function's name and the place in its schema for one that cannot be held."""
+    """Raise `UsageError` with the function's name and the place in its schema for one that cannot be used."""
     for name, schema in parameters.items():
         try:
             Grammar.json_schema({**schema, "type": "object"}).compiled()

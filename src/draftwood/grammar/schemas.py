@@ -86,7 +86,7 @@ def _held(pattern: str, place: str) -> list[str]:
 
 
 def _told(pattern: str, place: str, why: str) -> str:
-    return f"the pattern {pattern[:_MOST_SHOWN]!r} at {place} cannot be held ({why})"
+    return f"the pattern {pattern[:_MOST_SHOWN]!r} at {place} cannot be used ({why})"
 
 
 # Patterns of JSON Schemas are JavaScript's; llguidance reads Rust's dialect.
@@ -186,7 +186,7 @@ def _size(pattern: str, place: int) -> int:
 
 
 def _translated(pattern: str) -> str:
-    # Two halves of a character become one.
+    # A surrogate pair becomes one character.
     pattern = _PAIR.sub(lambda pair: f"\\u{{{ord(json.loads(chr(34) + pair[0] + chr(34))):x}}}", pattern)
     found, place = "", 0
     while place < len(pattern):

@@ -1,4 +1,4 @@
-"""What kernels take: a check of arguments, which machine code trusts, by the signature that numba has compiled."""
+"""Checks arguments of kernels against the signature that numba has compiled: machine code does not check them."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _FORMAT = 6  # of what is compiled and how, `foreign` functions included
 
 
 def compiled(signature: str, *, reorder: bool = False, nogil: bool = False) -> Callable[[Any], Any]:
-    """Load a kernel for one signature, or compile it; ``reorder`` reorders sums, ``nogil`` frees the lock."""
+    """Load or compile a kernel for one signature. ``reorder`` may reorder sums, ``nogil`` frees Python's lock."""
 
     def load(function: Any) -> Any:
         digest = stamp(function, reorder, *["nogil"] * nogil)

@@ -6,8 +6,8 @@ from typing import Any
 
 
 class Mark:
-    """What only kernels call: a function of its own, or a part of a kernel, put into it before it is compiled, or,
-    with ``part`` None, machine code."""
+    """What only kernels call: a function (``part`` False), a function that is inlined into them before they are
+    compiled (True), or machine code at an address (None)."""
 
     def __init__(self, function: Any, *, part: bool | None) -> None:
         self.py_func, self.is_part = function, part
@@ -15,12 +15,12 @@ class Mark:
 
 
 def inner(function: Any) -> Any:
-    """Mark what only kernels call."""
+    """Mark a function that only kernels call."""
     return Mark(function, part=False)
 
 
 def part(function: Any) -> Any:
-    """Mark a piece of one kernel that is put into it before that is compiled: it takes no time of its own."""
+    """Mark a function that is inlined into a kernel before that is compiled, so that calls cost nothing."""
     return Mark(function, part=True)
 
 

@@ -11,8 +11,8 @@ from threading import Event, Thread
 
 @contextmanager
 def importing(modules: Iterable[str]) -> Iterator[None]:
-    """Import these modules meanwhile; at the end no further one is begun. What goes wrong in the thread goes wrong
-    again where one of them is needed, and is reported there.
+    """Import these modules while the block runs; after it no further import is begun. An error in the thread is
+    dropped: it comes again, and is reported, where the module is needed.
     """
     missing = [name for name in dict.fromkeys(modules) if name not in sys.modules]
     ended = Event()

@@ -50,7 +50,7 @@ class Threshold(RelaxedRule):
     """Accept a draft token while its probabilities under drafting model and target differ by less than ``tau``.
 
     Lossy, except at ``tau`` 0. Tokens without a probability from a model (copied ones) must equal the target's own
-    choice. Source document 2 recommends 0.15. `UsageError` for ``tau`` outside [0, 1].
+    choice. Document 2 of docs/sources.md recommends 0.15. `UsageError` for ``tau`` outside [0, 1].
     """
 
     name: ClassVar[str] = "threshold"

@@ -56,7 +56,7 @@ class StageTime:
 
 @dataclass(frozen=True)
 class CascadeDrafter(ModelBackedDrafter):
-    """Proposes what a smaller model would write, for which drafters of its own draft; they may be cascades, too.
+    """Proposes what a smaller model would write that has drafters of its own; these may be cascades, too.
 
     The ``target`` is the smaller model, on a cache of its own; records call it ``model``. A ``planner`` decides
     how much of what its ``drafters`` propose it scores. Tokens from ``vocab_size`` on are not proposed. ``known``
@@ -91,7 +91,7 @@ class CascadeDrafter(ModelBackedDrafter):
     def models(self) -> tuple[DraftTarget, ...]:
         """Its model, and those by which its drafters draft."""
         inner = [model for d in self.drafters if isinstance(d, ModelBackedDrafter) for model in d.models]
-        return (self.known or DraftTarget(self.target, shares=False), *inner)
+        return (self.known or DraftTarget(self.target), *inner)
 
     def with_models(self, models: Any) -> CascadeDrafter:
         """Return this drafter, which has its model, without the tokens that the target lacks."""

@@ -188,7 +188,7 @@ class AheadRule(Rule, RuleSession):
         self._length = length
 
     def extend(self, ids: Sequence[int]) -> None:
-        """Only what was chosen is read."""
+        """Do nothing: `restart` says where the text goes on."""
 
     def open(self, *_: Any) -> AheadRule:
         """As in the contract (`draftwood.contracts.Rule`), whose arguments the constructor got."""
@@ -224,7 +224,7 @@ class AheadRule(Rule, RuleSession):
 
 
 class Ahead(ActiveSequence):
-    """A text that a draft model writes ahead of the committed one, and follows it when that takes another way.
+    """A text that a draft model writes ahead of the committed one, and cuts back to where that one differs.
 
     What it has written stays as long as the committed text agrees, so no token of the text is read twice.
     """
@@ -255,7 +255,7 @@ class Ahead(ActiveSequence):
         common = first + (int(differs[0]) if len(differs) else len(mine))
         self._common = len(text)
         ahead = len(self.ids) - len(text)
-        if common == len(text) and ahead <= len(self.rule.written):
+        if common == len(text) and ahead <= len(self.rule.written) and self.session.length >= len(text) - 1:
             del self.rule.written[: len(self.rule.written) - ahead]
             return []
         self.session.truncate(min(common, len(text) - 1, self.session.length))

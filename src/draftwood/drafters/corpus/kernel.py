@@ -138,7 +138,7 @@ def _class(depth: int, added: bool, seen: int, samples: int, total: int) -> int:
 
 @inner
 def _choose(work: Longs, begin: int, end: int) -> int:
-    """Sort the most frequent candidates from ``begin`` on to the front, those offered before left out."""
+    """Sort the most frequent rows from ``begin`` on, without tokens of earlier rows; returns where they end."""
     chosen = begin
     while chosen < end and chosen < begin + BRANCHES:
         best = chosen

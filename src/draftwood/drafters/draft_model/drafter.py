@@ -30,8 +30,6 @@ class DraftTarget:
     ----------
     target
         The model.
-    shares
-        Whether it keeps its text in the target's cache, and has none of its own.
     vocab_size
         Ids from here on are not proposed, since the target lacks them; None: both have the same ids.
     weight_bytes
@@ -43,7 +41,6 @@ class DraftTarget:
     """
 
     target: Any
-    shares: bool = True
     vocab_size: int | None = None
     weight_bytes: int | None = None
     verifier: Any = field(default=None, repr=False)

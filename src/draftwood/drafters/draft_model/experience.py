@@ -29,7 +29,7 @@ CLASSES = 2 * _PER_KIND
 
 
 FIRSTS, BOUNDS = np.array([bisect(DEPTHS, depth) * _PER_DEPTH for depth in range(66)]), np.array(CONFIDENCES)
-"""Of each depth the first class of what is not copied, and the bounds of classes: `evidence_class` for kernels."""
+"""`evidence_class` for kernels: of each depth the first class of tokens that are not copied; `CONFIDENCES`."""
 
 
 def evidence_class(confidence: float, depth: int, *, copied: bool) -> int:
@@ -141,7 +141,7 @@ class Experience:
 
 
 class _Unknown:
-    """Stands for a target that was not said."""
+    """Stands for a target that is not known."""
 
 
 _UNKNOWN = _Unknown()

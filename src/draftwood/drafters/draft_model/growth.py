@@ -102,7 +102,7 @@ class Growth:
     def add_base(self, tree: TokenTree, vocab_size: int, trust: float = 1.0) -> None:
         """Begin with what other drafters propose, as far as a model with so many tokens can read it.
 
-        Nothing after the end of the text is taken in. Their beliefs count ``trust`` times.
+        Nothing after the end of the text is taken in. Their beliefs are multiplied by ``trust``.
         """
         place = {ROOT: ROOT}  # node of ``tree`` -> node here
         columns = zip(tree.tokens.tolist(), tree.parents.tolist(), tree.belief.tolist(), strict=True)

@@ -146,7 +146,7 @@ class SharedReader(Reader):
 
 
 class OwnReader(Reader):
-    """Reads on a cache of its own. What was read of tokens that the text takes is kept, and none is read twice."""
+    """Reads on a cache of its own. Draft tokens that the text took stay in it, so none is read twice."""
 
     def __init__(self, target: Any, k: int) -> None:
         super().__init__(target, k)

@@ -75,7 +75,7 @@ class JacobiDrafter(BaseDrafter):
 
 
 class JacobiSession(AnswerSession):
-    """One text and the guesses after it. Forks share the lists, which are replaced and never changed."""
+    """One text and the guesses after it."""
 
     def __init__(self, drafter: JacobiDrafter, prompt: Sequence[int]) -> None:
         self._drafter = drafter

@@ -37,10 +37,9 @@ class LookupDrafter(BaseDrafter):
     length: int = 10
 
     def __post_init__(self) -> None:
-        if not 1 <= self.min_ngram <= self.max_ngram:
-            raise UsageError("lookup: min_ngram must be at least 1 and at most max_ngram")
-        if self.length < 1:
-            raise UsageError("lookup: length must be at least 1")
+        if not 1 <= self.min_ngram <= self.max_ngram <= 1024:
+            raise UsageError("lookup: min_ngram must be at least 1, max_ngram at least that and at most 1024")
+        self.check_range("length", 1, 1 << 16)
 
     @property
     def prior(self) -> Floats:

@@ -19,7 +19,7 @@ MOST_NODES = 1024  # most nodes of one tree
 FOLLOWED = 64
 """Tokens at the end of what is read that a cursor follows, at 2 microseconds each: enough to find its place."""
 
-_AT_ONCE = 64  # new tokens, at most, that the call of a kernel reads which grows the next draft
+_AT_ONCE = 64  # most new tokens that a kernel reads in the call that grows the next draft
 _ROOM = 1024  # tokens at first
 _NOWHERE = np.array([-1, 0, 0, 0], dtype=np.int64)  # the cursor where no copy is followed
 _NO_TOKENS, _NO_TEXT = np.empty((0, 3), dtype=np.int32), np.empty(0, dtype=np.int32)

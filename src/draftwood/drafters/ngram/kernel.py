@@ -50,7 +50,7 @@ COLUMNS, WORK = LENGTH + 1, TOTALS + 1  # of a candidate, and of the table
 LENGTHS_TOLD = 8
 MATCHED, FOLLOWED, BY_COUNT = LENGTHS_TOLD * 3 * 6 * 4, (2 * SHIFT + 1) * 4 * 3, 2 * FREQUENT
 CLASSES = MATCHED + FOLLOWED + BY_COUNT
-"""Evidence classes: of matches, of the cursor alone, of frequent tokens; see `.drafter`."""
+"""Evidence classes: of matches, of the cursor alone, of frequent tokens."""
 
 _LENGTH_CLASS = np.searchsorted((1, 2, 3, 4, 6, 9, 16, 32), np.arange(REACH + 2), side="right") - 1
 _GAP = np.searchsorted((1, 3), np.arange(LENGTHS_TOLD), side="right")
@@ -327,9 +327,9 @@ def more_candidates(
 
 @compiled(f"i8({_LISTS}, i4[:,::1], i8[::1], i4[::1], i8, b1, i8)")
 def advance(index: Lists, old: Ints, cursor: Longs, tail: Ints, known: int, own: bool, followed: int) -> int:
-    """Read ``tail[known:]``, the tokens before being the text so far: into the index where it is its ``own``.
+    """Read ``tail[known:]``, which follows ``tail[:known]``, into the index if it is the index's ``own``.
 
-    The cursor follows the last ``followed`` of them. Returns how much of ``tail`` is known now: reading stops
+    The cursor follows the last ``followed`` tokens. Returns how much of ``tail`` is known now: reading stops
     where the table of tokens is half full. The rows of ``old``, such a table, are first moved to the index's own.
     """
     tokens, work = index[3], np.empty((WORK, CANDIDATES), np.int64)

@@ -12,7 +12,7 @@ Longs = NDArray[np.int64]
 
 READ, FREQUENT = 0, 1  # of the header
 LAST, COUNT, SCRATCH = 0, 1, 2  # rows of the table of tokens
-WALK = 2048  # tokens that are the same in all places compared, after which no older place is
+WALK = 2048  # equal tokens in all compared places together, after which no older place is compared
 
 SIZES, SHARES = 4, 5
 """Classes of evidence: 0 for the context of no token; then, for contexts of 1, 2, 3, and 4 and more tokens (or of

@@ -229,8 +229,8 @@ def follow(texts: Texts, text: Ints, state: State, window: int, near: Near) -> N
             state[ANCHOR] += 1
             return
         state[GAP] += 1
-        near = distance(state[POS], state[ANCHOR] + state[GAP]) <= NEAR
-        if state[RUN] >= FIRM or (near and state[RUN] >= NEAR_FIRM):
+        is_near = distance(state[POS], state[ANCHOR] + state[GAP]) <= NEAR
+        if state[RUN] >= FIRM or (is_near and state[RUN] >= NEAR_FIRM):
             _settle(flat, text, state, end)
         return
     if end == state[START] + 1:  # the first token may begin another text than the first
@@ -336,8 +336,8 @@ def _branches(texts: Texts, text: Ints, state: State, window: int, near: Near, t
 def _go_on(
     flat: Ints, state: State, branches: Branches, count: int, which: int, path: float, accept_rates: Floats
 ) -> int:
-    """Set what a branch proposes next, its node being reached with probability ``path``; where something replaced
-    that before, it forks. Returns how many branches there are."""
+    """Set what a branch proposes next, its node being reached with probability ``path``. If the answer replaced
+    that before, a branch with the replacement is added. Returns how many branches there are."""
     table, reach = branches
     row = COLUMNS * which
     evidence = _class(table[row + KIND], table[row + SIZE])

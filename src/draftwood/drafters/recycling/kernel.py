@@ -47,13 +47,13 @@ _PLACES = "Tuple((u8[:,::1], i4[:,:,::1], u1[:,:,::1], i4[:,::1]))"
 
 WAYS = 4
 SAMPLED = LONGEST * KINDS * K * BUCKETS
-OFF_STEM = -2
+OFF_BASE = -2  # not a node of the base tree
 USED, CLOCK = 0, 1
 _CHILD, _COLUMNS = 2, 3  # of a candidate, after TOKEN and CLASS: its node in the base tree
 _LOOKUPS = LONGEST * K
 _GAPS = np.array(GAPS)
 _BUCKETS = np.array([bisect_right(EDGES, math.exp(-mark / 16)) for mark in range(256)])  # of packed probabilities
-_STEM_CHILDREN = 64  # of one node; more are left out
+_BASE_CHILDREN = 64  # of one node; more are left out
 _START = np.uint64(0x243F6A8885A308D3)  # a number whose bits no token id cancels
 
 
@@ -195,7 +195,7 @@ def _classes(ids: Ints, marks: Bytes, noise: Noise, position: int, out: Ints) ->
 
 @inner
 def _candidates(places: Places, context: Ints, known: int, noise: Noise, position: int, out: Longs) -> int:
-    """Next tokens known for a context, the longest first, once: rows of ``out`` token, class; their number."""
+    """Write tokens known after a context to ``out``, once, those of longer contexts first; return how many."""
     keys, ids, marks, stamps = places
     path, classes = np.empty(LONGEST, np.uint64), np.empty(K, np.int32)
     key = _START
@@ -229,7 +229,7 @@ def _with_base_tree(base_tree: Tree, child: int, accept_rates: Floats, n: int, f
     """Add the base tree's siblings, from ``child`` on, to the ``n`` tokens found; of equals the likelier stays."""
     columns, trust = base_tree
     for c in range(n):
-        found[c, _CHILD], worth[c] = OFF_STEM, accept_rates[found[c, CLASS]]
+        found[c, _CHILD], worth[c] = OFF_BASE, accept_rates[found[c, CLASS]]
     own = n
     while child >= 0 and n < len(found):
         c = 0
@@ -280,7 +280,7 @@ def grow(
     columns, (out, belief) = base_tree[0], tree
     if not _is_tree(columns[1]):
         return -1
-    context, found = np.empty(LONGEST, np.int32), np.empty((_LOOKUPS + _STEM_CHILDREN, _COLUMNS), np.int64)
+    context, found = np.empty(LONGEST, np.int32), np.empty((_LOOKUPS + _BASE_CHILDREN, _COLUMNS), np.int64)
     nodes, worth, own = out.shape[1], np.empty(len(found), np.float32), np.empty(out.shape[1], np.float32)
     order, chance, entries = empty(nodes, _COLUMNS)
     parent, below, likely, child = -1, 0, 1.0, _link(columns)
@@ -305,7 +305,7 @@ def grow(
     return nodes
 
 
-_NO_STEM = TokenTree.empty()
+_NO_BASE = TokenTree.empty()
 _FIRST, MOST = 1 << 10, 1 << 15  # groups of places of a new table, and at most: 53 bytes a place, 7 MB in all
 
 
@@ -361,7 +361,7 @@ class RecycledTable:
         self._places = places  # all at once: sessions of other threads may share it
 
     def grow(
-        self, tail: Ints, accept_rates: Floats, nodes: int, *, base_tree: TokenTree = _NO_STEM,
+        self, tail: Ints, accept_rates: Floats, nodes: int, *, base_tree: TokenTree = _NO_BASE,
         noise: RowNoise = GREEDY, limits: Limits = NO_LIMITS,
     ) -> tuple[Ints, Floats]:  # fmt: skip
         """Grow the tree of what may follow the tail, likeliest first, with branches after the drafts of

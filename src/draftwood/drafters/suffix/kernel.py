@@ -5,7 +5,7 @@ A state stands for the substrings that end at the same set of places. Reading to
 row of ``states`` per state, clones filling the array from its end, where negative ids index them::
 
     LINK   state of the longest suffix that ends in more places
-    LAST   where a string of the state ended last, as far as it was told (`SuffixAutomaton.match` says how far)
+    LAST   where a string of the state ended last, as far as it was updated (``refresh`` of `SuffixAutomaton`)
     EDGE   first edge of the state in ``edges``, -1 without
     TOKEN  prefix state i: the token read next, which always leads to i + 1; the text is this column
     SIZE   clone: length of its longest string (that of prefix state i is i); same column
@@ -186,7 +186,7 @@ def append(states: Ints, edges: Ints, head: NDArray[np.int64], ids: Ints, refres
         states[new, LINK] = below
         match, end = (size, states[below, LAST]) if below != 0 else (0, -1)
 
-        # All suffixes end here now, yet on periodic text there are n of them: only the longest few are told.
+        # All suffixes end here now, yet on periodic text there are n of them: only the longest few are updated.
         for _ in range(refresh):
             if below == 0:
                 break
@@ -354,8 +354,8 @@ class SuffixAutomaton:
     """The suffixes of a growing text, and where the longest of them that occurred before did so last.
 
     Reading a token costs amortised constant time, a match a few microseconds; memory is about 60 bytes per token.
-    Of each new place ``refresh`` of the longest suffixes are told: with 16, two of 100,000 matches in source code
-    pointed to an older occurrence than the latest.
+    Each token updates where the longest ``refresh`` suffixes ended last: with 16, two of 100,000 matches in source
+    code pointed to an older occurrence than the latest.
     """
 
     def __init__(self, ids: Sequence[int] | NDArray[Any] = (), *, refresh: int = 16) -> None:

@@ -83,7 +83,7 @@ class LoadLimit:
         self, full: int = 16, most: int = 8, dwell: float = 2.0, *,
         queue: Callable[[], int] = lambda: 0, clock: Callable[[], float] = monotonic,
     ) -> None:  # fmt: skip
-        require(full >= 1, f"load: full is {full}: give the texts that are too many, at least 1")
+        require(full >= 1, f"load: full is {full}: give the number of texts that stops drafts, at least 1")
         require(most >= 0, f"load: most is {most}: use 0 draft nodes or more")
         require(0 <= dwell < float("inf"), f"load: dwell is {dwell}: give 0 seconds or more")
         self.full, self.most, self.dwell = full, most, dwell

@@ -19,7 +19,7 @@ TURN = 12  # steps for which an arm stays in use
 _BONUS = 0.5
 """Exploration bonus after one step, as a share of the arm's rate; it falls with the square root of the steps."""
 _FIRST = 8  # steps before which an arm counts as not tried
-_LEAST = 0.25  # steps that are assumed in that: an arm half as fast as another one is not tried again
+_LEAST = 0.25  # fewest steps in that, so the bonus is at most 1: an arm less than half as fast is not tried again
 _CAP = 4.0  # a step counts as at most this many times the arm's usual seconds
 _MOST_SETS = 256  # sets of drafters that are known; the oldest is forgotten
 
