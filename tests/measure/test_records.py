@@ -117,6 +117,10 @@ def test_foreign_files_are_refused(tmp_path):
     path.write_text(json.dumps(HEADER) + '\n{"row": "answer", "id": 0}\n')
     with pytest.raises(RecordError, match=r"lacks \['arm', 'name', 'task'\]"):
         read_records(path)
+    for row in ({"row": "answer", "id": 0, "task": "t", "name": "n", "arm": "a", "n_steps": "x"}, {"row": "step"}):
+        path.write_text(f"{json.dumps(HEADER)}\n{json.dumps(row)}\n")
+        with pytest.raises(RecordError, match="line 2: "):
+            read_records(path)
 
 
 def test_a_run_of_other_settings_is_not_mixed_in(tmp_path):

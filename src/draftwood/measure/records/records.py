@@ -21,7 +21,7 @@ from typing import Any, Self, TypeVar
 from draftwood.api.text import Spelling, TextBuilder
 from draftwood.contracts import Sampling
 from draftwood.decoding.request import Emission
-from draftwood.errors import RecordError, UsageError
+from draftwood.errors import RecordError
 from draftwood.files.lines import read_lines, warn_of_torn
 from draftwood.step import MODEL, Step
 
@@ -177,7 +177,7 @@ def read_records(path: Path) -> Records:
                 found.header = _checked_header(record)
             else:
                 missing = _take(found, record, missing, prompts)
-        except (RecordError, UsageError, TypeError, KeyError) as error:
+        except (RecordError, ValueError, TypeError, KeyError) as error:
             raise RecordError(f"{path}, line {number}: {error}") from error
     if not found.header:
         raise RecordError(f"{path} is empty: give a file that draftwood wrote with -o")
