@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import draftwood
 from draftwood.drafters.load import DRAFTERS, load
 from draftwood.drafters.suffix.kernel import CLASSES, SuffixAutomaton
+from draftwood.index import machine_code
 from draftwood.index.compiling import KERNELS
 from draftwood.index.frontier import PARENT, bar, empty, offer, take
 
@@ -222,6 +224,13 @@ def test_where_the_package_cannot_be_written_to_another_folder_is_used(package, 
     assert ask(package, 1, NUMBA_CACHE_DIR=str(elsewhere)) == (21, "compiling kernel_of_a_test.answer")
     assert ask(package, 1, NUMBA_CACHE_DIR=str(elsewhere)) == (21, "")
     assert not list(package.rglob("*.kernel"))
+
+
+def test_kernels_that_are_named_alike_are_kept_in_different_folders():
+    for entry in ENTRIES:
+        import_module(f"draftwood.drafters.{entry.rpartition('.')[0]}")
+    functions = [kernel.py_func for kernel in KERNELS]
+    assert len({(machine_code._folders(one)[-1], machine_code._stem(one)) for one in functions}) == len(KERNELS)
 
 
 @pytest.mark.parametrize("settings", [{}, NUMBA])

@@ -120,13 +120,13 @@ def _name(function: Any, stamp: str) -> str:
 
 def _folders(function: Any) -> list[Path]:
     """Where machine code is looked for, and kept if possible, in this order."""
+    room = Path(function.__code__.co_filename).parent  # whose name tells apart kernels that are named alike
     if chosen := os.environ.get("NUMBA_CACHE_DIR"):
-        return [Path(chosen)]
-    beside = Path(function.__code__.co_filename).parent / "__pycache__"
+        return [Path(chosen) / room.name]
     if own := os.environ.get("DRAFTWOOD_CACHE"):
-        return [beside, Path(own) / "kernels"]
+        return [room / "__pycache__", Path(own) / "kernels" / room.name]
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - works without a home
-    return [beside, Path(cache) / "draftwood" / "kernels"]
+    return [room / "__pycache__", Path(cache) / "draftwood" / "kernels" / room.name]
 
 
 _unusable: list[Exception] = []  # why a kernel could not be linked
