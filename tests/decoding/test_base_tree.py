@@ -120,7 +120,7 @@ def asks(drafters, nodes=6, lookahead_nodes=8):
 
 
 @pytest.mark.parametrize("order", list(permutations(range(4))))
-def test_the_stem_has_the_others_drafts_merged_whatever_the_order_of_the_set(order):
+def test_the_base_tree_has_the_others_drafts_merged_whatever_the_order_of_the_set(order):
     target = ToyTarget()
     one, other = Continuing(target), Continuing(target, more=1)
     every = [WindowDrafter(target), RandomDrafter(seed=2), one, other]
@@ -175,7 +175,7 @@ def test_a_claim_that_its_drafter_may_not_make_disables_it(drafter):
 
 @pytest.mark.parametrize("made", [Failing, WithoutTheVerb])
 @pytest.mark.parametrize("first", [True, False], ids=["first of the set", "last of the set"])
-def test_a_stem_drafter_that_fails_costs_nothing_else(made, first):
+def test_a_base_tree_drafter_that_fails_costs_nothing_else(made, first):
     target = ToyTarget()
     others = [RandomDrafter(seed=1), *load("suffix")]
     drafters = [made(), *others] if first else [*others, made()]

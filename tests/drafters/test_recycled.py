@@ -50,7 +50,7 @@ def records(draw):
     return (tokens, parents), (list(range(-1, rows - 1)), kinds), best, np.float32(chances).tolist()
 
 
-STEMS = st.none() | st.tuples(shapes(10), st.integers(0, 99))
+BASE_TREES = st.none() | st.tuples(shapes(10), st.integers(0, 99))
 NOISES = st.none() | st.builds(
     KeyedNoise, st.integers(-5, 2**64), st.integers(0, 3), st.sampled_from([0.3, 0.7, 1.0, 1.6])
 )
@@ -92,7 +92,7 @@ def said(one, context, accept_rates=None, *, length=0, longest=LONGEST, **option
 @given(
     rows=st.lists(st.tuples(records(), TOKEN, st.integers(1, 3)), min_size=1, max_size=4),
     seed=st.integers(0, 99),
-    base_tree=STEMS,
+    base_tree=BASE_TREES,
     noise=NOISES,
     nodes=st.integers(1, 40),
     depth=st.integers(1, 6),
@@ -212,7 +212,7 @@ def test_what_is_no_tree_is_refused(parent):
     assert len(one) == 0
 
 
-def test_a_stem_of_very_many_children_is_cut():
+def test_a_base_tree_of_very_many_children_is_cut():
     base_tree = TokenTree.build(list(range(300)), [-1] * 300)
     columns, _ = table().grow(
         np.array([1], dtype=np.int32), np.zeros(CLASSES, dtype=np.float32), 300, base_tree=base_tree
