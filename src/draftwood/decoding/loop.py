@@ -1,7 +1,7 @@
 """decode_sequences(): the whole algorithm on one screen. Everything else in draftwood is called from here.
 
-Every engine, every drafter and every function of the API goes through this loop; there is no second one.
-See ARCHITECTURE.md.
+Every engine and every function that writes text goes through this loop. Only llama-cpp-python and vLLM, which call
+drafters as plug-ins, run loops of their own. See ARCHITECTURE.md.
 """
 
 from __future__ import annotations
