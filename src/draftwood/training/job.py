@@ -85,8 +85,8 @@ class HeadJob:
             layers = start.shape.layers or usual(self.target.layers)
             module = self.target.head(layers)
             sizes = {name: tuple(value.shape) for name, value in module.named_parameters()}
-            same = {"layers": layers, "target_layers": self.target.layers, "eps": module.shape.eps}
-            fits = replace(start.shape, **same) == module.shape  # a GGUF file has its eps in float32
+            known = replace(start.shape, layers=layers, target_layers=self.target.layers, eps=module.shape.eps)
+            fits = known == module.shape  # a GGUF file has its eps in float32
             if not fits or sizes != {name: start.tensors[name].shape for name in sizes}:
                 raise UsageError(f"--from {path}: that head was made for another model: leave it out")
             if self.plan.layers not in ((), layers):
