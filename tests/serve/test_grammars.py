@@ -24,6 +24,7 @@ def test_a_response_format_is_kept_with_and_without_drafts(client):
         client.chat.completions.create(**asked(response_format=wanted, n=2), extra_headers=headers)
         for headers in ({}, {"x-draftwood": "plain"})
     ]
+    assert texts[1].usage.draftwood["drafters"] == []
     for one, other in zip(*(found.choices for found in texts), strict=True):
         assert one.finish_reason == "stop"
         assert json.loads(one.message.content)["answer"] in ("yes", "no")

@@ -1,7 +1,7 @@
-"""What chat templates, which are programs of models' authors, can say, and how they end an answer.
+"""Fits messages to chat templates, which are programs of models' authors, and finds how these end an answer.
 
-Some refuse a system message, or two turns of one role in a row; some know no results of tools, and leave them out
-without a word. `fitted` tries these forms in turn, and takes the first in which the template says every message:
+Some refuse a system message, or two turns of one role in a row; some do not know results of tools, and leave them
+out without an error. `fitted` takes the first of these forms in which the template renders every message:
 
 1. the messages as they are;
 2. system messages at the beginning joined to one, later ones as words of the user, and neighbours of one role
@@ -10,8 +10,8 @@ without a word. `fitted` tries these forms in turn, and takes the first in which
 4. and 5. as 2. and 3., with results of tools as words of the user, between ``<tool_response>`` tags.
 
 A message, or a page that an agent reads, may hold ``<|im_end|>``, which must not end the message. Templates write
-the names of control tokens as text, too, so `Guarded` cuts those in messages by characters that no user can guess,
-and the rendered text is tokenized in the pieces between.
+their control tokens as text, too. So `Guarded` splits such names in messages with random characters, and tokenizes
+the pieces of the rendered text between these.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _ANSWER = "answer"
 
 
 def fitted(messages: Sequence[Message], say: Callable[[Sequence[Message]], str]) -> Sequence[Message]:
-    """Return messages in the first form that a chat template says as a whole; if there is none, in the first that
-    is not refused, else as they are. Each has a role and, as one string, a content. ``say`` renders a conversation
-    as text, and may raise anything for what the template refuses."""
+    """Return messages in the first form that a chat template renders completely; if there is none, in the first
+    that it does not refuse, else as they are. Each has a role and, as one string, a content. ``say`` renders a
+    conversation as text, and may raise anything for what the template refuses."""
     accepted: Sequence[Message] | None = None
     for form in _forms(messages):
         marked = {place: f"message{place}end" for place, one in enumerate(form) if one.get("content") is not None}
@@ -46,7 +46,7 @@ def fitted(messages: Sequence[Message], say: Callable[[Sequence[Message]], str])
             text = say(shorter)
         except Exception:  # whatever a template raises
             continue
-        if all(mark in text for mark in marked.values()):  # which templates keep that strip or quote contents
+        if all(mark in text for mark in marked.values()):  # marks survive templates that strip or quote contents
             return form
         accepted = form if accepted is None else accepted
     return messages if accepted is None else accepted
@@ -66,7 +66,7 @@ def _as_user(message: Message) -> Message:
 
 
 def _merged(messages: Sequence[Message]) -> list[Message]:
-    """Return messages with at most one of the system, the first, and without neighbours of one role."""
+    """Return messages with one system message at most, at the beginning, and without neighbours of one role."""
     found = list[Message]()
     for message in messages:
         role = message["role"]
@@ -80,14 +80,14 @@ def _merged(messages: Sequence[Message]) -> list[Message]:
 
 
 class Guarded:
-    """Chat messages, whose content is text, in which names of control tokens (`control_names`) are cut."""
+    """Chat messages in which names of control tokens (`control_names`) are split by random characters."""
 
     def __init__(self, messages: Sequence[Mapping[str, Any]], names: re.Pattern[str]) -> None:
         self._names, self._guard = names, "".join(chr(_PRIVATE + byte) for byte in secrets.token_bytes(8))
         self.messages = [self._message(message) for message in messages]
 
     def ids(self, text: str, tokenizer: Any) -> list[int]:
-        """Return the token ids of the text that a template made of `messages`, without tokens at its beginning."""
+        """Return the token ids of the text that a template made of `messages`; no BOS token is added."""
         first, *others = text.split(self._guard)
         found = _ids(tokenizer, first)
         mark = _ids(tokenizer, "\n")
@@ -112,7 +112,7 @@ class Guarded:
 
 
 def guarded(messages: Sequence[Mapping[str, Any]], tokenizer: Any) -> Guarded | None:
-    """Return the messages with names of control tokens cut; None where none stands in them."""
+    """Return the messages with names of control tokens split; None where they hold none."""
     names = control_names(tokenizer)
     return Guarded(messages, names) if names is not None and _holds(messages, names) else None
 
@@ -126,14 +126,14 @@ def _holds(value: Any, names: re.Pattern[str]) -> bool:
 
 
 def control_names(tokenizer: Any) -> re.Pattern[str] | None:
-    """Return what finds the names of a tokenizer's control tokens, the longest first; None if it has none."""
-    size = len(tokenizer) if isinstance(tokenizer, Sized) else None  # another one where tokens were added
+    """Return a pattern of the names of a tokenizer's control tokens, the longest first; None if it has none."""
+    size = len(tokenizer) if isinstance(tokenizer, Sized) else None  # it changes when tokens are added
     return remembered(tokenizer, "control names", size, _control_names)
 
 
 def _control_names(tokenizer: Any) -> re.Pattern[str] | None:
     added = getattr(tokenizer, "added_tokens_decoder", None)
-    if added is not None:  # transformers; those that are not special stand for text
+    if added is not None:  # transformers; added tokens that are not special are text
         names = [token.content for token in added.values() if token.special]
     else:
         ids = getattr(tokenizer, "all_special_ids", ())
@@ -147,7 +147,7 @@ def _ids(tokenizer: Any, text: str) -> list[int]:
 
 
 class _Ending(NamedTuple):
-    """How a template begins an answer, and the token that it puts after one."""
+    """The tokens with which a template begins an answer, and the one that it puts after it."""
 
     opening: tuple[int, ...]
     end: int
@@ -165,7 +165,7 @@ def turn_ends(tokenizer: Any, prompt: Sequence[int]) -> frozenset[int]:
 
 
 def _turn(tokenizer: Any) -> _Ending | None:
-    """Read a conversation of two messages; None where its template tells nothing."""
+    """Find these by rendering a conversation of two messages; None where that does not show them."""
     asked = [{"role": "user", "content": "question"}]
     try:
         open_, closed = (_rendered(tokenizer, asked, add_generation_prompt=opens) for opens in (True, False))

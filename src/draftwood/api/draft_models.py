@@ -39,9 +39,9 @@ _compared: set[tuple[str, str]] = set()  # fingerprints of tokenizers with the s
 
 
 class LoadedModels:
-    """Draft models by name. The one used last stays loaded, and those in use: a drafter refers to its model.
+    """Draft models by name. The one used last stays loaded, and so do those that a drafter refers to.
 
-    ``load`` makes a model and its tokenizer of a name.
+    ``load`` returns the model and the tokenizer of a name.
     """
 
     def __init__(self, load: Callable[[str], tuple[Any, Any]]) -> None:
@@ -57,7 +57,7 @@ class LoadedModels:
             model = known()
             if model is None:
                 self._latest = None
-                gc.collect()  # models refer to themselves in circles
+                gc.collect()  # models hold reference cycles
                 model, tokenizer = self._load(name)
                 self._known[name] = ref(model), tokenizer
             self._latest = model
@@ -65,7 +65,7 @@ class LoadedModels:
 
 
 def size_of(model: Any) -> int:
-    """Return the bytes of a model's weights: of its file where an engine runs it from there."""
+    """Return the bytes of a model's weights, as its engine counts them or as torch holds them."""
     if isinstance(model, Target):
         return model.weight_bytes or 0
     from draftwood.engines.transformers.shared import released_bytes
@@ -84,7 +84,7 @@ def _load(name: str) -> tuple[Any, Any]:
 
 @contextmanager
 def needing_room(name: str) -> Iterator[None]:
-    """Let an error for want of memory say which model it is about."""
+    """Turn an error for lack of memory into a `ModelError` that names the model."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -164,9 +164,9 @@ class DraftModels:
         """Return a head that was trained for the target; without ``file``, the one that comes with draftwood.
 
         Raises `UsageError` where none comes with it, `ModelError` for a file that is no head, `CapabilityError`
-        for another model's, or without hidden states. An ``optional`` one is None then, and of a file the log says
-        why, once; without a file it is None, too, on other engines than transformers: there it has not paid
-        (LOG.md, 2026-11-25). One that is ``known`` stays when its file has gone bad.
+        for another model's, or without hidden states. An ``optional`` one is None then, and for a file the log
+        says why, once; without a file it is also None on engines other than transformers, where it has not paid
+        (LOG.md, 2026-11-25). One that is ``known`` is used on when its file has become unreadable.
         """
         if optional and not file and self._engine != TRANSFORMERS:
             return None
@@ -200,7 +200,7 @@ class DraftModels:
     def quantized_self(self) -> DraftTarget:
         """Return the target's own weights in 4 bits, on our own engine.
 
-        Raises `CapabilityError` where that brings nothing, or is not known how.
+        Raises `CapabilityError` where that would save nothing, or is not implemented.
         """
         found: Any
         if self._engine == CPU:
@@ -223,7 +223,7 @@ class DraftModels:
 
     @property
     def _engine(self) -> str:
-        """The name of the target's engine, as it declares it; nothing for targets of other makers."""
+        """The name of the target's engine, as it declares it; empty for targets that declare none."""
         return "" if self.target is None else self.target.engine
 
     def _only_transformers(self, name: str) -> None:
@@ -232,7 +232,7 @@ class DraftModels:
 
 
 def with_models(drafters: Sequence[Drafter], models: DraftModels) -> tuple[Drafter, ...]:
-    """Return the drafters, those that have a model with theirs; raises what finding it raises.
+    """Return the drafters with the models that they draft by; raises what finding a model raises.
 
     Drafters that are optional and find no model are left out.
     """
@@ -243,7 +243,7 @@ def with_models(drafters: Sequence[Drafter], models: DraftModels) -> tuple[Draft
 def refuse_other_vocabulary(name: str, target: Any, draft: Any) -> None:
     """Raise `VocabularyError` where the tokenizer of the draft model ``name`` gives an id to another token.
 
-    Ids that only one of them knows do not count: models fill up their heads with rows without a token.
+    Ids that only one of them knows do not count: output layers are padded with rows without a token.
     """
     ours, theirs = _names(target), _names(draft)
     both = sorted(ours.keys() & theirs.keys())

@@ -31,12 +31,12 @@ _OTHER_RECORDS = ("prefill", "sampling", "memory", "tree")  # of a profile, othe
 _MAKE_ONE = "give the file that draftwood profile -o NEW.jsonl writes"
 
 _PATIENCE = 60.0  # seconds between two writings
-_FEW = 8  # passes that are not worth writing
-_CONTEXT = 256  # tokens, at which speeds are told
+_FEW = 8  # new passes from which on it is worth writing
+_CONTEXT = 256  # tokens of context for which speeds are kept
 
 
 class _Known:
-    """What is known of one model, and the file where it is kept; None where nothing is."""
+    """What is known of one model, and the file in which it is kept, if it is."""
 
     def __init__(self, model: Any, key: tuple[Any, ...]) -> None:
         self.model = ref(model, lambda _: _KNOWN.pop(key).keep(now=True) if key in _KNOWN else None)
@@ -54,7 +54,7 @@ class _Known:
             findings.write(self._place, to_record(self.learned) | self._speed())
 
     def _speed(self) -> dict[str, Any]:
-        """Return what `speeds` reads: which engine took how long for a pass over one token."""
+        """Return what `speeds` reads: the engine, and its seconds of a pass over one token."""
         if 1 not in self.learned.costs:
             return {}
         with self.learned.lock:
@@ -73,7 +73,7 @@ def _keep_all() -> None:
 def learned(model: Any) -> Learned:
     """Return what was learnt with this very object in its present number format, device and packing.
 
-    The first time it begins with what earlier processes have learnt, if this model says its name.
+    At first this is what earlier processes have learnt, if the model's name is known.
     """
     key: tuple[Any, ...] = (id(model),)
     if not isinstance(model, Target):
@@ -91,8 +91,8 @@ def learned(model: Any) -> Learned:
 
 
 def speeds(model: str) -> dict[str, tuple[float, str, str]]:
-    """Return the tokens per second without drafts that a model was last measured with on this machine, its number
-    format and the day (2026-11-26), by the name of the engine."""
+    """Return by engine the speed of a model without drafts, as last measured on this machine: tokens per second,
+    number format, and the day, as in 2026-11-26."""
     found = {}
     for path in findings.files(findings.LEARNED):
         record = findings.read(path)
@@ -111,7 +111,7 @@ def _packs(model: Any) -> bool:
 
 
 def _begin(model: Any) -> tuple[Learned, Path | None]:
-    """Return what earlier processes have learnt of a model, and the file of it."""
+    """Return what earlier processes have learnt of a model, and its file; None where it is not kept."""
     first = fresh(model)
     setting = setting_of(model) if findings.learning_is_kept() else None
     if setting is None:
@@ -125,7 +125,7 @@ def _begin(model: Any) -> tuple[Learned, Path | None]:
     if record is not None:
         try:
             return from_record(record, first.curve), place
-        except Exception as error:  # whatever it holds, it must not stop a call
+        except Exception as error:  # a broken file must not stop a call
             findings.say_unused(place, error, "it will be written anew")
     return first, place
 
@@ -133,7 +133,7 @@ def _begin(model: Any) -> tuple[Learned, Path | None]:
 def fresh(model: Any) -> Learned:
     """Return what is known of a model before its first pass: the cost curve, if it was profiled here.
 
-    Else the times of passes that the target itself has measured, where its engine does that.
+    Else the curve through the times of passes that the target has measured itself, if its engine does that.
     """
     if not isinstance(model, Target) and not _packs(model):  # profiles are of packed weights
         return Learned()
@@ -145,7 +145,7 @@ def fresh(model: Any) -> Learned:
 
 
 def curve_of(setting: Setting) -> CostCurve | None:
-    """Return what `draftwood profile` measured with this setting here, or None; of a wrong file the log warns."""
+    """Return what `draftwood profile` measured with this setting here, or None; the log warns of a broken file."""
     path = None
     try:
         if not (place := profile_path(*setting)).is_file():
@@ -203,8 +203,8 @@ def to_record(learned: Learned) -> dict[str, Any]:
 
 
 def from_record(record: Any, curve: CostCurve | None) -> Learned:
-    """Return what was learnt, on top of the ``curve`` that is known now; costs learnt on top of another, and costs
-    that are not plausible, are left out.
+    """Return what was learnt, on top of the ``curve`` that is known now; costs that were learnt on top of another
+    curve, or are not plausible, are left out.
 
     Raises `ValueError`, `TypeError`, `KeyError` or `AttributeError` for a record that `to_record` cannot have
     written.
@@ -218,5 +218,5 @@ def from_record(record: Any, curve: CostCurve | None) -> Learned:
 
 
 def _digest(curve: CostCurve | None) -> str:
-    """Return a short hash of a curve's points; empty for the guess."""
+    """Return a short hash of a curve's points; empty where there is no curve."""
     return "" if curve is None else hashlib.sha256(repr(list(curve.points())).encode()).hexdigest()[:16]

@@ -84,7 +84,7 @@ class LlamaDraftModel:
         if tokenizer is not None:
             check_tokenizer(self._texts.bind(self._chosen, tokenizer, None), tokenizer)
         self._lock = Lock()
-        # What belongs to the caller: the object, as long as it lives, and drafters without the prediction.
+        # What depends on the calling `Llama`, to which this is a weak reference: drafters, without the prediction.
         self._llama: Callable[[], Any] | None = None
         self._bound: tuple[Drafter, ...] = ()
         self._can, self._spells, self._plans = self._capabilities(None), tokenizer, load_planner(planner)

@@ -121,8 +121,8 @@ def _listed(given: Any) -> list[Any]:
 def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any, *, special: bool = False) -> list[int]:
     """Return the token ids of a conversation, up to where the assistant's next answer begins.
 
-    Messages that the chat template refuses or leaves out are made to fit as `fitting` says. Names of control
-    tokens in their text stay text, unless ``special`` is set.
+    Messages that the chat template refuses or leaves out are made to fit by `fitted`. Names of control tokens in
+    their text stay text, unless ``special`` is set.
 
     `PromptError` for messages that cannot be read, `UsageError` without a chat template, `ModelError` for a broken
     one.
@@ -138,7 +138,7 @@ def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any, *, special: bo
     if cut is None:
         return ids
     found = cut.ids(_applied(tokenizer, cut.messages, tokenize=False), tokenizer)
-    first = tokenizer.bos_token_id  # which some tokenizers put before what a template wrote
+    first = tokenizer.bos_token_id  # some tokenizers put it before the text of a template
     return [first, *found] if ids[:1] == [first] != found[:1] else found
 
 

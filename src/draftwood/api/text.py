@@ -20,7 +20,7 @@ _BYTE = re.compile("<0x([0-9A-F]{2})>")
 _BLANK = "\u2581"
 _REPLACED = "\ufffd"
 _MOST_READ = 8
-"""Tokens that are decoded again while they end within a character; the bytes of one lie in the last four."""
+"""Most tokens to decode again while the last character is incomplete; its bytes lie in the last four."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class StopStrings:
         for string in strings:
             whole(string, "a stop string", UsageError)
         self.strings, self._decode = tuple(strings), decode
-        # A token may be a single byte of the text; special tokens may be none at all.
+        # In tokens: each may be a single byte of the text, and some spell nothing.
         self._window = 4 * max(len(s.encode()) for s in strings) + 8
 
     def __call__(self, ids: Sequence[int]) -> bool:
@@ -88,10 +88,10 @@ class TextBuilder:
         self._decode, self._stop, self._prompt = decode, stop, prompt
         self._spelling = decode if isinstance(decode, Spelling) else None
         self._ids: list[int] = []  # without special tokens
-        # ids[prefix:] are decoded again with the next token; ids[:read] end with a character, of whose text from
-        # prefix on `done` characters were taken.
+        # ids[prefix:] are decoded again with the next token; ids[:read] end with a whole character; of the text of
+        # ids[prefix:], `done` characters were taken.
         self._prefix = self._read = self._done = 0
-        self._left = ""  # text that was not shown yet, names of special tokens among it
+        self._left = ""  # text that was not shown yet, with the names of special tokens if there are stop strings
         self._marks: list[tuple[int, str | None]] = []  # (end, source) within it, no source for special tokens
         self.text = ""
 
@@ -142,7 +142,7 @@ class TextBuilder:
         """Add what is new in ``now``, the text of the tokens from ``prefix`` on, but for ``held`` characters."""
         prefix, read, context = self._prefix, self._read, now
         if not held:
-            prefix, read = max(prefix, read), len(self._ids)  # the last character's tokens stay, as context
+            prefix, read = max(prefix, read), len(self._ids)  # tokens of the last character stay as context
         elif len(self._ids) - prefix > _MOST_READ:
             prefix = len(self._ids) - _MOST_READ // 2
         if prefix > self._prefix:
@@ -181,8 +181,8 @@ class TextBuilder:
 
 
 class Spelling:
-    """Spells tokens of a tokenizer, of transformers or whatever decodes ids. Called with ids it gives their text
-    without special tokens, but for those that are ``kept``; ``full`` gives it with the names of all of them."""
+    """Spells the tokens of a tokenizer. Called with ids it returns their text without special tokens, except those
+    that are ``kept``; ``full`` returns it with the names of all of them."""
 
     def __init__(self, tokenizer: Any, kept: Collection[int] = ()) -> None:
         self._tokenizer, self._kept = tokenizer, kept
@@ -196,20 +196,20 @@ class Spelling:
         return self._shown(ids)
 
     def special(self, token: int) -> str:
-        """Return the name of a token that texts leave out; nothing for others."""
+        """Return the name of a special token, which texts leave out; an empty string for others."""
         if token not in self._names:
             is_text = token in self._kept or bool(self._shown([token]))
             self._names[token] = "" if is_text else self.full([token])
         return self._names[token]
 
     def piece(self, token: int) -> bytes | None:
-        """Return the bytes of a token wherever it stands, of a special one its name; None if not known."""
+        """Return the bytes of a token, the same at every place; of a special one its name; None if unknown."""
         if token not in self._pieces:
             self._pieces[token] = self._found(token)
         return self._pieces[token]
 
     def name(self, token: int) -> str:
-        """Return a token as text; one whose bytes are none as OpenAI writes it: ``bytes:\\xe6\\x9c``."""
+        """Return a token as text; bytes that are not UTF-8 as OpenAI writes them: ``bytes:\\xe6\\x9c``."""
         piece = self.piece(token)
         return self.full([token]) if piece is None else as_text(piece)
 
@@ -222,7 +222,7 @@ class Spelling:
             return None if name is None and _REPLACED in text else text.encode(errors="replace")
         if byte := _BYTE.fullmatch(name):
             return bytes([int(byte[1], 16)])
-        if _REPLACED in text:  # parts of characters, in letters that stand for bytes
+        if _REPLACED in text:  # a part of a character, named by letters that stand for bytes (byte-level BPE)
             found = bytes(map(_letters().get, name)) if set(name) <= set(_letters()) else b""  # type: ignore[arg-type]
             return found if found.decode(errors="replace") == text else None
         bare = name.replace(_BLANK, " ")
@@ -230,7 +230,7 @@ class Spelling:
 
 
 def as_text(piece: bytes) -> str:
-    """Return bytes as text, those that are none as OpenAI writes them."""
+    """Return bytes as text; those that are not UTF-8 as OpenAI writes them."""
     try:
         return piece.decode()
     except UnicodeDecodeError:

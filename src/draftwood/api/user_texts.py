@@ -129,7 +129,7 @@ def _with(drafter: Any, brought: DraftTexts) -> Drafter:
 def predicting(
     drafters: tuple[Drafter, ...], prediction: Any, tokenizer: Any, vocab_size: int | None = None
 ) -> tuple[Drafter, ...]:
-    """Return the drafters, those that take a prediction with that of one prompt."""
+    """Return the drafters; those that take a prediction get this one, of one prompt."""
     texts = () if prediction is None else read_prediction(prediction, tokenizer, vocab_size)
     every: tuple[Any, ...] = drafters
     return tuple(d.with_user_texts(DraftTexts(prediction=texts)) if takes_of(d).prediction else d for d in every)

@@ -1,4 +1,4 @@
-"""Writes one answer onto the screen, coloured by where each token came from, its legend and its summary."""
+"""Writes one answer onto the screen, coloured by where each token came from, with legend and summary."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ class Answering:
     def compare(self, rounds: int) -> bool:
         """Write the answer several times, plainly and drafted; returns whether it was interrupted.
 
-        The first drafted text is shown as it comes; of other runs only a line says which one runs. A speedup that
-        cannot be is measured in one more round.
+        The first drafted text is shown as it comes; of other runs a line says which one is running. A speedup
+        above the tokens per pass, which only noise can do, is measured in one more round.
         """
         from draftwood.measure.compare import PlainAndDrafted, compare
 
@@ -126,7 +126,7 @@ class Answering:
         with screen.CtrlC() as stop, status:
             compare(model, self._content, rounds=rounds, on_round=begin, on_piece=piece, **how)
             if doubted(self.comparison.speedup, self.comparison.most_speedup):
-                status.say("the times cannot be: timing once more …")
+                status.say("these times are impossible: timing once more …")
                 compare(model, self._content, rounds=1, **how | {"seed": self.comparison.plain[0].seed})
         self.generation = next(iter(self.comparison.drafted), None)
         return stop.pressed
@@ -177,7 +177,7 @@ class Waiting(screen.Status):
 
 
 def people() -> Console:
-    """Return where words for people go: standard output on a terminal, else standard error."""
+    """Return the console for legends and notes: standard output on a terminal, else standard error."""
     return screen.console(sys.stdout if sys.stdout.isatty() else sys.stderr)
 
 

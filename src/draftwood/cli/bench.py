@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from draftwood.measure.records.writer import RecordsWriter
     from draftwood.models.findings import Setting
 
-_TASKS = "Kinds of prompts; one-sentence and a temperature: grammar:one-sentence@0.7. [default: all]"
+_TASKS = "Kinds of prompts; with a variant and a temperature: grammar:one-sentence@0.7. [default: all]"
 Tasks = Annotated[str | None, Option(metavar="TASK,TASK", help=_TASKS)]
 _PEERS = "Other engines on the same weights: transformers:lookup, llama.cpp, all."
 Peers = Annotated[str | None, Option(metavar="PEER,PEER", help=_PEERS)]
@@ -97,7 +97,7 @@ def bench(
         repeated = (each.to_json() for each in found)
         for row in differences(kept, setup.target, setting.dtype) if sustain is None else repeated:
             writer.other(row)
-        running.close()  # what servers of ours took counts as ours once they have ended
+        running.close()  # CPU time of servers that we started counts as ours once they have ended
         if (cores := others.cores) is not None and len(kept.answers) > begun:
             writer.other({"row": "machine", "other_programs": round(cores, 2)})
     taken = max((row["other_programs"] for row in kept.of_kind("machine")), default=None)
@@ -121,7 +121,7 @@ def _specs(drafters: str, planner: str, sources: dict[str, Any]) -> list[str]:
 def _writer(
     output: Path | None, loading: options.Loading, setting: Setting, settings: BenchSettings, texts: UserTexts
 ) -> RecordsWriter:
-    """Open the file of records, with all that must stay the same in it."""
+    """Open the file of records; its header holds the settings that all its answers must share."""
     from draftwood.measure.records.provenance import provenance
     from draftwood.measure.records.records import header
     from draftwood.measure.records.writer import RecordsWriter
@@ -135,7 +135,7 @@ def _writer(
 def _arms(
     setup: Setup, specs: list[str], peers: str | None, settings: BenchSettings, texts: UserTexts, setting: Setting
 ) -> Iterator[Arm]:
-    """Yield the arms; drafters that come to the same label are one."""
+    """Yield the arms, one for each label of drafters, and one for each peer."""
     from functools import partial
 
     from draftwood.api.user_texts import UserTexts
@@ -210,7 +210,7 @@ def _trend(row: dict[str, Any]) -> str:
     if row["kept"] is None:
         return f"{row['drafter']}: too few answers for a trend; give it more seconds"
     heat = [window["celsius"] for window in row["windows"] if "celsius" in window]
-    warm = f"{heat[0]:.0f} to {heat[-1]:.0f} degrees Celsius" if heat else "temperature not told"
+    warm = f"{heat[0]:.0f} to {heat[-1]:.0f} degrees Celsius" if heat else "temperature unknown"
     return (
         f"{row['drafter']}: {row['first_quarter']:.1f} tokens/s in the first quarter of the time, "
         f"{row['last_quarter']:.1f} in the last ({percent(row['kept'])} kept); {warm}"

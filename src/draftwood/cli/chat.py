@@ -135,9 +135,9 @@ class Talk:
             self._stopped("(stopped; what was said is kept)")
 
     def _make_room(self, messages: list[dict[str, str]], question: str) -> int:
-        """Drop turns for a question and its answer, where asked to; returns how many. PromptError without room.
+        """With --forget drop turns until a question and its answer fit; returns how many. `PromptError` else.
 
-        Room for an answer is its limit, but half of what the model takes at most.
+        The room for an answer is its limit, but at most half of the model's context.
         """
 
         def tokens(said: list[dict[str, str]]) -> list[int]:

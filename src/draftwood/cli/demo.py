@@ -27,7 +27,7 @@ _QUESTION = '"Correct the grammar: she go to school every days."'
 COMPARED = f"generate {_QUESTION} --compare"
 STEP = f"explain --live {_QUESTION} --step 2"
 TABLE = "bench --tasks code-edit,grammar,chat --limit 1"
-"""What shows each part for other texts: commands of ours, each after `program`."""
+"""Commands that show each part for other texts, each to follow `program`."""
 
 _MODEL = "smollm2"
 _CHOSEN = {"code-edit": "csv.Sniffer.sniff", "grammar": "meeting", "chat": "list-or-tuple"}
@@ -95,7 +95,7 @@ def _head(what: str, command: str, engines: options.Engines) -> None:
 
 
 def _llama(given: Given) -> Loaded | None:
-    """Load the same file for llama.cpp in its fastest settings; None where it is not here, or runs the demo."""
+    """Load the same file for llama.cpp with its fastest settings; None without llama.cpp or our own engine."""
     from draftwood.models.engine import CPU, LLAMA_CPP, is_installed
 
     if given.engine != CPU or not is_installed(LLAMA_CPP):
@@ -145,7 +145,7 @@ def _why(loaded: Loaded, one: _Raced) -> str:
 
 
 class _Beside:
-    """Shows two answers as they are written: beside each other on a terminal that is wide enough; else one.
+    """Shows two answers as they are written: on a wide terminal beside each other, else the drafted one alone.
 
     What was written stays, also where the block is left by an interrupt.
     """

@@ -30,7 +30,7 @@ _RULE = "A lossy rule to compare with plain decoding. May be given again."
 Rules = Annotated[list[str] | None, Option("--rule", metavar="RULE", help=_RULE)]
 
 TARGET = 0.03
-"""Largest increase of perplexity that source document 2 allows its threshold rule."""
+"""Largest increase of perplexity that source document 2 (docs/sources.md) allows its threshold rule."""
 
 
 @options.shared

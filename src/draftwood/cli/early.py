@@ -33,12 +33,12 @@ def check_place(path: Path, force: bool, flag: str = "-o") -> None:
 
 
 def check_writable(path: Path, flag: str = "-o") -> None:
-    """Refuse, by UsageError, a path where no file can be made; tried with a file that is gone at once."""
+    """Refuse, by UsageError, a path where no file can be made; a temporary file in its folder shows it."""
     try:
         if path.is_dir():
             raise UsageError(f"{path} is a folder: name a file in it with {flag}")
         to = Path(os.path.realpath(path))
-        to.with_name(f".{'0' * 24}.{to.name}").exists()  # fails for a name too long for that of a file next to it
+        to.with_name(f".{'0' * 24}.{to.name}").exists()  # fails if the temporary file's name would be too long
         if to.exists() and not to.is_file():  # a pipe or a device is written to directly
             return
         folder = next(place for place in to.parents if place.exists())

@@ -19,7 +19,7 @@ _TEXT = 16  # characters shown of what a step wrote
 
 
 def show_arms(arms: Sequence[dict[str, Any]]) -> None:
-    """Print what the answers of each arm amount to."""
+    """Print for each arm the sentences that sum up its answers."""
     to = screen.console()
     for arm in arms:
         planner = f", planner {arm['planner']}" if arm["planner"] else ""

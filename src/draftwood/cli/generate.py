@@ -88,7 +88,7 @@ def _writer(path: Path, loaded: Loaded) -> Callable[[], RecordsWriter]:
     from draftwood.measure.records.writer import RecordsWriter
 
     settings = {"model": loaded.given.model, "dtype": loaded.given.setting_of(loaded.model).dtype}
-    # Not among the settings, which must stay the same in a file: a memory is another one after each answer.
+    # Not among the settings, which must stay the same in a file: a memory changes with each answer.
     said = UserTexts(**loaded.given.sources).said()
     here = provenance(**settings) | ({"sources": said} if said else {})
     return partial(RecordsWriter, path, header("generate", settings, here), wait=_WAIT)

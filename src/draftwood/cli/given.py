@@ -27,8 +27,8 @@ _PREDICTION = "Text that you expect in the answer: drafts copy it. May be given 
 _MEMORY = "File of earlier answers: drafts copy them, and new answers are added."
 _CORPUS = "File of `draftwood corpus build`: drafts copy its texts. May be given again."
 _CONTEXT = "Further text that drafts copy; the model does not read it. May be given again."
-_LITTLE, _GAIN = 1.3, 1.15  # tokens per pass; times plain decoding
-_SLOW, _SURE = 8e-3, 32  # seconds of a plain pass; plain passes
+_LITTLE, _GAIN = 1.3, 1.15  # below so many tokens per pass, or times plain decoding, drafts brought little
+_SLOW, _SURE = 8e-3, 32  # from so many seconds of a plain pass on a head pays; plain passes that it takes to know
 _LEARNED = "Use and keep what was learnt about the speed of this model here: numbers, never text."
 
 
@@ -160,8 +160,8 @@ class Loaded:
         return setup.request(ids, **self.given.settings)
 
     def head_note(self, answer: Generation, speedup: float | None = None) -> str:
-        """Say how to make a head, where drafts brought little, the model has none, and it would pay: where a pass
-        takes 2 ms it brings what it takes, with 23 ms a fifth (docs/drafters/models.md). Nothing elsewhere."""
+        """Say how to make a head, where drafts brought little, the model has none, and it would pay: at 2 ms
+        a pass it saves what it costs, at 23 ms a fifth (docs/drafters/models.md). Else an empty string."""
         from draftwood.api.draft_models import DraftModels
         from draftwood.api.target import target_of
         from draftwood.drafters.load import load
@@ -175,7 +175,7 @@ class Loaded:
         try:
             DraftModels(target_of(self.model), self.model).head(next(named, ""))
         except DraftwoodError as error:
-            if isinstance(error, UsageError):  # else it can have none, or the user knows already
+            if isinstance(error, UsageError):  # for other errors it can have none, or the user has named a bad one
                 how = f"draftwood train head {shlex.quote(self.given.model)} -o head.safetensors"
                 return f"this answer repeats little: a head trained for this model drafts free text too ({how})"
         return ""

@@ -55,7 +55,7 @@ def load(
 ) -> tuple[Any, Any, list[PromptJob]]:
     """Load a model for these prompts; returns model, tokenizer, prompts as asked.
 
-    Of a user's ``own``, texts go through the model's chat template where it has one.
+    Prompts of a user's ``own`` that are text go through the model's chat template, if it has one.
     """
     model, tokenizer = loading.load_model()
     texts = own and any(isinstance(job.prompt, str) for job in jobs)

@@ -79,7 +79,7 @@ class Loading(_MachineFlags, ModelFlag):
         return replace(self, engine=implied_engine(self.model, self.dtype, None, weights=self.weights))
 
     def load_model(self, *, release: bool = False) -> tuple[Any, Any]:
-        """Return model, ready, and tokenizer; ``release`` frees weights of which packed copies are enough."""
+        """Return the prepared model and its tokenizer; ``release`` frees weights where packed copies suffice."""
         from draftwood.api.target import prepare
         from draftwood.contracts import Target
 
@@ -87,7 +87,7 @@ class Loading(_MachineFlags, ModelFlag):
         how["engine"] = self.engine or FASTEST
         with screen.busy(f"loading {self.model}") as report:
             loaded = load(self.model, **how, report=report)
-        gc.freeze()  # what was imported stays: it need not be looked at when garbage is collected
+        gc.freeze()  # what was imported stays, so garbage collection need not scan it
         if not isinstance(loaded[0], Target):
             with screen.busy(f"preparing {self.model}"):
                 try:

@@ -36,7 +36,7 @@ def profile(
 ) -> None:  # fmt: skip
     """Measure what a pass over n tokens costs here.
 
-    Planners read the file; without --sizes, --contexts and --rounds it is also kept in the cache folder.
+    Without --sizes, --contexts and --rounds the profile is also kept in the cache folder, where planners read it.
     """
     from draftwood.api.setup import Setup
     from draftwood.measure.profile.rows import Profile, write_profile

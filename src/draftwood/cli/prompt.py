@@ -111,7 +111,7 @@ def ask(prompt: str) -> str:
         text = input(prompt)
         while text.endswith("\\") or (_more_waits() and not text.startswith("/")):
             text = text.removesuffix("\\") + "\n" + input("… ")
-        text.encode()  # fails for bytes that are no UTF-8, which Python turns into characters that no text has
+        text.encode()  # fails for bytes that are not UTF-8, which Python reads as lone surrogates
     except UnicodeError as error:
         raise PromptError("what was typed is no UTF-8 text: type it again") from error
     return text.strip()
@@ -129,7 +129,7 @@ def _more_waits() -> bool:
 def history(path: Path) -> Iterator[None]:
     """Give `ask` line editing and the questions of earlier sessions, to which this one's are added at its end.
 
-    Does without a readline, and without a file that cannot be read or written.
+    Works without the module readline, too, and where the file cannot be read or written.
     """
     try:
         import readline

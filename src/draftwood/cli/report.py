@@ -24,7 +24,7 @@ def report(
     from draftwood.measure.report.page import build, write
     from draftwood.measure.wording import count
 
-    early.check_place(output, force or output in rows)  # what is read is never replaced
+    early.check_place(output, force or output in rows)  # `write` refuses to replace a file of records
     page, shown = build(rows, title, answers)
     size = write(output, page, rows)
     screen.say(f"{output}: {size / 1000:,.0f} kB, {count(shown, 'answer')} shown as text")

@@ -63,9 +63,9 @@ def broken(text: str, width: int, hang: int = 0) -> str:
 
 
 def say(text: object = "", *, file: TextIO | None = None) -> None:
-    """Print text, without characters that a terminal would obey: every verb does it so, or by a `console`.
+    """Print text without control characters; every verb prints by this function or by a `console`.
 
-    No line is broken, since errors name commands and paths to be copied.
+    Lines are not wrapped, since errors name commands and paths to be copied.
     """
     print(clean(str(text)), file=file or sys.stdout, flush=file is sys.stderr)
 
@@ -164,7 +164,7 @@ def show_table(
     """Print the first six columns that are not empty, in 80 characters or what the terminal has.
 
     Those named in ``left`` hold text: the last of them is folded where a line would be too long. Others hold
-    numbers, to the right. Returns what ``marks`` say of the marks in these, each after a semicolon.
+    numbers, right-aligned; returns what ``marks`` say of marks that occur among these, each after a semicolon.
     """
     from rich.cells import cell_len
 
@@ -208,7 +208,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _folded(text: str, width: int) -> str:
-    """Break text after its signs + : / and blanks, so that the lines have ``width`` if that can be."""
+    """Break text after its signs + : / and blanks, so that lines have at most ``width`` if that can be."""
     from rich.cells import cell_len
 
     lines = [""]
@@ -220,7 +220,7 @@ def _folded(text: str, width: int) -> str:
 
 
 def show_facts(facts: Mapping[str, Any]) -> None:
-    """Print a name and a value a line; only a terminal has more lines for a long value."""
+    """Print a name and its value per line; long values are wrapped only on a terminal."""
     from rich.text import Text
 
     to, width = console(), max(map(len, facts))

@@ -136,17 +136,17 @@ def _allow_connections() -> None:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """Return a socket at this address, before a model is loaded; `UsageError` where that cannot be."""
+    """Return a socket that listens at this address; `UsageError` where that cannot be."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Told that it speaks TCP: only then does asyncio send small packets at once (40 ms later otherwise).
+    # IPPROTO_TCP is named, else asyncio does not set TCP_NODELAY and small packets wait for 40 ms.
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((host, port))
         found.listen(2048)
-    except OSError as error:
+    except (OSError, TypeError) as error:  # TypeError: a name that cannot be encoded
         found.close()
-        said = f"cannot listen on {host}, port {port} ({error.strerror or error})"
+        said = f"cannot listen on {host}, port {port} ({getattr(error, 'strerror', None) or error})"
         raise UsageError(f"{said}: choose another --port or --host") from error
     return found
 

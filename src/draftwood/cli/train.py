@@ -30,7 +30,7 @@ _MINUTES = "Half for writing and reading text, half for training. --text and --w
 _WRITTEN = "Write no text, but take that of an earlier run (its texts.jsonl)."
 _KEEP = "Keep the folder of texts and hidden states at the end."
 _VOCABULARY = "How many of the most frequent tokens it can propose."
-_STEPS = "How many tokens in a row it is trained to foretell."
+_STEPS = "How many tokens in a row it is trained to predict."
 _STATES = "Layers whose input it reads."
 
 
@@ -50,7 +50,7 @@ class TrainingSettings:
     start: Annotated[Path | None, Option("--from", metavar="HEAD", help="Go on training this head.")] = None
 
     def plan(self, threads: int | None) -> TrainingPlan:
-        """Return what the training library is asked for, which is imported; raises `ModelError` without torch."""
+        """Return the plan of the training, whose library is imported here; raises `ModelError` without torch."""
         half, files = 30.0 * self.minutes, tuple(self.texts or ())
         layers = tuple(options.numbers(self.states, "--states") or ())
         try:
@@ -85,7 +85,7 @@ def head(
         loading = replace(loading, model=name)
     if has_card():  # which our own engine does not compute on
         loading = loading.for_transformers()
-    # Of texts, states and checkpoints, for one run at a time; it goes when the head is written.
+    # Holds texts, states and checkpoints, for one run at a time; removed when the head is written.
     folder = output.with_name(f"{output.name}.training")
     with alone(folder, 0, error=UsageError):
         agreement = _train(loading, output, plan, folder)
@@ -116,7 +116,7 @@ def _train(loading: options.Loading, output: Path, plan: TrainingPlan, folder: P
         screen.say(f"stopped; the same command goes on with what is in {folder}", file=sys.stderr)
         raise typer.Exit(130)
     log = json.dumps([[round(number, 3) for number in row] for row in made.progress.history])
-    # Heads are passed on: of paths, which may tell who made them and of what, they hold none.
+    # Heads are passed on, so they hold no paths, which may tell who made them and from what.
     paths = {"files": len(plan.files), "written": bool(plan.written), "start": bool(plan.start)}
     asked, here = _asked(about | paths | {"model": Path(loading.model).name}, plan), provenance(command=None)
     with resumable(output):

@@ -1,4 +1,4 @@
-"""One choice of a response on the side of its client: turns what the worker writes into pieces of text."""
+"""One choice of a response, in its client's event loop: turns the tokens that the worker emits into text."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from draftwood.serve.tools import ToolUse
 from draftwood.step import Step
 
 _REASONS = {"eos": "stop", "stop": "stop", "length": "length"}
-"""Why texts end: ours, and the API's word."""
+"""Finish reasons: draftwood's, and the API's for each."""
 
 
 class ToldToken(NamedTuple):
-    """A token of a text, and its log-probability; None: nothing is known of it."""
+    """A token as text, and its log-probabilities; None where there are none."""
 
     spelled: SpelledToken
     scored: TokenLogprobs | None
 
 
 class Update(NamedTuple):
-    """What one pass has brought: text that is certain now, and how many tokens were written so far."""
+    """What one pass added: text that is final now, and how many tokens the answer has so far."""
 
     pieces: list[Piece]
     tokens: int
@@ -43,11 +43,11 @@ class Update(NamedTuple):
 
 
 class Choice:
-    """Follows one text of a client of this ``namespace``, in the event loop in which `updates` will be read.
+    """One text of a client of this ``namespace``; `updates` must be read in the event loop ``loop``.
 
-    ``index`` is its number among the choices of a request, ``tags`` are control tokens that are part of the text,
-    which no client is shown, and of a silent choice only what was read of its prompt is told. ``prompt_text`` is
-    the prompt as the client wrote it, None where it did not write text.
+    ``index`` is its number among the choices of a request. ``tags`` are control tokens that the reader of calls
+    sees and no client does. Of a silent choice no new token is returned, only the prompt's. ``prompt_text`` is the
+    prompt as the client wrote it, None where it did not write text.
     """
 
     def __init__(
@@ -72,12 +72,12 @@ class Choice:
         self.error: Exception | None = None
 
     def _deliver(self, emission: Emission) -> None:
-        """Take an emission from the worker's thread; it is dropped where that loop has ended."""
+        """Hand an emission to the client's event loop, from any thread; it is dropped if that loop is closed."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._told.put_nowait, emission)
 
     async def updates(self) -> AsyncIterator[Update]:
-        """Yield what each pass brings, up to the end; if they are not read to the end, the text is cancelled."""
+        """Yield what each pass adds, up to the end; a reader that leaves before the end cancels the text."""
         finish = None
         try:
             while finish is None:
@@ -102,14 +102,14 @@ class Choice:
         return Update(pieces, len(self.generation.ids), emission.finish, emission.step)
 
     async def finished(self) -> str:
-        """Wait for the end of the text; returns the API's word for it, or raises `ApiError`."""
+        """Wait for the end of the text; returns the API's finish reason, or raises `ApiError`."""
         finish = None
         async for update in self.updates():
             finish = update.finish
         return self.reason(finish)
 
     def reason(self, finish: str | None) -> str:
-        """Return the API's word for why the text has ended; raises `ApiError` where it has failed."""
+        """Return the API's finish reason for ours; raises `ApiError` where the text has failed."""
         if self.error is not None:
             raise as_api_error(self.error)
         if finish is None or finish not in _REASONS:
@@ -117,37 +117,37 @@ class Choice:
         return _REASONS[finish]
 
     def read(self, text: str, reason: str | None) -> list[Event]:
-        """Return what more of the text says, its calls apart; ``reason``: why nothing more comes."""
+        """Divide more of the text into text and calls; ``reason``: why it ends with this, None if it goes on."""
         if self._reader is None:
             return [Event("text", text, 0)] if text else []
         found = self._reader.feed(text)
         return found if reason is None else found + self._reader.end(is_cut=reason == "length")
 
     def reason_of_calls(self, reason: str) -> str:
-        """Return why a chat has ended: for its calls, if it has some."""
+        """Return the finish reason of a chat, which is another one where it has calls."""
         if self._tools is None or self._reader is None or not self._reader.calls or reason != "stop":
             return reason
         return self._tools.reason
 
     @property
     def text(self) -> str:
-        """What is certain so far."""
+        """The final text so far."""
         return self.generation.text or ""
 
     @property
     def certain(self) -> int:
-        """How many tokens `told` tells of."""
+        """How many tokens `told` returns."""
         return 0 if self._spelled is None else self._spelled.shown
 
     def told(self, first: int = 0) -> list[ToldToken]:
-        """Return the tokens, from the ``first`` on, whose text is certain, with their log-probabilities."""
+        """Return the tokens, from the ``first`` on, whose text is final, with their log-probabilities."""
         if self._spelled is None or self._logprobs is None:
             return []
         found = self._logprobs.between(self.generation.ids, first, self.certain)
         return [ToldToken(*both) for both in zip(self._spelled.tokens[first : self.certain], found, strict=True)]
 
     def told_prompt(self) -> tuple[str, list[ToldToken]]:
-        """Return the prompt's text, and its tokens with their log-probabilities once it was read."""
+        """Return the prompt's text and tokens, with their log-probabilities; to be called once it was read."""
         found, tokens = spelled_prompt(self.spelling, self.job.request.prompt, self.prompt_text)
         scored = [None] * len(tokens) if self._logprobs is None else [None, *self._logprobs.of_prompt]
         return found, [ToldToken(*both) for both in zip(tokens, scored, strict=True)]
@@ -159,7 +159,7 @@ class Choice:
 
     @property
     def predicted(self) -> tuple[int, int]:
-        """Tokens of the answer that were taken from the client's prediction, and those of it that were refused."""
+        """Tokens of the answer that come from the client's prediction, and tokens of it that were refused."""
         sources = [zip(step.by_source, self._predicts, strict=False) for step in self.generation.steps]
         taken = [source for some in sources for source, predicts in some if predicts]
         accepted = sum(source.accepted for source in taken)

@@ -37,9 +37,9 @@ from draftwood.serve.worker import Worker
 IGNORED = "x-draftwood-ignored"
 """Header of an answer: the fields of the request that were ignored."""
 _MOST_NAMES = 32
-_NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)  # what a header can hold, and any field of the API is called
+_NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)  # safe in a header; fields of the API have such names
 _READERS = 2
-"""Threads that read requests: templates and tokenizers take their time over a long text."""
+"""Threads that render and tokenize requests: long texts would hold up the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,13 @@ class Settings:
     most_running: int = 16
     most_waiting: int = 64
     stop_seconds: float = 30.0  # for which texts may still be written when the server is stopped
-    keys: Sequence[str] = ()  # one of which a request must bring; none: all may ask
+    keys: Sequence[str] = ()  # API keys, one of which a request must have; none: no key is asked for
     most_bytes: int = 16 << 20  # of a request's body
     prefix_bytes: int = 512 << 20  # memory for what was read of ended texts
-    most_seconds: float | None = None  # a text that takes longer ends as if it were long enough; None: no limit
+    most_seconds: float | None = None  # a text that takes longer ends with the reason "length"; None: no limit
     warms_up: bool = False  # write a few tokens at the start, so that no client waits for kernels to be loaded
     special_tokens: bool = False  # names of control tokens in messages become these tokens
-    hosts: Sequence[str] = ()  # further names than the loopback's under which it may be asked; ``*``: under any
+    hosts: Sequence[str] = ()  # names allowed in the header Host beside the loopback's; ``*``: any
 
 
 class TokenizeRequest(BaseModel):
@@ -116,7 +116,7 @@ class Server:
         self, http: Request, asked: Writing, form_of: type[ChatForm | ResponseForm],
         choose: Callable[[ChoiceMaker, Any], list[Choice]], given: Common,
     ) -> Response:  # fmt: skip
-        """Write what a client has asked for; ``choose`` makes the answers of what that is as it is ``given``."""
+        """Answer a request; ``choose`` makes choices from ``given``, which is ``asked`` or the same as a chat."""
         wishes, settings = Wishes.of(http.headers.get(HEADER)), self.settings
         self.check_name(asked.model)
         form: Any = form_of(settings.model, asked, traced=wishes.trace)  # type: ignore[arg-type]
@@ -131,7 +131,7 @@ class Server:
 
 
 def tokenized(setup: Setup, asked: TokenizeRequest, *, special: bool) -> dict[str, Any]:
-    """Return the ids of a text, as those of the server's requests; raises `ApiError` or `PromptError`."""
+    """Return the ids that a text or chat has in the server's requests; raises `ApiError` or `PromptError`."""
     if (asked.prompt is None) == (asked.messages is None):
         raise ApiError(BAD_REQUEST, "give either a prompt or messages")
     if asked.messages is not None:
@@ -154,7 +154,7 @@ def _detokenized(setup: Setup, asked: DetokenizeRequest) -> dict[str, Any]:
 
 
 def _told_ignored(names: Sequence[str]) -> dict[str, str]:
-    """Return the header that names ignored fields, if any; of odd names, and of more than 32, the number."""
+    """Return the header that names ignored fields, if any; odd names, and those beyond 32, are only counted."""
     told = [name for name in names if _NAME.fullmatch(name)][:_MOST_NAMES]
     more = len(names) - len(told)
     return {IGNORED: ", ".join([*told, f"and {more} more"] if more else told)} if names else {}

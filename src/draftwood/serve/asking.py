@@ -1,4 +1,4 @@
-"""Turns what a client asks for into requests of ours: its prompt, its settings, its grammar, its drafters."""
+"""Turns a client's request into ours, one per choice: prompt, settings, grammar, drafters."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from draftwood.serve.tools import ToolUse, hidden_tags, tools_of, without_calls
 HEADER = "x-draftwood"
 _NO_TAGS: Mapping[str, int] = {}
 _CHARACTERS = 64
-"""Of the longest tokens of common vocabularies, which bounds the text that an answer can have."""
+"""Characters of the longest tokens in common vocabularies: bounds how long a text of n tokens can be."""
 _MOST_GRAMMAR = 1 << 16
-"""Characters of a grammar: the time to compile one grows with its square, and meanwhile others are not read."""
+"""Most characters of a grammar: compiling takes time quadratic in them, in which other requests may wait."""
 
 
 class Wishes(NamedTuple):
-    """What the header ``x-draftwood`` asks for, words with commas between them."""
+    """What the header ``x-draftwood`` asks for, a list of words with commas between them."""
 
-    trace: bool = False  # the answer tells step by step what was drafted, by whom, and what was accepted
+    trace: bool = False  # the answer says step by step what was drafted, by whom, and what was accepted
     plain: bool = False  # the text is written without drafts
 
     @classmethod
@@ -51,13 +51,13 @@ class Wishes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChoiceMaker:
-    """Makes the answers of one request, in any thread; its `Setup`'s drafters take predictions."""
+    """Makes the choices of one request, in any thread. Among the drafters of its `Setup` one takes predictions."""
 
     setup: Setup
     loop: AbstractEventLoop  # in which the answers will be read
     wishes: Wishes
-    namespace: str = ""  # of the client: nothing of its texts is of use to clients of other namespaces
-    seconds: float | None = None  # after so many a text ends as if it were long enough; None: never
+    namespace: str = ""  # of the client: what is kept of its texts is not used for other namespaces
+    seconds: float | None = None  # a text that takes longer ends with the reason "length"; None: no limit
     special: bool = False  # names of control tokens in the text of messages become these tokens
 
     def chat(self, asked: ChatRequest) -> list[Choice]:
@@ -90,8 +90,8 @@ class ChoiceMaker:
     ) -> list[Choice]:  # fmt: skip
         """Return the choices of one prompt.
 
-        Log-probabilities are kept of the ``top`` tokens, of none for None; ``tags`` are control tokens that are
-        part of the texts.
+        Log-probabilities are kept of each token and the ``top`` best at its place; None: of none. ``tags`` are
+        those of `Choice`.
         """
         setup, can = self.setup, self.setup.target.capabilities
         without = (asked.draftwood or DraftingField()).without(setup.names)
@@ -122,20 +122,20 @@ class ChoiceMaker:
                 processors.append(logprobs)
                 shown = logprobs.show if has_prompt else shown
             own = replace(request, processors=processors, sequence=number, shown=shown)
-            # With a limit of 0 the first token, which comes from reading the prompt, is not told.
+            # With a limit of 0 the first token, which comes from reading the prompt, is not returned.
             more: dict[str, Any] = {"is_silent": limit == 0, "tools": tools, "tags": tags}
             found.append(Choice(setup, own, self.loop, number, logprobs, self.namespace, **more))
         return found
 
     def _drafters(self, asked: Common, most: int) -> Sequence[Drafter] | None:
-        """Return a request's own drafters, None for those of all; its text has at most ``most`` tokens."""
+        """Return a request's own drafters, None for the shared ones; ``most``: tokens of prompt and answer."""
         if self.wishes.plain:
             return ()
         drafters = None
         if asked.prediction is not None and self.setup.drafters:
             text = asked.prediction.text
             if len(text) > (longest := most * _CHARACTERS):
-                said = f"the prediction has {len(text):,} characters, this answer at most {longest:,}: send less"
+                said = f"the prediction has {len(text):,} characters, this text at most {longest:,}: send less"
                 raise ApiError(BAD_REQUEST, said, param="prediction")
             drafters = self.setup.predicting(text) if text else None
         found = self.setup.drafters if drafters is None else drafters
@@ -145,7 +145,7 @@ class ChoiceMaker:
 
 
 class Penalties:
-    """Lowers the scores of tokens that the answer, from ``start`` on, has: by ``presence``, and each time more.
+    """Lowers scores of tokens that the text has from ``start`` on: by presence + frequency * count, as in the API.
 
     Rows of processors are NumPy arrays or torch tensors, float32[vocab].
     """
@@ -182,7 +182,7 @@ def _biases(given: Mapping[str, float], vocab: int) -> dict[int, float]:
 
 
 def _sampling(asked: Common) -> dict[str, Any]:
-    """Return the settings of `Sampling` that a client has named, with the API's own default."""
+    """Return the client's settings of `Sampling`: temperature 1 if it gave none, as in the API, and a new seed."""
     found = {name: getattr(asked, name, None) for name in Sampling.__dataclass_fields__}
     found["temperature"] = 1.0 if asked.temperature is None else asked.temperature
     found["seed"] = secrets.randbits(32) if asked.seed is None else asked.seed
@@ -201,7 +201,7 @@ def _several(prompt: Any) -> list[Any]:
 def grammar_of(asked: Common, tools: ToolUse | None, tags: Mapping[str, int]) -> Grammar | None:
     """Return the grammar of a request's answers, checked; None where they are free. Raises `ApiError`.
 
-    ``tags`` are those of calls that are control tokens of the model, with their ids.
+    ``tags`` as `hidden_tags` returns them.
     """
     wanted = asked.response_format if isinstance(asked, ChatRequest) else None
     found: list[tuple[str, Grammar]] = []

@@ -22,7 +22,7 @@ _ARGUMENTS = ("arguments", "parameters")
 
 
 class Event(NamedTuple):
-    """A part of an answer: text, or of a call its name, a piece of its arguments, its end.
+    """A part of an answer: text, or a call's name, a piece of its arguments, or its end.
 
     A call whose arguments are cut has no end.
     """
@@ -35,9 +35,9 @@ class Event(NamedTuple):
 class CallReader(JsonReader):
     """Reads one answer; however its text is cut, the events joined are the same.
 
-    Only functions of these ``names`` are called. Blanks between a text and a call are left out where no other text
-    follows; all else that is no call is text. ``hidden`` are those of `TAGS` that no client is shown: control
-    tokens of the model.
+    Only functions of these ``names`` can be called. Blanks beside a call are left out where no other text follows;
+    all else that is no call is text. ``hidden`` are those of `TAGS` that are control tokens of the model, which no
+    client is shown.
     """
 
     def __init__(self, names: Collection[str], hidden: Collection[str] = ()) -> None:
@@ -47,14 +47,14 @@ class CallReader(JsonReader):
         self._events = self._answer()
 
     def feed(self, text: str) -> list[Event]:
-        """Read on; returns what is certain now."""
+        """Read more text; returns the events that no later text can change."""
         if not self._is_trying:
             self._text, self._at = self._text[self._at :], 0
         self._text += text
         return self._certain()
 
     def end(self, *, is_cut: bool) -> list[Event]:
-        """Return the rest, once nothing more comes; ``is_cut``: the model would have written more."""
+        """Return the rest, once nothing more comes; ``is_cut``: a length limit has cut the text."""
         self.is_ended, self.is_cut = True, is_cut
         return self._certain()
 
@@ -142,9 +142,9 @@ class CallReader(JsonReader):
         self._is_trying = False
 
     def _head(self) -> Generator[None, None, tuple[str | None, str | None]]:
-        """Read a call up to its arguments, where the name stands before them, else to its end.
+        """Read a call up to its arguments if its name stands before them, else to its end.
 
-        Returns the name, None if this is no call, and the arguments if they were read.
+        Returns the name, None if this is no call, and the arguments if those were read, too.
         """
         name, written = None, "{}"
         while (key := (yield from self._key())) is not None:
@@ -168,7 +168,7 @@ class CallReader(JsonReader):
         return None, None
 
     def _members(self) -> Iterator[None]:
-        """Read what else a call's object has after its arguments, and its brace."""
+        """Read what a call's object has after its arguments, and its closing brace."""
         yield from self._skip_blanks()
         while self._next_is(","):
             self._at += 1
@@ -202,7 +202,7 @@ class CallReader(JsonReader):
 
 
 def _loaded(text: str) -> Any:
-    """Return what a text is as JSON; None for what is none."""
+    """Return the value of a JSON text; None for what is no JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -210,7 +210,7 @@ def _loaded(text: str) -> Any:
 
 
 def _object(text: str) -> str:
-    """Return JSON, or the JSON that a string of JSON holds, if it is an object; else an empty text.
+    """Return the text of a JSON object, also of one within a JSON string; an empty text for anything else.
 
     No arguments at all, null or an empty string, are an empty object.
     """
@@ -218,6 +218,6 @@ def _object(text: str) -> str:
         return "{}"
     value = _loaded(text)
     if isinstance(value, str):
-        text = value.encode(errors="backslashreplace").decode()  # a half character was an escape before
+        text = value.encode(errors="backslashreplace").decode()  # a lone surrogate was an escape before
         value = _loaded(text)
     return text if isinstance(value, dict) else ""

@@ -32,7 +32,7 @@ _TYPES = {
 
 
 class ApiError(DraftwoodError):
-    """What a client is told: a status of HTTP, what is wrong and what to do, and the field that is wrong.
+    """What a client is told: the HTTP status, what is wrong and what to do, and the field that is wrong.
 
     ``code`` is a word for programs, such as ``model_not_found``.
     """
@@ -48,22 +48,22 @@ class ApiError(DraftwoodError):
 
     @property
     def response(self) -> Response:
-        """The same with its status; a full server says when to come again."""
+        """The body with its status; where the queue is full, a header says when to try again."""
         headers = {"Retry-After": "1"} if self.status == TOO_MANY else None
         return JSONResponse(self.body, self.status, headers=headers)
 
 
 def as_api_error(error: Exception) -> ApiError:
-    """Return an error of ours as clients are told; of foreign ones, which may hold anything, the kind alone.
+    """Return an error as clients are told: ours with its message, others, which may hold anything, by type.
 
-    Foreign ones are logged in full.
+    The others are logged in full.
     """
     if isinstance(error, ApiError):
         return error
     if isinstance(error, QueueFullError):
         return ApiError(TOO_MANY, str(error), code="queue_full")
     if isinstance(error, UsageError | CapabilityError):
-        if "tokens, the model takes" in (said := str(error)):  # agents shorten their texts where they read this
+        if "tokens, the model takes" in (said := str(error)):  # agents shorten their context when they read this
             said = f"this model's maximum context length is exceeded: {said}"
             return ApiError(BAD_REQUEST, said, code="context_length_exceeded")
         return ApiError(BAD_REQUEST, said)
@@ -74,9 +74,9 @@ def as_api_error(error: Exception) -> ApiError:
 
 
 def answer_errors(app: FastAPI) -> None:
-    """Let clients get an error object, with the right status, for whatever a route raises."""
+    """Answer with an error object, with the right status, whatever a route raises."""
 
-    @app.exception_handler(ValidationError)  # of a request that was made from another one
+    @app.exception_handler(ValidationError)  # of a chat that was made from a request of /v1/responses or /tokenize
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError | ValidationError) -> Response:
         return _invalid(error.errors(), getattr(error, "body", None)).response
@@ -85,11 +85,11 @@ def answer_errors(app: FastAPI) -> None:
     async def http(request: Request, error: HTTPException) -> Response:
         said = {
             NOT_FOUND: f"{request.method} {request.url.path} is not served here",
-            TOO_SLOW: "the body does not come: send it in less time",
+            TOO_SLOW: "the body did not arrive in time: send it faster",
             TOO_LARGE: "the body is too large for this server: send less text",
         }.get(error.status_code, str(error.detail))
         found = ApiError(error.status_code, said).response
-        found.headers.update(error.headers or {})  # which methods are allowed
+        found.headers.update(error.headers or {})  # Allow: which methods a path takes
         return found
 
     @app.exception_handler(DraftwoodError)
@@ -99,13 +99,13 @@ def answer_errors(app: FastAPI) -> None:
 
 
 def _invalid(errors: Sequence[Any], body: Any) -> ApiError:
-    """Return what is told of a body that does not fit: the deepest error, as a field may have several forms."""
+    """Return the error of an invalid body: the deepest, as pydantic has one for each form a field may have."""
     place, first = max(((_place(one, body), one) for one in errors), key=lambda both: len(both[0]))
     reason, param = str(first["msg"]).removeprefix("Value error, "), ".".join(map(str, place))
     if first["type"] == "json_invalid":
         return ApiError(BAD_REQUEST, f"the body is no valid JSON ({first['ctx']['error']})")
     if isinstance(body, bytes):
-        said = "the body is not said to be JSON: send 'Content-Type: application/json' with it"
+        said = "the body is not declared as JSON: send 'Content-Type: application/json' with it"
         return ApiError(BAD_REQUEST, said)
     if not param:
         return ApiError(BAD_REQUEST, f"the body is no JSON object as expected ({reason})")
@@ -113,9 +113,9 @@ def _invalid(errors: Sequence[Any], body: Any) -> ApiError:
 
 
 def _place(error: Any, body: Any) -> list[int | str]:
-    """Return where in a body an error is, without pydantic's names of the forms that it has tried."""
+    """Return the path of an error in a body, without pydantic's names of the forms that it has tried."""
     loc, found, here = [part for part in error["loc"] if part != "body"], [], body
-    if body is None or error["type"] == "json_invalid":  # made from another body, whose fields these are not
+    if body is None or error["type"] == "json_invalid":  # there is no body in which to look the path up
         return loc
     for number, part in enumerate(loc, 1):
         if (isinstance(here, dict) and part in here) or (isinstance(here, list) and isinstance(part, int)):
@@ -135,7 +135,7 @@ class _StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route whose bodies can be written as JSON again: UTF-8, no NaN, no lone surrogates, no endless nesting."""
+    """A route whose bodies can be written as JSON again: UTF-8, no NaN, no lone surrogates, no deep nesting."""
 
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
         handler = super().get_route_handler()

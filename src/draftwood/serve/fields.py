@@ -1,6 +1,6 @@
-"""What clients send, checked: the fields of the OpenAI API, and a few of other servers.
+"""Request bodies, checked: the fields of the OpenAI API, and a few of other servers.
 
-Fields that are not listed here are ignored, as the API does, and named in a header of the answer.
+Fields of a body that are not listed here are ignored, as by other servers, and named in a header of the answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Bias = Annotated[float, Field(ge=-100, le=100)]
 
 
 class Lenient(BaseModel):
-    """A part whose unknown fields are kept, to be named."""
+    """A body or a part of one; unknown fields are kept, so that they can be named."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -106,7 +106,7 @@ class AllowedFunctions(Lenient):
 
 
 class AllowedTools(Lenient):
-    """A choice that leaves some of the tools."""
+    """A choice of tools that allows only some of them."""
 
     type: Literal["allowed_tools"]
     allowed_tools: AllowedFunctions
@@ -206,7 +206,7 @@ class ChatRequest(Common):
     @model_validator(mode="before")
     @classmethod
     def _functions_alone(cls, given: Any) -> Any:
-        """Leave out tools that a service would run itself, and name them among the ignored fields."""
+        """Leave out tools that OpenAI's service would run itself, and name them among the ignored fields."""
         tools = given.get("tools") if isinstance(given, dict) else None
         if not isinstance(tools, list):
             return given
@@ -234,7 +234,7 @@ class CompletionRequest(Common):
     """Body of ``/v1/completions``."""
 
     prompt: str | list[str] | list[int] | list[list[int]]
-    max_tokens: Annotated[int, Field(ge=0, le=ALL)] | None = None  # none at all: the prompt's scores are wanted
+    max_tokens: Annotated[int, Field(ge=0, le=ALL)] | None = None  # 0: only the prompt's scores are wanted
     echo: bool | None = None
     logprobs: Top | None = None
     best_of: int | None = None

@@ -1,4 +1,4 @@
-"""What clients of the two older routes get of choices: the objects of the OpenAI API, whole and in pieces."""
+"""Responses of the two older routes as objects of the OpenAI API, whole and as chunks of a stream."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from draftwood.serve.tools import new_id
 
 
 class ChatForm:
-    """``/v1/chat/completions``; calls are told of as they are written, the name first."""
+    """``/v1/chat/completions``; calls are streamed as they are written, the name first."""
 
     kind, piece, prefix = "chat.completion", "chat.completion.chunk", "chatcmpl"
 
@@ -27,7 +27,7 @@ class ChatForm:
         }  # fmt: skip
         options = asked.stream_options
         self._with_usage, self._traced = options is not None and options.include_usage, traced
-        self._told: dict[int, int] = {}  # by the choice's index: tokens whose log-probabilities were told
+        self._told: dict[int, int] = {}  # by the choice's index: tokens whose log-probabilities were sent
 
     def whole(self, answers: Sequence[Choice], reasons: Sequence[str]) -> dict[str, Any]:
         choices = [self._whole(answer, reason) for answer, reason in zip(answers, reasons, strict=True)]
@@ -40,7 +40,7 @@ class ChatForm:
                 yield self._event([first])
 
     def written(self, answer: Choice, text: str, reason: str | None, update: Update) -> Iterator[bytes]:
-        """Yield the events of more ``text`` and of the ``reason`` of its end, which comes alone, as in the API."""
+        """Yield the events of more ``text``, and of its end: the ``reason`` comes in a chunk of its own."""
         if not text and reason is None and not self._traced:
             return
         more = {"draftwood": told_of(answer, update)} if self._traced else {}
@@ -112,10 +112,10 @@ class TextForm(ChatForm):
     def __init__(self, model: str, asked: Common, *, traced: bool) -> None:
         super().__init__(model, asked, traced=traced)
         self._echo = bool(getattr(asked, "echo", None))
-        self._starts: dict[int, int] = {}  # by the choice's index, once its prompt was told: characters before it
+        self._starts: dict[int, int] = {}  # by the choice's index: characters of its prompt, once that was sent
 
     def _begin(self, answer: Choice) -> dict[str, Any] | None:
-        if not self._echo or answer.has_logprobs:  # which are known when the prompt has been read
+        if not self._echo or answer.has_logprobs:  # those of the prompt are known once it was read
             return None
         return self._delta(answer, None, None)
 

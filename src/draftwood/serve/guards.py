@@ -1,7 +1,7 @@
-"""Who may ask, under which names, how much at once and how slowly: what stands before the routes.
+"""What stands before the routes: checks of host names, API keys, the size of bodies, and slow clients.
 
 A page of another site can let its own name point to this machine (DNS rebinding); the browser then takes the
-server for that site and sends the site's name as ``Host``. So only known names are answered.
+server for that site and sends the site's name as ``Host``. So requests to unknown names are refused.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from draftwood.serve.errors import BAD_REQUEST, FORBIDDEN, TOO_LARGE, TOO_SLOW, 
 
 ALL_HOSTS = "*"
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})
-"""Addresses of all networks: who listens there is asked by any address, which no site can pretend to be."""
+"""To listen there is to listen on all addresses. ``Host`` may be any address then: rebinding needs a name."""
 _PORT = re.compile(r":\d*$")
 _OPEN = frozenset({"/", "/health"})
 """Paths that need no key: the page asks for one itself."""
 
 
 class Guard:
-    """Lets only requests through to an application that may be answered.
+    """ASGI middleware that lets only permitted requests through to an application.
 
-    Their ``Host`` is the loopback's or one of ``hosts``, names and addresses without ports, of which ``*`` is all;
-    requests without any come from no browser. Where there are ``keys``, they bring one, as ``Authorization: Bearer
-    KEY``; `UsageError` for a key that is empty. Their bodies have at most ``most`` bytes, whether they say their
-    length or not, and take at most ``seconds``: the application answers a `HTTPException` that is raised while it
-    reads. ``on_error`` is called with the status of each response that is an error.
+    Their ``Host`` is the loopback's or one of ``hosts``, names and addresses without ports (``*`` allows any);
+    requests without one pass, since no browser sends them. Where there are ``keys``, they have one, as
+    ``Authorization: Bearer KEY``; `UsageError` for a key that is empty. Bodies have at most ``most`` bytes, and
+    arrive within ``seconds``: else an `HTTPException` is raised while the application reads them, which it must
+    answer. ``on_error`` is called with the status of each response that is an error.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Guard:
             read += len(message.get("body", b""))
             if read > self._most:
                 raise HTTPException(TOO_LARGE)
-            if not message.get("more_body", False):  # from here on a client is silent until it goes away
+            if not message.get("more_body", False):  # the client sends nothing more, but may disconnect
                 deadline = None
             return message
 
@@ -101,12 +101,12 @@ class Guard:
 
     def _has_key(self, authorization: bytes) -> bool:
         kind, _, given = authorization.partition(b" ")
-        found = [hmac.compare_digest(_digest(given.strip()), known) for known in self._digests]  # all, always
+        found = [hmac.compare_digest(_digest(given.strip()), known) for known in self._digests]  # constant time
         return kind.lower() == b"bearer" and any(found)
 
 
 def hosts_of(address: str) -> tuple[str, ...]:
-    """Return under which names a server is asked that listens on an address."""
+    """Return the host names by which clients may reach a server that listens on ``address``."""
     if address not in _EVERYWHERE:
         return (address,)
     name = socket.gethostname()
@@ -116,7 +116,7 @@ def hosts_of(address: str) -> tuple[str, ...]:
 def _is_loopback(host: str) -> bool:
     if _is_address(host):
         return ip_address(host).is_loopback
-    return host == "localhost" or host.endswith(".localhost")  # RFC 6761: no server of names is asked for these
+    return host == "localhost" or host.endswith(".localhost")  # RFC 6761: these are not looked up by DNS
 
 
 def _is_address(host: str) -> bool:
@@ -130,7 +130,7 @@ def _is_address(host: str) -> bool:
 def _plain(host: str) -> str:
     """Return a host without its port, its brackets and its last dot."""
     found = host.strip().lower()
-    if found.startswith("["):  # an address of version 6
+    if found.startswith("["):  # IPv6
         return found[1:].partition("]")[0]
     return found if _is_address(found) else _PORT.sub("", found).rstrip(".")
 
@@ -144,7 +144,7 @@ def usable_keys(keys: Sequence[str]) -> list[str]:
 
 
 def listed_keys(keys: str) -> list[str]:
-    """Return the keys of a list with commas or line ends between them; of a list of nothing but blanks none.
+    """Return the keys of a list with commas or line ends between them; none where it is blank.
 
     `UsageError` for a list that has commas and no key.
     """
@@ -153,7 +153,7 @@ def listed_keys(keys: str) -> list[str]:
 
 
 def namespace_of(authorization: str | None, user: str | None) -> str:
-    """Return whose request this is: of one key and one ``user``; nothing of the key can be read from it."""
+    """Return whose request this is, as a hash of API key and ``user``; empty where there is neither."""
     if not authorization and not user:
         return ""
     return _digest(f"{authorization or ''}\0{user or ''}".encode()).hex()
@@ -164,13 +164,13 @@ def _digest(key: bytes) -> bytes:
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP as uvicorn speaks it; a connection that brings no whole header for so long is closed.
+    """HTTP as uvicorn speaks it; a connection on which no whole header arrives for ``seconds`` is closed.
 
     uvicorn itself waits without end, and each such connection holds one of the files that a process may open.
     """
 
     seconds = 30.0
-    _seen: Any = None  # the request that was the last one when we looked
+    _seen: Any = None  # the connection's latest request when `_look` ran last
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -1,4 +1,4 @@
-"""Texts that clients wait for, and where they wait until the model has room: bounded, in the order of arrival."""
+"""Texts that clients ask for, and their queue until the model has room: bounded, first come first served."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from draftwood.errors import DraftwoodError
 
 
 class QueueFullError(DraftwoodError):
-    """As many requests wait as are allowed to."""
+    """The queue is full, or the server is being stopped."""
 
 
 @dataclass(eq=False)
 class ServedText:
     """One text, from its request to its last token; made by a client's request, written by the worker.
 
-    ``deliver`` is called by the worker's thread with each emission, after the ``watchers``; the last one has a
-    ``finish``. Times are by `time.perf_counter`.
+    ``deliver`` is called with each emission, after the ``watchers``; the last one has a ``finish``. The worker's
+    thread calls them; for a text that is cancelled in the queue, the thread that cancels. Times: `perf_counter`.
     """
 
     request: Request
     deliver: Callable[[Emission], None]
-    namespace: str = ""  # whose text it is: nothing of it is of use to others
+    namespace: str = ""  # whose text it is: what is kept of it is not used for others
     arrived: float = field(default_factory=perf_counter)
     begun: float | None = None  # when the worker took it up
     has_ended: bool = False
     is_cancelled: bool = False  # its client has gone
     cached: int = 0  # tokens of the prompt that the model had read before
     sequence: ActiveSequence | None = field(default=None, repr=False)  # once the worker has taken it up
-    leave: Callable[[ServedText], None] | None = field(default=None, repr=False)  # its place in the inbox
+    leave: Callable[[ServedText], None] | None = field(default=None, repr=False)  # takes it out of the queue
     watchers: Sequence[Callable[[ServedText, Emission], None]] = field(default=(), repr=False)
 
     def cancel(self) -> None:
@@ -51,7 +51,7 @@ class ServedText:
             self.tell(Emission(0, (), (), None, finish, error))
 
     def tell(self, emission: Emission) -> None:
-        """Hand on what was written, or why nothing more comes."""
+        """Pass an emission to the watchers and the client."""
         self.has_ended = self.has_ended or emission.finish is not None
         for watcher in self.watchers:
             watcher(self, emission)
@@ -59,9 +59,9 @@ class ServedText:
 
 
 class Inbox:
-    """Hands texts to a running `decode_sequences` as its `Arrivals`; any thread may put some in.
+    """The queue of texts that a running `decode_sequences` fetches as its `Arrivals`; any thread may put some in.
 
-    ``begin`` makes a sequence of a text, in the thread that fetches; None for a text that has ended instead.
+    ``begin`` makes a sequence of a text, in the thread that fetches; None where it has ended the text instead.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class Inbox:
     ) -> None:
         self._most_waiting, self._most_running, self._begin = most_waiting, most_running, begin
         self._texts, self._changed, self._is_open = deque[ServedText](), Condition(), True
-        self.running = 0  # texts that are read and written
+        self.running = 0  # texts that were fetched and have not ended
 
     @property
     def waiting(self) -> int:
         return len(self._texts)
 
     def put(self, texts: Sequence[ServedText]) -> None:
-        """Let all of these wait, or none: raises `QueueFullError` where there is no room for them."""
+        """Queue all of these, or none: raises `QueueFullError` where there is no room for all."""
         with self._changed:
             if not self._is_open:
                 raise QueueFullError("this server is being stopped: ask another one")
@@ -90,7 +90,7 @@ class Inbox:
             self._changed.notify()
 
     def _drop(self, text: ServedText) -> None:
-        """Give up the place of a text whose client has gone while it waited."""
+        """Take a text out of the queue whose client has gone."""
         with self._changed:
             if text not in self._texts:
                 return
@@ -103,7 +103,7 @@ class Inbox:
             self.running -= 1
 
     def stop(self) -> None:
-        """Admit no request any more; those that wait are still served."""
+        """Take no more requests; those in the queue are still served."""
         with self._changed:
             self._is_open = False
             self._changed.notify()

@@ -1,4 +1,4 @@
-"""Reads JSON out of a text that comes in pieces: as it was written where it is JSON, else as the nearest JSON."""
+"""Reads JSON from a text that comes in pieces: as it was written where it is valid, else repaired."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Generator, Iterator
 from math import isfinite
 
 BLANK = re.compile(r"[ \t\n\r]+")
-_RUN = re.compile(r'[^"\\\x00-\x1f]+')  # of a string
+_RUN = re.compile(r'[^"\\\x00-\x1f]+')  # characters of a string that need no escape
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _LONGEST_ESCAPE = 6
 _WORD = re.compile(r"[\w.+-]+")
-_ITEM = re.compile(r"[\w.+{\[-]")
+_ITEM = re.compile(r"[\w.+{\[-]")  # begins a value that is no string
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _WORDS = {"None": "null", "NaN": "null", "Infinity": "null", "-Infinity": "null", "True": "true", "False": "false"}
 _KNOWN = frozenset({"null", "true", "false"})
@@ -21,20 +21,20 @@ _WRITTEN_OUT = re.compile(rf"\\[^u]|\\u[dD][89abAB]..{_HEX}|{_HEX}")
 
 
 class JsonReader:
-    """A text that comes in pieces, and a place in it. What reads it yields None where it needs more text."""
+    """A text that comes in pieces, and a place in it. The methods that read it yield None where they need more."""
 
     def __init__(self, text: str = "", *, is_ended: bool = False) -> None:
         self._text, self._at = text, 0
         self.is_ended = is_ended  # no more text comes
-        self.is_cut = False  # the text would have gone on: then nothing is added to what is open at its end
-        self.is_open = False  # a value was open there
+        self.is_cut = False  # a length limit has cut the text: what is open at its end is not closed
+        self.is_open = False  # a value was open at its end, and was not closed
 
     def value(self) -> Iterator[str | None]:
         """Yield the pieces of the JSON value that begins here, and read past its last character.
 
-        Wherever the text is JSON, the pieces are what is written. Else they are the nearest JSON: control
-        characters in strings and wrong escapes are escaped, words that JSON does not have become null, true, false
-        or strings, commas come between values alone, and where nothing fits what is open is closed.
+        Where the text is valid JSON, the pieces are the text. Else it is repaired: control characters in strings
+        and backslashes of wrong escapes are escaped, words that JSON does not have become null, true, false,
+        numbers or strings, commas are added and left out, and where nothing helps, all that is open is closed.
         """
         nest = _Nest()
         while True:
@@ -68,7 +68,7 @@ class JsonReader:
         yield nest.end()
 
     def _string(self) -> Iterator[str | None]:
-        """Yield the pieces of a string after its first quote, the last one among them."""
+        """Yield the pieces of a string after its opening quote, up to its closing one."""
         while True:
             yield from self._ahead()
             if self._at == len(self._text):
@@ -93,7 +93,7 @@ class JsonReader:
                 return
 
     def _word(self) -> Generator[None, None, str]:
-        """Read a word outside of strings; returns the nearest JSON."""
+        """Read a word outside of strings; returns it as JSON."""
         word = ""
         while True:
             yield from self._ahead()
@@ -106,7 +106,7 @@ class JsonReader:
         return _WORDS.get(word) or _as_number(word)
 
     def _ahead(self, size: int = 1) -> Iterator[None]:
-        """Ask for more text until so many characters are there, or the end."""
+        """Yield None until so many characters are there, or the text has ended."""
         while len(self._text) - self._at < size and not self.is_ended:
             yield None
 
@@ -136,19 +136,19 @@ class _Nest:
         return self.expected in ("value", "first")
 
     def blank(self, text: str) -> str:
-        """Return what is written where blanks are: nothing before a value, or until it is known what follows."""
+        """Return what to write for blanks: nothing outside of brackets or, until more follows, after a comma."""
         if self._held:
             self._held += text
             return ""
         return text if self.closers else ""
 
     def before(self) -> str:
-        """Return what is written before a value or a key."""
+        """Return what to write before a value or a key: the comma that was held back, if one was."""
         held, self._held = self._held, ""
         return held
 
     def punctuation(self, letter: str) -> str | None:
-        """Return what is written where a bracket, a comma or a colon is; None where it does not fit."""
+        """Return what to write for a bracket, a comma or a colon; None where it does not fit."""
         if self.closers and letter == self.closers[-1] and (self._held or self.expected[:5] in ("comma", "first")):
             self.expected, self._held = "comma", ""
             return self.closers.pop()
@@ -165,7 +165,7 @@ class _Nest:
         return None
 
     def lacks_comma(self, letter: str) -> bool:
-        """Whether another key or value begins here without a comma; then one is put there."""
+        """Return whether another key or value begins here without a comma; one is then held for it."""
         if self.expected != "comma" or not (letter == '"' or (self.closers[-1] == "]" and _ITEM.match(letter))):
             return False
         self._comma()
@@ -181,7 +181,7 @@ class _Nest:
 
 
 def nearest(text: str) -> str:
-    """Return the JSON value that a text is, as written, or the nearest one; if none is, a string of the text."""
+    """Return a text that is a JSON value, repaired where needed; else, the whole text as a JSON string."""
     reader = JsonReader(text, is_ended=True)
     found = "".join(piece for piece in reader.value() if piece)
     left = text[reader._at :].strip()
@@ -189,7 +189,7 @@ def nearest(text: str) -> str:
 
 
 def readable(written: str) -> str:
-    r"""Return JSON with characters beyond ASCII as they are: \uXXXX takes more tokens, and models copy it."""
+    r"""Return JSON with \uXXXX replaced by the characters: escapes take more tokens, and models copy them."""
     return _WRITTEN_OUT.sub(_unescaped, written)
 
 
@@ -202,7 +202,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def _as_number(word: str) -> str:
-    """Return a word that is no number of JSON as one, if it means one; else as a string."""
+    """Return a word such as +5 or .5 as a number of JSON; one that is no number as a string."""
     try:
         value = float(word)
     except ValueError:

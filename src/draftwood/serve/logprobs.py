@@ -1,4 +1,4 @@
-"""Log-probabilities of a text's tokens, and which bytes of the text each token has."""
+"""Log-probabilities of a text's tokens, and which bytes of the text belong to each token."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from draftwood.api.text import Piece, Spelling, StopStrings, TextBuilder, as_tex
 from draftwood.contracts import Sampling, Scores
 from draftwood.verify.sampling import distribution
 
-_NEVER = -9999.0  # the API's log-probability of what cannot come
+_NEVER = -9999.0  # the API's log-probability of a token that cannot come
 _PLAIN = Sampling(temperature=1.0)
 
 
@@ -44,12 +44,12 @@ class _Row(NamedTuple):
 
 
 class LogprobRecorder:
-    """Keeps the log-probabilities of what comes, and of the ``most`` best tokens at each place.
+    """Keeps the log-probabilities of the tokens that come, and of the ``most`` best ones at each place.
 
-    It is the last of a text's processors, so that it sees what they leave.
+    It must be the last of a text's logits processors, since it sees the scores that they return.
     They are those of the distribution that tokens are drawn from; of a greedy text, those at temperature 1.
-    Those of a ``prompt`` are the model's own, at temperature 1 and without cuts: ``of_prompt`` has them of each
-    token but the first, of which the model says nothing, once the prompt is read.
+    Those of a ``prompt`` are the model's own, at temperature 1 and without cuts. Once the prompt is read,
+    ``of_prompt`` has them of each token but the first, which nothing predicts.
     """
 
     def __init__(self, sampling: Sampling, most: int, prompt: Sequence[int] = ()) -> None:
@@ -69,7 +69,7 @@ class LogprobRecorder:
         return row
 
     def show(self, positions: NDArray[np.intp], scores: Scores) -> None:
-        """Take in the scores of some rows of the prompt, as `Watch.show`."""
+        """Take in the scores of some tokens of the prompt, as `Watch.show`."""
         for row, place in enumerate(positions.tolist()):
             if place + 1 < len(self._prompt):
                 found = _Row.of(scores.numpy(scores.raw(row)), _PLAIN, self._most)
@@ -87,7 +87,7 @@ class LogprobRecorder:
 class SpelledToken(NamedTuple):
     """A token in a text: its own text, its bytes within that text, and how many characters stand before them.
 
-    Joined they are the text's bytes: a special token has none, nor what a stop string cut off.
+    The bytes of all tokens, joined, are the text's. Special tokens, and what a stop string cut off, have none.
     """
 
     text: str
@@ -96,15 +96,15 @@ class SpelledToken(NamedTuple):
 
 
 class SpelledText(TextBuilder):
-    """As `TextBuilder`; also tells the tokens whose text is complete, in order; at the end all.
+    """A `TextBuilder` that lists the ``tokens`` whose text is complete, in order; at the end all of them.
 
-    ``shown`` of them have no bytes in text that is held back.
+    The first ``shown`` of them have no bytes in text that is held back.
     """
 
     def __init__(self, spelling: Spelling, stop: StopStrings | None = None) -> None:
         super().__init__(spelling, stop)
         self._spelled_by = spelling
-        self._group: list[int] = []  # tokens since the last one that ended with a character
+        self._group: list[int] = []  # tokens since the last one that completed a character
         self._told = self._characters = self._bytes = self._shown_bytes = 0
         self._ends: list[int] = []  # of the tokens, in bytes
         self.tokens: list[SpelledToken] = []
@@ -152,7 +152,7 @@ class SpelledText(TextBuilder):
 
 
 def spelled_prompt(spelling: Spelling, ids: Sequence[int], text: str | None) -> tuple[str, list[SpelledToken]]:
-    """Return a prompt's text (``text`` where its tokens spell that) and its tokens, special ones by name."""
+    """Return a prompt's text (the given one if its tokens spell that) and its tokens, special ones by name."""
     pieces = [spelling.piece(token) for token in ids]
     own = None if text is None else _aligned(spelling, ids, pieces, text.encode())
     if text is None or own is None:
@@ -169,7 +169,7 @@ def spelled_prompt(spelling: Spelling, ids: Sequence[int], text: str | None) -> 
 def _aligned(
     spelling: Spelling, ids: Sequence[int], pieces: Sequence[bytes | None], whole: bytes
 ) -> list[bytes] | None:
-    """Return what each token has of a text, which may lack tokens and blanks that the tokenizer has added."""
+    """Return each token's bytes of a text, none of what the tokenizer added; None if they do not spell it."""
     found, place = list[bytes](), 0
     for token, piece in zip(ids, pieces, strict=True):
         if piece is None:
@@ -183,10 +183,10 @@ def _aligned(
 
 
 def _divided(pieces: Sequence[bytes | None], text: str) -> list[bytes]:
-    """Divide a text's bytes among the tokens that it was made of, of which these are the bytes, where known.
+    """Divide a text's bytes among its tokens, whose own bytes are ``pieces``, None where unknown.
 
-    What the text lacks at its beginning (a blank) its first tokens lack. A text that is another one goes to the
-    last token.
+    What the text lacks of these at its beginning (a blank), its first tokens lack. If they do not spell the text,
+    the last token gets all of it.
     """
     whole, found = text.encode(), [b""] * len(pieces)
     parts = _replaced(b"".join([piece or b"" for piece in pieces]))
@@ -202,7 +202,7 @@ def _divided(pieces: Sequence[bytes | None], text: str) -> list[bytes]:
 
 
 def _replaced(some: bytes) -> list[bytes]:
-    """Return for each byte what it becomes in a text: itself, or in half a character U+FFFD and then nothing."""
+    """Return for each byte its part of a text: itself; of an incomplete character U+FFFD, then nothing."""
     found, start = [some[place : place + 1] for place in range(len(some))], 0
     while start < len(some):
         try:

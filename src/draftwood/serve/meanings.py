@@ -1,4 +1,4 @@
-"""Values and fields of requests that mean something of their own here: tables that requests are read by."""
+"""Tables by which requests are read: values with a special meaning, and fields that are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ALL = 1 << 24
 
 
 class Meaning(NamedTuple):
-    """Values of fields that other servers and clients use in a sense of their own; docs/server.md lists them."""
+    """Values that other servers and clients use in a special sense; docs/server.md lists them."""
 
     fields: tuple[str, ...]
     values: tuple[Any, ...]

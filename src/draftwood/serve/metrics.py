@@ -22,14 +22,14 @@ _STAGES = ("draft", "plan", "score", "verify", "keep", "learn")
 
 
 class Metrics:
-    """Counts what a worker writes with these drafters; told of each emission by the worker's thread.
+    """Counts what a worker writes with these drafters; `note` watches each emission, as `Worker.watchers`.
 
     Every number has the model's name as a label.
     """
 
     def __init__(self, model: str, names: Sequence[str], inbox: Inbox) -> None:
         self._registry, self._model, self._names = CollectorRegistry(), model, names
-        self._last: dict[int, float] = {}  # when a running job got its last token, by the object's id
+        self._last: dict[int, float] = {}  # when a running text got its latest token, by the object's id
 
         def many(name: str, help: str, *labels: str) -> Counter:
             return Counter(name, help, ["model_name", *labels], registry=self._registry)

@@ -1,4 +1,4 @@
-"""What the model has read of ended texts, for later ones that begin alike, as the next turn of a chat does."""
+"""The prefix cache: saved sessions of ended texts, for prompts that begin alike, as the next turn of a chat."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from draftwood.contracts import Drafter, Prefix, SavedReading, Target
 from draftwood.decoding.sequence import ActiveSequence, common_prefix
 
 _SHORTEST = 32
-"""Tokens of the shortest beginning that is worth copying."""
+"""Tokens of the shortest prefix that is worth copying."""
 Readings = Sequence[tuple[Drafter, SavedReading]]
-"""What drafters had learnt of a beginning."""
+"""What drafters had learnt of a prefix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class _Kept:
 
 
 class Prefixes:
-    """Keeps beginnings of texts up to a number of bytes, the latest used ones; for the worker's thread alone.
+    """Keeps prefixes up to a number of bytes, those used last; for the worker's thread alone.
 
     No client is served from another namespace's texts: the speed of an answer could tell what others have asked.
     """
@@ -39,15 +39,15 @@ class Prefixes:
     def __init__(self, target: Target, most_bytes: int) -> None:
         self._target = target
         self._most = most_bytes
-        self._kept: list[_Kept] = []  # the latest used one is the last
+        self._kept: list[_Kept] = []  # the one used last is at the end
 
     @property
     def nbytes(self) -> int:
         return sum(kept.nbytes for kept in self._kept)
 
     def begin(self, namespace: str, prompt: Sequence[int], reserve: int) -> tuple[Any, Readings] | None:
-        """Return the model's session that has read the longest known beginning of a prompt, and what drafters had
-        learnt of it; None if none is long enough.
+        """Return a session of the target that has read the longest known prefix of a prompt, and what drafters had
+        learnt of it; None if no known prefix is long enough.
 
         At least the prompt's last token is left to be read. ``reserve`` as in `Target.open`.
         """
@@ -64,7 +64,7 @@ class Prefixes:
         return session, kept.drafters
 
     def keep(self, namespace: str, sequence: ActiveSequence) -> None:
-        """Keep what was read of a text that has ended, in place of texts that it goes on from."""
+        """Save what was read of an ended text, in place of kept ones that are prefixes of it."""
         session: Any = sequence.session
         if session.length < _SHORTEST:
             return

@@ -1,4 +1,4 @@
-"""``/v1/responses``, as much of it as agents use: requests turned into chats, and answers, whole and as events."""
+"""``/v1/responses``, as far as agents use it: its requests become chats; its answers, whole and as events."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class ResponsesRequest(Writing):
     @field_validator("text", "tools", "tool_choice", "metadata")
     @classmethod
     def _is_json(cls, given: Any) -> Any:
-        json.dumps(given, allow_nan=False)  # the answer repeats these; 1e999 is no error so far
+        json.dumps(given, allow_nan=False)  # the answer repeats these, and 1e999 was read as infinity
         return given
 
     def chat(self) -> ChatRequest:
-        """Return the same as a chat; raises `ApiError`, or pydantic's error for fields that cannot be."""
+        """Return the same as a chat; raises `ApiError`, or pydantic's error for invalid fields."""
         for name, said in REFUSED[RESPONSES].items():
             if getattr(self, name) is not None:
                 raise ApiError(BAD_REQUEST, said, param=name)
@@ -74,7 +74,7 @@ class ResponsesRequest(Writing):
         for message in filter(None, map(_message, self.input)):
             last = found[-1] if found else {}
             calls = "tool_calls" in message or "tool_calls" in last
-            if calls and last.get("role") == message["role"] == "assistant":  # of the same turn
+            if calls and last.get("role") == message["role"] == "assistant":  # parts of one turn
                 found[-1] = _joined(last, message)
             else:
                 found.append(message)
@@ -100,7 +100,7 @@ class ResponsesRequest(Writing):
 
 
 def _functions(tools: Any) -> list[dict[str, Any]]:
-    """Return the functions among the tools; those that a service would run itself are not here."""
+    """Return the functions among the tools; tools that OpenAI's service would run itself are left out."""
     given = tools if isinstance(tools, list) else []
     return [_in_chats(tool) for tool in given if isinstance(tool, dict) and tool.get("type") == "function"]
 
@@ -134,7 +134,7 @@ def _joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, An
 
 
 def _text(content: Any) -> str | None:
-    """Return a content with its parts as one text, or None; `ApiError` for what is no text."""
+    """Return a content as one text, its parts joined, or None; `ApiError` for what is no text."""
     if content is None or isinstance(content, str):
         return content
     if isinstance(content, list) and all(
@@ -146,11 +146,11 @@ def _text(content: Any) -> str | None:
 
 
 class ResponseForm:
-    """What is written for one request: its one choice, as a whole or as events."""
+    """The response to one request: its one choice, as a whole or as events."""
 
     def __init__(self, model: str, asked: ResponsesRequest, *, traced: bool) -> None:  # noqa: ARG002 - has no traces
         self._asked, self._model, self._status = asked, model, "in_progress"
-        self._told = 0  # tokens whose log-probabilities were told
+        self._told = 0  # tokens whose log-probabilities were sent
         self._id, self._created, self._number = f"resp_{secrets.token_hex(16)}", int(time.time()), 0
         self._output = list[dict[str, Any]]()
 
@@ -195,7 +195,7 @@ class ResponseForm:
         begun = [] if self._output and self._item["status"] == "in_progress" else self._begin(_message_item())
         self._item["content"][0]["text"] += one.text
         scores = list[dict[str, Any]]()
-        if not answer.has_tools:  # calls have none, and what is one shows late
+        if not answer.has_tools:  # calls have none, and that a token belongs to one is known late
             scores = chat_logprobs(answer.told(self._told), answer.spelling)
             self._told = answer.certain
         told = self._in_item("response.output_text.delta", content_index=0, delta=one.text, logprobs=scores)
@@ -203,7 +203,7 @@ class ResponseForm:
 
     @property
     def _item(self) -> dict[str, Any]:
-        """The last one of the output."""
+        """The last item of the output."""
         return self._output[-1]
 
     def _begin(self, item: dict[str, Any]) -> list[bytes]:
@@ -216,7 +216,7 @@ class ResponseForm:
         return found
 
     def _end(self, status: str) -> list[bytes]:
-        """End the item that is written at present, if one is."""
+        """End the item that is being written, if there is one."""
         if not self._output or self._item["status"] != "in_progress":
             return []
         item = self._item

@@ -1,4 +1,4 @@
-"""Parts of what clients get of choices: events, tokens that were used, log-probabilities, traces."""
+"""Parts of responses: server-sent events, usage, log-probabilities, traces."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from draftwood.serve.logprobs import SpelledToken, TokenLogprobs
 from draftwood.step import MODEL, Step
 
 _LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
-"""Line ends to clients that split by all of Unicode's, and allowed raw in JSON; it escapes the others itself."""
+"""Line ends of Unicode at which some clients split events; json.dumps escapes other line ends, but not these."""
 
 
 def event(body: dict[str, Any], kind: str | None = None) -> bytes:
-    """Return an event, of a ``kind`` if it has one; half characters are escaped, as UTF-8 has none."""
+    """Return an event, of a ``kind`` if it has one; lone surrogates are escaped, as UTF-8 cannot hold them."""
     data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).translate(_LINE_ENDS)
     head = "" if kind is None else f"event: {kind}\n"
     return f"{head}data: {data}\n\n".encode(errors="backslashreplace")
 
 
 def usage_of(answers: Sequence[Choice]) -> dict[str, Any]:
-    """Return the tokens that a request took; those of its prompts count once, however many choices they have."""
+    """Return a request's usage; the tokens of each prompt count once, however many choices it has."""
     prompts = {id(answer.job.request.prompt): answer for answer in answers}.values()
     prompt, cached = sum(one.generation.prompt_tokens for one in prompts), sum(one.job.cached for one in prompts)
     written = sum(len(answer.generation.ids) for answer in answers)
@@ -87,7 +87,7 @@ def text_logprobs(some: Sequence[ToldToken], spelling: Spelling) -> dict[str, An
 
 
 def _best(spelled: SpelledToken, scored: TokenLogprobs | None, spelling: Spelling) -> dict[str, float] | None:
-    """Return the best tokens by their texts, and the one that came; of equal texts the second one by its id."""
+    """Return log-probabilities by text, of the best tokens and the one that came; a repeated text by its id."""
     if scored is None:
         return None
     found = {spelled.text: scored.logprob}
@@ -99,14 +99,14 @@ def _best(spelled: SpelledToken, scored: TokenLogprobs | None, spelling: Spellin
 
 
 def told_of(answer: Choice, update: Update) -> dict[str, Any]:
-    """Return what a piece of a traced stream tells: its text by source, and the step that it comes from."""
+    """Return the trace of one update of a stream: its text by source, and the step that it comes from."""
     pieces = [{"text": piece.text, "source": piece.source} for piece in update.pieces]
     step = None if update.step is None else _step(update.step, answer)
     return {"pieces": pieces, "tokens": update.tokens, "step": step}
 
 
 def _step(step: Step, answer: Choice) -> dict[str, Any]:
-    """Return a step; of its tree the texts, parents (-1: the root), sources, and the indices of accepted nodes."""
+    """Return a step as JSON; its tree as texts, parents (-1: the root), sources, and indices of accepted nodes."""
     trace, tree = step.trace, None
     if trace and trace.get("tokens"):
         sources = ["model" if source == MODEL else answer.names[source] for source in trace["source"]]
@@ -118,7 +118,7 @@ def _step(step: Step, answer: Choice) -> dict[str, Any]:
 
 
 def summary_of(answer: Choice) -> dict[str, Any]:
-    """Return what a traced whole response tells of one choice: a record per step, as in our files, and rates."""
+    """Return the trace of one choice of a whole response: rates, and a record per step, as in our files."""
     rates, found = answer.generation.stats, answer.generation
     return {
         "index": answer.index,

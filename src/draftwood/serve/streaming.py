@@ -1,4 +1,4 @@
-"""Answers as server-sent events and as whole responses, and the clients that go away meanwhile."""
+"""Sends answers as server-sent events or as whole responses, and ends texts whose clients have gone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 async def kept_alive(body: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
-    """Yield the events of a stream, and a comment, which clients pass over, after each ``seconds`` of silence."""
+    """Yield the events of a stream, and a comment, which clients skip, after each ``seconds`` of silence."""
     coming = asyncio.ensure_future(anext(body, None))
     try:
         while True:
@@ -83,7 +83,7 @@ async def whole(answers: Sequence[Choice], form: ChatForm | ResponseForm) -> dic
 
 
 async def events(answers: Sequence[Choice], form: ChatForm | ResponseForm) -> AsyncIterator[bytes]:
-    """Yield all choices as events, as their texts become certain; an error is an event and ends the stream."""
+    """Yield all choices as events, as their texts become final; an error is an event and ends the stream."""
     try:
         for one in form.opening(answers):
             yield one
@@ -93,7 +93,7 @@ async def events(answers: Sequence[Choice], form: ChatForm | ResponseForm) -> As
                 yield one
         for one in form.ending(answers):
             yield one
-    except Exception as error:  # of any kind, since a client can read nothing from a connection that tears
+    except Exception as error:  # of any kind: from a broken connection a client could not tell what is wrong
         yield form.failed(as_api_error(error))
 
 
@@ -116,7 +116,7 @@ async def _merged(answers: Sequence[Choice]) -> AsyncIterator[tuple[Choice, Upda
     try:
         while left:
             if isinstance(found := await queue.get(), asyncio.Task):
-                found.result()  # raises what has ended it
+                found.result()  # raises what the task raised
                 left -= 1
             else:
                 yield found

@@ -1,4 +1,4 @@
-"""Tools: how a model is told of functions that it may call, and of the calls so far; `calls` reads new ones."""
+"""Tells a model in its prompt of functions that it may call, and of earlier calls; `calls` reads new ones."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ Answer with a JSON object with its "name" and its "arguments"."""
 class ToolUse:
     """The tools of one request, at least one.
 
-    ``forced``: the answer must be a call, and a grammar forces it; ``is_named``: of the one that the client names.
+    ``forced``: a grammar forces the answer to be a call; ``is_named``: the client has named the function.
     """
 
     def __init__(self, functions: Sequence[FunctionTool], *, forced: bool, is_named: bool) -> None:
         self._functions, self.forced = functions, forced
-        self.reason: Literal["stop", "tool_calls"] = "stop" if is_named else "tool_calls"  # of the end, in the API
+        self.reason: Literal["stop", "tool_calls"] = "stop" if is_named else "tool_calls"  # as in the API
         self.parameters = {one.name: _parameters(one) for one in functions}  # JSON Schema by function
 
     def messages(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return a conversation that tells the model of the functions, and has all calls so far as text."""
+        """Return the conversation with the functions in its system message, and all calls so far as text."""
         told = without_calls(messages)
         lines = "\n".join(_json(_signature(function)) for function in self._functions)
         which = "this function" if len(self._functions) == 1 else "one of these functions"
@@ -87,7 +87,7 @@ def hidden_tags(tokenizer: Any) -> dict[str, int]:
 
 
 def without_calls(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return a conversation that has all calls so far as text, since few templates know them.
+    """Return a conversation with all calls so far as text, since few chat templates know calls.
 
     Raises `ApiError` or `PromptError`, with the number of the message.
     """

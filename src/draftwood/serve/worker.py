@@ -21,7 +21,7 @@ from draftwood.serve.inbox import Inbox, ServedText
 from draftwood.serve.prefixes import Prefixes
 
 _WHOLE = frozenset({"eos", "stop", "length", "cancelled"})
-"""Ends of texts after which the model's cache is as it should be."""
+"""Finish reasons after which the model's cache of the text is intact."""
 
 log = logging.getLogger("draftwood")
 
@@ -58,10 +58,10 @@ class Worker:
         self.inbox.put([ServedText(request, lambda _: None, secrets.token_hex())])
 
     def submit(self, texts: Sequence[ServedText]) -> None:
-        """Let texts be written; any thread may call it.
+        """Queue texts to be written; any thread may call it.
 
         Raises `QueueFullError` where there is no room for all of them, and `PromptError`, `UsageError` or
-        `CapabilityError` for a request that cannot be written.
+        `CapabilityError` for a request that this model cannot serve.
         """
         if len(texts) > self._most:
             raise UsageError(
@@ -73,7 +73,7 @@ class Worker:
         self.inbox.put(texts)
 
     def stop(self, seconds: float) -> None:
-        """Admit no request any more; texts that are not written within so many seconds are cancelled."""
+        """Take no more requests; texts that are not finished within so many seconds are cancelled."""
         self.inbox.stop()
         self._thread.join(seconds)
         if self._thread.is_alive():
@@ -97,12 +97,12 @@ class Worker:
             text.end("error", error)
             return None
         self._texts[number] = text
-        if text.is_cancelled:  # since it was asked above, when there was no sequence yet
+        if text.is_cancelled:  # meanwhile: `cancel` had no sequence to cancel
             text.sequence.cancel()
         return text.sequence
 
     def _run(self) -> None:
-        """Write until the inbox is closed; where the model itself fails, only the texts under way are lost."""
+        """Write until the inbox is closed and empty; if the model fails, only the texts under way are lost."""
         while True:
             try:
                 for emission in decode_sequences(self._setup.target, self._setup.planner, self.inbox):
@@ -120,7 +120,7 @@ class Worker:
                 self._prefixes.clear()
 
     def _close(self, number: int, last: Emission | None = None) -> None:
-        """Forget a text, and tell its ``last`` tokens; of one that is whole keep what the model has read."""
+        """Forget a text and pass on its ``last`` emission; of an intact one keep what the model has read."""
         text = self._texts.pop(number)
         self.inbox.left()  # before the client knows, so that there is room if it asks again at once
         if last is not None:

@@ -77,7 +77,7 @@ function toast(message, canUndo = false) {
 
 /* ---- Drawing ---- */
 
-/* Draw a turn soon; many passes may come before it. A long text that takes long to draw is drawn less often. */
+/* Draw a turn soon, once for many passes. What takes long to draw, as long texts do, is drawn less often. */
 function later(turn) {
   if (!dirty.size) setTimeout(() => requestAnimationFrame(drawDirty), 4 * drawDirty.took || 0);
   dirty.add(turn);
@@ -117,7 +117,7 @@ function noteEnd() {
   byId("to-end").hidden = isFollowed;
 }
 
-/* What stands below the turns takes more room, or less: who has read to the end still does. */
+/* The room for the turns has changed: a reader who was at the end stays there. */
 function fitEnd() {
   if (isFollowed) toEnd();
   noteEnd();
@@ -188,7 +188,7 @@ function drawTools(turn, { tools, copy, again, edit, earlier, retry }) {
   earlier.hidden = !isLast || !turn.before;
 }
 
-/* Let the reader type; where that opens a keyboard on the screen, it is the reader who opens it. */
+/* Move the focus to the message, but not on touch screens, where that would open the keyboard. */
 function toMessage() {
   if (!matchMedia("(pointer: coarse)").matches) byId("message").focus({ preventScroll: true });
 }
@@ -206,7 +206,7 @@ function drawLegend() {
   if (!byId("who").hidden) fillLegend(byId("chat-legend"), letters, true);
 }
 
-/* One line; how much faster than plain it says where drafts were checked, and enough passes had none. */
+/* Show the speed in one line; the ratio to plain only where drafts were checked and enough passes had none. */
 function drawSpeed({ answer }, line) {
   line.hidden = !settings.speed || !answer || answer.tokens < 2 || !answer.seconds;
   if (line.hidden) return;
@@ -230,7 +230,7 @@ async function copyText(text, pressed) {
   setTimeout(() => { pressed.textContent = said; }, 1500);
 }
 
-/* Pages that did not come by https from elsewhere have no clipboard but this one. */
+/* A page that came by http from another machine has no navigator.clipboard. */
 function copyOldWay(text) {
   const field = Object.assign(make("textarea", "seen-not"), { value: text }), { activeElement } = document;
   document.body.append(field);

@@ -1,12 +1,12 @@
-/* The chats, and what the reader has set: kept in this browser alone, within bounds; without storage for this visit. */
+/* Chats and settings: kept in this browser alone, within bounds; without storage, until the page is closed. */
 
 const PREFIX = "draftwood.chat.", SETTINGS = "draftwood.settings";
-const MOST_CHATS = 60, MOST_LETTERS = 3_000_000;  // of JSON; what is older goes. Browsers keep some five million
+const MOST_CHATS = 60, MOST_LETTERS = 3_000_000;  // of JSON; older chats are deleted. Browsers keep some five million
 const DEFAULTS = {
   system: "", temperature: 0.7, seed: "", limit: 512, off: [], theme: "system", sources: false, speed: false,
 };
 
-/* A turn is a question and its answer. Of two copies the one of the higher `revision` holds; `before` is the question
+/* A turn is a question and its answer. Of two copies the one of the higher `revision` wins; `before` is the question
    and the answer that are being replaced. `runs` are pairs of a source and a number of letters, in the text's order. */
 const randomId = () => crypto.getRandomValues(new Uint32Array(2)).join("-");
 const newTurn = (question) => ({ id: randomId(), revision: 0, question, answer: null, error: "", before: null });
@@ -57,7 +57,7 @@ function like(pattern, found) {
   return Object.fromEntries(Object.keys(pattern).map((name) => [name, fits(name) ? found[name] : pattern[name]]));
 }
 
-/* Return a stored chat with each field of its type, whoever wrote it; null where there is none. */
+/* Return a stored chat with each field of its right type, whatever was stored; null where there is none. */
 function chatOf(found, id) {
   if (found?.id !== id || !Array.isArray(found.turns)) return null;
   return { ...like(newChat(), found), id, turns: found.turns.filter((turn) => typeof turn?.question === "string").map(turnOf) };
@@ -110,11 +110,11 @@ async function aloneIn(chat, work) {
     return await navigator.locks.request(PREFIX + chat.id, { ifAvailable: true }, begin);
   } catch (error) {
     if (isBegun) throw error;
-    return begin(true);  // no locks by http from elsewhere: merging by revisions has to do
+    return begin(true);  // no locks on a page that came by http from another machine: revisions must do
   }
 }
 
-/* Save a chat, of which this turn has changed. */
+/* Save a chat, merged with what is stored of it; `turn` is the one that has changed, if one has. */
 function saveChat(chat, turn) {
   if (!chats.has(chat.id)) return;  // it was deleted while it was written
   if (turn) turn.revision++;
@@ -133,7 +133,7 @@ function noteKept(name, isKept) {
 
 function showUnkept() { byId("unkept").hidden = !unkept.has(current.id) && !unkept.has(SETTINGS); }
 
-/* Let the oldest chat go, unless it is this one or is being written; returns whether one went. */
+/* Delete the oldest chat, but not `but` and none that is being written; returns whether one was deleted. */
 function dropOldest(but) {
   const oldest = sorted().findLast((chat) => chat !== but && !writing.has(chat.id));
   if (oldest) deleteChat(oldest);

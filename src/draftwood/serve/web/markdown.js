@@ -1,7 +1,7 @@
 /* Markdown as nodes: each letter of the text gets into the page as text, so nothing in it can run.
 
-   A line is the range [from, to) of the text, so that each letter is still known by its place, and with it who
-   proposed it. Headings, lists, quotes, tables, code, bold and italic; everything else stays as it was written. */
+   A line is a range [from, to) of the text, so that the place of each letter stays known, and with it who proposed
+   it. Headings, lists, quotes, tables, code, bold and italic; everything else stays as it was written. */
 
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)[^`]*$/;
 const ITEM = /^( {0,5})([-*+]|\d{1,9}[.)])( +|$)/;
@@ -13,7 +13,7 @@ const INLINE = /(`+)(?!`)(.*?[^`])\1(?!`)|\*\*(?=\S)(.*?\S)\*\*(?!\*)|\*(?=[^\s*
 const DEEPEST = 6;  // lists in lists in quotes; what is nested deeper is plain
 const LONGEST = 4000;  // letters in which bold and code are looked for at once: the search is not linear
 
-/* Show a text in a box, coloured by `sourceOf` a place unless that is null. Blocks that did not change stay. */
+/* Show a text in a box, coloured by `sourceOf(place)` unless that is null. Blocks that did not change stay. */
 function showMarkdown(box, text, sourceOf) {
   const known = box.known || [], blocks = blocksOf(text, linesOf(text), 0);
   box.known = blocks.map(({ lines }) => `${Boolean(sourceOf)} ${lines[0].from} ` + text.slice(lines[0].from, lines.at(-1).to));
@@ -86,7 +86,7 @@ function blockAt(text, lines, at, depth) {
   return { kind: "paragraph", count: countWhile(lines, at, (next) => !isBlank(text, next) && !(nests && begins(next))) };
 }
 
-/* Return how many lines from `at` on go on with it, that one included. */
+/* Count the lines from `at` on, that one included, up to the first later one for which `goesOn` is false. */
 function countWhile(lines, at, goesOn) {
   let end = at + 1;
   while (end < lines.length && goesOn(lines[end])) end++;
@@ -187,7 +187,7 @@ function cells(text, { from, to }) {
 function codeNode(whole, { lines, inside, language }) {
   const box = make("div", "code"), head = make("div", "code-head", ""), pre = make("pre", ""), code = make("code", "");
   const content = lines.slice(1, inside);
-  if (content.length && isBlank(whole.text, content.at(-1))) content.pop();  // as while a line is still to come
+  if (content.length && isBlank(whole.text, content.at(-1))) content.pop();  // a line whose text is still to come
   const copy = make("button", "quiet", "Copy code");
   copy.type = "button";
   copy.addEventListener("click", () => copyText(content.map((line) => read(whole.text, line)).join("\n"), copy));

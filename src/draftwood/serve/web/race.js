@@ -2,7 +2,7 @@
 
 const NAMES = ["drafted", "plain"];
 const WARM_UP_TOKENS = 16;  // some passes: all drafters have run, and kernels that a new machine lacks are compiled
-const TICK = 15;  // milliseconds between two looks at what is to be shown of a recorded answer
+const TICK = 15;  // milliseconds between two checks whether a recorded pass is due
 const narrow = matchMedia("(max-width: 44rem), (max-width: 64rem) and (max-height: 32rem)");  // as in the styles
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -11,7 +11,7 @@ function newSide(name) {
   return { name, events: [], steps: [], tokens: 0, seconds: 0, text: "", letters: new Map() };
 }
 const sides = { drafted: newSide("drafted"), plain: newSide("plain") };
-let underWay = null;  // aborts what is under way
+let underWay = null;  // the AbortController of what is under way
 let chosen = 0;  // the pass that is shown, from 0 on
 let picked = false;  // whether the visitor has chosen it
 let total = 0;  // tokens of a whole answer; 0: not known yet
@@ -56,7 +56,7 @@ async function whileBusy(work) {
   }
 }
 
-/* The first answer is slowed by what is done once per machine or process: it is not measured. */
+/* The first answer is slowed by what happens once per machine or process, so write one that is not measured. */
 async function warmUp(signal) {
   if (isWarm) return;
   say("Warming up, which is not measured. The first time on a machine this can take a minute …");
@@ -91,7 +91,7 @@ async function race(signal) {
   }
 }
 
-/* Show a recorded answer at its own speed; stopped, the rest of it comes at once. */
+/* Show a recorded answer at its own speed; after a stop, the rest of it at once. */
 async function play(name, recorded, signal) {
   const side = reset(name), start = performance.now();
   for (const event of recorded) {

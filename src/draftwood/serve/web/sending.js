@@ -28,7 +28,7 @@ function rewrite(turn) {
   });
 }
 
-/* Take back the question and the answer that a new one did not replace whole. */
+/* Restore the question and the answer that an unfinished new one has replaced. */
 function takeBack(turn) {
   putBack(turn);
   turn.error = "";
@@ -37,7 +37,7 @@ function takeBack(turn) {
   toMessage();
 }
 
-/* Keep what a new answer replaces, until that is whole; of several the first, which was whole. */
+/* Keep what a new answer replaces until that is finished; a second attempt keeps what the first one kept. */
 function keepBefore(turn) {
   turn.before ||= turn.answer?.text ? { question: turn.question, answer: turn.answer } : null;
 }

@@ -1,5 +1,5 @@
 "use strict";
-/* Asking the server: a request, the passes of a streamed answer, and what went wrong in one sentence. */
+/* Asks the server: a request, the passes of a streamed answer, and errors as one sentence. */
 
 const byId = (id) => document.getElementById(id);
 const make = (tag, className, text = "") => Object.assign(document.createElement(tag), { className, textContent: text });
@@ -36,8 +36,8 @@ async function* lines(response) {
   }
 }
 
-/* Yield what each pass of an answer brings, as it comes, with the seconds that all passes took the server so far: the
-   browser counts those of painting, too. `ended` is told why the answer has ended. */
+/* Yield what each pass of an answer adds, as it comes, with the server's seconds of all passes so far: the browser's
+   clock would count its own painting, too. `ended` is called with the finish reason. */
 async function* passes(response, ended = () => {}) {
   let seconds = 0;
   for await (const line of lines(response)) {
@@ -53,7 +53,7 @@ async function* passes(response, ended = () => {}) {
   throw new Error("The connection ended before the answer did.");
 }
 
-/* Say an error to who reads the page. */
+/* Return an error as a sentence for the reader of the page. */
 function sentence(error) {
   if (error instanceof TypeError) return "The server cannot be reached. Is it still running?";
   if (error.status === 401) return "This server asks for an API key: enter it in the settings.";

@@ -6,11 +6,11 @@ const OWN_GUESS = "guessed by the model itself, a pass or more ahead";
 const EXPLAINED = {
   [MODEL]: "its own words, which nobody drafted: one token in each pass",
   ngram: COPIED, suffix: COPIED, lookup: COPIED,
-  head: "drafted by a small network that was trained beside the model",
+  head: "drafted by a small network that was trained for this model",
   prediction: "copied from the text that you expect",
   memory: "copied from earlier answers of this server",
   corpus: "copied from texts that this server was given",
-  grammar: "the only text that the demanded form allows",
+  grammar: "the only text that the required form allows",
   "quantized-self": "drafted by a rougher copy of the model",
   "draft-model": "drafted by a smaller model",
   recycling: "drafted from what the model nearly said before",

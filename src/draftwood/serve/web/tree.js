@@ -5,7 +5,7 @@ function pick(index) {
   choose(index);
 }
 
-/* Return the pass that shows most: some guesses accepted, and some in vain. */
+/* Return the index of the pass most worth showing: many guesses accepted, and some refused. */
 function best() {
   const shows = sides.drafted.steps.map(({ event: { step } }) => step.accepted * (step.drafted > step.accepted ? 2 : 1));
   return shows.indexOf(Math.max(...shows));
@@ -42,7 +42,7 @@ function showTree({ step, pieces, before }) {
   byId("tree").replaceChildren(root);
 }
 
-/* Return the list of what was guessed behind a node; the accepted guess comes first, so that the text is one line. */
+/* Return the list of the guesses after a node; the accepted one comes first, so that the text is one line. */
 function branches(tree, parent, own) {
   const list = make("ul", ""), kept = new Set(tree.path);
   const children = tree.parents.flatMap((found, node) => (found === parent ? [node] : []));
@@ -70,7 +70,7 @@ function chip(text, source, accepted) {
   return found;
 }
 
-/* Return a text whose ends of lines, and whose blanks where there is nothing else, can be seen. */
+/* Return a text with visible line ends and tabs, and visible blanks where it has nothing else. */
 function visible(text) {
   const marked = text.replaceAll("\n", "↵").replaceAll("\t", "⇥");
   return marked.trim() ? marked : marked.replaceAll(" ", "␣");

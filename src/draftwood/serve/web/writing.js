@@ -1,9 +1,9 @@
-/* Answers that are being written: as many at a time as there are chats; each goes on whichever chat is looked at. */
+/* Answers that are being written: at most one in each chat; each goes on whichever chat is shown. */
 
 const writing = new Map();  // by the chat's id: the turn (null until it is known), and the control that ends it
 let isLeaving = false;  // whether the page is being closed, which ends its requests
 const SAVED_EVERY = 1000;  // milliseconds between two savings of an answer that grows
-const LEAST_PASSES = 8;  // without drafts, from which on they say how fast plain decoding is
+const LEAST_PASSES = 8;  // passes without drafts that it takes to say how fast plain decoding is
 
 function bodyOf(chat, turn, seed) {
   const before = chat.turns.slice(0, chat.turns.indexOf(turn));
@@ -21,7 +21,8 @@ function bodyOf(chat, turn, seed) {
 const newSeed = () => (settings.seed === "" ? crypto.getRandomValues(new Uint32Array(1))[0] : Number(settings.seed));
 
 /* Write a turn of a chat, unless this or another tab writes in it. `pick` returns the turn, or null: none is written.
-   `changed` is called with it (null before it is known) whenever there is more to show, with true when it begins. Returns false where another tab writes. Never fails. */
+   `changed(turn, isBegun)` is called when there is more to show, with null until the turn is known. Returns false where
+   another tab writes. */
 async function writeTurn(chat, pick, changed) {
   if (writing.has(chat.id)) return true;
   const work = { turn: null, control: new AbortController() };
@@ -65,7 +66,7 @@ async function writeAnswer(chat, { turn, control }, changed) {
   }
 }
 
-/* No word of an answer came: what was there before it is there again, and an edited question in the field. */
+/* No word of an answer came: restore the turn as it was before, and put an edited question back into the field. */
 function withdraw(chat, turn) {
   const typed = turn.question;
   turn.answer = null;
@@ -76,7 +77,7 @@ function withdraw(chat, turn) {
 
 function putBack(turn) { Object.assign(turn, turn.before, { before: null }); }
 
-/* Speeds are from the server's times of this answer's own passes: the browser's clock counts the way, too. */
+/* Speeds are from the server's times of this answer's own passes: the browser's clock would count the network, too. */
 function takePass(answer, { pieces, tokens, step }) {
   for (const { text, source } of pieces) {
     const last = answer.runs.at(-1);
@@ -98,7 +99,7 @@ function stopWriting(chat) {
   writing.get(chat.id)?.control.abort();
 }
 
-/* Return a function from a place in an answer to who proposed the letter there; places are asked in rising order. */
+/* Return a function that says who proposed the letter at a place of an answer; fast if asked in rising order. */
 function sourcesOf({ runs }) {
   const ends = [];
   for (const [, letters] of runs) ends.push((ends.at(-1) || 0) + letters);
