@@ -60,16 +60,16 @@ def profile(
         screen.say("interrupted before the first round was finished: nothing was measured", file=sys.stderr)
         raise typer.Exit(130)
     chosen = {"--sizes": sizes, "--contexts": contexts, "--rounds": rounds}
-    partial = [flag for flag, value in chosen.items() if value is not None] + ["Ctrl-C"] * stop.pressed
+    reasons = [flag for flag, value in chosen.items() if value is not None] + ["Ctrl-C"] * stop.pressed
     doubt = measured.doubt(settings["threads"] if settings["device"] == "cpu" else 1)
-    partial += ["noise"] * bool(doubt)
+    reasons += ["noise"] * bool(doubt)
     usual = profile_path(*(setting_of(model) or settings.values()))
-    for place in [place for place, writes in ((output, output), (usual, not partial)) if place and writes]:
+    for place in [place for place, writes in ((output, output), (usual, not reasons)) if place and writes]:
         write_profile(place, measured, settings, doubt)
         screen.say(f"written: {place}", file=sys.stderr)
-    if partial:
+    if reasons:
         hint = "" if output is not None else "; -o FILE.jsonl keeps it"
-        screen.say(f"not kept in the cache folder, because of {', '.join(partial)}{hint}", file=sys.stderr)
+        screen.say(f"not kept in the cache folder, because of {', '.join(reasons)}{hint}", file=sys.stderr)
     by_kind: dict[str, list[dict[str, Any]]] = {}
     for row in measured.rows():
         by_kind.setdefault(row["row"], []).append({k: v for k, v in row.items() if k != "row"})

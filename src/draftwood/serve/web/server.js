@@ -18,9 +18,7 @@ async function ask(body, wishes, signal) {
 async function refusal(response) {
   const said = await response.json().catch(() => null);
   const { message, code } = (said && said.error) || {};
-  const seconds = response.status === 429 ? response.headers.get("Retry-After") : null;
-  const again = seconds ? ` (in ${seconds} ${seconds === "1" ? "second" : "seconds"})` : "";
-  const told = (message || "The server answered with status " + response.status) + again;
+  const told = message || "The server answered with status " + response.status;
   return Object.assign(new Error(told), { status: response.status, code });
 }
 
