@@ -219,9 +219,11 @@ def test_the_load_policy_hears_of_the_queue():
     assert policy.queue() == 3
 
 
-def test_a_warm_up_is_in_no_metric():
-    with running(toy(), warms_up=True) as server:
+def test_a_warm_up_is_in_no_metric_and_no_memory():
+    setup = toy("ngram+memory")
+    with running(setup, warms_up=True) as server:
         found = httpx.post(f"{server.url}/v1/chat/completions", json=asked(), timeout=60).json()
         wait(server.url, running=0)
         text = httpx.get(f"{server.url}/metrics").text
     assert f'vllm:generation_tokens_total{{model_name="tiny"}} {found["usage"]["completion_tokens"]}.0' in text
+    assert len(setup.drafters[1]._memory.answers()) == 1
