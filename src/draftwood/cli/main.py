@@ -93,7 +93,7 @@ _PROMPTED = {
 }
 """Verbs that are likely to be given a prompt without quotes, and how it is given."""
 _WARNINGS = _Warnings()
-_FULL = (errno.ENOSPC, errno.EBADF, errno.EIO)  # of streams that cannot be written
+_FULL = (errno.ENOSPC, errno.EBADF, errno.EIO)  # errors of output streams that cannot be written
 
 
 def main() -> None:
@@ -181,7 +181,7 @@ def _explain(error: Exception, debug: bool, arguments: Sequence[str]) -> int:
 
 
 def _open_closed() -> None:
-    """Open a stream that was closed before we began (``>&-``) on the null device: else a file takes its place."""
+    """Open a stream that was closed before we began (``>&-``) on the null device: else a file gets its number."""
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is not None:
             continue

@@ -93,7 +93,7 @@ def console(stream: TextIO | None = None) -> Console:
 
 @cache
 def _clean_console() -> type[Console]:
-    """Return a console that cleans what tables and texts are made of; its own colours and movements stay.
+    """Return a console that removes control characters from tables and texts, but not its own codes for colours.
 
     Strings are prose, broken at blanks into lines of 80 characters, or the terminal's width. A `Text` stays whole:
     what a model wrote, commands, paths.
