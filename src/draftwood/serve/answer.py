@@ -155,7 +155,8 @@ class Choice:
     @property
     def drafters(self) -> list[str]:
         request = self.job.request
-        return [] if request.drafters == () else [name for name in self.names if name not in request.without]
+        own = self.names if request.drafters is None else [drafter.name for drafter in request.drafters]
+        return [name for name in own if name not in request.without]
 
     @property
     def predicted(self) -> tuple[int, int]:
