@@ -105,6 +105,7 @@ def test_off_the_record_nothing_is_known():
     assert [scores.argmax(row) for row in (0, 1)] == [4, 5]
     for ask in (
         lambda: scores.argmax(2),
+        lambda: scores.argmax(3),
         lambda: scores.raw(0),
         lambda: scores.top_k(1),
         lambda: scores.hidden(0),

@@ -1,4 +1,4 @@
-"""What targets and sessions of this engine share, whatever cache they use: one lock, and the committed text."""
+"""What targets and sessions of all engines share, whatever cache they use: one lock, and the committed text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def locked(method: Method) -> Method:
-    """Let a method of a target, or of its sessions, run while no other thread is in one; they share ``lock``."""
+    """Make a method of a target, or of its sessions, hold their common ``lock`` while it runs."""
 
     @wraps(method)
     def guarded(self: Any, /, *args: Any, **options: Any) -> Any:
@@ -28,7 +28,7 @@ def locked(method: Method) -> Method:
 
 
 class CommittedText(TargetSession):
-    """The text of a session, and the last pass that was not kept yet; ``lock`` is the target's."""
+    """The committed text of a session, and what the last pass scored, for `keep`; ``lock`` is the target's."""
 
     def __init__(self, lock: Any) -> None:
         self.lock = lock
@@ -61,7 +61,7 @@ def check_room(length: int, ids: Sequence[int] | NDArray[Any], limit: int) -> No
 
 
 def with_root(among: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Put the root, which every node sees, before the nodes: bool[n, n] -> bool[n + 1, n + 1]."""
+    """Add the root, which every node sees, to a mask of ancestors: bool[n, n] -> bool[n + 1, n + 1]."""
     n = len(among)
     sees = np.zeros((n + 1, n + 1), dtype=np.bool_)
     sees[:, 0] = True

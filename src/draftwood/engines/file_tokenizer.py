@@ -1,4 +1,4 @@
-"""What tokenizers of GGUF files share: transformers' names and their meaning, and chat templates in a sandbox."""
+"""What tokenizers of our own share: the interface of those of transformers, and chat templates in a sandbox."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ def _tojson(
     value: Any, ensure_ascii: bool = False, indent: int | None = None,
     separators: tuple[str, str] | None = None, sort_keys: bool = False,
 ) -> str:  # fmt: skip
-    """Jinja's own would escape for HTML."""
+    """As in transformers: Jinja's own filter escapes for HTML."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 class FileTokenizer(ABC):
-    """Turns text into token ids and back, exactly as llama.cpp's server does. Takes the place of a tokenizer of
-    transformers wherever draftwood takes one: the same names, the same meaning. Names of special tokens within a
+    """Turns text into token ids and back: of a GGUF file as llama.cpp's server does, of a folder as transformers
+    does. Has the methods of a tokenizer of transformers, whose place it takes. Names of special tokens within a
     text (``<|im_start|>``) become these tokens; ``bos_token_id`` and ``eos_token_id`` are None where the file
     names none."""
 
@@ -113,7 +113,7 @@ class FileTokenizer(ABC):
         chat_template: str | None = None, add_generation_prompt: bool = False, tokenize: bool = True,
         return_dict: bool = True, **values: Any,
     ) -> Any:  # fmt: skip
-        """Return chat messages as text, as ids, or as what a call returns (``return_dict``). ``tools`` are JSON
+        """Return chat messages as text, as ids, or as `__call__` returns ids (``return_dict``). ``tools`` are JSON
         schemas, and further keywords are for the template. The ids begin with one BOS token where the file asks
         for it, as with llama.cpp's server, whether the template writes it or not."""
         if not all(isinstance(message, Mapping) for message in conversation):
@@ -144,7 +144,7 @@ class FileTokenizer(ABC):
         return [self._all[token] for token in range(len(self))]
 
     def __len__(self) -> int:
-        """The number of tokens, without those that only fill the model's last rows."""
+        """The number of tokens, without those that only pad the vocabulary at its end."""
         return self._size
 
     def get_vocab(self) -> dict[str, int]:
@@ -208,8 +208,8 @@ class FileTokenizer(ABC):
 
     @abstractmethod
     def _reader(self, *, special: bool) -> Callable[[int], bytes]:
-        """Return what tells the bytes of a token, without ``special`` none for one that stands for no text. It
-        does not hold the tokenizer, which would then live on, and its file with it, until cycles are collected."""
+        """Return a function from a token to its bytes; without ``special``, a token that stands for no text has
+        none. It must not refer to the tokenizer: that cycle would keep it, and its file, alive for long."""
 
     @abstractmethod
     def _is_control(self, token: int) -> bool:
@@ -237,7 +237,7 @@ class Pieces(dict[int, bytes]):
 
 
 def known_tokens(size: int, name: Callable[[int], str], is_unused: Callable[[int], bool]) -> int:
-    """Return how many tokens a vocabulary of ``size`` has without those that only fill the model's last rows."""
+    """Return how many tokens a vocabulary of ``size`` has without those that only pad it at its end."""
     while size and is_unused(size - 1) and name(size - 1).startswith("[PAD"):  # as converters call them
         size -= 1
     return size

@@ -1,4 +1,4 @@
-"""Scores of a pass as a view of the memory that every pass writes to, copied only if it outlives the next pass."""
+"""Scores of a pass as views of memory that every pass writes to, copied if they are held when the next begins."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_STATES: States = MappingProxyType({})
 class RowScores:
     """Scores float32[rows, vocab]. ``rows`` is overwritten by the next pass unless `keep` was called before.
     ``owner`` has the memory and must live as long. ``choices`` are the rows' best tokens where they are known,
-    ``hidden`` the states that were kept, by layer. A lock lets no other thread's pass begin amid a look at it."""
+    ``hidden`` the states that were kept, by layer. A lock makes `keep`, and so the next pass, wait for readers."""
 
     def __init__(
         self, rows: Floats, owner: Any = None, choices: Sequence[int] | None = None, hidden: States = _NO_STATES
@@ -40,7 +40,7 @@ class RowScores:
         with self._lock:
             scores = self._rows[row]
             best = int(scores.argmax())
-            return best if scores[best] > -np.inf else -1  # the argmax of a row with a NaN is a NaN
+            return best if scores[best] > -np.inf else -1  # numpy takes a NaN for the largest
 
     def raw(self, row: int) -> Floats:
         with self._lock:
@@ -56,7 +56,7 @@ class RowScores:
     def hidden(self, layer: int) -> Floats:
         if layer not in self._hidden:
             raise CapabilityError(
-                f"this target does not give hidden states of layer {layer} that were not asked for before the pass"
+                f"this target gives no hidden states of layer {layer}, or the pass was not asked for them"
             )
         return self._hidden[layer]
 

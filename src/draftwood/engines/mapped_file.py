@@ -20,8 +20,8 @@ class FileState:
         self._identity = _identity(status)
 
     def check_unchanged(self) -> None:
-        """Raise `ModelError` if the file, which is mapped and not copied, was written to since it was loaded. A
-        file that was deleted, or replaced by another, stays as it was: of the second the log warns once."""
+        """Raise `ModelError` if the file, which is mapped and not copied, was written to since it was loaded. If
+        it was deleted or replaced, the mapped one is unchanged; the log warns once that it was replaced."""
         try:
             status = self.path.stat()
         except OSError:

@@ -1,4 +1,4 @@
-"""What the bench asks of a peer, which writes with its own loop, drafts and clock, and what it answers."""
+"""What the bench asks of a peer, which is another engine's own way to decode and draft, and what it answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PeerAnswer:
 
 
 class Peer(Protocol):
-    """A way to write with the same weights; ``name`` as typed, ``engine`` "transformers" or "llama.cpp"."""
+    """Another engine's decoding by the same weights; ``name`` as typed, ``engine`` transformers or llama.cpp."""
 
     name: str
     engine: str

@@ -16,7 +16,7 @@ _MOST = 8  # values of a model; then the oldest is dropped
 
 
 class PerModel(Generic[Record]):
-    """A record per model (or target), made when it is first asked for. It must not hold its model."""
+    """A record per model (or target), made when first asked for. It must not refer to its model: it would leak."""
 
     def __init__(self, make: Callable[[], Record]) -> None:
         self._make, self._lock = make, ChildSafeLock()
@@ -37,7 +37,7 @@ class _Values:
         self._known: dict[Any, tuple[Any, Any]] = {}
 
     def get(self, key: Any, origin: Any, make: Callable[[], Any]) -> Any:
-        origin = (os.getpid(), origin)  # some hold locks of their target, which are others in a child
+        origin = (os.getpid(), origin)  # a child of fork makes its own: some hold locks of their target
         with self._lock:
             known = self._known.pop(key, None)
             if known is None or known[0] != origin:
@@ -53,7 +53,7 @@ _values = PerModel(_Values)
 
 
 def once(model: Any, key: Any, origin: Any, make: Callable[[], Value]) -> Value:
-    """Return what was made for this key from an equal ``origin``, or make it. It lives as long as ``model``, and
-    must not hold it."""
+    """Return what was made for this key from an equal ``origin``, or make it. It is kept as long as ``model``, if
+    it is among the last 8 of that model, and must not refer to it."""
     found: Value = _values.of(model).get(key, origin, make)
     return found

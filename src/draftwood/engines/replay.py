@@ -36,8 +36,8 @@ class ReplayClock:
 class ReplayTarget(Target):
     """Recorded answers, each a prompt and an output, that share passes; a `Target`. It knows what follows the
     recorded texts and nothing else: no raw scores, top-k or hidden states. A prompt recorded several times gets
-    its answers in order. With ``cost`` a pass takes, on ``clock``, that of all its tokens at the longest
-    context."""
+    its answers in order. With ``cost``, a pass takes on ``clock`` the cost of all its tokens after the
+    longest of its contexts."""
 
     def __init__(
         self, prompt: Sequence[int], output: Sequence[int], *more: tuple[Sequence[int], Sequence[int]],
@@ -79,9 +79,8 @@ class ReplayTarget(Target):
 class ReplaySession(TargetSession):
     """A place in the record."""
 
-    def __init__(self, text: Sequence[int], length: int = 0) -> None:
-        self._text = text
-        self._length = length
+    def __init__(self, text: Sequence[int]) -> None:
+        self._text, self._length = text, 0
 
     @property
     def length(self) -> int:
@@ -107,21 +106,23 @@ class ReplaySession(TargetSession):
 
 
 class ReplayScores:
-    """The next token of rows that lie on the record; other rows know nothing."""
+    """The next token of rows whose path was recorded; `CapabilityError` for other rows."""
 
     def __init__(self, text: Sequence[int], length: int, tree: TokenTree) -> None:
         self._text, self._tree = text, tree
         self._at = {0: length}  # row -> index of the token that follows it
 
     def argmax(self, row: int) -> int:
-        return self._text[self._place(row)]
+        if (place := self._place(row)) == len(self._text):
+            self._unknown("what follows its end")
+        return self._text[place]
 
     def _place(self, row: int) -> int:
-        """Index of the recorded token after this row."""
+        """Return the index of the recorded token after this row."""
         if row not in self._at:
             tree, node = self._tree, row - 1
             place = self._place(1 + int(tree.parents[node]))
-            if tree.tokens[node] != self._text[place]:
+            if place == len(self._text) or tree.tokens[node] != self._text[place]:
                 self._unknown("what follows a draft that it did not take")
             self._at[row] = place + 1
         return self._at[row]

@@ -1,11 +1,11 @@
-"""By how much passes of different widths differ on engines for GGUF files: what is taken for a near-tie."""
+"""By how much scores of wide and narrow passes differ on engines for GGUF files: the bound of near-ties."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 FAST, EXACT = " fast", " exact"
-"""How the number format of a target ends that decodes in llama.cpp's own settings, or in exact ones."""
+"""Ends of a target's number format: passes in llama.cpp's own settings; passes of any width with equal bits."""
 
 
 class Rounding(NamedTuple):
@@ -16,7 +16,7 @@ class Rounding(NamedTuple):
     cause: str  # to be put into a sentence
 
 
-# The largest that were seen, of smollm2: scores moved by 0.04, 0.08, 0.5, and 2.5 with quantised weights; KL was
+# At least as large as what smollm2 showed: scores moved by 0.04, 0.08, 0.5, and 2.5 with quantised weights; KL was
 # 3e-5, 5e-5, not measured, and 0.03.
 _FLOATS = {
     "all F32": Rounding(0.1, 1e-3, "rounding"),
@@ -28,7 +28,7 @@ _NONE = Rounding(0.0, 0.0, "rounding")
 
 
 def rounding_of(number_format: str) -> Rounding | None:
-    """Return what rounding can do in a number format of this engine (``"Q4_0 fast"``); None for other engines'.
+    """Return what rounding can do in a number format of these engines (``"Q4_0 fast"``); None for others.
     With `EXACT` at its end passes are equal bit by bit, and rounding explains nothing."""
     if number_format.endswith(EXACT):
         return _NONE

@@ -13,8 +13,8 @@ Bits = NDArray[np.int32] | NDArray[np.uint16]
 
 
 def best_of_rows(bits: Bits, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Return ids and probabilities of the ``k`` best tokens of each row, as `Scores.top_k` says, of the bits of
-    float32 scores (int32) or bfloat16 scores (uint16)."""
+    """Return ids and probabilities of the ``k`` best tokens of each row, as `Scores.top_k` says, from the bits
+    of float32 scores (int32) or bfloat16 scores (uint16)."""
     ids, probabilities = np.empty((len(bits), k), dtype=np.int32), np.empty((len(bits), k), dtype=np.float32)
     whole, halves = _kernels()
     (whole if bits.dtype == np.int32 else halves)(np.ascontiguousarray(bits), ids, probabilities)

@@ -1,7 +1,7 @@
 """The kernel of `Scores.top_k` on a CPU: the best tokens of rows of scores, and their probabilities.
 
-One sweep over memory: of each block of tokens the largest score and the sum of exponentials. Then only the blocks
-with the largest scores are searched. Importing this module loads kernels.
+One sweep over memory takes of each block of tokens the largest score and the sum of exponentials. Then only the
+blocks with the largest scores are searched. Importing this module loads kernels.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from draftwood.index.compiling import TABLE, compiled, inner, part
 
-BLOCK = 256  # tokens; a row of 49,152 takes 11 microseconds with AVX-512, by blocks of 128 13, of 512 as long
+BLOCK = 256  # tokens; a row of 49,152 takes 11 microseconds with AVX-512, with blocks of 128 13, with 512 again 11
 _HALVES = "Array(uint16, 2, 'C', readonly=True)"
 _ALL = np.int32(0x7FFFFFFF)
 _INFINITE = 0x7F800000  # bits of infinity; larger ones are NaN
@@ -21,7 +21,7 @@ _FINITE = np.int32(~0x7F7FFFFF)  # `_ordered` bits of the lowest finite number
 _HALF, _LOWEST, _LOG2E = np.float32(0.5), np.float32(-126), np.float32(1.4426950408889634)
 _C0, _C1, _C2 = np.float32(1), np.float32(0.693147), np.float32(0.24022242)
 _C3, _C4, _C5 = np.float32(0.055507336), np.float32(0.009671513), np.float32(0.0013264732)
-"""Of 2**f for |f| up to 0.5: to 2e-7, fitted so that the largest relative error is least."""
+"""Coefficients of 2**f for |f| up to 0.5, fitted so that the largest relative error is least: 2e-7."""
 
 
 @part
@@ -42,19 +42,19 @@ def _bits(number: Any) -> Any:
 
 @part
 def _ordered(bits: Any) -> Any:
-    """In this order bits compare as the numbers do; its own inverse."""
+    """Return an integer that compares as the number with these bits does; its own inverse."""
     return np.int32(bits ^ ((bits >> np.int32(31)) & _ALL))
 
 
 @part
 def _equal_zeros(ordered: Any) -> Any:
-    """The same for -0.0 as for 0.0."""
+    """Make -0.0 the same as 0.0."""
     return np.int32(0) if ordered == -1 else ordered
 
 
 @part
 def _power(difference: Any) -> Any:
-    """e to the power of what is not above 0; of NaN it is one."""
+    """e to the power of a number up to 0; NaN of NaN."""
     t = difference * _LOG2E
     t = _LOWEST if t < _LOWEST else t
     whole = np.int32(t - _HALF)  # to the nearest, for t is not above 0
@@ -79,7 +79,7 @@ def _sweep(words: Any, shift: Any, most: Any, sums: Any) -> None:
 
 @inner
 def _least_of_best(most: Any, best: Any) -> Any:
-    """Return the ``len(best)``-th of the blocks' largest, or the lowest number: blocks below it need no search."""
+    """Return the ``len(best)``-th of the blocks' largest, or the least int32; lower blocks need no search."""
     found, k = 0, len(best)
     for block in range(len(most)):
         if found == k and most[block] <= best[k - 1]:
@@ -122,7 +122,7 @@ def top_k_row(words: Any, shift: Any, ids: Any, chances: Any) -> None:
     top, total = _float(_ordered(best[0])), np.float32(0)
     for block in range(blocks):
         total += sums[block] * np.exp(_float(_ordered(max(most[block], _FINITE))) - top)
-    sound = ~_INFINITE < best[0] < _INFINITE and total > 0  # a NaN below the best makes the sum one
+    sound = ~_INFINITE < best[0] < _INFINITE and total > 0  # a negative NaN sorts lowest, but makes the sum NaN
     for rank in range(k):
         chances[rank] = np.exp(_float(_ordered(best[rank])) - top) / total if sound else 0
 

@@ -13,6 +13,7 @@ import draftwood
 from draftwood.engines.cpu import self_drafts
 from draftwood.engines.cpu.formats import FORMATS
 from draftwood.engines.cpu.gguf_types import dequantised, quantised
+from draftwood.engines.cpu.hub_settings import settings_of
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.cpu.tokenizer import HubTokenizer
 from draftwood.engines.transformers.self_draft import quantized_self
@@ -212,7 +213,7 @@ def changed(path, tmp_path, **settings):
         ({"rope_parameters": {"rope_type": "dynamic", "factor": 2}}, UnsupportedModelError, "scaled by 'dynamic'"),
         ({"hidden_size": "wide"}, ModelError, "says hidden_size is 'wide'"),
         ({"hidden_size": 512}, ModelError, "has the shape"),
-        ({"rope_parameters": [1]}, ModelError, "settings of another kind|says rope_theta"),
+        ({"rope_parameters": [1]}, ModelError, "settings of a wrong type|says rope_theta"),
         ({"num_hidden_layers": 10**15, "sliding_window": 8}, ModelError, "says num_hidden_layers is 1000"),
         ({"head_dim": 10**15, "rope_parameters": {"rope_type": "llama3"}}, ModelError, "says head_dim is 1000"),
         ({"eos_token_id": "</s>"}, ModelError, "say that an answer ends with '</s>'"),
@@ -223,6 +224,16 @@ def changed(path, tmp_path, **settings):
 def test_settings_that_are_refused(settings, error, sentence, folders, tmp_path):
     with pytest.raises(error, match=sentence):
         CpuTarget(changed(folders("llama").path, tmp_path, **settings))
+
+
+def test_settings_that_are_left_out_are_those_of_transformers():
+    sizes = {"hidden_size": 64, "num_hidden_layers": 6, "num_attention_heads": 4}
+    assert settings_of({"model_type": "granite", **sizes})[0]["granite.attention.scale"] == 1
+    for pattern, windows in ((1, [False] * 6), (2, [True, False] * 3), (6, [True] * 5 + [False])):
+        found, _ = settings_of({"model_type": "gemma3_text", "sliding_window_pattern": pattern, **sizes})
+        assert found["gemma3.attention.sliding_window_pattern"] == windows
+    with pytest.raises(UnsupportedModelError, match="norm_topk_prob False"):
+        settings_of({"model_type": "qwen3_moe", **sizes})
 
 
 def test_settings_as_older_folders_have_them(folders, tmp_path):

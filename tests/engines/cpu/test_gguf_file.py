@@ -255,7 +255,7 @@ PAIR = text("some") + struct.pack("<IB", 0, 7)
         ([], [place("a", (1 << 30, 1 << 30), 0, 0)], {}, "outside"),
         ([], [place("a", (33,), 2, 0)], {}, "no multiple of the 32 of Q4_0"),
         ([], [place("a", (128,), 12, 0)], {}, "no multiple of the 256 of Q4_K"),
-        ([], [place("a", (32,), 2, 8)], {}, "between places"),
+        ([], [place("a", (32,), 2, 8)], {}, "is not aligned"),
         ([], [place("a", (32,), 2, 1 << 40)], {}, "outside"),
         ([], [place("a", (32,), 2, HUGE - 31)], {}, "outside"),
     ],

@@ -96,7 +96,7 @@ def test_texts_of_one_pass_keep_different_layers(target):
             )
             alone = states_of(target, [*text, 11, 6], (layer,))[layer][-1]
             np.testing.assert_array_equal(scores.hidden(layer)[2], alone)
-    with pytest.raises(CapabilityError, match="before the pass"):
+    with pytest.raises(CapabilityError, match="was not asked for"):
         found[2].hidden(1)
 
 

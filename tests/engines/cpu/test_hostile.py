@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import pytest
 
+from draftwood.engines.cpu.instructions import INSTRUCTIONS
 from draftwood.engines.cpu.kernels import pass_threads
 from draftwood.engines.cpu.pages import PAGE
 from draftwood.engines.cpu.target import CpuTarget
@@ -40,9 +41,9 @@ def small(tmp_path_factory):
     return CpuTarget(write_mixed(tmp_path_factory.mktemp("mixed") / "m.gguf"), threads=2)
 
 
-def spoilt(path, value):
+def spoilt(path, value, instructions=None):
     """A target for which embeddings of token 7 have scales that are not finite."""
-    target = CpuTarget(path, threads=2)
+    target = CpuTarget(path, threads=2, instructions=instructions and INSTRUCTIONS[instructions])
     packed = target.model.weights.embedding.packed
     if packed.dtype == np.uint8:
         packed[0, :, 14:16] = np.array([value], np.float16).view(np.uint8)
@@ -58,9 +59,9 @@ def bits(row):
 # --- numbers that are not finite -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_rows_that_are_not_finite_have_no_best_token_and_spoil_no_others(path, target, value):
-    odd = spoilt(path, value)
+@pytest.mark.parametrize(("value", "instructions"), [(np.nan, None), (np.inf, None), (np.inf, "plain")])
+def test_rows_that_are_not_finite_have_no_best_token_and_spoil_no_others(path, target, value, instructions):
+    odd = spoilt(path, value, instructions)
     truth = Truth(target)
     opened = odd.open([TEXT[:20], [*TEXT[:20], 7], TEXT[:66]])
     assert [scores.argmax(0) for _, scores in opened] == [

@@ -32,6 +32,14 @@ def test_files_of_many_types_keep_it(tmp_path, name):
     check_target(CpuTarget(write_mixed(tmp_path / "m.gguf"), instructions=INSTRUCTIONS[name]), tolerance=0)
 
 
+@pytest.mark.parametrize(("positions", "widest"), [(600, 32), (128, 32), (20, 16)])
+def test_passes_are_timed_within_the_positions_of_the_model(tmp_path, monkeypatch, positions, widest):
+    file = GgufFile(write_mixed(tmp_path / "m.gguf"))
+    file.metadata["llama.context_length"] = positions
+    monkeypatch.setattr("draftwood.engines.cpu.model._LONG", float("inf"))  # however busy the machine is
+    assert max(CpuTarget(file).pass_times()) == widest
+
+
 def test_what_was_read_of_the_file_is_given_back_while_it_is_packed(tiny_gguf, monkeypatch):
     """Else file and packed weights would be in memory together: twice the file's size."""
     given_back, said = [], []

@@ -221,6 +221,9 @@ def metadata(**changed):
         ({"tokens": ["a", "a"], "token_type": [1, 1]}, ModelError, "two of its tokens have one name"),
         ({"tokens": None}, ModelError, "no tokens"),
         ({"token_type": [1]}, ModelError, "fewer types than tokens"),
+        ({"tokens": [1, 2]}, ModelError, "tokens is not a list of the right type"),
+        ({"scores": "a"}, ModelError, "scores is not a list of the right type"),
+        ({"bos_token_id": "1"}, ModelError, "bos token is no whole number"),
         (
             {"bos_token_id": 9_999, "add_bos_token": True, "tokens": ["a"], "token_type": [1]},
             ModelError,

@@ -1,9 +1,9 @@
 """Attention of each row over its path: committed tokens, its ancestors in the tree, itself.
 
-A path is cut into chunks of `CHUNK`
-positions that are computed apart and joined in order (`write_joined`). Within a chunk a score is a sum over the
-head in order, the largest score is taken off, weights are added in 16 lanes, and values are added position by
-position. None of this depends on where a position lies, nor on other rows."""
+A path is cut into chunks of `CHUNK` positions, which are computed apart and joined in order (`write_joined`).
+Within a chunk a score is the sum of q[i] * k[i] in order, the largest score is subtracted, weights are added in 16
+lanes, and weighted values are added position by position. None of this depends on the cell in which a position
+lies, nor on other rows."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from draftwood.engines.cpu.records import PASS, PHASE
 from draftwood.engines.cpu.rounding import capped, exponential
 
 CHUNK = 512
-"""Positions whose weights are computed together; a longer path is joined from several chunks."""
+"""Positions whose softmax is computed together; a longer path is joined from several chunks."""
 SHARES = 4
-"""Into so many pieces of work are the queries of a unit divided that share a key head."""
+"""Pieces of work that the queries of one unit and one key head are divided into."""
 UNIT_ROWS, WIDEST = 16, 256
 """Most rows of a unit of attention, and of a pass."""
 PART_HEAD = 16
@@ -31,13 +31,13 @@ _LOWEST = float("-inf")
 _BLOCK = ir.FunctionType(VOID, [POINTER, POINTER, POINTER, I64, I64])
 _QUERIES = (6, 4, 3, 2, 1)
 _TOGETHER = (2, 1)
-"""For so many vectors of keys (or values) at once each query (or weight) is read from memory."""
+"""Vectors of keys (or values) that are computed at once, so that each query (or weight) is read once for all."""
 
 
 def write_attention(module: ir.Module, features: frozenset[str]) -> None:
-    """Write ``attention``, which computes one unit for the queries of one key head, or for a share of them.
+    """Write ``attention``, which computes a share of the queries of one unit and one key head.
 
-    Piece ``(unit * kv_heads + head) * SHARES + share``. Shares are whole blocks, which read keys and values once.
+    It is piece ``(unit * kv_heads + head) * SHARES + share``: some blocks, each of which reads keys once.
     """
     for count in _QUERIES:
         _write_block(module, features, count)
@@ -60,7 +60,7 @@ def write_attention(module: ir.Module, features: frozenset[str]) -> None:
 
 
 class _Block:
-    """A few queries of one unit and one key head while their code is written."""
+    """Values in the code for a few queries of one unit and one key head."""
 
     def __init__(self, body: Body, arguments: Any, count: int) -> None:
         self.body, self.count = body, count
@@ -148,7 +148,7 @@ def _write_bounds(block: _Block) -> tuple[list[Any], list[Any]]:
 def _write_scores(block: _Block, first: Any, last: Any, origin: Any, into: list[Any]) -> None:
     """Write scores of sixteen cells at once: q[0] * k[0], then + q[1] * k[1] and so on, by fma.
 
-    Meanwhile the next cells' keys and these cells' values are asked for, since processors fetch by themselves
+    Meanwhile the next cells' keys and these cells' values are prefetched, since processors prefetch by themselves
     only what follows in memory, and the next page of the cache may lie anywhere.
     """
     body, kind = block.body, vector(F32)
@@ -177,7 +177,7 @@ def _write_scores(block: _Block, first: Any, last: Any, origin: Any, into: list[
 
 
 def _write_near(block: _Block, i: int, start: Any) -> None:
-    """Write the scores of a path's own cells to their positions; ``start`` is the first cell of ``near``."""
+    """Copy scores of a path's cells after its base to their positions; ``near`` begins with the cell ``start``."""
     body = block.body
     low = body.most_of(block.base, block.low)
     with body.loop(low, body.least_of(block.high, block.lengths[i])) as position:
@@ -188,7 +188,7 @@ def _write_near(block: _Block, i: int, start: Any) -> None:
 
 
 def _write_weights(block: _Block, least: Any, lows: list[Any], ends: list[Any]) -> None:
-    """Write weights in place of scores, from the position ``least`` in the chunk on; and each query's sums."""
+    """Turn scores into weights, from position ``least`` in the chunk on; write the queries' maxima and sums."""
     body, kind = block.body, vector(F32)
     cap = PHASE.real(body, block.phase, "soft_cap")
     first = body.sdiv(least, body.i64(LANES))
@@ -233,8 +233,8 @@ def _part(block: _Block, i: int) -> Any:
 
 
 def _add_known(block: _Block, parts: list[Any], first: Any) -> None:
-    """Write the addition of committed positions that all queries see: a page's, for the whole head, then the
-    next page's, so that a page's values stay in the nearest cache.
+    """Write the addition of the values of committed positions that all queries see: for the whole head those of
+    a page, then those of the next one, so that a page's values stay in the nearest cache.
     """
     body, kind = block.body, vector(F32)
     page = body.variable(first)
@@ -258,9 +258,9 @@ def _add_known(block: _Block, parts: list[Any], first: Any) -> None:
 
 
 def _add_seen(block: _Block, d: Any, position: Any, sums: list[Any], lows: list[Any]) -> None:
-    """Write the addition of a position that lies before the windows of some queries.
+    """Write the addition of the values of a position that lies before the windows of some queries.
 
-    Theirs is left out, not added with a weight of 0: a value may be no number.
+    For these it is left out, not added with a weight of 0: a value may be NaN.
     """
     body, kind = block.body, vector(F32)
     value, within = block.value(position, d), body.sub(position, block.low)
@@ -273,7 +273,7 @@ def _add_seen(block: _Block, d: Any, position: Any, sums: list[Any], lows: list[
 def _sums(
     block: _Block, parts: list[Any], sizes: Sequence[int] = (1,)
 ) -> Iterator[tuple[list[Any], list[list[Any]]]]:
-    """Go through the head by vectors of sixteen numbers; ``sizes`` tell how many vectors at once.
+    """Go through a head's values in vectors of sixteen numbers; ``sizes`` says how many vectors at once.
 
     Yields the first number of each vector, and for each vector the sums of all queries, which are read from their
     parts and written back.

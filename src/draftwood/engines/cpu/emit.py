@@ -1,4 +1,4 @@
-"""Writes LLVM code: an `IRBuilder` with the few words that kernels are made of.
+"""Writes LLVM code: an `IRBuilder` with the few operations that kernels are made of.
 
 Every function that threads call has the signature ``void(pass, phase, piece)``: addresses of two records (see
 `draftwood.engines.cpu.records`) and the number of a piece of work. All float arithmetic is stated operation by
@@ -99,12 +99,12 @@ class Body(ir.IRBuilder):
         self.store(value, self.at(pointer, offset), align=align)
 
     def prefetch(self, pointer: Any, *, second: bool = False) -> None:
-        """Ask for a line of memory into the first or ``second`` cache; any address may be given."""
+        """Prefetch a cache line into the first-level cache, or the ``second``; any address may be given."""
         zero, near, data = (ir.Constant(I32, number) for number in (0, 2 if second else 3, 1))
         self.call_named("llvm.prefetch.p0", VOID, [pointer, zero, near, data])
 
     def room(self, kind: ir.Type, count: int = 1) -> Any:
-        """Return memory of this call, made once at its entry; its content is undefined."""
+        """Return memory on the stack, reserved at the function's entry; its content is undefined."""
         with self.goto_block(self._entry):
             place = self.alloca(ir.ArrayType(kind, count) if count > 1 else kind)
             place.align = 64
@@ -156,13 +156,13 @@ class Body(ir.IRBuilder):
         self.position_at_end(after)
 
     def go_on(self, condition: Any, elsewhere: Any) -> None:
-        """Go on here where the condition holds, else at another block."""
+        """Go on here where the condition holds, else in the block ``elsewhere``."""
         here = self.append_basic_block("on")
         self.cbranch(condition, here, elsewhere)
         self.position_at_end(here)
 
     def runs(self, count: Any, sizes: Sequence[int]) -> Iterator[tuple[int, Any]]:
-        """Divide ``count`` things into runs of the first of ``sizes`` that fits; yields size and first one."""
+        """Write loops over ``count`` things, in runs of the first size that fits; yields size and first one."""
         done = self.variable(self.i64(0))
         for size in sizes:
             with self.while_() as (_, end):
@@ -212,9 +212,11 @@ class Body(ir.IRBuilder):
         wide = self.zext(value, vector(I32, lanes))
         sign = self.shl(self.and_(wide, self.same(I32, 0x8000, lanes)), self.same(I32, 16, lanes))
         rest = self.shl(self.and_(wide, self.same(I32, 0x7FFF, lanes)), self.same(I32, 13, lanes))
-        # The exponent moves from a bias of 15 to one of 127 by a product, which is right for small numbers too.
+        # The product changes the bias of the exponent from 15 to 127, for subnormal numbers too.
         size = self.fmul(self.bitcast(rest, vector(F32, lanes)), self.same(F32, 2.0**112, lanes))
-        return self.bitcast(self.or_(self.bitcast(size, vector(I32, lanes)), sign), vector(F32, lanes))
+        odd = self.icmp_unsigned(">=", rest, self.same(I32, 0x7C00 << 13, lanes))  # infinity or NaN
+        bits = self.select(odd, self.or_(rest, self.same(I32, 0x7F800000, lanes)), self.bitcast(size, wide.type))
+        return self.bitcast(self.or_(bits, sign), vector(F32, lanes))
 
     def to_half(self, value: Any) -> Any:
         """Round float32 to float16, given as int16: to the nearest, ties to even."""

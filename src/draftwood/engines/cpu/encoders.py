@@ -43,14 +43,14 @@ class SpecialTokens:
             yield text[begin:]
 
     def _chosen(self, text: str) -> dict[int, tuple[int, int]]:
-        """Return where special tokens begin, where what they take ends, and their ids."""
+        """Return special tokens by where they begin: where each ends, with blanks that it takes, and its id."""
         chosen: dict[int, tuple[int, int]] = {}
         starts: list[int] = []  # of the chosen ones, in order
         for order, start, end in sorted(self._occurrences(text)):
             place = bisect_right(starts, start)
             limit = starts[place] if place < len(starts) else len(text)
             if end > limit or (place and chosen[starts[place - 1]][0] > start):
-                continue  # a part of it is taken
+                continue  # it overlaps a chosen one
             token = self._tokens[order]
             if token in self._takes_blanks:
                 while end < limit and text[end] in _BLANKS:
@@ -76,7 +76,7 @@ _MOST_KEPT = 50_000  # words
 
 
 class ScoredPieces:
-    """Encodes texts without special tokens; words, once encoded, are remembered."""
+    """Encodes texts without special tokens by pieces with scores (SentencePiece); remembers words."""
 
     def __init__(self, vocabulary: FileVocabulary) -> None:
         count = int((vocabulary.kinds & BYTE != 0).sum())
@@ -104,7 +104,7 @@ class ScoredPieces:
         return ids
 
     def _joined(self, word: str) -> list[str]:
-        """Return the pieces of a word."""
+        """Return the pieces of a word: neighbours are merged, those with the best score first."""
         costs, pieces = self._costs, list(word)
         before, behind = list(range(-1, len(pieces) - 1)), [*range(1, len(pieces)), -1]
         queue = []
@@ -139,7 +139,7 @@ class ScoredPieces:
 
 
 def _between_words(names: list[str]) -> re.Pattern[str]:
-    """Return what matches where a word begins with a blank, and no token goes on from the word before it."""
+    """Return a pattern of the places before a blank that no token can reach across."""
     inside = set(re.findall(f"([^{_BLANK}\0]){_BLANK}", "\0".join(names)))
     return re.compile(f"(?<=[^{_BLANK}{re.escape(''.join(sorted(inside)))}])(?={_BLANK})")
 
@@ -148,18 +148,18 @@ _BLANK = "\u2581"
 
 
 def byte_letters() -> dict[int, str]:
-    """Return the letter that stands for each byte in names of tokens, those of GPT-2."""
+    """Return the letter that stands for each byte in names of tokens, as in GPT-2's vocabulary."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(0x100) if byte not in printable]
     return {b: chr(b) for b in printable} | {b: chr(0x100 + place) for place, b in enumerate(others)}
 
 
 class ByteMerges:
-    """Encodes texts without special tokens."""
+    """Encodes texts without special tokens by merges of bytes (BPE)."""
 
     def __init__(self, vocabulary: FileVocabulary, pre: PreTokenizer) -> None:
         self._vocabulary, self._pre = vocabulary, pre
-        self._missing = -1  # what stands for a byte without a token: nothing comes of it
+        self._missing = -1  # the id of bytes without a token, which are left out
         self._tokenizer = self._made()
 
     def encode(self, text: str) -> list[int]:
@@ -178,7 +178,7 @@ class ByteMerges:
             tokenizer = Tokenizer(BPE(vocab=ids, merges=self._merges(), **settings))
         except ModelError:
             raise
-        except Exception as error:  # the library raises no kinds of its own
+        except Exception as error:  # the library raises plain ones
             raise ModelError(
                 f"the file's vocabulary is damaged ({str(error).rstrip('.')}): get the file again, or convert the "
                 "model anew"
@@ -197,6 +197,6 @@ class ByteMerges:
 
 
 def _behind_first(merge: str) -> tuple[str, str]:
-    """Return the halves of a merge whose first one begins with a space."""
+    """Return the halves of a merge whose first half begins with a space."""
     first, _, second = merge[1:].partition(" ")
     return " " + first, second

@@ -110,7 +110,7 @@ def _counter(body: Body, counts: Any, chosen: Any, slot: Any) -> Any:
 
 
 class _Group:
-    """A piece of one expert's product while its code is written: some tiles, and the expert's slots as rows."""
+    """A piece of one expert's product, as code is written for it: some tiles, and the expert's slots as rows."""
 
     def __init__(self, body: Body, phase: Any, piece: Any) -> None:
         self.body, self.phase = body, phase
@@ -151,7 +151,7 @@ def write_experts(module: ir.Module, features: frozenset[str]) -> None:
 
 
 def _write_added(body: Body, phase: Any, row: Any) -> None:
-    """Write ``out = (sum of share * x)``, or ``out += scale *`` that where it ``adds``."""
+    """Write ``out = sum of share * x``, or where it ``adds``, ``out += scale * sum of share * x``."""
     kind, used = vector(F32), PHASE.number(body, phase, "used")
     out, scale = row_of(body, phase, "out", row), body.splat(PHASE.real(body, phase, "scale"))
     adds = body.icmp_signed("!=", PHASE.number(body, phase, "adds"), body.i64(0))

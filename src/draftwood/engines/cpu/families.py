@@ -18,17 +18,17 @@ from draftwood.errors import ModelError, UnsupportedModelError
 class Family:
     """What the models of one architecture of GGUF have in common."""
 
-    # Which numbers of a head turn together in the file: neighbours, or i and i + half.
+    # Which numbers of a head rotate as a pair, in the file's order: neighbours, or i and i + half.
     pairs: Literal["neighbours", "halves"] = "halves"
     gate: Literal["silu", "gelu"] = "silu"
     head_norm: Literal["", "head", "row"] = ""  # of queries and keys: of each head, of the whole row, or none
     norms: Literal["before", "after", "both"] = "before"  # where norms of a block stand
     root_embedding: bool = False  # whether embeddings are multiplied by the root of the width
-    every: int = 0  # of so many layers the last sees the whole text, the others a window; 1: all have one, 0: none
+    every: int = 0  # n: each n-th layer sees the whole text, the others a window; 1: all have one, 0: none
     window: int = 0  # where the file names none
-    local: bool = False  # whether layers with a window turn by frequencies of their own, which are never stretched
-    local_base: float = 0.0  # the base of these; 0: as the others
-    still: int = 0  # every so manyth layer has no rotary positions; 0: all have
+    local: bool = False  # whether layers with a window have rotary frequencies of their own, never scaled
+    local_base: float = 0.0  # the base of these; 0: that of the others
+    still: int = 0  # n: each n-th layer has no rotary positions; 0: all have them
 
 
 FAMILIES = {
@@ -51,11 +51,11 @@ FAMILIES = {
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The sizes and constants of a model; lengths in numbers, ``windows`` and ``turning`` per layer."""
+    """The sizes and constants of a model, ``windows`` and ``turning`` per layer."""
 
     family: Family
     width: int
-    inner: int  # of the gated unit, or of one expert's
+    inner: int  # of the gated unit (gated MLP), or of one expert's
     heads: int
     kv_heads: int
     head_size: int
@@ -64,17 +64,17 @@ class Shape:
     epsilon: float
     windows: tuple[int, ...]  # 0: the layer sees the whole text
     turning: tuple[bool, ...]  # whether the layer has rotary positions
-    rotary: int
+    rotary: int  # numbers of a head that are rotated, the first ones
     base: float
     query_scale: float
-    local_base: float = 0.0  # of layers with a window; 0: as the others
+    local_base: float = 0.0  # of layers with a window; 0: that of the others
     scaling: Scaling = Scaling()  # noqa: RUF009 - it is frozen
     embedding_scale: float = 1.0
     residual_scale: float = 1.0
     score_scale: float = 1.0
     attention_cap: float = 0.0
     score_cap: float = 0.0
-    experts: int = 0  # 0: the gated unit is one
+    experts: int = 0  # 0: it is no mixture
     used: int = 0  # experts of a token
 
     @property
@@ -83,9 +83,9 @@ class Shape:
 
     @property
     def is_long(self) -> bool:
-        """Whether texts may be longer than those of the first training, so that long factors are taken.
+        """Whether texts may be longer than those of the first training, so that LongRoPE's long factors are taken.
 
-        It is the file that decides and not the text, whose keys would have to be computed again where it grows.
+        The file decides, not the length of a text: its cached keys would be wrong when it has grown too long.
         """
         return self.max_positions > (self.scaling.original or self.max_positions)
 
@@ -101,7 +101,7 @@ def rotary_table(shape: Shape, factors: Any, local: bool, positions: int) -> NDA
 
 
 MOST_LAYERS, MOST_WIDTH = 1024, 1 << 20
-"""What no model has more of; metadata that say so are damaged."""
+"""No model has more; metadata that say so are damaged."""
 
 
 class _Keys:
@@ -117,7 +117,7 @@ class _Keys:
         return ModelError(f"the file says {self._kind}.{name} is {found!r:.40}: get the file again")
 
     def whole(self, name: str, default: int | None = None, most: int = 1 << 24, least: int = 1) -> int:
-        """Return a whole number, of a list of equal ones the one; `ModelError` if it is missing or too large."""
+        """Return a whole number, or that of a list of equal ones; `ModelError` for one missing or out of range."""
         found = self.get(name, default)
         if isinstance(found, list) and found and isinstance(found[0], int):
             if any(one != found[0] for one in found):
@@ -177,7 +177,7 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
     windows = _windows(keys, family, layers)
     rotary = keys.whole("rope.dimension_count", size, size)
     if rotary % 2:
-        raise ModelError(f"the file says {rotary} numbers of a head turn, an odd number: get the file again")
+        raise ModelError(f"the file says rope.dimension_count is {rotary}, an odd number: get the file again")
     base = keys.real("rope.freq_base", 10000.0, positive=True)
     if base <= 1:
         raise ModelError(f"the file says rotary positions have the base {base}: get the file again")
@@ -201,7 +201,7 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
 
 
 def _heads(keys: _Keys, width: int) -> tuple[int, int, int]:
-    """Return heads, heads of keys, and the size of one."""
+    """Return the numbers of query heads and key heads, and the size of a head."""
     heads = keys.whole("attention.head_count", most=4096)
     kv_heads = keys.whole("attention.head_count_kv", heads, 4096)
     size = keys.whole("attention.key_length", max(1, width // heads), 1024)
@@ -223,7 +223,7 @@ def _windows(keys: _Keys, family: Family, layers: int) -> tuple[int, ...]:
 
 
 def _local_base(keys: _Keys, family: Family, base: float) -> float:
-    """Return the base of layers with a window; 0 where they turn as the others."""
+    """Return the rotary base of layers with a window; 0: that of the others."""
     if not family.local:
         return 0.0
     local = keys.real("rope.freq_base_swa", family.local_base or base, positive=True)
@@ -255,6 +255,6 @@ def _inner(keys: _Keys, experts: int) -> int:
 
 
 def _divisor(kind: Any, layers: int, width: int, heads: int, size: int) -> int:
-    """Return by whose root scores of attention are divided: a head's size, but for 27B models of two families."""
+    """Return by whose root scores of attention are divided: a head's size, but in 27B models of two families."""
     is_large = kind in ("gemma2", "gemma3") and (layers, width) in ((46, 4608), (62, 5376))
     return width // heads if is_large else size

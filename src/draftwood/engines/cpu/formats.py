@@ -38,11 +38,11 @@ class Format:
     """How the codes of one type of weights are laid out."""
 
     planes: tuple[int, ...]  # bits of each plane of codes, lowest first
-    offset: int = 0  # what is taken from a code, or from the codebook's value, to get its weight in steps
+    offset: int = 0  # what is subtracted from a code, or from its codebook value
     groups: int = 1  # of 32 inputs, that share scale and least: 1, or 8 for super-blocks
     factors: int = 0  # bytes per group and output that multiply scale: 0, 1 (one per 32 inputs) or 2 (one per 16)
     signed: bool = False  # whether those are int8; else uint8, as factors of least always are
-    least: bool = False  # whether least is taken from each weight
+    least: bool = False  # whether least (GGUF's min, negated where it is added) is subtracted
     codebook: tuple[int, ...] = ()  # sixteen unsigned bytes that 4-bit codes stand for; empty: codes are numbers
 
     @property

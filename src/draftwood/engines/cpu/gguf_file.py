@@ -62,8 +62,8 @@ class GgufFile:
 
     Of a model in several files (``-00001-of-00003.gguf``) name the first; the others are found in the same folder.
     ``metadata`` are numbers, texts, truth values and lists of these, of the first file; ``tensors`` are by name,
-    in the order of the files; ``size`` is the bytes of all of known types. ``halves``: numbers that turn together
-    lie half a head apart, whatever the family.
+    in the order of the files; ``size`` is the bytes of those of known types. ``halves``: numbers that are rotated
+    together lie half a head apart, whatever the family.
 
     Raises `ModelNotFoundError` where a file is missing, `UnsupportedModelError` for a version or byte order that
     is not read, and `ModelError` for a file that is damaged, cut off or no GGUF file.
@@ -94,7 +94,7 @@ class GgufFile:
         return FileVocabulary(self.metadata).end_ids
 
     def let_go(self) -> None:
-        """Give back the memory of what was read of the file; it is read again where it is needed."""
+        """Give back the memory of what was read of the files; it is read again where it is needed."""
         for part in self._parts:
             part.let_go()
 
@@ -142,7 +142,7 @@ def _tensor(part: MappedFile, place: _Place, begin: int, alignment: int) -> Tens
         raise damaged(part.path, why)
     start = begin + place.offset
     if place.offset % alignment or start + place.size > len(part.buffer):
-        raise damaged(part.path, f"the tensor {place.name!r} lies outside the file or between places")
+        raise damaged(part.path, f"the tensor {place.name!r} lies outside the file or is not aligned")
     data = np.frombuffer(part.buffer, np.uint8, place.size, start)
     shape = (*place.shape[:-1], place.shape[-1] // weights * size)
     return Tensor(place.name, kind, place.shape, data.reshape(shape))
@@ -158,7 +158,7 @@ def _other_parts(path: Path, metadata: dict[str, Any]) -> Iterator[Path]:
     first, ending = f"-{1:05d}-of-{count:05d}.gguf", f"-of-{count:05d}.gguf"
     if number or not path.name.endswith(first):
         named = f"the one whose name ends in {first}"
-        raise ModelError(f"{path} is one of {count} parts of a model: name {named}, the others beside it")
+        raise ModelError(f"{path} is one of {count} parts of a model: name {named}, with the others beside it")
     stem = path.name.removesuffix(first)
     yield from (path.with_name(f"{stem}-{part:05d}{ending}") for part in range(2, count + 1))
 
@@ -167,12 +167,12 @@ def _other_parts(path: Path, metadata: dict[str, Any]) -> Iterator[Path]:
 
 _MAGIC = b"GGUF"
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-"""Types of metadata, and how struct calls them; all are little-endian."""
+"""Struct's letter of each type of metadata; all are little-endian."""
 _TEXT, _LIST = 8, 9
 _LENGTH = struct.Struct("<Q")
 _MOST_ELEMENTS = 1 << 24  # of one list: 64 times the largest vocabulary known
 _LONGEST_TEXT = 1 << 28  # bytes
-_LEAST_PAIR, _LEAST_PLACE = 13, 32  # bytes of a key without a name and its value, and of a tensor's place
+_LEAST_PAIR, _LEAST_PLACE = 13, 32  # bytes of a nameless key with its value, and of a tensor's place
 _MOST_AXES = 4
 _LARGEST = 1 << 62  # elements of a tensor, so that its bytes fit 64 bits
 _ALIGNMENT = 32  # where the metadata name none

@@ -1,4 +1,4 @@
-"""Numbers of GGUF's types, read and made: rows of quantised ones as planes of bits (see `formats`), and floats.
+"""Weights of GGUF's types, read and made: rows of quantised ones as planes of bits (see `formats`), and floats.
 
 The types are described at https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h.
 """
@@ -48,7 +48,7 @@ def _half(blocks: Bytes, at: int) -> Halves:
 
 
 def _negated(blocks: Bytes, at: int) -> Halves:
-    """Return a number that the type adds, to be taken away."""
+    """Return, negated, a float16 that the type adds: here it is subtracted."""
     return (blocks[..., at : at + 2].view(np.uint16)[..., 0] ^ np.uint16(0x8000)).view(np.float16)
 
 
@@ -58,7 +58,7 @@ def _groups(codes: Bytes, count: int) -> Bytes:
 
 
 def _swapped(codes: Bytes, bits: int) -> Bytes:
-    """Turn codes [rows, blocks, bytes] whose fields are different groups into a plane, where they are steps."""
+    """Turn codes [rows, blocks, bytes], whose bytes hold fields of several groups, into a plane: several steps."""
     run = 32 * bits // 8
     chunks = codes.reshape(*codes.shape[:2], codes.shape[2] // 32, 8 // bits, run)
     return swapped_fields(chunks, bits).reshape(*codes.shape[:2], 8, run)
@@ -110,7 +110,7 @@ def _q3_k(blocks: Bytes) -> Blocks:
 
 
 def _six_bits(low: Bytes, high: Bytes) -> NDArray[np.int8]:
-    """Put numbers of 4 and 2 bits together, which count from -32."""
+    """Join the lower 4 and upper 2 bits of numbers, and subtract 32."""
     return (low | high << np.uint8(4)).view(np.int8) - np.int8(32)
 
 
@@ -135,7 +135,7 @@ def _q5_k(blocks: Bytes) -> Blocks:
 
 
 def _q6_k(blocks: Bytes) -> Blocks:
-    low = _swapped(blocks[..., :128], 4)  # there the upper four bits are not the next group but the one after it
+    low = _swapped(blocks[..., :128], 4)  # the file's upper four bits are of the group after the next
     halves = low.reshape(*low.shape[:2], 2, 2, 2, 16).swapaxes(3, 4).reshape(low.shape)
     factors = _per_group(blocks[..., 192:208].view(np.int8))
     return Blocks(planes=(halves, _swapped(blocks[..., 128:192], 2)), scale=_half(blocks, 208), factors=factors)
@@ -171,11 +171,11 @@ def swapped_fields(rows: Bytes, bits: int) -> Bytes:
     far = 4 // bits
     while far:
         ahead, shift, width = far * rows.shape[-1] // 4, np.uint32(bits * far), bits * far
-        low = sum(((1 << width) - 1) << at for at in range(0, 32, 2 * width))  # so many bits are set, as many not
+        low = sum(((1 << width) - 1) << at for at in range(0, 32, 2 * width))  # width bits set, as many not set
         np.right_shift(words[:-ahead], shift, out=change[:-ahead])
         change[:-ahead] ^= words[ahead:]
         change &= np.uint32(low)
-        change.reshape(-1, 2, ahead)[:, 1] = 0  # these words are the far ones of a pair
+        change.reshape(-1, 2, ahead)[:, 1] = 0  # only the first word of each pair gets a change
         words[ahead:] ^= change[:-ahead]
         change <<= shift
         words ^= change
@@ -239,14 +239,14 @@ def _along(scale: Halves, factors: Factors | None, inputs: int) -> Floats:
 # --- what floats become ------------------------------------------------------------------------------------------
 
 FLOATS = ("F32", "F16", "BF16")
-_BECOMES = {"int4": "Q4_1", "int8": "Q8_0", "float16": "F16", "bfloat16": "BF16"}  # by the words of the user
+_BECOMES = {"int4": "Q4_1", "int8": "Q8_0", "float16": "F16", "bfloat16": "BF16"}  # by what users write
 _ENDS = ("token_embd.weight", "output.weight")  # in 4 bits they change the choice of one token in ten
-_ROUNDS = 4  # of fitting; each makes the squared error smaller or leaves it
+_ROUNDS = 4  # of fitting; none makes the squared error larger
 _AT_ONCE = 1 << 11  # groups that are worked on at a time, so that they stay in the processor's cache
 
 
 def kind_of(tensor: Tensor, becomes: str | None) -> str:
-    """Return the type that a tensor has in memory where floats are to become something, as in `CpuTarget`."""
+    """Return the type that a tensor has in memory; ``becomes`` is as of `Weights`."""
     is_matrix = len(tensor.shape) > 1 and "ffn_gate_inp" not in tensor.name
     if becomes is None or tensor.kind not in FLOATS or not is_matrix:
         return tensor.kind
@@ -290,7 +290,7 @@ def quantised(kind: str, weights: Floats) -> Blocks:
 
 
 def _fitted(one: Floats) -> tuple[Floats, Floats]:
-    """Return scale and least value of each column."""
+    """Return scale and lowest value of each column, by least squares and rounding in turns."""
     lows = one.min(0)
     steps = (one.max(0) - lows) / np.float32(15)
     total = one.sum(0)
@@ -299,7 +299,7 @@ def _fitted(one: Floats) -> tuple[Floats, Floats]:
         sums, squares = codes.sum(0), np.einsum("ij,ij->j", codes, codes)
         products = np.einsum("ij,ij->j", codes, one)
         spread = GROUP * squares - sums * sums
-        some = spread > 0  # all codes are one where all weights are
+        some = spread > 0  # where all weights are equal, all codes are
         steps = np.where(some, (GROUP * products - sums * total) / spread, steps)
         lows = np.where(some, (total - steps * sums) / GROUP, lows)
     return steps, lows

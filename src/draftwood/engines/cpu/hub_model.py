@@ -1,4 +1,4 @@
-"""A model as transformers has it, under the names and in the order that `weights` knows from GGUF files."""
+"""A model as transformers has it, under the names that `weights` knows from GGUF files."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _EXPERT = re.compile(r"(?:mlp|block_sparse_moe)\.experts\.(?:(\d+)\.)?(\w+)")
 
 
 class HubModel:
-    """What `GgufFile` is for a file, for a config.json and tensors by transformers' names.
+    """A config.json, and tensors by transformers' names, as a `GgufFile`: with its attributes and methods.
 
-    ``path`` is the folder, or the name of a model in memory; the attributes are those of `GgufFile`. Raises
-    `UnsupportedModelError` for a model of no family of this engine, or a quantised one, and `ModelError` for
-    settings that make no sense, or where the scores' weights are missing.
+    ``path`` is the folder, or the name of a model in memory. Raises `UnsupportedModelError` for a model of no
+    family of this engine, or a quantised one, and `ModelError` for settings that make no sense, or where
+    ``lm_head`` is missing and the embedding is not used in its place.
     """
 
     halves = True
@@ -76,7 +76,7 @@ class HubModel:
     def let_go(self) -> None:
         """Give back the memory of what was read of files; it is read again where it is needed.
 
-        Weights of a model in memory are let go for good.
+        References to the weights of a model in memory are dropped for good.
         """
         for file in self._files:
             file.let_go()
@@ -109,7 +109,7 @@ def _floats(name: str, values: np.ndarray[Any, Any]) -> Tensor:
 
 
 def _name_of(name: str, kind: HubType) -> str:
-    """Return GGUF's name of a tensor; its own where it has none there, which `weights` then refuses."""
+    """Return GGUF's name of a tensor; where there is none its own, which `weights` then refuses."""
     if (layer := _LAYER.fullmatch(name)) is None:
         part, _, ending = name.rpartition(".")
         return f"{_ENDS[part]}.{ending}" if part in _ENDS else name
@@ -154,7 +154,7 @@ def weights_of(folder: Path) -> tuple[list[MappedFile], dict[str, Tensor]]:
 
 
 def parts_of(folder: Path) -> dict[str, str]:
-    """Return the file of each tensor; of weights in one file that file, under no name."""
+    """Return the file of each tensor by its name; of weights in one file, that file under an empty name."""
     if (folder / _SINGLE).is_file():
         return {"": _SINGLE}
     if (folder / _INDEX).is_file():
@@ -176,7 +176,7 @@ def tensors_of(file: MappedFile) -> dict[str, Tensor]:
 
 
 def metadata_of(file: MappedFile) -> dict[str, str]:
-    """Return what the header of a file says other than its tensors; raises as `tensors_of`."""
+    """Return the ``__metadata__`` of a file's header; raises as `tensors_of`."""
     said = _header(file)[1].get("__metadata__", {})
     return {str(name): str(value) for name, value in said.items()} if isinstance(said, dict) else {}
 
@@ -217,7 +217,7 @@ def _tensor(file: MappedFile, start: int, name: str, said: Any) -> Tensor:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a table in JSON; raises `ModelNotFoundError` or `ModelError`."""
+    """Read a JSON object; raises `ModelNotFoundError` or `ModelError`."""
     try:
         raw = path.read_bytes()
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""What the config.json of a model of transformers says, in the words of GGUF's metadata (see `families`)."""
+"""What the config.json of a model of transformers says, under the keys of GGUF's metadata (see `families`)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class HubType:
     architecture: str  # GGUF's name of it
     # Settings that a config.json may leave out.
     defaults: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    every: int = 1  # as `Family.every`, where there is a window and the config names no layers; 1: none does
+    every: int = 0  # n: each n-th layer has no window, unless the config says which layers have it; 0: all have it
     act: str = "silu"
     adds_one: bool = False  # whether weights of norms are what is added to 1
-    has_more_norms: bool = False  # ``post_attention_layernorm`` follows attention, and is not the gated unit's
+    has_more_norms: bool = False  # ``post_attention_layernorm`` is of attention's result, not of the MLP's input
 
 
 _GELU = "gelu_pytorch_tanh"
@@ -44,7 +44,7 @@ TYPES = {
     ),
     "qwen2": HubType("qwen2", _QWEN),
     "qwen3": HubType("qwen3", _QWEN | {"head_dim": 128}),
-    "qwen3_moe": HubType("qwen3moe", _QWEN),
+    "qwen3_moe": HubType("qwen3moe", _QWEN | {"norm_topk_prob": False}),
     "gemma": HubType("gemma", _GEMMA, act=_GELU, adds_one=True),
     "gemma2": HubType(
         "gemma2", _GEMMA2 | {"final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0}, every=2, act=_GELU,
@@ -58,7 +58,7 @@ TYPES = {
     "smollm3": HubType(
         "smollm3", {"rope_theta": 2e6, "tie_word_embeddings": True, "use_sliding_window": False}
     ),
-    "granite": HubType("granite"),
+    "granite": HubType("granite", {"attention_multiplier": 1.0}),
     "olmo2": HubType("olmo2", {"rms_norm_eps": 1e-5}, has_more_norms=True),
     "olmo3": HubType(
         "olmo2", {"rms_norm_eps": 1e-5, "rope_theta": 5e5, "sliding_window": 4096}, every=4, has_more_norms=True
@@ -83,7 +83,7 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "decoder_sparse_step": (1,), "mlp_only_layers": (None, []), "no_rope_layer_interval": (4,),
     "clip_qkv": (None,),
 }  # fmt: skip
-"""Settings that change a model's passes, and their values with which this engine computes them."""
+"""Settings that change what a pass computes, and the values of them that this engine knows."""
 
 
 def hub_type(config: Mapping[str, Any]) -> HubType:
@@ -103,7 +103,7 @@ def settings_of(given: Mapping[str, Any]) -> tuple[dict[str, Any], Factors]:
     try:
         return _settings(given, kind)
     except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
-        raise ModelError(f"the config.json has settings of another kind ({error}): get it again") from error
+        raise ModelError(f"the config.json has settings of a wrong type ({error}): get it again") from error
 
 
 def _settings(given: Mapping[str, Any], kind: HubType) -> tuple[dict[str, Any], Factors]:
@@ -151,7 +151,7 @@ def _windows(config: Mapping[str, Any], kind: HubType, layers: int) -> dict[str,
     if window is None or not config.get("use_sliding_window", True):
         return {"attention.sliding_window": 0}
     every, first = int(config.get("sliding_window_pattern", kind.every)), int(config.get("max_window_layers", 0))
-    here = [i >= first and (every < 2 or (i + 1) % every != 0) for i in range(layers)]
+    here = [i >= first and not (every and (i + 1) % every == 0) for i in range(layers)]
     if named is not None:
         if set(named) - {"sliding_attention", "full_attention"}:
             raise _unknown(f"layers of the types {sorted(set(map(str, named)))}")
@@ -160,7 +160,7 @@ def _windows(config: Mapping[str, Any], kind: HubType, layers: int) -> dict[str,
 
 
 def _rope(config: Mapping[str, Any], head: int) -> tuple[dict[str, Any], Factors]:
-    """Return what is said of rotary positions, in all forms in which transformers has said it."""
+    """Return metadata and factors of rotary positions, from any form in which transformers has written them."""
     said = config.get("rope_parameters") or config.get("rope_scaling") or {}
     local: Mapping[str, Any] = {"rope_theta": config.get("rope_local_base_freq")}
     if "full_attention" in said:
@@ -199,7 +199,7 @@ def _rope(config: Mapping[str, Any], head: int) -> tuple[dict[str, Any], Factors
 
 
 def _llama3(settings: Mapping[str, Any], rotary: int, factor: float, original: float) -> NDArray[np.float32]:
-    """Return what slow frequencies are divided by: those that turn less than some times in the original length."""
+    """Return what each frequency is divided by: 1 of fast ones, ``factor`` of slow ones, in between of others."""
     waves = 2 * np.pi * _number(settings, "rope_theta") ** (np.arange(0, rotary, 2) / rotary)
     low, high = _number(settings, "low_freq_factor"), _number(settings, "high_freq_factor")
     smooth = np.clip((original / waves - low) / (high - low), 0, 1)

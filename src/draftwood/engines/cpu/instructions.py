@@ -16,22 +16,22 @@ from draftwood.engines.cpu.emit import I8, I16, I32, Body, vector
 from draftwood.engines.cpu.formats import Format
 from draftwood.errors import UnknownNameError
 
-BYTE = 127  # the largest size of an input
+BYTE = 127  # the largest absolute value of an input
 _WORD = 32767
 
 
 class Dots:
-    """Plain vectors of LLVM, for every processor; the oracle of the others."""
+    """How products of codes and inputs are written: here in plain vectors of LLVM, for every processor."""
 
-    outputs = 16
+    outputs = 16  # that are computed together
 
     def applies_offset(self, form: Format) -> bool:
-        """Return whether `prepared` has taken the format's offset from the codes already."""
+        """Return whether `prepared` subtracts the format's offset from the codes."""
         del form
         return False
 
     def prepared(self, body: Body, form: Format, step: Any) -> Any:
-        """Return what `total` needs of the codes of one step; computed once for all rows."""
+        """Return the codes of one step as `total` takes them; computed once for all rows."""
         del form
         sums = []
         for i in range(4):
@@ -100,7 +100,7 @@ class DotsAvx2(Dots):
     outputs = 8
 
     def applies_offset(self, form: Format) -> bool:
-        return 2 * BYTE * form.most > _WORD  # two products would not fit, so sizes and signs are taken apart
+        return 2 * BYTE * form.most > _WORD  # the sum of two products would not fit
 
     def prepared(self, body: Body, form: Format, step: Any) -> Any:
         if not self.applies_offset(form):
@@ -157,13 +157,13 @@ class DotsNeon(Dots):
 
 
 def _four_products(body: Body, name: str, found: Any, codes: Any, inputs: Any) -> Any:
-    """Add four products to each sum. Bytes are given as words, as all versions of LLVM take them or once did."""
+    """Add four products to each sum. Bytes go as words of 32 bits, which new versions of LLVM still take."""
     words = [body.bitcast(value, found.type) for value in (codes, inputs)]
     return body.call_named(name, found.type, [found, *words])
 
 
 def _shuffled(body: Body, name: str, codes: Any, book: Sequence[int]) -> Any:
-    """Look codes up by a shuffle of bytes, which works within each 16 bytes of a vector."""
+    """Look codes up by a shuffle of bytes, which has one table for each 16 bytes of a vector."""
     table = ir.Constant(codes.type, list(book) * (codes.type.count // 16))
     return body.call_named(name, codes.type, [table, codes])
 
@@ -177,8 +177,8 @@ class Instructions:
     """One instruction set."""
 
     name: str  # avx512, avx-vnni, avx2, neon or plain
-    needs: frozenset[str]  # features of LLVM that a processor must have
-    dots: Dots  # how whole-number products are written
+    needs: frozenset[str]  # features, by LLVM's names, that a processor must have
+    dots: Dots  # how products of codes and inputs are written
     processor: str  # what LLVM compiles for
     features: str
 

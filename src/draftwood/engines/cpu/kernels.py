@@ -48,7 +48,7 @@ def compiled(name: str, writers: Writers, instructions: Instructions) -> bytes:
 
 
 def _prune(new: Path, pattern: str) -> None:
-    """Remove versions that no process has written for a week; another branch may use a younger one."""
+    """Remove versions that were written more than a week ago; another checkout may use a younger one."""
     week = 7 * 24 * 3600
     for path in new.parent.glob(pattern):
         with suppress(OSError):
@@ -78,12 +78,12 @@ def machine_code(module: ir.Module, instructions: Instructions) -> bytes:
 
 
 def optimised(module: ir.Module, machine: llvm.TargetMachine) -> llvm.ModuleRef:
-    """Return a module as LLVM has it, with its passes run."""
+    """Return a module that LLVM has parsed and optimised."""
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     parsed = llvm.parse_assembly(str(module))
     parsed.verify()
-    # Vectors and loops are written as they are meant; what the optimiser could add to them is only time.
+    # Vectors and loops are written as they are meant: unrolling and vectorising would only take time.
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_unrolling = options.loop_vectorization = options.slp_vectorization = False
     builder = llvm.create_pass_builder(machine, options)
@@ -102,7 +102,7 @@ def target_machine(instructions: Instructions) -> llvm.TargetMachine:
 
 
 class Linked:
-    """Machine code that is in memory; addresses of its functions by name."""
+    """Machine code, loaded into memory: addresses of its functions by name."""
 
     def __init__(self, code: bytes) -> None:
         llvm.initialize_native_target()

@@ -32,7 +32,7 @@ from draftwood.models.machine import cores, machine
 
 
 class CpuModel:
-    """The weights of a file and everything that computes passes over them; targets and sessions share it."""
+    """The weights of a file and everything that computes passes with them; a target and its sessions share it."""
 
     def __init__(
         self, source: Path | GgufFile | HubModel, *, threads: int | None = None,
@@ -55,7 +55,7 @@ class CpuModel:
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
         self._move = ctypes.CFUNCTYPE(None, pointer, pointer, integer, integer, integer, integer)(every["move"])
         self._pool = pass_threads()
-        # A helper that comes late may still look at the record of this model's last pass.
+        # A helper thread that comes late may still read the record of this model's last pass.
         weakref.finalize(self, self._pool.forget, self._record, self.program)
 
     def run(
@@ -83,7 +83,7 @@ class CpuModel:
         return self.lent.add([scores[part] for part in parts], self, [choices[part] for part in parts], states)
 
     def states(self, layers: Sequence[int], rows: slice) -> dict[int, NDArray[np.float32]]:
-        """Return, of rows of the last pass, what these layers read."""
+        """Return the hidden states that these layers read, of rows of the last pass, by layer."""
         return {layer: self.program.states(layer)[rows].copy() for layer in layers}
 
     def move(self, pages: Pages, moves: Sequence[tuple[int, int]]) -> None:
@@ -97,16 +97,16 @@ class CpuModel:
 
 
 _WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-_CONTEXT = 256  # tokens before the pass: as of a short prompt
+_CONTEXT = 256  # tokens before the pass, as of a short prompt, where the model takes so many
 _ROUNDS, _IN_A_ROW, _ENOUGH = 3, 4, 0.02
-"""Rounds, passes in a row (the first after wider ones take longer), and seconds after which no more follow."""
-_FALL = 0.9  # times that of fewer tokens: a pass that took less was not alone
-_OWN = 0.7  # part of the time in which this thread had its core, for what was measured to be remembered
-_LONG = 0.5  # seconds after which no other round begins, and a first one ends
+"""Rounds; passes of a width in a row (the first after wider ones take longer); seconds after which a row ends."""
+_FALL = 0.9  # a wider pass that took less than this share shows that the narrower one was disturbed
+_OWN = 0.7  # least share of the time in which this thread had its core; else nothing is remembered
+_LONG = 0.5  # seconds after which measuring ends, if two widths are measured
 
 
 def pass_times(model: CpuModel) -> dict[int, float]:
-    """Return the seconds of passes, by their tokens; measured once per shape, machine, threads and version."""
+    """Return the seconds of passes, by their tokens; measured once per model, machine, threads and version."""
     matrices = model.weights.matrices
     kinds = sorted(Counter((name, one.kind) for layer in matrices for name, one in layer.items()).items())
     facts = repr((model.weights.shape, kinds, model.weights.embedding.kind, model.weights.output.kind))
@@ -124,19 +124,20 @@ def pass_times(model: CpuModel) -> dict[int, float]:
 
 def _measured(model: CpuModel) -> list[float]:
     """Return the shortest of some passes of each width, which other programs delayed least."""
-    pages = Pages(model.page_bytes)
-    pages.make_ready(0, _CONTEXT + _WIDTHS[-1])
+    pages, most = Pages(model.page_bytes), model.weights.shape.max_positions
+    context = max(0, min(_CONTEXT, most - _WIDTHS[-1]))
+    pages.make_ready(0, context + _WIDTHS[-1])
     pages.clear()
     best, started = [math.inf] * len(_WIDTHS), perf_counter()
     for turn in range(_ROUNDS):
         for i, width in enumerate(_WIDTHS):
-            if perf_counter() - started > _LONG and (turn or i > 1):
+            if width > most or (perf_counter() - started > _LONG and (turn or i > 1)):
                 break
             tokens = np.arange(width, dtype=np.int32) % model.weights.shape.vocabulary
             begun = perf_counter()
             for _ in range(_IN_A_ROW):
                 before = perf_counter()
-                model.run([Rows(pages, _CONTEXT, tokens)])
+                model.run([Rows(pages, context, tokens)])
                 now = perf_counter()
                 best[i] = min(best[i], now - before)
                 if now - begun > _ENOUGH:

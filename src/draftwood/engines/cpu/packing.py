@@ -1,4 +1,4 @@
-"""Weights of a file, brought into the layout of `formats`: sixteen outputs side by side.
+"""Packs weights of a file into the layout of `formats`: sixteen outputs side by side.
 
 Floats are packed as [tiles, inputs, 16], F16 and BF16 as their 16 bits in uint16, F32 as float32.
 """
@@ -28,7 +28,7 @@ _HALF_ROW = 2 * TILE  # bytes of one float16 for each output
 
 
 def write_tiles(tiles: Bytes, blocks: Blocks, format: Format) -> None:
-    """Write rows into tiles [tiles, blocks, bytes of a block]; what belongs to no row is left alone."""
+    """Write rows into tiles [tiles, blocks, bytes of a block]; padding of the last tile is left as it is."""
     halves = tiles[..., : 2 * _HALF_ROW].view(np.float16)  # of scale, then of least
     for i, half in enumerate((blocks.scale, blocks.least)):
         if half is not None:
@@ -57,9 +57,9 @@ def _fill(place: NDArray[Any], rows: NDArray[Any]) -> None:
 
 
 class Slabs:
-    """Hands out zeros from large pieces of memory, in huge pages, which a pass reads a fifth quicker.
+    """Allocates zeros from large blocks of memory in huge pages, which a pass reads a fifth faster.
 
-    A piece lives as long as one of its arrays.
+    A block lives as long as one of its arrays.
     """
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ def _slab(size: int) -> NDArray[np.uint8]:
     return np.frombuffer(memory, dtype=np.uint8)
 
 
-_AT_ONCE = 1 << 20  # weights that a thread packs at once, so that what it makes on the way stays in its cache
+_AT_ONCE = 1 << 20  # weights that a thread packs at once, so that intermediate arrays stay in its cache
 _FLOATS: dict[str, type[np.generic]] = {"F32": np.float32, "F16": np.uint16, "BF16": np.uint16}
 
 Packed = NDArray[Any]
@@ -145,11 +145,11 @@ def plan(
 
     ``tensor`` is a matrix [outputs, inputs], or one for each expert, in one tensor or in several. ``rows`` says
     which outputs, in which order (None: all), ``kind`` the type that floats become (empty: they stay). ``room``
-    makes zeros that begin at a multiple of 64 bytes: uint8[tiles, blocks, bytes of a block] of a quantised type,
-    uint16 or float32[tiles, inputs, 16] of floats, the experts in front.
+    allocates zeros that begin at a multiple of 64 bytes: uint8[tiles, blocks, bytes of a block] for quantised
+    types, uint16 or float32[tiles, inputs, 16] for floats, the experts in front.
 
-    Raises `UnsupportedModelError` for a type without a format, or several in one matrix, and `ModelError` for what
-    is no matrix, or where inputs are no whole blocks.
+    Raises `UnsupportedModelError` for a type without a format, or experts of several types, and `ModelError` for
+    what is no matrix, or where inputs are no whole blocks.
     """
     one, *others = [tensor] if isinstance(tensor, Tensor) else tensor
     kind, inputs = kind or one.kind, one.shape[-1]
@@ -210,7 +210,7 @@ class Matrix:
 
     @property
     def blocks(self) -> int:
-        """Blocks of a tile; of floats, inputs."""
+        """Blocks of a tile; for floats, inputs."""
         return int(self.packed.shape[-2])
 
     @property
@@ -219,7 +219,7 @@ class Matrix:
 
     @property
     def expert_bytes(self) -> int:
-        """Bytes from one expert's matrix to the next one's; 0 of a matrix that is one."""
+        """Bytes from one expert's matrix to the next one's; 0 where there are no experts."""
         return int(self.packed.strides[0]) if self.packed.ndim == 4 else 0
 
 

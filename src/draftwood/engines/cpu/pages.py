@@ -1,7 +1,7 @@
 """Keys and values of texts, in pages that texts with the same beginning share.
 
-Keys and values are float16. In a page, each layer has for each key head its keys as [PAGE / 16, head size, 16
-cells] and its values as [PAGE, head room].
+A cell holds the keys and values of one token, in float16. In a page, each layer has for each key head its keys as
+[PAGE / 16, head size, 16 cells] and its values as [PAGE, head room], the head size rounded up to 16.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Page = NDArray[np.int16]
 PAGE = 64
 """Cells of a page."""
 _MOVE = ir.FunctionType(VOID, [POINTER, POINTER, I64, I64, I64, I64])
-"""pages of the text, cells int64[moves, 2] (from, to), moves, heads of all layers, head size, head room."""
+"""Page addresses, cells int64[moves, 2] (from, to), moves, key heads of all layers, head size, head room."""
 
 
 class Pages:
     """The pages of one text. ``addresses`` int64 holds where each page lies, for compiled code, at ``address``.
 
-    Pages before number ``shared`` may belong to other texts too: one is copied before it is written to. Memory of
-    a page is touched where it is written, so a page that is only begun takes what it holds.
+    Pages that came from another text, or that `share` gave to one, are copied before they are written to. A page
+    takes memory only where it was written.
     """
 
     def __init__(self, page_bytes: int, pages: Sequence[Page] = ()) -> None:
@@ -34,7 +34,7 @@ class Pages:
         self._pages = list(pages)
         self._shared = len(self._pages)
         self.addresses = np.zeros(max(16, len(self._pages)), dtype=np.int64)
-        self._ready = 0  # cells up to here are there
+        self._ready = 0  # cells before this one have a page
         self._note(0)
 
     def _note(self, first: int) -> None:
@@ -56,7 +56,7 @@ class Pages:
         while len(self._pages) * PAGE < end:
             self._pages.append(np.empty(self._page_bytes // 2, dtype=np.int16))
         self._note(page)
-        self._shared = min(self._shared, page)  # last: an interrupt before this line leaves the pages shared
+        self._shared = min(self._shared, page)  # last: after an interrupt the pages still count as shared
 
     def clear(self) -> None:
         """Write zeros to all cells, for passes whose results are not read."""
@@ -73,7 +73,7 @@ class Pages:
         """Give back pages after the first ``length`` cells, but for one that the next tokens will need."""
         count = -(-length // PAGE) + 1
         if count < len(self._pages):
-            self._ready = min(self._ready, count * PAGE)  # first: no interrupt may leave cells ready that are gone
+            self._ready = min(self._ready, count * PAGE)  # first: no interrupt may leave such cells ready
             self._shared = min(self._shared, count)
             del self._pages[count:]
 
@@ -99,7 +99,7 @@ def head_bytes(body: Body, size: Any, room: Any) -> Any:
 
 
 def write_cell(body: Body, start: Any, cell: Any, row: tuple[Any, Any], size: Any, room: Any) -> None:
-    """Write keys and values of a head, float32[size] each, into a cell of the page where the head begins."""
+    """Write a head's keys and values, float32[size] each, into a cell; the head begins at ``start``."""
     column, line = (body.at(start, offset) for offset in places_in_page(body, cell, size, room))
     for lanes, i in body.runs(size, (LANES, 1)):
         offset = body.mul(i, body.i64(4))

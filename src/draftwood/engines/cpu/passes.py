@@ -21,9 +21,9 @@ from draftwood.errors import CapabilityError, PromptError, UsageError
 
 Places = NDArray[np.int64]
 _COUNT = np.arange(WIDEST)
-_BEFORE = _COUNT // UNIT_ROWS * UNIT_ROWS  # of a row, those of earlier units
+_BEFORE = _COUNT // UNIT_ROWS * UNIT_ROWS  # of each row, how many rows are in earlier units
 _BEFORE_BYTES = 4 * _BEFORE  # of int32
-_LAST = _BEFORE + UNIT_ROWS  # and those up to the end of its own
+_LAST = _BEFORE + UNIT_ROWS  # of each row, where its unit ends
 
 
 @dataclass(slots=True)
@@ -33,11 +33,11 @@ class Rows:
     pages: Pages  # the text's cache, with cells for these rows made ready
     base: int  # committed tokens
     tokens: Any  # the ids, a root or a piece of a prompt first
-    # Of each row, the cells of its path after the committed text, its own last; None: each follows another.
+    # For each row, the cells of its path after the committed text, its own last; None: the rows are a chain.
     ways: Sequence[Sequence[int]] | None = None
     scored: Sequence[int] | None = None  # numbers of the rows that are scored; None: all
-    positions: Sequence[int] | None = None  # of the rows, where a row's position is not the length of its path
-    more: int = 0  # cells that passes over the same units will see besides
+    positions: Sequence[int] | None = None  # of rows; None: each one's is the length of the path before it
+    more: int = 0  # further cells that later passes over the same units will see
 
 
 _OF_SIZE = np.array([PASS[name] for name in ("limits", "count", "rows", "scored_rows")])
@@ -54,7 +54,7 @@ class _Memory(NamedTuple):
 
 @lru_cache(256)
 def _one_text(rows: int, chunks: int) -> tuple[Places, Places]:
-    """Return the units, but for their cells' end, and the folds of a few rows of one text: in most passes."""
+    """Return units, without the end of their cells, and folds of a few rows of one text, as in most passes."""
     units = [(0, rows, chunk, 0) for chunk in range(chunks)]
     return np.array(units, dtype=np.int64), np.array([(chunks * row, chunks) for row in range(rows)])
 
@@ -67,7 +67,7 @@ class PassRecord:
         self.record = np.zeros(len(PASS), dtype=np.int64)
         self.address = int(self.record.ctypes.data)
         self.words, self.longs = np.zeros((3, WIDEST), dtype=np.int32), np.zeros((7, WIDEST), dtype=np.int64)
-        # ``_paths`` are of rows that follow one another.
+        # ``_paths`` has the cells of chains.
         self._tokens, self._positions, self._paths = self.words
         self._bases, self._cells, self._lengths, self._scored, self._texts, self._tails, self._choices = self.longs
         self._folds = np.zeros((WIDEST, 2), dtype=np.int64)
@@ -78,7 +78,7 @@ class PassRecord:
         )
 
     def _with(self, units: Places, scores: NDArray[np.float32]) -> _Memory:
-        """Return the arrays that grow, with the addresses of all; set at once, lest an interrupt come between."""
+        """Return the arrays that grow, and all addresses: one value, which an interrupt cannot leave half set."""
         every: dict[str, NDArray[Any]] = {
             "phases": self._program.record, "tokens": self._tokens, "positions": self._positions,
             "texts": self._texts, "bases": self._bases, "cells": self._cells, "tails": self._tails,
@@ -93,7 +93,7 @@ class PassRecord:
     def fill(self, texts: Sequence[Rows], asked: Asked = ()) -> int:
         """Fill the record for one pass over these rows; returns how many rows are scored.
 
-        ``asked``: what phases that run in some passes only are there for (`Program.limits`).
+        ``asked`` says which phases run that only some passes have: see `draftwood.engines.cpu.phases.limits`.
         """
         row = scored = longest = 0
         layout, ends = [], list[int | Places]()
@@ -120,12 +120,12 @@ class PassRecord:
         return scored
 
     def _fill_paths(self, row: int, end: int, text: Rows) -> tuple[int, int]:
-        """Fill what rows of a text see; returns the length of the longest path, and the last cell."""
+        """Fill in which cells rows of a text see; returns the length of the longest path, and the last cell."""
         if text.ways is None and end <= row + UNIT_ROWS:
             return self._fill_few(row, end, text)
         cells, lengths = self._cells[row:end], self._lengths[row:end]
         if text.ways is None:
-            # Rows that follow one another: those of earlier units lie at their positions, as committed tokens do.
+            # A chain: rows of earlier units lie in the cells of their positions, as committed tokens do.
             np.add(_BEFORE[: end - row], text.base, out=self._bases[row:end])
             np.add(_BEFORE_BYTES[: end - row], self._paths_address + 4 * row, out=self._tails[row:end])
             np.add(_COUNT[: end - row], text.base, out=cells)
@@ -150,8 +150,8 @@ class PassRecord:
         return longest, last
 
     def _fill_few(self, row: int, end: int, text: Rows) -> tuple[int, int]:
-        """The same for a unit's rows that follow one another: number by number, since each call of numpy takes as
-        long as a row.
+        """The same for a chain of at most one unit, number by number: a call of numpy takes as long as several
+        numbers.
         """
         base, tail, where = text.base, self._paths_address + 4 * row, text.positions
         for i in range(end - row):
@@ -162,13 +162,13 @@ class PassRecord:
         return base + end - row, base + end - row - 1
 
     def _ends(self, rows: int, text: Rows, end: int) -> int | Places:
-        """Return the end of the cells that units of a text see; of each unit, where rows follow one another."""
+        """Return the end of the cells that all units of a text see; of a long chain, that each unit sees."""
         if rows <= UNIT_ROWS or text.ways is not None:
             return end
         return np.minimum(text.base + _LAST[0:rows:UNIT_ROWS], end)[:, None]
 
     def _check(self, rows: int, longest: int) -> None:
-        """Raise for what compiled code would read outside of the model's tables."""
+        """Raise an error where compiled code would read outside of the model's tables."""
         shape, vocabulary = self._program.weights.shape, self._program.weights.embedding.outputs
         tokens = self._tokens[:rows]
         few = tokens.tolist() if rows <= UNIT_ROWS else (tokens.min(), tokens.max())
@@ -178,7 +178,7 @@ class PassRecord:
             raise CapabilityError(f"the tree reaches beyond the model's {shape.max_positions} positions: cut it")
 
     def _lay_out(self, layout: list[tuple[int, int]], ends: list[int | Places]) -> tuple[int, int]:
-        """Fill the units of attention of all texts; returns how many there are, and how many parts.
+        """Fill the units of attention of all texts; returns how many, and how many parts (one per row and chunk).
 
         ``layout`` has of each text its end row, and chunks of its longest path; ``ends`` the end of its cells. All
         rows of a text have as many chunks: those after a row's end add nothing to it.

@@ -1,4 +1,4 @@
-"""One phase of a pass while its program is made, and what passes may be asked for."""
+"""The phases that a program is made of, and which of them a pass runs."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Phase(NamedTuple):
 
     slots: dict[str, int]
     pieces: Per
-    per: int  # rows of a piece, or how many pieces there are, for each unit or expert
-    joined: bool = False  # it may begin with the phase before it
+    per: int  # rows of a piece; else pieces, in all or of each unit or expert
+    joined: bool = False  # it need not wait for the phase before it
     ends: bool = False  # it belongs to the scores, which not every pass computes
-    only: Hashable = None  # it runs in passes alone that are asked for this; None: in all
+    only: Hashable = None  # it runs only in passes that are asked for this; None: in all
     layer: int | None = None  # it belongs to this layer, and does not run in passes `Without` it
 
 
@@ -44,10 +44,10 @@ class Without(NamedTuple):
 def limits(
     phases: Sequence[Phase], experts: int, used: int, rows: int, scored: int, units: int, asked: Asked = ()
 ) -> NDArray[np.int64]:
-    """Return first piece, pieces, and when it may begin of each phase: int64[phases, 3].
+    """Return of each phase its first piece, its pieces, and how many must be done before it: int64[phases, 3].
 
-    ``asked`` are what phases that run in some passes only are there for, such as layers whose states are kept, and
-    layers that the pass leaves out.
+    ``asked`` has the `Phase.only` of phases that run in this pass but not in all, such as layers whose states are
+    kept, and `Without` each layer that is left out.
     """
     times = {Per.ROWS: rows, Per.SCORED: scored, Per.UNITS: units, Per.EXPERTS: min(experts, rows * used)}
     found, first, opens = [], 0, 0
@@ -85,7 +85,7 @@ class Buffer(NamedTuple):
         return int(self.array.strides[0])
 
     def behind(self, width: int) -> Buffer:
-        """Return the part after so many numbers, a multiple of 32."""
+        """Return what follows the first ``width`` numbers of each row; ``width`` is a multiple of 32."""
         return Buffer(self.array[:, width if self.array.itemsize == 4 else width // GROUP * GROUP_RECORD :])
 
 
@@ -102,8 +102,8 @@ def records(width: int, rows: int = WIDEST) -> Buffer:
 class MixtureBuffers:
     """Buffers of a mixture of experts, which all layers share; its phases read ``slots``.
 
-    ``scores`` has a row's of the experts; ``plain`` and ``rounded`` the inputs of slots and ``outputs`` their
-    results, ordered by expert.
+    ``scores`` has each row's scores of the experts; ``plain`` and ``rounded`` have the inputs of slots, and
+    ``outputs`` their results, ordered by expert.
     """
 
     def __init__(self, shape: Shape) -> None:

@@ -33,7 +33,7 @@ def write_products(module: ir.Module, features: frozenset[str]) -> None:
 
 
 def tiles_of(body: Body, phase: Any, piece: Any) -> tuple[Any, Any]:
-    """Return first and end tile of a piece."""
+    """Return the first tile of a piece, and the one after its last."""
     per = PHASE.number(body, phase, "per_piece")
     low = body.mul(piece, per)
     return low, body.least_of(body.add(low, per), PHASE.number(body, phase, "tiles"))
@@ -45,7 +45,7 @@ def write_call(
 ) -> None:  # fmt: skip
     """Write the call of a phase's first product, or (``_2``) its second, for so many rows.
 
-    Of an expert, whose rows begin with ``first``, nothing is scaled or added.
+    ``first`` is the first row of an ``expert``, of whose product nothing is scaled or added.
     """
 
     def number(name: str) -> Any:
@@ -68,7 +68,7 @@ def write_call(
 def _write_gated(
     module: ir.Module, features: frozenset[str], name: str, activation: Any, *, rounded: bool
 ) -> None:
-    """Write ``y = act(core(x)) * core_2(x)`` of a piece's tiles, whose records go to out."""
+    """Write ``y = act(core(x)) * core_2(x)`` of a piece's tiles; ``rounded`` writes records of it to out, too."""
     body, (whole, phase, piece) = function(module, name, PIECE, features)
     low, high = tiles_of(body, phase, piece)
     rows = PASS.number(body, whole, "rows")
@@ -81,7 +81,7 @@ def _write_gated(
 def write_gating(
     body: Body, phase: Any, low: Any, high: Any, rows: tuple[Any, Any], activation: Any, *, rounded: bool
 ) -> None:
-    """Write ``y = act(y) * y_2`` of some tiles and rows, first and end, whose records go to out."""
+    """Write ``y = act(y) * y_2`` of some tiles and rows, from first to end; ``rounded`` as in `_write_gated`."""
     start, width = body.mul(low, body.i64(4 * TILE)), body.mul(body.sub(high, low), body.i64(TILE))
     with body.loop(*rows) as row:
         offset = body.add(start, body.mul(row, PHASE.number(body, phase, "y_stride")))
@@ -123,7 +123,7 @@ def _write_best(body: Body, line: Any, first: Any, end: Any, cap: Any, record: A
 
 
 def best_of(body: Body, line: Any, first: Any, end: Any) -> tuple[Any, Any, Any]:
-    """Return the best of a row's scores from ``first`` up to ``end``, its number, and whether one is NaN (not 0).
+    """Return the best of a row's scores from ``first`` up to ``end``, its number, and not 0 if one is NaN.
 
     The number is the lowest of equals, and -1 where no score is above -infinity.
     """
@@ -148,16 +148,14 @@ def best_of(body: Body, line: Any, first: Any, end: Any) -> tuple[Any, Any, Any]
 
 
 def _better_of(body: Body, score: Any, token: Any, other: Any, other_token: Any) -> tuple[Any, Any]:
-    """Return the better of two scores with its token, of equal ones the lower token."""
-    equal = body.and_(
-        body.fcmp_ordered("==", other, score), body.icmp_unsigned("<", other_token, token)
-    )  # unsigned: -1, no token, is the largest
+    """Return the better of two scores with its token, of equal ones the lower; -1, no token, counts as largest."""
+    equal = body.and_(body.fcmp_ordered("==", other, score), body.icmp_unsigned("<", other_token, token))
     wins = body.or_(body.fcmp_ordered(">", other, score), equal)
     return body.select(wins, other, score), body.select(wins, other_token, token)
 
 
 def _write_choices(module: ir.Module, features: frozenset[str]) -> None:
-    """Write ``choices``: the best token of all pieces, by row; -1 where a score is NaN or none is finite."""
+    """Write ``choices``: each row's best token of all pieces; -1 if a score is NaN or none is above -infinity."""
     body, (whole, phase, _) = function(module, "choices", PIECE, features)
     rows, best = PASS.number(body, whole, "scored_rows"), PASS.place(body, whole, "best")
     with body.loop(0, rows) as row:
@@ -180,7 +178,7 @@ def _write_choices(module: ir.Module, features: frozenset[str]) -> None:
 
 
 ROW = ir.FunctionType(VOID, [POINTER, I64, I64, I64, F32, POINTER])
-"""Reads one output's weights: weights, blocks, tile_bytes, output, factor, out float32[inputs]."""
+"""Reads one output's weights; takes weights, blocks, tile_bytes, output, factor, out float32[inputs]."""
 
 
 def write_embedding(module: ir.Module, features: frozenset[str]) -> None:
@@ -229,7 +227,7 @@ def write_row_reader(module: ir.Module, name: str, form: Format, features: froze
 
 
 def _scales(body: Body, form: Format, place: Any, group: Any, lane: Any, half: int) -> tuple[Any, Any]:
-    """Return what a code of one output is multiplied by, and what is taken off then (None: nothing)."""
+    """Return what a code of one output is multiplied by, and what is subtracted then (None: nothing)."""
     at = body.trunc(lane, I32)
     found = []
     per = TILE * form.factors
@@ -247,7 +245,7 @@ def _scales(body: Body, form: Format, place: Any, group: Any, lane: Any, half: i
 
 
 def write_float_row_reader(module: ir.Module, name: str, kind: str, features: frozenset[str]) -> None:
-    """Write the same for ``F32``, ``F16`` or ``BF16`` [tiles, inputs, 16]; ``blocks`` is the number of inputs."""
+    """Write a reader for ``F32``, ``F16`` or ``BF16`` [tiles, inputs, 16]; ``blocks`` is the number of inputs."""
     body, (weights, inputs, tile_bytes, output, factor, out) = function(module, name, ROW, features)
     tile, lane = body.sdiv(output, body.i64(TILE)), body.srem(output, body.i64(TILE))
     start, size = body.at(weights, body.mul(tile, tile_bytes)), 4 if kind == "F32" else 2

@@ -17,17 +17,17 @@ from draftwood.engines.cpu.emit import I32, I64, PIECE, POINTER, VOID, Body, fun
 from draftwood.engines.cpu.records import PASS, PHASE
 
 _IDLE = 5000
-"""Rounds for which a helper looks for the next pass before it sleeps: two milliseconds, so through drafting."""
+"""Rounds in which a helper looks for the next pass before it sleeps: 2 ms, so it stays awake through drafting."""
 _ALONE, _MOST_ALONE = 0.01, 0.6
-"""Seconds from the beginning of a pass in which a thread has lost its core until helpers are called again: at
-first, and at most where it happens again and again. After a pass that took longer, helpers are called at once."""
+"""Seconds without helpers, from the beginning of a pass in which a thread lost its core: the first time, and at
+most if it happens again and again. If the pass itself took longer, the next one has helpers again."""
 _LOST, _LOST_SHARE = 5e-4, 0.15
-"""Seconds, and part of a pass, for which the caller may lose its core: where a helper takes it, more is lost."""
+"""Seconds, and share of a pass, for which the caller may lose its core before passes go on without helpers."""
 _core_time = perf_counter if os.name == "nt" else thread_time  # Windows counts in steps as long as passes
 
 
 Start = Callable[[int, int, int, int], int]
-"""Control, record, number and threads, as of ``start`` of `write_running`."""
+"""Takes control, record, number and threads, as ``start`` of `write_running` does."""
 
 
 class Pool:
@@ -53,18 +53,18 @@ class Pool:
         self._nobody = np.zeros(64, dtype=np.int64)  # a pass without phases
         self._helpers: list[_Helper] = []
         self._number = 0
-        self._alone = self._until = 0.0  # seconds without helpers the last time, and when they end
+        self._alone = self._until = 0.0  # how long helpers were not called the last time, and until when
         self._dead: list[tuple[Any, ...]] = []
 
     def run(self, record: Any, threads: int, start: Start | None = None, passes: int = 1) -> None:
         """Compute a pass, given the address of its record, with up to so many threads, at most `POOL`.
 
-        Another ``start`` runs several ``passes``, at most, with this number and those that follow."""
+        Another ``start`` may run up to ``passes`` passes, whose numbers follow one another."""
         start = start or self._start
         if self._lock.locked():  # another pass has the helpers
             self._compute_alone(record, start)
             return
-        with self._lock:  # nothing else would be released by an interrupt at any place
+        with self._lock:  # nothing but ``with`` releases it after an interrupt at any place
             first = self._number % 0x7FFFFFFF + 1
             self._number = first + passes - 1
             if threads == 1 or perf_counter() < self._until:
@@ -75,7 +75,7 @@ class Pool:
                 self._drop()
 
     def _compute_together(self, record: Any, threads: int, start: Start, first: int) -> None:
-        """Compute a pass with helpers; if a thread has lost its core in it, the next passes go without."""
+        """Compute a pass with helpers; if a thread loses its core meanwhile, the next passes have none."""
         self._wake(threads - 1)
         begun, used = perf_counter(), _core_time()
         was_late = start(self._address, record, first, threads)
@@ -100,7 +100,7 @@ class Pool:
     def forget(self, *buffers: Any) -> None:
         """Keep buffers of earlier passes alive while a helper may read them.
 
-        Never waits for a pass: the garbage collector may call this amid one, from its thread.
+        Never waits for a pass: the garbage collector may call this from the thread that computes one.
         """
         self._dead.append(buffers)
         if not self._lock.locked():  # else the thread that computes a pass drops them after it
@@ -108,7 +108,7 @@ class Pool:
                 self._drop()
 
     def _drop(self) -> None:
-        """Let go of buffers when all helpers have left; called with the lock held, after a pass."""
+        """Free the buffers when no helper is within a pass; called with the lock held, after a pass."""
         self._control[RECORD] = self._nobody.ctypes.data
         while self._control[INSIDE]:
             os.sched_yield() if hasattr(os, "sched_yield") else None
@@ -124,7 +124,7 @@ class _Helper:
         Thread(target=self._run, name="draftwood-pass", daemon=True).start()
 
     def wake(self) -> None:
-        if self._asleep:  # which only the helper sets: an interrupt here cannot lose a bell
+        if self._asleep:  # only the helper sets it: an interrupt here cannot lose a wake-up
             self._bell.release()
 
     def _run(self) -> None:
@@ -132,10 +132,10 @@ class _Helper:
         while True:
             last = self._serve(address, self._thread, last, _IDLE)
             self._asleep = True
-            if self._control[NUMBER] == last:  # else a pass came meanwhile
+            if self._control[NUMBER] == last:  # else another pass has begun
                 self._bell.acquire()
                 while self._bell.acquire(blocking=False):
-                    pass  # rung for passes that came before this thread got a core
+                    pass  # wake-ups for passes that ended before this thread got a core
             self._asleep = False
 
 
@@ -151,7 +151,7 @@ POOL = 64
 NUMBER, RECORD, ALONE, INSIDE, SHARES, TICKETS = 0, 8, 16, 24, 32, 40
 DONE, _OF_THREAD = 8, 16
 CONTROL = TICKETS + POOL * _OF_THREAD
-"""Slots of the shared control: number of the pass, its record, whether the first thread goes on alone, threads
+"""Slots of the shared control: number of the pass, its record, whether the first thread goes on alone, helpers
 within a pass, threads that share it. Then, for each thread, the next piece of its share, and `DONE` slots later
 how many pieces it has done. Each has a cache line of its own: a line that two cores write to travels between
 them, and each journey takes a tenth of the time of a piece."""
@@ -160,7 +160,7 @@ START = ir.FunctionType(I64, [POINTER, POINTER, I64, I64])
 SERVE = ir.FunctionType(I64, [POINTER, I64, I64, I64])
 _TAKE = ir.FunctionType(VOID, [POINTER, POINTER, I64, I64])
 _SPINS, _PATIENCE, _PATIENCE_OF_ROW = 300, 1500, 50
-"""Rounds of waiting before a thread lets others have the core, and more of those until the first goes on alone: so
+"""Rounds of waiting before a thread yields its core, and further ones before the first thread goes on alone: so
 many, and more for each row of the pass, since pieces of wide passes take longer."""
 
 
@@ -186,7 +186,7 @@ def write_running(module: ir.Module, features: frozenset[str]) -> None:
 
 
 def _put_shares(body: Body, control: Any, threads: Any, value: Any) -> None:
-    """Write the code that sets both counts of each thread."""
+    """Write code that sets both counts of each thread."""
     with body.loop(0, threads) as thread:
         own = _own(body, control, thread)
         _put(body, own, DONE, value)
@@ -207,7 +207,7 @@ def _get(body: Body, control: Any, slot: int) -> Any:
 
 
 def _put(body: Body, control: Any, slot: int, value: Any) -> None:
-    body.atomic_rmw("xchg", _slot(body, control, slot), value, "seq_cst")  # a store, which llvmlite has not
+    body.atomic_rmw("xchg", _slot(body, control, slot), value, "seq_cst")  # llvmlite's atomic store fails here
 
 
 def _write_serve(module: ir.Module, features: frozenset[str]) -> None:
@@ -238,7 +238,7 @@ def _wait(body: Body, waited: Any) -> Any:
         with few:
             if platform.machine().lower() in ("x86_64", "amd64"):
                 body.call_named("llvm.x86.sse2.pause", VOID, [])
-            else:
+            elif platform.machine().lower() in ("arm64", "aarch64"):
                 body.call_named("llvm.aarch64.hint", VOID, [ir.Constant(I32, 1)])
         with many:
             body.call_named(YIELD, I32, [])
@@ -250,7 +250,7 @@ YIELD = "SwitchToThread" if platform.system() == "Windows" else "sched_yield"
 
 
 class _Taking(NamedTuple):
-    """What the code of `take` is written with: values, whether this is the first thread, the block that ends."""
+    """Values in the code of ``take``; ``first``: this is the first thread; ``leave``: the block that ends it."""
 
     control: Any
     record: Any

@@ -1,4 +1,4 @@
-"""Products ``y = W x`` of packed weights with rows of inputs in whole numbers.
+"""Products ``y = W x`` of packed weights and rows of inputs, in whole numbers.
 
 Inputs are rounded to 8 bits per group of 32 (`draftwood.engines.cpu.rounding`). Of each group the products of
 codes and inputs are added as integers, exactly; the groups of an output are added as float32, one after another.
@@ -15,17 +15,17 @@ from draftwood.engines.cpu.formats import TILE, Format
 from draftwood.engines.cpu.instructions import Dots
 
 GROUP_RECORD = 64
-"""Bytes of a group of inputs: int8[32], float32 step, int32 sums of inputs 0-15, 16-31 and of all, float32 minus
-step times each of these sums, 4 bytes of padding."""
+"""Bytes of a group of inputs: int8[32], float32 step, int32 sums of inputs 0-15, 16-31 and of all, float32 each of
+these sums times minus the step, 4 bytes of padding."""
 STEP, SUMS, MINUS = 32, 36, 48
-"""Where a group's step, its three sums, and these times minus its step lie."""
+"""Offsets in it of the step, of the three sums, and of these times minus the step."""
 
 CORE = ir.FunctionType(
     VOID, [POINTER, I64, I64, POINTER, I64, POINTER, I64, I64, I64, I64, I64, F32, POINTER]
 )  # weights, blocks, tile_bytes, x, x_stride, y, y_stride, rows, first tile, end tile, adds, scale, bias
 _FAR, _NEAR = 8192, 1024
-"""Bytes ahead at which weights are asked for: into a core's second cache, and then from there into the first. A
-core fetches a dozen lines at a time into its first cache, too few to hide how long memory takes."""
+"""Bytes ahead at which weights are prefetched: into a core's second-level cache, and from there into the first. A
+core fetches a dozen lines at a time into its first, too few to hide the latency of memory."""
 ROWS = (8, 7, 6, 5, 4, 3, 2, 1)
 """Numbers of rows that are computed together, whose codes are unpacked once."""
 TOGETHER = 2
@@ -56,7 +56,7 @@ def write_product(module: ir.Module, name: str, form: Format, dots: Dots, featur
 
 
 def _some_rows(body: Body, first: Any, count: int, *of: tuple[Any, Any]) -> list[list[Any]]:
-    """Return the addresses of a few rows, of each place and its bytes of a row."""
+    """Return the addresses of a few rows in each of some arrays, given by address and bytes of a row."""
     numbers = [body.add(first, body.i64(r)) for r in range(count)]
     return [[body.at(place, body.mul(number, stride)) for number in numbers] for place, stride in of]
 
@@ -88,7 +88,7 @@ def _tile(
 
 
 def _write_prefetch(body: Body, codes: Any, size: int) -> None:
-    """Ask for weights of later groups: the processor's own guesses end where a small page of memory does."""
+    """Prefetch weights of later groups: the processor's own prefetching stops at the end of a small page."""
     for line in range(0, size, 64):
         body.prefetch(body.at(codes, body.i64(_FAR + line)), second=True)
         body.prefetch(body.at(codes, body.i64(_NEAR + line)))
@@ -115,7 +115,7 @@ def _added(
 
 
 def unpacked(body: Body, form: Format, dots: Dots, codes: Any) -> list[Any]:
-    """Write the codes of a group's eight steps, uint8[4 * outputs] each, of one part of a tile."""
+    """Write code that unpacks a group's eight steps, uint8[4 * outputs] each, of one part of a tile."""
     lanes = 4 * dots.outputs
     steps: list[Any] = [None] * 8
     shift = plane = 0
@@ -189,14 +189,14 @@ def _store(body: Body, found: list[Any], places: list[Any], adds: Any, scale: An
 
 
 FLOAT_ROWS = {16: (8, 4, 2, 1), 8: (3, 2, 1), 4: (3, 2, 1)}
-"""By the lanes of a processor's vectors: numbers of rows whose sums fit its registers with the weights."""
+"""By the lanes of a processor's vectors: numbers of rows whose sums, with the weights, fit its registers."""
 
 
 def write_float_product(module: ir.Module, name: str, kind: str, lanes: int, features: frozenset[str]) -> None:
     """Write the product for weights ``F32``, ``F16`` or ``BF16`` [tiles, inputs, 16] with rows of float32.
 
     A function of type `CORE`, in which ``blocks`` is the number of inputs. Two sums per output, of even and of odd
-    inputs, are added at last. A few rows read the weights once, by a processor's ``lanes``; that changes no sum.
+    inputs, are added at last. `FLOAT_ROWS` of ``lanes`` rows read the weights together, which changes no sum.
     """
     body, (weights, inputs, tile_bytes, x, x_stride, y, y_stride, rows, low, high, adds, scale, bias) = function(
         module, name, CORE, features

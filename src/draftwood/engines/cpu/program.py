@@ -20,13 +20,13 @@ from draftwood.engines.cpu.records import PHASE, real_slot
 from draftwood.engines.cpu.weights import Weights
 
 _PIECE_BYTES = 16 << 10
-"""Weights of a piece of work: small enough to divide a phase evenly, large enough to be worth taking."""
-_PARTS_BYTES = 64 << 20  # of parts of attention while a prompt is read
-_ROW_NUMBERS = 1024  # that a piece of rows reads
+"""Bytes of weights in a piece of work: small enough to divide a phase evenly, large enough to be worth taking."""
+_PARTS_BYTES = 64 << 20  # most of the parts of attention while a prompt is read
+_ROW_NUMBERS = 1024  # numbers that a piece of rows reads
 
 
 class Program:
-    """A model's phases, as the record that compiled code reads, and the buffers they use.
+    """A model's phases, as the records that compiled code reads, and the buffers that they use.
 
     One pass at a time runs on it, of at most `WIDEST` rows.
     """
@@ -34,7 +34,7 @@ class Program:
     def __init__(self, weights: Weights, kernels: Kernels) -> None:
         self.weights, self._kernels, shape = weights, kernels, weights.shape
         self._phases: list[Phase] = []
-        self._layer: int | None = None  # that phases are made for
+        self._layer: int | None = None  # whose phases are being made
         queries, keys, inner = shape.heads * shape.head_size, shape.kv_heads * shape.head_size, shape.inner
         self.room = -(-shape.head_size // TILE) * TILE
         self.layer_bytes = shape.kv_heads * (shape.head_size + self.room) * 2 * PAGE
@@ -54,7 +54,7 @@ class Program:
         for row, phase in zip(self.record, self._phases, strict=True):
             for name, value in phase.slots.items():
                 row[PHASE[name]] = value
-        self.pieces = len(self._phases) and self._phases[-2].per
+        self.pieces = self._phases[-2].per  # of the scores
         self.limits = lru_cache(256)(self._limits)
         self._states: dict[int, Buffer] = {}  # of layers whose states were asked for
         self.reserve(parts=256, positions=2048)
@@ -65,7 +65,7 @@ class Program:
         return found, found.ctypes.data
 
     def most_rows(self, positions: int) -> int:
-        """Return how many rows of a prompt a pass reads, lest its parts of attention take much memory."""
+        """Return how many rows of a prompt a pass reads, so that its parts of attention take little memory."""
         row = 4 * self.weights.shape.heads * (self.room + PART_HEAD) * -(-positions // CHUNK)
         return max(UNIT_ROWS, min(WIDEST, _PARTS_BYTES // row))
 
@@ -73,7 +73,7 @@ class Program:
         """Make room for so many parts of attention, and for rotary positions up to so many."""
         shape = self.weights.shape
         size = parts * shape.heads * (self.room + PART_HEAD)
-        # An interrupt may come between any two lines: sizes are right only when all is written.
+        # An interrupt may come between any two lines: sizes are set last, and are 0 while anything is written.
         if self._part_size < size:
             self._part_size = 0
             self._parts = np.zeros(size + size // 2, dtype=np.float32)
@@ -105,7 +105,7 @@ class Program:
         self._ends()
 
     def _embed(self, out: Buffer, scale: float) -> None:
-        """Add the reading of the tokens' embeddings."""
+        """Add the phase that reads the tokens' embeddings."""
         embedding = self.weights.embedding
         slots = {
             "core": embedding.reader, "weights": embedding.packed.ctypes.data, "blocks": embedding.blocks,
@@ -159,7 +159,7 @@ class Program:
         self, layer: int, matrices: Mapping[str, Matrix], vectors: Mapping[str, Any], before: Buffer,
         source: Buffer,
     ) -> None:  # fmt: skip
-        """Add attention, whose queries, keys and values are made of ``before``, and rounded of ``source``."""
+        """Add attention, whose queries, keys and values are products of ``before``, or rounded of ``source``."""
         shape, family = self.weights.shape, self.weights.shape.family
         for i, (name, out) in enumerate((("attn_q", self._q), ("attn_k", self._k), ("attn_v", self._v))):
             bias = vectors.get(f"{name}.bias")
@@ -248,7 +248,7 @@ class Program:
         return self._x, self._rounded
 
     def _into_x(self, matrix: Matrix, plain: Buffer, rounded: Buffer, norm: Any) -> None:
-        """Add a block's last product to x, after a norm where the family has one there."""
+        """Add a block's last product, which is added to x, after a norm where the family has one there."""
         scale = real_slot(self.weights.shape.residual_scale)
         if norm is None:
             self._product(matrix, plain, rounded, self._x.slots("y") | {"adds": 1, "scale": scale})
@@ -257,7 +257,7 @@ class Program:
         self._add_norm(norm)
 
     def _add_norm(self, norm: Any) -> None:
-        """Add the norm of the plain rows to x."""
+        """Add the phase that adds the norm of the plain rows to x."""
         slots = self._norm_slots(norm) | self._plain.slots("x") | self._x.slots("out")
         slots |= {"scale": real_slot(self.weights.shape.residual_scale)}
         self._add("norm_added", Per.ROWS, self.weights.shape.width, slots)
@@ -274,9 +274,7 @@ class Program:
             "expert_bytes": matrix.expert_bytes,
         } | source.slots("x")  # fmt: skip
 
-    def _product(
-        self, matrix: Matrix, plain: Buffer, rounded: Buffer, slots: dict[str, int], **how: Any
-    ) -> None:  # fmt: skip
+    def _product(self, matrix: Matrix, plain: Buffer, rounded: Buffer, slots: dict[str, int], **how: Any) -> None:
         per = _tiles_of(matrix)
         slots = self._matrix_slots(matrix, plain, rounded) | {"per_piece": per} | slots
         self._add("product", Per.TILES, -(-matrix.tiles // per), slots, **how)
@@ -285,7 +283,7 @@ class Program:
         self, name: str, pieces: Per, per: int, slots: dict[str, int], *, joined: bool = False, ends: bool = False,
         only: Hashable = None,
     ) -> None:  # fmt: skip
-        """Add a phase; of rows, ``per`` is how many numbers each has."""
+        """Add a phase; if its pieces are of rows, ``per`` is how many numbers a row has."""
         if pieces in (Per.ROWS, Per.SCORED):
             per = max(1, _ROW_NUMBERS // per)
             slots = slots | {"per_rows": per}

@@ -8,18 +8,18 @@ from draftwood.engines.cpu.emit import F32, I8, I32, Body, vector
 from draftwood.engines.cpu.formats import GROUP
 from draftwood.engines.cpu.products import GROUP_RECORD, MINUS, STEP, SUMS
 
-_MAGIC = 12582912.0  # 1.5 * 2**23: added and taken off again, it rounds to whole numbers, ties to even
+_MAGIC = 12582912.0  # 1.5 * 2**23: added and subtracted again, it rounds to whole numbers, ties to even
 _LOG2 = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4  # Cody and Waite: the first has few bits, so n * it is exact
 # Cephes' expf: the polynomial of (exp(r) - 1 - r) / r**2 for |r| <= ln(2) / 2.
 _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
-_LOWEST = -87.3  # exp of less is 0, so no result is smaller than a normal number
+_LOWEST = -87.3  # exp of less is 0, so no result is subnormal
 
 
 def write_rounded(body: Body, values: Any, record: Any) -> None:
     """Write a group of 32 float32 at ``values`` as a record of whole numbers (`GROUP_RECORD`).
 
-    The step is the largest size / 127. A number that is not finite makes the step NaN, and so what follows.
+    The step is the largest size / 127. A number that is not finite makes the step NaN, and so every sum with it.
     """
     kind = vector(F32, 16)
     halves = [body.get(values, kind, 64 * half, align=4) for half in range(2)]
@@ -82,7 +82,7 @@ def sigmoid(body: Body, x: Any) -> Any:
     """Return 1 / (1 + exp(-x)) of float32[16]."""
     one = body.same(F32, 1.0, x.type.count)
     low = body.same(F32, -80.0, x.type.count)
-    clipped = body.select(body.fcmp_unordered(">", x, low), x, low)  # not a number stays one
+    clipped = body.select(body.fcmp_unordered(">", x, low), x, low)  # NaN stays NaN
     return body.fdiv(one, body.fadd(one, exponential(body, body.fneg(clipped))))
 
 

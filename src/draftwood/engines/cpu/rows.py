@@ -33,7 +33,7 @@ def row_of(body: Body, phase: Any, name: str, row: Any) -> Any:
 
 
 def _write_norm(body: Body, values: Any, weight: Any, width: Any, epsilon: Any, out: Any, more: Any) -> None:
-    """Write ``values / rms(values) * weight``, or ``out += more *`` that. Squares are added in 16 lanes."""
+    """Write ``values / rms(values) * weight`` to out, or add ``more`` times it. Squares are added in 16 lanes."""
     kind, whole = vector(F32), body.padded(width)
     total = body.variable(body.same(F32, 0.0))
     with body.loop(0, whole, LANES) as i:
@@ -95,7 +95,7 @@ def write_rounding(module: ir.Module, features: frozenset[str]) -> None:
 
 
 def write_positions(module: ir.Module, features: frozenset[str]) -> None:
-    """Write ``turned``: norms of single heads, rotary positions, and keys and values into the cache.
+    """Write ``turned``: norms of single heads, rotary positions, and the writing of keys and values to the cache.
 
     Piece ``unit * kv_heads + head`` does so for one key head and its queries, for all rows of one unit of
     attention, since keys of neighbouring rows lie in the same lines of memory.
@@ -104,7 +104,7 @@ def write_positions(module: ir.Module, features: frozenset[str]) -> None:
     kv_heads = PHASE.number(body, phase, "kv_heads")
     unit = body.at(PASS.place(body, whole, "units"), body.mul(body.sdiv(piece, kv_heads), body.i64(32)))
     first, count, chunk = (body.get(unit, I64, 8 * slot, align=8) for slot in range(3))
-    is_first = body.icmp_signed("==", chunk, body.i64(0))  # units of a text's other chunks have the same rows
+    is_first = body.icmp_signed("==", chunk, body.i64(0))  # units of other chunks have the same rows
     with body.loop(first, body.add(first, body.select(is_first, count, body.i64(0)))) as row:
         _write_head_of_row(body, whole, phase, row, body.srem(piece, kv_heads))
     body.ret_void()

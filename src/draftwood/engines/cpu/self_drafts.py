@@ -1,4 +1,4 @@
-"""What a target drafts with by itself: some of its layers (early exit), or its own weights in 4 bits."""
+"""Draft models made of a target itself: some of its layers (early exit), or its weights in 4 bits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from draftwood.errors import CapabilityError
 class CpuPart:
     """Some layers of a target, and its norm and scores after them, on the target's sessions.
 
-    What it has read is never committed: the layers that it leaves out have no keys and values of it.
+    What it has read is never committed: the layers that it leaves out have made no keys and values of it.
     """
 
     weight_bytes = 0
@@ -38,10 +38,10 @@ class CpuPart:
 
 
 def early_exit(target: Any, layers: str = "") -> CpuPart:
-    """Return what runs only these layers of a target of this engine, for `Target.grow`.
+    """Return a draft model that runs only these layers of a target of this engine, by `Target.grow`.
 
     ``layers`` is as of `read_layers`, which raises `UsageError` for those that the model does not have. Keys and
-    values of the committed text are those that the whole model has left.
+    values of the committed text are those of the whole model.
     """
     model: CpuModel = target.model
     chosen = read_layers(layers, model.weights.shape.layers)
@@ -49,7 +49,7 @@ def early_exit(target: Any, layers: str = "") -> CpuPart:
 
 
 def quantized_self(target: CpuTarget) -> CpuTarget:
-    """Return a target of the same weights in 4 bits; raises `CapabilityError` where they have few already."""
+    """Return a target of the same weights in 4 bits; raises `CapabilityError` if they are in few bits already."""
     weights = target.model.weights
     kind = weights.matrices[0]["ffn_down"].kind
     if kind in FORMATS:
@@ -67,6 +67,6 @@ def quantized_self(target: CpuTarget) -> CpuTarget:
 def in_few_bits(owner: Any, state: Any, source: Callable[[], GgufFile | HubModel], threads: int) -> CpuTarget:
     """Return a target of the weights in ``source`` in 4 bits, which lives as long as their ``owner``.
 
-    It is made anew when the ``state`` is another one; raises what `CpuTarget` raises.
+    It is made anew if ``state`` is not what it was; raises what `CpuTarget` raises.
     """
     return once(owner, "int4", state, lambda: CpuTarget(source(), threads=threads, becomes="int4"))

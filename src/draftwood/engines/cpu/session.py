@@ -21,8 +21,6 @@ class CpuSession(CommittedText):
     ``model`` is the `draftwood.engines.cpu.model.CpuModel` that computes its passes.
     """
 
-    replay = 0
-
     def __init__(self, model: Any, pages: Sequence[Page] = (), ids: Sequence[int] = ()) -> None:
         super().__init__(model.lock)
         self.model = model
@@ -30,7 +28,7 @@ class CpuSession(CommittedText):
         self._ids = list(ids)
         self._closed = False
         self._grown: list[int] = []  # tokens of nodes that `grow` has read
-        self._lines: list[list[int]] = []  # of each of them, the cells of its path
+        self._paths: list[list[int]] = []  # of each of them, the cells of its path after the text
 
     @property
     def cache_bytes(self) -> int:
@@ -47,35 +45,35 @@ class CpuSession(CommittedText):
     def begin(self, model: Any) -> None:
         """As `check`, for a pass that forgets the grown nodes."""
         self.check(model)
-        self._grown, self._lines = [], []
+        self._grown, self._paths = [], []
 
     def growing(self, tokens: Sequence[int], parents: Sequence[int]) -> Rows:
-        """Return the rows of a pass over nodes after the cached text and the grown nodes, for `grew`."""
-        base, lines = len(self._ids), list(self._lines)
+        """Return the rows of a pass over new nodes after the text and the grown nodes; `grew` follows the pass."""
+        base, paths = len(self._ids), list(self._paths)
         for parent in parents:
-            if not -1 <= parent < len(lines):
-                raise UsageError(f"a node grows behind node {parent}, and there are {len(lines)}")
-            lines.append([*(lines[parent] if parent >= 0 else ()), base + len(lines)])
-        if len(lines) > WIDEST:
+            if not -1 <= parent < len(paths):
+                raise UsageError(f"a node's parent is {parent}: give -1, or one of the {len(paths)} nodes before")
+            paths.append([*(paths[parent] if parent >= 0 else ()), base + len(paths)])
+        if len(paths) > WIDEST:
             raise CapabilityError(f"this target grows trees of at most {WIDEST} nodes: draft fewer")
-        self.pages.make_ready(base, base + len(lines))
-        return Rows(self.pages, base, tokens, ways=lines[len(self._lines) :])
+        self.pages.make_ready(base, base + len(paths))
+        return Rows(self.pages, base, tokens, ways=paths[len(self._paths) :])
 
     def grew(self, rows: Rows) -> None:
-        """Take in nodes that a pass has read."""
+        """Remember nodes that a pass has read."""
         self._grown += map(int, rows.tokens)
-        self._lines += [list(way) for way in rows.ways or ()]
+        self._paths += [list(way) for way in rows.ways or ()]
 
     @locked
     def settle(self, path: Sequence[int]) -> None:
         """Commit these grown nodes, a path from the end of the cached text; the others are forgotten."""
         tokens = [self._grown[node] for node in path]
-        self._grown, self._lines = [], []
+        self._grown, self._paths = [], []
         self._move(path, len(self._ids))
         self._ids += tokens
 
     def committed(self, ids: Sequence[int]) -> None:
-        """Take in text that a pass has read into the cells after the text."""
+        """Commit text that a pass has read into the cells after the committed text."""
         self._scored = None
         self._ids += map(int, ids)
 
@@ -86,26 +84,26 @@ class CpuSession(CommittedText):
     @locked
     def keep(self, path: Sequence[int]) -> None:
         root, tree = self._take_scored()
-        self._grown, self._lines = [], []
+        self._grown, self._paths = [], []
         self._move(path, len(self._ids) + 1)
         self._ids += [root, *(tree.tokens[list(path)].tolist() if len(path) else ())]
 
     def _move(self, path: Sequence[int], first: int) -> None:
-        """Bring the nodes of a path, the first of which lie from cell ``first`` on, side by side."""
+        """Move the nodes of a path side by side; node 0 of the tree lies in cell ``first``."""
         moves = [(first + node, first + i) for i, node in enumerate(path) if node != i]
         if moves:
             self.model.move(self.pages, moves)
 
     @locked
     def truncate(self, length: int) -> None:
-        self._scored, self._grown, self._lines = None, [], []
+        self._scored, self._grown, self._paths = None, [], []
         if length < len(self._ids):
             del self._ids[length:]
             self.pages.cut(length)
 
     @locked
     def close(self) -> None:
-        self._closed, self._scored, self._grown, self._lines = True, None, [], []
+        self._closed, self._scored, self._grown, self._paths = True, None, [], []
         self.pages = Pages(self.model.page_bytes)
 
 
@@ -130,7 +128,7 @@ Some = TypeVar("Some")
 
 
 def groups(requests: Sequence[Some], rows: Callable[[Some], int]) -> Iterator[list[Some]]:
-    """Divide requests into passes of at most `WIDEST` rows; none has more."""
+    """Divide requests, each of at most `WIDEST` rows, into passes of at most so many."""
     group: list[Some] = []
     taken = 0
     for request in requests:

@@ -40,7 +40,6 @@ class CpuTarget(Target):
     """
 
     engine = "cpu"
-
     exact = True
 
     def __init__(
@@ -55,11 +54,11 @@ class CpuTarget(Target):
         self.lock = self.model.lock
         self.tokens_read = 0  # of all prompts so far, for progress displays
         shape = self.model.weights.shape
-        scores = shape.vocabulary * shape.width
-        others = sum(one.outputs * one.inputs for layer in self.model.weights.matrices for one in layer.values())
+        matrices = [one for layer in self.model.weights.matrices for one in layer.values()]
+        others = sum(one.outputs * one.inputs * (shape.used if one.expert_bytes else 1) for one in matrices)
         self.capabilities = Capabilities(
             shape.vocabulary, shape.max_positions, batch=True, hidden=tuple(range(shape.layers + 1)),
-            max_pass=WIDEST, grows=True, row_cost=scores / max(1, others),
+            max_pass=WIDEST, grows=True, row_cost=shape.vocabulary * shape.width / max(1, others),
         )  # fmt: skip
 
     @cached_property
@@ -69,7 +68,7 @@ class CpuTarget(Target):
 
     @cached_property
     def generation_config(self) -> SimpleNamespace:
-        """What the api takes from a model of transformers under the same name."""
+        """End tokens as ``generation_config`` of a model of transformers has them."""
         return SimpleNamespace(eos_token_id=sorted(self.end_ids))
 
     @property
@@ -81,12 +80,12 @@ class CpuTarget(Target):
 
     @locked
     def pass_times(self) -> dict[int, float]:
-        """Return the seconds of passes over a few tokens, by their number; measured once per file and machine."""
+        """Return the seconds of passes over a few tokens, by their number; measured once per model and machine."""
         return pass_times(self.model)
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of weights that a pass reads."""
+        """Bytes of weights that a pass reads; of mixtures, those of all experts."""
         return self.model.weights.nbytes
 
     @locked
@@ -103,7 +102,7 @@ class CpuTarget(Target):
 
     @locked
     def resume(self, prefix: SavedPages, length: int, *, reserve: int = 0) -> CpuSession:
-        """As in `draftwood.contracts.Target`; what is written is the same to the last bit."""
+        """As in `draftwood.contracts.Target`; scores after it are the same to the last bit."""
         del reserve
         return prefix.resumed(self.model, length)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +98,7 @@ def _piece(vocabulary: FileVocabulary, special: bool, token: int) -> bytes:
 
 
 def _bytes(name: str) -> bytes:
-    """Return the bytes that the letters of a name stand for; what stands for none is told of as llama.cpp does."""
+    """Return the bytes that the letters of a name stand for; an unknown letter becomes llama.cpp's note."""
     try:
         return name.translate(_BYTES).encode("latin-1")
     except UnicodeEncodeError:
@@ -147,7 +147,7 @@ class HubTokenizer(FileTokenizer):
         found: int | None = self._tokenizer.token_to_id(name) if isinstance(name, str) else None
         return found
 
-    @property
+    @cached_property
     def _rows(self) -> int:
         return 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
 
@@ -159,8 +159,7 @@ class HubTokenizer(FileTokenizer):
         return self._templates.get("tool_use") if key == "tokenizer.chat_template.tool_use" else None
 
     def _ids(self, text: str, add_special: bool) -> list[int]:
-        found: list[int] = self._tokenizer.encode(utf8(text).decode(), add_special_tokens=add_special).ids
-        return found
+        return list(self._tokenizer.encode(utf8(text).decode(), add_special_tokens=add_special).ids)
 
     def _name(self, token: int) -> str:
         found = self._tokenizer.id_to_token(token)
@@ -178,7 +177,7 @@ class HubTokenizer(FileTokenizer):
 
 
 def _templates(folder: Path, said: Any) -> Mapping[str, str]:
-    """Return the chat templates by name: of a file of its own, of the settings, or of a list of several there."""
+    """Return the chat templates by name: from a file of their own, or one or a list of several in the settings."""
     if isinstance(said, list):
         found = {
             one["name"]: one["template"]
@@ -195,7 +194,7 @@ def _templates(folder: Path, said: Any) -> Mapping[str, str]:
 
 
 def _hub_piece(tokenizer: Any, added: Mapping[int, str], spells_bytes: bool, token: int) -> bytes:
-    """Return the bytes of a token; ``added`` has the texts of those that stand for themselves."""
+    """Return the bytes of a token; ``added`` has the texts of added tokens, which are their names."""
     name = added[token] if token in added else tokenizer.id_to_token(token)
     if token in added or name is None:
         return (name or "").encode(errors="replace")

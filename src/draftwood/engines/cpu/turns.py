@@ -13,19 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 Doubles = NDArray[np.float64]
-# Half a circle's half in three parts; the first two have 33 bits, so that small multiples of them are exact.
+# pi / 2 in three parts; the first two have 33 bits, so that small multiples of them are exact.
 _QUARTER = (1.57079632673412561417e00, 6.07710050630396597660e-11, 2.02226624879595063154e-21)
 
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """How rotary positions are stretched, for texts longer than those that a model was first trained on."""
+    """How rotary positions are scaled, for texts longer than those that a model was first trained on."""
 
-    kind: str = "none"  # linear divides every frequency by the factor, yarn the slow ones; else they stay
+    kind: str = "none"  # linear divides every frequency by the factor, yarn the slow ones; others none
     factor: float = 1.0
     original: int = 0  # tokens of the texts of that first training; 0: not known
     size: float = 1.0  # what cosines and sines are multiplied by
-    fast: float = 32.0  # turns within the original length from which on frequencies stay,
+    fast: float = 32.0  # rotations within the original length from which on frequencies stay,
     slow: float = 1.0  # and below which they are divided
 
 
@@ -46,7 +46,7 @@ def frequencies(rotary: int, base: float, scaling: Scaling, factors: Doubles | N
 
 
 def _yarn(plain: Doubles, rotary: int, base: float, scaling: Scaling) -> Doubles:
-    """Slow frequencies are divided, fast ones are not, and in between a line leads from one to the other."""
+    """Divide slow frequencies by the factor, fast ones not, and those between by linear interpolation."""
     length = scaling.original or 4096
 
     def place(turns: float) -> float:
@@ -69,7 +69,7 @@ def table(angles: Doubles, size: float, positions: int) -> NDArray[np.float32]:
 
 
 def _circle(angles: Doubles) -> tuple[Doubles, Doubles]:
-    """Cosine and sine by products and sums alone: to a quarter of a circle, then their series."""
+    """Return cosine and sine by basic arithmetic alone: angles modulo pi / 2, then their Taylor series."""
     quarters = np.rint(angles * (2 / math.pi))
     rest = angles - quarters * _QUARTER[0] - quarters * _QUARTER[1] - quarters * _QUARTER[2]
     square = rest * rest

@@ -22,7 +22,7 @@ SPECIAL = UNKNOWN | CONTROL | USER_DEFINED
 """Kinds of tokens that their names in a text become."""
 
 _KIND_OF_TYPE = np.array([0, NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE], dtype=np.uint8)
-_OUTSIDE = 1 << 32  # an id of no vocabulary
+_LISTS = {"tokens": str, "merges": str, "token_type": int, "scores": int | float}
 
 _ENDS = (
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>",
@@ -42,13 +42,13 @@ _ROLES: Mapping[str, tuple[str, ...]] = {
     "fim_rep": ("<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"),
     "fim_sep": ("<|file_sep|>",),
 }  # fmt: skip
-"""Tokens that a file may name by a key of the metadata, and that are else known by their names. All are control
-tokens; of several of one role llama.cpp takes any, and here it is the first one."""
+"""Tokens that a file may name by a key of the metadata; without it they are known by their names, and are control
+tokens. Of several of one role llama.cpp takes any; here it is the one with the lowest id."""
 _OLD_KEYS = {"fim_pre": "prefix", "fim_suf": "suffix", "fim_mid": "middle"}
-_ENDING_ROLES = ("fim_pad", "fim_rep", "fim_sep")  # models for filling in write these before another file
+_ENDING_ROLES = ("fim_pad", "fim_rep", "fim_sep")  # models that fill in the middle write these before another file
 
 _KEEPS_BLANKS = ("<unk>", "<s>", "<|endoftext|>")
-"""Of phi-3, whose other special tokens take the blanks after them."""
+"""Of phi-3: its other special tokens take the blanks after them."""
 
 
 class FileVocabulary:
@@ -70,10 +70,12 @@ class FileVocabulary:
             )
         pieces = model == "llama"
         self.pre = None if pieces else pre_tokenizer(self.text("tokenizer.ggml.pre") or "default")
-        found = metadata.get("tokenizer.ggml.tokens")
-        self.names: list[str] = [] if found is None else list(found)
-        if "" in self.names:
-            self.names = [name or f"[EMPTY_{token}]" for token, name in enumerate(self.names)]
+        for name, kind in _LISTS.items():
+            found = metadata.get(f"tokenizer.ggml.{name}", [])
+            if not isinstance(found, list) or not all(isinstance(one, kind) for one in found[:1]):
+                raise _broken(f"tokenizer.ggml.{name} is not a list of the right type")
+        named = metadata.get("tokenizer.ggml.tokens", [])
+        self.names: list[str] = [name or f"[EMPTY_{token}]" for token, name in enumerate(named)]
         self.ids = dict(zip(self.names, range(len(self.names)), strict=True))
         if not self.names or len(self.ids) != len(self.names):
             raise _broken("it has no tokens" if not self.names else "two of its tokens have one name")
@@ -101,7 +103,7 @@ class FileVocabulary:
 
     @cached_property
     def special(self) -> list[int]:
-        """Tokens that their names in a text become, those with the longest names first."""
+        """Tokens that their names in a text become, longest names first."""
         found = np.flatnonzero(self.kinds & SPECIAL).tolist()
         return sorted(found, key=lambda token: -len(self.names[token].encode(errors="replace")))
 
@@ -129,7 +131,9 @@ class FileVocabulary:
 
     def _id(self, role: str, default: int | None = None) -> int | None:
         names = (f"{role}_token_id", *((f"{_OLD_KEYS[role]}_token_id",) if role in _OLD_KEYS else ()))
-        given = [int(self.metadata.get(f"tokenizer.ggml.{name}", _OUTSIDE)) for name in names]
+        given = [self.metadata.get(f"tokenizer.ggml.{name}") for name in names]
+        if not all(token is None or type(token) is int for token in given):
+            raise _broken(f"the id of its {role} token is no whole number")
         every = (*reversed(given), default)
         return next((token for token in every if token is not None and 0 <= token < len(self.names)), None)
 
@@ -145,7 +149,7 @@ class FileVocabulary:
         return ends | {token for token in (self.eos, self._id("eot"), self._id("eom")) if token is not None}
 
     def _find_roles(self) -> set[int]:
-        """Return tokens for filling in that end an answer, and mark all of them as control tokens."""
+        """Return tokens of `_ROLES` that end an answer, and mark those found by name as control tokens."""
         ends = set()
         for role, names in _ROLES.items():
             token = self._id(role)

@@ -24,8 +24,8 @@ from draftwood.models.machine import cores, free_memory
 Vector = NDArray[np.float32]
 Report = Callable[[int, int], None]  # takes bytes that are packed, and bytes in all
 
-_KEPT = 64 << 20  # bytes of the file that are kept in memory while it is packed
-_NEEDLESS = ("attn_rot_embd",)  # tensors of a layer that files may have and no pass reads
+_KEPT = 64 << 20  # bytes of the file that stay in memory while it is packed
+_NEEDLESS = ("attn_rot_embd",)  # tensors of a layer that files may have but no pass reads
 
 
 def opened(path: Path) -> GgufFile | HubModel:
@@ -54,7 +54,7 @@ class Weights:
         becomes: str | None = None,
     ) -> None:  # fmt: skip
         self.file, self._kernels = opened(source) if isinstance(source, Path) else source, kernels
-        self.path, self.metadata, self._becomes = self.file.path, self.file.metadata, becomes
+        self.path, self._becomes = self.file.path, becomes
         tensors = self.file.tensors
         self._read: set[str] = set()
         self.shape = shape_of(self.file.metadata, prod(self._tensor("token_embd.weight").shape[:1]))
@@ -72,7 +72,7 @@ class Weights:
         self.vectors: list[dict[str, Vector]] = []
         self.matrices: list[dict[str, Matrix]] = []
         self._parts: list[SomeRows] = []
-        self._origins: dict[int, tuple[Tensor | list[Tensor], Any]] = {}  # by the id of a matrix
+        self._origins: dict[int, tuple[Tensor | list[Tensor], Any]] = {}  # by ``id(matrix)``
         sizes = self.shape.vocabulary, self.shape.width
         self.embedding = self._matrix("token_embd.weight", *sizes)
         has_output = "output.weight" in tensors
@@ -104,7 +104,7 @@ class Weights:
             self._origins.clear()
 
     def _factors(self) -> Vector | None:
-        """Return the factors for the texts that this file's model is for: see `Shape.is_long`."""
+        """Return the factors for texts of the lengths that the file allows: see `Shape.is_long`."""
         found = {}
         for name in ("rope_freqs", "rope_factors_long", "rope_factors_short"):
             if f"{name}.weight" in self.file.tensors:
@@ -112,7 +112,7 @@ class Weights:
                 factors = found[name] = self._vector(f"{name}.weight", pairs)[:pairs]
                 if not np.all(np.isfinite(factors) & (factors > 0)):
                     raise ModelError(
-                        f"{name}.weight in {self.path} has factors that are 0 or less: get the file again"
+                        f"{name}.weight in {self.path} has factors that are not positive: get the file again"
                     )
         lengths = "long" if self.shape.is_long else "short"
         return found.get("rope_freqs", found.get(f"rope_factors_{lengths}"))
@@ -150,7 +150,7 @@ class Weights:
         return self._part(self._tensor(name, outputs, inputs), outputs, None)
 
     def _part(self, tensor: Tensor | list[Tensor], outputs: int, rows: Any) -> Matrix:
-        """Pack some rows of a matrix, or of each expert's."""
+        """Return some rows of a matrix, or of each expert's, to be packed by `packed`."""
         first = tensor if isinstance(tensor, Tensor) else tensor[0]
         kind = self._kind(first)
         packed, parts = plan(tensor, rows, self._slabs.zeros, kind)
@@ -181,7 +181,7 @@ class Weights:
 
     @property
     def _projections(self) -> tuple[tuple[str, int, int], ...]:
-        """Names of the matrices that attention reads, their outputs, and heads that turn."""
+        """Names of the matrices of queries, keys and values, their outputs, and their heads that are rotated."""
         shape = self.shape
         keys = shape.kv_heads * shape.head_size
         return (
@@ -240,7 +240,7 @@ class Weights:
         return found
 
     def _order(self, heads: int) -> NDArray[np.intp] | None:
-        """Return which output goes where, so that numbers that turn together lie half a head apart."""
+        """Return the order of outputs in which numbers rotated together lie half a head apart; None: as is."""
         shape = self.shape
         if shape.family.pairs == "halves" or self.file.halves or not heads:
             return None
