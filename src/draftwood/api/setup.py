@@ -86,7 +86,7 @@ class Setup:
         self.model, self.tokenizer = model, tokenizer
         self.target = target_of(model)  # for its capabilities; `refresh` prepares the model
         self.drafters = with_models(self.drafters, DraftModels(self.target, model, tokenizer))
-        # What is accepted by a lossy rule says nothing about exact decoding, so others do not learn from it.
+        # What a lossy rule accepts says nothing about exact decoding, so what is learnt from it is not kept.
         known = fresh(self.model) if self.rule.lossy else learned(self.model)
         self.planner = load_planner(planner, known)
         self.drafters = affordable(drafters, self.drafters, self.target.capabilities, given=bool(texts.given))
@@ -101,7 +101,7 @@ class Setup:
 
     @classmethod
     def of(cls, model: Any, settings: dict[str, Any], *more: str) -> Self:
-        """Take from the keywords of `generate` those that requests share, and leave those of `request`.
+        """Build it from the keywords of `generate`, taken out of ``settings``; those of `request` stay there.
 
         `UnknownNameError` for others; ``more`` are names that the caller knows, too.
         """
@@ -167,7 +167,7 @@ class Setup:
 
     def _modules(self, requests: Sequence[Request]) -> list[str]:
         """Return the names of modules that take long to import and are needed once the prompts are read."""
-        names = [] if all(request.sampling.greedy for request in requests) else ["draftwood.verify.contenders"]
+        names = [] if all(request.sampling.greedy for request in requests) else ["draftwood.verify.gumbel_max"]
         drafters = [drafter for request in requests for drafter in request.drafters or ()]
         drafting = [name for drafter in (*self.drafters, *drafters) for name in drafter.modules]
         return names + drafting
@@ -178,7 +178,7 @@ class Setup:
         drafters: Sequence[Drafter] | None = None,
         **sampling: Any,
     ) -> Request:  # fmt: skip
-        """Return a request with checked settings, filled up from the model's generation config.
+        """Return a request with checked settings; those not given come from the model's generation config.
 
         ``grammar`` is a `Grammar` or a JSON Schema; ``trace`` keeps the trees of all steps; ``drafters`` are those
         of `predicting`.
@@ -199,7 +199,7 @@ class Setup:
         return request if grammar is None else self._constrained(request, as_grammar(grammar))
 
     def expect_grammars(self) -> None:
-        """Let a drafter join the set, unless it is plain, that drafts what a request's grammar forces."""
+        """Add the drafter for what a request's grammar forces, unless there are no drafters (plain decoding)."""
         if self.drafters and not any(isinstance(drafter, GrammarDrafter) for drafter in self.drafters):
             self.drafters = (*self.drafters, GrammarDrafter())
 
@@ -210,7 +210,7 @@ class Setup:
         drafters = self.drafters if request.drafters is None else request.drafters
         if len(drafters) < len(self.drafters) and drafters:  # made before the set had one for grammars
             drafters = (*drafters, *self.drafters[len(drafters) :])
-        own = [d.following(drafted) if isinstance(d, GrammarDrafter) else d for d in drafters]
+        own = tuple(d.following(drafted) if isinstance(d, GrammarDrafter) else d for d in drafters)
         start = len(request.prompt)
         processors: list[Processor] = [*request.processors, GrammarProcessor(follower, start)]
         # A model without an end token cannot say that the text is complete.
@@ -246,7 +246,7 @@ class Setup:
 
 
 def _for_numpy(processor: Any) -> Processor:
-    """Return a copy of a processor for a target whose scores are NumPy's; those of transformers get tensors."""
+    """Return a copy of a processor for a target with scores in NumPy; processors of transformers get tensors."""
     known = sys.modules.get("transformers.generation.logits_process")  # imported by users of such processors
     if known is None or not isinstance(processor, known.LogitsProcessor):
         return copy.deepcopy(processor)
@@ -258,9 +258,9 @@ def _for_numpy(processor: Any) -> Processor:
 def affordable(
     spec: DrafterSpec, drafters: tuple[Drafter, ...], capabilities: Capabilities, *, given: bool = False
 ) -> tuple[Drafter, ...]:
-    """Return the drafters, of the default set only those that the target can serve, which may be none.
+    """Return the drafters; of the default set only those that the target can serve, which may be none.
 
-    Opening a request raises an error for the others, and also if texts to copy from were ``given`` to none.
+    Others, if named, or if texts were ``given`` that no drafter can copy, stay: opening a request refuses them.
     """
     if spec != "default":
         return drafters

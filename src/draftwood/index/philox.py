@@ -22,10 +22,10 @@ def four_words(key: Any, position: int, block: int) -> tuple[np.uint64, np.uint6
     k0, k1 = np.uint64(key[0]) & low, np.uint64(key[1]) & low
     c0, c1, c2, c3 = np.uint64(block) & low, np.uint64(position) & low, np.uint64(key[2]) & low, np.uint64(0)
     for _ in range(10):
-        p0, p1 = np.uint64(0xD2511F53) * c0, np.uint64(0xCD9E8D57) * c2
-        c0, c1, c2, c3 = (p1 >> half) ^ c1 ^ k0, p1 & low, (p0 >> half) ^ c3 ^ k1, p0 & low
+        p0, p1 = np.uint64(0xD2511F53) * (c0 & low), np.uint64(0xCD9E8D57) * (c2 & low)
+        c0, c1, c2, c3 = (p1 >> half) ^ c1 ^ k0, p1, (p0 >> half) ^ c3 ^ k1, p0
         k0, k1 = (k0 + np.uint64(0x9E3779B9)) & low, (k1 + np.uint64(0xBB67AE85)) & low
-    return c0, c1, c2, c3
+    return c0 & low, c1 & low, c2 & low, c3 & low
 
 
 @inner

@@ -15,16 +15,15 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Floats, Noise, Sampling
 from draftwood.errors import DraftwoodError, UsageError
-from draftwood.verify.noise import KeyedNoise, to_gumbel
+from draftwood.verify.noise import KeyedNoise
 
 Ids = NDArray[np.int64]
 
 _OPEN = frozenset({"top_p", "min_p"})
 """Settings that may be None."""
-_FEW = 1024
-"""Up to so many tokens the simple way is faster."""
-_MIN_TEMPERATURE = 1e-30
-"""Below it, float32 scores overflow."""
+_FEW = 1024  # up to so many tokens the simple way is faster
+_ROUNDING = 1e-4  # far more than what float32 loses of a probability
+_MIN_TEMPERATURE = 1e-30  # below it, float32 scores overflow
 
 
 def check_sampling(sampling: Sampling) -> None:
@@ -80,12 +79,11 @@ def choose(row: Floats, sampling: Sampling, noise: Noise | None, position: int) 
         return best
     if noise is None:
         raise UsageError("choosing a token at a temperature above 0 needs noise, got None")
+    token = _winner(row, noise, position, sampling.temperature)
+    if token >= 0 and _is_kept(row, token, sampling):
+        return token  # the best of all tokens is the best of those that may be chosen, if it is one
     scores, ids = _support(row, sampling, f"at position {position}")
-    if len(scores) == 1:
-        return 0 if ids is None else int(ids[0])
-    if len(scores) > _FEW and isinstance(noise, KeyedNoise):
-        return _leader_of_many(scores, ids, noise, position)[1]
-    return _leader(scores, np.arange(len(scores)) if ids is None else ids, noise, position)[1]
+    return _leader(scores, np.arange(len(scores)) if ids is None else ids, noise, position)
 
 
 def distribution(row: Floats, sampling: Sampling) -> NDArray[np.float64]:
@@ -122,28 +120,34 @@ def _support(row: Floats, sampling: Sampling, where: str) -> tuple[Floats, Ids |
     return scores, ids
 
 
-def _leader(scores: Floats, ids: Ids, noise: Noise, position: int) -> tuple[float, int]:
-    """Return the largest score + noise and its token, the lowest id on a tie (ids ascend)."""
-    totals = scores + noise.gumbel(position, ids)
-    best = int(totals.argmax())
-    return float(totals[best]), int(ids[best])
+def _leader(scores: Floats, ids: Ids, noise: Noise, position: int) -> int:
+    """Return the token with the largest score + noise, the lowest id on a tie (ids ascend)."""
+    return int(ids[(scores + noise.gumbel(position, ids)).argmax()])
 
 
-def _leader_of_many(scores: Floats, ids: Ids | None, noise: KeyedNoise, position: int) -> tuple[float, int]:
-    """Return the same as `_leader`, without computing the noise of tokens that cannot win."""
-    from draftwood.verify.contenders import contenders  # loads kernels, so not before it is used
+def _winner(row: Floats, noise: Noise, position: int, temperature: float) -> int:
+    """Return the same of a row that is not divided by the temperature yet, faster; -1 where that cannot tell."""
+    if len(row) <= _FEW or not isinstance(noise, KeyedNoise):
+        return -1
+    from draftwood.verify.gumbel_max import winner  # loads a kernel, so not before it is used
 
-    row = scores
-    if ids is not None:
-        row = np.full(int(ids[-1]) + 1, -np.inf, dtype=np.float32)
-        row[ids] = scores
-    found = contenders(row, noise, position)
-    if found is None:
-        return _leader(scores, np.arange(len(scores)) if ids is None else ids, noise, position)
-    tokens, words = found
-    totals = row[tokens] + to_gumbel(words)
-    best = int(totals.argmax())
-    return float(totals[best]), int(tokens[best])
+    return winner(row, noise, position, temperature)
+
+
+def _is_kept(row: Floats, token: int, sampling: Sampling) -> bool:
+    """Return whether top-k, top-p and min-p surely keep a token, by the tokens before it alone."""
+    top_k, top_p, min_p = sampling.top_k or len(row), sampling.top_p or 1.0, sampling.min_p
+    if top_k >= len(row) and top_p >= 1 and not min_p:
+        return True
+    scores = row[row >= row[token]] / float(sampling.temperature)
+    own, top = scores.min(), scores.max()
+    before = scores[scores > own]
+    if len(before) >= top_k or (min_p and not own >= top + math.log(min_p)):
+        return False
+    if top_p >= 1 or len(scores) == 1:
+        return True
+    share = float(np.exp(before - top).sum(dtype=np.float64))  # all others can only make it smaller
+    return len(scores) == len(before) + 1 and share / (share + math.exp(own - top)) < top_p - _ROUNDING
 
 
 def _largest(scores: Floats, k: int) -> Ids:

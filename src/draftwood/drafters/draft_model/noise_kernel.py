@@ -32,7 +32,7 @@ class FewNoise:
 
     def __init__(self, noise: KeyedNoise) -> None:
         self._temperature = noise.temperature
-        self._key = np.array(noise.key, dtype=np.int64)
+        self._key = noise.words
 
     def candidates(
         self, ids: Ints, probabilities: Floats, position: int, most: int = LOOKED_AT
