@@ -209,7 +209,7 @@ def test_a_list_of_prompts_says_which_has_failed_and_why(batch_size):
     first, failed, last = draftwood.generate(model, [[4, 4], [3, 4], [5]], **settings)
     assert (failed.ids, failed.text, failed.finish_reason) == (text, text_of(text), "error")
     assert failed.error == (
-        "the scores of the model at position 7 contain NaN: its weights or its precision are broken"
+        "the scores of the model at position 7 contain NaN: its weights or precision are broken"
     )
     for one, prompt in ((first, [4, 4]), (last, [5])):
         assert one.ids == sampled_truth(model, GREEDY, prompt, LIMIT)

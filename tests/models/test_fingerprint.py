@@ -50,7 +50,7 @@ def test_of_a_tokenizer_the_latest_few_things_are_kept():
         found = fingerprint.remembered(tokenizer, f"thing {number}", 1, lambda _, n=number: asked.append(n) or n)
         assert found == number
     assert asked == [*range(20), 0]
-    assert len(fingerprint._known[tokenizer]) == fingerprint._MOST
+    assert len(fingerprint._known[tokenizer][1]) == fingerprint._MOST
 
 
 def test_threads_that_ask_at_once_have_it_found_once():

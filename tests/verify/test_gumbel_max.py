@@ -43,6 +43,13 @@ def test_ties(seed, levels):
     check(row * np.float32(1e30), KeyedNoise(seed), 11, Sampling(1.0))
 
 
+def test_neighbours_that_the_temperature_makes_equal():
+    row = np.full(2000, -30, np.float32)
+    row[1356], row[1923] = float.fromhex("0x1.ebc0cap+0"), float.fromhex("0x1.ebc0c8p+0")
+    for position in range(8):
+        check(row, KeyedNoise(0), position, Sampling(1.484142457658281, top_p=0.4))
+
+
 @pytest.mark.parametrize("odd", [np.nan, -np.nan, np.inf, 3e38])
 def test_where_no_choice_can_be_made_it_makes_none(odd):
     row = np.zeros(2000, dtype=np.float32)

@@ -12,7 +12,7 @@ from draftwood.child_safe import ChildSafeLock
 Found = TypeVar("Found")
 _MOST = 8  # things kept of one tokenizer: sets of end tokens come from requests
 _lock = ChildSafeLock()
-_known: WeakKeyDictionary[Any, dict[str, tuple[Any, Any]]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Any, tuple[ChildSafeLock, dict[str, tuple[Any, Any]]]] = WeakKeyDictionary()
 
 
 def remembered(tokenizer: Any, what: str, state: Any, find: Callable[[Any], Found]) -> Found:
@@ -20,14 +20,16 @@ def remembered(tokenizer: Any, what: str, state: Any, find: Callable[[Any], Foun
 
     A tokenizer that cannot be a key, of a program's own, is asked each time.
     """
-    with _lock:  # held while it finds, so that of requests which come at once only one has the work
-        try:
-            kept = _known.setdefault(tokenizer, {})
-        except TypeError:
-            kept = {}
-        known = kept.pop(what, None)
+    try:
+        with _lock:
+            lock, kept = _known.setdefault(tokenizer, (ChildSafeLock(), {}))
+    except TypeError:
+        return find(tokenizer)
+    with lock:  # held while it finds, so that of requests which come at once only one has the work
+        known = kept.get(what)
         if known is None or known[0] != state:
             known = state, find(tokenizer)
+        kept.pop(what, None)
         while len(kept) >= _MOST:
             del kept[next(iter(kept))]
         kept[what] = known  # the last to go

@@ -117,21 +117,28 @@ class Worker:
                 log.exception("a pass of the model failed: the texts under way are lost")
                 said = DraftwoodError(f"the model failed in the middle of this text ({error}): ask again")
                 for number, text in list(self._texts.items()):
-                    self._close(number)
                     text.end("error", said)
+                    self._close(number)
                 self._prefixes.clear()
 
     def _close(self, number: int, last: Emission | None = None) -> None:
         """Forget a text and pass on its ``last`` emission; of an intact one keep what the model has read."""
         text = self._texts.pop(number)
         self.inbox.left()  # before the client knows, so that there is room if it asks again at once
-        if last is not None:
-            text.tell(last)
-        if last and last.finish in _WHOLE and text.sequence is not None and text.sequence.is_open:
-            try:
+        try:
+            if last is not None:
+                text.tell(last)
+            if last and last.finish in _WHOLE:
+                self._keep(text)
+        finally:
+            if text.sequence is not None:
+                text.sequence.close()
+
+    def _keep(self, text: ServedText) -> None:
+        """Keep what the model has read of a text; where that fails, nothing of any."""
+        try:
+            if text.sequence is not None and text.sequence.is_open:
                 self._prefixes.keep(text.namespace, text.sequence)
-            except Exception:
-                log.exception("what was read of a text could not be kept: long prompts are read again")
-                self._prefixes.clear()
-        if text.sequence is not None:
-            text.sequence.close()
+        except Exception:
+            log.exception("what was read of a text could not be kept: long prompts are read again")
+            self._prefixes.clear()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from math import isclose
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -86,7 +87,8 @@ class HeadJob:
             module = self.target.head(layers)
             sizes = {name: tuple(value.shape) for name, value in module.named_parameters()}
             known = replace(start.shape, layers=layers, target_layers=self.target.layers, eps=module.shape.eps)
-            fits = known == module.shape  # a GGUF file has its eps in float32
+            is_near = isclose(start.shape.eps, known.eps, rel_tol=1e-6)  # of a GGUF file in float32
+            fits = is_near and known == module.shape
             if not fits or sizes != {name: start.tensors[name].shape for name in sizes}:
                 raise UsageError(f"--from {path}: that head was made for another model: leave it out")
             if self.plan.layers not in ((), layers):

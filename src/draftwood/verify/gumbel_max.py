@@ -71,10 +71,9 @@ def winner(scores: Floats, noise: KeyedNoise, position: int, temperature: float)
 
     ``scores`` float32[vocab]; -inf cannot win.
     """
-    flags = scores.flags
-    if not (flags.c_contiguous and flags.aligned and scores.dtype == np.float32):
-        scores = np.array(scores, dtype=np.float32)
+    if not (scores.flags.c_contiguous and scores.flags.aligned):
+        scores = np.array(scores)
     top = int(scores.argmax())  # of a NaN, if there is one
     if not abs(float(scores[top])) / temperature < 1e38 > temperature:
         return -1
-    return int(_winner.unchecked(scores, noise.words, position, top, float(temperature)))
+    return int(_winner.unchecked(scores, noise.words, position, top, temperature))

@@ -127,11 +127,11 @@ def _leader(scores: Floats, ids: Ids, noise: Noise, position: int) -> int:
 
 def _winner(row: Floats, noise: Noise, position: int, temperature: float) -> int:
     """Return the same of a row that is not divided by the temperature yet, faster; -1 where that cannot tell."""
-    if len(row) <= _FEW or not isinstance(noise, KeyedNoise):
+    if len(row) <= _FEW or row.dtype != np.float32 or not isinstance(noise, KeyedNoise):
         return -1
     from draftwood.verify.gumbel_max import winner  # loads a kernel, so not before it is used
 
-    return winner(row, noise, position, temperature)
+    return winner(row, noise, position, float(temperature))
 
 
 def _is_kept(row: Floats, token: int, sampling: Sampling) -> bool:
@@ -139,7 +139,9 @@ def _is_kept(row: Floats, token: int, sampling: Sampling) -> bool:
     top_k, top_p, min_p = sampling.top_k or len(row), sampling.top_p or 1.0, sampling.min_p
     if top_k >= len(row) and top_p >= 1 and not min_p:
         return True
-    scores = row[row >= row[token]] / float(sampling.temperature)
+    with np.errstate(over="ignore"):
+        scores = row / float(sampling.temperature)
+    scores = scores[scores >= scores[token]]  # the division may have made neighbours equal
     own, top = scores.min(), scores.max()
     before = scores[scores > own]
     if len(before) >= top_k or (min_p and not own >= top + math.log(min_p)):
@@ -198,8 +200,6 @@ def _pick(ids: Ids | None, where: Ids) -> Ids:
 
 def _check_best(best: float, where: str) -> None:
     if math.isnan(best):
-        raise DraftwoodError(
-            f"the scores of the model {where} contain NaN: its weights or its precision are broken"
-        )
+        raise DraftwoodError(f"the scores of the model {where} contain NaN: its weights or precision are broken")
     if best == -math.inf:
         raise DraftwoodError(f"the scores of the model {where} are all masked: the processors leave no token")
