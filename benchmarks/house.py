@@ -23,7 +23,7 @@ CEILINGS = {
     "core lines": 8_518,
     "core files": 62,
     "core classes": 109,
-    "tests lines": 45_436,
+    "tests lines": 45_442,
     "tests files": 313,
     "benchmarks lines": 3_865,
     "benchmarks files": 18,

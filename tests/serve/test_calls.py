@@ -91,10 +91,7 @@ def test_however_it_is_cut_an_answer_reads_the_same(text, data):
 @pytest.mark.parametrize(
     ("written", "arguments"),
     [
-        (
-            r'{"a":1e999 , "\ud800": "\uD800\u00e9"}',
-            r'{"a":1e999 , "\ud800": "\uD800\u00e9"}',
-        ),  # JSON stays as it is
+        (r'{"a":1e999 , "\ud800": "\uD800\u00e9"}',) * 2,  # JSON stays as it is
         ('{"a": NaN, "b": [-Infinity, True]}', '{"a": null, "b": [null, true]}'),
         ('{"a": 01, "b": +1.50, "c": .5, "d": yes}', '{"a": 1, "b": 1.5, "c": 0.5, "d": "yes"}'),
         ('{"a": "x\ny\td\\d it\\\'s"}', r"""{"a": "x\ny\td\\d it's"}"""),
@@ -148,6 +145,15 @@ def served():
 def both(create, asked):
     """A whole answer, and its stream."""
     return create(**asked), list(create(**asked, stream=True))
+
+
+def test_a_thought_that_the_template_opens_holds_no_call(monkeypatch):
+    setup = acting({"0": [f"I could {CALL} but no.\n</think>\nSo: {CALL}"] * 2})
+    monkeypatch.setattr(setup.tokenizer, "chat_template", setup.tokenizer.chat_template + "<think>\n")
+    asked = {"model": "tiny", "messages": [{"role": "user", "content": "0: x"}], "tools": [LOOK]}
+    with running(setup) as server, OpenAI(base_url=f"{server.url}/v1", api_key="none") as client:
+        message = client.chat.completions.create(**asked).choices[0].message
+    assert (message.content, len(message.tool_calls)) == (f"I could {CALL} but no.\n</think>\nSo:", 1)
 
 
 @pytest.mark.parametrize("number", range(len(SHAPES)))

@@ -11,7 +11,7 @@ from draftwood.api.setup import Setup
 from draftwood.api.text import Piece, Spelling, TextBuilder, stop_strings_of
 from draftwood.contracts.declaring import takes_of
 from draftwood.decoding.request import Emission, Request
-from draftwood.serve.calls import CallReader, Event
+from draftwood.serve.calls import THINKING, CallReader, Event
 from draftwood.serve.errors import FAILED, ApiError, as_api_error
 from draftwood.serve.inbox import ServedText
 from draftwood.serve.logprobs import LogprobRecorder, SpelledText, SpelledToken, TokenLogprobs, spelled_prompt
@@ -59,8 +59,11 @@ class Choice:
         self._predicts = [takes_of(drafter).prediction for drafter in setup.drafters]
         self._logprobs, self.index, self._is_silent = logprobs, index, is_silent
         self.has_logprobs, self.has_tools = logprobs is not None, tools is not None
-        self._tools, self._reader = tools, None if tools is None else CallReader(tools.parameters, tags)
         self.spelling = Spelling(setup.tokenizer, frozenset(tags.values()))
+        self._tools, self._reader = tools, None
+        if tools is not None:  # a forced call comes at once, whatever the template has opened
+            thinks = self.spelling.full(request.prompt[-16:]).rstrip().endswith(THINKING) and not tools.forced
+            self._reader = CallReader(tools.parameters, tags, thinks=thinks)
         self.prompt_text: str | None = None
         stop = stop_strings_of(request)
         self._spelled = None if logprobs is None else SpelledText(self.spelling, stop)

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from draftwood.serve.json_reader import BLANK, JsonReader
 
 OPENING, CLOSING = "<tool_call>", "</tool_call>"
-_THOUGHTS = ("<think>", _THOUGHT := "</think>")  # nothing between them is a call
+_THOUGHTS = (THINKING := "<think>", _THOUGHT := "</think>")  # nothing between them is a call
 TAGS = (OPENING, CLOSING, *_THOUGHTS)
 _LONGEST = max(map(len, TAGS))
 _ARGUMENTS = ("arguments", "parameters")
@@ -37,14 +37,14 @@ class CallReader(JsonReader):
 
     Only functions of these ``names`` can be called. Blanks beside a call are left out where no other text follows;
     all else that is no call is text. ``hidden`` are those of `TAGS` that are control tokens of the model, which no
-    client is shown.
+    client is shown; ``thinks``: the prompt ends within a thought.
     """
 
-    def __init__(self, names: Collection[str], hidden: Collection[str] = ()) -> None:
+    def __init__(self, names: Collection[str], hidden: Collection[str] = (), *, thinks: bool = False) -> None:
         super().__init__()
         self._names, self._hidden = frozenset(names), frozenset(hidden)
         self._blank, self._said, self._is_trying, self.calls = "", False, False, 0
-        self._events = self._answer()
+        self._events = self._answer(thinks)
 
     def feed(self, text: str) -> list[Event]:
         """Read more text; returns the events that no later text can change."""
@@ -67,8 +67,8 @@ class CallReader(JsonReader):
         joined = groupby(found, lambda event: (event.kind, event.number))
         return [Event(kind, "".join(event.text for event in some), number) for (kind, number), some in joined]
 
-    def _answer(self) -> Iterator[Event | None]:
-        thinks, bare = False, True  # bare: a call without tags may stand here, with nothing but calls before it
+    def _answer(self, thinks: bool) -> Iterator[Event | None]:
+        bare = True  # a call without tags may stand here, with nothing but calls before it
         while True:
             self._text, self._at = self._text[self._at :], 0
             yield from self._ahead()

@@ -374,10 +374,6 @@ class SuffixAutomaton:
         return self._length
 
     @property
-    def nbytes(self) -> int:
-        return int(self._states.nbytes + self._edges.nbytes + self._head.nbytes)
-
-    @property
     def text(self) -> Ints:
         """The text, int32[length]; a view with a stride, not to be written to."""
         return self._states[: self._length, TOKEN]
