@@ -14,7 +14,7 @@ from draftwood.decoding.arrivals import check_request
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Emission
 from draftwood.decoding.sequence import ActiveSequence
-from draftwood.drafters.memory.drafter import MemoryDrafter
+from draftwood.drafters.memory.memory import Memory
 from draftwood.errors import DraftwoodError, UsageError
 from draftwood.planning.base import TreePlanner
 from draftwood.planning.policies.backoff_and_load import LoadLimit
@@ -55,7 +55,7 @@ class Worker:
         They are in no metric and no memory; the prompt repeats itself, so that drafters find something.
         """
         ids = [token % self._setup.target.capabilities.vocab_size for token in (5, 6, 7, 8)] * 4
-        own = [MemoryDrafter() if isinstance(d, MemoryDrafter) else d for d in self._setup.drafters]
+        own = [drafter.detached(lambda _: Memory()) for drafter in self._setup.drafters]  # no file learns from it
         request = self._setup.request(ids, max_new_tokens=6, temperature=0.7, stop=[], drafters=own)
         self.inbox.put([ServedText(request, lambda _: None, secrets.token_hex())])
 

@@ -76,4 +76,4 @@ def winner(scores: Floats, noise: KeyedNoise, position: int, temperature: float)
     top = int(scores.argmax())  # of a NaN, if there is one
     if not abs(float(scores[top])) / temperature < 1e38 > temperature:
         return -1
-    return int(_winner.unchecked(scores, noise.words, position, top, temperature))
+    return int(_winner.unchecked(scores, noise.key, position, top, temperature))

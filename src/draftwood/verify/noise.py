@@ -56,17 +56,13 @@ class KeyedNoise:
     seed: int  # taken modulo 2**64
     sequence: int = 0  # number of the returned sequence, modulo 2**32; never the row of a batch
     temperature: float = 1.0  # what log-probabilities are divided by before the noise is added
-    words: NDArray[np.int64] = field(init=False, repr=False, compare=False)  # the same as `key`, for kernels
+    key: NDArray[np.int64] = field(init=False, repr=False, compare=False)
+    """Both words of the seed, and the sequence, int64[3], only to be read: kernels make the same noise from it."""
 
     def __post_init__(self) -> None:
         bits = int(self.seed) % 2**64
         key = bits & 0xFFFFFFFF, bits >> 32, int(self.sequence) % 2**32
-        object.__setattr__(self, "words", np.array(key, dtype=np.int64))
-
-    @property
-    def key(self) -> tuple[int, int, int]:
-        """Both words of the seed, and the sequence; kernels make the same noise from them."""
-        return tuple(self.words.tolist())
+        object.__setattr__(self, "key", np.array(key, dtype=np.int64))
 
     def gumbel(self, position: int, ids: NDArray[Any]) -> NDArray[np.float64]:
         """Gumbel noise of these tokens, float64[n] between -3.2 and 22.9 (33 log 2).
@@ -94,5 +90,5 @@ class KeyedNoise:
         counter = np.zeros((len(block), 4), dtype=np.uint32)
         counter[:, 0] = block
         counter[:, 1] = position
-        counter[:, 2] = self.words[2]
-        return philox4x32(counter, self.words[:2].astype(np.uint32))
+        counter[:, 2] = self.key[2]
+        return philox4x32(counter, self.key[:2].astype(np.uint32))

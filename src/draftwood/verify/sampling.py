@@ -98,10 +98,14 @@ def distribution(row: Floats, sampling: Sampling) -> NDArray[np.float64]:
     return probabilities
 
 
+def _tempered(row: Floats, sampling: Sampling) -> Floats:
+    with np.errstate(over="ignore"):  # masks written as the lowest float32 may become -inf
+        return row if sampling.temperature == 1 else row / float(sampling.temperature)
+
+
 def _support(row: Floats, sampling: Sampling, where: str) -> tuple[Floats, Ids | None]:
     """Tempered scores of the tokens that may be chosen, and their ids ascending (None: the whole row)."""
-    with np.errstate(over="ignore"):  # masks written as the lowest float32 may become -inf
-        scores = row if sampling.temperature == 1 else row / float(sampling.temperature)
+    scores = _tempered(row, sampling)
     top = scores.max()
     _check_best(float(top), where)
     if top == np.inf:
@@ -139,8 +143,7 @@ def _is_kept(row: Floats, token: int, sampling: Sampling) -> bool:
     top_k, top_p, min_p = sampling.top_k or len(row), sampling.top_p or 1.0, sampling.min_p
     if top_k >= len(row) and top_p >= 1 and not min_p:
         return True
-    with np.errstate(over="ignore"):
-        scores = row / float(sampling.temperature)
+    scores = _tempered(row, sampling)
     scores = scores[scores >= scores[token]]  # the division may have made neighbours equal
     own, top = scores.min(), scores.max()
     before = scores[scores > own]

@@ -32,7 +32,7 @@ class FewNoise:
 
     def __init__(self, noise: KeyedNoise) -> None:
         self._temperature = noise.temperature
-        self._key = noise.words
+        self._key = noise.key
 
     def candidates(
         self, ids: Ints, probabilities: Floats, position: int, most: int = LOOKED_AT

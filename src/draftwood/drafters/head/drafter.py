@@ -35,7 +35,7 @@ class HeadDraftSession(ModelSession):
     def __init__(self, prompt: Sequence[int], noise: Noise | None, **options: Any) -> None:
         super().__init__(prompt, noise, **options)
         # Kernels make no other noise than our own: with another, the head's own best tokens are taken.
-        ours = (noise.temperature, noise.key) if isinstance(noise, KeyedNoise) else (0.0, (0, 0, 0))
+        ours = (noise.temperature, noise.key) if isinstance(noise, KeyedNoise) else (0.0, np.zeros(3, np.int64))
         self._temperature, self._key = ours
 
     def start(self, nodes: int, accept_rates: Floats, base_tree: TokenTree) -> Growth | None:
@@ -68,7 +68,7 @@ class HeadDraftSession(ModelSession):
         worth = self._temperature, hope, gain, price, max(LEAST, self._p_min)
         sizes = self._length, further, depth, self.reader.k, LOOKED_AT, min(nodes, MOST_NODES)
         ends, rates = np.array([*self.ends], dtype=np.int32), for_kernel(accept_rates, CLASSES)
-        asked = TreeRequest(np.array(self._key), np.array(sizes), np.array(worth), rates, FIRSTS, BOUNDS, ends)
+        asked = TreeRequest(self._key, np.array(sizes), np.array(worth), rates, FIRSTS, BOUNDS, ends)
         is_usual = self.reader.unread(self._length) <= _FEW
         grown = self.reader.grow(self.text, asked)
         for belief in grown.beliefs:

@@ -86,7 +86,7 @@ class RecyclingSession(TextSession):
         self._drafter, self._table = drafter, table
         self._noise = GREEDY
         if isinstance(noise, KeyedNoise):
-            self._noise = (np.array(noise.key, dtype=np.int64), float(noise.temperature))
+            self._noise = (noise.key, float(noise.temperature))
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         return self.branch(TokenTree.empty(), nodes, lookahead_nodes, accept_rates)
