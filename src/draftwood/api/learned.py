@@ -24,7 +24,7 @@ from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.cost_model import CostModel
 from draftwood.planning.learned import Learned
 
-FORMAT = 2  # of what is kept
+FORMAT = 3  # of what is kept
 _MOST_RATES = 64  # drafters whose rates are kept, each for greedy and for sampled answers; the latest used
 _HEADER = {"row": "header", "verb": "profile", "format": 1}  # how a profile begins
 _OTHER_RECORDS = ("prefill", "sampling", "memory", "tree")  # of a profile, other than of passes
@@ -204,7 +204,7 @@ def to_record(learned: Learned) -> dict[str, Any]:
 
 def from_record(record: Any, curve: CostCurve | None) -> Learned:
     """Return what was learnt, on top of the ``curve`` that is known now; costs that were learnt on top of another
-    curve, or are not plausible, are left out.
+    curve are left out.
 
     Raises `ValueError`, `TypeError`, `KeyError` or `AttributeError` for a record that `to_record` cannot have
     written.
@@ -213,8 +213,7 @@ def from_record(record: Any, curve: CostCurve | None) -> Learned:
         raise ValueError(f"format {record['format']!r} is not {FORMAT}")
     costs = record["costs"] if record["curve"] == _digest(curve) else {}
     known = {int(size): CostModel.restored(curve, state) for size, state in costs.items()}
-    plausible = {size: model for size, model in known.items() if model.is_plausible}
-    return Learned(Beliefs.restored(record["rates"]), curve, plausible)
+    return Learned(Beliefs.restored(record["rates"]), curve, known)
 
 
 def _digest(curve: CostCurve | None) -> str:

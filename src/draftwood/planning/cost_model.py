@@ -1,8 +1,8 @@
 """The cost model: how many seconds a pass takes now, a measured or guessed curve corrected by every pass.
 
 A Kalman filter follows the correction, a logarithm at each power of two of the width (tokens of a pass). An
-outlier is clipped and raises the weight of the next passes; if the next one is off to the same side by at least
-half as much, the machine has changed, and all widths are measured again.
+outlier is clipped, and the next passes count more for all widths alike: where other programs are busy, some passes
+take twice as long, and which width they had says nothing.
 """
 
 from __future__ import annotations
@@ -29,16 +29,15 @@ _OCTAVES = 11  # knots at 1, 2, 4, .. 1024 tokens
 _PACE, _SHAPE = 0.3, 0.06
 """Standard deviations, in logarithms of seconds, of a measured curve: as a whole, and per octave."""
 _GUESSED_PACE, _GUESSED_SHAPE = 3.0, 0.3
-_PACE_DRIFT, _SHAPE_DRIFT = 0.01, 0.002  # how much they grow per pass
-_FORGET = 0.9999  # bounds that growth: to 1.0 as a whole, 0.2 per octave
+_DRIFT = 0.01  # how much either grows per pass
+_FORGET = 0.9999  # bounds that growth: to 1.0
 _NOISE = 0.05  # standard deviation of one pass
 _MOST_NOISE = 0.15  # on a machine that other programs use, by the passes so far
 _CLIP = 3.0  # standard deviations that one pass may be off before it is clipped
 _STALE = 32  # passes after which the cost of a width should be measured again
-GRANT = 1.25
+_GRANT = 1.25
 """First exploration budget of a guess, in plain passes: 2 % of an answer of 64 tokens. A measured curve has 0."""
-_SETTLED = 256  # passes after which a machine that has changed again is worth another such budget
-_SLACK = 1.5  # how many times longer than its tokens one by one a pass may be believed to take
+_SLACK = 1.5  # how many times as long as its tokens one by one a pass may take: more comes from other programs
 _MOST_LOG = 100.0  # of what is restored, so that its exponential is a number
 _EXPLORE = 0.003  # share of the decoding time that may be spent on passes of other widths, to measure their cost
 _MOST_SAVED = 2.0  # plain passes: the exploration budget grows up to this
@@ -57,14 +56,13 @@ class CostModel:
         self._log = np.zeros(_OCTAVES)
         self._cov = pace**2 + shape**2 * _WALK
         self._noise = _NOISE  # average of how far passes were off
-        self._doubted = 0.0  # logarithm of measured over expected seconds of the last pass, if it was clipped
+        self._doubted = False  # whether the last pass was clipped
         self._at, self._base = -1, np.empty(0)  # the table's context in units of 32 tokens, and the curve there
         self._table: Doubles | None = None
         self._seen = [0 if self.measured else -_STALE] * len(_SIZES)  # number of the last pass of each width
         self.passes = 0  # how many were recorded
         # How much time may be spent on passes of other widths to measure their cost, in plain passes.
-        self.exploration_budget = 0.0 if self.measured else GRANT
-        self._granted = -_SETTLED if self.measured else 0  # number of the pass at which it was last raised
+        self.exploration_budget = 0.0 if self.measured else _GRANT
         self.switch = SwitchCost()
 
     def seconds(self, n: int, context: int) -> float:
@@ -97,6 +95,8 @@ class CostModel:
         self._seen[size(n)] = self.passes
         if calm:
             return  # plain passes are so many that one in four tells enough
+        if n > 1 and self._seen[0] > 0:
+            seconds = min(seconds, _SLACK * n * self.seconds(1, context))
         hat = _hat(n)
         surprise = math.log(seconds / self._curve.seconds(n, context)) - float(hat @ self._log)
         noise = self._noise
@@ -110,14 +110,11 @@ class CostModel:
         self._log += reach * (clipped / variance)
         self._cov -= np.outer(reach, reach / variance)
         self._cov *= _FORGET
-        self._cov += _DRIFT
+        self._cov += _GROWTH
         self._table = None
-        doubted, self._doubted = self._doubted, 0.0
-        if doubted * surprise > doubted**2 / 2:
-            self._change()
-        if clipped != surprise:  # all widths, those from here on, or this one may have changed
-            self._doubted = surprise
-            self._cov += surprise**2 * (1 + np.diag(hat) + _UPWARDS[octave(n)])
+        self._doubted = clipped != surprise
+        if self._doubted:  # the machine may have changed
+            self._cov += clipped**2
             self._seen[size(n)] -= _STALE
 
     def explored(
@@ -154,14 +151,6 @@ class CostModel:
         """Whether the last of so many passes need not be learnt from, if it took about the expected time."""
         return self.passes > _STALE and self.passes % SELDOM >= passes and not self._doubted
 
-    def _change(self) -> None:
-        """Have all widths measured again: two passes in a row say that the machine has changed."""
-        self._cov += _GUESSED_SHAPE**2 * _WALK
-        self._seen = [self.passes - _STALE] * len(_SIZES)
-        if self.passes - self._granted >= _SETTLED:
-            self._granted = self.passes
-            self.exploration_budget = max(self.exploration_budget, GRANT)
-
     def stale(self, chosen: int, least: int, widest: int) -> list[int]:
         """Return widths not seen in the last 32 passes: half an octave from the chosen one, or the least."""
         at, seen, before = size(chosen), self._seen, self.passes - _STALE
@@ -174,15 +163,6 @@ class CostModel:
         """Return whether the cost of about this width was measured, in the last so many passes."""
         seen = self._seen[size(width)]
         return seen > 0 and self.passes - seen < within
-
-    @property
-    def is_plausible(self) -> bool:
-        """Whether no pass is believed to take much longer than its tokens would one by one.
-
-        Such costs were learnt while other programs kept the processor busy, and would keep drafts off for long.
-        """
-        one = self.seconds(1, 0)
-        return all(self.seconds(n, 0) <= _SLACK * n * one for n in (2, 4, 8, 16, 32))
 
     def state(self) -> dict[str, Any]:
         """Return what was learnt, JSON-ready, for `restored`."""
@@ -213,7 +193,6 @@ class CostModel:
         model.switch.after, model.switch.share = after, share
         model._log, model._cov = log, cov + _PACE**2
         model.measured, model.passes, model.exploration_budget = True, passes, 0.0
-        model._granted = passes - _SETTLED
         model._seen = [passes] * len(_SIZES)
         return model
 
@@ -303,5 +282,4 @@ def _hats(widths: int) -> Doubles:
 
 _SIZES = [1, *(w << k for k in range(_OCTAVES) for w in (2, 3))]
 _WALK = np.minimum.outer(np.arange(_OCTAVES), np.arange(_OCTAVES)).astype(np.float64)
-_UPWARDS = [np.outer(up, up) for up in np.tri(_OCTAVES).T]  # covariance of a change of all knots from the k-th on
-_DRIFT = _PACE_DRIFT**2 + _SHAPE_DRIFT**2 * _WALK
+_GROWTH = _DRIFT**2 * (1 + _WALK)
