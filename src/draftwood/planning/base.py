@@ -24,9 +24,9 @@ def require(fine: bool, said: str) -> None:
 
 
 _CHAIN_OF = 4  # for a target without trees drafters are asked for four times the nodes; the best chain is scored
-_TOGETHER = 4
-"""Passes with drafts that are learnt from together once rates are settled, fewer at a text's end: rates for the
-next draft are computed anew then, and each pass empties the processor's caches."""
+_TOGETHER = 6
+"""Passes with drafts that are learnt from together, at first and at a text's end fewer: rates for the next draft are
+computed anew then, and each pass empties the processor's caches."""
 _Lessons = dict[tuple[str, bool], tuple[Declaration, list[Feedback]]]  # of a pass, by label and whether greedy
 NOTHING = Ask(0, 0, TokenTree.empty().belief)
 _UNKNOWN = Prices()
@@ -194,7 +194,8 @@ class TreePlanner(Planner, PlannerSession):
             ended = ended or state.step.finish is not None
         if taught:
             untold.append(taught)
-        if untold and (ended or len(untold) >= _TOGETHER or not self.learned.beliefs.settled):
+        enough = min(_TOGETHER, 1 + self.learned.beliefs.passes // 4)
+        if untold and (ended or len(untold) >= enough):
             self._untold = []
             with self.learned.lock:
                 for passed in untold:

@@ -22,7 +22,6 @@ RATE, FADE = 0.03, 0.98  # how far one label moves the drift, and what is left o
 WRONG, LIGHT = 4.0, 2.0
 """If the labels are ``WRONG`` standard deviations below the priors, a prior counts as ``LIGHT`` labels only."""
 
-_SETTLED = 64  # passes with labels after which rates move slowly
 _LIMIT = 3.0  # of the drift, in logits: the drift changes the odds of acceptance at most twentyfold
 
 
@@ -31,7 +30,7 @@ class Beliefs:
 
     def __init__(self) -> None:
         self._rates: dict[tuple[str, bool], AcceptRates] = {}
-        self._passes = 0  # with labels
+        self.passes = 0  # learnt from
         self._kept: dict[str, Any] = {}  # of an earlier process, until a drafter's rates are asked for
 
     def rates(self, drafter: Declaration, *, greedy: bool) -> AcceptRates:
@@ -61,16 +60,11 @@ class Beliefs:
         """Return the acceptance rate now believed for each evidence class, float32[n_evidence]."""
         return self.rates(drafter, greedy=greedy).accept_rates
 
-    @property
-    def settled(self) -> bool:
-        """Whether so much was learnt that a pass more hardly moves the rates."""
-        return self._passes >= _SETTLED
-
     def learn(self, drafter: Declaration, lessons: Sequence[Feedback], *, greedy: bool) -> None:
         """Learn from the feedback of one pass which of the drafter's nodes were right."""
+        self.passes += 1
         classes: list[int] = []
         right: list[bool] = []
-        self._passes += 1
         for lesson in lessons:
             some, truth = labels(lesson)
             classes += some

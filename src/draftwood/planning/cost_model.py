@@ -53,7 +53,7 @@ class CostModel:
         self.measured = curve is not None
         self._curve = curve if curve is not None else guess
         pace, shape = (_PACE, _SHAPE) if self.measured else (_GUESSED_PACE, _GUESSED_SHAPE)
-        self._log = np.zeros(_OCTAVES)
+        self._log = [0.0] * _OCTAVES
         self._cov = pace**2 + shape**2 * _WALK
         self._noise = _NOISE  # average of how far passes were off
         self._doubted = False  # whether the last pass was clipped
@@ -67,7 +67,13 @@ class CostModel:
 
     def seconds(self, n: int, context: int) -> float:
         """Return the expected seconds of a pass over ``n`` tokens (the root included) at this context length."""
-        return self._curve.seconds(n, context) * math.exp(float(_hat(n) @ self._log))
+        return self._curve.seconds(n, context) * math.exp(self._correction(n))
+
+    def _correction(self, n: int) -> float:
+        """Return the logarithm by which the curve is off at ``n`` tokens: linear in log2(n) between the knots."""
+        k = octave(n)
+        low = self._log[k]
+        return low if k == _OCTAVES - 1 else low + math.log2(n / (1 << k)) * (self._log[k + 1] - low)
 
     def table(self, widest: int, context: int) -> Doubles:
         """Return the expected seconds of each width, float64[widest + 1], never falling; do not write to it."""
@@ -97,17 +103,17 @@ class CostModel:
             return  # plain passes are so many that one in four tells enough
         if n > 1 and self._seen[0] > 0:
             seconds = min(seconds, _SLACK * n * self.seconds(1, context))
-        hat = _hat(n)
-        surprise = math.log(seconds / self._curve.seconds(n, context)) - float(hat @ self._log)
+        surprise = math.log(seconds / self._curve.seconds(n, context)) - self._correction(n)
         noise = self._noise
         self._noise = KEEP_SOME * noise + (1 - KEEP_SOME) * min(abs(surprise), _MOST_NOISE)
         if abs(surprise) < 2 * max(_NOISE, noise) and self._is_calm(passes):
             return  # it would change next to nothing
+        hat = _hat(n)
         reach = self._cov @ hat
         variance = float(hat @ reach) + _NOISE**2
         bound = _CLIP * math.sqrt(variance)
         clipped = min(bound, max(-bound, surprise))
-        self._log += reach * (clipped / variance)
+        self._log = (np.array(self._log) + reach * (clipped / variance)).tolist()
         self._cov -= np.outer(reach, reach / variance)
         self._cov *= _FORGET
         self._cov += _GROWTH
@@ -169,7 +175,7 @@ class CostModel:
         return {
             "passes": self.passes,
             "switch": [float(f"{self.switch.after:.6g}"), round(self.switch.share, 6)],
-            "log": [round(value, 6) for value in self._log.tolist()],
+            "log": [round(value, 6) for value in self._log],
             "cov": [[float(f"{value:.6g}") for value in row] for row in self._cov.tolist()],
         }
 
@@ -191,7 +197,7 @@ class CostModel:
             raise ValueError("the learnt cost of passes is damaged")
         model = cls(curve)
         model.switch.after, model.switch.share = after, share
-        model._log, model._cov = log, cov + _PACE**2
+        model._log, model._cov = log.tolist(), cov + _PACE**2
         model.measured, model.passes, model.exploration_budget = True, passes, 0.0
         model._seen = [passes] * len(_SIZES)
         return model
@@ -199,7 +205,7 @@ class CostModel:
     def widened(self, guess: CostCurve | None = None) -> CostModel:
         """Return a copy with larger uncertainty, for another batch size, for which there may be another guess."""
         twin = CostModel(self._curve if self.measured else None, guess if guess is not None else self._curve)
-        twin._log = self._log.copy()
+        twin._log = self._log
         twin._cov = self._cov + _PACE**2 + _SHAPE**2 * _WALK
         return twin
 

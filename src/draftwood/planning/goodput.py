@@ -310,7 +310,9 @@ class GoodputPlanner(TreePlanner):
     def _lookahead_s(self, choice: _Choice, states: Sequence[State], tokens: int) -> dict[str, float]:
         """Return the seconds that each drafter's lookahead nodes have added to a pass over so many tokens."""
         nodes: dict[str, int] = {}
-        for state in states if any([state.step.lookahead_scored for state in states]) else ():
+        if not any([state.step.lookahead_scored for state in states]):
+            return {}
+        for state in states:
             for drafter, own in zip(state.drafters, state.step.by_source, strict=True):
                 if drafter is not None and own.lookahead_nodes:
                     nodes[drafter.label] = nodes.get(drafter.label, 0) + own.lookahead_nodes
