@@ -25,8 +25,8 @@ def require(fine: bool, said: str) -> None:
 
 _CHAIN_OF = 4  # for a target without trees drafters are asked for four times the nodes; the best chain is scored
 _TOGETHER = 6
-"""Passes with drafts that are learnt from together, at first and at a text's end fewer: rates for the next draft are
-computed anew then, and each pass empties the processor's caches."""
+"""Passes with drafts that are learnt from together, at first and at a text's end fewer: rates for the next draft
+are computed anew then, and each pass empties the processor's caches."""
 _Lessons = dict[tuple[str, bool], tuple[Declaration, list[Feedback]]]  # of a pass, by label and whether greedy
 NOTHING = Ask(0, 0, TokenTree.empty().belief)
 _UNKNOWN = Prices()

@@ -54,7 +54,8 @@ class CostModel:
         self._curve = curve if curve is not None else guess
         pace, shape = (_PACE, _SHAPE) if self.measured else (_GUESSED_PACE, _GUESSED_SHAPE)
         self._log = [0.0] * _OCTAVES
-        self._cov = pace**2 + shape**2 * _WALK
+        # Lists: between passes these are several times faster than arrays as small.
+        self._cov: list[list[float]] = (pace**2 + shape**2 * _WALK).tolist()
         self._noise = _NOISE  # average of how far passes were off
         self._doubted = False  # whether the last pass was clipped
         self._at, self._base = -1, np.empty(0)  # the table's context in units of 32 tokens, and the curve there
@@ -67,13 +68,7 @@ class CostModel:
 
     def seconds(self, n: int, context: int) -> float:
         """Return the expected seconds of a pass over ``n`` tokens (the root included) at this context length."""
-        return self._curve.seconds(n, context) * math.exp(self._correction(n))
-
-    def _correction(self, n: int) -> float:
-        """Return the logarithm by which the curve is off at ``n`` tokens: linear in log2(n) between the knots."""
-        k = octave(n)
-        low = self._log[k]
-        return low if k == _OCTAVES - 1 else low + math.log2(n / (1 << k)) * (self._log[k + 1] - low)
+        return self._curve.seconds(n, context) * math.exp(_between(self._log, *_place(n)))
 
     def table(self, widest: int, context: int) -> Doubles:
         """Return the expected seconds of each width, float64[widest + 1], never falling; do not write to it."""
@@ -103,24 +98,27 @@ class CostModel:
             return  # plain passes are so many that one in four tells enough
         if n > 1 and self._seen[0] > 0:
             seconds = min(seconds, _SLACK * n * self.seconds(1, context))
-        surprise = math.log(seconds / self._curve.seconds(n, context)) - self._correction(n)
+        surprise = math.log(seconds / self._curve.seconds(n, context)) - _between(self._log, *_place(n))
         noise = self._noise
         self._noise = KEEP_SOME * noise + (1 - KEEP_SOME) * min(abs(surprise), _MOST_NOISE)
         if abs(surprise) < 2 * max(_NOISE, noise) and self._is_calm(passes):
             return  # it would change next to nothing
-        hat = _hat(n)
-        reach = self._cov @ hat
-        variance = float(hat @ reach) + _NOISE**2
+        reach = [_between(row, *_place(n)) for row in self._cov]
+        variance = _between(reach, *_place(n)) + _NOISE**2
         bound = _CLIP * math.sqrt(variance)
         clipped = min(bound, max(-bound, surprise))
-        self._log = (np.array(self._log) + reach * (clipped / variance)).tolist()
-        self._cov -= np.outer(reach, reach / variance)
-        self._cov *= _FORGET
-        self._cov += _GROWTH
+        self._doubted = clipped != surprise  # the machine may have changed
+        self._log = [known + one * clipped / variance for known, one in zip(self._log, reach, strict=True)]
+        more = clipped**2 if self._doubted else 0.0
+        self._cov = [
+            [
+                _FORGET * (known - one * other / variance) + growth + more
+                for known, other, growth in zip(row, reach, growths, strict=True)
+            ]
+            for row, one, growths in zip(self._cov, reach, _GROWTH, strict=True)
+        ]
         self._table = None
-        self._doubted = clipped != surprise
-        if self._doubted:  # the machine may have changed
-            self._cov += clipped**2
+        if self._doubted:
             self._seen[size(n)] -= _STALE
 
     def explored(
@@ -176,7 +174,7 @@ class CostModel:
             "passes": self.passes,
             "switch": [float(f"{self.switch.after:.6g}"), round(self.switch.share, 6)],
             "log": [round(value, 6) for value in self._log],
-            "cov": [[float(f"{value:.6g}") for value in row] for row in self._cov.tolist()],
+            "cov": [[float(f"{value:.6g}") for value in row] for row in self._cov],
         }
 
     @classmethod
@@ -197,7 +195,7 @@ class CostModel:
             raise ValueError("the learnt cost of passes is damaged")
         model = cls(curve)
         model.switch.after, model.switch.share = after, share
-        model._log, model._cov = log.tolist(), cov + _PACE**2
+        model._log, model._cov = log.tolist(), (cov + _PACE**2).tolist()
         model.measured, model.passes, model.exploration_budget = True, passes, 0.0
         model._seen = [passes] * len(_SIZES)
         return model
@@ -206,7 +204,7 @@ class CostModel:
         """Return a copy with larger uncertainty, for another batch size, for which there may be another guess."""
         twin = CostModel(self._curve if self.measured else None, guess if guess is not None else self._curve)
         twin._log = self._log
-        twin._cov = self._cov + _PACE**2 + _SHAPE**2 * _WALK
+        twin._cov = (np.array(self._cov) + _PACE**2 + _SHAPE**2 * _WALK).tolist()
         return twin
 
 
@@ -275,8 +273,16 @@ def octave(n: int) -> int:
     return min(_OCTAVES - 1, n.bit_length() - 1)
 
 
-def _hat(n: int) -> Doubles:
-    return _hats(1 << max(8, n.bit_length()))[n]
+@lru_cache(maxsize=512)
+def _place(n: int) -> tuple[int, float]:
+    """Return the knot at or below ``n`` tokens, and how many octaves ``n`` is above it."""
+    k = octave(n)
+    return (k, math.log2(n / (1 << k))) if k < _OCTAVES - 1 else (k - 1, 1.0)
+
+
+def _between(knots: Sequence[float], k: int, above: float) -> float:
+    """Return what holds at a `_place` between two knots."""
+    return knots[k] + above * (knots[k + 1] - knots[k])
 
 
 @lru_cache
@@ -288,4 +294,4 @@ def _hats(widths: int) -> Doubles:
 
 _SIZES = [1, *(w << k for k in range(_OCTAVES) for w in (2, 3))]
 _WALK = np.minimum.outer(np.arange(_OCTAVES), np.arange(_OCTAVES)).astype(np.float64)
-_GROWTH = _DRIFT**2 * (1 + _WALK)
+_GROWTH: list[list[float]] = (_DRIFT**2 * (1 + _WALK)).tolist()
