@@ -65,12 +65,10 @@ def test_without_a_curve_a_few_passes_tell_it():
 
 def test_one_interrupted_pass_is_not_believed():
     model = taught(CostModel(CURVE), CURVE, [1, 8], times=30)
-    exploration_budget = model.exploration_budget
     model.learn(8, 100, 50 * CURVE.seconds(8, 100))
     assert off(model, CURVE, 8) < 0.12
     taught(model, CURVE, [8], times=10)
     assert off(model, CURVE, 8) < 0.05
-    assert model.exploration_budget == exploration_budget, "nothing has changed, so there is nothing to look at"
 
 
 @pytest.mark.parametrize("factor", [3.0, 1 / 3, 10.0])
@@ -83,13 +81,10 @@ def test_a_machine_that_changed_is_followed_within_a_dozen_passes(factor):
 
 def test_slow_passes_of_a_busy_machine_make_no_width_dear():
     model, random = taught(CostModel(CURVE), CURVE, [1, 4], times=10), np.random.default_rng(0)
-    starts, others = np.linspace(2.4, 1, 6), random.choice([1.0, 1.3, 2, 3], 400, p=[0.7, 0.2, 0.07, 0.03])
-    for number, n in enumerate(random.choice([1, 2, 4], 400, p=[0.8, 0.1, 0.1]).tolist()):
-        slower = starts[number % 20] if number % 20 < len(starts) else others[number]  # an answer is 20 passes
+    for number, n in enumerate(random.choice([1, 4], 400, p=[0.8, 0.2]).tolist()):
+        slower = random.choice([max(1.0, 2.4 - 0.3 * (number % 20)), 2, 3], p=[0.9, 0.07, 0.03])  # answers of 20
         model.learn(n, 100, slower * CURVE.seconds(n, 100))
-        for width in (2, 4) if number > 50 else ():
-            found, truth = (one.seconds(width, 100) / one.seconds(1, 100) for one in (model, CURVE))
-            assert 0.5 < found / truth < 2
+        assert number < 50 or 0.6 < model.seconds(4, 100) / model.seconds(1, 100) / 1.1 < 1.7
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf, 4000.0, -math.inf])
@@ -231,9 +226,8 @@ def test_costs_of_a_busy_hour_are_found_out():
         best = max(range(3), key=lambda n: (1, 1.9, 2.7)[n] / times[n])
         model.earn(1)
         count, _ = model.explored(1, [1.0, 1.9, 2.7], times, best, 0.0)
-        model.learn(1 + count, 64, (0.06, 0.07, 0.075)[count])
-        if count != best:
-            model.regretted((0.06, 0.07, 0.075)[count] / 0.06 - 1)
+        model.learn(1 + count, 64, took := (0.06, 0.07, 0.075)[count])
+        model.regretted(took / 0.06 - 1)
         if model.seconds(3, 64) < 0.09:
             break
     assert passes < 1000

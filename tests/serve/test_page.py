@@ -64,16 +64,10 @@ def refuse_with(tab, status, message):
 
 
 def held_back(tab):
-    """Hold back what this tab and its like ask, until ``go_on``; returns the requests."""
+    """Hold back what this tab and its like ask; returns the requests, and what lets them go on."""
     held = []
     tab.context.route(WRITING, lambda route: held.append(route))
-    return held
-
-
-def go_on(tab, held):
-    for request in held:
-        request.continue_()
-    tab.context.unroute_all()
+    return held, lambda: [*[request.continue_() for request in held], tab.context.unroute_all()]
 
 
 def running(url):
@@ -168,7 +162,7 @@ def test_a_chat_is_written_stopped_written_again_edited_and_kept(opened, url):
 def test_two_chats_of_one_tab_write_at_once_and_neither_is_lost(opened):
     tab = opened(script=PRIVATE)
     set_up(tab, limit="1500", temperature="0", drafters=False)
-    held = held_back(tab)
+    held, go_on = held_back(tab)
     say(tab, "one")
     tab.click("#open-side")
     assert tab.is_visible("#unkept")
@@ -176,7 +170,7 @@ def test_two_chats_of_one_tab_write_at_once_and_neither_is_lost(opened):
     say(tab, "two")
     until(tab, lambda: len(held) == 2)
     assert tab.locator("#chat-list .dot").count() == 2
-    go_on(tab, held)
+    go_on()
     assert len(written(tab)) == 1500
     tab.click("#open-side")
     tab.click("#chat-list .title >> text=one")
@@ -226,7 +220,7 @@ def test_two_tabs_of_one_chat_lose_nothing_of_one_another(opened, locks):
     other.on("pageerror", lambda error: complaints.append(str(error)))
     wait(other, "#turns", "one")
     set_up(tab, limit="900", drafters=False)  # all answers together are shorter than the model can read
-    held = held_back(tab)  # none ends before the other tab has spoken
+    _, go_on = held_back(tab)  # none ends before the other tab has spoken
     say(tab, "two")
     wait(other, "#turns", "two")
     say(other, "three")
@@ -234,7 +228,7 @@ def test_two_tabs_of_one_chat_lose_nothing_of_one_another(opened, locks):
         wait(other, "#toast", "Another tab is writing")
     else:
         wait(tab, "#turns", "two.*three")
-    go_on(tab, held)
+    go_on()
     for one, turn in ((tab, 1),) if locks else ((other, 2), (tab, 1)):  # stopped before a word there is no answer
         until(one, lambda one=one, turn=turn: one.evaluate(f"current.turns[{turn}].answer.text"))
         one.keyboard.press("Escape")
