@@ -96,6 +96,12 @@ def test_times_that_no_pass_can_take_are_ignored(seconds):
     assert off(model, CURVE, 4) == 0
 
 
+def test_a_profile_in_which_wide_passes_are_dear_is_believed():
+    truth = CostCurve.of({1: 0.02, 2: 0.1, 16: 0.12})
+    model = taught(taught(CostModel(truth), truth, [1]), truth, [2], times=200)
+    assert max(off(model, truth, n) for n in (1, 2, 16)) < 0.01
+
+
 def test_hours_at_one_width_leave_the_others_believable():
     model = taught(CostModel(CURVE), CURVE, [8], times=50_000)
     assert max(off(model, CURVE, n) for n in (1, 8, 64)) < 0.05
@@ -132,9 +138,7 @@ def test_a_copy_for_passes_of_another_kind_begins_with_the_same_and_learns_faste
     model = taught(CostModel(CURVE), CURVE, [1, 8], times=30)
     twin = model.widened()
     assert twin.seconds(8, 100) == model.seconds(8, 100)
-    taught(twin, slow, [8])
-    taught(model, slow, [8])
-    assert off(twin, slow, 8) < off(model, slow, 8)
+    assert off(taught(twin, slow, [8]), slow, 8) < off(taught(model, slow, [8]), slow, 8)
 
 
 # --- a change of width -----------------------------------------------------------------------------------------
@@ -143,19 +147,16 @@ def test_a_copy_for_passes_of_another_kind_begins_with_the_same_and_learns_faste
 PLAIN = 0.005
 
 
-def after(*excesses: float, plain: bool = True) -> SwitchCost:
+def after(*excesses: float) -> SwitchCost:
     cost = SwitchCost()
     for excess in excesses:
-        cost.learn(plain=plain, excess=excess, expected=PLAIN)
+        cost.learn(plain=True, excess=excess, expected=PLAIN)
     return cost
 
 
-def test_it_is_what_plain_passes_behind_drafts_take_longer():
-    assert after(*[0.001] * 200).charge == pytest.approx(0.001, rel=0.01)
-
-
-def test_where_drafts_follow_drafts_nothing_is_added():
+def test_it_is_what_plain_passes_behind_drafts_take_longer_and_nothing_where_drafts_follow():
     cost = after(*[0.001] * 200)
+    assert cost.charge == pytest.approx(0.001, rel=0.01)
     for _ in range(200):
         cost.learn(plain=False, excess=0.001, expected=PLAIN)
     assert cost.charge < 1e-6
@@ -220,14 +221,14 @@ def test_costs_of_a_busy_hour_are_found_out():
     for _ in range(200):
         model.learn(1, 64, 0.06)
         model.learn(2, 64, 3.0)
-    assert 0.12 < model.seconds(2, 64) < 0.2, "more than its tokens one by one is hardly believed"
+    assert 0.12 < model.seconds(2, 64) < 0.25, "more than its tokens one by one is hardly believed"
     for passes in range(3000):  # noqa: B007 - read behind the loop
         times = model.times(1, 3, 64)
         best = max(range(3), key=lambda n: (1, 1.9, 2.7)[n] / times[n])
         model.earn(1)
         count, _ = model.explored(1, [1.0, 1.9, 2.7], times, best, 0.0)
         model.learn(1 + count, 64, took := (0.06, 0.07, 0.075)[count])
-        model.regretted(took / 0.06 - 1)
+        model.regretted(took / 0.06 - 1 if count != best else 0)
         if model.seconds(3, 64) < 0.09:
             break
     assert passes < 1000

@@ -220,7 +220,7 @@ def test_two_tabs_of_one_chat_lose_nothing_of_one_another(opened, locks):
     other.on("pageerror", lambda error: complaints.append(str(error)))
     wait(other, "#turns", "one")
     set_up(tab, limit="900", drafters=False)  # all answers together are shorter than the model can read
-    _, go_on = held_back(tab)  # none ends before the other tab has spoken
+    held, go_on = held_back(tab)  # none ends before the other tab has spoken
     say(tab, "two")
     wait(other, "#turns", "two")
     say(other, "three")
@@ -228,6 +228,7 @@ def test_two_tabs_of_one_chat_lose_nothing_of_one_another(opened, locks):
         wait(other, "#toast", "Another tab is writing")
     else:
         wait(tab, "#turns", "two.*three")
+    until(tab, lambda: len(held) == (1 if locks else 2))
     go_on()
     for one, turn in ((tab, 1),) if locks else ((other, 2), (tab, 1)):  # stopped before a word there is no answer
         until(one, lambda one=one, turn=turn: one.evaluate(f"current.turns[{turn}].answer.text"))

@@ -25,8 +25,8 @@ def require(fine: bool, said: str) -> None:
 
 _CHAIN_OF = 4  # for a target without trees drafters are asked for four times the nodes; the best chain is scored
 _TOGETHER = 6
-"""Passes with drafts that are learnt from together, at first and at a text's end fewer: rates for the next draft
-are computed anew then, and each pass empties the processor's caches."""
+"""Passes with drafts whose labels are learnt together; fewer at first and at a text's end. Learning makes the
+rates be computed anew, with caches of the processor that the pass has emptied."""
 _Lessons = dict[tuple[str, bool], tuple[Declaration, list[Feedback]]]  # of a pass, by label and whether greedy
 NOTHING = Ask(0, 0, TokenTree.empty().belief)
 _UNKNOWN = Prices()
@@ -194,10 +194,16 @@ class TreePlanner(Planner, PlannerSession):
             ended = ended or state.step.finish is not None
         if taught:
             untold.append(taught)
-        enough = min(_TOGETHER, 1 + self.learned.beliefs.passes // 4)
-        if untold and (ended or len(untold) >= enough):
-            self._untold = []
+        if untold:
             with self.learned.lock:
-                for passed in untold:
-                    for (_, greedy), (drafter, some) in passed.items():
-                        self.learned.beliefs.learn(drafter, some, greedy=greedy)
+                if ended or len(untold) >= self._enough(untold):
+                    self._untold = []
+                    for passed in untold:
+                        for (_, greedy), (drafter, some) in passed.items():
+                            self.learned.beliefs.learn(drafter, some, greedy=greedy)
+
+    def _enough(self, untold: Sequence[_Lessons]) -> int:
+        """Return how many passes to learn from at once: few while a drafter's prior may be wrong."""
+        beliefs = self.learned.beliefs
+        rates = [beliefs.rates(one, greedy=greedy) for some in untold for (_, greedy), (one, _) in some.items()]
+        return min(_TOGETHER, 1 + min([one.passes for one in rates]) // 4)

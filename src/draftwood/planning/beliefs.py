@@ -30,7 +30,6 @@ class Beliefs:
 
     def __init__(self) -> None:
         self._rates: dict[tuple[str, bool], AcceptRates] = {}
-        self.passes = 0  # learnt from
         self._kept: dict[str, Any] = {}  # of an earlier process, until a drafter's rates are asked for
 
     def rates(self, drafter: Declaration, *, greedy: bool) -> AcceptRates:
@@ -62,7 +61,6 @@ class Beliefs:
 
     def learn(self, drafter: Declaration, lessons: Sequence[Feedback], *, greedy: bool) -> None:
         """Learn from the feedback of one pass which of the drafter's nodes were right."""
-        self.passes += 1
         classes: list[int] = []
         right: list[bool] = []
         for lesson in lessons:
@@ -85,6 +83,7 @@ class AcceptRates:
         clipped = np.clip(prior.astype(np.float64), 1e-4, 1 - 1e-4)
         self._priors: list[float] = clipped.tolist()
         self.hits, self.totals = [0.0] * len(prior), [0.0] * len(prior)  # labels that were right, and all
+        self.passes = 0  # that gave labels
         self.drift = 0.0  # in logits
         self.weight = WEIGHT  # of a prior, in labels
         self._lately = 0.0, 0.0, 0.0  # right labels by the priors, right labels, variance of the former
@@ -128,6 +127,7 @@ class AcceptRates:
 
     def learn(self, classes: list[int], right: list[bool]) -> None:
         """Learn the labels of one pass: the evidence class of each node, and whether it was right."""
+        self.passes += 1
         hits, totals, odds, surprise, fade = self.hits, self.totals, self._odds, 0.0, math.exp(-self.drift)
         for which, hit in zip(classes, right, strict=True):
             surprise += hit - odds[which] / (odds[which] + fade)

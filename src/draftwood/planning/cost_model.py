@@ -1,8 +1,8 @@
 """The cost model: how many seconds a pass takes now, a measured or guessed curve corrected by every pass.
 
-A Kalman filter follows the correction, a logarithm at each power of two of the width (tokens of a pass). An
-outlier is clipped, and the next passes count more for all widths alike: where other programs are busy, some passes
-take twice as long, and which width they had says nothing.
+A Kalman filter follows the logarithm of measured over expected seconds, at each power of two of the width (tokens
+of a pass). A pass that is far off is clipped, and the uncertainty of all widths grows by the same amount: on a
+busy machine any pass may take twice as long, whatever its width.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _OCTAVES = 11  # knots at 1, 2, 4, .. 1024 tokens
 _PACE, _SHAPE = 0.3, 0.06
 """Standard deviations, in logarithms of seconds, of a measured curve: as a whole, and per octave."""
 _GUESSED_PACE, _GUESSED_SHAPE = 3.0, 0.3
-_DRIFT = 0.01  # how much either grows per pass
-_FORGET = 0.9999  # bounds that growth: to 1.0
+_DRIFT = 0.01  # standard deviation that each pass learnt from adds, as a whole and per octave
+_FORGET = 0.998  # factor on the variances per such pass: either deviation ends at 0.22, but for clipped passes
 _NOISE = 0.05  # standard deviation of one pass
 _MOST_NOISE = 0.15  # on a machine that other programs use, by the passes so far
 _CLIP = 3.0  # standard deviations that one pass may be off before it is clipped
 _STALE = 32  # passes after which the cost of a width should be measured again
 _GRANT = 1.25
 """First exploration budget of a guess, in plain passes: 2 % of an answer of 64 tokens. A measured curve has 0."""
-_SLACK = 1.5  # how many times as long as its tokens one by one a pass may take: more comes from other programs
+_SLACK = 1.5  # plain passes per token that a pass can take; what is beyond comes from other programs
 _MOST_LOG = 100.0  # of what is restored, so that its exponential is a number
 _EXPLORE = 0.003  # share of the decoding time that may be spent on passes of other widths, to measure their cost
 _MOST_SAVED = 2.0  # plain passes: the exploration budget grows up to this
@@ -54,7 +54,7 @@ class CostModel:
         self._curve = curve if curve is not None else guess
         pace, shape = (_PACE, _SHAPE) if self.measured else (_GUESSED_PACE, _GUESSED_SHAPE)
         self._log = [0.0] * _OCTAVES
-        # Lists: between passes these are several times faster than arrays as small.
+        # Lists: for matrices this small, several times faster than arrays.
         self._cov: list[list[float]] = (pace**2 + shape**2 * _WALK).tolist()
         self._noise = _NOISE  # average of how far passes were off
         self._doubted = False  # whether the last pass was clipped
@@ -97,23 +97,24 @@ class CostModel:
         if calm:
             return  # plain passes are so many that one in four tells enough
         if n > 1 and self._seen[0] > 0:
-            seconds = min(seconds, _SLACK * n * self.seconds(1, context))
+            most = max(_SLACK * n * self.seconds(1, context), self.seconds(n, context))
+            seconds = min(seconds, most)
         surprise = math.log(seconds / self._curve.seconds(n, context)) - _between(self._log, *_place(n))
         noise = self._noise
         self._noise = KEEP_SOME * noise + (1 - KEEP_SOME) * min(abs(surprise), _MOST_NOISE)
         if abs(surprise) < 2 * max(_NOISE, noise) and self._is_calm(passes):
             return  # it would change next to nothing
-        reach = [_between(row, *_place(n)) for row in self._cov]
+        reach = [_between(row, *_place(n)) for row in self._cov]  # covariances of the knots with this width
         variance = _between(reach, *_place(n)) + _NOISE**2
         bound = _CLIP * math.sqrt(variance)
         clipped = min(bound, max(-bound, surprise))
         self._doubted = clipped != surprise  # the machine may have changed
         self._log = [known + one * clipped / variance for known, one in zip(self._log, reach, strict=True)]
-        more = clipped**2 if self._doubted else 0.0
+        inflation = clipped**2 if self._doubted else 0.0
         self._cov = [
             [
-                _FORGET * (known - one * other / variance) + growth + more
-                for known, other, growth in zip(row, reach, growths, strict=True)
+                _FORGET * (entry - one * other / variance) + growth + inflation
+                for entry, other, growth in zip(row, reach, growths, strict=True)
             ]
             for row, one, growths in zip(self._cov, reach, _GROWTH, strict=True)
         ]
@@ -134,8 +135,8 @@ class CostModel:
         for width in self.stale(base + best, base, base + len(times) - 1):
             count = width - base
             sure = min(tokens[count], tokens[best])  # what more is promised may not come
-            # Where the cost was learnt while other programs ran, it may be far too high: no pass takes longer than
-            # its tokens would one by one.
+            # Where the cost was learnt while other programs ran, it may be too high: for a look at it, it counts
+            # as no more than its tokens one by one.
             seconds = min(times[count], plain * width / base + charge)
             regret = (seconds - sure * times[best] / tokens[best]) / plain
             if regret <= self.exploration_budget:
@@ -275,13 +276,13 @@ def octave(n: int) -> int:
 
 @lru_cache(maxsize=512)
 def _place(n: int) -> tuple[int, float]:
-    """Return the knot at or below ``n`` tokens, and how many octaves ``n`` is above it."""
+    """Return the lower of the two knots that ``n`` lies between, and where between them, from 0 to 1."""
     k = octave(n)
     return (k, math.log2(n / (1 << k))) if k < _OCTAVES - 1 else (k - 1, 1.0)
 
 
 def _between(knots: Sequence[float], k: int, above: float) -> float:
-    """Return what holds at a `_place` between two knots."""
+    """Return the value at a `_place`, on a straight line between two knots."""
     return knots[k] + above * (knots[k + 1] - knots[k])
 
 

@@ -26,7 +26,7 @@ from draftwood.tree import TokenTree
 _MOST_LOOKAHEAD = 256  # lookahead nodes of one drafter in one pass
 _FEW = 4  # requests whose texts are looked at for repeats
 _LEAST = 8  # a step asks drafters for at least this many draft nodes
-_SOON = 16  # the first asked steps, which are all judged, then each fourth is; of unasked ones each sixteenth
+_SOON = 16  # so many asked steps of a call are all judged, then each fourth; of unasked ones each sixteenth is
 _SHRINK, _SPARE = 0.98, 1.5  # the number asked for shrinks by 2 % per step, to 1.5 times what was worth scoring
 
 
@@ -76,8 +76,7 @@ class GoodputPlanner(TreePlanner):
         self._pace, self._priced = Pace(), False  # the latter: whether a drafter goes by prices
         self._asking = self._is_idle = False  # whether drafters are asked; whether not, and no policy either
         self._passes = 1  # unasked steps that the one being judged stands for
-        self._asked = 0  # steps, with those that earlier calls have judged
-        self._unasked = 0  # steps since one of them was judged
+        self._asked = self._unasked = 0  # steps of either kind, the latter since one was judged
         self._judged = True
         self._drafted = False  # whether the last pass had a draft
         self._overhead = Overhead()
@@ -116,7 +115,6 @@ class GoodputPlanner(TreePlanner):
                 known = self.learned.asking(len(states), first.drafters, greedy=first.greedy)
                 self._overhead, steps, passes = known
                 self._asks = QuietSteps(steps)
-                self._asked = max(self._asked, sum([account.steps for account in steps]))
                 self._accounts.go_on(passes)
 
     def _ask(self, state: State, rows: int) -> list[Ask]:
