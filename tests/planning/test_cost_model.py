@@ -92,8 +92,7 @@ def test_times_that_no_pass_can_take_are_ignored(seconds):
     model = CostModel(CURVE)
     model.learn(4, 100, seconds)
     model.learn(0, 100, 0.1)  # a pass over nothing
-    assert model.passes == 0
-    assert off(model, CURVE, 4) == 0
+    assert (model.passes, off(model, CURVE, 4)) == (0, 0)
 
 
 def test_a_profile_in_which_wide_passes_are_dear_is_believed():
