@@ -96,10 +96,10 @@ class CostModel:
         self._seen[size(n)] = self.passes
         if calm:
             return  # plain passes are so many that one in four tells enough
+        expected = self.seconds(n, context)
         if n > 1 and self._seen[0] > 0:
-            most = max(_SLACK * n * self.seconds(1, context), self.seconds(n, context))
-            seconds = min(seconds, most)
-        surprise = math.log(seconds / self._curve.seconds(n, context)) - _between(self._log, *_place(n))
+            seconds = min(seconds, max(_SLACK * n * self.seconds(1, context), expected))
+        surprise = math.log(seconds / expected)
         noise = self._noise
         self._noise = KEEP_SOME * noise + (1 - KEEP_SOME) * min(abs(surprise), _MOST_NOISE)
         if abs(surprise) < 2 * max(_NOISE, noise) and self._is_calm(passes):
