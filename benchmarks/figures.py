@@ -50,8 +50,6 @@ def counts() -> list[Figure]:
 def replayed() -> Figure:
     """Drafters that copy, over recorded answers."""
     words = {
-        "suffix:branches=1:factor=inf": "the longest suffix, as a chain",
-        "suffix": "`suffix`, a tree",
         "ngram": "`ngram` (the default)",
         "ngram+memory": "`ngram+memory`",
     }

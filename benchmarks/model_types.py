@@ -89,7 +89,7 @@ def difference(model: Any, offered: Capabilities) -> str:
     theirs = model.generate(ids, attention_mask=torch.ones_like(ids), **settings)[0, len(PROMPT) :].tolist()
     arms: dict[str, Any] = {"plain": "none"}
     if offered.rollback != "none":
-        arms |= {"drafted": ["suffix", "recycling"]}
+        arms |= {"drafted": ["ngram", "recycling"]}
     for name, drafters in arms.items():
         try:
             ours = draftwood.generate(model, PROMPT, drafters=drafters, max_new_tokens=LIMIT).ids

@@ -44,7 +44,7 @@ slope; smollm2 again, as a profile of another day had it, and the phone of sourc
 SETTINGS = (("f32", 1), ("bf16", 1), ("dear", 1), ("flat", 1), ("dear", 16))
 FIXED = tuple(f"fixed:{n}" for n in (0, 1, 2, 4, 8, 16, 32))
 PLAIN, FLOOR, GOODPUT, UNTOLD = "plain", "fixed:16:floor=0.1", "goodput", "goodput, curve unknown"
-COUNTED, COUNTED_BY = ("suffix:branches=1", "suffix", "ngram", "ngram+memory"), "fixed:16"
+COUNTED, COUNTED_BY = ("ngram", "ngram+memory"), "fixed:16"
 ARMS = (PLAIN, *FIXED, FLOOR, GOODPUT, UNTOLD)
 OF_PLAIN, OF_ORACLE = 0.99, 0.97
 TRACES = Path(__file__).parent / "results" / "answers-test.jsonl.zst"

@@ -36,7 +36,7 @@ answer = draftwood.generate(
     model,
     "one two three four one two three four",
     tokenizer=tokenizer,
-    drafters=["suffix", Echo()],
+    drafters=["ngram", Echo()],
     max_new_tokens=40,
 )
 print(answer.text)

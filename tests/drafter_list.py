@@ -81,7 +81,6 @@ def _memory(target: ToyTarget) -> Memory:
 
 SHIPPED: Mapping[str, Make] = {
     "ngram": lambda *_: load("ngram"),
-    "suffix": lambda *_: load("suffix"),
     "lookup": lambda *_: load("lookup"),
     "ngram-cache": lambda *_: load("ngram-cache"),
     "ngram-simple": lambda *_: load("ngram-simple:size_n=2:size_m=6"),
@@ -137,15 +136,14 @@ BROKEN: Mapping[str, Make] = {
 """Toys that break the contract and are off for the rest of the request."""
 
 COMBINED: Mapping[str, Make] = {
-    "suffix+lookup": lambda *_: load("suffix+lookup"),
-    "suffix without branches+suffix": lambda *_: load("suffix:branches=1+suffix"),
-    "ngram+suffix": lambda *_: load("ngram:frequent=3+suffix"),
+    "ngram without frequent tokens+ngram": lambda *_: load("ngram:frequent=0+ngram"),
+    "ngram+lookup": lambda *_: load("ngram:frequent=3+lookup"),
     "ngram with context+lookup": lambda *_: [NgramDrafter(context=((1, 2, 3, 4), (), (5, 1, 2))), *load("lookup")],
     "ngram-mod of short n-grams+lookup": lambda *_: load("ngram-mod:n_match=2:n_min=0+lookup"),
     "llama.cpp copiers": lambda *_: load(
         "ngram-simple:size_n=1:size_m=3+ngram-map-k:size_n=1:size_m=3+ngram-map-k4v:size_n=1:size_m=3"
     ),
-    "ngram-mod+suffix": lambda *_: load("ngram-mod:n_match=1:n_min=2+suffix"),
+    "ngram-mod+ngram": lambda *_: load("ngram-mod:n_match=1:n_min=2+ngram"),
     "previous jacobi+logits-extend+ngram": lambda *_: load(
         "jacobi:block=4:start=previous+logits-extend:roots=3+ngram"
     ),
@@ -154,22 +152,22 @@ COMBINED: Mapping[str, Make] = {
         "ngram+logits-extend+jacobi:block=4+recycling"
         + ("+lookahead:window=3:ngram=3:vocabulary=3" if target.trees else "")
     ),
-    "recycling that keeps+suffix+logits-extend": lambda *_: load("recycling:keep=true+suffix+logits-extend"),
-    "random+suffix": lambda target, *_: [RandomDrafter(target.vocab_size), *load("suffix")],
+    "recycling that keeps+ngram+logits-extend": lambda *_: load("recycling:keep=true+ngram+logits-extend"),
+    "random+ngram": lambda target, *_: [RandomDrafter(target.vocab_size), *load("ngram")],
     "wrong+same": lambda target, sampling: [WrongDrafter(target, sampling), SameDrafter(target, sampling)],
     "lookahead as in llama.cpp+of two tokens": lambda target, *_: (
         load("lookahead:window=3:ngram=4:variant=llama.cpp+lookahead:window=2:ngram=2")
         if target.trees
-        else load("lookup+suffix")
+        else load("lookup+ngram")
     ),
     "probing+same+top-k": lambda target, sampling: [
         WindowDrafter(target, sampling),
         SameDrafter(target, sampling),
         TopKDrafter(),
     ],
-    "model of another mind+suffix": lambda target, *_: [
+    "model of another mind+ngram": lambda target, *_: [
         ModelDrafter(_twin(target, seed=target.seed + 1)),
-        *load("suffix"),
+        *load("ngram"),
     ],
     "draft-model that reads chains+draft-model of another mind": lambda target, *_: [
         DraftModelDrafter(target=ToyTarget(target.vocab_size, order=target.order, trees=False)),
@@ -180,11 +178,11 @@ COMBINED: Mapping[str, Make] = {
         DraftModelDrafter(target=_twin(target, order=1)),
         *load("recycling"),
     ],
-    "suffix+quantized-self": lambda target, *_: [
-        *load("suffix"),
+    "ngram+quantized-self": lambda target, *_: [
+        *load("ngram"),
         QuantizedSelfDrafter(target=_twin(target, order=1)),
     ],
-    "draft-model with drafters+suffix": lambda target, *_: [_cascade(target, "ngram"), *load("suffix")],
+    "draft-model with drafters+ngram": lambda target, *_: [_cascade(target, "ngram"), *load("ngram")],
     "cascade of three models+ngram": lambda target, *_: [
         CascadeDrafter(
             target=_twin(target),
@@ -246,8 +244,8 @@ SHARING = frozenset(
         "memory",
         "ngram-mod",
         "ngram-mod of short n-grams+lookup",
-        "ngram-mod+suffix",
-        "recycling that keeps+suffix+logits-extend",
+        "ngram-mod+ngram",
+        "recycling that keeps+ngram+logits-extend",
     }
 )
 """Sets whose requests learn from each other while they are written: their steps depend on what else was read, the

@@ -69,7 +69,7 @@ def test_behind_the_answer_no_module_is_begun(module) -> None:
     assert "meanwhile_late" not in sys.modules
 
 
-@pytest.mark.parametrize("drafters", ["ngram", "suffix", "copy-and-recycle", "none"])
+@pytest.mark.parametrize("drafters", ["ngram", "copy-and-recycle", "none"])
 def test_drafters_open_without_importing_a_kernel(drafters: str) -> None:
     """In a new process: when the prompt has been read and the thread has ended, all modules are there."""
     script = f"""

@@ -15,7 +15,7 @@ TABLE = INDEX.read_text(encoding="utf-8").partition("## The five documents")[2]
 ASKED = {
     "0": ("--ngram-min", "code-suite", "--prompt-ids-file", "--planner fixed:8"),
     "1": ("none", "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache", "draft-model",
-          "head", "suffix+lookup", "llama.cpp:all"),
+          "head", "ngram+lookup", "llama.cpp:all"),
     "2": ("draft-model:model=", "train head", "early-exit", "quantized-self", "threshold", "thermal", "battery",
           "backoff", "deadline", "load", "drafters=draft-model", "switching", "drift", "--sustain"),
     "3": ("parrot", "threshold:p", "one-sentence"),

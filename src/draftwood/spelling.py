@@ -57,7 +57,7 @@ def unquoted(text: str) -> str:
 def read_options(owner: str, options: Iterable[str], known: Collection[str]) -> dict[str, str]:
     """Return options written as ``key=value``, values as text; one in double quotes without them.
 
-    Raises `UnknownNameError` for one that its ``owner`` (``"drafter 'suffix'"``) does not have, and `UsageError`
+    Raises `UnknownNameError` for one that its ``owner`` (``"drafter 'ngram'"``) does not have, and `UsageError`
     for one without a value or given twice.
     """
     found: dict[str, str] = {}

@@ -13,7 +13,7 @@ import draftwood
 
 PROMPT = np.random.default_rng(5).integers(0, 64, 24).tolist() * 2
 ROWS = [PROMPT, PROMPT[3:40], PROMPT[10:27] * 2]
-SETS = {"none": "none", "chain": "suffix", "tree": ["suffix", RandomDrafter(64)]}
+SETS = {"none": "none", "chain": "ngram", "tree": ["ngram", RandomDrafter(64)]}
 GREEDY = {"do_sample": False, "max_new_tokens": 40, "pad_token_id": 0}
 
 SETTINGS = {

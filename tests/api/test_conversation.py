@@ -11,7 +11,7 @@ DRAFTERS = {
     "none": lambda *_: "none",
     "default": lambda *_: "default",
     "same": lambda model: SameDrafter(model),
-    "random+suffix": lambda *_: [RandomDrafter(17), "suffix"],
+    "random+ngram": lambda *_: [RandomDrafter(17), "ngram"],
     "model": lambda *_: ModelDrafter(toy()),
 }
 SETTINGS = {

@@ -17,11 +17,11 @@ def test_greedy_text(family):
 
 
 def test_it_drafts_and_tells_how(llama):
-    decoding = draftwood.decode_with("suffix", "fixed:16")
+    decoding = draftwood.decode_with("ngram", "fixed:16")
     ids = llama.generate(**ONE, **GREEDY, custom_generate=decoding)[0, len(PROMPT) :].tolist()
     (written,) = decoding.generations
     assert written.ids == ids
-    assert set(written.sources) == {"suffix", "model"}
+    assert set(written.sources) == {"ngram", "model"}
     assert written.stats.acceptance_rate > 0
     assert (written.finish_reason, written.prompt_tokens) == ("length", len(PROMPT))
     assert len(written.steps) < 39

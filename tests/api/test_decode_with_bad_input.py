@@ -248,7 +248,7 @@ def test_a_streamer_that_raises(llama, given_to):
     assert_kept(llama, decoding, 10)
 
 
-@pytest.mark.parametrize("drafters", ["none", "suffix"])
+@pytest.mark.parametrize("drafters", ["none", "ngram"])
 def test_ctrl_c_in_a_pass(llama, drafters, monkeypatch):
     target = shared_target(llama)
     score, left = target.score, [5]

@@ -116,7 +116,7 @@ def test_max_time_ends_the_text(llama):
         return scores
 
     llama.generation_config.max_time = 0.2
-    cut = draftwood.generate(llama, PROMPT, max_new_tokens=500, logits_processor=[slow], drafters="suffix")
+    cut = draftwood.generate(llama, PROMPT, max_new_tokens=500, logits_processor=[slow], drafters="ngram")
     assert 1 <= len(cut.ids) <= 12
     llama.generation_config.max_time = None
     assert cut.ids == continued(llama, PROMPT, max_new_tokens=len(cut.ids))

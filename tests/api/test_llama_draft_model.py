@@ -90,7 +90,7 @@ def plain(script, prompt=PROMPT, count=100):
 
 @pytest.mark.parametrize("script", [repeat, mixed, chaos])
 @pytest.mark.parametrize("planner", ["goodput", FIXED])
-@pytest.mark.parametrize("drafters", ["default", "suffix", "lookup", "ngram-mod+ngram", "none"])
+@pytest.mark.parametrize("drafters", ["default", "ngram", "lookup", "ngram-mod+ngram", "none"])
 def test_the_text_stays(script, planner, drafters):
     llama = Llama(script, LlamaDraftModel(drafters, planner), logits_all=True)
     for prompt in (PROMPT, PROMPT[:3] * 5, [*PROMPT, *plain(script, count=20), 3], PROMPT):

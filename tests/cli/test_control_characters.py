@@ -50,7 +50,7 @@ def test_names_and_errors_are_shown_harmless(capsys, tmp_path):
     assert run(["generate", "x", "-m", f"no {EVIL}"])
     rows = tmp_path / "log.jsonl"
     rows.write_text(json.dumps({"task": EVIL, "prompt_ids": [1, 2, 1, 2], "output_ids": [1, 2, 1]}) + "\n")
-    assert run(["simulate", str(rows), "--drafters", "suffix"]) == 0
+    assert run(["simulate", str(rows), "--drafters", "ngram"]) == 0
     assert run(["simulate", str(tmp_path / EVIL)])
     shown = capsys.readouterr()
     assert "red" in shown.out

@@ -59,7 +59,7 @@ def test_a_rule_without_texts_has_no_change(capsys):
 def test_rules_are_held_against_plain_decoding(draftwood, tiny):
     asked = "top-k:k=40", "threshold:tau=0", "threshold:tau=0.3", "threshold:tau=0.0"
     rules = [f"--rule={rule}" for rule in asked]
-    call = ("drift", PROMPT, *flags(tiny), "--raw", *rules, "--drafters", "suffix")
+    call = ("drift", PROMPT, *flags(tiny), "--raw", *rules, "--drafters", "ngram")
     ran = draftwood(*call)
     assert (ran.code, ran.err) == (0, "")
     assert "lossy: top-k:k=40, threshold:tau=0.3. Their texts may differ" in ran.out

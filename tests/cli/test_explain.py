@@ -138,7 +138,7 @@ def test_rows_of_earlier_versions_are_explained_as_far_as_their_counts_go(draftw
 
 
 def test_json_names_the_rule_of_answers_written_now_and_of_recorded_ones(draftwood, tiny, tmp_path):
-    shared = ("--raw", "--model", tiny, "--max-new-tokens", "12", "--drafters", "suffix")
+    shared = ("--raw", "--model", tiny, "--max-new-tokens", "12", "--drafters", "ngram")
     flags, kept = ("--live", "abcabcabc", *shared, "--json"), str(tmp_path / "rows.jsonl")
 
     def said(*arguments):

@@ -112,8 +112,8 @@ def test_control_characters_of_a_model_do_not_reach_the_terminal(monkeypatch):
     out = Terminal()
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setenv("NO_COLOR", "1")
-    writer = AnswerWriter(["suffix"])
-    writer.piece(Piece("a\x1b[2Jb\tc\r\x7f\x9b", "suffix"))
+    writer = AnswerWriter(["ngram"])
+    writer.piece(Piece("a\x1b[2Jb\tc\r\x7f\x9b", "ngram"))
     writer.end("a\x1b[2Jb\tc\r\x7f\x9b")
     assert out.getvalue() == "a␛[2Jb\tc␍␡\ufffd\n"
 
@@ -135,7 +135,7 @@ def test_sigint_in_a_process_of_its_own(tiny):
     assert b"Traceback" not in err
 
 
-LOSSY = ("--drafters", "suffix", "--planner", "fixed:8", "--rule", "top-k:k=99")
+LOSSY = ("--drafters", "ngram", "--planner", "fixed:8", "--rule", "top-k:k=99")
 
 
 def test_a_lossy_rule_is_said(draftwood, tiny):

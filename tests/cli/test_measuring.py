@@ -33,12 +33,12 @@ def prompts(tmp_path):
 
 
 def test_a_bench_is_one_json_document(draftwood, tiny, prompts, tmp_path):
-    ran = draftwood("bench", "-m", tiny, "--prompts", prompts, "--drafters", "suffix,suffix+lookup", *SHORT,
+    ran = draftwood("bench", "-m", tiny, "--prompts", prompts, "--drafters", "ngram,ngram+lookup", *SHORT,
                     "-o", str(tmp_path / "rows.jsonl"), "--json")  # fmt: skip
     assert (ran.code, ran.err) == (0, "")
     found = json.loads(ran.out)
     assert {(r["task"], r["drafter"]) for r in found["rows"]} == {
-        (task, arm) for task in ("mine", "warm") for arm in ("none", "suffix", "suffix+lookup")
+        (task, arm) for task in ("mine", "warm") for arm in ("none", "ngram", "ngram+lookup")
     }
     for row in found["rows"]:
         assert row["identical"] is True
@@ -93,7 +93,7 @@ def test_a_sustained_bench_prints_its_trend(draftwood, tiny, prompts):
 def test_a_live_simulation_counts_replays_and_keeps_its_answers(draftwood, tiny, prompts, tmp_path):
     trace, flags = (
         tmp_path / "t.jsonl.zst",
-        ("--planner", "fixed:1", "--planner", "fixed:8", "--drafters", "suffix,lookup", "--json"),
+        ("--planner", "fixed:1", "--planner", "fixed:8", "--drafters", "ngram,lookup", "--json"),
     )
     live = ("simulate", "--live", "-m", tiny, "--prompts", prompts, *SHORT, "--cost", "1=31,4=30,16=53")
     ran = draftwood(*live, *flags, "--trace", str(trace))
@@ -105,8 +105,8 @@ def test_a_live_simulation_counts_replays_and_keeps_its_answers(draftwood, tiny,
     assert found["proposal_rate"] == found["proposals"] / 33
     assert sum(row["proposals"] for row in found["per_n"]) == found["proposals"]
     assert [(r["task"], r["drafter"], r["planner"]) for r in document["rows"]][:4] == [
-        ("mine", "suffix", "fixed:1"), ("mine", "lookup", "fixed:1"),
-        ("mine", "suffix", "fixed:8"), ("mine", "lookup", "fixed:8"),
+        ("mine", "ngram", "fixed:1"), ("mine", "lookup", "fixed:1"),
+        ("mine", "ngram", "fixed:8"), ("mine", "lookup", "fixed:8"),
     ]  # fmt: skip
     assert all(row["ideal_speedup"] == row["generated"] / row["verifier_passes"] for row in document["rows"])
     assert document["totals"][0]["generated"] == 33
@@ -186,12 +186,12 @@ def test_generate_keeps_its_answers(draftwood, tiny, tmp_path):
 
 def test_texts_that_a_lossy_rule_changed_are_counted(draftwood, tiny, prompts, tmp_path):
     rows, page = tmp_path / "rows.jsonl", tmp_path / "page.html"
-    flags = ("bench", "-m", tiny, "--prompts", prompts, *SHORT, "--rounds", "1", "--drafters", "suffix",
+    flags = ("bench", "-m", tiny, "--prompts", prompts, *SHORT, "--rounds", "1", "--drafters", "ngram",
              "--planner", "fixed:8", "--rule", "top-k:k=99", "-o", str(rows))  # fmt: skip
     found = json.loads(draftwood(*flags, "--json").out)
     assert found["difference"] == []
     for row in found["rows"]:
-        assert row["rule"] == ("top-k:k=99" if row["drafter"] == "suffix" else None)
+        assert row["rule"] == ("top-k:k=99" if row["drafter"] == "ngram" else None)
     assert any(row["changed"] for row in found["rows"])
     shown = draftwood(*flags)  # all answers are in the file
     assert "% changed" in shown.out

@@ -55,7 +55,7 @@ def test_a_fetch_that_fails(draftwood, cache, monkeypatch):
 def test_info(draftwood, cache):
     ran, brings = draftwood("info"), "(draftwood fetch smollm2{} brings it)".format
     assert (ran.code, brings("") in " ".join(ran.out.split())) == (0, True)
-    for word in ("draftwood", "python", "torch", "threads", str(cache), "smollm2", "suffix", "missing"):
+    for word in ("draftwood", "python", "torch", "threads", str(cache), "smollm2", "ngram", "missing"):
         assert word in ran.out
     (cache / "models" / "smollm2").mkdir(parents=True)
     assert brings(" --force") in " ".join(draftwood("info").out.split())

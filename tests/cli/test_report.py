@@ -7,7 +7,7 @@ from draftwood.step import Step
 
 def save(path, **settings):
     writer = RecordsWriter(path, header("bench", {"model": "toy", "dtype": "float32"} | settings, {}))
-    for arm in ("none", "suffix"):
+    for arm in ("none", "ngram"):
         steps = [Step(0, 2, (4,), (-1,), score_s=0.1)]
         row = Answer(0, "chat", "one", arm, prompt_ids=[1, 2], output_ids=[3, 4], decode_s=0.1, steps=steps)
         row.id = writer.next_id

@@ -86,12 +86,12 @@ def test_a_memory_keeps_what_was_written_before_an_interrupt(draftwood, tiny, an
 def test_the_legend_and_the_rows_name_what_drafted(draftwood, tiny, answered, tmp_path):
     rows = tmp_path / "rows.jsonl"
     flags = ("--prediction", answered["text"], "-o", str(rows))
-    ran = draftwood("generate", PROMPT, "-m", tiny, "--drafters", "suffix", *RAW, *flags)
+    ran = draftwood("generate", PROMPT, "-m", tiny, "--drafters", "ngram", *RAW, *flags)
     assert ran.code == 0
     assert "drafted by prediction" in ran.err
     (kept,) = read_records(rows).answers
     assert set(read_records(rows).header["provenance"]["sources"]) == {"prediction"}
-    assert (kept.arm, kept.drafters) == ("suffix+prediction", ["suffix", "prediction"])
+    assert (kept.arm, kept.drafters) == ("ngram+prediction", ["ngram", "prediction"])
 
 
 def test_a_comparison_begins_every_run_with_the_memory_as_it_stood(draftwood, tiny, answered, tmp_path, corpus):
@@ -128,10 +128,10 @@ def passes(rows):
 def test_a_bench_adds_sources_to_every_arm_but_plain(draftwood, tiny, prompts, corpus, answered, tmp_path):
     flags = ("--prediction", answered["text"], "--corpus", corpus, "--context", "abc")
     flags = (*flags, "-o", str(tmp_path / "r.jsonl"))
-    arms = ("--drafters", "lookup:length=1,suffix+prediction:length=4", "--rounds", "1")
+    arms = ("--drafters", "lookup:length=1,ngram+prediction:length=4", "--rounds", "1")
     found = document(bench(draftwood, tiny, prompts, *flags, *arms))
     assert {row["drafter"] for row in found["rows"]} == {
-        "none", "lookup:length=1+prediction+corpus+ngram", "suffix+prediction:length=4+corpus+ngram",
+        "none", "lookup:length=1+prediction+corpus+ngram", "ngram+prediction:length=4+corpus",
     }  # fmt: skip
     assert all(row["identical"] for row in found["rows"])
     settings = found["header"]["settings"]

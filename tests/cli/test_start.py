@@ -9,7 +9,7 @@ import pytest
 
 HEAVY = {"torch", "transformers", "llama_cpp", "xllamacpp", "gguf", "scipy", "numba", "huggingface_hub", "vllm"}
 NEEDLESS = {
-    "draftwood.drafters.suffix", "draftwood.drafters.corpus.drafter", "draftwood.planning.fixed",
+    "draftwood.drafters.recycling.drafter", "draftwood.drafters.corpus.drafter", "draftwood.planning.fixed",
     "draftwood.engines.cpu.head", "draftwood.drafters.cascade", "draftwood.serve",
     "draftwood.cli.bench", "draftwood.cli.serve", "draftwood.measure.compare",
 }  # fmt: skip

@@ -28,8 +28,8 @@ def test_nothing_is_said_to_be_drafted_by_who_drafted_nothing():
     def said(sources, drafters):
         return [share.plain for share in shares(sources, drafters, colour=False)]
 
-    mixed = said(["model", "model", "suffix"], ["ngram", "suffix"])
-    assert mixed == ["written by the model 67 %", "drafted by suffix 33 %"]
+    mixed = said(["model", "model", "lookup"], ["ngram", "lookup"])
+    assert mixed == ["written by the model 67 %", "drafted by lookup 33 %"]
     assert said(["model"], ["ngram"]) == ["written by the model 100 %"]
     assert "nothing drafted" in figures(generation(drafted=0))
     assert "acceptance rate 0 %" in figures(generation(drafted=3))
@@ -58,7 +58,7 @@ ROW = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("arm", ["default", "suffix+lookup:length=8+prediction+draft-model:model=smollm2"])
+@pytest.mark.parametrize("arm", ["default", "ngram+lookup:length=8+prediction+draft-model:model=smollm2"])
 def test_a_table_has_eighty_columns_and_cuts_nothing(arm):
     out = io.StringIO()
     rows = [ROW, ROW | {"drafter": arm, "task": "completion"}]
@@ -71,7 +71,7 @@ def test_a_table_has_eighty_columns_and_cuts_nothing(arm):
 
 
 def test_what_cannot_be_is_marked_and_explained_below(capsys, monkeypatch):
-    odd = ROW | {"speedup_unlooped": 3.4, "drafter": "suffix", "prompts": 2}
+    odd = ROW | {"speedup_unlooped": 3.4, "drafter": "ngram", "prompts": 2}
     machine = "other programs took 1.3 of 2 cores meanwhile"
     for row, marks in ((odd, ("*", "?", "(")), (ROW | {"speedup_unlooped_interval": None, "prompts": 1}, ("*",))):
         bench._show([row], Records({}), machine)
@@ -82,10 +82,10 @@ def test_what_cannot_be_is_marked_and_explained_below(capsys, monkeypatch):
         assert [note in told for note in notes] == [mark in marks for mark in notes.values()]
         assert machine in told
         assert "--json has more figures." in told
-    low = ROW | {"drafter": "suffix", "prompts": 2, "speedup_unlooped_interval": None, "speedup_unlooped": 0.5}
+    low = ROW | {"drafter": "ngram", "prompts": 2, "speedup_unlooped_interval": None, "speedup_unlooped": 0.5}
     bench._show([low, odd | {"task": "chat"}, low | {"drafter": "x"}], Records({}), "")
     told = capsys.readouterr().out
-    assert "suffix: geometric mean 1.30?, worst task 0.50\n" in told  # each marked where it is doubted
+    assert "ngram: geometric mean 1.30?, worst task 0.50\n" in told  # each marked where it is doubted
     assert "scipy" not in told  # it is installed: one prompt alone was timed on both sides
     monkeypatch.setattr(bench, "find_spec", lambda _: None)
     bench._show([low], Records({}), "")
@@ -96,7 +96,7 @@ def test_what_cannot_be_is_marked_and_explained_below(capsys, monkeypatch):
 @pytest.mark.parametrize(("width", "fit"), [(80, 4), (60, 2), (36, 1), (5, 0)])
 def test_columns_that_do_not_fit_are_left_out(width, fit):
     out, cell = io.StringIO(), "27.2 (23.8-28.0)"
-    columns = {"arm": lambda _: "suffix+lookup"} | dict.fromkeys("abcdef", lambda _: cell)
+    columns = {"arm": lambda _: "lookup+memory"} | dict.fromkeys("abcdef", lambda _: cell)
     show_table(Console(file=out, width=width), columns, [1], ("arm",))
     assert out.getvalue().count(cell) == fit
 
@@ -152,7 +152,7 @@ PARTED = {"row": "difference", "answer": 1, "against": 0, "index": 2, "margin": 
     ],
 )
 def test_a_text_that_differs_is_explained_by_what_the_engine_rounds(more, said):
-    kept = Records({}, answers=[Answer(0, "chat", "one", "none"), Answer(1, "chat", "one", "suffix")])
+    kept = Records({}, answers=[Answer(0, "chat", "one", "none"), Answer(1, "chat", "one", "ngram")])
     kept.others.append(PARTED | more)
     (note,) = bench._notes([], kept)
-    assert note == f"suffix differs on chat one from token 2, where the two best scores differ by 4.3e-01 {said}"
+    assert note == f"ngram differs on chat one from token 2, where the two best scores differ by 4.3e-01 {said}"

@@ -177,7 +177,7 @@ def test_a_claim_that_its_drafter_may_not_make_disables_it(drafter):
 @pytest.mark.parametrize("first", [True, False], ids=["first of the set", "last of the set"])
 def test_a_base_tree_drafter_that_fails_costs_nothing_else(made, first):
     target = ToyTarget()
-    others = [RandomDrafter(seed=1), *load("suffix")]
+    others = [RandomDrafter(seed=1), *load("ngram")]
     drafters = [made(), *others] if first else [*others, made()]
     with_it, without = write(target, drafters), write(target, others)
     assert with_it.ids == without.ids == greedy_truth(target)
@@ -198,7 +198,7 @@ def test_a_base_tree_drafter_that_fails_costs_nothing_else(made, first):
 @pytest.mark.parametrize("planner", [lambda: FixedPlanner(6), GoodputPlanner])
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED, Sampling(0.7, top_p=0.8, repetition_penalty=1.3, seed=2)])
 @pytest.mark.parametrize(
-    "spec", ["copy-and-recycle", "recycling+lookup", "suffix+recycling:keep=true+recycling:context=1"]
+    "spec", ["copy-and-recycle", "recycling+lookup", "ngram+recycling:keep=true+recycling:context=1"]
 )
 def test_the_text_does_not_depend_on_who_goes_on_behind_whom(spec, sampling, planner):
     for variant in ({}, {"trees": False}):

@@ -17,7 +17,7 @@ def lesson(token):
 
 
 @pytest.mark.parametrize(
-    "name", ["ngram", "suffix", "lookup", "ngram-mod", "ngram-map-k", "parrot", "ngram-cache", "jacobi"]
+    "name", ["ngram", "lookup", "ngram-mod", "ngram-map-k", "parrot", "ngram-cache", "jacobi"]
 )
 def test_tokens_that_waited_teach_what_single_lessons_teach(name):
     (drafter,) = load(name)

@@ -378,7 +378,7 @@ class CountingTarget(ToyTarget):
         return super().extend(texts, watch)
 
 
-@pytest.mark.parametrize("drafters", ["none", "same", "suffix", "model", "raising in learn"])
+@pytest.mark.parametrize("drafters", ["none", "same", "ngram", "model", "raising in learn"])
 def test_a_turn_reads_only_what_is_new(drafters):
     target = CountingTarget()
     made = EVERY[drafters](target, GREEDY) if drafters != "none" else []

@@ -80,7 +80,7 @@ def test_it_keeps_the_contract(trees):
 def test_no_token_of_the_text_is_read_twice(sampling, order, inner, beside, caplog):
     """Order 3 is the target itself, whose drafts are all accepted; order 1 is mostly wrong."""
     model, target = Counting(order=order), ToyTarget()
-    others = load("suffix") if beside else ()
+    others = load("ngram") if beside else ()
     written = write(target, [*others, cascade(model, load(inner))], 5, sampling=sampling, limit=40)
     assert written.ids == sampled_truth(target, sampling, limit=40)
     assert not caplog.records, "nobody has failed"
@@ -181,7 +181,7 @@ def test_prices_end_a_draft():
 @given(st.data())
 def test_edits_of_the_text_leave_the_caches_in_step(data):
     model, small = ToyTarget(order=2), ToyTarget(order=1)
-    drafter = cascade(model, [*load("ngram+recycling"), cascade(small, load("suffix"))])
+    drafter = cascade(model, [*load("ngram+recycling"), cascade(small, load("ngram"))])
     text = data.draw(st.lists(st.integers(0, 7), min_size=1, max_size=30))
     session = drafter.open(text, None)
     for _ in range(6):

@@ -16,10 +16,10 @@ from draftwood.drafters.logits_extend.drafter import LogitsExtendDrafter
 from draftwood.drafters.lookahead.drafter import LookaheadDrafter
 from draftwood.drafters.lookup.drafter import LookupDrafter
 from draftwood.drafters.memory.drafter import MemoryDrafter
+from draftwood.drafters.ngram.drafter import NgramDrafter
 from draftwood.drafters.parrot.drafter import ParrotDrafter
 from draftwood.drafters.prediction.drafter import PredictionDrafter
 from draftwood.drafters.recycling.drafter import RecyclingDrafter
-from draftwood.drafters.suffix.drafter import SuffixDrafter
 from draftwood.errors import UsageError
 from draftwood.testing import ToyTarget, check_drafter
 
@@ -57,9 +57,7 @@ OUT_OF_RANGE = [
     *((PredictionDrafter, {"texts": (t,)}, "texts") for t in ((-1,), (1 << 31,), "a text", (1.5,), ((1,),))),
     *((RecyclingDrafter, {"context": n}, "context") for n in (0, 4)),
     *((RecyclingDrafter, {"length": n}, "length") for n in (0, (1 << 16) + 1)),
-    *((SuffixDrafter, {"length": n}, "length") for n in (0, 1 << 17)),
-    (SuffixDrafter, {"min_match": 0}, "min_match"),
-    *((SuffixDrafter, {"branches": n}, "branches") for n in (0, 33)),
+    *((NgramDrafter, {"length": n}, "length") for n in (0, 1 << 17)),
 ]
 
 
@@ -75,8 +73,8 @@ SPECS = [
     "lookahead:variant=llama.cpp:prompt=false", "lookahead:window=1:ngram=2",
     "lookahead:forward_one=true:guesses=1", "lookup:max_ngram=5", "parrot:order=1:p=0",
     "parrot:order=2:p=0:learn=true", "recycling:context=1:length=1",
-    "recycling:context=2:prompt=false", "recycling:length=65536", "suffix:branches=1",
-    "suffix:branches=2:length=3", "suffix:min_match=3",
+    "recycling:context=2:prompt=false", "recycling:length=65536", "ngram:frequent=0",
+    "ngram:frequent=2:length=3",
 ]  # fmt: skip
 TEXTS = [(), ((1, 2, 3, 0, 3, 1, 2, 0),), ((1, 2, 1), (3, 2, 0, 0, 0, 0)), ((0,) * 50,)]
 DRAFTERS = {
@@ -96,7 +94,7 @@ def test_options_keep_the_contract(name):
         drafter.length = 3
 
 
-@pytest.mark.parametrize("name", ["suffix", "suffix:branches=1", "lookup", "logits-extend", "jacobi", "recycling"])
+@pytest.mark.parametrize("name", ["ngram:frequent=0", "lookup", "logits-extend", "jacobi", "recycling"])
 def test_prompts_of_any_kind(name):
     (drafter,) = load(name)
     for prompt in ([], [5], (5, 5), np.array([5, 5])):
@@ -119,7 +117,7 @@ def test_small_vocabularies_and_a_prompt_of_one_token(spec, vocab_size, sampling
 def test_kernels_come_with_the_first_text():
     code = (
         "import sys; from draftwood.drafters.load import load;"
-        "suffix, prediction, memory, parrot = drafters = load('suffix+prediction+memory+parrot');"
+        "ngram, prediction, memory, parrot = drafters = load('ngram+prediction+memory+parrot');"
         "[d.prior for d in drafters]; memory.open([1, 2], None).close(); assert 'llvmlite' not in sys.modules;"
         "{}; assert 'llvmlite' in sys.modules"
     )

@@ -12,7 +12,6 @@ import pytest
 
 import draftwood
 from draftwood.drafters.load import DRAFTERS, load
-from draftwood.drafters.suffix.kernel import CLASSES, SuffixAutomaton
 from draftwood.index import machine_code
 from draftwood.index.compiling import KERNELS
 from draftwood.index.frontier import PARENT, bar, empty, offer, take
@@ -44,8 +43,6 @@ ENTRIES = (
     "prediction.kernel.draft",
     "recycling.kernel.grow",
     "recycling.kernel.record",
-    "suffix.kernel.append",
-    "suffix.kernel.grow",
 )
 
 KERNEL = """
@@ -145,13 +142,14 @@ def test_a_kernel_takes_read_only_arrays_and_writable_ones_as_it_is():
 
 
 def test_accept_rates_of_any_layout_grow_the_same_tree():
-    automaton = SuffixAutomaton([1, 2, 3, 1, 2])
-    plain = np.linspace(0.1, 0.9, CLASSES, dtype=np.float32)
-    unaligned = np.zeros(4 * CLASSES + 1, dtype=np.uint8)[1:].view(np.float32)
+    (drafter,) = load("ngram")
+    session = drafter.open([1, 2, 3, 1, 2], None)
+    plain = np.linspace(0.1, 0.9, len(drafter.prior), dtype=np.float32)
+    unaligned = np.zeros(4 * len(plain) + 1, dtype=np.uint8)[1:].view(np.float32)
     unaligned[:] = plain
     strided, frozen = np.repeat(plain, 2)[::2], plain.copy()
     frozen.flags.writeable = False
-    trees = [automaton.grow(rates, 4, (4, 4, 1))[0].tolist() for rates in (plain, unaligned, strided, frozen)]
+    trees = [session.draft(4, 0, rates).tokens.tolist() for rates in (plain, unaligned, strided, frozen)]
     assert trees == trees[:1] * 4
 
 

@@ -23,7 +23,6 @@ from draftwood.drafters.lookup.drafter import LookupDrafter
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.drafters.ngram.drafter import NgramDrafter
 from draftwood.drafters.prediction.drafter import PredictionDrafter
-from draftwood.drafters.suffix.drafter import SuffixDrafter
 from draftwood.errors import DrafterError, DraftwoodError, UnknownNameError, UsageError
 
 # --- names -------------------------------------------------------------------------------------------------
@@ -34,17 +33,17 @@ from draftwood.errors import DrafterError, DraftwoodError, UnknownNameError, Usa
     [
         ("none", ()),
         ("default", (NgramDrafter(), HeadDrafter(optional=True))),
-        ("suffix", (SuffixDrafter(),)),
+        ("ngram", (NgramDrafter(),)),
         ("default+lookup", (NgramDrafter(), HeadDrafter(optional=True), LookupDrafter())),
-        (" suffix + lookup : length = 4 ", (SuffixDrafter(), LookupDrafter(length=4))),
+        (" ngram + lookup : length = 4 ", (NgramDrafter(), LookupDrafter(length=4))),
         ("lookup:max_ngram=3:length=10", (LookupDrafter(max_ngram=3, length=10),)),
-        ("suffix:min_match=2:branches=1", (SuffixDrafter(min_match=2, branches=1),)),
-        ("suffix:length=4+suffix", (SuffixDrafter(length=4), SuffixDrafter())),
-        (SuffixDrafter(length=3), (SuffixDrafter(length=3),)),
+        ("ngram:length=2:frequent=1", (NgramDrafter(length=2, frequent=1),)),
+        ("ngram:length=4+ngram", (NgramDrafter(length=4), NgramDrafter())),
+        (NgramDrafter(length=3), (NgramDrafter(length=3),)),
         ([], ()),
         (["none"], ()),
-        (["suffix", LookupDrafter(length=2)], (SuffixDrafter(), LookupDrafter(length=2))),
-        (("lookup+suffix", SuffixDrafter(length=2)), (LookupDrafter(), SuffixDrafter(), SuffixDrafter(length=2))),
+        (["ngram", LookupDrafter(length=2)], (NgramDrafter(), LookupDrafter(length=2))),
+        (("lookup+ngram", NgramDrafter(length=2)), (LookupDrafter(), NgramDrafter(), NgramDrafter(length=2))),
     ],
 )
 def test_one_arm(spec, expected):
@@ -52,10 +51,10 @@ def test_one_arm(spec, expected):
 
 
 def test_several_arms():
-    assert arms("none, suffix ,suffix+lookup:length=4") == [
+    assert arms("none, ngram ,ngram+lookup:length=4") == [
         ("none", ()),
-        ("suffix", (SuffixDrafter(),)),
-        ("suffix+lookup:length=4", (SuffixDrafter(), LookupDrafter(length=4))),
+        ("ngram", (NgramDrafter(),)),
+        ("ngram+lookup:length=4", (NgramDrafter(), LookupDrafter(length=4))),
     ]
 
 
@@ -63,24 +62,24 @@ def test_several_arms():
     ("spec", "sentence"),
     [
         ("", "name is missing"),
-        ("suffix+", "name is missing"),
-        ("none+suffix", "cannot be combined"),
-        (["suffix", "none"], "cannot be combined"),
-        (["none", SuffixDrafter()], "cannot be combined"),
+        ("ngram+", "name is missing"),
+        ("none+ngram", "cannot be combined"),
+        (["ngram", "none"], "cannot be combined"),
+        (["none", NgramDrafter()], "cannot be combined"),
         ("none:length=3", "takes no options"),
         ("default:length=3", "takes no options"),
         ("default+ngram", "named twice"),
-        ("suffix+suffix:branches=12", "named twice"),
-        ([SuffixDrafter(), "suffix"], "named twice"),
-        ("suffix,lookup", "',' lists several"),
-        ("suffix:length", "written key=value"),
+        ("ngram+ngram:frequent=12", "named twice"),
+        ([NgramDrafter(), "ngram"], "named twice"),
+        ("ngram,lookup", "',' lists several"),
+        ("ngram:length", "written key=value"),
         ("draft-model:model=ollama:llama3", "not 'llama3'; a value with ':' in it needs double quotes: model="),
         ('draft-model:model="ollama:llama3', "a double quote is missing"),
-        ('suffix:length="4"5', "must be a whole number"),
-        ("suffix:length=", "must be a whole number"),
-        ("suffix:length=1.5", "'length' of drafter 'suffix' must be a whole number, not '1.5'"),
+        ('ngram:length="4"5', "must be a whole number"),
+        ("ngram:length=", "must be a whole number"),
+        ("ngram:length=1.5", "'length' of drafter 'ngram' must be a whole number, not '1.5'"),
         ("parrot:p=x", "must be a number"),
-        ("suffix:length=1:length=2", "given twice"),
+        ("ngram:length=1:length=2", "given twice"),
         ("lookup:min_ngram=9", "min_ngram"),
     ],
 )
@@ -96,7 +95,7 @@ def test_wrong_use(spec, sentence):
 )
 def test_values_in_double_quotes_stand_for_themselves(model):
     typed = f'draft-model:model="{model}":length=8'
-    assert load(f"{typed}+suffix") == (DraftModelDrafter(model=model, length=8), SuffixDrafter())
+    assert load(f"{typed}+ngram") == (DraftModelDrafter(model=model, length=8), NgramDrafter())
     assert arms(f"none, {typed}") == [("none", ()), (typed, (DraftModelDrafter(model=model, length=8),))]
     inner = f'draft-model;model="{model}";length=8/ngram'
     (outer,) = load(f"draft-model:model=small:drafters={inner}")
@@ -106,25 +105,32 @@ def test_values_in_double_quotes_stand_for_themselves(model):
 @pytest.mark.parametrize("name", ["eagle", "draft", "medusa"])
 def test_a_method_that_is_not_here_is_an_unknown_name(name):
     with pytest.raises(UnknownNameError, match=f"unknown drafter .{name}.*known: copy-and-rec") as caught:
-        load(f"suffix+{name}:model=small")
+        load(f"ngram+{name}:model=small")
     assert caught.value.exit_code == 2
 
 
 def test_unknown_names_are_told_the_nearest():
-    with pytest.raises(UnknownNameError, match="unknown drafter 'sufix': did you mean 'suffix'") as caught:
-        load("lookup+sufix")
-    assert set(caught.value.known) >= {"suffix", "lookup", "none", "default"}
+    with pytest.raises(UnknownNameError, match="unknown drafter 'ngran': did you mean 'ngram'") as caught:
+        load("lookup+ngran")
+    assert set(caught.value.known) >= {"ngram", "lookup", "none", "default"}
     with pytest.raises(
         UnknownNameError, match="unknown option of drafter 'lookup' 'max_gram': did you mean 'max_ngram'"
     ):
         load("lookup:max_gram=3")
     with pytest.raises(UnknownNameError):
-        arms("suffix,Suffix")
+        arms("ngram,Ngram")
     with pytest.raises(UsageError, match="name is missing"):
-        arms("suffix,")
+        arms("ngram,")
 
 
-@given(st.text(alphabet="sufixlookpnegth:=+,019. -", max_size=30))
+def test_a_name_that_is_gone_answers_with_the_drafter_in_its_place(caplog):
+    assert arms("suffix+lookup") == [("suffix+lookup", (NgramDrafter(), LookupDrafter()))]
+    assert [record.message for record in caplog.records] == [
+        "drafter 'suffix' is gone: 'ngram', which is right more often, takes its place"
+    ]
+
+
+@given(st.text(alphabet="ngramlookpeth:=+,019. -", max_size=30))
 def test_nonsense_is_wrong_use(spec):
     with suppress(UsageError):
         assert all(d.name in DRAFTERS for d in load(spec))
@@ -132,7 +138,7 @@ def test_nonsense_is_wrong_use(spec):
 
 def test_known_describes_every_name():
     lines = known()
-    assert set(lines) >= {"none", "default", "suffix", "lookup"}
+    assert set(lines) >= {"none", "default", "ngram", "lookup"}
     assert all(line and "\n" not in line for line in lines.values())
 
 
@@ -152,7 +158,7 @@ class Foreign(Drafter):
 
 
 def test_foreign_objects_are_welcome():
-    assert load([Foreign(), "suffix"]) == (Foreign(), SuffixDrafter())
+    assert load([Foreign(), "ngram"]) == (Foreign(), NgramDrafter())
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +183,7 @@ def broken(**attributes):
         (3, "is no drafter"),
         (None, "is no drafter"),
         ([object()], "is no drafter"),
-        (SuffixDrafter, "is a class"),
+        (NgramDrafter, "is a class"),
         (broken(name=""), "'name' must be"),
         (broken(name=7), "'name' must be"),
         (broken(prior=[0.5]), "'prior' must be a float32 array"),
@@ -243,9 +249,9 @@ def install(tmp_path, monkeypatch):
 
 def test_a_plugin_is_a_drafter_like_ours(install):
     install(GOOD, "echo = example_drafters:Echo")
-    echo, suffix = load("echo:times=3:loud=yes:word=none:weight=1e-1+suffix")
+    echo, ngram = load("echo:times=3:loud=yes:word=none:weight=1e-1+ngram")
     assert (echo.times, echo.loud, echo.word, echo.weight) == (3, True, None, 0.1)
-    assert suffix == SuffixDrafter()
+    assert ngram == NgramDrafter()
     session = echo.open([4, 5], None)
     assert session.draft(2, 0, echo.prior).tokens.tolist() == [5, 5]
     assert known()["echo"] == "Proposes the last token again."
@@ -295,7 +301,7 @@ def test_broken_plugins_are_named_with_what_is_wrong(install, change, entry, sen
     name = entry.split()[0]
     with pytest.raises(DrafterError, match=f"drafter plug-in '{name}' of example.*{sentence}"):
         load(name)
-    assert load("suffix") == (SuffixDrafter(),)
+    assert load("ngram") == (NgramDrafter(),)
     assert name in known()
 
 
@@ -310,8 +316,8 @@ def test_a_plugin_that_checks_its_options_is_heard(install):
 
 
 def test_a_plugin_cannot_take_our_names_nor_anothers(install):
-    install(GOOD, "suffix = example_drafters:Echo", "none = example_drafters:Echo", "echo = example_drafters:Echo")
-    assert load("suffix") == (SuffixDrafter(),)
+    install(GOOD, "ngram = example_drafters:Echo", "none = example_drafters:Echo", "echo = example_drafters:Echo")
+    assert load("ngram") == (NgramDrafter(),)
     assert load("none") == ()
     install(GOOD, "echo = other_drafters:Echo", package="other")
     with pytest.raises(DrafterError, match="several plug-ins have this name"):

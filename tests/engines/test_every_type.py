@@ -145,7 +145,7 @@ def check_type(name: str, seeds: Sequence[int] = SEEDS) -> None:
 def arms(text: list[int], seed: int) -> list[object]:
     """Sets of drafters: what users have, a chain and a tree, and the two that know the text."""
     known = (*PROMPT, *text)
-    users = ["suffix", ["suffix", RandomDrafter(VOCAB, seed)]]
+    users = ["ngram", ["ngram", RandomDrafter(VOCAB, seed)]]
     return [*(users if seed == 0 else []), Knowing(known, chain=True), Knowing(known, chain=False)]
 
 
@@ -186,7 +186,7 @@ def test_what_cannot_be_drafted_for_is_written_plain(name):
         ours = draftwood.generate(model, PROMPT, drafters="none", max_new_tokens=LIMIT).ids
         assert_same(model, ours, continued(model, PROMPT, max_new_tokens=LIMIT))
     with pytest.raises(CapabilityError, match="one token per pass"):
-        draftwood.generate(model, PROMPT, drafters="suffix", max_new_tokens=4)
+        draftwood.generate(model, PROMPT, drafters="ngram", max_new_tokens=4)
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))

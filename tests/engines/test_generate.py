@@ -10,7 +10,7 @@ from tests.engines.tiny import build, continued
 from tests.toys import RandomDrafter
 
 PROMPT = np.random.default_rng(5).integers(0, 64, 24).tolist() * 2
-SETS = ("none", "suffix", ["suffix", RandomDrafter(64)])
+SETS = ("none", "ngram", ["ngram", RandomDrafter(64)])
 
 
 class CountsDown(LogitsProcessor):

@@ -125,7 +125,7 @@ def test_many_drafted_tokens_are_those_of_transformers(name, tokens):
     got = draftwood.generate(
         target_of(name, model),
         prompt,
-        drafters=["suffix", RandomDrafter(VOCAB)],
+        drafters=["ngram", RandomDrafter(VOCAB)],
         planner="fixed:16",
         max_new_tokens=tokens,
     )
@@ -145,7 +145,7 @@ def test_what_cannot_be_taken_back_is_written_plain(name):
     found = draftwood.generate(target, prompt, drafters="none", max_new_tokens=100)
     assert found.ids == greedy(model, prompt, 100)
     with pytest.raises(CapabilityError, match="drafters='none'"):
-        draftwood.generate(target, prompt, drafters="suffix", max_new_tokens=4)
+        draftwood.generate(target, prompt, drafters="ngram", max_new_tokens=4)
 
 
 def test_waiting_tokens_are_bounded_and_ride_in_front_of_the_next_root():

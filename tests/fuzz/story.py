@@ -24,10 +24,10 @@ from tests.fuzz.models import CHANGES, draw_model
 from tests.toys import HugeDrafter, InvalidDrafter, LyingDrafter, RaisingDrafter, RandomDrafter
 
 DRAFTERS = (
-    "default", "none", "suffix", "copy-and-recycle", "lookup", "recycling", "recycling:keep=true+ngram",
-    "jacobi:block=5", "lookahead:window=4:ngram=3", "logits-extend+suffix", "ngram-mod:n_match=2:n_min=0",
-    "ngram-cache", "ngram-map-k4v:size_n=1:size_m=6", "ngram-simple:size_n=3", "ngram+suffix+recycling",
-    "suffix:branches=1+lookup", "parrot:p=0.2", "early-exit:layers=1", "ngram+early-exit:layers=2",
+    "default", "none", "ngram-mod", "copy-and-recycle", "lookup", "recycling", "recycling:keep=true+ngram",
+    "jacobi:block=5", "lookahead:window=4:ngram=3", "logits-extend+ngram", "ngram-mod:n_match=2:n_min=0",
+    "ngram-cache", "ngram-map-k4v:size_n=1:size_m=6", "ngram-simple:size_n=3", "ngram+lookup+recycling",
+    "ngram:frequent=0+lookup", "parrot:p=0.2", "early-exit:layers=1", "ngram+early-exit:layers=2",
     "early-exit:layers=0.2+recycling",
 )  # fmt: skip
 TOYS: tuple[Callable[[], Any], ...] = (

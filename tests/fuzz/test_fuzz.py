@@ -73,7 +73,7 @@ def test_sampled_truth_is_that_of_plain_decoding():
 
 def test_an_interrupt_comes_at_its_line():
     model = build("llama")
-    stream = draftwood.stream(model, [5, 6, 7], max_new_tokens=30, drafters="suffix")
+    stream = draftwood.stream(model, [5, 6, 7], max_new_tokens=30, drafters="ngram")
     with pytest.raises(KeyboardInterrupt), interrupted(2000):
         list(stream)
     assert sys.gettrace() is None or "interrupt" not in repr(sys.gettrace())

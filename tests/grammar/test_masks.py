@@ -185,7 +185,7 @@ def test_scored_drafts_follow_the_grammar(letters, planner):
     scored = 0
     for seed in range(6):
         with draftwood.stream(
-            model, "hello", tokenizer=tokenizer, drafters="ngram+suffix", grammar=SCHEMA, seed=seed, **given
+            model, "hello", tokenizer=tokenizer, drafters="ngram+lookup", grammar=SCHEMA, seed=seed, **given
         ) as stream:
             for _ in stream:
                 pass

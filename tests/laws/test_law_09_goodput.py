@@ -30,8 +30,8 @@ from draftwood.verify.exact import SampleAndMatch
 
 TICK = 2.0**-20
 """About a microsecond; sums and differences of multiples of it are exact, so both runs see equal numbers."""
-DRAFTERS = "ngram+lookup+suffix:branches=2"
-COSTLY = "suffix"
+DRAFTERS = "ngram+lookup+ngram-cache"
+COSTLY = "ngram-cache"
 """The drafter whose drafts take a tenth of a pass: it has to save that much to go on being asked."""
 
 

@@ -19,11 +19,10 @@ from draftwood.tree import TokenTree
 
 SPECS = [
     "none",
-    "suffix",
-    "lookup",
-    "suffix+lookup",
-    "suffix:branches=1+lookup:max_ngram=2:min_ngram=2",
     "ngram",
+    "lookup",
+    "ngram+lookup",
+    "ngram:frequent=0+lookup:max_ngram=2:min_ngram=2",
     "ngram+memory",
 ]
 
@@ -46,13 +45,13 @@ def test_a_replay_is_the_live_run_step_for_step(spec, nodes):
 
 def test_a_text_that_ended_early_was_drafted_up_to_its_own_limit():
     target = ToyTarget(order=2, seed=1)
-    whole = write(target, load("suffix"), 16, limit=40).ids
+    whole = write(target, load("ngram"), 16, limit=40).ids
     end = whole[12]
-    live = write(target, load("suffix"), 16, limit=40, end_ids=[end])
+    live = write(target, load("ngram"), 16, limit=40, end_ids=[end])
     assert live.finish == "eos"
     assert len(live.ids) < 40
     trace = Trace("toy", "a", list(PROMPT), live.ids, 40, "eos")
-    assert replayed(trace, "suffix", 16) == [untimed(step) for step in live.steps]
+    assert replayed(trace, "ngram", 16) == [untimed(step) for step in live.steps]
 
 
 def test_so_was_one_that_a_stop_string_ended():
@@ -60,18 +59,18 @@ def test_so_was_one_that_a_stop_string_ended():
         return "".join("abcdefgh"[i] for i in ids)
 
     target = ToyTarget(order=2, seed=2)
-    whole = write(target, load("suffix"), 16, limit=80).ids
+    whole = write(target, load("ngram"), 16, limit=80).ids
     stop = StopStrings([decode(whole[20:23])], decode)
-    live = write(target, load("suffix"), 16, limit=80, criteria=[stop])
+    live = write(target, load("ngram"), 16, limit=80, criteria=[stop])
     assert live.finish == "stop"
     trace = Trace("toy", "a", list(PROMPT), live.ids, 80, "stop")
-    assert replayed(trace, "suffix", 16) == [untimed(step) for step in live.steps]
+    assert replayed(trace, "ngram", 16) == [untimed(step) for step in live.steps]
 
 
 def test_sampled_texts_replay_as_they_are_recorded():
     target = ToyTarget(order=3, seed=5)
-    live = write(target, load("suffix"), 8, limit=60, sampling=SAMPLED)
-    steps = replayed(Trace("toy", "a", list(PROMPT), live.ids), "suffix", 8)
+    live = write(target, load("ngram"), 8, limit=60, sampling=SAMPLED)
+    steps = replayed(Trace("toy", "a", list(PROMPT), live.ids), "ngram", 8)
     assert steps == [untimed(step) for step in live.steps]
 
 

@@ -290,7 +290,7 @@ class Fickle(RandomDrafter):
 @pytest.mark.parametrize("planner", ["goodput", "fixed:4+backoff", "goodput+switching"])
 def test_a_drafter_whose_declarations_raise_sooner_or_later_changes_no_text(what, times, planner, caplog):
     target = ToyTarget(order=2)
-    for drafters in ([Fickle(what, times)], [SameDrafter(target), Fickle(what, times), *load("suffix+recycling")]):
+    for drafters in ([Fickle(what, times)], [SameDrafter(target), Fickle(what, times), *load("ngram+recycling")]):
         for _ in range(3):
             made = load_planner(planner)
             written = write(target, drafters, made, limit=20)
@@ -417,7 +417,7 @@ class Burglar(RandomDrafter):
         return session
 
 
-@pytest.mark.parametrize("others", ["suffix", "ngram+suffix"])
+@pytest.mark.parametrize("others", ["ngram", "ngram+lookup"])
 def test_a_drafter_that_breaks_into_what_is_read_only_changes_no_text(others):
     target = ToyTarget(order=2)
     for drafters in ([Burglar(8), *load(others)], [*load(others), Burglar(8)]):

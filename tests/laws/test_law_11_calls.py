@@ -113,7 +113,7 @@ def test_a_streamer_of_decode_with_is_not_fed_by_two_threads(llama):
 def test_threads_share_a_planner(planner):
     shared = load_planner(planner)
     targets = [ToyTarget(order=2, seed=seed) for seed in range(THREADS)]
-    drafters = EVERY["ngram+suffix"](targets[0], PLAIN)
+    drafters = EVERY["ngram+lookup"](targets[0], PLAIN)
 
     def work(number):
         return write(targets[number], drafters, shared, limit=60).ids

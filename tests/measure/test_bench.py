@@ -44,7 +44,7 @@ class FakePeer:
         self.asked.append("closed")
 
 
-def bench(labels=("none", "suffix"), jobs=JOBS, path=None, seen=None, peers=(), **settings):
+def bench(labels=("none", "ngram"), jobs=JOBS, path=None, seen=None, peers=(), **settings):
     target = ToyTarget(order=2, seed=3)
     target.generation_config = SimpleNamespace()
     setup = Setup(target, None, "none", "fixed:8")
@@ -75,24 +75,24 @@ def test_every_arm_answers_every_prompt_in_every_round(tmp_path):
         assert (a.steps[0].trace is not None) == (a.round == TRACED), "trees are kept outside the timed rounds"
         assert a.planner == ("off" if a.arm == "none" else arms[1].planner)
         assert a.cpu_share is None or a.cpu_share >= 0
-    assert {a.arm for a in answers if a.round == TRACED} == {"suffix"}
+    assert {a.arm for a in answers if a.round == TRACED} == {"ngram"}
     keys = {(a.name, a.round) for a in answers if a.round != TRACED}
     orders = [[a.arm for a in answers if (a.name, a.round) == key] for key in keys]
-    assert {tuple(order) for order in orders} == {("none", "suffix"), ("suffix", "none")}, "arms are shuffled"
+    assert {tuple(order) for order in orders} == {("none", "ngram"), ("ngram", "none")}, "arms are shuffled"
 
 
 def test_texts_agree_and_the_table_says_so():
     work, writer, _ = bench()
     work.run(2)
     rows = {(r["task"], r["drafter"]): r for r in table(writer.records)}
-    assert set(rows) == {(t, d) for t in ("toy", "other") for d in ("none", "suffix")}
-    row = rows["toy", "suffix"]
+    assert set(rows) == {(t, d) for t in ("toy", "other") for d in ("none", "ngram")}
+    row = rows["toy", "ngram"]
     assert row["identical"] is True
     assert (row["prompts"], row["rounds"], row["generated"]) == (2, 2, 46)
     assert row["mean_acceptance_length"] > rows["toy", "none"]["mean_acceptance_length"] == 1
     assert row["speedup_interval"][0] <= row["speedup"] <= row["speedup_interval"][1]
     assert [dot["name"] for dot in row["per_prompt"]] == ["a", "b"]
-    assert rows["other", "suffix"]["speedup_interval"] is None, "one prompt has no spread"
+    assert rows["other", "ngram"]["speedup_interval"] is None, "one prompt has no spread"
     assert rows["toy", "none"]["speedup"] == pytest.approx(1)
     assert list(differences(writer.records, None, "float32")) == []
 
@@ -148,22 +148,22 @@ def test_peers_stand_beside_us_with_their_own_clock():
 
 
 def test_tasks_with_a_speedup_that_cannot_be_are_run_once_more(monkeypatch):
-    work, writer, _ = bench(("none", "suffix", "lookup"))
+    work, writer, _ = bench(("none", "ngram", "lookup"))
     work.run(1)
-    odd = {"task": "toy", "drafter": "suffix", "engine": "draftwood", "speedup_unlooped": 2.2, "most_speedup": 2.0}
+    odd = {"task": "toy", "drafter": "ngram", "engine": "draftwood", "speedup_unlooped": 2.2, "most_speedup": 2.0}
     rows = [odd, odd | {"task": "other", "speedup_unlooped": 2.0}]
     monkeypatch.setattr("draftwood.measure.bench.run.table", lambda _: rows)
     for _ in range(2):  # not twice
         work.run_doubted(1)
         again = sorted((a.task, a.name, a.arm) for a in writer.records.answers if a.round == 1)
-        assert again == [("toy", name, arm) for name in "ab" for arm in ("none", "suffix")]
+        assert again == [("toy", name, arm) for name in "ab" for arm in ("ngram", "none")]
 
 
 def test_what_differs_is_told_with_its_margin():
     work, writer, _ = bench(jobs=JOBS[:1])
     work.run(2)
     for answer in writer.records.answers:
-        if answer.arm == "suffix":
+        if answer.arm == "ngram":
             answer.output_ids = [*answer.output_ids[:7], (answer.output_ids[7] + 1) % 8, *answer.output_ids[8:]]
     found = list(differences(writer.records, ToyTarget(order=2, seed=3), "float32"))
     assert len(found) == 1, "the same text in the next round is no news"
@@ -171,7 +171,7 @@ def test_what_differs_is_told_with_its_margin():
     assert found[0]["margin"] > 0
     assert found[0]["near_tie"] is False
     assert found[0]["rounding"] < found[0]["margin"]
-    assert next(r for r in table(writer.records) if r["drafter"] == "suffix")["identical"] is False
+    assert next(r for r in table(writer.records) if r["drafter"] == "ngram")["identical"] is False
     writer.other(found[0])
     assert list(differences(writer.records, None, "float32")) == []
 
@@ -181,9 +181,9 @@ def test_plain_is_the_faster_of_ours_and_the_engines_own():
         return Answer(number, "t", "n", arm, engine, output_ids=[1, 2, 3], decode_s=seconds)
 
     rows = Records({}, [answer(0, "none", "draftwood", 2.0), answer(1, "transformers", "transformers", 1.0)])
-    rows.answers += [answer(2, "suffix", "draftwood", 0.5), answer(3, "llama.cpp:ngram-mod", "llama.cpp", 0.1)]
+    rows.answers += [answer(2, "ngram", "draftwood", 0.5), answer(3, "llama.cpp:ngram-mod", "llama.cpp", 0.1)]
     found = {r["drafter"]: r["speedup"] for r in table(rows)}
-    assert found == {"none": 0.5, "transformers": 1.0, "suffix": 2.0, "llama.cpp:ngram-mod": None}
+    assert found == {"none": 0.5, "transformers": 1.0, "ngram": 2.0, "llama.cpp:ngram-mod": None}
     assert geometric_mean([1.0, 4.0]) == 2.0
     assert geometric_mean([]) is None
 
@@ -243,7 +243,7 @@ def test_a_sustained_run_tells_its_trend():
     work, _, arms = bench(jobs=JOBS[:1])
     found: list[Sustained] = []
     sustain(work, arms, JOBS[0], 0.05, found)
-    assert [each.arm for each in found] == ["none", "suffix"]
+    assert [each.arm for each in found] == ["none", "ngram"]
     assert found[0].windows
     slower = [{"at_s": float(i), "tokens_per_second": 20.0 - i} for i in range(1, 9)]
     row = Sustained("none", slower).to_json()

@@ -134,7 +134,7 @@ PLAN = TRACE["plan"] | {"most": 64, "nodes": 16, "floor": 0.1}
 def test_whatever_a_trace_holds_a_step_is_explained(plan, trace):
     whole = TRACE | {"plan": PLAN | plan if isinstance(plan, dict) else plan}
     step = replace(planned(), trace=whole | trace if isinstance(trace, dict) else trace)
-    answer = Answer(0, "t", "n", "suffix", drafters=["suffix"], output_ids=[1, 5, 9], steps=[step])
+    answer = Answer(0, "t", "n", "ngram", drafters=["ngram"], output_ids=[1, 5, 9], steps=[step])
     (whole,), (found,) = arms([answer]), steps_of(answer)
     assert whole["words"]
     assert found["why"]
@@ -152,7 +152,7 @@ def test_the_summary_says_why_drafting_was_off():
     found = told_of(steps)["summary"]
     assert (found["steps"], found["tokens"]) == (5, 6)
     assert found["off_reasons"] == {"unlikely": {"steps": 3, "tokens": 3}, "nothing": {"steps": 1, "tokens": 1}}
-    said = told_of(steps, "suffix")["words"]
+    said = told_of(steps, "ngram")["words"]
     assert said[0].startswith("6 tokens in 5 passes: 1.20 tokens per pass, ")
     assert said[1] == (
         "No guess was checked for 67 % of the text: in 3 steps the likeliest guess had a median chance of 5 % "
@@ -189,8 +189,8 @@ def test_the_models_of_a_cascade_are_summed_up():
 
 def test_a_failed_source_and_missing_plans_are_said():
     broken = counted(by_source=(SourceStep(1, failed=True),))
-    said = told_of([broken, planned()], "suffix")["words"]
-    assert "suffix failed and was switched off in 1 answer." in said
+    said = told_of([broken, planned()], "ngram")["words"]
+    assert "ngram failed and was switched off in 1 answer." in said
     assert "The planner's reasons were recorded for 1 of 2 steps; of the others only counts are known." in said
     assert told_of([])["words"] == ["Nothing was decoded: no pass beyond reading the prompt."]
 
@@ -198,7 +198,7 @@ def test_a_failed_source_and_missing_plans_are_said():
 def test_rows_of_steps_carry_their_text():
     steps = [planned(), counted()]
     answer = Answer(
-        0, "t", "n", "suffix", drafters=["suffix"], output_ids=[1, 5, 9, 5, 9], pieces=list("abcde"), steps=steps
+        0, "t", "n", "ngram", drafters=["ngram"], output_ids=[1, 5, 9, 5, 9], pieces=list("abcde"), steps=steps
     )
     first, second = steps_of(answer)
     assert (first["text"], second["text"]) == ("bc", "de")
@@ -211,7 +211,7 @@ def test_rows_of_steps_carry_their_text():
 
 def told_of(steps, *drafters):
     ids = [1, *(token for step in steps for token in step.emitted)]
-    (told,) = arms([Answer(0, "t", "n", "suffix", drafters=list(drafters), output_ids=ids, steps=steps)])
+    (told,) = arms([Answer(0, "t", "n", "ngram", drafters=list(drafters), output_ids=ids, steps=steps)])
     return told
 
 
@@ -224,7 +224,7 @@ def save(path, answers, verb="bench"):
 
 
 def answers():
-    drafted = [Answer(i, "t", f"n{i}", "suffix", drafters=["suffix"], output_ids=[1, 5, 9], steps=[planned()])
+    drafted = [Answer(i, "t", f"n{i}", "ngram", drafters=["ngram"], output_ids=[1, 5, 9], steps=[planned()])
                for i in (1, 2)]  # fmt: skip
     return [Answer(0, "t", "n1", "none", output_ids=[1, 9], steps=[Step(0, 3, (9,), (-1,))]), *drafted]
 

@@ -99,7 +99,7 @@ def test_a_failing_drafter_proposes_nothing_and_changes_nothing():
 
 def test_source_document_zeros_arithmetic():
     # 100 tokens in 49 passes are 2.04x, in 41 passes 2.44x.
-    answers = list(simulate([Trace("t", "a", [1, 2, 3], [1, 2, 3] * 34)], "suffix", "fixed:4"))
+    answers = list(simulate([Trace("t", "a", [1, 2, 3], [1, 2, 3] * 34)], "ngram", "fixed:4"))
     found = row(answers)
     assert found["generated"] == 101
     assert found["ideal_speedup"] == found["generated"] / found["verifier_passes"]
@@ -119,7 +119,7 @@ def only_passes_take_time(monkeypatch):
 def test_with_a_cost_time_is_simulated_too():
     curve = CostCurve.parse("1=100,5=200")
     trace = Trace("t", "a", [1, 2, 3], [1, 2, 3] * 20)
-    (drafted,) = simulate([trace], "suffix", "fixed:4", cost=curve.seconds)
+    (drafted,) = simulate([trace], "ngram", "fixed:4", cost=curve.seconds)
     (plain,) = simulate([trace], "none", "fixed:0", cost=curve.seconds)
     for step in drafted.steps:
         assert step.score_s == pytest.approx(curve.seconds(1 + step.drafted))

@@ -20,10 +20,10 @@ from draftwood.testing import ToyTarget
 HEADER = header("bench", {"model": "toy", "seed": 0}, {"command": "draftwood bench"})
 
 
-def answer(number: int, name: str = "a", arm: str = "suffix", **more) -> Answer:
-    written = write(ToyTarget(order=2, seed=number), load("suffix"), 8)
+def answer(number: int, name: str = "a", arm: str = "ngram", **more) -> Answer:
+    written = write(ToyTarget(order=2, seed=number), load("ngram"), 8)
     return Answer(
-        number, "toy", name, arm, drafters=["suffix"], prompt_ids=list(PROMPT), output_ids=written.ids,
+        number, "toy", name, arm, drafters=["ngram"], prompt_ids=list(PROMPT), output_ids=written.ids,
         steps=written.steps, decode_s=0.5, finish_reason="length", **more,
     )  # fmt: skip
 
@@ -43,7 +43,7 @@ def test_there_and_back(tmp_path, name):
     rows = read_records(path)
     assert rows.header == HEADER
     assert rows.answers == answers
-    assert answers[0].key == ("toy", "a", "suffix", 0)
+    assert answers[0].key == ("toy", "a", "ngram", 0)
 
 
 def test_a_prompt_is_written_once(tmp_path):

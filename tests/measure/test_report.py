@@ -57,7 +57,7 @@ def answer(number, task, name, arm, seconds, ids=OUTPUT, **fields):
     else:
         steps = [plain_step(i, 6 + i, t) for i, t in enumerate(ids[1:])] if arm == "none" else []
     return Answer(
-        number, task, name, arm, drafters=["suffix"] if drafted else [], planner="fixed:4", limit=8,
+        number, task, name, arm, drafters=["ngram"] if drafted else [], planner="fixed:4", limit=8,
         prompt_ids=prompt, output_ids=list(ids), pieces=[f" w{i}" for i in ids],
         prompt_pieces=[f" w{i}" for i in prompt], prefill_s=0.1, decode_s=seconds, steps=steps, **fields,
     )  # fmt: skip
@@ -68,7 +68,7 @@ def bench():
     found = []
     for task, speedups in (("edit", (2.0, 3.0)), ("chat", (0.5, 0.9))):
         for name, speedup in zip(("one", "two"), speedups, strict=True):
-            for arm, seconds in (("none", 1.0), ("suffix", 1 / speedup)):
+            for arm, seconds in (("none", 1.0), ("ngram", 1 / speedup)):
                 found.append(answer(len(found), task, name, arm, seconds))
     return found
 
@@ -154,13 +154,13 @@ def test_the_page_stands_alone(rows, tmp_path):
 def test_every_section_that_has_something_to_show_is_there(rows, tmp_path):
     windows = [{"at_s": 1.0, "tokens_per_second": 9.0}, {"at_s": 9.0, "tokens_per_second": 8.0}]
     told = {"first_quarter": 9.0, "last_quarter": 8.0, "kept": 8 / 9}
-    trend = {"row": "sustained", "drafter": "suffix", **told, "windows": windows}
+    trend = {"row": "sustained", "drafter": "ngram", **told, "windows": windows}
     pace = save(tmp_path / "pace.jsonl", [], [trend])
     profile = save(tmp_path / "profile.jsonl", [], PROFILE, "profile")
     found = Reader(made(rows, pace, profile))
     wanted = "results prompts texts steps cost pace differences loops words provenance"
     assert [i for i in found.ids if i in wanted.split()] == wanted.split()
-    for said in ("edit", "suffix", "Slow One", "context 512", "89 %"):
+    for said in ("edit", "ngram", "Slow One", "context 512", "89 %"):
         assert said in "".join(found.words)
 
 
@@ -207,7 +207,7 @@ def test_the_texts_say_who_wrote_each_token(page):
 def test_steps_are_embedded_with_their_tree(page):
     found = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL).group(1))
     (plain, *_, drafted), texts = found["answers"][0]["steps"], found["texts"]
-    assert (found["names"], found["answers"][0]["drafters"]) == (["suffix"], [0])
+    assert (found["names"], found["answers"][0]["drafters"]) == (["ngram"], [0])
     assert (drafted["context"], drafted["accepted"], texts[str(drafted["emitted"][-1])]) == (10, 3, " w9")
     assert drafted["why"] == "5 of 5 guesses checked"
     assert drafted["ms"] > drafted["ms_of"]["score"] > 0
@@ -221,7 +221,7 @@ def test_steps_are_embedded_with_their_tree(page):
     "broken", [{"parents": None}, {"path": [99]}, {"source": [0.5] * 5}, {"belief": [0.5]}, {"tokens": "abcde"}]
 )
 def test_a_trace_that_makes_no_sense_is_no_tree(broken):
-    one = answer(0, "t", "n", "suffix", 1.0)
+    one = answer(0, "t", "n", "ngram", 1.0)
     one.steps[-1].trace.update(broken)
     assert Tree.of(one.steps[-1]) is None
 
@@ -237,7 +237,7 @@ def test_texts_that_differ_are_listed_with_their_margin(tmp_path):
         {"row": "difference", "answer": 5, "against": 4, "index": 8, "margin": None, "near_tie": None},
     ]  # fmt: skip
     text = Reader(made(save(tmp_path / "rows.jsonl", answers, rows))).text
-    assert "suffix on edit one, from token 2 on; the two best scores differ by 2.0e-06: a near-tie" in text
+    assert "ngram on edit one, from token 2 on; the two best scores differ by 2.0e-06: a near-tie" in text
     assert "a near-tie: rounding moves scores by up to 0.00012." in text
     assert "w1 w2 w6 where plain has w5" in text
     assert "not a near-tie: please report it" in text
@@ -255,13 +255,13 @@ def test_the_page_opens_with_a_coloured_answer_the_headline_and_a_small_table(pa
     assert '<i class="c0">' in found[text:figure]
     said = Reader(found).text
     assert "1.24 times as fast as plain decoding Worst task: chat, 0.64" in said
-    assert "Geometric mean over 2 tasks of suffix. 2 of 4 prompts were slower than plain decoding." in said
+    assert "Geometric mean over 2 tasks of ngram. 2 of 4 prompts were slower than plain decoding." in said
     assert re.findall(r'<th scope="row">(\w+)', found) == ["chat", "edit"]
 
 
 def test_looped_tails_are_reported(tmp_path):
     looped = [1, 5, 5, 5, 5, 5, 5, 5]
-    answers = [answer(i, "edit", "one", arm, 1.0, looped) for i, arm in enumerate(("none", "suffix"))]
+    answers = [answer(i, "edit", "one", arm, 1.0, looped) for i, arm in enumerate(("none", "ngram"))]
     page = made(save(tmp_path / "rows.jsonl", answers))
     assert "<b>edit</b>: 6 of" in page
     assert "A ring is a prompt whose answer only repeats itself at its end" in page
@@ -334,7 +334,7 @@ def test_a_profile_alone_makes_a_page(tmp_path):
 
 
 def test_a_page_without_plain_decoding_opens_with_tokens_per_pass(tmp_path):
-    page = made(save(tmp_path / "s.jsonl", [answer(0, "edit", "one", "suffix", 1.0)], verb="generate"))
+    page = made(save(tmp_path / "s.jsonl", [answer(0, "edit", "one", "ngram", 1.0)], verb="generate"))
     assert "Tokens per pass</th>" in page
     assert 'id="prompts"' not in page
     assert "1.75 tokens per pass of the model" in Reader(opening(page)).text
@@ -358,7 +358,7 @@ def test_a_page_is_written_whole_or_not_at_all(rows, tmp_path):
 def test_of_each_task_the_answer_nearest_to_its_mean_is_shown_and_the_page_says_so(tmp_path):
     answers, speedups = [], (1.0, 1.1, 1.15, 1.5, 8.0)  # together 5 / 3.57 = 1.40; the median is 1.15
     for speedup in speedups:
-        for arm, seconds in (("none", 1.0), ("suffix", 1 / speedup)):
+        for arm, seconds in (("none", 1.0), ("ngram", 1 / speedup)):
             answers.append(answer(len(answers), "edit", str(speedup), arm, seconds))
     page = made(save(tmp_path / "rows.jsonl", answers))
     assert re.findall("<h3>edit · (.+)</h3>", page) == ["1.5"]

@@ -17,7 +17,7 @@ from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.learned import Learned
 
 CURVE = CostCurve.parse("1=20,2=21,4=22,8=25,16=30,32=45,64=80")
-NGRAM, OTHER = (declared(one) for one in load("ngram+suffix"))
+NGRAM, OTHER = (declared(one) for one in load("ngram+lookup"))
 
 
 def taught(curve=CURVE, factor=1.4):

@@ -15,7 +15,7 @@ BODIES = {
 
 @pytest.fixture(scope="module")
 def url(tiny_folder):
-    with running(Setup(str(tiny_folder), None, ["ngram", "suffix"], "fixed:6")) as server:
+    with running(Setup(str(tiny_folder), None, ["ngram", "lookup"], "fixed:6")) as server:
         yield server.url
 
 
@@ -28,10 +28,10 @@ def text_of(answer):
     return answer["output"][0]["content"] if "output" in answer else answer["choices"]
 
 
-ALL = {"ngram", "suffix", "prediction", "grammar"}
+ALL = {"ngram", "lookup", "prediction", "grammar"}
 CHOICES = [
     (None, ALL), ({}, ALL), ({"draft": True}, ALL), ({"draft": "none"}, set()), ({"draft": []}, set()),
-    ({"draft": "suffix"}, {"suffix"}), ({"draft": "ngram + prediction"}, {"ngram", "prediction"}),
+    ({"draft": "ngram"}, {"ngram"}), ({"draft": "ngram + prediction"}, {"ngram", "prediction"}),
     ({"draft": ["ngram"]}, {"ngram"}),
 ]  # fmt: skip
 

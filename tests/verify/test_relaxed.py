@@ -25,7 +25,7 @@ from tests.verify.rows import GREEDY, VOCAB, Rows, Stateful, never
 SAMPLED = Sampling(temperature=0.9, top_k=6, repetition_penalty=1.1, seed=5)
 LOSSY = ("threshold:tau=0.5", "top-k:k=4")
 NEUTRAL = ("exact", "threshold:tau=0")
-GUESSING = ("model of another mind+suffix", "ngram+draft-model+recycling", "quantized-self", "random", "top-k")
+GUESSING = ("model of another mind+ngram", "ngram+draft-model+recycling", "quantized-self", "random", "top-k")
 
 
 def write(rule, drafters="ngram+draft-model+recycling", sampling=GREEDY, limit=24, **more):

@@ -61,7 +61,7 @@ def generate(
     tokenizer
         For text in or out and for ``stop``; a model given by name brings its own.
     drafters
-        ``"default"``, ``"suffix+lookup:max_ngram=3"``, Drafter objects, or a list of these; ``"none"`` is
+        ``"default"``, ``"ngram+lookup:max_ngram=3"``, Drafter objects, or a list of these; ``"none"`` is
         plain decoding through the same loop.
     planner
         How much is drafted: ``"goodput"`` as much as makes decoding fastest, ``"fixed:16"``, ``"off"``, or a

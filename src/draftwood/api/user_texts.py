@@ -65,7 +65,7 @@ class UserTexts:
         return (*drafters, *added)
 
     def label(self, spec: str) -> str:
-        """Return the names of the drafters including those that `complete` adds, as in ``suffix+prediction``."""
+        """Return the names of the drafters including those that `complete` adds, as in ``ngram+prediction``."""
         if not self.given:
             return spec
         drafters = load_drafters(spec)

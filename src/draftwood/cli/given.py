@@ -119,7 +119,7 @@ class Given(Loading, GrammarFlags, WritingFlags, DraftingFlags, ModelFlag):
 
     @property
     def label(self) -> str:
-        """The drafters with those that the sources add: ``suffix+prediction``."""
+        """The drafters with those that the sources add: ``ngram+prediction``."""
         from draftwood.api.user_texts import UserTexts
 
         return UserTexts(**self.sources).label(self.drafters)

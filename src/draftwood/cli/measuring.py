@@ -19,7 +19,7 @@ _OUTPUT = "Keep every answer and step in this file; if it has some already, go o
 RecordsOut = Annotated[Path | None, Option("--output", "-o", metavar="RECORDS.jsonl[.zst]", help=_OUTPUT)]
 _PROMPTS = "Your own prompts: a JSONL file, or a text file with blank lines between prompts."
 Prompts = Annotated[Path | None, Option(metavar="FILE", help=_PROMPTS)]
-Arms = Annotated[str, Option(metavar="ARM,ARM", help="Sets to compare: suffix,suffix+lookup:length=8.")]
+Arms = Annotated[str, Option(metavar="ARM,ARM", help="Sets to compare: ngram,ngram+lookup:length=8.")]
 MaxNewTokens = Annotated[int, Option(min=1, help="Most tokens of an answer.")]
 Limit = Annotated[int | None, Option(min=1, help="Most prompts per task.")]
 

@@ -28,7 +28,7 @@ DRAFTERS_DEFAULT = "default"
 PLANNER_DEFAULT = "goodput"
 RULE_DEFAULT = "exact"
 
-Drafters = Annotated[str, Option(help="Drafters, joined by +: suffix+lookup:max_ngram=3. none: no drafts.")]
+Drafters = Annotated[str, Option(help="Drafters, joined by +: ngram+lookup:max_ngram=3. none: no drafts.")]
 _PLANNER = "How much is drafted: goodput (as much as pays), fixed:16, off; with policies: goodput+battery."
 PlannerName = Annotated[str, Option("--planner", help=_PLANNER)]
 _RULE = "exact keeps the text that is written without drafts; threshold:tau=0.15 and top-k:k=2 may change it."

@@ -1,4 +1,4 @@
-"""Makes drafters from their names: ``suffix+lookup:max_ngram=3:length=10``.
+"""Makes drafters from their names: ``ngram+lookup:max_ngram=3:length=10``.
 
 A value in double quotes may hold the characters that separate names and options:
 ``draft-model:model="C:/my+model.gguf":length=8``.
@@ -11,6 +11,7 @@ None``.
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import fields, is_dataclass
 from itertools import pairwise
@@ -26,10 +27,11 @@ from draftwood.spelling import SCALARS, Imported, arguments, kinds, split, trans
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+log = logging.getLogger("draftwood")
+
 DRAFTERS: MutableMapping[str, Callable[..., Drafter]] = Imported(
     {
         "ngram": "draftwood.drafters.ngram.drafter:NgramDrafter",
-        "suffix": "draftwood.drafters.suffix.drafter:SuffixDrafter",
         "lookup": "draftwood.drafters.lookup.drafter:LookupDrafter",
         "corpus": "draftwood.drafters.corpus.drafter:CorpusDrafter",
         "memory": "draftwood.drafters.memory.drafter:MemoryDrafter",
@@ -51,6 +53,9 @@ DRAFTERS: MutableMapping[str, Callable[..., Drafter]] = Imported(
     }
 )
 """The drafters of this package; a plug-in cannot take their names."""
+
+REPLACED: Mapping[str, str] = {"suffix": "ngram"}
+"""Drafters that are gone, and which one their names stand for until the next release."""
 
 SETS: Mapping[str, tuple[str, ...]] = {
     "none": (),
@@ -128,6 +133,9 @@ def _named(part: str) -> list[Drafter]:
             raise UsageError(f"a drafter's name is missing in {part!r}; known: {', '.join(_names())}")
         if name in SETS and options:
             raise UsageError(f"{name!r} takes no options; write them after the drafter that they are for")
+        if name in REPLACED:
+            log.warning("drafter %r is gone: %r, which is right more often, takes its place", name, REPLACED[name])
+            name = REPLACED[name]
         for before, option in pairwise(options):
             if "=" in before and "=" not in option:
                 raise UsageError(

@@ -215,7 +215,7 @@ def test_the_log_says_where_drafts_came_from(caplog):
         ({"options": {"planner": "goodput+battery"}}, "policies"),
         ({"options": {"drafters": "draft-model:model=smollm2"}}, "not offered inside vLLM"),
         ({"options": {"drafters": "head:file=x"}}, "not offered inside vLLM"),
-        ({"options": {"drafters": "ngram+suffix"}}, "'suffix' is not offered inside vLLM: name ngram, memory"),
+        ({"options": {"drafters": "ngram+lookup"}}, "'lookup' is not offered inside vLLM: name ngram, memory"),
         ({"options": {"corpus": "x.dwc"}}, "unknown option of draftwood"),
         ({"options": {"texts": "many"}}, "must be a whole number"),
         ({"options": {"texts": -1}}, "must not be negative"),

@@ -90,7 +90,7 @@ class NgramSession(DraftSession):
         return grown
 
     def extend(self, ids: Sequence[int]) -> None:
-        self._new += ids
+        self._new += [*ids]  # an array would be added number by number
         if len(self._new) > self._index.at_once:
             self._read()
 

@@ -3,7 +3,7 @@
 ::
 
     {"row": "header", "format": 1, "verb": "bench", "settings": {...}, "provenance": {...}}
-    {"row": "answer", "id": 0, "task": "chat", "name": "rainbow", "arm": "suffix", ..., "n_steps": 41}
+    {"row": "answer", "id": 0, "task": "chat", "name": "rainbow", "arm": "ngram", ..., "n_steps": 41}
     {"row": "step", "answer": 0, "index": 0, "context": 71, "emitted": [12], ...}
     {"row": "difference", "answer": 7, "against": 3, "index": 55, "margin": 1e-06, ...}
 

@@ -1,1 +1,0 @@
-"""Drafting from what followed the longest suffix that occurred before."""
