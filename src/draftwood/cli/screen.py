@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO, TypeVar
 import typer
 
 from draftwood.api.prompts import decoder
+from draftwood.files.foreign import mended
 from draftwood.files.paths import is_stream
 from draftwood.measure.wording import clean, percent
 
@@ -80,7 +81,7 @@ def beside(output: Path) -> TextIO:
 def finish(document: Any, show: Callable[[], None], *, as_json: bool, interrupted: bool = False) -> None:
     """Print a document as JSON, or show it to people; after Ctrl-C, leave with exit code 130."""
     if as_json:
-        say(json.dumps(document))
+        say(json.dumps(json.loads(mended(json.dumps(document, ensure_ascii=False)))))
     else:
         show()
     if interrupted:
