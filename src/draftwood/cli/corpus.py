@@ -41,7 +41,7 @@ def build(
     known = options.load_tokenizer(tokenizer)
     with screen.progress() as bar:
         built = make(paths, output, known, model=tokenizer, fields=field or (), progress=bar)
-    facts = _facts(built.corpus)
+    facts = _facts(built.corpus) | {"file": str(output)}
 
     def show() -> None:
         documents = count(facts["documents"], "document")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,7 +18,7 @@ from draftwood.corpora.texts import Skipped, Source, documents, sources
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.file import BORDER, Documents, Part, write_corpus
 from draftwood.errors import UsageError
-from draftwood.files.paths import whole_file
+from draftwood.files.paths import is_stream, whole_file
 from draftwood.models.fingerprint import tokenizer_fingerprint
 
 Ints = NDArray[np.int32]
@@ -72,8 +72,8 @@ def build(
             raise _nothing(paths, skipped)
         file.flush()
         _write(beside, gathered, {"tokenizer": fingerprint, "model": model}, progress)
-        made = Corpus.open(beside)  # now, since a pipe's reader has it afterwards
-    return Built(replace(made, header=made.header and replace(made.header, path=output)), skipped)
+        sent = Corpus.open(beside) if is_stream(output) else None  # now, since its reader has it afterwards
+    return Built(Corpus.open(output) if sent is None else sent, skipped)
 
 
 class _Gathered:
