@@ -125,12 +125,9 @@ def _train(loading: options.Loading, output: Path, plan: TrainingPlan, folder: P
     # Heads are passed on, so they hold no paths, which may tell who made them and from what.
     paths = {"files": len(plan.files), "written": bool(plan.written), "start": bool(plan.start)}
     asked, here = _asked(about | paths | {"model": Path(loading.model).name}, plan), provenance()
+    told = json.dumps({name: here.get(name) for name in _TOLD})
     with resumable(output):
-        write_head(
-            output,
-            made,
-            {"made": asked, "log": log, "provenance": json.dumps({name: here.get(name) for name in _TOLD})},
-        )
+        write_head(output, made, {"made": asked, "log": log, "provenance": told})
     return made.progress.agreement
 
 

@@ -101,9 +101,8 @@ def _walk(folder: Path, shown: Path, rules: Rules, skipped: Skipped, records: bo
 
 def _ignored(path: Path, folder: bool, rules: Rules) -> bool:
     for base, spec in reversed(rules):  # the deepest .gitignore with a matching rule decides
-        name = os.fsencode(path.relative_to(base).as_posix()).decode(
-            "latin-1"
-        )  # git compares bytes: ? is one of them
+        # git compares bytes, of which ? is one: here each is a character
+        name = os.fsencode(path.relative_to(base).as_posix()).decode("latin-1")
         said = spec.check_file(name + "/" * folder).include
         if said is not None:
             return bool(said)

@@ -27,9 +27,10 @@ _STREAMS = (stat.S_IFIFO, stat.S_IFCHR)
 
 def named(given: str | os.PathLike[str]) -> Path:
     """Return the real path of a file that a user named: ``~`` and links are followed."""
-    path = Path(os.path.expanduser(given))  # noqa: PTH111 - pathlib's fails without a home
-    real = Path(os.path.realpath(path))
-    return path if path.exists() and not real.exists() else real  # /dev/fd/63 leads to a pipe without a name
+    path = os.path.expanduser(given)  # noqa: PTH111 - pathlib's fails without a home
+    real = os.path.realpath(path)
+    # /dev/fd/63 leads to a pipe without a name. pathlib's raises for names that are too long.
+    return Path(path if os.path.exists(path) and not os.path.exists(real) else real)  # noqa: PTH110
 
 
 def opened(path: Path, *, streams: bool = False) -> BufferedReader:
