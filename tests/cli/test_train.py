@@ -50,6 +50,7 @@ def test_a_head_is_made_and_drafts(draftwood, tiny, tiny_gguf, tmp_path, engine)
     assert (made["files"], made["written"], made["start"], made["vocabulary"]) == (1, False, False, 60)
     assert str(tmp_path) not in str(header), "paths tell who made it, and of what"
     assert str(Path(model).parent) not in str(header)
+    assert set(json.loads(header["provenance"])) == {"date", "draftwood", "commit", "packages"}
     *_, (seconds, updates, tokens, _, first, second) = json.loads(header["log"])
     assert seconds > 0 < updates
     assert tokens > 0

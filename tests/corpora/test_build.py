@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -73,6 +75,36 @@ def test_gitignore_of_every_level(tmp_path):
     assert names_below(root / "sub" / "deep") == ([f"{root}/sub/deep/y"], {"ignored": 1})  # rules from above
     assert names_below(root / "build")[0] == [f"{root}/build/x"]  # named itself
     assert names_below(root / "one.log")[0] == [f"{root}/one.log"]
+
+
+ODD = [f"a{c}b" for c in "\x0b\x0c\x1c\x85\xa0\u2028\u00e9?*"]
+"""Names that some split or strip, of which one and two bytes are matched by ? and ??."""
+PLAIN = ("x", "y", "z", "x ", "y ", "y\t", "z\t", "z\\", "x\\", " x", "#y", "#z", "[\t")
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is the oracle")
+@pytest.mark.parametrize("rules", [
+    b"\xef\xbb\xbfx\ny\n", b"x\r\ny\r\nz\r", b"x\0y\ny", b"x  \ny\\ \nz\\\\ \n", b"x\t\ny \t\nz\\\t\n",
+    b"x\\\ny\\  \n", b" x\n#y\n\\#z\n", b"!/\nx\n", b"[\t\n[]\t\nx[ \ny", b"[ab]?b\n", b"a?b\n", b"a??b\n",
+    b"a\xe9b\n", b"x\v\ny\x85\n",
+    *(name.encode() + b"\nx" for name in ODD), *(name[:2].encode() + b"\nx" for name in ODD),
+])  # fmt: skip
+def test_gitignore_is_read_as_git_reads_it(tmp_path, rules):
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    (tmp_path / ".gitignore").write_bytes(rules)
+    for name in (*ODD, *(name[:2] for name in ODD), *PLAIN):
+        (tmp_path / name).write_text("text")
+    (tmp_path / os.fsdecode(b"a\xe9b")).write_text("text")
+    listed = ["git", "-C", tmp_path, "ls-files", "--others", "--exclude-standard", "-z"]
+    told = os.fsdecode(subprocess.run(listed, capture_output=True, check=True).stdout)
+    assert {Path(name).name for name in names_below(tmp_path)[0]} == {*told.split("\0")} - {""}
+
+
+def test_a_gitignore_that_is_no_file_says_nothing(tmp_path):
+    root = files(tmp_path, a__x="1", b__x="2", rules="x")
+    os.mkfifo(root / "a" / ".gitignore")
+    (root / "b" / ".gitignore").symlink_to(root / "rules")  # which git does not follow either
+    assert names_below(root) == ([f"{root}/a/x", f"{root}/b/x", f"{root}/rules"], {"links": 1})
 
 
 def test_rules_above_count_within_a_repository_only(tmp_path):

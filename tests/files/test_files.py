@@ -1,14 +1,18 @@
 """Files with a header: whole or not at all, and every damage named."""
 
 import os
+import socket
 import stat
+from contextlib import closing
+from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from draftwood.errors import FileFormatError, UsageError, VocabularyError
+from draftwood.errors import FileFormatError, RecordError, UsageError, VocabularyError
 from draftwood.files.format import (
     ALIGNMENT,
     MAGIC,
@@ -21,7 +25,8 @@ from draftwood.files.format import (
     refuse_to_replace,
     write_file,
 )
-from draftwood.files.paths import named, whole_file
+from draftwood.files.lines import Appender
+from draftwood.files.paths import is_stream, named, opened, whole_file
 
 ABOUT = {"tokenizer": "abc", "count": 3}
 
@@ -190,6 +195,87 @@ def test_a_file_that_is_replaced_keeps_its_permissions_and_links_lead_to_it(path
     path.chmod(0o400)
     write_file(path, "test", {}, [])
     assert mode(path) == 0o400
+
+
+def writes(path):
+    """Write to a path in both ways."""
+    with whole_file(path) as new:
+        new.write_text("whole\n")
+    with closing(Appender(path)) as file:
+        file.write([{"a": 1}])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_pipe_gets_the_whole_file_and_stays(tmp_path, linked):
+    pipe, place = tmp_path / "pipe", tmp_path / "link" if linked else tmp_path / "pipe"
+    os.mkfifo(pipe)
+    if linked:
+        place.symlink_to(pipe)
+    got: list[bytes] = []
+    reader = Thread(target=lambda: got.append(pipe.read_bytes()))
+    reader.start()
+    write_file(place, "test", ABOUT, [b"one"])
+    reader.join()
+    made = tmp_path / "made"
+    write_file(made, "test", ABOUT, [b"one"])
+    assert got == [made.read_bytes()], "to the end, although the header is written last"
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    refuse_to_replace(place, "test")
+    with pytest.raises(OSError, match="it is a pipe or a device"):
+        opened(place)
+    assert {path.name for path in tmp_path.iterdir()} == {"pipe", "made", place.name}
+
+
+@pytest.mark.parametrize(("minor", "said"), [(3, None), (7, "No space left on device")])
+def test_a_device_is_written_to_and_stays(tmp_path, minor, said):
+    device = tmp_path / "device"
+    try:
+        os.mknod(device, 0o600 | stat.S_IFCHR, os.makedev(1, minor))  # a copy of /dev/null, or of /dev/full
+        device.open("rb").close()
+    except (AttributeError, OSError):
+        pytest.skip("may make no devices here")
+    if said is None:
+        writes(device)
+    else:
+        with pytest.raises(FileFormatError, match=f"device cannot be written .{said}.: choose"):
+            writes(device)
+        with (
+            closing(Appender(device)) as file,
+            pytest.raises(RecordError, match=f"device cannot be written .{said}"),
+        ):
+            file.write([{"a": 1}])
+    assert is_stream(device)
+    assert stat.S_ISCHR(device.stat().st_mode)
+    assert list(tmp_path.iterdir()) == [device]
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="open files have no names here")
+def test_an_open_file_goes_on_where_it_stands(tmp_path):
+    (tmp_path / "log").write_text("precious\n")
+    with (tmp_path / "log").open("ab") as log:
+        (tmp_path / "link").symlink_to(f"/dev/fd/{log.fileno()}")
+        writes(tmp_path / "link")
+        os.write(log.fileno(), b"more\n")
+    assert (tmp_path / "log").read_text() == 'precious\nwhole\n{"a": 1}\nmore\n'
+    end, begin = os.pipe()
+    writes(place := named(f"/dev/fd/{begin}"))
+    assert os.read(end, 99) == b'whole\n{"a": 1}\n'
+    os.close(end)
+    with pytest.raises(FileFormatError, match=r"cannot be written .Broken pipe.: choose"):
+        writes(place)
+    os.close(begin)
+
+
+def test_a_socket_is_no_place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with closing(socket.socket(socket.AF_UNIX)) as own:
+        own.bind("s")
+        with pytest.raises(
+            FileFormatError, match=r"s cannot be written .it is a folder, a disk or a socket.: choose"
+        ):
+            writes(tmp_path / "s")
+    assert stat.S_ISSOCK((tmp_path / "s").stat().st_mode)
 
 
 def test_header_and_payload_are_of_one_file_though_another_takes_its_place(path):

@@ -41,11 +41,12 @@ def build(
     known = options.load_tokenizer(tokenizer)
     with screen.progress() as bar:
         built = make(paths, output, known, model=tokenizer, fields=field or (), progress=bar)
-    facts = _facts(built.corpus)
+    facts = _facts(built.corpus) | {"file": str(output)}
 
     def show() -> None:
         documents = count(facts["documents"], "document")
-        screen.say(f"{output}: {facts['tokens']:,} tokens of {documents}, {facts['bytes'] / 1e6:,.1f} MB")
+        said = f"{output}: {facts['tokens']:,} tokens of {documents}, {facts['bytes'] / 1e6:,.1f} MB"
+        screen.say(said, file=screen.beside(output))
         if built.skipped:
             reasons = sorted(built.skipped.items(), key=lambda item: -item[1])
             said = ", ".join(f"{n:,} {reason}" for reason, n in reasons)
@@ -68,6 +69,7 @@ def stats(file: File, as_json: options.Json = False) -> None:
 
 
 def _facts(corpus: Corpus) -> dict[str, Any]:
-    path, counts = corpus.path, {"documents": len(corpus.documents), "parts": len(corpus.parts)}
-    size, made_for = path.stat().st_size if path else 0, {"model": corpus.model, "tokenizer": corpus.fingerprint}
-    return {"file": str(path), "tokens": len(corpus), **counts, "bytes": size, **made_for}
+    header, counts = corpus.header, {"documents": len(corpus.documents), "parts": len(corpus.parts)}
+    made_for = {"model": corpus.model, "tokenizer": corpus.fingerprint}
+    size = header.start + header.length if header else 0
+    return {"file": str(corpus.path), "tokens": len(corpus), **counts, "bytes": size, **made_for}

@@ -12,6 +12,7 @@ from typer import Option
 
 from draftwood.errors import RecordError, UsageError
 from draftwood.files.lines import compressed, read_lines, zstandard
+from draftwood.files.paths import is_stream
 
 Force = Annotated[bool, Option("--force", help="Replace a file that is there already.")]
 
@@ -27,23 +28,23 @@ def check_sampling(settings: Mapping[str, Any]) -> None:
 
 def check_place(path: Path, force: bool, flag: str = "-o") -> None:
     """Refuse a path that cannot be written, or a file that is not empty unless ``force`` is set (UsageError)."""
-    check_writable(path, flag)
-    if path.is_file() and path.stat().st_size and not force:
+    if check_writable(path, flag) and not force:
         raise UsageError(f"{path} is there already: choose another {flag}, or replace it with --force")
 
 
-def check_writable(path: Path, flag: str = "-o") -> None:
-    """Refuse, by UsageError, a path where no file can be made; a temporary file in its folder shows it."""
+def check_writable(path: Path, flag: str = "-o") -> bool:
+    """Refuse, by UsageError, a path where no file can be made; a temporary file in its folder shows it. Returns
+    whether there is one with something in it."""
     try:
         if path.is_dir():
             raise UsageError(f"{path} is a folder: name a file in it with {flag}")
         to = Path(os.path.realpath(path))
         to.with_name(f".{'0' * 24}.{to.name}").exists()  # fails if the temporary file's name would be too long
-        if to.exists() and not to.is_file():  # a pipe or a device is written to directly
-            return
+        if is_stream(path):
+            return False
         folder = next(place for place in to.parents if place.exists())
         with tempfile.TemporaryFile(dir=folder):
-            pass
+            return to.exists() and to.stat().st_size > 0
     except OSError as reason:
         said = reason.strerror or str(reason)
         raise UsageError(f"{path} cannot be written ({said}): choose another place with {flag}") from reason
@@ -55,8 +56,7 @@ def check_rows(path: Path | None, verb: str) -> None:
         return
     if compressed(path):
         zstandard()
-    check_writable(path)
-    if not path.is_file() or not path.stat().st_size:
+    if not check_writable(path):
         return
     try:
         _, first = next(read_lines(path), (0, {}))

@@ -14,6 +14,7 @@ from draftwood.cli.answering import Answering, recorded
 from draftwood.cli.given import Given, Loaded, refuse_plain
 from draftwood.cli.prompt import as_asked, read_prompt, read_system
 from draftwood.errors import UsageError
+from draftwood.files.paths import is_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,18 +64,20 @@ def generate(
     content = as_asked(text, loaded.tokenizer, chat, system, quiet=as_json)
     answer = Answering(loaded, content, quiet=as_json)
     writer = _writer(output, loaded) if output is not None else None
-    if writer is not None:
+    if writer is not None and output is not None and not is_stream(output):
         writer().close()  # checked before anything is written
     trace = show_iterations or writer is not None
     interrupted = answer.compare(rounds or 2) if compare else answer.write(trace=trace)
     found = answer.generation
     if found is None:  # interrupted before there was any
         raise typer.Exit(130)
-    if writer is not None and found.ids:
-        _keep(writer(), loaded, content, found)  # opened again, since others may have appended meanwhile
     shown = document(found, answer.comparison, given) | {"chat": not isinstance(content, str)} if as_json else None
     show = partial(answer.finish, iterations=show_iterations)
-    screen.finish(shown, show, as_json=as_json, interrupted=interrupted)
+    try:
+        screen.finish(shown, show, as_json=as_json, interrupted=interrupted)
+    finally:
+        if writer is not None and found.ids:
+            _keep(writer(), loaded, content, found)  # opened again, since others may have appended meanwhile
 
 
 _WAIT = 60.0  # seconds for other processes that append to the same file

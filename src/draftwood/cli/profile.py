@@ -64,17 +64,21 @@ def profile(
     doubt = measured.doubt(settings["threads"] if settings["device"] == "cpu" else 1)
     reasons += ["noise"] * bool(doubt)
     usual = profile_path(*(setting_of(model) or settings.values()))
-    for place in [place for place, writes in ((output, output), (usual, not reasons)) if place and writes]:
-        write_profile(place, measured, settings, doubt)
-        screen.say(f"written: {place}", file=sys.stderr)
-    if reasons:
-        hint = "" if output is not None else "; -o FILE.jsonl keeps it"
-        screen.say(f"not kept in the cache folder, because of {', '.join(reasons)}{hint}", file=sys.stderr)
     by_kind: dict[str, list[dict[str, Any]]] = {}
     for row in measured.rows():
         by_kind.setdefault(row["row"], []).append({k: v for k, v in row.items() if k != "row"})
     document = {**settings, "rounds": measured.rounds, **by_kind, "provenance": provenance(doubt=doubt or None)}
-    screen.finish(document, lambda: _show(measured, settings, doubt), as_json=as_json, interrupted=stop.pressed)
+    try:
+        screen.finish(
+            document, lambda: _show(measured, settings, doubt), as_json=as_json, interrupted=stop.pressed
+        )
+    finally:  # what was measured is shown even where it cannot be written
+        for place in [place for place, writes in ((usual, not reasons), (output, output)) if place and writes]:
+            write_profile(place, measured, settings, doubt)
+            screen.say(f"written: {place}", file=sys.stderr)
+        if reasons:
+            hint = "" if output is not None else "; -o FILE.jsonl keeps it"
+            screen.say(f"not kept in the cache folder, because of {', '.join(reasons)}{hint}", file=sys.stderr)
 
 
 def _show(measured: Profile, settings: dict[str, Any], doubt: str) -> None:

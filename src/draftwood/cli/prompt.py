@@ -15,6 +15,7 @@ from typing import Any
 from draftwood.cli import screen
 from draftwood.errors import PromptError, UsageError
 from draftwood.files.foreign import given_text, whole
+from draftwood.files.paths import content
 
 HISTORY = 1000  # questions that are kept
 _FROM_A_FILE = "a text that starts with @ must come from a file"
@@ -60,7 +61,7 @@ def _read(given: str, what: str, kind: type[UsageError], hint: str) -> tuple[str
         return f"the {what}", whole(given, f"the {what}", kind)
     where, name = f"the {what} file {given[1:]}", given[1:]
     try:
-        raw = Path(name).expanduser().read_bytes()
+        raw = content(Path(name).expanduser(), streams=True)
     except (OSError, RuntimeError, ValueError) as error:
         said = getattr(error, "strerror", None) or str(error)
         raise kind(

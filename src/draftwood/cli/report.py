@@ -27,4 +27,6 @@ def report(
     early.check_place(output, force or output in rows)  # `write` refuses to replace a file of records
     page, shown = build(rows, title, answers)
     size = write(output, page, rows)
-    screen.say(f"{output}: {size / 1000:,.0f} kB, {count(shown, 'answer')} shown as text")
+    screen.say(
+        f"{output}: {size / 1000:,.0f} kB, {count(shown, 'answer')} shown as text", file=screen.beside(output)
+    )

@@ -10,11 +10,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO, TypeVar
 
 import typer
 
 from draftwood.api.prompts import decoder
+from draftwood.files.foreign import mended
+from draftwood.files.paths import is_stream
 from draftwood.measure.wording import clean, percent
 
 if TYPE_CHECKING:
@@ -70,10 +73,15 @@ def say(text: object = "", *, file: TextIO | None = None) -> None:
     print(clean(str(text)), file=file or sys.stdout, flush=file is sys.stderr)
 
 
+def beside(output: Path) -> TextIO:
+    """Return where to say that a file was written: not on standard output if that may be the place itself."""
+    return sys.stderr if is_stream(output) else sys.stdout
+
+
 def finish(document: Any, show: Callable[[], None], *, as_json: bool, interrupted: bool = False) -> None:
     """Print a document as JSON, or show it to people; after Ctrl-C, leave with exit code 130."""
     if as_json:
-        say(json.dumps(document))
+        say(json.dumps(json.loads(mended(json.dumps(document, ensure_ascii=False)))))
     else:
         show()
     if interrupted:

@@ -17,6 +17,7 @@ from draftwood.cli import options, screen
 from draftwood.cli.given import DraftingFlags
 from draftwood.cli.options import Loading
 from draftwood.errors import ModelError, UsageError
+from draftwood.measure.wording import clean
 from draftwood.models.engine import first_line
 
 if TYPE_CHECKING:
@@ -78,8 +79,8 @@ def serve(
     with _listening(host, port) as listening:
         setup = _prepared(given, names)
         settings = Settings(
-            name or given.model, max_running, max_waiting, keys=tuple(keys), prefix_bytes=prefix_cache_mib << 20,
-            most_seconds=max_seconds, warms_up=True,
+            clean(name or given.model), max_running, max_waiting, keys=tuple(keys),
+            prefix_bytes=prefix_cache_mib << 20, most_seconds=max_seconds, warms_up=True,
             special_tokens=special_tokens, hosts=(*hosts_of(host), *(allowed_host or ())),
         )  # fmt: skip
         _say(listening, settings, setup)

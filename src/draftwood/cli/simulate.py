@@ -140,7 +140,8 @@ def _curve(profile: Path | None, cost: str | None) -> CostCurve | None:
         raise UsageError("--profile and --cost both say what a pass costs: give one of them")
     if profile is None:
         return CostCurve.parse(cost) if cost is not None else None
-    measured = profile.is_file() and not begins_like_gguf(profile)  # else a model's name, folder or GGUF file
+    # Else a model's name, folder or GGUF file.
+    measured = profile.exists() and not profile.is_dir() and not begins_like_gguf(profile)
     known = profile if measured else newest_profile(str(profile))
     if known is None:
         raise UsageError(

@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from draftwood.cli import early, options, screen
 from draftwood.errors import ModelError, UsageError
-from draftwood.files.paths import alone, whole_file
+from draftwood.files.paths import alone, is_stream, whole_file
 from draftwood.measure.records.provenance import provenance
 from draftwood.models.engine import has_card
 from draftwood.models.importing import importing_torch
@@ -32,6 +32,8 @@ _KEEP = "Keep the folder of texts and hidden states at the end."
 _VOCABULARY = "How many of the most frequent tokens it can propose."
 _STEPS = "How many tokens in a row it is trained to predict."
 _STATES = "Layers whose input it reads."
+
+_TOLD = ("date", "draftwood", "commit", "packages")  # of the provenance: what is of the machine stays there
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,10 @@ def head(
     same command goes on from there.
     """
     early.check_place(output, settings.force)
+    if is_stream(output):
+        raise UsageError(
+            f"{output} is a pipe or a device, and a head is made in a folder beside its file: name a file"
+        )
     plan = settings.plan(loading.threads)
     if name is not None:
         loading = replace(loading, model=name)
@@ -118,9 +124,10 @@ def _train(loading: options.Loading, output: Path, plan: TrainingPlan, folder: P
     log = json.dumps([[round(number, 3) for number in row] for row in made.progress.history])
     # Heads are passed on, so they hold no paths, which may tell who made them and from what.
     paths = {"files": len(plan.files), "written": bool(plan.written), "start": bool(plan.start)}
-    asked, here = _asked(about | paths | {"model": Path(loading.model).name}, plan), provenance(command=None)
+    asked, here = _asked(about | paths | {"model": Path(loading.model).name}, plan), provenance()
+    told = json.dumps({name: here.get(name) for name in _TOLD})
     with resumable(output):
-        write_head(output, made, {"made": asked, "log": log, "provenance": json.dumps(here)})
+        write_head(output, made, {"made": asked, "log": log, "provenance": told})
     return made.progress.agreement
 
 

@@ -17,7 +17,8 @@ from draftwood.corpora.suffix_array import MOST_BYTES, bytes_per_token, suffix_a
 from draftwood.corpora.texts import Skipped, Source, documents, sources
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.file import BORDER, Documents, Part, write_corpus
-from draftwood.errors import FileFormatError, UsageError
+from draftwood.errors import UsageError
+from draftwood.files.paths import is_stream, whole_file
 from draftwood.models.fingerprint import tokenizer_fingerprint
 
 Ints = NDArray[np.int32]
@@ -60,21 +61,19 @@ def build(
     found = sources(paths, skipped, records=bool(fields), leave=[output])
     if not found:
         raise _nothing(paths, skipped)
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            tempfile.TemporaryDirectory(prefix=f".{output.name}-", dir=output.parent) as folder,
-            (Path(folder) / "tokens").open("w+b") as file,
-        ):
-            gathered = _Gathered(file)
-            _read(found, fields, skipped, tokenizer, gathered, progress)
-            if not gathered.names:
-                raise _nothing(paths, skipped)
-            file.flush()
-            _write(output, gathered, {"tokenizer": fingerprint, "model": model}, progress)
-    except OSError as error:
-        raise FileFormatError(f"{output} cannot be written ({error.strerror}): choose another place") from error
-    return Built(Corpus.open(output), skipped)
+    with (
+        whole_file(output) as beside,
+        tempfile.TemporaryDirectory(prefix=f".{output.name}-", dir=beside.parent) as folder,
+        (Path(folder) / "tokens").open("w+b") as file,
+    ):
+        gathered = _Gathered(file)
+        _read(found, fields, skipped, tokenizer, gathered, progress)
+        if not gathered.names:
+            raise _nothing(paths, skipped)
+        file.flush()
+        _write(beside, gathered, {"tokenizer": fingerprint, "model": model}, progress)
+        sent = Corpus.open(beside) if is_stream(output) else None  # now, since its reader has it afterwards
+    return Built(Corpus.open(output) if sent is None else sent, skipped)
 
 
 class _Gathered:

@@ -5,7 +5,9 @@ A document is a file, or a record of a ``.jsonl`` file.
 
 from __future__ import annotations
 
+import codecs
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -15,6 +17,7 @@ from typing import Any
 
 from draftwood.errors import RecordError, UsageError
 from draftwood.files.lines import read_lines
+from draftwood.files.paths import content
 
 FIELDS = ("text", "prompt", "output")
 """Fields of a record that are documents if none are named: ``text``, or else ``prompt`` and ``output``."""
@@ -98,7 +101,9 @@ def _walk(folder: Path, shown: Path, rules: Rules, skipped: Skipped, records: bo
 
 def _ignored(path: Path, folder: bool, rules: Rules) -> bool:
     for base, spec in reversed(rules):  # the deepest .gitignore with a matching rule decides
-        said = spec.check_file(path.relative_to(base).as_posix() + "/" * folder).include
+        # git compares bytes, of which ? is one: here each is a character
+        name = os.fsencode(path.relative_to(base).as_posix()).decode("latin-1")
+        said = spec.check_file(name + "/" * folder).include
         if said is not None:
             return bool(said)
     return False
@@ -116,17 +121,36 @@ def _rules_above(folder: Path) -> Rules:
 
 
 def _rules_of(folder: Path) -> Rules:
+    place = folder / ".gitignore"
     try:
-        text = (folder / ".gitignore").read_text(encoding="utf-8", errors="replace")
+        raw = b"" if place.is_symlink() else content(place)  # git follows no such link
     except OSError:  # most folders have none
         return ()
     from pathspec import GitIgnoreSpec
 
     patterns: list[Any] = []
-    for line in text.splitlines():
+    for line in raw.removeprefix(codecs.BOM_UTF8).decode("latin-1").split("\n"):
         with suppress(ValueError):  # git, too, leaves out patterns that cannot be read
-            patterns += GitIgnoreSpec.from_lines([line]).patterns
+            patterns += GitIgnoreSpec.from_lines([_pattern(line)]).patterns
     return ((folder, GitIgnoreSpec(patterns)),)
+
+
+_CLOSED = re.compile(r"\\.|\[[!^]?+\]?+[^]]*\]", re.DOTALL)  # escaped, or a whole set of characters
+
+
+def _pattern(line: str) -> str:
+    """Return a line of a .gitignore so that pathspec, which strips white space of all kinds, reads what git reads:
+    git strips blanks, but none after a backslash. What git never finds anything by becomes empty."""
+    parts = re.findall(r"\\?.", line.removesuffix("\r").partition("\0")[0], re.DOTALL)
+    while parts and parts[-1] == " ":
+        parts.pop()
+    text = "".join(parts)
+    if text == "!/" or "[" in _CLOSED.sub("", text):
+        return ""
+    end = len(parts)
+    while end and parts[end - 1][-1].isspace():
+        end -= 1
+    return "".join(parts[:end]) + "".join(f"[{part[-1]}]" for part in parts[end:])
 
 
 def documents(source: Source, fields: Sequence[str], skipped: Skipped) -> Iterator[tuple[str, str]]:
@@ -139,7 +163,7 @@ def documents(source: Source, fields: Sequence[str], skipped: Skipped) -> Iterat
         yield from _records(source, fields, skipped)
         return
     try:
-        text = source.path.read_bytes().decode("utf-8-sig")
+        text = content(source.path).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         skipped["unreadable" if isinstance(error, OSError) else "binary"] += 1
         return

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from draftwood.errors import ModelError, ModelNotFoundError
+from draftwood.files.paths import opened
 
 _LOG = logging.getLogger("draftwood")
 
@@ -40,7 +41,7 @@ class MappedFile(FileState):
 
     def __init__(self, path: Path) -> None:
         try:
-            with path.open("rb") as file:
+            with opened(path) as file:
                 status = os.fstat(file.fileno())
                 super().__init__(path, status)
                 if not status.st_size:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.errors import UsageError
+from draftwood.files import paths
 
 log = logging.getLogger("draftwood")
 
@@ -20,10 +21,10 @@ _MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UT
 _SAMPLE = 1 << 12  # bytes that are looked at
 
 
-def opened(path: Path) -> BufferedReader:
-    """Open a file for reading; `UsageError` where that cannot be."""
+def opened(path: Path, *, streams: bool = False) -> BufferedReader:
+    """Open a file for reading as `draftwood.files.paths.opened` does; `UsageError` where that cannot be."""
     try:
-        return path.open("rb")
+        return paths.opened(path, streams=streams)
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}): check its name") from error
 
@@ -95,9 +96,13 @@ def json_object(text: str | bytes, where: str, kind: type[Exception]) -> dict[st
     if not isinstance(found, dict):
         raise kind(f"{where}: {type(found).__name__} instead of an object: mend it")
     if "\\ud" in text.lower():
-        halves = json.dumps(found, ensure_ascii=False).encode("utf-16", "surrogatepass")
-        found = json.loads(halves.decode("utf-16", "replace"))
+        found = json.loads(mended(json.dumps(found, ensure_ascii=False)))
     return found
+
+
+def mended(text: str) -> str:
+    """Return text with U+FFFD for halves of characters, which Python makes of a file's name that is no UTF-8."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class LeftOut:

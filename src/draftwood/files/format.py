@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -28,7 +27,7 @@ from typing import Any, BinaryIO
 
 from draftwood.errors import FileFormatError, UsageError, VocabularyError
 from draftwood.files.foreign import opened
-from draftwood.files.paths import whole_file
+from draftwood.files.paths import is_stream, whole_file
 
 MAGIC = b"\x89DWOOD\r\n"  # no text begins like this, and a copy with translated line ends is noticed
 ALIGNMENT = 64
@@ -143,17 +142,11 @@ def kind_of(path: Path) -> str | None:
 def refuse_to_replace(path: Path, kind: str) -> None:
     """Raise `UsageError` if an output of this kind would replace a folder, or another file that is not empty."""
     try:
-        found = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return
+        if is_stream(path) or not path.exists() or not path.stat().st_size:
+            return
+        other = kind_of(path)
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}): choose another -o") from error
-    if stat.S_ISDIR(found.st_mode):
-        raise UsageError(f"{path} is a folder: give -o the name of a file")
-    if not found.st_size:
-        return
-    try:
-        other = kind_of(path)
     except FileFormatError as error:
         raise UsageError(f"{path} is there and is no whole file of {kind}: choose another -o") from error
     if other != kind:

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from draftwood.errors import RecordError, UsageError
-from draftwood.files.foreign import json_object, opened
-from draftwood.files.paths import whole_file
+from draftwood.files.foreign import json_object, mended, opened
+from draftwood.files.paths import is_stream, stream, whole_file
 
 log = logging.getLogger("draftwood")
+
+_LONGEST = 1 << 26  # characters of a line: what has more is no record, and may have no end
 
 
 def read_lines(
@@ -44,12 +46,15 @@ def warn_of_torn(path: Path, where: str) -> None:
 
 def _texts(path: Path) -> Iterator[str]:
     raw: BinaryIO
-    with opened(path) as raw:
+    with opened(path, streams=True) as raw:
         if compressed(path):
             raw = zstandard().ZstdDecompressor().stream_reader(raw, read_across_frames=True)
         try:
             with io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape") as text:
-                yield from text
+                while line := text.readline(_LONGEST):
+                    if len(line) == _LONGEST:
+                        raise RecordError(f"{path} has a line of more than {_LONGEST:,} characters: mend it")
+                    yield line
         except OSError as error:
             raise RecordError(f"{path} cannot be read to its end ({error.strerror})") from error
         except Exception as error:
@@ -75,7 +80,7 @@ def zstandard() -> Any:
 
 def _encoded(path: Path, lines: Iterable[Mapping[str, Any]]) -> bytes:
     """Return lines as bytes, compressed if the name asks for it; such pieces may be concatenated in a file."""
-    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
+    text = mended("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)).encode()
     return zstandard().ZstdCompressor().compress(text) if compressed(path) else text
 
 
@@ -86,28 +91,26 @@ def write_whole(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
 
 
 class Appender:
-    """Appends pieces of lines to a file, each completely or not at all; creates the file if it is missing. Raises
-    `RecordError` if it cannot be opened or written; what was written before stays."""
+    """Appends pieces of lines to a file, each completely or not at all; creates the file if it is missing. What
+    `is_stream` gets them as they come. Raises `OSError` if it cannot be opened, `RecordError` if it cannot be
+    written; what was written before stays."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("ab", buffering=0)
-        except OSError as error:
-            raise RecordError(f"{path} cannot be written ({error.strerror}): choose another place") from error
+        self._path, self._streams = path, is_stream(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = stream(path, buffering=0) if self._streams else path.open("ab", buffering=0)
 
     def write(self, lines: Iterable[Mapping[str, Any]]) -> None:
-        piece, end = memoryview(_encoded(self._path, lines)), self._file.tell()
+        piece, end = memoryview(_encoded(self._path, lines)), 0 if self._streams else self._file.tell()
         try:
             while piece:
                 piece = piece[self._file.write(piece) :]
         except OSError as error:
-            self._file.truncate(end)
-            raise RecordError(
-                f"{self._path} cannot be written ({error.strerror}): what was measured before is in it; make room "
-                "and run the same command again to go on"
-            ) from error
+            advice = "choose another place"
+            if not self._streams:
+                self._file.truncate(end)
+                advice = "what was measured before is in it; make room and run the same command again to go on"
+            raise RecordError(f"{self._path} cannot be written ({error.strerror}): {advice}") from error
 
     def close(self) -> None:
         self._file.close()

@@ -1,33 +1,110 @@
-"""Paths as users write them, files written whole or not at all, locks between writers, and what is not kept."""
+"""Paths as users write them: what stands there, reading it, and writing it whole or not at all; locks between
+writers, and what is not kept."""
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import shutil
+import stat
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
+from typing import BinaryIO
 
 from draftwood.errors import DraftwoodError, FileFormatError
 
 _LOG = logging.getLogger("draftwood")
 _SAID: set[str] = set()  # what is not kept in this process
 
+MOST = 1 << 28  # bytes of a text that a user names, which may be a pipe or a device and have no end
+_STREAMS = (stat.S_IFIFO, stat.S_IFCHR)
+
 
 def named(given: str | os.PathLike[str]) -> Path:
     """Return the real path of a file that a user named: ``~`` and links are followed."""
-    return Path(os.path.realpath(os.path.expanduser(given)))  # noqa: PTH111 - pathlib's fails without a home
+    path = os.path.expanduser(given)  # noqa: PTH111 - pathlib's fails without a home
+    real = os.path.realpath(path)
+    # /dev/fd/63 leads to a pipe without a name. pathlib's raises for names that are too long.
+    return Path(path if os.path.exists(path) and not os.path.exists(real) else real)  # noqa: PTH110
+
+
+def opened(path: Path, *, streams: bool = False) -> BufferedReader:
+    """Open a file for reading. Raises `OSError`, unless ``streams`` also for a pipe or a device: a pipe without a
+    writer would hold us up for ever, and a device may have no end."""
+    if not streams and stat.S_IFMT(path.stat().st_mode) in _STREAMS:
+        raise OSError(errno.EINVAL, "it is a pipe or a device")
+    return path.open("rb")
+
+
+def content(path: Path, *, streams: bool = False) -> bytes:
+    """Return the bytes of what `opened` opens, with ``streams`` at most `MOST`; raises `OSError`."""
+    with opened(path, streams=streams) as file:
+        found = file.read(MOST + 1 if streams else -1)
+    if streams and len(found) > MOST:
+        raise OSError(errno.EFBIG, f"it has more than {MOST:,} bytes")
+    return found
+
+
+def is_stream(path: Path) -> bool:
+    """Whether what is written to a path goes on to a reader, as it does for a pipe, a device and an open file of
+    this process (``/dev/stdout``, bash's ``>(...)``). False for a file, which is replaced, and where nothing is.
+    Raises `OSError` for anything else."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    if _descriptor(path) is not None or stat.S_IFMT(mode) in _STREAMS:
+        return True
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "it is a folder, a disk or a socket")
+    return False
+
+
+def stream(path: Path, *, buffering: int = -1) -> BinaryIO:
+    """Open what `is_stream` for writing; waits for the reader of a pipe. An open file goes on where it stands."""
+    number = _descriptor(path)
+    return open(path if number is None else os.dup(number), "wb", buffering=buffering)  # noqa: PTH123
+
+
+def _descriptor(path: Path) -> int | None:
+    """Return the number of our open file that an existing path stands for, as /dev/stdout and a link to it do."""
+    at = path.parent.resolve() / path.name
+    if str(at.parent) in (os.path.realpath("/proc/self/fd"), "/dev/fd"):
+        return int(at.name)
+    return _descriptor(at.parent / at.readlink()) if at.is_symlink() else None
 
 
 @contextmanager
 def whole_file(path: Path, *, error: type[DraftwoodError] = FileFormatError) -> Iterator[Path]:
-    """Give a file to write to, renamed to ``path`` afterwards, so that it appears whole or not at all.
+    """Give a file to write to, which becomes ``path`` afterwards, so that it appears whole or not at all.
 
-    If ``path`` is a link, its target is replaced. A replaced file keeps its permissions. Raises ``error`` if it
-    cannot be written; a former file is then untouched.
+    A former file is replaced and keeps its permissions; if ``path`` is a link, its target is replaced. What
+    `is_stream` is never replaced: the whole file is written to it. Raises ``error`` if it cannot be written; a
+    former file is then untouched.
     """
-    to = Path(os.path.realpath(path))
+    try:
+        with _for_a_stream(path) if is_stream(path) else _beside(Path(os.path.realpath(path))) as new:
+            yield new
+    except OSError as reason:
+        raise error(f"{path} cannot be written ({reason.strerror or reason}): choose another place") from reason
+
+
+@contextmanager
+def _for_a_stream(path: Path) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        new = Path(folder, path.name)
+        yield new
+        with new.open("rb") as made, stream(path) as to:
+            shutil.copyfileobj(made, to)
+
+
+@contextmanager
+def _beside(to: Path) -> Iterator[Path]:
     # The suffix stays the same, since some writers choose their format by it.
     new = to.with_name(f".{os.getpid()}-{threading.get_ident()}.{to.name}")
     try:
@@ -40,8 +117,6 @@ def whole_file(path: Path, *, error: type[DraftwoodError] = FileFormatError) -> 
             with suppress(OSError):  # not every disk knows permissions
                 new.chmod(mode)
         new.replace(to)
-    except OSError as reason:
-        raise error(f"{path} cannot be written ({reason.strerror}): choose another place") from reason
     finally:
         with suppress(OSError):  # gone already, or never made
             new.unlink()

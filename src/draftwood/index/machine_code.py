@@ -77,12 +77,23 @@ def load(function: Any, signature: str, stamp: str) -> Kernel | None:
 def _read(function: Any, stamp: str) -> MachineCode | None:
     for folder in _folders(function):
         with suppress(OSError):
-            whole = (folder / _name(function, stamp)).read_bytes()
-            content = whole[_DIGEST:]
-            if hashlib.sha256(content).digest() == whole[:_DIGEST]:  # damaged machine code would end the process
-                header, _, code = content.partition(b"\n")
-                return MachineCode(code, *json.loads(header))
+            header, _, code = read_checked(folder / _name(function, stamp)).partition(b"\n")
+            return MachineCode(code, *json.loads(header))
     return None
+
+
+def read_checked(path: Path) -> bytes:
+    """Return what `write_checked` wrote; `OSError` where it is not whole: it would end the process."""
+    whole = path.read_bytes()
+    if hashlib.sha256(whole[_DIGEST:]).digest() != whole[:_DIGEST]:
+        raise OSError
+    return whole[_DIGEST:]
+
+
+def write_checked(path: Path, content: bytes) -> None:
+    """Write machine code after its checksum; raises `FileFormatError`."""
+    with whole_file(path) as beside:
+        beside.write_bytes(hashlib.sha256(content).digest() + content)
 
 
 def save(function: Any, stamp: str, found: MachineCode) -> None:
@@ -92,8 +103,7 @@ def save(function: Any, stamp: str, found: MachineCode) -> None:
     for folder in _folders(function):
         path = folder / _name(function, stamp)
         try:
-            with whole_file(path) as beside:
-                beside.write_bytes(hashlib.sha256(content).digest() + content)
+            write_checked(path, content)
             return prune(path, function)
         except FileFormatError as error:
             failure = error.__cause__ or error

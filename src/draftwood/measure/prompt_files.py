@@ -11,9 +11,10 @@ from typing import Any
 from draftwood.api.prompts import as_ids, check_shape
 from draftwood.api.setup import Setup
 from draftwood.decoding.request import Request
-from draftwood.errors import PromptError
-from draftwood.files.foreign import LeftOut, given_text, opened
+from draftwood.errors import PromptError, UsageError
+from draftwood.files.foreign import LeftOut, given_text
 from draftwood.files.lines import compressed, read_lines
+from draftwood.files.paths import content
 from draftwood.measure.records.traces import exchanged
 
 
@@ -94,8 +95,10 @@ def _job(path: Path, number: int, line: Mapping[str, Any]) -> PromptJob:
 
 
 def _text(path: Path) -> str:
-    with opened(path) as file:
-        return given_text(file.read(), str(path), PromptError)
+    try:
+        return given_text(content(path, streams=True), str(path), PromptError)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}): check its name") from error
 
 
 def _named_apart(path: Path, jobs: list[PromptJob]) -> list[PromptJob]:

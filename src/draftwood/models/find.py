@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError, UsageError
+from draftwood.files.paths import opened
 from draftwood.models.catalogue import CATALOGUE, fault
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -95,7 +96,7 @@ def _find_place(place: Path) -> Path:
         what = "GGUF file" if place.suffix == ".gguf" else "model folder"
         raise ModelNotFoundError(f"there is no {what} {place}: name an existing one, or {' or '.join(CATALOGUE)}")
     if not place.is_dir():
-        if place.suffix != ".gguf" and not begins_like_gguf(place):
+        if not place.is_file() or (place.suffix != ".gguf" and not begins_like_gguf(place)):
             raise ModelError(f"{place} is no GGUF file: name one, or the folder that holds a transformers model")
     elif not (place / "config.json").is_file() and not gguf_files(place):
         raise ModelError(
@@ -108,7 +109,7 @@ def _find_place(place: Path) -> Path:
 def begins_like_gguf(path: Path) -> bool:
     """Return whether a file is GGUF whatever its name, as Ollama keeps its models."""
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             return file.read(len(_MAGIC)) == _MAGIC
     except OSError:
         return False

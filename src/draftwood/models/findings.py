@@ -172,7 +172,7 @@ def _slug(model: str) -> str:
     if not Path(model).exists():
         return _safe(model)
     place = Path(model).resolve()
-    return f"{_safe(place.name)}-{hashlib.sha256(str(place).encode()).hexdigest()[:8]}"
+    return f"{_safe(place.name)}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:8]}"
 
 
 def _catalogue_name(model: str) -> str | None:

@@ -21,7 +21,7 @@ from draftwood.contracts import Target
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.heads.fitting import usual
 from draftwood.engines.heads.weights import HeadWeights, read_head
-from draftwood.errors import CapabilityError, ModelError, UsageError
+from draftwood.errors import CapabilityError, DraftwoodError, ModelError, UsageError
 from draftwood.files.paths import whole_file
 from draftwood.training.head import Trained, begun, loss_of
 from draftwood.training.head_module import HeadModule
@@ -217,7 +217,7 @@ def resumable(place: Path) -> Iterator[None]:
     """Raise `ModelError` where a place cannot be used in a block, as on a full disk: what was written is kept."""
     try:
         yield
-    except (OSError, ModelError) as error:
+    except (OSError, DraftwoodError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
         if not isinstance(cause, OSError):
             raise

@@ -6,12 +6,11 @@ arXiv 2406.08464.
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,8 @@ from draftwood.decoding.request import Request
 from draftwood.drafters.load import load as load_drafters
 from draftwood.errors import ModelError
 from draftwood.files.foreign import text_of
-from draftwood.files.lines import read_lines
+from draftwood.files.lines import Appender, read_lines
+from draftwood.files.paths import content
 from draftwood.planning.load import load as load_planner
 from draftwood.verify.exact import SampleAndMatch
 
@@ -141,7 +141,7 @@ def of_files(paths: Sequence[Path], tokenizer: Any, longest: int = 512) -> list[
     found: list[Text] = []
     for path in paths:
         try:
-            text = text_of(path.read_bytes(), str(path), ModelError)
+            text = text_of(content(path, streams=True), str(path), ModelError)
         except OSError as error:
             raise ModelError(f"{path} cannot be read as text ({error.strerror or error}): leave it out") from error
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -152,14 +152,9 @@ def of_files(paths: Sequence[Path], tokenizer: Any, longest: int = 512) -> list[
 
 
 def append(path: Path, texts: Sequence[Text]) -> None:
-    """Write texts after those that a file holds, a line each: all of them, or none and OSError."""
-    lines = "".join(json.dumps({"ids": one.ids, "start": one.start}) + "\n" for one in texts)
-    with path.open("ab", buffering=0) as file:
-        end = file.tell()
-        data = lines.encode()
-        if file.write(data) < len(data):  # the disk is nearly full: the next write would fail
-            file.truncate(end)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    """Write texts after those that a file holds, a line each: all of them, or none and an error (`Appender`)."""
+    with closing(Appender(path)) as file:
+        file.write(map(asdict, texts))
 
 
 def of_earlier_run(path: Path, vocab: int, tokenizer: Any) -> list[Text]:

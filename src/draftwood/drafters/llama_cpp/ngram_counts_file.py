@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Ints
 from draftwood.errors import FileFormatError, UsageError
+from draftwood.files.foreign import opened
 from draftwood.files.format import compare_tokenizers, is_ours, read_payload, write_file
 from draftwood.files.paths import whole_file
 
@@ -41,13 +42,10 @@ def read_counts(path: Path) -> CountsFile:
 
     Raises `UsageError` if it cannot be opened, `FileFormatError` if it is cut, damaged, or no file of counts.
     """
-    try:
-        with path.open("rb") as file:
-            content = file.read(8)
-            if not (ours := is_ours(content)):
-                content += file.read()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror}): check its name") from error
+    with opened(path) as file:
+        content = file.read(8)
+        if not (ours := is_ours(content)):
+            content += file.read()
     if not ours:
         return CountsFile(path, "llama", None, _decode(path, content, "="))
     header, content = read_payload(path, KIND)

@@ -6,6 +6,7 @@ the order in which they came. ``forgotten`` are digests of namespaces: a forgott
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import time
@@ -22,6 +23,7 @@ from draftwood.child_safe import ChildSafeLock
 from draftwood.contracts import Ints
 from draftwood.errors import DraftwoodError, FileFormatError, UsageError
 from draftwood.files.format import damaged
+from draftwood.files.paths import is_stream
 
 MOST_TOKENS = 1 << 28  # places are int32, and an index holds up to twice as many while it is rebuilt
 VERSION = 1
@@ -173,6 +175,8 @@ def opened(path: Path, wait: float, *, writing: bool = False) -> Iterator[Memory
     """
     until = time.monotonic() + wait
     try:
+        if is_stream(path):
+            raise OSError(errno.EINVAL, "it is a pipe or a device, which cannot hold a memory")
         with _alone(path, wait):
             if writing:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -215,7 +219,7 @@ def _refusal(path: Path, error: Exception, wait: float, writing: bool) -> Draftw
     if code in (0, sqlite3.SQLITE_CORRUPT) and not isinstance(error, OSError):  # 0: Python could not read a value
         return damaged(path)
     reason = getattr(error, "strerror", None) or error
-    if writing:
+    if writing and getattr(error, "errno", None) != errno.EINVAL:  # which says that it is no file
         return FileFormatError(f"{path} cannot be written ({reason}): choose another place")
     return UsageError(f"{path} cannot be read ({reason}): check its name")
 

@@ -20,7 +20,7 @@ from draftwood.contracts import Ints
 from draftwood.drafters.memory.file import MOST_TOKENS, MemoryFile, Saved, digest, opened, tombstone
 from draftwood.errors import DraftwoodError, UsageError
 from draftwood.files.format import compare_tokenizers
-from draftwood.files.paths import named
+from draftwood.files.paths import is_stream, named
 
 if TYPE_CHECKING:
     from draftwood.drafters.memory.index import KeptAnswer, Namespace
@@ -285,8 +285,6 @@ class Memory:
             raise _no_file()
         if self.lock.is_mine:  # as in `add`: the next one saves
             return to
-        if to.is_dir():
-            raise UsageError(f"{to} cannot be read as a memory (it is a folder): name a file in it")
         with opened(to, wait, writing=True) as file:
             self._take_in(to, file)
             with self.lock:
@@ -330,7 +328,7 @@ def _no_file() -> UsageError:
 def _is_new(path: Path) -> bool:
     """Whether there is no such file yet, or an empty one, left by a process that was killed in its first save."""
     try:
-        return not path.stat().st_size
+        return not is_stream(path) and not path.stat().st_size
     except FileNotFoundError:
         return True
     except OSError:

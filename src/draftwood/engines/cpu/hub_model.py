@@ -16,6 +16,7 @@ from draftwood.engines.cpu.hub_settings import HubType, hub_type, settings_of
 from draftwood.engines.mapped_file import MappedFile
 from draftwood.errors import ModelError, ModelNotFoundError
 from draftwood.files.foreign import json_object
+from draftwood.files.paths import content
 
 _ENDS = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 _NAMES = {
@@ -219,7 +220,7 @@ def _tensor(file: MappedFile, start: int, name: str, said: Any) -> Tensor:
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object; raises `ModelNotFoundError` or `ModelError`."""
     try:
-        raw = path.read_bytes()
+        raw = content(path)
     except FileNotFoundError as error:
         raise ModelNotFoundError(f"there is no {path}: name a folder with a whole model") from error
     except OSError as error:

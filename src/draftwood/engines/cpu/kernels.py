@@ -20,10 +20,9 @@ from draftwood.engines.cpu.formats import FORMATS
 from draftwood.engines.cpu.gguf_types import FLOATS
 from draftwood.engines.cpu.instructions import Instructions, chosen
 from draftwood.errors import FileFormatError
-from draftwood.files.paths import whole_file
+from draftwood.index.machine_code import read_checked, write_checked
 
 _LOG = logging.getLogger("draftwood.compiling")
-_DIGEST = hashlib.sha256().digest_size
 Writers = tuple[Callable[[ir.Module, frozenset[str]], None], ...]
 
 
@@ -31,18 +30,14 @@ def compiled(name: str, writers: Writers, instructions: Instructions) -> bytes:
     """Return the machine code of a module that these functions write: from disk where it was compiled before."""
     path = _folder() / f"cpu-{name}-{instructions.name}-{sources()}.kernel"
     with suppress(OSError):
-        whole = path.read_bytes()
-        if hashlib.sha256(whole[_DIGEST:]).digest() == whole[:_DIGEST]:  # damaged code would end the process
-            return whole[_DIGEST:]
+        return read_checked(path)
     _LOG.info("compiling %s for %s", name, instructions.name)
     module = ir.Module(name)
     for write in writers:
         write(module, instructions.given)
     code = machine_code(module, instructions)
     with suppress(OSError, FileFormatError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as beside:
-            beside.write_bytes(hashlib.sha256(code).digest() + code)
+        write_checked(path, code)
         _prune(path, f"cpu-{name}-{instructions.name}-*.kernel")
     return code
 

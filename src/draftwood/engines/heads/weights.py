@@ -26,6 +26,7 @@ from draftwood.engines.cpu.hub_model import metadata_of, tensors_of
 from draftwood.engines.mapped_file import MappedFile
 from draftwood.errors import DraftwoodError, ModelError
 from draftwood.files.foreign import json_object
+from draftwood.files.paths import content
 
 FORMAT = "draftwood-head-1"
 """Value of ``format`` in the header of our own files."""
@@ -122,7 +123,7 @@ def _public_shape(path: Path) -> HeadShape:
     """Return the shape of a public EAGLE-3 file."""
     place = path.with_name("config.json")
     try:
-        config = json_object(place.read_bytes(), str(place), ValueError)
+        config = json_object(content(place), str(place), ValueError)
         if other := [name for name in ("norm_before_residual", "norm_before_fc") if config.get(name)]:
             raise ModelError(f"{path} has {other[0]}: draftwood reads no such heads, so train one of its own")
         width, heads = int(config["hidden_size"]), int(config["num_attention_heads"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes as c
+import os
 import weakref
 from functools import cached_property
 from itertools import compress, repeat
@@ -11,6 +12,7 @@ from pathlib import Path
 from draftwood.engines.llama_cpp.library import last_error, library
 from draftwood.engines.mapped_file import FileState
 from draftwood.errors import ModelError, ModelNotFoundError, UnsupportedModelError
+from draftwood.files.paths import opened
 
 _MAGIC = b"GGUF"
 _FLOATS = ("0", "1", "32")  # file types F32, F16 and BF16
@@ -31,7 +33,7 @@ class LlamaWeights:
         params = self._library.llama_model_default_params()
         params.n_gpu_layers, params.vocab_only = gpu_layers, vocabulary_only
         last_error(clear=True)
-        self.pointer = self._library.llama_model_load_from_file(str(path).encode(), params)
+        self.pointer = self._library.llama_model_load_from_file(os.fsencode(path), params)
         if not self.pointer:
             raise ModelError(
                 f"llama.cpp cannot load {path} ({last_error() or 'no reason given'}): get the file again"
@@ -131,7 +133,7 @@ class LlamaWeights:
 def check_file(path: Path) -> None:
     """Raise an error for what is no GGUF file; the library itself says so only in its log."""
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             head = file.read(len(_MAGIC))
     except FileNotFoundError as error:
         raise ModelNotFoundError(f"there is no file {path}: name an existing GGUF file") from error

@@ -216,6 +216,9 @@ def _take(found: Records, record: dict[str, Any], missing: int, prompts: dict[tu
 
 
 def _checked_header(record: Mapping[str, Any]) -> dict[str, Any]:
+    if "trace" in (record.get("row"), record.get("verb")):
+        told = "has no steps (draftwood simulate replays it): give records of generate or bench"
+        raise RecordError(f"this is a trace, which {told}")
     if record.get("row") != "header":
         raise RecordError("no records file: the first line is no header (a trace is read by simulate)")
     if record.get("format") != FORMAT:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 from draftwood.errors import RecordError, UsageError
+from draftwood.files.foreign import json_object
 from draftwood.files.lines import Appender, compressed, write_whole
-from draftwood.files.paths import alone
+from draftwood.files.paths import alone, is_stream
 from draftwood.measure.records.records import OF_THE_PROMPT, Answer, Records, read_records
 
 _SAME_MACHINE = ("draftwood", "commit", "packages", "processor", "instructions")
@@ -22,7 +24,7 @@ class RecordsWriter:
     written."""
 
     def __init__(self, path: Path | None, header: dict[str, Any], *, wait: float | None = 1.0) -> None:
-        self.records = Records(header)
+        self.records = Records(json_object(json.dumps(header), "the header", RecordError))  # as it is read again
         self.path = path
         self._resumed: dict[str, Any] | None = None  # a record that comes before the next answer
         self._written: dict[tuple[str, str], Answer] = {}
@@ -30,18 +32,25 @@ class RecordsWriter:
         self._held = ExitStack()
         if path is None:
             return
-        with ExitStack() as held:
-            # A pipe cannot be locked. Checked in this order, as another writer may create the file meanwhile.
-            if wait is not None and (not path.exists() or path.is_file()):
+        try:
+            with ExitStack() as held:
+                self._open(path, wait, held)
+                self._held = held.pop_all()
+        except OSError as error:
+            raise RecordError(f"{path} cannot be written ({error.strerror}): choose another place") from error
+
+    def _open(self, path: Path, wait: float | None, held: ExitStack) -> None:
+        """Lock a file and go on with it; a stream begins anew."""
+        header, begun = self.records.header, False
+        if not is_stream(path):
+            if wait is not None:  # before looking, as another writer may create the file meanwhile
                 held.enter_context(alone(path, wait, error=RecordError))
             begun = path.exists() and path.stat().st_size > 0
-            if begun:
-                self._resume(path, header)
-            self._file = Appender(path)
-            if not begun:
-                self._file.write([header])
-            held.callback(self._file.close)
-            self._held = held.pop_all()
+        if begun:
+            self._resume(path, header)
+        self._file = held.enter_context(closing(Appender(path)))
+        if not begun:
+            self._file.write([header])
 
     def _resume(self, path: Path, header: dict[str, Any]) -> None:
         """Take over the complete records."""

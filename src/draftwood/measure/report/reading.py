@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.errors import RecordError, UsageError
-from draftwood.files.lines import read_lines
 from draftwood.measure.records.records import TRACED, Answer, Records, read_records
 
 _SAME = ("model", "dtype", "threads", "device", "processor", "cores")
@@ -70,10 +69,6 @@ def gather(paths: Sequence[Path]) -> Material:
 
 
 def _read(path: Path) -> Records:
-    _, first = next(read_lines(path), (0, {}))
-    if first.get("row") == "trace" or first.get("verb") == "trace":
-        told = "has no steps (draftwood simulate replays it): give records of generate or bench"
-        raise RecordError(f"{path} is a trace, which {told}")
     records = read_records(path)
     if not records.answers and not records.others:
         raise RecordError(f"{path} holds a header and nothing to show: run the command that wrote it to its end")
