@@ -161,7 +161,7 @@ class TooLarge(type(TOKENIZER)):
         (IDS, {"temperature": 1.0, "top_k": 0}, UsageError, "top_k must be"),
         (IDS, {"temperature": 1.0, "top_p": 1.5}, UsageError, "top_p must be"),
         (IDS, {"temperature": 1.0, "min_p": -0.5}, UsageError, "min_p must be"),
-        (IDS, {"repetition_penalty": -1.0}, UsageError, "repetition_penalty must be positive"),
+        (IDS, {"repetition_penalty": -1.0}, UsageError, "repetition_penalty must be a number above 0"),
         (IDS, {"drafters": "sufix"}, UnknownNameError, "unknown drafter 'sufix': did you mean 'suffix'"),
         (IDS, {"drafters": "suffix:lenth=3"}, UnknownNameError, "did you mean 'length'"),
         (IDS, {"drafters": ["suffix", "suffix"]}, UsageError, "named twice"),
