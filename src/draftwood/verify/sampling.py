@@ -20,7 +20,6 @@ Ids = NDArray[np.int64]
 
 _FEW = 1024  # up to so many tokens the simple way is faster
 _ROUNDING = 1e-4  # far more than what float32 loses of a probability
-_MIN_TEMPERATURE = 1e-30  # below it, float32 scores overflow
 _RANGES = {
     "temperature": (0.0, LARGEST, "number: 0 (greedy) or at least 1e-30 and finite"),
     "top_k": (1.0, LARGEST, "whole number from 1 on, or None for all tokens"),
@@ -40,7 +39,7 @@ def check_sampling(sampling: Sampling) -> Sampling:
             what = f"{name} must be a {said}, got {{}}"
             found[name] = number(value, low, high, what, whole=said.startswith("whole"))
             if name == "temperature" and value != 0:
-                number(value, _MIN_TEMPERATURE, high, what)
+                number(value, 1e-30, high, what)  # below it, float32 scores overflow
     return Sampling(**found)
 
 
