@@ -1,4 +1,4 @@
-"""The errors that draftwood raises on purpose.
+"""The errors that draftwood raises on purpose, and the check of a number that a user gave.
 
 Every message is one sentence that says what is wrong and what to do about it.
 
@@ -23,7 +23,13 @@ Every message is one sentence that says what is wrong and what to do about it.
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable
+from contextlib import suppress
+from operator import index
+from typing import Any
+
+LARGEST = sys.float_info.max
 
 
 class DraftwoodError(Exception):
@@ -91,3 +97,19 @@ class DrafterError(DraftwoodError):
 
 class IntegrityError(DraftwoodError, AssertionError):
     """A tree or other structure contradicts itself."""
+
+
+def number(value: Any, low: float, high: float, said: str, *, whole: bool = False) -> Any:
+    """Return a number that a user gave, of Python, numpy or torch: an int if it is to be ``whole``, else a float.
+
+    Raises `UsageError` with what is ``said``, where ``{}`` stands for the value, for one that is not between
+    ``low`` and ``high`` or is too large for a float, and for all that is no number.
+    """
+    shown = "one of thousands of digits"
+    with suppress(TypeError, ValueError, OverflowError):
+        found = index(value) if whole else float(value)
+        if not isinstance(value, bool | str | bytes) and low <= float(found) <= high:
+            return found
+    with suppress(ValueError):  # Python writes no more than 4,300 digits
+        shown = f"{value!r:.80}"
+    raise UsageError(said.format(shown))

@@ -222,7 +222,7 @@ def test_files_of_another_tokenizer_are_refused():
         ({"drafters": "recycling"}, CapabilityError, "needs top-k scores"),
         ({"drafters": "copy-and-recycle"}, CapabilityError, "needs top-k scores"),
         ({"drafters": "lookahead"}, CapabilityError, "needs"),
-        ({"max_tokens": 0}, UsageError, "max_tokens is 0: it must be at least 1"),
+        ({"max_tokens": 0}, UsageError, "max_tokens is 0: it must be a whole number, at least 1"),
         ({"max_tokens": 2.5}, UsageError, "whole number"),
         ({"prediction": 7.5}, UsageError, "prediction is text, token ids or a list"),
         ({"prediction": [-1]}, UsageError, "outside the vocabulary"),

@@ -42,7 +42,7 @@ OUT_OF_RANGE = [
     (LookupDrafter, {"min_ngram": 4, "max_ngram": 3}, "min_ngram"),
     (LookupDrafter, {"max_ngram": 1025}, "max_ngram"),
     (LookupDrafter, {"length": 0}, "length"),
-    *((MemoryDrafter, {"length": n}, "length must lie between") for n in (0, 1 << 17)),
+    *((MemoryDrafter, {"length": n}, "length must lie between") for n in (0, 1 << 17, 10**5000, "8", 8.5, True)),
     *((MemoryDrafter, {"tokens": n}, "a memory holds 1 to") for n in (0, 1 << 40)),
     *((ParrotDrafter, {"order": n}, "order") for n in (0, 65)),
     *((ParrotDrafter, {"p": n}, "p") for n in (-0.1, NAN)),

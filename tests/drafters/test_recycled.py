@@ -1,5 +1,6 @@
 """The table of recycled rows and the trees grown from it: against the naive twin, when full, when it doubles."""
 
+from math import log
 from unittest.mock import patch
 
 import numpy as np
@@ -13,6 +14,7 @@ from draftwood.drafters.recycling import kernel as recycled
 from draftwood.drafters.recycling.evidence import CLASSES, LONGEST, PROMPT, K, Limits
 from draftwood.drafters.recycling.kernel import SAMPLED, WAYS, RecycledTable, gumbel
 from draftwood.errors import IntegrityError
+from draftwood.index.philox import noise_of
 from draftwood.tree import NO_CLAIM, TokenTree, merge
 from draftwood.verify.noise import KeyedNoise
 
@@ -24,6 +26,7 @@ TOKEN = st.integers(0, VOCAB - 1)
 CHANCE = st.sampled_from([0.0, 1e-4, 0.02, 0.1, 0.2, 0.2, 0.5, 0.9, 1.0])
 
 GUMBEL = helper(gumbel)
+NOISE_OF = helper(noise_of)
 
 
 @st.composite
@@ -187,6 +190,8 @@ def test_the_kernel_makes_the_noise_of_the_rule(seed, sequence, position, tokens
     key = np.array(noise.key, dtype=np.int64)
     made = [GUMBEL(key, position, token) for token in tokens]
     assert made == pytest.approx(noise.gumbel(position, np.array(tokens)).tolist(), rel=0, abs=1e-12)
+    words = noise._words(position, np.array(tokens)).tolist()
+    assert made == [NOISE_OF(word) for word in words] == [-log(-log((word + 0.5) / 2**32)) for word in words]
 
 
 def test_nothing_grows_from_nothing():

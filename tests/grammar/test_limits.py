@@ -56,12 +56,38 @@ def test_what_is_too_much_is_refused_before_a_token(vocabulary, grammar, said):
     assert len(str(raised.value)) < 500
 
 
-@pytest.mark.parametrize("key", ["properties", "patternProperties"])
-def test_what_takes_long_to_read_is_refused(monkeypatch, key):
+DIVISORS = {f"p{n}": {"type": "integer", "multipleOf": 9999 - n} for n in range(200)}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {f"^p{n}$": {} for n in range(20_000)}},
+        {"patternProperties": {f"^p{n}$": {} for n in range(20_000)}},
+        {"properties": DIVISORS},
+        {"type": "integer", "allOf": [{"multipleOf": 9999}, {"multipleOf": 9998}]},
+    ],
+)
+def test_what_takes_long_to_build_is_refused_once(monkeypatch, schema):
     monkeypatch.setattr(grammar, "TRIAL_SECONDS", 1.0)
-    large = Grammar.json_schema({key: {f"^p{n}$": {} for n in range(20_000)}})
-    with pytest.raises(UsageError, match=r"longer than 1 seconds|too many times"):
-        large.compiled()
+    for _ in range(2):
+        with pytest.raises(UsageError, match=r"longer than 1 seconds|too many times"):
+            Grammar.json_schema(schema).compiled()
+        monkeypatch.setattr(grammar, "_TRIAL", "a second process would fail")
+
+
+def test_waiting_for_a_busy_machine_is_no_work(monkeypatch, vocabulary):
+    monkeypatch.setattr(grammar, "TRIAL_SECONDS", 1.0)
+    monkeypatch.setattr(grammar, "_TRIAL", f"import time\ntime.sleep(2)\n{grammar._TRIAL}")
+    large = Grammar.json_schema({"properties": {f"property {n}": {"type": "null"} for n in range(100)}})
+    assert len(large.compiled()) > grammar.LARGE
+    Template(large, vocabulary)
+
+
+def test_a_large_grammar_is_told_what_is_wrong_with_it():
+    named = {f"property {n}": {"type": "null"} for n in range(100)}
+    with pytest.raises(UsageError, match="uniqueItems"):
+        Grammar.json_schema({"properties": {**named, "é": {"uniqueItems": True}}}).compiled()
 
 
 def test_small_divisors_and_names_like_them_are_held(vocabulary):

@@ -89,6 +89,9 @@ def test_bodies_of_other_kinds_and_other_methods(url):
     assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
 
 
+IDS = {"type": "object", "properties": {"id": {"enum": [1234567890123456789]}}}
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -116,6 +119,15 @@ def test_bodies_of_other_kinds_and_other_methods(url):
         ({"temperature": 5}, "temperature"),
         ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}}, "cannot be used"),
         ({"guided_regex": "("}, "cannot be used"),
+        (
+            {
+                "tool_choice": "required",
+                "tools": [{"type": "function", "function": {"name": "f", "parameters": IDS}}],
+            },
+            "'f': the number 1234567890123456789 at #/properties/id/enum is beyond 2^53",
+        ),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": IDS}}}, "beyond 2^53"),
+        ({"temperature": 10**400}, "temperature"),
         ({"response_format": {"type": "json_schema", "json_schema": {"schema": LARGE}}}, "the most are 65,536"),
         ({"tools": [{"type": "function", "function": {"name": "f", "parameters": LARGE}}]}, "shorten the prompt"),
     ],

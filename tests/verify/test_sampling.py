@@ -1,6 +1,8 @@
 """Sampling: transformers' definitions, exact pruning, the right distribution, clear errors."""
 
 import math
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -261,8 +263,14 @@ def test_sampling_without_noise_is_refused():
         *((Sampling(1.0, min_p=p), "min_p") for p in (-0.1, 1.1, math.nan)),
         *((Sampling(repetition_penalty=r), "repetition_penalty") for r in (0.0, -1.0, math.nan, INF)),
         (Sampling(seed=0.5), "seed"),
+        *(
+            (Sampling(**{"temperature": 1.0, word: odd}), word)
+            for word in ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
+            for odd in (10**400, -(10**400), 10**5000, Fraction(10**400), True, "0.5", b"1", math.nan, INF, 1j,
+                        Decimal("NaN"), Decimal("sNaN"), [0.5], np.array([0.5, 1]), np.array("a"), object())
+        ),
     ],
-)
+)  # fmt: skip
 def test_settings_out_of_range_are_refused(sampling, word):
     with pytest.raises(UsageError, match=f"^{word} must"):
         check_sampling(sampling)
@@ -272,4 +280,13 @@ def test_settings_at_the_border_are_taken():
     check_sampling(Sampling())
     check_sampling(Sampling(1e-30, top_k=1, top_p=1.0, min_p=0.0, repetition_penalty=0.1, seed=-5))
     check_sampling(Sampling(2, top_k=np.int64(3), min_p=1.0))
+
+
+@pytest.mark.parametrize("half", [0.5, Decimal("0.5"), Fraction(1, 2), np.float16(0.5), np.array(0.5)])
+def test_numbers_of_all_kinds_are_numbers_of_python(half):
+    found = check_sampling(Sampling(half, np.int32(3), half, half, half, np.array(7)))
+    assert repr(found) == repr(Sampling(0.5, 3, 0.5, 0.5, 0.5, 7))
+
+
+def test_a_support_at_the_border():
     assert len(support(np.zeros(5, dtype=np.float32), temperature=1.0, top_p=1.0, min_p=1.0)) == 5

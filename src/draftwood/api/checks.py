@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from numbers import Integral
 from operator import index
 from typing import Any
 
 import numpy as np
 
 from draftwood.contracts import Target
-from draftwood.errors import UnsupportedModelError, UsageError
+from draftwood.errors import LARGEST, UnsupportedModelError, UsageError, number
 
 NEW_TOKENS = 256  # most tokens to write if neither the caller nor the generation config sets a limit
 
@@ -67,11 +66,7 @@ def check_tokenizer_kind(tokenizer: Any) -> None:
 
 def check_whole(name: str, value: Any) -> int:
     """Return the value as int; `UsageError` if it is not a whole number above 0."""
-    if not isinstance(value, Integral) or isinstance(value, bool):
-        raise UsageError(f"{name} is {value!r:.80}: it must be a whole number")
-    if value < 1:
-        raise UsageError(f"{name} is {value}: it must be at least 1")
-    return int(value)
+    return number(value, 1, LARGEST, f"{name} is {{}}: it must be a whole number, at least 1", whole=True)
 
 
 def end_ids(config: Any) -> frozenset[int]:

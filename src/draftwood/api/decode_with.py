@@ -29,7 +29,7 @@ from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.load import load as load_drafters
-from draftwood.errors import UsageError
+from draftwood.errors import LARGEST, UsageError, number
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
 from draftwood.planning.load import load as load_planner
 from draftwood.verify.load import DEFAULT as DEFAULT_RULE
@@ -112,8 +112,8 @@ class CustomGenerate:
         check_tokenizer_kind(tokenizer)
         if streamer is not None and not (hasattr(streamer, "put") and hasattr(streamer, "end")):
             raise UsageError(f"streamer is a {type(streamer).__name__}: give a streamer of transformers")
-        if not isinstance(seed, Integral | None):
-            raise UsageError(f"seed must be a whole number, got {seed!r:.80}")
+        if seed is not None:
+            number(seed, -LARGEST, LARGEST, "seed must be a whole number, got {}", whole=True)
         if stop_strings is not None:
             stop_strings = check_stop(None, stop_strings)
         if texts.context is not None:

@@ -187,8 +187,7 @@ class Setup:
         fill_sampling(config, sampling)
         if sampling.get("seed") is None:
             sampling["seed"] = secrets.randbits(32)
-        settings = Sampling(**sampling)
-        check_sampling(settings)
+        settings = check_sampling(Sampling(**sampling))
         refuse_settings(config, sampled=not settings.greedy)
         limit, processors = new_tokens(config, max_new_tokens, len(ids)), self._processors(logits_processor)
         ends = end_ids(config) | turn_ends(self.tokenizer, ids)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from draftwood.contracts import Drafter, DraftSession, Feedback, Floats
-from draftwood.errors import UsageError
+from draftwood.errors import UsageError, number
 from draftwood.tree import TokenTree, constant, sealed
 
 
@@ -21,8 +21,9 @@ class BaseDrafter(Drafter):
     def check_range(self, option: str, low: float, high: float) -> None:
         """Raise `UsageError` if the value of this option is neither None nor between ``low`` and ``high``."""
         value = getattr(self, option)
-        if value is not None and not low <= value <= high:
-            raise UsageError(f"{self.name}: {option} must lie between {low} and {high}, not {value}")
+        if value is not None:
+            said = f"{self.name}: {option} must lie between {low} and {high}, not {{}}"
+            number(value, low, high, said, whole=high > 1)
 
 
 _FEW = 64  # tokens

@@ -10,30 +10,40 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache, partial
+from math import prod
 from typing import Any, Literal, Self
 
 from draftwood.errors import UsageError
-from draftwood.grammar.schemas import place_of, translate_patterns
+from draftwood.grammar.schemas import MOST_REMAINDERS, adapt, place_of
 
 MOST_CHARACTERS = 1 << 20
 """Of a grammar."""
-MOST_REMAINDERS = 10_000
-"""Largest multipleOf, without its power of ten: 10,000 take 0.1 seconds, 100,000 take 3 and a million 16."""
 JSON = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 """One way to write an object, that of Python's json: else small models write blanks without end."""
 LARGE = 2048
-"""Characters from which on a grammar is tried in a process first: llguidance crashes on some, and takes hours over
+"""Characters from which on a grammar is built in a process first: llguidance crashes on some, and takes hours over
 some. Smaller ones have never crashed, and took seconds at most."""
 TRIAL_SECONDS = 10.0
+"""Of processor time, which another program's load does not use up."""
 _TRIAL = """
-import sys, threading, llguidance
-def read():
-    llguidance.LLMatcher.validate_grammar(sys.stdin.read())
+import os, sys, threading, time, llguidance
+text = sys.stdin.read()
+def build():
+    limits = llguidance.LLParserLimits(verbose_errors=False)
+    matcher = llguidance.LLMatcher(llguidance.LLTokenizer("byte"), text, log_level=0, limits=limits)
+    sys.stdout.write(matcher.get_error())
+    sys.stdout.flush()
+    os._exit(0)  # freeing it takes long, too
 threading.stack_size(4 << 20)  # half the stack of the threads that build it for good
-thread = threading.Thread(target=read)
+thread = threading.Thread(target=build)
 thread.start()
-thread.join()
+while thread.is_alive() and time.process_time() < float(sys.argv[1]):
+    thread.join(0.01)
+os._exit(3 if thread.is_alive() else 1)
 """
+LONG_NAME = 150
+"""Bytes of a property's name from which on it is left to its pattern."""
+_DIVISOR = re.compile(r'"multipleOf\\?": *-?([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +68,7 @@ class Grammar:
         if not isinstance(schema, Mapping | bool):
             raise UsageError(f"a JSON Schema is an object, not {type(schema).__name__}")
         try:
-            return cls("json_schema", json.dumps(schema))
+            return cls("json_schema", json.dumps(schema, allow_nan=False))
         except (TypeError, ValueError, RecursionError) as error:
             raise UsageError(f"the JSON Schema cannot be written as JSON ({error})") from error
 
@@ -81,7 +91,10 @@ class Grammar:
         """Return the grammar as llguidance takes it; raises `UsageError` where it cannot be."""
         if len(self.text) > MOST_CHARACTERS:
             raise UsageError(f"the grammar has {len(self.text):,} characters, the most are {MOST_CHARACTERS:,}")
-        return _compiled(self)
+        found, fault = _compiled(self)
+        if fault:
+            raise refused(self, fault)
+        return found
 
 
 def as_grammar(given: Any) -> Grammar:
@@ -97,21 +110,19 @@ def as_grammar(given: Any) -> Grammar:
 
 
 @lru_cache(64)
-def _compiled(grammar: Grammar) -> str:
+def _compiled(grammar: Grammar) -> tuple[str, str]:
+    """Return a grammar in llguidance's form, and what is wrong with it; nothing if it is right."""
     matcher, text, schema = library().LLMatcher, grammar.text, None
     made = {"regex": matcher.grammar_from_regex, "lark": matcher.grammar_from_lark}.get(grammar.kind)
     if made is None:
-        refuse_large_divisors(text)
         schema = json.loads(text)
-        translate_patterns(schema)
+        adapt(schema, names_of)
         made, text = partial(matcher.grammar_from_json_schema, defaults=JSON), json.dumps(schema)
     found, said = _tried(made, text)
-    if not said:
-        return found
     at = ""
-    if schema is not None and len(found) <= LARGE:
+    if said and schema is not None and not _is_heavy(found or text):
         at = f" at {place_of(schema, said, lambda one: _tried(made, json.dumps(one))[1])}"
-    raise refused(grammar, f"{reason(said)}{at}")
+    return found, said and f"{reason(said)}{at}"
 
 
 def _tried(made: Callable[[str], str], text: str) -> tuple[str, str]:
@@ -119,35 +130,54 @@ def _tried(made: Callable[[str], str], text: str) -> tuple[str, str]:
     found = ""
     try:
         found = made(text)
-        return found, (_fault(found) if len(found) > LARGE else "") or library().LLMatcher.validate_grammar(found)
+        return found, _fault(found) if _is_heavy(found) else library().LLMatcher.validate_grammar(found)
     except Exception as error:  # whatever it makes of a wrong grammar
         return found, str(error)
 
 
+def _is_heavy(compiled: str) -> bool:
+    """Whether building it may crash or take long: divisors that meet need a state per pair of remainders."""
+    digits = (Decimal(said).normalize().as_tuple().digits for said in _DIVISOR.findall(compiled))
+    return len(compiled) > LARGE or prod(int("".join(map(str, one))) for one in digits) > MOST_REMAINDERS
+
+
 def _fault(compiled: str) -> str:
-    """Return what is wrong with a grammar in llguidance's form; empty, if it can be read in time without a crash.
+    """Return what is wrong with a grammar in llguidance's form; empty, if it can be built in time without a crash.
 
     Takes a tenth of a second for the process.
     """
+    command = [sys.executable, "-X", "utf8", "-c", _TRIAL, str(TRIAL_SECONDS)]
     try:
-        ended = subprocess.run(
-            [sys.executable, "-c", _TRIAL], input=compiled.encode(), timeout=TRIAL_SECONDS, check=False,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return f"it takes longer than {TRIAL_SECONDS:.0f} seconds to read"
+        ended = subprocess.run(command, input=compiled, capture_output=True, check=False, encoding="utf-8")
     except OSError:  # no process to be had: the trial is only a guard
         return ""
-    return "one part leads to the next too many times" if ended.returncode < 0 else ""  # a signal
+    if ended.returncode == 3:
+        return f"it takes longer than {TRIAL_SECONDS:.0f} seconds to read"
+    return "one part leads to the next too many times" if ended.returncode < 0 else ended.stdout  # a signal
 
 
-def refuse_large_divisors(schema: str) -> None:
-    """Raise `UsageError` for a multipleOf that takes long: the automaton has a state per remainder."""
-    for divisor in re.findall(r'"multipleOf": *([0-9.eE+-]+)', schema):
-        digits = "".join(map(str, Decimal(divisor).normalize().as_tuple().digits))
-        if int(digits) > MOST_REMAINDERS:
-            said = f"multipleOf {divisor:.40} has too many digits: give one of at most {MOST_REMAINDERS:,}"
-            raise UsageError(f"this JSON Schema cannot be used ({said})")
+def names_of(pattern: str, most: int) -> list[str] | None:
+    """Return the names that a pattern matches, ascending; None if there are more than so many, or long ones."""
+    package = library()
+    made = package.LLMatcher.grammar_from_json_schema({"type": "string", "pattern": pattern})
+    matcher = package.LLMatcher(package.LLTokenizer("byte"), made, log_level=0)
+    if matcher.is_error():
+        return [] if "empty" in matcher.get_error() else None
+    found, left = set[str](), [(matcher, b"")]
+    while left:
+        matcher, text = left.pop()
+        if matcher.is_stopped():
+            found.add(json.loads(text))
+            continue
+        mask = matcher.compute_bitmask()
+        nexts = [byte for byte in range(256) if mask[byte >> 3] >> (byte & 7) & 1]
+        if matcher.is_error() or len(found) + len(left) + len(nexts) > most or len(text) > LONG_NAME:
+            return None
+        for byte in nexts:
+            further = matcher.deep_copy()
+            further.consume_token(byte)
+            left.append((further, text + bytes([byte])))
+    return sorted(found)
 
 
 def refused(grammar: Grammar, why: str) -> UsageError:
@@ -208,11 +238,9 @@ def answer_or_calls(schema: Mapping[str, Any], names: Sequence[str], tags: tuple
 
 def _held(schema: Mapping[str, Any]) -> str:
     """Return the rule for JSON that a schema allows, a document of its own; raises `UsageError`."""
-    held = json.loads(json.dumps({**schema, "x-guidance": JSON}))
-    translate_patterns(held)
-    text = json.dumps(held)
-    refuse_large_divisors(text)
-    return f"%json {text}"
+    held = json.loads(Grammar.json_schema({**schema, "x-guidance": JSON}).text)
+    adapt(held, names_of)
+    return f"%json {json.dumps(held)}"
 
 
 def check_parameters(parameters: Mapping[str, Mapping[str, Any]]) -> None:

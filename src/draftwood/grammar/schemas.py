@@ -1,48 +1,109 @@
-"""JSON Schemas as llguidance reads them, their patterns in Rust's dialect, and where in one it finds fault."""
+"""JSON Schemas as llguidance holds them exactly, patterns in Rust's dialect, and where in one it finds fault."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from itertools import islice
+from math import prod
 from typing import Any
 
 from draftwood.errors import UsageError
 
+MOST_REMAINDERS = 10_000
+"""Largest multipleOf, without its power of ten: 10,000 take 0.1 seconds, 100,000 take 3 and a million 16."""
 _BY_NAME = ("$defs", "definitions", "properties", "patternProperties", "dependentSchemas")
-_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
-_ONE = (
-    "items", "additionalItems", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else",
-    "unevaluatedItems", "unevaluatedProperties",
-)  # fmt: skip
+_VALUES = ("const", "enum", "default", "examples")
+_NUMBERS = ("const", "enum", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_MERGED = frozenset({"allOf", "anyOf", "oneOf", "$ref"})  # with which several multipleOf can meet
+_FLOAT, _INT, _UNSIGNED = 1 << 53, 1 << 63, 1 << 32  # what the library computes with
 _MOST_TRIES = 500
 _MOST_SHOWN, _MOST_PLACE = 100, 150  # characters of a pattern and of a pointer, in an error
+_MOST_PATTERNS, _MOST_NAMES, _MOST_COPIED = 1000, 16, 1 << 14
 
 
-def translate_patterns(schema: Any) -> None:
-    """Bring all patterns of a schema into Rust's dialect, in place.
+NamesOf = Callable[[str, int], list[str] | None]
+"""The names that a pattern of Rust's dialect matches; None if there are more than so many."""
 
-    Raises `UsageError` with the place, a JSON pointer, and the pattern for what cannot be said in it.
+
+def adapt(schema: Any, names_of: NamesOf) -> None:
+    """Bring a schema into a form that llguidance holds exactly, in place.
+
+    Patterns get Rust's dialect. Those of ``patternProperties`` that only a few names match become properties: else
+    a text could go on to a further name where none is left. Raises `UsageError` with the place, a JSON pointer,
+    for a pattern or a number that cannot be held.
     """
-    left = [("#", schema)]
+    left, within = [("#", schema)], list[tuple[str, dict[str, Any]]]()
     while left:
         place, one = left.pop()
-        if not isinstance(one, dict):
+        if isinstance(one, dict):
+            within.append((place, one))
+            left += [(f"{place}/{step}", inner) for step, inner in _inner(one)]
+    divisors = set[Decimal]()
+    for place, one in reversed(within):  # from the inside out: patterns copy what is within them
+        for key in _NUMBERS:
+            for number in _numbers(one.get(key)):
+                _check(number, key, f"{place}/{key}")
+                if key == "multipleOf":
+                    divisors.add(abs(number.normalize()))
+        _adapt_patterns(place, one, names_of)
+    unit = min([0, *(int(number.as_tuple().exponent) for number in divisors)])
+    may_meet = any(not _MERGED.isdisjoint(one) for _, one in within)
+    if may_meet and prod(number.scaleb(-unit) for number in divisors) >= _UNSIGNED:
+        raise UsageError("the numbers of multipleOf in this JSON Schema have too many digits together: give fewer")
+
+
+def _adapt_patterns(place: str, one: dict[str, Any], names_of: NamesOf) -> None:
+    if isinstance(pattern := one.get("pattern"), str):
+        one["pattern"], *more = _held(pattern, place)
+        if more:
+            others = one.get("allOf")
+            aheads = [{"pattern": ahead} for ahead in more]
+            one["allOf"] = [*others, *aheads] if isinstance(others, list) else aheads
+    if not isinstance(by_pattern := one.get("patternProperties"), dict):
+        return
+    found, named = dict[str, Any](), one.get("properties", {})
+    for pattern, inner in by_pattern.items():
+        rust, *more = _held(pattern, f"{place}/patternProperties")
+        if more:
+            raise UsageError(_told(pattern, f"{place}/patternProperties", "names cannot look ahead"))
+        names = None
+        if len(by_pattern) <= _MOST_PATTERNS and isinstance(named, dict):
+            names = names_of(rust, _MOST_NAMES + len(named))
+        if names is None or (len(names) - 1) * len(json.dumps(inner)) > _MOST_COPIED:
+            found[rust] = inner
             continue
-        if isinstance(pattern := one.get("pattern"), str):
-            one["pattern"], *more = _held(pattern, place)
-            if more:
-                others = one.get("allOf")
-                aheads = [{"pattern": ahead} for ahead in more]
-                one["allOf"] = [*others, *aheads] if isinstance(others, list) else aheads
-        if isinstance(by_pattern := one.get("patternProperties"), dict):
-            found = {pattern: _held(pattern, f"{place}/patternProperties") for pattern in by_pattern}
-            for pattern, several in found.items():
-                if len(several) > 1:
-                    raise UsageError(_told(pattern, f"{place}/patternProperties", "names cannot look ahead"))
-            one["patternProperties"] = {found[pattern][0]: inner for pattern, inner in by_pattern.items()}
-        left += [(f"{place}/{step}", inner) for step, inner in _inner(one)]
+        for name in names:
+            named[name] = {"allOf": [named[name], inner]} if name in named else inner
+    one |= {"properties": named, "patternProperties": found}
+
+
+def _numbers(value: Any) -> list[Decimal]:
+    """Return all numbers within a value."""
+    found = list[Decimal]()
+    if value is not None:
+        json.loads(json.dumps(value), parse_int=lambda said: found.append(Decimal(said)),
+                   parse_float=lambda said: found.append(Decimal(said)))  # fmt: skip
+    return found
+
+
+def _check(number: Decimal, key: str, place: str) -> None:
+    """Raise `UsageError` for a number in whose place llguidance would hold another one, or for a large divisor."""
+    if key == "multipleOf":
+        digits = int("".join(map(str, number.normalize().as_tuple().digits)))
+        if not 0 < digits <= MOST_REMAINDERS:
+            said = f"has too many digits: give one of at most {MOST_REMAINDERS:,}" if digits else "is no divisor"
+            raise UsageError(f"multipleOf {number:.40} at {place} {said}")
+        return
+    near, size = float(number), abs(number)
+    # Whole numbers are held as int64, whose lowest ends the process, others as the fewest digits of their float64.
+    is_same = size < _INT and number == Decimal(near) == Decimal(repr(near))
+    if size < _FLOAT or ((is_same or number == _INT - 1) and "exclusive" not in key):
+        return
+    said = f"the number {number:.40} at {place} is beyond 2^53, where it cannot be held exactly"
+    raise UsageError(f"{said}: give it as a string, or a smaller one")
 
 
 def place_of(schema: Any, said: str, fault_of: Callable[[Any], str]) -> str:
@@ -66,16 +127,14 @@ def place_of(schema: Any, said: str, fault_of: Callable[[Any], str]) -> str:
 
 
 def _inner(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the schemas directly within one, each with its place there."""
-    for key in _BY_NAME:
-        if isinstance(some := schema.get(key), dict):
+    """Yield what may be schemas directly within one, each with its place; ``$ref`` may lead into any keyword."""
+    for key, some in schema.items():
+        if isinstance(some, dict) and key in _BY_NAME:
             yield from ((f"{key}/{name.replace('~', '~0').replace('/', '~1')}", one) for name, one in some.items())
-    for key in _LISTS:
-        if isinstance(some := schema.get(key), list):
+        elif isinstance(some, list) and key not in _VALUES:
             yield from ((f"{key}/{number}", one) for number, one in enumerate(some))
-    for key in _ONE:
-        if isinstance(one := schema.get(key), dict):
-            yield key, one
+        elif isinstance(some, dict) and key not in _VALUES:
+            yield key, some
 
 
 def _held(pattern: str, place: str) -> list[str]:

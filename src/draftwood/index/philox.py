@@ -29,13 +29,18 @@ def four_words(key: Any, position: int, block: int) -> tuple[np.uint64, np.uint6
 
 
 @inner
+def noise_of(word: Any) -> float:
+    """Return Gumbel noise of 32 random bits."""
+    noise: float = -np.log(-np.log((np.int64(word) + 0.5) / 4294967296.0))
+    return noise
+
+
+@inner
 def gumbel(key: Any, position: int, token: int) -> float:
     """Return a token's noise; ``key``: both words of the seed, and the sequence."""
     w0, w1, w2, w3 = four_words(key, position, token >> 2)
     lane = token & 3
-    word = np.int64(w0 if lane == 0 else w1 if lane == 1 else w2 if lane == 2 else w3)
-    noise: float = -np.log(-np.log((word + 0.5) / 4294967296.0))
-    return noise
+    return noise_of(w0 if lane == 0 else w1 if lane == 1 else w2 if lane == 2 else w3)
 
 
 @inner

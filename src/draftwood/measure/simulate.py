@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from draftwood.api.checks import check_whole
 from draftwood.api.draft_models import DraftModels, with_models
 from draftwood.api.setup import DrafterSpec, affordable
 from draftwood.api.user_texts import detached
@@ -22,7 +23,6 @@ from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.replay import MAX_ID, Cost, ReplayClock, ReplayTarget
-from draftwood.errors import UsageError
 from draftwood.measure.records.records import Answer
 from draftwood.measure.records.timing import acceptance_length, rates
 from draftwood.measure.records.traces import Trace, grouped
@@ -46,8 +46,7 @@ def simulate(
     which a recorded answer does not have, and `UnknownNameError` or `UsageError` for unknown names and a batch
     below 1.
     """
-    if batch < 1:
-        raise UsageError(f"batch is {batch}: replay at least 1 answer at a time")
+    check_whole("batch", batch)
     label, number = drafters if isinstance(drafters, str) else "drafters", 0
     for task, members in grouped(traces):
         shared = detached(with_models(load_drafters(drafters), DraftModels()))

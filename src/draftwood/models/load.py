@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from draftwood.errors import (
     UnsupportedModelError,
     UsageError,
     VocabularyError,
+    number,
 )  # fmt: skip
 from draftwood.models.catalogue import DEFAULT_MODEL
 from draftwood.models.engine import (
@@ -283,11 +283,9 @@ def _explain(error: Exception, place: Path | str, what: str) -> ModelError:
 def _check_threads(threads: int | None) -> None:
     if threads is None:
         return
-    if not isinstance(threads, Integral):
-        raise UsageError(f"threads is {threads!r:.80}: give a whole number")
     here = cores()
     most = max(64, MOST_THREADS * here)
-    if not 1 <= threads <= most:
-        raise UsageError(f"threads is {threads}: give 1 to {most} (there are {here} cores for this process)")
+    said = f"threads is {{}}: give 1 to {most} (there are {here} cores for this process)"
+    number(threads, 1, most, said, whole=True)
     if threads > here:
         _LOG.warning("threads is %d and there are %d cores for this process: passes will be slower", threads, here)

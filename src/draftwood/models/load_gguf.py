@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from draftwood.errors import CapabilityError, UnsupportedModelError, UsageError, VocabularyError
+from draftwood.errors import LARGEST, CapabilityError, UnsupportedModelError, UsageError, VocabularyError, number
 from draftwood.models.engine import CPU, LLAMA_CPP, is_installed
 
 _LOG = logging.getLogger("draftwood")
@@ -44,8 +43,8 @@ def load_gguf(
 
 
 def _check(path: Path, dtype: str | None, device: str | None, gpu_layers: int, exact: bool | None) -> None:
-    if not isinstance(gpu_layers, Integral) or gpu_layers < -1:
-        raise UsageError(f"gpu_layers is {gpu_layers!r:.80}: give a number of layers, or -1 for as many as fit")
+    said = "gpu_layers is {}: give a number of layers, or -1 for as many as fit"
+    number(gpu_layers, -1, LARGEST, said, whole=True)
     if exact not in (None, True, False):
         raise UsageError(f"exact is {exact!r:.80}: give True, False, or None to leave it to the engine")
     if path.is_dir():

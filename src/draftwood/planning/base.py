@@ -11,17 +11,9 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 
 from draftwood.contracts import Ask, Declaration, Feedback, Plan, Planner, PlannerSession, Prices, State
-from draftwood.errors import UsageError
 from draftwood.planning.learned import Learned
 from draftwood.planning.ranking import Ranking, depth_limit, node_limit, nothing_planned, nothing_ranked, rank
 from draftwood.tree import NO_CLAIM, TokenTree
-
-
-def require(fine: bool, said: str) -> None:
-    """Raise `UsageError` with what was said unless an option is fine."""
-    if not fine:
-        raise UsageError(said)
-
 
 _CHAIN_OF = 4  # for a target without trees drafters are asked for four times the nodes; the best chain is scored
 _TOGETHER = 6

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from draftwood.contracts import State
-from draftwood.planning.base import Policy, TreePlanner, require
+from draftwood.errors import LARGEST, number
+from draftwood.planning.base import Policy, TreePlanner
 from draftwood.planning.learned import Learned
 from draftwood.planning.ranking import Ranking
 
@@ -25,8 +26,8 @@ class FixedPlanner(TreePlanner):
         policies: Sequence[Policy] = (),
     ) -> None:  # fmt: skip
         super().__init__(learned, policies)
-        require(nodes >= 0, f"fixed:{nodes} asks for fewer than no draft nodes: use 0 or more")
-        require(0 <= floor <= 1, f"fixed: floor must lie between 0 and 1, not {floor}")
+        number(nodes, 0, LARGEST, "fixed:{} asks for fewer than no draft nodes: use 0 or more", whole=True)
+        number(floor, 0, 1, "fixed: floor must lie between 0 and 1, not {}")
         self.nodes, self.floor = nodes, floor
 
     def wish(self, states: Sequence[State]) -> int:  # noqa: ARG002
@@ -47,8 +48,8 @@ class ThresholdPlanner(FixedPlanner):
     def __init__(
         self, p: float = 0.25, most: int = 64, *, learned: Learned | None = None, policies: Sequence[Policy] = ()
     ) -> None:
-        require(0 <= p <= 1, f"threshold: p is {p}: give a probability between 0 and 1")
-        require(most >= 0, f"threshold: most is {most}: use 0 draft nodes or more")
+        number(p, 0, 1, "threshold: p is {}: give a probability between 0 and 1")
+        number(most, 0, LARGEST, "threshold: most is {}: use 0 draft nodes or more", whole=True)
         super().__init__(most, p, learned=learned, policies=policies)
 
 

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Ask, Capabilities, Declaration, Feedback, Plan, State
+from draftwood.errors import LARGEST, number
 from draftwood.planning import MOST, SELDOM
 from draftwood.planning.accounts import DrafterAccounts, Losses, Overhead, QuietSteps, Repeats, asking_accounts
-from draftwood.planning.base import NOTHING, RESTING, Policy, TreePlanner, require
+from draftwood.planning.base import NOTHING, RESTING, Policy, TreePlanner
 from draftwood.planning.cost_model import CostModel, Pace
 from draftwood.planning.learned import Learned
 from draftwood.planning.ranking import Ranking, gain, nothing_planned, nothing_ranked
@@ -52,7 +53,7 @@ class GoodputPlanner(TreePlanner):
         self, most: int = MOST, *, learned: Learned | None = None, policies: Sequence[Policy] = ()
     ) -> None:
         super().__init__(learned, policies)
-        require(most >= 0, f"goodput: most is {most}: use 0 draft nodes or more")
+        number(most, 0, LARGEST, "goodput: most is {}: use 0 draft nodes or more", whole=True)
         self.most = most
         self._begin_call()
 

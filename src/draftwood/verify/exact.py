@@ -44,8 +44,7 @@ class ExactSession(RuleSession):
     def __init__(
         self, prompt: Sequence[int], sampling: Sampling, processors: Sequence[Processor] = (), sequence: int = 0
     ) -> None:
-        check_sampling(sampling)
-        self.sampling = sampling
+        self.sampling = sampling = check_sampling(sampling)
         self.noise = None if sampling.greedy else KeyedNoise(sampling.seed, sequence, sampling.temperature)
         self._processors = tuple(processors)
         self._penalised = sampling.repetition_penalty != 1

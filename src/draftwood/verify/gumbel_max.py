@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Floats
 from draftwood.index.compiling import FLOATS, LONGS, compiled
-from draftwood.index.philox import four_words, gumbel
+from draftwood.index.philox import four_words, gumbel, noise_of
 
 if TYPE_CHECKING:
     from draftwood.verify.noise import KeyedNoise
@@ -57,7 +57,7 @@ def _winner(scores: Floats, key: NDArray[np.int64], position: int, top: int, tem
             score, at = some[i], start + i
             if not score >= heat * (least + np.float32(bits[i]) * _PER_BIT) or score == -np.inf or at == top:
                 continue
-            total = np.float64(score / heat) - np.log(-np.log((np.float64(words[i]) + 0.5) / 4294967296.0))
+            total = np.float64(score / heat) + noise_of(words[i])
             if total > best:
                 best, second, token = total, best, at
             elif total > second:

@@ -40,9 +40,7 @@ def philox4x32(counter: NDArray[np.uint32], key: NDArray[np.uint32]) -> NDArray[
 
 def to_gumbel(words: NDArray[np.uint32]) -> NDArray[np.float64]:
     """Map 32 random bits to Gumbel noise; the half keeps both logarithms finite."""
-    uniform = (words + 0.5) / 2.0**32
-    noise: NDArray[np.float64] = -np.log(-np.log(uniform))
-    return noise
+    return np.negative(np.log(-np.log((words + 0.5) / 2.0**32)))
 
 
 @dataclass(frozen=True)

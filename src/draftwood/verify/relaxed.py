@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from draftwood.contracts import Floats, Processor, Rule, Sampling, Scores
-from draftwood.errors import UsageError
+from draftwood.errors import LARGEST, number
 from draftwood.tree import TokenTree
 from draftwood.verify.exact import ExactSession
 from draftwood.verify.sampling import distribution
@@ -57,8 +57,7 @@ class Threshold(RelaxedRule):
     tau: float = 0.15
 
     def __post_init__(self) -> None:
-        if not 0 <= self.tau <= 1:  # NaN fails every comparison
-            raise UsageError(f"tau must lie in [0, 1], got {self.tau}")
+        number(self.tau, 0, 1, "tau must lie in [0, 1], got {}")
 
     @property
     def lossy(self) -> bool:
@@ -80,8 +79,7 @@ class TopK(RelaxedRule):
     k: int = 2
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise UsageError(f"k must be a whole number from 1 on, got {self.k}")
+        number(self.k, 1, LARGEST, "k must be a whole number from 1 on, got {}", whole=True)
 
     def allowed(self, row: Floats, token: int, p: float, draft_prob: float) -> bool:  # noqa: ARG002 - as others
         better = np.count_nonzero(row > row[token]) + np.count_nonzero(row[:token] == row[token])

@@ -7,46 +7,40 @@ The definitions are those of transformers' logits processors, in the same order 
 from __future__ import annotations
 
 import math
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Floats, Noise, Sampling
-from draftwood.errors import DraftwoodError, UsageError
+from draftwood.errors import LARGEST, DraftwoodError, UsageError, number
 from draftwood.verify.noise import KeyedNoise
 
 Ids = NDArray[np.int64]
 
-_OPEN = frozenset({"top_p", "min_p"})
-"""Settings that may be None."""
 _FEW = 1024  # up to so many tokens the simple way is faster
 _ROUNDING = 1e-4  # far more than what float32 loses of a probability
-_MIN_TEMPERATURE = 1e-30  # below it, float32 scores overflow
+_RANGES = {
+    "temperature": (0.0, LARGEST, "number: 0 (greedy) or at least 1e-30 and finite"),
+    "top_k": (1.0, LARGEST, "whole number from 1 on, or None for all tokens"),
+    "top_p": (5e-324, 1.0, "number in (0, 1], or None for all tokens"),
+    "min_p": (0.0, 1.0, "number in [0, 1], or None for all tokens"),
+    "repetition_penalty": (1e-30, 1e30, "number above 0, 1 for none"),  # with it float32 scores stay finite
+    "seed": (-LARGEST, LARGEST, "whole number"),
+}
 
 
-def check_sampling(sampling: Sampling) -> None:
-    """Raise `UsageError` with a sentence if a setting is out of its range."""
-    s = sampling
-    for name in ("temperature", "top_p", "min_p", "repetition_penalty"):
-        value = getattr(s, name)
-        if not (isinstance(value, Real) or getattr(value, "ndim", None) == 0 or (value is None and name in _OPEN)):
-            raise UsageError(f"{name} must be a number, got {value!r:.80}")
-    if s.temperature != 0 and not _MIN_TEMPERATURE <= s.temperature < math.inf:  # NaN fails every comparison
-        raise UsageError(
-            f"temperature must be 0 (greedy) or at least {_MIN_TEMPERATURE} and finite, got {s.temperature}"
-        )
-    if s.top_k is not None and not (isinstance(s.top_k, Integral) and s.top_k >= 1):
-        raise UsageError(f"top_k must be a whole number from 1 on, or None for all tokens, got {s.top_k}")
-    if s.top_p is not None and not 0 < s.top_p <= 1:
-        raise UsageError(f"top_p must lie in (0, 1], or be None for all tokens, got {s.top_p}")
-    if s.min_p is not None and not 0 <= s.min_p <= 1:
-        raise UsageError(f"min_p must lie in [0, 1], or be None for all tokens, got {s.min_p}")
-    if not 0 < s.repetition_penalty < math.inf:
-        raise UsageError(f"repetition_penalty must be positive, 1 for none, got {s.repetition_penalty}")
-    if not isinstance(s.seed, Integral):
-        raise UsageError(f"seed must be a whole number, got {s.seed!r}")
+def check_sampling(sampling: Sampling) -> Sampling:
+    """Return the settings as numbers of Python; raises `UsageError` with a sentence if one is out of its range."""
+    found: dict[str, Any] = {}
+    for name, (low, high, said) in _RANGES.items():
+        value = getattr(sampling, name)
+        if value is not None or "None" not in said:
+            what = f"{name} must be a {said}, got {{}}"
+            found[name] = number(value, low, high, what, whole=said.startswith("whole"))
+            if name == "temperature" and value != 0:
+                number(value, 1e-30, high, what)  # below it, float32 scores overflow
+    return Sampling(**found)
 
 
 def penalise(row: Any, ids: NDArray[Any], penalty: float) -> Any:

@@ -3,15 +3,15 @@ Each round visits every case once, in a shuffled order, so that changes of the m
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from time import perf_counter
 
 import numpy as np
 
+from draftwood.api.checks import check_whole
 from draftwood.contracts import Target, TargetSession
-from draftwood.errors import UsageError
+from draftwood.errors import LARGEST, UsageError, number
 from draftwood.measure.profile.rows import PassCase, Profile
 from draftwood.tree import TokenTree
 
@@ -64,10 +64,9 @@ class _Budget:
     """Number of rounds: as many as were asked for, else as many as the seconds allow."""
 
     def __init__(self, rounds: int | None, seconds: float) -> None:
-        if rounds is not None and rounds < 1:
-            raise UsageError(f"rounds is {rounds}: it must be at least 1")
-        if not 0 < seconds < math.inf:
-            raise UsageError(f"seconds is {seconds}: give a number above 0")
+        if rounds is not None:
+            check_whole("rounds", rounds)
+        number(seconds, 5e-324, LARGEST, "seconds is {}: give a number above 0")
         self._rounds, self._seconds, self._started, self.done = rounds, seconds, perf_counter(), 0
 
     @property

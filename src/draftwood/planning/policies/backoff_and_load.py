@@ -8,7 +8,8 @@ from time import monotonic
 from weakref import WeakKeyDictionary
 
 from draftwood.contracts import State
-from draftwood.planning.base import Limit, require
+from draftwood.errors import LARGEST, number
+from draftwood.planning.base import Limit
 
 
 @dataclass(slots=True)
@@ -32,9 +33,9 @@ class Backoff:
     name = "backoff"
 
     def __init__(self, misses: int = 3, accepted: int = 1, pause: int = 50) -> None:
-        require(misses >= 1, f"backoff: misses is {misses}: at least 1 draft must fail before it stops")
-        require(accepted >= 0, f"backoff: accepted is {accepted}: no draft has fewer than 0 accepted tokens")
-        require(pause >= 1, f"backoff: pause is {pause}: pause for at least 1 token")
+        number(misses, 1, LARGEST, "backoff: misses is {}: at least 1 draft must fail before it stops", whole=True)
+        number(accepted, 0, LARGEST, "backoff: accepted is {}: give 0 accepted tokens or more", whole=True)
+        number(pause, 1, LARGEST, "backoff: pause is {}: pause for at least 1 token", whole=True)
         self.misses, self.accepted, self.pause = misses, accepted, pause
         self._turns: WeakKeyDictionary[State, _Turn] = WeakKeyDictionary()
 
@@ -83,9 +84,15 @@ class LoadLimit:
         self, full: int = 16, most: int = 8, dwell: float = 2.0, *,
         queue: Callable[[], int] = lambda: 0, clock: Callable[[], float] = monotonic,
     ) -> None:  # fmt: skip
-        require(full >= 1, f"load: full is {full}: give the number of texts that stops drafts, at least 1")
-        require(most >= 0, f"load: most is {most}: use 0 draft nodes or more")
-        require(0 <= dwell < float("inf"), f"load: dwell is {dwell}: give 0 seconds or more")
+        number(
+            full,
+            1,
+            LARGEST,
+            "load: full is {}: give how many texts stop drafts, at least 1",
+            whole=True,
+        )
+        number(most, 0, LARGEST, "load: most is {}: use 0 draft nodes or more", whole=True)
+        number(dwell, 0, LARGEST, "load: dwell is {}: give 0 seconds or more")
         self.full, self.most, self.dwell = full, most, dwell
         self.queue, self._clock = queue, clock
         self._rows = self._waiting = 0

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import deque
 
 from draftwood.contracts import State
+from draftwood.errors import number
 from draftwood.planning import LONGEST, MOST
-from draftwood.planning.base import Limit, require
+from draftwood.planning.base import Limit
 
 _WINDOW = 64  # last steps by which the policy decides
 _LATE = 0.05  # share of steps that may be late
@@ -27,8 +28,8 @@ class Deadline:
     name = "deadline"
 
     def __init__(self, ms: float, dwell: int = 32) -> None:
-        require(0 < ms < 1e6, f"deadline: ms is {ms}: give milliseconds above 0, as in deadline:ms=40")
-        require(1 <= dwell <= _PATIENCE, f"deadline: dwell is {dwell}: give 1 to {_PATIENCE} steps")
+        number(ms, 5e-324, 1e6, "deadline: ms is {}: give milliseconds above 0, as in deadline:ms=40")
+        number(dwell, 1, _PATIENCE, f"deadline: dwell is {{}}: give 1 to {_PATIENCE} steps", whole=True)
         self.ms, self.dwell = ms, dwell
         self._nodes: int | None = None
         self._window: deque[float] = deque(maxlen=_WINDOW)

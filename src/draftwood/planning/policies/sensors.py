@@ -6,12 +6,14 @@ Sensors are read in a thread, so that no step waits for them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import nextafter
 from threading import Thread
 from time import monotonic
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from draftwood.contracts import State
-from draftwood.planning.base import Limit, require
+from draftwood.errors import LARGEST, number
+from draftwood.planning.base import Limit
 
 _OLD = 60.0  # seconds after which an answer does not count, as where a sensor hangs
 _LOWEST, _HIGHEST = 1.0, 150.0  # degrees Celsius; sensors without a reading say 0, -273 or 65261.85
@@ -98,9 +100,9 @@ def of_nvidia(ask: Callable[[Any, Any], Any]) -> dict[int, Any]:
         devices = int(pynvml.nvmlDeviceGetCount())
     except Exception:  # not installed, no driver, no device: each has an error of its own
         return found
-    for number in range(devices):
+    for device in range(devices):
         try:
-            found[number] = ask(pynvml, pynvml.nvmlDeviceGetHandleByIndex(number))
+            found[device] = ask(pynvml, pynvml.nvmlDeviceGetHandleByIndex(device))
         except Exception:  # one that cannot say this
             continue
     return found
@@ -131,11 +133,11 @@ class Thermal:
         self, hot: float = 42.0, nodes: int = 3, hysteresis: float = 2.0, dwell: float = 10.0, *,
         sensor: Watched[float] | None = None, clock: Callable[[], float] = monotonic,
     ) -> None:  # fmt: skip
-        require(0 < hot < 150, f"thermal: hot is {hot}: give degrees Celsius between 0 and 150")
-        require(nodes >= 0, f"thermal: nodes is {nodes}: use 0 draft nodes or more")
-        wide = f"thermal: hysteresis is {hysteresis}: give 0 or more degrees, less than hot={hot:g}"
-        require(0 <= hysteresis < hot, wide)
-        require(0 <= dwell < float("inf"), f"thermal: dwell is {dwell}: give 0 seconds or more")
+        number(hot, 5e-324, 150, "thermal: hot is {}: give degrees Celsius between 0 and 150")
+        number(nodes, 0, LARGEST, "thermal: nodes is {}: use 0 draft nodes or more", whole=True)
+        said = f"thermal: hysteresis is {{}}: give 0 or more degrees, less than hot={hot:g}"
+        number(hysteresis, 0, nextafter(hot, 0), said)
+        number(dwell, 0, LARGEST, "thermal: dwell is {}: give 0 seconds or more")
         self.hot, self.nodes, self.hysteresis, self.dwell = hot, nodes, hysteresis, dwell
         self._sensor, self._clock = sensor or Watched(temperature), clock
         self._degrees: float | None = None
@@ -170,9 +172,8 @@ class Battery:
     def __init__(
         self, below: float = 0.2, hysteresis: float = 0.02, *, sensor: Watched[Charge] | None = None
     ) -> None:
-        share = f"battery: below is {below}: give a share between 0 and 1, as in battery:below=0.2"
-        require(0 <= below <= 1, share)
-        require(0 <= hysteresis <= 1, f"battery: hysteresis is {hysteresis}: give a share between 0 and 1")
+        number(below, 0, 1, "battery: below is {}: give a share between 0 and 1, as in battery:below=0.2")
+        number(hysteresis, 0, 1, "battery: hysteresis is {}: give a share between 0 and 1")
         self.below, self.hysteresis = below, hysteresis
         self._sensor = sensor or Watched(battery)
         self._charge: Charge | None = None
