@@ -1,6 +1,7 @@
 """Folders that transformers reads, on the CPU engine: its scores, our laws, and weights in fewer bits."""
 
 import json
+import os
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,8 +15,10 @@ from draftwood.engines.cpu import self_drafts
 from draftwood.engines.cpu.formats import FORMATS
 from draftwood.engines.cpu.gguf_types import dequantised, quantised
 from draftwood.engines.cpu.hub_settings import settings_of
+from draftwood.engines.cpu.kernels import kernels
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.cpu.tokenizer import HubTokenizer
+from draftwood.engines.cpu.weights import Weights
 from draftwood.engines.transformers.self_draft import quantized_self
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.errors import CapabilityError, ModelError, ModelNotFoundError, UnsupportedModelError, UsageError
@@ -140,6 +143,31 @@ def test_it_is_not_made_of_a_file_that_was_written_to_since(tmp_path):
     file.write_bytes(file.read_bytes()[:-64])
     with pytest.raises(ModelError, match="has changed since it was loaded: load it again"):
         self_drafts.quantized_self(target)
+
+
+@pytest.mark.parametrize("name", ["model.gguf", "model.safetensors"])
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        (0.5, "was cut while it was read: load it again when it is whole"),
+        (0, "was cut while it was read"),
+        (None, "has changed since it was loaded: load it again"),
+    ],
+)
+def test_a_file_that_is_cut_or_written_to_while_it_is_packed_is_told(tiny_gguf, tmp_path, name, share, said):
+    """Were it mapped into memory, bytes that are no longer there would end the process by SIGBUS."""
+    file = tmp_path / name
+    if name == "model.gguf":
+        file.write_bytes(tiny_gguf("llama", "Q8_0").read_bytes())
+    else:
+        build("llama").save_pretrained(tmp_path)
+    os.utime(file, ns=(0, 0))
+    weights, begun = Weights(file if name == "model.gguf" else tmp_path, kernels()), []
+    with file.open("r+b") as opened:
+        opened.write(b"other") if share is None else opened.truncate(int(file.stat().st_size * share))
+    with pytest.raises(ModelError, match=said), weights.packed():
+        begun.append(weights)
+    assert begun
 
 
 def test_the_copy_follows_the_model():

@@ -40,17 +40,6 @@ def test_passes_are_timed_within_the_positions_of_the_model(tmp_path, monkeypatc
     assert max(CpuTarget(file).pass_times()) == widest
 
 
-def test_what_was_read_of_the_file_is_given_back_while_it_is_packed(tiny_gguf, monkeypatch):
-    """Else file and packed weights would be in memory together: twice the file's size."""
-    given_back, said = [], []
-    monkeypatch.setattr("draftwood.engines.cpu.weights._KEPT", 16 << 10)
-    monkeypatch.setattr(GgufFile, "let_go", lambda _: given_back.append(len(said)))
-    CpuTarget(tiny_gguf("llama", "Q8_0"), report=lambda done, every: said.append((done, every)))
-    assert len(given_back) > 3
-    assert said == sorted(said)
-    assert said[-1][0] == said[-1][1]
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_child_of_fork_does_not_wait_for_a_thread_that_it_does_not_have(tmp_path):

@@ -96,28 +96,28 @@ Rows = slice | NDArray[np.intp] | None
 
 @dataclass(frozen=True, slots=True)
 class SomeRows:
-    """Some rows of a matrix of the file, uint8[outputs, bytes of a row], and the tiles that they go to."""
+    """Some rows of a tensor, as `Tensor.rows` numbers them, and the tiles that they go to."""
 
-    kind: str
     becomes: str
-    raw: Bytes
+    source: Tensor
     rows: slice | NDArray[np.intp]
     tiles: Packed
 
     def pack(self) -> None:
         """Write the rows into their tiles."""
-        raw, kind, same = self.raw[self.rows], self.becomes, self.becomes == self.kind
+        raw, kind, was = self.source.rows(self.rows), self.becomes, self.source.kind
+        same = kind == was
         if kind not in _FLOATS:
-            blocks = read_blocks(kind, raw) if same else quantised(kind, read_floats(self.kind, raw))
+            blocks = read_blocks(kind, raw) if same else quantised(kind, read_floats(was, raw))
             write_tiles(self.tiles, blocks, FORMATS[kind])
             return
         if same:
             values = raw.view(_FLOATS[kind])
         elif kind == "BF16":
-            values = bfloat16_bits(read_floats(self.kind, raw))
+            values = bfloat16_bits(read_floats(was, raw))
         else:
             with np.errstate(over="ignore"):
-                values = read_floats(self.kind, raw).astype(np.float16).view(np.uint16)
+                values = read_floats(was, raw).astype(np.float16).view(np.uint16)
         _fill(self.tiles.swapaxes(1, 2), values)
 
 
@@ -159,18 +159,21 @@ def plan(
         raise UnsupportedModelError(
             f"the experts {one.name} and so on are of several types: get the model in another quantisation"
         )
-    matrices = [*one.data] if len(one.shape) == 3 else [one.data, *(other.data for other in others)]
+    every = one.known.shape[-2]
+    count = one.shape[0] if len(one.shape) == 3 else 1
+    matrices = [(each, expert * every) for each in (one, *others) for expert in range(count)]
     if isinstance(rows, slice):
-        matrices, rows = [data[rows] for data in matrices], None
-    outputs = len(matrices[0] if rows is None else rows)
+        rows = np.arange(every)[rows]
+    outputs = every if rows is None else len(rows)
     shape, dtype = packed_shape(kind, outputs, inputs), _FLOATS.get(kind, np.uint8)
     packed = room(shape if len(one.shape) == 2 and not others else (len(matrices), *shape), dtype)
     step = max(TILE, _AT_ONCE // inputs // TILE * TILE)
     parts = []
-    for raw, tiles in zip(matrices, packed.reshape(-1, *shape), strict=True):
+    for (source, first), tiles in zip(matrices, packed.reshape(-1, *shape), strict=True):
         for start in range(0, outputs, step):
-            some = slice(start, start + step) if rows is None else rows[start : start + step]
-            parts.append(SomeRows(one.kind, kind, raw, some, tiles[start // TILE : (start + step) // TILE]))
+            end = min(start + step, outputs)
+            some = slice(first + start, first + end) if rows is None else first + rows[start:end]
+            parts.append(SomeRows(kind, source, some, tiles[start // TILE : (start + step) // TILE]))
     return packed, parts
 
 

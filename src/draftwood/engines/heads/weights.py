@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from draftwood.engines.cpu.gguf_types import read_floats
 from draftwood.engines.cpu.hub_model import metadata_of, tensors_of
-from draftwood.engines.mapped_file import MappedFile
+from draftwood.engines.open_file import OpenFile
 from draftwood.errors import DraftwoodError, ModelError
 from draftwood.files.foreign import json_object
 
@@ -85,7 +85,7 @@ def read_head(path: Path) -> HeadWeights:
         path = path / "model.safetensors"
     if not path.is_file():
         raise ModelError(f"there is no head at {path}: make one with draftwood train head MODEL -o {path.name}")
-    file = MappedFile(path)
+    file = OpenFile(path)
     try:
         header = metadata_of(file)
         found = {name: _array(one.kind, one.data, one.shape) for name, one in tensors_of(file).items()}
@@ -105,8 +105,7 @@ def read_head(path: Path) -> HeadWeights:
 
 
 def _array(kind: str, raw: NDArray[np.uint8], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return the numbers of a tensor as a copy."""
-    found = raw.view(_KINDS[kind]).copy() if kind in _KINDS else read_floats(kind, raw)
+    found = raw.view(_KINDS[kind]) if kind in _KINDS else read_floats(kind, raw)
     return found.reshape(shape)
 
 
