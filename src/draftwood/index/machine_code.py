@@ -192,21 +192,29 @@ def _extension(name: str) -> Any:
     return module
 
 
+def engine_of(assembly: str = "") -> Any:
+    """Return LLVM's engine that links machine code into this process, with that of this assembly."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    module = llvm.parse_assembly(assembly)
+    module.triple = llvm.get_process_triple()
+    machine = llvm.Target.from_triple(module.triple).create_target_machine(jit=True)
+    return llvm.create_mcjit_compiler(module, machine)
+
+
 @cache
 def _linker() -> tuple[Any, Any]:
     """Return the engine that links machine code, and numba's module that makes functions of it."""
     import llvmlite.binding as llvm
 
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
     helpers, runtime, functions = (_extension(name) for name in _EXTENSIONS)
     for name, address in helpers.c_helpers.items():
         llvm.add_symbol(f"numba_{name}", address)
     for name, address in runtime.c_helpers.items():
         llvm.add_symbol(name.removeprefix("_") if name.startswith("_") else f"NRT_{name}", address)
-    triple = llvm.get_process_triple()
-    machine = llvm.Target.from_triple(triple).create_target_machine(jit=True)
-    return llvm.create_mcjit_compiler(llvm.parse_assembly(f'target triple = "{triple}"'), machine), functions
+    return engine_of(), functions
 
 
 def _linked(function: Any, found: MachineCode) -> Any:

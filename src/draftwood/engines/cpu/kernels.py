@@ -21,6 +21,7 @@ from draftwood.engines.cpu.gguf_types import FLOATS
 from draftwood.engines.cpu.instructions import Instructions, chosen
 from draftwood.errors import FileFormatError
 from draftwood.files.paths import whole_file
+from draftwood.index.machine_code import engine_of
 
 _LOG = logging.getLogger("draftwood.compiling")
 _DIGEST = hashlib.sha256().digest_size
@@ -105,11 +106,7 @@ class Linked:
     """Machine code, loaded into memory: addresses of its functions by name."""
 
     def __init__(self, code: bytes) -> None:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        triple = llvm.get_process_triple()
-        machine = llvm.Target.from_triple(triple).create_target_machine(jit=True)
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(f'target triple = "{triple}"'), machine)
+        self._engine = engine_of()
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
 
