@@ -82,7 +82,8 @@ def stamp(function: Any, *options: object) -> str:
 def importing(modules: Iterable[str]) -> Iterator[None]:
     """Import modules with kernels in a thread while the block runs, in which an engine reads a prompt, say.
 
-    After it no further import is begun. An error in the thread is dropped: it comes again where the module is needed.
+    After it no further import is begun. An error in the thread is dropped: it comes again, and is reported, where
+    the module is needed.
     """
     missing = [name for name in dict.fromkeys(modules) if name not in sys.modules]
     ended = Event()

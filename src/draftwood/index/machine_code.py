@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from draftwood.errors import FileFormatError
-from draftwood.files.paths import whole_file
+from draftwood.files.paths import whole_file, without_home
 from draftwood.index.arguments import all_pass, checks_of
 
 _LOG = logging.getLogger("draftwood.compiling")
@@ -123,10 +123,11 @@ def _folders(function: Any) -> list[Path]:
     room = Path(function.__code__.co_filename).parent  # whose name tells apart kernels that are named alike
     if chosen := os.environ.get("NUMBA_CACHE_DIR"):
         return [Path(chosen) / room.name]
-    if own := os.environ.get("DRAFTWOOD_CACHE"):
-        return [room / "__pycache__", Path(own) / "kernels" / room.name]
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - works without a home
-    return [room / "__pycache__", Path(cache) / "draftwood" / "kernels" / room.name]
+    chosen = os.environ.get("DRAFTWOOD_CACHE")
+    named = chosen or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "draftwood")  # noqa: PTH118
+    own = Path(os.path.expanduser(named))  # noqa: PTH111 - pathlib's fails without a home
+    own = own if chosen or own.is_absolute() else without_home()
+    return [room / "__pycache__", own / "kernels" / room.name]
 
 
 _unusable: list[Exception] = []  # why a kernel could not be linked
