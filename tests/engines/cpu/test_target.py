@@ -10,6 +10,8 @@ import pytest
 from draftwood.engines.cpu.attention import UNIT_ROWS
 from draftwood.engines.cpu.gguf_file import GgufFile
 from draftwood.engines.cpu.instructions import INSTRUCTIONS, runnable
+from draftwood.engines.cpu.kernels import kernels
+from draftwood.engines.cpu.pool import Pool
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.testing import check_target
 from draftwood.tree import TokenTree
@@ -30,6 +32,27 @@ def test_it_keeps_the_contract(tiny_gguf, family, kind):
 @pytest.mark.parametrize("name", rest_is_slow(runnable(), runnable()[0]))
 def test_files_of_many_types_keep_it(tmp_path, name):
     check_target(CpuTarget(write_mixed(tmp_path / "m.gguf"), instructions=INSTRUCTIONS[name]), tolerance=0)
+
+
+@pytest.mark.parametrize("given", [0, 1, 3])
+def test_as_many_threads_as_are_to_be_had_do(tmp_path, monkeypatch, caplog, given):
+    start, started = threading.Thread.start, []
+
+    def limited(thread):
+        if len(started) == given:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    path, every = write_mixed(tmp_path / "m.gguf"), kernels()
+    monkeypatch.setattr("draftwood.engines.cpu.model.pass_threads", lambda: Pool(every["start"], every["serve"]))
+    monkeypatch.setattr("draftwood.engines.cpu.weights.cores", lambda: 1)
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    target = CpuTarget(path, threads=4)
+    for _ in range(2):
+        check_target(target, tolerance=0)
+    assert len(started) == given
+    assert caplog.messages == [f"no further thread is to be had: passes run on {max(1, given)}"]
 
 
 @pytest.mark.parametrize(("positions", "widest"), [(600, 32), (128, 32), (20, 16)])

@@ -6,12 +6,14 @@ Floats are packed as [tiles, inputs, 16], F16 and BF16 as their 16 bits in uint1
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from threading import Thread
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,8 @@ from draftwood.engines.cpu.gguf_file import Tensor
 from draftwood.engines.cpu.gguf_types import Blocks, bfloat16_bits, quantised, read_blocks, read_floats
 from draftwood.engines.cpu.kernels import Kernels
 from draftwood.errors import ModelError, UnsupportedModelError
+
+T = TypeVar("T")
 
 _SLAB = 64 << 20
 _LINE = 64  # bytes of a cache line
@@ -121,21 +125,53 @@ class SomeRows:
         _fill(self.tiles.swapaxes(1, 2), values)
 
 
+class Jobs(Generic[T]):
+    """Work that threads do, as many as are to be had. Who waits for the results works, too, so none is needed."""
+
+    def __init__(self, jobs: Iterable[Callable[[], T]], threads: int) -> None:
+        self._left = deque((Future[T](), job) for job in jobs)
+        self._futures = [future for future, _ in self._left]
+        with suppress(RuntimeError):  # no further thread is to be had
+            for _ in range(threads):
+                Thread(target=self._work, name="draftwood-packing").start()
+
+    def results(self) -> Iterator[T]:
+        """Yield the results in order; raises what a job has raised."""
+        for future in self._futures:
+            self._work(future)
+            yield future.result()
+
+    def drop(self) -> None:
+        """Begin no further job."""
+        self._left.clear()
+
+    def _work(self, until: Future[T] | None = None) -> None:
+        while until is None or not until.done():
+            try:
+                future, job = self._left.popleft()
+            except IndexError:
+                return
+            try:
+                future.set_result(job())
+            except BaseException as error:
+                future.set_exception(error)
+                if until is not None:
+                    raise
+
+
 @contextmanager
 def packing(parts: Sequence[SomeRows], threads: int, done: Callable[[int], None]) -> Iterator[None]:
     """Run a block while threads pack the parts; at its end all are packed.
 
     ``done`` takes the bytes of each part, one after another, at the end of the block.
     """
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            begun = [pool.submit(part.pack) for part in parts]
-            yield
-            for part, made in zip(parts, begun, strict=True):
-                made.result()
-                done(part.tiles.nbytes)
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    jobs = Jobs([part.pack for part in parts], threads)
+    try:
+        yield
+        for part, _ in zip(parts, jobs.results(), strict=True):
+            done(part.tiles.nbytes)
+    finally:
+        jobs.drop()
 
 
 def plan(
