@@ -293,9 +293,9 @@ def test_damaged_weights(tmp_path):
     for cut in (4, 100, size, len(whole) - 5):
         refused(whole[:cut], "cut off or damaged")
     refused((1 << 60).to_bytes(8, "little") + whole[8:], "header does not fit")
-    refused(with_header([1]), "its header: list instead of an object")
+    refused(with_header([1]), r"\(its header is no JSON object\): get the file again$")
     nested = b"[" * 200_000
-    refused(len(nested).to_bytes(8, "little") + nested, "its header: JSON that is nested too deeply")
+    refused(len(nested).to_bytes(8, "little") + nested, r"\(its header is no JSON object\): get the file again$")
     name = "model.norm.weight"
     for said in (
         3, {"dtype": "F32"}, {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]},

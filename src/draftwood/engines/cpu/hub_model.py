@@ -180,7 +180,7 @@ def _header(file: OpenFile) -> tuple[int, dict[str, Any]]:
     try:
         return start, json_object(file.read(8, size).tobytes(), "its header", ValueError)
     except ValueError as error:
-        raise damaged(file.path, str(error)) from error
+        raise damaged(file.path, "its header is no JSON object") from error
 
 
 def _tensor(file: OpenFile, start: int, name: str, said: Any) -> Tensor:

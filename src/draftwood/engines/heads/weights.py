@@ -114,7 +114,7 @@ def _own_shape(path: Path, header: Mapping[str, str]) -> HeadShape:
         known = json_object(header["shape"], "the shape", ValueError)
         return HeadShape(**{**known, "layers": tuple(known["layers"])})
     except (KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"the header of {path} is damaged ({error}): train or fetch the head again") from error
+        raise ModelError(f"the header of {path} is damaged: train or fetch the head again") from error
 
 
 def _public_shape(path: Path) -> HeadShape:
@@ -137,8 +137,8 @@ def _public_shape(path: Path) -> HeadShape:
         )  # fmt: skip
     except (OSError, ArithmeticError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ModelError(
-            f"{path} has no header of draftwood's, and {place} does not say its shape ({error}): put the head's "
-            "config.json beside it"
+            f"{path} has no header of draftwood's, and {place} does not say its shape: put the head's config.json "
+            "beside it"
         ) from error
 
 
