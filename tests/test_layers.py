@@ -46,7 +46,7 @@ CORE = tuple(room for layer in LAYERS[:5] for room in layer)
 PACKAGES = {
     "numpy": ("",),
     "numba": ("index.numba_compiling",),
-    "llvmlite": ("index.machine_code", "index.numba_compiling", "engines.cpu"),
+    "llvmlite": ("index.faults", "index.machine_code", "index.numba_compiling", "engines.cpu"),
     "torch": (
         "engines.transformers",
         "models",

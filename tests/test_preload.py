@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from draftwood.index.preload import importing
+from draftwood.index.compiling import importing
 
 
 def settle() -> None:
@@ -91,3 +91,9 @@ draftwood.generate(ToyTarget(), [1, 2, 3, 1, 2, 3], max_new_tokens=3, temperatur
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
     assert f"opened {drafters != 'none'}" in found.stdout
+
+
+def test_without_a_thread_they_are_imported_where_they_are_needed(module, monkeypatch) -> None:
+    monkeypatch.setattr(threading.Thread, "start", lambda _: (_ for _ in ()).throw(RuntimeError("no thread")))
+    with importing([module("no_thread", "x = 1")]):
+        assert "no_thread" not in sys.modules

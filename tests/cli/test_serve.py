@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.request
 
 
@@ -54,6 +55,8 @@ def test_what_cannot_be_served_is_said_in_one_sentence(draftwood, tiny, monkeypa
         monkeypatch.setattr("draftwood.models.load.free_memory", failing)
         assert (found := refused("--model", tiny))[0] == 1
         assert "end other programs" in found[1]
+    monkeypatch.setattr(threading.Thread, "start", lambda _: (_ for _ in ()).throw(RuntimeError()))
+    assert "allow more processes (ulimit -u)" in refused("--model", tiny)[1]
 
 
 def test_pieces_of_an_answer_do_not_wait_for_one_another():

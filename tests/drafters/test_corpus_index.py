@@ -1,5 +1,10 @@
 """The corpus and its kernels against the naive twin; its file against whatever can happen to a file."""
 
+import os
+import signal
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -189,3 +194,71 @@ def test_files_that_are_no_corpus(tmp_path):
     for name in ("missing", "."):
         with pytest.raises(UsageError, match="cannot be read"):
             Corpus.open(tmp_path / name)
+
+
+# --- a file that changes while it is open ------------------------------------------------------------------------
+
+CHILD = """
+import sys
+from draftwood import Corpus, generate
+from draftwood.drafters.corpus.kernel import grow
+from draftwood.testing import ToyTarget
+path, change = sys.argv[1:]
+target, room = ToyTarget(vocab_size=4), dict(max_new_tokens=24)
+plain = generate(target, [1, 2, 3], drafters="none", **room).ids
+corpus = Corpus.open(path)
+
+class Changing(ToyTarget):
+    passes = 0
+    def score(self, *given, **more):
+        self.passes += 1
+        if self.passes == 3:
+            with open(path, "r+b") as file:
+                file.write(b"another") if change == "written" else file.truncate(int(change))
+        return super().score(*given, **more)
+
+drafted = generate(Changing(vocab_size=4), [1, 2, 3], drafters="suffix", corpus=corpus, planner="fixed:4", **room)
+assert drafted.ids == plain, (drafted.ids, plain)
+of_corpus = [step.by_source[-1] for step in drafted.steps]
+assert any(one.proposed for one in of_corpus) and not any(one.failed for one in of_corpus)
+(part,) = corpus.parts  # as a kernel that was looking at it just then
+assert int(part.tokens.sum()) + int(part.suffixes.sum()) == 0 or change != "0"
+print("alive")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there a mapped file cannot be cut")
+@pytest.mark.parametrize("change", ["0", "5000", "written"])
+def test_a_corpus_that_is_cut_or_written_to_during_a_text_ends_neither_text_nor_process(tmp_path, change):
+    path = saved(tmp_path / "a.dwc", [[1, 2, 3, 0] * 2000], tokenizer=None)
+    os.utime(path, ns=(0, 0))
+    done = subprocess.run([sys.executable, "-c", CHILD, path, change], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
+    said = f"{path} was written to while it was open: open it again; nothing is drafted from it\n"
+    assert done.stderr == said
+
+
+OTHERS = """
+import faulthandler, mmap, os, signal, sys
+faulthandler.enable()
+from draftwood import Corpus
+from draftwood.index.faults import GuardedMap
+path, how = sys.argv[1:]
+with open(path, "r+b") as file:
+    kept, gone = GuardedMap(file), GuardedMap(file)
+    gone.close(), gone.__del__()
+    other = mmap.mmap(file.fileno(), 0)
+    file.truncate(0)
+assert kept[5000] == kept[-1] == 0
+os.kill(os.getpid(), signal.SIGBUS) if how == "sent" else other[5000]
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mapped files are guarded on Linux alone")
+@pytest.mark.parametrize("how", ["sent", "another mapping"])
+def test_faults_elsewhere_go_to_the_handler_that_was_there_before(tmp_path, how):
+    path = tmp_path / "file"
+    path.write_bytes(b"1" * 10000)
+    done = subprocess.run([sys.executable, "-c", OTHERS, path, how], capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGBUS
+    assert done.stderr.startswith("Fatal Python error: Bus error")

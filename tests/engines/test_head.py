@@ -162,6 +162,24 @@ class TestBadFiles:
         with pytest.raises(ModelError, match="is no head"):
             read_head(tmp_path / "other.safetensors")
 
+    @pytest.mark.parametrize("config", [None, b"no JSON", b"[]", b"{}", b'{"hidden_size": []}'])
+    def test_foreign_without_a_shape(self, tmp_path, target, config):
+        """One sentence, not one in brackets within another."""
+        file, place = tmp_path / "other.safetensors", tmp_path / "config.json"
+        weights = random_head(target)[1]
+        save_file(dict(weights.tensors), file)
+        if config is not None:
+            place.write_bytes(config)
+        said = (
+            f"{file} has no header of draftwood's, and {place} does not say its shape: put the head's config.json"
+        )
+        with pytest.raises(ModelError, match=f"^{re.escape(said)} beside it$"):
+            read_head(file)
+        if config is not None:
+            save_file(dict(weights.tensors), file, weights.header() | {"shape": config.decode()})
+            with pytest.raises(ModelError, match=r"^the header of \S+ is damaged: train or fetch the head again$"):
+                read_head(file)
+
     def test_damaged(self, tmp_path, target):
         weights = random_head(target)[1]
         weights.tensors["fc.weight"][0, 0] = torch.nan

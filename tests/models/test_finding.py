@@ -1,5 +1,7 @@
 """Names, folders and hub names; and what is said when they lead nowhere."""
 
+import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError, UsageError
+from draftwood.files.paths import without_home
+from draftwood.index.machine_code import _folders
 from draftwood.models.fetch import fetch
 from draftwood.models.find import cache_folder, find, gguf_file, installed
 
@@ -26,6 +30,42 @@ def test_the_cache_folder_can_be_moved(monkeypatch, tmp_path):
     assert "draftwood" in cache_folder().parts
     monkeypatch.setenv("DRAFTWOOD_CACHE", str(tmp_path / "mine"))
     assert cache_folder() == tmp_path / "mine"
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="there every user has a home")
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (str, "there is no home here, so things are kept in {}: set HOME, or DRAFTWOOD_CACHE"),
+        (
+            lambda place: place.mkdir(0o777) or place.chmod(0o777),
+            "not kept for the next start: {} is not this user's alone",
+        ),
+        (lambda place: place.symlink_to(place.parent), "not kept for the next start: {} is not this user's alone"),
+        (lambda place: place.write_bytes(b""), "File exists: '{}'"),
+    ],
+    ids=["free", "open to others", "a link", "a file"],
+)
+def test_a_user_without_a_home_keeps_things_where_nobody_else_can_write(monkeypatch, tmp_path, caplog, make, said):
+    monkeypatch.delenv("DRAFTWOOD_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)  # no such user
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("draftwood.files.paths._SAID", set())
+    place = tmp_path / f"draftwood-{os.getuid()}"
+    make(place)
+    without_home.cache_clear()
+    try:
+        found = cache_folder()
+        assert _folders(cache_folder)[1] == found / "kernels" / "models"
+    finally:
+        without_home.cache_clear()
+    assert len(caplog.messages) == 1
+    assert said.format(place) in caplog.messages[0]
+    assert found == (place if "so things" in said else Path(os.devnull, "draftwood"))
+    if found == place:
+        assert stat.S_IMODE(found.stat().st_mode) == 0o700
 
 
 def test_a_model_that_was_not_fetched_says_how(shop):

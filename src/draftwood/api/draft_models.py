@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -20,6 +19,7 @@ from draftwood.drafters.draft_model.drafter import DraftTarget
 from draftwood.drafters.load import load_inner
 from draftwood.engines.per_model import once
 from draftwood.errors import CapabilityError, ModelError, UsageError, VocabularyError
+from draftwood.files.paths import named
 from draftwood.models.engine import CPU, LLAMA_CPP, TRANSFORMERS, choose, first_line
 from draftwood.models.fingerprint import tokenizer_fingerprint
 from draftwood.planning.load import DEFAULT
@@ -188,7 +188,7 @@ class DraftModels:
             from draftwood.engines.cpu.head import target as heads
         else:
             from draftwood.engines.transformers.head import load as heads
-        place = Path(file).expanduser() if file else heads.shipped_head(self.target)
+        place = named(file) if file else heads.shipped_head(self.target)
         if place is None:
             raise UsageError(
                 "no head comes with draftwood for this model: make one with draftwood train head, and write "

@@ -39,7 +39,7 @@ from draftwood.grammar.drafter import GrammarDrafter
 from draftwood.grammar.follower import Follower, GrammarProcessor
 from draftwood.grammar.grammar import Grammar, as_grammar
 from draftwood.grammar.vocabulary import vocabulary_of
-from draftwood.index.preload import importing
+from draftwood.index.compiling import importing
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
 from draftwood.planning.load import load as load_planner
 from draftwood.verify.load import DEFAULT as DEFAULT_RULE

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Self, TextIO, TypeVar
 
 import typer
@@ -121,11 +122,27 @@ def _clean_console() -> type[Console]:
     return CleanConsole
 
 
+def is_drawn_on(stream: TextIO) -> bool:
+    """Whether lines can be drawn anew: on a terminal, where rich gets the thread that it needs for it."""
+    return stream.isatty() and gives_threads()
+
+
+def gives_threads() -> bool:
+    """Whether the system gives this process one more thread."""
+    probe = Thread(target=int)
+    try:
+        probe.start()
+    except RuntimeError:
+        return False
+    probe.join()
+    return True
+
+
 class Status:
     """A line on a terminal's standard error that says what is going on, until the block ends."""
 
     def __init__(self, what: Any = "") -> None:
-        self._shown = console(sys.stderr).status(what) if sys.stderr.isatty() else None
+        self._shown = console(sys.stderr).status(what) if is_drawn_on(sys.stderr) else None
 
     def say(self, what: Any) -> None:
         """Show this from now on: text, or what rich draws anew for every frame."""
@@ -153,7 +170,7 @@ def busy(what: str) -> Iterator[Callable[[int, int], None]]:
 @contextmanager
 def progress(title: str = "") -> Iterator[Callable[[int, int, str], None]]:
     """Show a bar on a terminal; yields (done, all, what comes now) -> None."""
-    if not sys.stderr.isatty():
+    if not is_drawn_on(sys.stderr):
         yield lambda _done, _total, _what: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

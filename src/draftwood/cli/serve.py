@@ -76,6 +76,8 @@ def serve(
     if given.prediction:
         raise UsageError("--prediction is for one answer: clients of a server send their own, as 'prediction'")
     names = given.check()
+    if not screen.gives_threads():
+        raise ModelError("the server needs threads, and none is to be had: allow more processes (ulimit -u)")
     with _listening(host, port) as listening:
         setup = _prepared(given, names)
         settings = Settings(

@@ -12,6 +12,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
@@ -166,6 +167,24 @@ def _make(lock: Path) -> None:
                 raise
         else:
             return
+
+
+@cache
+def without_home() -> Path:
+    """Return the cache folder of a user without a home: a temporary one that nobody else can write to, since
+    machine code is kept in it. Where that cannot be, a place that no folder can have."""
+    try:
+        place = Path(tempfile.gettempdir(), f"draftwood-{os.getuid()}")
+        place.mkdir(mode=0o700, exist_ok=True)
+        found = place.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077:
+            _LOG.warning("there is no home here, so things are kept in %s: set HOME, or DRAFTWOOD_CACHE", place)
+            return place
+        reason = f"{place} is not this user's alone"
+    except (OSError, AttributeError) as error:  # no temporary folder, or a system without numbers of users
+        reason = str(error)
+    say_unkept("without a home, models, machine code and findings are", reason)
+    return Path(os.devnull, "draftwood")
 
 
 def say_unkept(what: str, reason: object) -> None:

@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from threading import Event, Thread
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -72,3 +76,29 @@ def stamp(function: Any, *options: object) -> str:
         else:
             parts.append(found.__name__ if isinstance(found, ModuleType) else found)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+@contextmanager
+def importing(modules: Iterable[str]) -> Iterator[None]:
+    """Import modules with kernels in a thread while the block runs, in which an engine reads a prompt, say.
+
+    After it no further import is begun. An error in the thread is dropped: it comes again, and is reported, where
+    the module is needed.
+    """
+    missing = [name for name in dict.fromkeys(modules) if name not in sys.modules]
+    ended = Event()
+
+    def run() -> None:
+        for name in missing:
+            if not ended.is_set():
+                with suppress(Exception):
+                    import_module(name)
+
+    if missing:
+        # Not a daemon: at exit, the interpreter would stop it within LLVM, which is then torn down around it.
+        with suppress(RuntimeError):  # no thread is to be had: each is imported where it is needed
+            Thread(target=run, name="draftwood-kernels", daemon=False).start()
+    try:
+        yield
+    finally:
+        ended.set()

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from draftwood.errors import FileFormatError
-from draftwood.files.paths import whole_file
+from draftwood.files.paths import whole_file, without_home
 from draftwood.index.arguments import all_pass, checks_of
 
 _LOG = logging.getLogger("draftwood.compiling")
@@ -133,10 +133,11 @@ def _folders(function: Any) -> list[Path]:
     room = Path(function.__code__.co_filename).parent  # whose name tells apart kernels that are named alike
     if chosen := os.environ.get("NUMBA_CACHE_DIR"):
         return [Path(chosen) / room.name]
-    if own := os.environ.get("DRAFTWOOD_CACHE"):
-        return [room / "__pycache__", Path(own) / "kernels" / room.name]
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - works without a home
-    return [room / "__pycache__", Path(cache) / "draftwood" / "kernels" / room.name]
+    chosen = os.environ.get("DRAFTWOOD_CACHE")
+    named = chosen or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "draftwood")  # noqa: PTH118
+    own = Path(os.path.expanduser(named))  # noqa: PTH111 - pathlib's fails without a home
+    own = own if chosen or own.is_absolute() else without_home()
+    return [room / "__pycache__", own / "kernels" / room.name]
 
 
 _unusable: list[Exception] = []  # why a kernel could not be linked
@@ -202,21 +203,29 @@ def _extension(name: str) -> Any:
     return module
 
 
+def engine_of(assembly: str = "") -> Any:
+    """Return LLVM's engine that links machine code into this process, with that of this assembly."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    module = llvm.parse_assembly(assembly)
+    module.triple = llvm.get_process_triple()
+    machine = llvm.Target.from_triple(module.triple).create_target_machine(jit=True)
+    return llvm.create_mcjit_compiler(module, machine)
+
+
 @cache
 def _linker() -> tuple[Any, Any]:
     """Return the engine that links machine code, and numba's module that makes functions of it."""
     import llvmlite.binding as llvm
 
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
     helpers, runtime, functions = (_extension(name) for name in _EXTENSIONS)
     for name, address in helpers.c_helpers.items():
         llvm.add_symbol(f"numba_{name}", address)
     for name, address in runtime.c_helpers.items():
         llvm.add_symbol(name.removeprefix("_") if name.startswith("_") else f"NRT_{name}", address)
-    triple = llvm.get_process_triple()
-    machine = llvm.Target.from_triple(triple).create_target_machine(jit=True)
-    return llvm.create_mcjit_compiler(llvm.parse_assembly(f'target triple = "{triple}"'), machine), functions
+    return engine_of(), functions
 
 
 def _linked(function: Any, found: MachineCode) -> Any:

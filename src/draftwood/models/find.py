@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError, UsageError
-from draftwood.files.paths import opened
+from draftwood.files.paths import opened, without_home
 from draftwood.models.catalogue import CATALOGUE, fault
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -23,7 +23,11 @@ def cache_folder() -> Path:
         return Path(os.path.expanduser(chosen)).absolute()  # noqa: PTH111 - pathlib's fails without a home
     import platformdirs
 
-    return Path(platformdirs.user_cache_dir("draftwood", appauthor=False))
+    try:
+        found = Path(platformdirs.user_cache_dir("draftwood", appauthor=False))
+    except RuntimeError:  # no home
+        return without_home()
+    return found if found.is_absolute() else without_home()
 
 
 def model_folder(name: str) -> Path:

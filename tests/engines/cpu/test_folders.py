@@ -1,6 +1,7 @@
 """Folders that transformers reads, on the CPU engine: its scores, our laws, and weights in fewer bits."""
 
 import json
+import os
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,8 +15,10 @@ from draftwood.engines.cpu import self_drafts
 from draftwood.engines.cpu.formats import FORMATS
 from draftwood.engines.cpu.gguf_types import dequantised, quantised
 from draftwood.engines.cpu.hub_settings import settings_of
+from draftwood.engines.cpu.kernels import kernels
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.cpu.tokenizer import HubTokenizer
+from draftwood.engines.cpu.weights import Weights
 from draftwood.engines.transformers.self_draft import quantized_self
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.errors import CapabilityError, ModelError, ModelNotFoundError, UnsupportedModelError, UsageError
@@ -142,6 +145,31 @@ def test_it_is_not_made_of_a_file_that_was_written_to_since(tmp_path):
         self_drafts.quantized_self(target)
 
 
+@pytest.mark.parametrize("name", ["model.gguf", "model.safetensors"])
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        (0.5, "was cut while it was read: load it again when it is whole"),
+        (0, "was cut while it was read"),
+        (None, "has changed since it was loaded: load it again"),
+    ],
+)
+def test_a_file_that_is_cut_or_written_to_while_it_is_packed_is_told(tiny_gguf, tmp_path, name, share, said):
+    """Were it mapped into memory, bytes that are no longer there would end the process by SIGBUS."""
+    file = tmp_path / name
+    if name == "model.gguf":
+        file.write_bytes(tiny_gguf("llama", "Q8_0").read_bytes())
+    else:
+        build("llama").save_pretrained(tmp_path)
+    os.utime(file, ns=(0, 0))
+    weights, begun = Weights(file if name == "model.gguf" else tmp_path, kernels()), []
+    with file.open("r+b") as opened:
+        opened.write(b"other") if share is None else opened.truncate(int(file.stat().st_size * share))
+    with pytest.raises(ModelError, match=said), weights.packed():
+        begun.append(weights)
+    assert begun
+
+
 def test_the_copy_follows_the_model():
     model = build("llama")
     for pack in (True, False):
@@ -265,9 +293,9 @@ def test_damaged_weights(tmp_path):
     for cut in (4, 100, size, len(whole) - 5):
         refused(whole[:cut], "cut off or damaged")
     refused((1 << 60).to_bytes(8, "little") + whole[8:], "header does not fit")
-    refused(with_header([1]), "its header: list instead of an object")
+    refused(with_header([1]), r"\(its header is no JSON object\): get the file again$")
     nested = b"[" * 200_000
-    refused(len(nested).to_bytes(8, "little") + nested, "its header: JSON that is nested too deeply")
+    refused(len(nested).to_bytes(8, "little") + nested, r"\(its header is no JSON object\): get the file again$")
     name = "model.norm.weight"
     for said in (
         3, {"dtype": "F32"}, {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]},

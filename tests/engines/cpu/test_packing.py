@@ -130,8 +130,9 @@ def test_what_a_thread_cannot_pack_is_raised_at_the_end(monkeypatch):
     raw, inputs = rows_of("Q4_1", 20, 2)
     monkeypatch.setattr("draftwood.engines.cpu.packing.write_tiles", lambda *_: 1 / 0)
     _, pieces = plan(tensor_of("Q4_1", raw, inputs), None, zeros)
-    with pytest.raises(ZeroDivisionError), packing(pieces, 2, int):
-        pass
+    for threads in (0, 2):
+        with pytest.raises(ZeroDivisionError), packing(pieces, threads, int):
+            pass
 
 
 def test_inputs_that_are_no_whole_blocks_are_refused():

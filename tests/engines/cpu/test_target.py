@@ -10,6 +10,8 @@ import pytest
 from draftwood.engines.cpu.attention import UNIT_ROWS
 from draftwood.engines.cpu.gguf_file import GgufFile
 from draftwood.engines.cpu.instructions import INSTRUCTIONS, runnable
+from draftwood.engines.cpu.kernels import kernels
+from draftwood.engines.cpu.pool import Pool
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.testing import check_target
 from draftwood.tree import TokenTree
@@ -32,23 +34,33 @@ def test_files_of_many_types_keep_it(tmp_path, name):
     check_target(CpuTarget(write_mixed(tmp_path / "m.gguf"), instructions=INSTRUCTIONS[name]), tolerance=0)
 
 
+@pytest.mark.parametrize("given", [0, 1, 3])
+def test_as_many_threads_as_are_to_be_had_do(tmp_path, monkeypatch, caplog, given):
+    start, started = threading.Thread.start, []
+
+    def limited(thread):
+        if len(started) == given:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    path, every = write_mixed(tmp_path / "m.gguf"), kernels()
+    monkeypatch.setattr("draftwood.engines.cpu.model.pass_threads", lambda: Pool(every["start"], every["serve"]))
+    monkeypatch.setattr("draftwood.engines.cpu.weights.cores", lambda: 1)
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    target = CpuTarget(path, threads=4)
+    for _ in range(2):
+        check_target(target, tolerance=0)
+    assert len(started) == given
+    assert caplog.messages == [f"no further thread is to be had: passes run on {max(1, given)}"]
+
+
 @pytest.mark.parametrize(("positions", "widest"), [(600, 32), (128, 32), (20, 16)])
 def test_passes_are_timed_within_the_positions_of_the_model(tmp_path, monkeypatch, positions, widest):
     file = GgufFile(write_mixed(tmp_path / "m.gguf"))
     file.metadata["llama.context_length"] = positions
     monkeypatch.setattr("draftwood.engines.cpu.model._LONG", float("inf"))  # however busy the machine is
     assert max(CpuTarget(file).pass_times()) == widest
-
-
-def test_what_was_read_of_the_file_is_given_back_while_it_is_packed(tiny_gguf, monkeypatch):
-    """Else file and packed weights would be in memory together: twice the file's size."""
-    given_back, said = [], []
-    monkeypatch.setattr("draftwood.engines.cpu.weights._KEPT", 16 << 10)
-    monkeypatch.setattr(GgufFile, "let_go", lambda _: given_back.append(len(said)))
-    CpuTarget(tiny_gguf("llama", "Q8_0"), report=lambda done, every: said.append((done, every)))
-    assert len(given_back) > 3
-    assert said == sorted(said)
-    assert said[-1][0] == said[-1][1]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

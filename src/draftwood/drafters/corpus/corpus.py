@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from numpy.typing import NDArray
 
 from draftwood.contracts import Ints
 from draftwood.drafters.corpus.file import BORDER, Documents, Part, open_corpus
-from draftwood.errors import IntegrityError
+from draftwood.errors import FileFormatError, IntegrityError
 from draftwood.files.format import Header
+
+log = logging.getLogger("draftwood")
 
 _NO_TOKENS = np.empty(0, dtype=np.int32)
 _NO_RATES = np.empty(0, dtype=np.float32)
@@ -49,6 +52,8 @@ class Corpus:
         Name of a model with that tokenizer.
     header
         The header of its file; None for a corpus in memory.
+    check_unchanged
+        Raises `FileFormatError` once the file was written to. One that was replaced or deleted stays as it was.
     """
 
     parts: tuple[Part, ...] = dataclasses.field(repr=False)
@@ -56,13 +61,15 @@ class Corpus:
     fingerprint: str | None = None
     model: str | None = None
     header: Header | None = dataclasses.field(default=None, repr=False)
+    check_unchanged: Callable[[], None] = dataclasses.field(default=lambda: None, repr=False)
+    _said: list[Exception] = dataclasses.field(default_factory=list, repr=False)
 
     @classmethod
     def open(cls, path: str | Path) -> Corpus:
         """Open a corpus file without reading all of it; raises `UsageError` or `FileFormatError`."""
-        header, parts, documents = open_corpus(Path(path))
+        header, parts, documents, check = open_corpus(Path(path))
         model = header.about.get("model")
-        return cls(parts, documents, header.tokenizer, model if isinstance(model, str) else None, header)
+        return cls(parts, documents, header.tokenizer, model if isinstance(model, str) else None, header, check)
 
     @classmethod
     def of(cls, documents: Iterable[Sequence[int] | NDArray[Any]], *, fingerprint: str | None = None) -> Corpus:
@@ -85,8 +92,20 @@ class Corpus:
         """The file; None for a corpus in memory."""
         return self.header.path if self.header else None
 
+    def usable_parts(self) -> tuple[Part, ...]:
+        """Return the parts; none once the file was written to, of which the log warns once."""
+        try:
+            self.check_unchanged()
+        except FileFormatError as error:
+            if not self._said:
+                self._said.append(error)
+                log.warning("%s; nothing is drafted from it", error)
+            return ()
+        return self.parts
+
     def match(self, context: Sequence[int] | NDArray[Any], most: int = 32) -> Match:
         """Find the longest suffix of ``context``, of at most ``most`` tokens, that occurs within a document."""
+        self.check_unchanged()
         from draftwood.drafters.corpus.kernel import grow  # loads kernels
 
         pattern = np.array(context[-most:] if most else (), dtype=np.int32)

@@ -90,7 +90,7 @@ class CorpusSession(TextSession):
         from draftwood.drafters.corpus.kernel import grow  # loads kernels, so only when needed
 
         self._drafter, self._grow = drafter, grow
-        self._parts = [part for corpus in drafter.corpora for part in corpus.parts]
+        self._corpora = drafter.corpora
         self._bound = 0  # no match is longer than the last one plus what was read since
         super().__init__(prompt)
 
@@ -104,16 +104,17 @@ class CorpusSession(TextSession):
 
     def close(self) -> None:
         super().close()
-        self._parts = []
+        self._corpora = ()
 
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         nodes = min(nodes, MOST_NODES)
         context = self.text[max(self._length - self._bound, 0) :]
         self.match_length = 0
-        if nodes < 1 or not len(context) or not self._parts:
+        if nodes < 1 or not len(context):
             return TokenTree.empty()
         accept_rates = for_kernel(accept_rates, len(PRIOR))
-        trees = [self._grown(part, context, nodes, accept_rates) for part in self._parts]
+        parts = [part for corpus in self._corpora for part in corpus.usable_parts()]
+        trees = [self._grown(part, context, nodes, accept_rates) for part in parts]
         self._bound = self.match_length
         trees = [tree for tree in trees if len(tree)]
         if len(trees) < 2:

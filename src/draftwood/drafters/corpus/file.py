@@ -17,7 +17,9 @@ document lies in one part.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable, Iterator, Sequence
+import os
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -29,6 +31,7 @@ from numpy.typing import NDArray
 from draftwood.contracts import Ints
 from draftwood.errors import FileFormatError
 from draftwood.files.format import ALIGNMENT, Header, open_payload, write_file
+from draftwood.index.faults import GuardedMap
 
 KIND = "corpus"
 VERSION = 1
@@ -72,16 +75,18 @@ class Documents:
         return cls(np.fromiter(starts, dtype=np.int64), ends, blob)
 
 
-def open_corpus(path: Path) -> tuple[Header, tuple[Part, ...], Documents]:
+def open_corpus(path: Path) -> tuple[Header, tuple[Part, ...], Documents, Callable[[], None]]:
     """Map a corpus file into memory; of the payload only the size is checked, `Header.verify` reads all of it.
+
+    The last value raises `FileFormatError` once the file was written to: what is mapped is then no corpus.
 
     Raises `UsageError` if it cannot be opened, `FileFormatError` if it is no corpus, cut, damaged or newer.
     """
     with open_payload(path, KIND, version=VERSION) as (header, file):
         layout, parts = _layout(header)
-        arrays = list(_mapped(header, file, layout))
+        arrays, check = _mapped(header, file, layout)
     pairs = zip(arrays[: 2 * parts : 2], arrays[1 : 2 * parts : 2], strict=True)
-    return header, tuple(Part(*pair) for pair in pairs), Documents(*arrays[2 * parts :])
+    return header, tuple(Part(*pair) for pair in pairs), Documents(*arrays[2 * parts :]), check
 
 
 def _layout(header: Header) -> tuple[list[tuple[int, Any]], int]:
@@ -121,16 +126,36 @@ def write_corpus(
     write_file(path, KIND, about, chain.from_iterable(pieces), version=VERSION)
 
 
-def _mapped(header: Header, file: BinaryIO, layout: Iterable[tuple[int, Any]]) -> Iterator[NDArray[Any]]:
+def _mapped(
+    header: Header, file: BinaryIO, layout: Iterable[tuple[int, Any]]
+) -> tuple[list[NDArray[Any]], Callable[[], None]]:
+    """Return the arrays, and what raises an error once the file, whatever its name is then, was written to."""
     try:
         # Read-only, so that a corpus may be larger than memory: a writable map would reserve pages.
-        whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        whole = GuardedMap(file)
+        arrays = list(_arrays(whole, header.start, layout))
     except (OSError, ValueError) as error:
         message = f"{header.path} cannot be mapped into memory ({error}): copy it elsewhere"
         raise FileFormatError(message) from error
     if hasattr(mmap, "MADV_RANDOM"):
         whole.madvise(mmap.MADV_RANDOM)  # lookups do not need the neighbouring pages
-    start = header.start
+    number = os.dup(file.fileno())
+    weakref.finalize(whole, os.close, number)
+    first = _stamp(number)
+
+    def check() -> None:
+        if _stamp(number) != first:
+            raise FileFormatError(f"{header.path} was written to while it was open: open it again")
+
+    return arrays, check
+
+
+def _stamp(number: int) -> tuple[int, int]:
+    status = os.fstat(number)
+    return status.st_size, status.st_mtime_ns
+
+
+def _arrays(whole: GuardedMap, start: int, layout: Iterable[tuple[int, Any]]) -> Iterator[NDArray[Any]]:
     for size, kind in layout:
         yield np.frombuffer(whole, dtype=np.dtype(kind).newbyteorder("<"), count=size, offset=start)
         start += _room(size, kind)

@@ -1,4 +1,4 @@
-"""A GGUF file, or several that hold one model together: metadata and tensors, mapped into memory.
+"""A GGUF file, or several that hold one model together: metadata and tensors, read when they are needed.
 
 The format is described at https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Nothing that the file says of
 a length or a count is believed before the bytes it would take are known to be there.
@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.mapped_file import MappedFile
+from draftwood.engines.open_file import OpenFile
 from draftwood.errors import ModelError, ModelNotFoundError, UnsupportedModelError
 
 # fmt: off
@@ -34,6 +34,35 @@ _TYPES = {
 """Name, weights and bytes of a block, by the number that GGUF gives the type."""
 
 
+class Stored(NamedTuple):
+    """Where the bytes of a tensor lie, uint8[shape]."""
+
+    file: OpenFile
+    start: int
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape)
+
+    def rows(self, which: slice | NDArray[np.intp]) -> NDArray[np.uint8]:
+        """Read rows: see `Tensor.rows`."""
+        if isinstance(which, slice):
+            low, high, _ = which.indices(prod(self.shape[:-1]))
+            return self._read(low, high)
+        low, high = int(which.min()), int(which.max()) + 1
+        if high - low > _MOST_UNUSED * len(which):
+            return np.concatenate([self._read(row, row + 1) for row in which.tolist()])
+        return self._read(low, high)[which - low]
+
+    def _read(self, low: int, high: int) -> NDArray[np.uint8]:
+        width = self.shape[-1]
+        return self.file.read(self.start + low * width, (high - low) * width).reshape(-1, width)
+
+
+_MOST_UNUSED = 4  # rows that are read for each one that is wanted; else they are read one by one
+
+
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """One tensor of the file.
@@ -45,20 +74,32 @@ class Tensor:
     name: str
     kind: str
     shape: tuple[int, ...]
-    _data: NDArray[np.uint8] | None = field(repr=False, compare=False)
+    _data: NDArray[np.uint8] | Stored | None = field(repr=False, compare=False)
 
     @property
     def data(self) -> NDArray[np.uint8]:
-        """The mapped bytes, uint8[..., bytes of a row], read-only; `UnsupportedModelError` for an unknown type."""
+        """All bytes, uint8[..., bytes of a row], read anew where they lie in a file; raises as `known`."""
+        return self.rows(slice(None)).reshape(self.known.shape)
+
+    @property
+    def known(self) -> NDArray[np.uint8] | Stored:
+        """The bytes, or where they lie; `UnsupportedModelError` for an unknown type."""
         if self._data is None:
             raise UnsupportedModelError(
                 f"the tensor {self.name!r} is of the unknown {self.kind}: get the model in another quantisation"
             )
         return self._data
 
+    def rows(self, which: slice | NDArray[np.intp]) -> NDArray[np.uint8]:
+        """Return rows, numbered through all experts: uint8[rows, bytes of a row]; raises as `known`, and
+        `ModelError` where the file was cut meanwhile."""
+        if isinstance(self.known, Stored):
+            return self.known.rows(which)
+        return self.known.reshape(-1, self.known.shape[-1])[which]
+
 
 class GgufFile:
-    """A GGUF file of version 2 or 3, mapped into memory and never copied whole.
+    """A GGUF file of version 2 or 3, never read whole.
 
     Of a model in several files (``-00001-of-00003.gguf``) name the first; the others are found in the same folder.
     ``metadata`` are numbers, texts, truth values and lists of these, of the first file; ``tensors`` are by name,
@@ -73,18 +114,18 @@ class GgufFile:
 
     def __init__(self, path: Path) -> None:
         self.path, self.tensors = path, dict[str, Tensor]()
-        self._parts = [MappedFile(path)]
-        self.metadata = self._add(self._parts[0])
+        self.files = [OpenFile(path)]
+        self.metadata = self._add(self.files[0])
         for number, name in enumerate(_other_parts(path, self.metadata), 1):
             try:
-                self._parts.append(MappedFile(name))
+                self.files.append(OpenFile(name))
             except ModelNotFoundError as error:
                 raise ModelNotFoundError(f"{name}, a part of {path.name}, is missing: get it too") from error
-            if self._add(self._parts[-1]).get("split.no") != number:
+            if self._add(self.files[-1]).get("split.no") != number:
                 raise ModelError(f"{name} is not the part that its name says: get the files again")
         if self.metadata.get("split.tensors.count", len(self.tensors)) != len(self.tensors):
             raise damaged(path, f"its parts hold {len(self.tensors)} tensors")
-        self.size = sum(tensor.data.nbytes for tensor in self.tensors.values() if tensor._data is not None)
+        self.size = sum(tensor.known.nbytes for tensor in self.tensors.values() if tensor._data is not None)
 
     @property
     def end_ids(self) -> frozenset[int]:
@@ -93,16 +134,11 @@ class GgufFile:
 
         return FileVocabulary(self.metadata).end_ids
 
-    def let_go(self) -> None:
-        """Give back the memory of what was read of the files; it is read again where it is needed."""
-        for part in self._parts:
-            part.let_go()
-
     def check_unchanged(self) -> None:
-        for part in self._parts:
+        for part in self.files:
             part.check_unchanged()
 
-    def _add(self, part: MappedFile) -> dict[str, Any]:
+    def _add(self, part: OpenFile) -> dict[str, Any]:
         """Add the tensors of a file; returns its metadata."""
         metadata, places, begin = _read_head(part)
         end = 0
@@ -133,7 +169,7 @@ class _Place:
         return prod(self.shape) // weights * size if weights else 1
 
 
-def _tensor(part: MappedFile, place: _Place, begin: int, alignment: int) -> Tensor:
+def _tensor(part: OpenFile, place: _Place, begin: int, alignment: int) -> Tensor:
     if place.code not in _TYPES:
         return Tensor(place.name, f"type {place.code}", place.shape, None)
     kind, weights, size = _TYPES[place.code]
@@ -141,11 +177,10 @@ def _tensor(part: MappedFile, place: _Place, begin: int, alignment: int) -> Tens
         why = f"the tensor {place.name!r} has {place.shape[-1]} columns, no multiple of the {weights} of {kind}"
         raise damaged(part.path, why)
     start = begin + place.offset
-    if place.offset % alignment or start + place.size > len(part.buffer):
+    if place.offset % alignment or start + place.size > part.size:
         raise damaged(part.path, f"the tensor {place.name!r} lies outside the file or is not aligned")
-    data = np.frombuffer(part.buffer, np.uint8, place.size, start)
     shape = (*place.shape[:-1], place.shape[-1] // weights * size)
-    return Tensor(place.name, kind, place.shape, data.reshape(shape))
+    return Tensor(place.name, kind, place.shape, Stored(part, start, shape))
 
 
 def _other_parts(path: Path, metadata: dict[str, Any]) -> Iterator[Path]:
@@ -170,6 +205,7 @@ _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: 
 """Struct's letter of each type of metadata; all are little-endian."""
 _TEXT, _LIST = 8, 9
 _LENGTH = struct.Struct("<Q")
+_AT_ONCE = 1 << 20  # bytes of the head that are read at a time
 _MOST_ELEMENTS = 1 << 24  # of one list: 64 times the largest vocabulary known
 _LONGEST_TEXT = 1 << 28  # bytes
 _LEAST_PAIR, _LEAST_PLACE = 13, 32  # bytes of a nameless key with its value, and of a tensor's place
@@ -183,12 +219,12 @@ def damaged(path: Path, why: str) -> ModelError:
     return ModelError(f"{path} is cut off or damaged ({why}): get the file again")
 
 
-def _read_head(file: MappedFile) -> tuple[dict[str, Any], list[_Place], int]:
+def _read_head(file: OpenFile) -> tuple[dict[str, Any], list[_Place], int]:
     """Return metadata, tensors in the order of the file, and the byte of offset 0."""
     cursor = _Cursor(file)
-    if file.buffer[: len(_MAGIC)] != _MAGIC:
+    if file.read(0, min(file.size, len(_MAGIC))).tobytes() != _MAGIC:
         raise ModelError(f"{file.path} is no GGUF file: name one")
-    cursor.at = len(_MAGIC)
+    cursor.take(len(_MAGIC))
     version = cursor.number("I")
     if version and not version & 0xFFFF:
         raise UnsupportedModelError(f"{file.path} is for big-endian processors: get the little-endian file")
@@ -214,8 +250,8 @@ def _read_head(file: MappedFile) -> tuple[dict[str, Any], list[_Place], int]:
 class _Cursor:
     """Reads one value after another; whatever does not fit into the file raises `ModelError`."""
 
-    def __init__(self, file: MappedFile) -> None:
-        self.path, self.buffer, self.at, self.end = file.path, file.buffer, 0, len(file.buffer)
+    def __init__(self, file: OpenFile) -> None:
+        self._file, self.path, self.buffer, self.at, self.end = file, file.path, bytearray(), 0, file.size
 
     def take(self, size: int) -> int:
         """Step over ``size`` bytes, and return where they begin."""
@@ -223,7 +259,15 @@ class _Cursor:
         if size > self.end - start:
             raise damaged(self.path, "it ends within its head")
         self.at = start + size
+        self._fill(self.at)
         return start
+
+    def _fill(self, to: int) -> int:
+        """Read what is missing up to ``to`` or the end of the file; returns how many bytes are there."""
+        have = len(self.buffer)
+        if (missing := min(to, self.end) - have) > 0:
+            self.buffer.extend(self._file.read(have, min(max(missing, _AT_ONCE), self.end - have)))
+        return len(self.buffer)
 
     def number(self, letter: str) -> Any:
         form = struct.Struct("<" + letter)
@@ -235,13 +279,15 @@ class _Cursor:
     def texts(self, count: int) -> list[str]:
         """Read texts as UTF-8; other bytes become lone surrogates, so that no two texts become one."""
         buffer, at, end, length_at = self.buffer, self.at, self.end, _LENGTH.unpack_from
-        found: list[str] = []
+        found, have = list[str](), self._fill(at + 8)
         try:
             for _ in range(count):
                 (length,) = length_at(buffer, at)
                 at += 8
-                if length > end - at or length > _LONGEST_TEXT:
-                    raise damaged(self.path, f"a text of {length} bytes does not fit into its head")
+                if at + length + 8 > have:
+                    if length > end - at or length > _LONGEST_TEXT:
+                        raise damaged(self.path, f"a text of {length} bytes does not fit into its head")
+                    have = self._fill(at + length + 8)
                 found.append(buffer[at : at + length].decode("utf-8", "surrogateescape"))
                 at += length
         except struct.error:

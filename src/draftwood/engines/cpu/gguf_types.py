@@ -259,7 +259,7 @@ def growth(tensor: Tensor, kind: str) -> int:
     if kind == tensor.kind:
         return 0
     each = FORMATS[kind].block_bytes / (TILE * GROUP) if kind in FORMATS else 2
-    return round(prod(tensor.shape) * each) - tensor.data.nbytes
+    return round(prod(tensor.shape) * each) - tensor.known.nbytes
 
 
 def quantised(kind: str, weights: Floats) -> Blocks:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from draftwood.engines.cpu.gguf_file import Tensor, damaged
+from draftwood.engines.cpu.gguf_file import Stored, Tensor, damaged
 from draftwood.engines.cpu.gguf_types import read_floats
 from draftwood.engines.cpu.hub_settings import HubType, hub_type, settings_of
-from draftwood.engines.mapped_file import MappedFile
+from draftwood.engines.open_file import OpenFile
 from draftwood.errors import ModelError, ModelNotFoundError
 from draftwood.files.foreign import json_object
 from draftwood.files.paths import content
@@ -51,9 +51,9 @@ class HubModel:
 
     def __init__(
         self, path: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor],
-        files: Iterable[MappedFile] = (), ends: Any = None,
+        files: Iterable[OpenFile] = (), ends: Any = None,
     ) -> None:  # fmt: skip
-        self.path, self._files = path, tuple(files)
+        self.path, self.files = path, tuple(files)
         kind = hub_type(config)
         self.metadata, factors = settings_of(config)
         tied = config.get("tie_word_embeddings", kind.defaults.get("tie_word_embeddings", False))
@@ -67,30 +67,20 @@ class HubModel:
         }
         for name, values in factors.items():
             self.tensors[f"{name}.weight"] = _floats(f"{name}.weight", values)
-        self.size = sum(tensor.data.nbytes for tensor in self.tensors.values())
+        self.size = sum(tensor.known.nbytes for tensor in self.tensors.values())
         ends = config.get("eos_token_id") if ends is None else ends
         every = ends if isinstance(ends, list) else [] if ends is None else [ends]
         if not all(type(token) is int for token in every):
             raise ModelError(f"the settings in {path} say that an answer ends with {ends!r:.40}: get them again")
         self.end_ids = frozenset(every)
 
-    def let_go(self) -> None:
-        """Give back the memory of what was read of files; it is read again where it is needed.
-
-        References to the weights of a model in memory are dropped for good.
-        """
-        for file in self._files:
-            file.let_go()
-        if not self._files:
-            self.tensors.clear()
-
     def check_unchanged(self) -> None:
-        for file in self._files:
+        for file in self.files:
             file.check_unchanged()
 
 
 def read_folder(folder: Path) -> HubModel:
-    """Map the weights of a folder; raises what `HubModel` and `tensors_of` raise."""
+    """Open the weights of a folder; raises what `HubModel` and `tensors_of` raise."""
     config = read_json(folder / "config.json")
     hub_type(config)  # before any weights are looked for
     generation = folder / "generation_config.json"
@@ -133,17 +123,17 @@ _LONGEST = 100_000_000  # bytes of a header, as the format says
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
-def weights_of(folder: Path) -> tuple[list[MappedFile], dict[str, Tensor]]:
+def weights_of(folder: Path) -> tuple[list[OpenFile], dict[str, Tensor]]:
     """Return the files with a folder's weights, and their tensors by the names that they have there.
 
     Raises `ModelNotFoundError` where there are none or a part is missing, `ModelError` for damaged ones.
     """
-    files: list[MappedFile] = []
+    files: list[OpenFile] = []
     found: dict[str, Tensor] = {}
     wanted = parts_of(folder)
     for name in sorted(set(wanted.values())):
         try:
-            file = MappedFile(folder / name)
+            file = OpenFile(folder / name)
         except ModelNotFoundError as error:
             raise ModelNotFoundError(f"{folder / name}, a part of the weights, is missing: get it too") from error
         files.append(file)
@@ -170,31 +160,31 @@ def parts_of(folder: Path) -> dict[str, str]:
     raise ModelNotFoundError(f"{folder} has no {_SINGLE}, which the engine cpu reads: take transformers")
 
 
-def tensors_of(file: MappedFile) -> dict[str, Tensor]:
+def tensors_of(file: OpenFile) -> dict[str, Tensor]:
     """Return the tensors of one file; raises `ModelError` where it contradicts itself."""
     start, header = _header(file)
     return {name: _tensor(file, start, name, said) for name, said in header.items() if name != "__metadata__"}
 
 
-def metadata_of(file: MappedFile) -> dict[str, str]:
+def metadata_of(file: OpenFile) -> dict[str, str]:
     """Return the ``__metadata__`` of a file's header; raises as `tensors_of`."""
     said = _header(file)[1].get("__metadata__", {})
     return {str(name): str(value) for name, value in said.items()} if isinstance(said, dict) else {}
 
 
-def _header(file: MappedFile) -> tuple[int, dict[str, Any]]:
+def _header(file: OpenFile) -> tuple[int, dict[str, Any]]:
     """Return where the tensors begin, and the header."""
-    size = int.from_bytes(file.buffer[:8], "little")
+    size = int.from_bytes(file.read(0, min(file.size, 8)).tobytes(), "little")
     start = 8 + size
-    if size > _LONGEST or start > len(file.buffer):
+    if size > _LONGEST or start > file.size:
         raise damaged(file.path, "its header does not fit into it")
     try:
-        return start, json_object(file.buffer[8:start], "its header", ValueError)
+        return start, json_object(file.read(8, size).tobytes(), "its header", ValueError)
     except ValueError as error:
-        raise damaged(file.path, str(error)) from error
+        raise damaged(file.path, "its header is no JSON object") from error
 
 
-def _tensor(file: MappedFile, start: int, name: str, said: Any) -> Tensor:
+def _tensor(file: OpenFile, start: int, name: str, said: Any) -> Tensor:
     try:
         kind, shape, (low, high) = said["dtype"], tuple(said["shape"]), said["data_offsets"]
     except (KeyError, TypeError, ValueError):
@@ -209,12 +199,10 @@ def _tensor(file: MappedFile, start: int, name: str, said: Any) -> Tensor:
         raise damaged(file.path, f"the tensor {name!r} is of an impossible shape")
     if kind not in _BYTES:
         return Tensor(name, f"type {kind}", shape, None)
-    if high - low != prod(shape) * _BYTES[kind] or start + high > len(file.buffer):
+    if high - low != prod(shape) * _BYTES[kind] or start + high > file.size:
         raise damaged(file.path, f"the tensor {name!r} lies outside the file or has another size")
-    data = np.frombuffer(file.buffer, np.uint8, high - low, start + low)
-    if not shape:
-        return Tensor(name, kind, shape, data)
-    return Tensor(name, kind, shape, data.reshape(*shape[:-1], shape[-1] * _BYTES[kind]))
+    *rows, last = shape or (1,)
+    return Tensor(name, kind, shape, Stored(file, start + low, (*rows, last * _BYTES[kind])))
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from draftwood.engines.cpu.formats import FORMATS
 from draftwood.engines.cpu.gguf_types import FLOATS
 from draftwood.engines.cpu.instructions import Instructions, chosen
 from draftwood.errors import FileFormatError
-from draftwood.index.machine_code import read_checked, write_checked
+from draftwood.index.machine_code import engine_of, read_checked, write_checked
 
 _LOG = logging.getLogger("draftwood.compiling")
 Writers = tuple[Callable[[ir.Module, frozenset[str]], None], ...]
@@ -100,11 +100,7 @@ class Linked:
     """Machine code, loaded into memory: addresses of its functions by name."""
 
     def __init__(self, code: bytes) -> None:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        triple = llvm.get_process_triple()
-        machine = llvm.Target.from_triple(triple).create_target_machine(jit=True)
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(f'target triple = "{triple}"'), machine)
+        self._engine = engine_of()
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
 

@@ -6,12 +6,14 @@ Floats are packed as [tiles, inputs, 16], F16 and BF16 as their 16 bits in uint1
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from threading import Thread
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,8 @@ from draftwood.engines.cpu.gguf_file import Tensor
 from draftwood.engines.cpu.gguf_types import Blocks, bfloat16_bits, quantised, read_blocks, read_floats
 from draftwood.engines.cpu.kernels import Kernels
 from draftwood.errors import ModelError, UnsupportedModelError
+
+T = TypeVar("T")
 
 _SLAB = 64 << 20
 _LINE = 64  # bytes of a cache line
@@ -96,29 +100,63 @@ Rows = slice | NDArray[np.intp] | None
 
 @dataclass(frozen=True, slots=True)
 class SomeRows:
-    """Some rows of a matrix of the file, uint8[outputs, bytes of a row], and the tiles that they go to."""
+    """Some rows of a tensor, as `Tensor.rows` numbers them, and the tiles that they go to."""
 
-    kind: str
     becomes: str
-    raw: Bytes
+    source: Tensor
     rows: slice | NDArray[np.intp]
     tiles: Packed
 
     def pack(self) -> None:
         """Write the rows into their tiles."""
-        raw, kind, same = self.raw[self.rows], self.becomes, self.becomes == self.kind
+        raw, kind, was = self.source.rows(self.rows), self.becomes, self.source.kind
+        same = kind == was
         if kind not in _FLOATS:
-            blocks = read_blocks(kind, raw) if same else quantised(kind, read_floats(self.kind, raw))
+            blocks = read_blocks(kind, raw) if same else quantised(kind, read_floats(was, raw))
             write_tiles(self.tiles, blocks, FORMATS[kind])
             return
         if same:
             values = raw.view(_FLOATS[kind])
         elif kind == "BF16":
-            values = bfloat16_bits(read_floats(self.kind, raw))
+            values = bfloat16_bits(read_floats(was, raw))
         else:
             with np.errstate(over="ignore"):
-                values = read_floats(self.kind, raw).astype(np.float16).view(np.uint16)
+                values = read_floats(was, raw).astype(np.float16).view(np.uint16)
         _fill(self.tiles.swapaxes(1, 2), values)
+
+
+class Jobs(Generic[T]):
+    """Work that threads do, as many as are to be had. Who waits for the results works, too, so none is needed."""
+
+    def __init__(self, jobs: Iterable[Callable[[], T]], threads: int) -> None:
+        self._left = deque((Future[T](), job) for job in jobs)
+        self._futures = [future for future, _ in self._left]
+        with suppress(RuntimeError):  # no further thread is to be had
+            for _ in range(threads):
+                Thread(target=self._work, name="draftwood-packing").start()
+
+    def results(self) -> Iterator[T]:
+        """Yield the results in order; raises what a job has raised."""
+        for future in self._futures:
+            self._work(future)
+            yield future.result()
+
+    def drop(self) -> None:
+        """Begin no further job."""
+        self._left.clear()
+
+    def _work(self, until: Future[T] | None = None) -> None:
+        while until is None or not until.done():
+            try:
+                future, job = self._left.popleft()
+            except IndexError:
+                return
+            try:
+                future.set_result(job())
+            except BaseException as error:
+                future.set_exception(error)
+                if until is not None:
+                    raise
 
 
 @contextmanager
@@ -127,15 +165,13 @@ def packing(parts: Sequence[SomeRows], threads: int, done: Callable[[int], None]
 
     ``done`` takes the bytes of each part, one after another, at the end of the block.
     """
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            begun = [pool.submit(part.pack) for part in parts]
-            yield
-            for part, made in zip(parts, begun, strict=True):
-                made.result()
-                done(part.tiles.nbytes)
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    jobs = Jobs([part.pack for part in parts], threads)
+    try:
+        yield
+        for part, _ in zip(parts, jobs.results(), strict=True):
+            done(part.tiles.nbytes)
+    finally:
+        jobs.drop()
 
 
 def plan(
@@ -159,18 +195,21 @@ def plan(
         raise UnsupportedModelError(
             f"the experts {one.name} and so on are of several types: get the model in another quantisation"
         )
-    matrices = [*one.data] if len(one.shape) == 3 else [one.data, *(other.data for other in others)]
+    every = one.known.shape[-2]
+    count = one.shape[0] if len(one.shape) == 3 else 1
+    matrices = [(each, expert * every) for each in (one, *others) for expert in range(count)]
     if isinstance(rows, slice):
-        matrices, rows = [data[rows] for data in matrices], None
-    outputs = len(matrices[0] if rows is None else rows)
+        rows = np.arange(every)[rows]
+    outputs = every if rows is None else len(rows)
     shape, dtype = packed_shape(kind, outputs, inputs), _FLOATS.get(kind, np.uint8)
     packed = room(shape if len(one.shape) == 2 and not others else (len(matrices), *shape), dtype)
     step = max(TILE, _AT_ONCE // inputs // TILE * TILE)
     parts = []
-    for raw, tiles in zip(matrices, packed.reshape(-1, *shape), strict=True):
+    for (source, first), tiles in zip(matrices, packed.reshape(-1, *shape), strict=True):
         for start in range(0, outputs, step):
-            some = slice(start, start + step) if rows is None else rows[start : start + step]
-            parts.append(SomeRows(one.kind, kind, raw, some, tiles[start // TILE : (start + step) // TILE]))
+            end = min(start + step, outputs)
+            some = slice(first + start, first + end) if rows is None else first + rows[start:end]
+            parts.append(SomeRows(kind, source, some, tiles[start // TILE : (start + step) // TILE]))
     return packed, parts
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import platform
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from llvmlite import ir
 
 from draftwood.engines.cpu.emit import I32, I64, PIECE, POINTER, VOID, Body, function
 from draftwood.engines.cpu.records import PASS, PHASE
+
+_LOG = logging.getLogger("draftwood")
 
 _IDLE = 5000
 """Rounds in which a helper looks for the next pass before it sleeps: 2 ms, so it stays awake through drafting."""
@@ -52,7 +55,7 @@ class Pool:
         self._address = self._control.ctypes.data
         self._nobody = np.zeros(64, dtype=np.int64)  # a pass without phases
         self._helpers: list[_Helper] = []
-        self._number = 0
+        self._number, self._most = 0, POOL
         self._alone = self._until = 0.0  # how long helpers were not called the last time, and until when
         self._dead: list[tuple[Any, ...]] = []
 
@@ -70,13 +73,13 @@ class Pool:
             if threads == 1 or perf_counter() < self._until:
                 self._compute_alone(record, start)
             else:
-                self._compute_together(record, min(threads, POOL), start, first)
+                self._compute_together(record, threads, start, first)
             if self._dead:
                 self._drop()
 
     def _compute_together(self, record: Any, threads: int, start: Start, first: int) -> None:
         """Compute a pass with helpers; if a thread loses its core meanwhile, the next passes have none."""
-        self._wake(threads - 1)
+        threads = self._wake(threads)
         begun, used = perf_counter(), _core_time()
         was_late = start(self._address, record, first, threads)
         whole = perf_counter() - begun
@@ -91,11 +94,18 @@ class Pool:
         control = _lines(CONTROL)
         start(control.ctypes.data, record, 1, 1)
 
-    def _wake(self, count: int) -> None:
-        while len(self._helpers) < count:
-            self._helpers.append(_Helper(self._serve, self._control, 1 + len(self._helpers)))
-        for helper in self._helpers[:count]:
+    def _wake(self, threads: int) -> int:
+        """Wake helpers for a pass of so many threads; returns how many there are, with the caller."""
+        threads = min(threads, self._most)
+        try:
+            while len(self._helpers) < threads - 1:
+                self._helpers.append(_Helper(self._serve, self._control, 1 + len(self._helpers)))
+        except RuntimeError:
+            threads = self._most = 1 + len(self._helpers)
+            _LOG.warning("no further thread is to be had: passes run on %d", threads)
+        for helper in self._helpers[: threads - 1]:
             helper.wake()
+        return threads
 
     def forget(self, *buffers: Any) -> None:
         """Keep buffers of earlier passes alive while a helper may read them.

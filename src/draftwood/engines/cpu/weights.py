@@ -24,12 +24,11 @@ from draftwood.models.machine import cores, free_memory
 Vector = NDArray[np.float32]
 Report = Callable[[int, int], None]  # takes bytes that are packed, and bytes in all
 
-_KEPT = 64 << 20  # bytes of the file that stay in memory while it is packed
 _NEEDLESS = ("attn_rot_embd",)  # tensors of a layer that files may have but no pass reads
 
 
 def opened(path: Path) -> GgufFile | HubModel:
-    """Return a GGUF file, or a folder that transformers reads, mapped into memory; raises what these raise."""
+    """Return a GGUF file, or a folder that transformers reads; raises what these raise."""
     return read_folder(path) if path.is_dir() else GgufFile(path)
 
 
@@ -94,13 +93,17 @@ class Weights:
 
     @contextmanager
     def packed(self) -> Iterator[None]:
-        """Run a block while threads fill the matrices in; until its end they hold zeros."""
+        """Run a block while threads fill the matrices in; until its end they hold zeros.
+
+        `ModelError` where the file was written to meanwhile.
+        """
         self._all = sum(part.tiles.nbytes for part in self._parts)
         with packing(self._parts, min(8, cores()), self._count):
             yield
         self._parts = []
-        self.file.let_go()
-        if not self.file.tensors:  # of a model in memory, whose weights the caller may free
+        self.file.check_unchanged()
+        if not self.file.files:  # a model in memory, whose weights the caller may free
+            self.file.tensors.clear()
             self._origins.clear()
 
     def _factors(self) -> Vector | None:
@@ -131,7 +134,7 @@ class Weights:
         tensor, order = self._origins[id(matrix)]
         assert isinstance(tensor, Tensor)
         order = slice(None) if order is None else order
-        raw = np.ascontiguousarray(tensor.data[order if rows is None else rows])
+        raw = tensor.rows(order if rows is None else rows)
         if tensor.kind in FORMATS:
             return dequantised(read_blocks(tensor.kind, raw), FORMATS[tensor.kind])
         return read_floats(tensor.kind, raw)
@@ -163,10 +166,7 @@ class Weights:
         return kind_of(tensor, self._becomes)
 
     def _count(self, size: int) -> None:
-        """Count bytes that were packed, and give back what was read of the file, lest both be in memory."""
         self._done += size
-        if self._done % _KEPT < size:
-            self.file.let_go()
         self._report(self._done, self._all)
 
     def _vector(self, name: str, size: int) -> Vector:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from draftwood.engines.cpu.gguf_types import read_floats
 from draftwood.engines.cpu.hub_model import metadata_of, tensors_of
-from draftwood.engines.mapped_file import MappedFile
+from draftwood.engines.open_file import OpenFile
 from draftwood.errors import DraftwoodError, ModelError
 from draftwood.files.foreign import json_object
 from draftwood.files.paths import content
@@ -86,7 +86,7 @@ def read_head(path: Path) -> HeadWeights:
         path = path / "model.safetensors"
     if not path.is_file():
         raise ModelError(f"there is no head at {path}: make one with draftwood train head MODEL -o {path.name}")
-    file = MappedFile(path)
+    file = OpenFile(path)
     try:
         header = metadata_of(file)
         found = {name: _array(one.kind, one.data, one.shape) for name, one in tensors_of(file).items()}
@@ -106,8 +106,7 @@ def read_head(path: Path) -> HeadWeights:
 
 
 def _array(kind: str, raw: NDArray[np.uint8], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return the numbers of a tensor as a copy."""
-    found = raw.view(_KINDS[kind]).copy() if kind in _KINDS else read_floats(kind, raw)
+    found = raw.view(_KINDS[kind]) if kind in _KINDS else read_floats(kind, raw)
     return found.reshape(shape)
 
 
@@ -116,7 +115,7 @@ def _own_shape(path: Path, header: Mapping[str, str]) -> HeadShape:
         known = json_object(header["shape"], "the shape", ValueError)
         return HeadShape(**{**known, "layers": tuple(known["layers"])})
     except (KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"the header of {path} is damaged ({error}): train or fetch the head again") from error
+        raise ModelError(f"the header of {path} is damaged: train or fetch the head again") from error
 
 
 def _public_shape(path: Path) -> HeadShape:
@@ -139,8 +138,8 @@ def _public_shape(path: Path) -> HeadShape:
         )  # fmt: skip
     except (OSError, ArithmeticError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ModelError(
-            f"{path} has no header of draftwood's, and {place} does not say its shape ({error}): put the head's "
-            "config.json beside it"
+            f"{path} has no header of draftwood's, and {place} does not say its shape: put the head's config.json "
+            "beside it"
         ) from error
 
 

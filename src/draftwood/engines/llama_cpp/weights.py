@@ -10,7 +10,7 @@ from itertools import compress, repeat
 from pathlib import Path
 
 from draftwood.engines.llama_cpp.library import last_error, library
-from draftwood.engines.mapped_file import FileState
+from draftwood.engines.open_file import FileState
 from draftwood.errors import ModelError, ModelNotFoundError, UnsupportedModelError
 from draftwood.files.paths import opened
 

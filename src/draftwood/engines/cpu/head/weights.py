@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -13,7 +13,7 @@ from draftwood.engines.cpu.families import Family, Shape
 from draftwood.engines.cpu.formats import FORMATS, GROUP
 from draftwood.engines.cpu.gguf_types import quantised
 from draftwood.engines.cpu.kernels import Kernels
-from draftwood.engines.cpu.packing import Matrix, Slabs, matrix_of, packed_shape, plan, write_tiles
+from draftwood.engines.cpu.packing import Jobs, Matrix, Slabs, matrix_of, packed_shape, plan, write_tiles
 from draftwood.engines.cpu.phases import Buffer, Per, floats, records
 from draftwood.engines.cpu.program import Program
 from draftwood.engines.cpu.weights import Vector, Weights
@@ -43,10 +43,9 @@ class PackedHead:
         self._tensors, self._kernels, self._slabs, self._lock = weights.tensors, kernels, Slabs(), Lock()
         self.shape = _shape(weights)
         layer, names = _LAYER, {"fuse": "fc", **MATRICES}
-        with ThreadPoolExecutor(2) as threads:
-            output = threads.submit(self._output, weights, target)
-            packed = dict(zip(names, threads.map(self._matrix, names.values()), strict=True))
-            self.output = output.result()
+        jobs = [partial(self._output, weights, target), *(partial(self._matrix, name) for name in names.values())]
+        self.output, *matrices = Jobs(jobs, 1).results()
+        packed = dict(zip(names, matrices, strict=True))
         self.embedding, self.fuse = target.embedding, packed.pop("fuse")
         self.matrices = [packed]
         self.embedding_norm = self._vector(f"{layer}input_layernorm")
