@@ -9,6 +9,7 @@ import httpx2 as httpx
 import pytest
 
 import draftwood
+from draftwood.api.prompts import render
 from draftwood.serve.inbox import QueueFullError, ServedText
 from draftwood.serve.worker import Worker
 from tests.serve.conftest import running
@@ -103,6 +104,55 @@ def test_clients_that_leave_while_they_wait_give_up_their_places(gated, more):
         gate.set()
         assert (first.result().status_code, last.result().status_code) == (200, 200)
         assert wait(server.url, running=0, waiting=0) == {"cancelled": 2.0 * more.get("n", 1), "length": 4.0}
+
+
+@pytest.fixture
+def reading(monkeypatch):
+    """What the requests say that were read, of which long ones wait for an event."""
+    read, gate = [], Event()
+
+    def slow(messages, tokenizer, **more):
+        read.append(messages[0]["content"])
+        assert "long" not in read[-1] or gate.wait(60)
+        return render(messages, tokenizer, **more)
+
+    monkeypatch.setattr("draftwood.serve.asking.render", slow)
+    yield read, gate
+    gate.set()
+
+
+def long(number):
+    return asked(zzz="x" * 70_000, messages=[{"role": "user", "content": f"long {number}"}])
+
+
+def test_requests_that_are_read_wait_for_nobody_who_has_left_and_hold_nobody_up(reading):
+    read, gate = reading
+    with running(toy(), most_running=1, most_waiting=3) as server, ThreadPoolExecutor(4) as pool:
+        for number in range(6):  # the first is being read, and the others leave before
+            with pytest.raises(httpx.TimeoutException):
+                httpx.post(f"{server.url}{CHAT}", json=long(number), timeout=0.5)
+            wait(server.url, running=0, waiting=0)
+        last = [pool.submit(httpx.post, f"{server.url}{CHAT}", json=long(n), timeout=60) for n in range(6, 10)]
+        wait(server.url, running=0, waiting=4)
+        refused = httpx.post(f"{server.url}{CHAT}", json=asked())
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+        gate.set()
+        assert [one.result().status_code for one in last] == [200] * 4  # each had its place
+        wait(server.url, running=0, waiting=0)
+    assert read[0] == "long 0"
+    assert sorted(read[1:]) == [f"long {number}" for number in range(6, 10)]
+
+
+def test_a_short_request_and_the_server_s_health_are_answered_while_a_long_one_is_read(reading):
+    _, gate = reading
+    with running(toy()) as server, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(httpx.post, f"{server.url}{CHAT}", json=long(0), timeout=60)
+        wait(server.url, running=0, waiting=1)
+        assert httpx.post(f"{server.url}{CHAT}", json=asked(), timeout=60).status_code == 200
+        assert httpx.post(f"{server.url}/tokenize", json={"prompt": "hi"}, timeout=60).status_code == 200
+        assert not first.done()
+        gate.set()
+        assert first.result().status_code == 200
 
 
 STREAMS = [
