@@ -51,7 +51,7 @@ class Settings:
     model: str
     most_running: int = 16
     most_waiting: int = 64
-    stop_seconds: float = 30.0  # for which texts may still be written when the server is stopped
+    stop_seconds: float = 25.0  # for which texts may still be written when the server is stopped
     keys: Sequence[str] = ()  # API keys, one of which a request must have; none: no key is asked for
     most_bytes: int = 16 << 20  # of a request's body
     prefix_bytes: int = 512 << 20  # memory for what was read of ended texts
@@ -177,6 +177,7 @@ def make_app(setup: Setup, settings: Settings) -> FastAPI:
     server = Server(setup, settings)
     app = FastAPI(title="draftwood", lifespan=server.life, docs_url=None, redoc_url=None)
     app.router.route_class = StrictRoute
+    app.state.worker = server.worker
     app.state.most_values = max(1 << 18, 8 * setup.target.capabilities.max_positions)  # or ids of several prompts
     answer_errors(app)
     _add_writing(app, server)

@@ -24,7 +24,7 @@ from draftwood.serve.prefixes import Prefixes
 _WHOLE = frozenset({"eos", "stop", "length", "cancelled"})
 """Finish reasons after which the model's cache of the text is intact."""
 
-_LAST = 4.0
+_LAST = 3.0
 """Seconds for the pass after which the texts end when a server is stopped."""
 
 log = logging.getLogger("draftwood")
@@ -77,7 +77,7 @@ class Worker:
     def stop(self, seconds: float) -> None:
         """Take no more requests; what is not finished within so many seconds ends then, as `cut` says."""
         self.inbox.stop()
-        self._thread.join(seconds)
+        self._thread.join(0 if self._is_cut else seconds)
         if self._thread.is_alive():
             self.cut()
             self._thread.join(_LAST)
