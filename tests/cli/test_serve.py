@@ -9,10 +9,14 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 
+import pytest
 
-def test_it_says_its_address_and_ends_with_an_interrupt(tiny):
+
+@pytest.mark.parametrize("streams", [False, True])  # while the server is interrupted, twice
+def test_it_says_its_address_and_ends_with_an_interrupt(tiny, streams):
     command = [sys.executable, "-m", "draftwood", "serve", "--model", tiny, "--name", "tiny", "--port", "0"]
     quiet = {**os.environ, "DRAFTWOOD_LEARNED": "off"}
     pipe = subprocess.PIPE
@@ -26,9 +30,20 @@ def test_it_says_its_address_and_ends_with_an_interrupt(tiny):
             urllib.request.Request(f"{url}/v1/chat/completions", body, headers), timeout=120
         ) as answer:
             assert json.load(answer)["usage"]["completion_tokens"] == 4
+            assert answer.headers["keep-alive"] == "timeout=120"
+        if streams:
+            body = body.replace(b"4}", b'2000, "stream": true, "ignore_eos": true, "n": 8}')
+            answer = urllib.request.urlopen(urllib.request.Request(f"{url}/v1/chat/completions", body, headers))
+            answer.readline()
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.3)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
-        assert process.stderr.read() == ""
+        if streams:
+            with answer:
+                assert answer.read().endswith(b"data: [DONE]\n\n")
+        said = process.stderr.read().splitlines()
+        assert [line.partition(":")[0] for line in said] in ([], ["stopping", "stopping at once"][: 2 * streams])
 
 
 def test_what_cannot_be_served_is_said_in_one_sentence(draftwood, tiny, monkeypatch):
@@ -43,6 +58,8 @@ def test_what_cannot_be_served_is_said_in_one_sentence(draftwood, tiny, monkeypa
         taken.listen()
         assert (found := refused("--port", str(taken.getsockname()[1])))[0] == 2
         assert "choose another --port" in found[1]
+    assert (found := refused("--host", ""))[0] == 2
+    assert "or say 0.0.0.0" in found[1]
     assert (found := refused("--model", "nosuch"))[0] == 2
     assert "known: gemma3-270m, smollm2" in found[1]
     assert (found := refused("--model", "/nowhere/model"))[0] == 1

@@ -26,17 +26,19 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def running(setup: Any, adapt: Callable[[Any], Any] = lambda _: {}, **settings: Any) -> Iterator[Any]:
-    """Serve on a free port in a thread; yields the server, with its ``url``.
+    """Serve on a free port in a thread; yields the server, with its ``url`` and what it has ``said``.
 
     ``adapt`` may change the application, and returns what uvicorn is to be told besides.
     """
-    import uvicorn
-
     from draftwood.serve.app import Settings, make_app
+    from draftwood.serve.guards import PatientServer
 
-    app = make_app(setup, Settings("tiny", **{"stop_seconds": 20.0} | settings))
-    told = {"log_level": "error", "timeout_graceful_shutdown": 20} | adapt(app)
-    server: Any = uvicorn.Server(uvicorn.Config(app, port=0, **told))
+    said = list[str]()
+    given = Settings("tiny", **{"stop_seconds": 20.0} | settings)
+    app = make_app(setup, given)
+    told = {"log_level": "error", "port": 0} | adapt(app)
+    server: Any = PatientServer(app, given.stop_seconds, said.append, **told)
+    server.said = said
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

@@ -104,6 +104,17 @@ def test_a_trace_tells_who_drafted_what(url):
     assert whole["draftwood"][0]["sources"] == ["model"] * 24
 
 
+@pytest.mark.parametrize(
+    "path", ["/", "/health", "/metrics", "/v1/models", "/v1/models/tiny", "/v1/nothing", "/tokenize"]
+)
+def test_the_head_of_an_answer_is_that_of_the_answer(url, path):
+    with httpx.Client(base_url=url) as client:
+        head, whole = client.head(path), client.get(path)
+    assert (head.status_code, head.content) == (whole.status_code, b"")
+    names = {"content-type", "allow", "content-security-policy"}
+    assert [head.headers.get(name) for name in names] == [whole.headers.get(name) for name in names]
+
+
 def test_unknown_routes_words_and_fields(url):
     assert httpx.get(f"{url}/v1/nothing").json()["error"]["type"] == "not_found_error"
     assert httpx.get(f"{url}/v1/chat/completions").status_code == 405

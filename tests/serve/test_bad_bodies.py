@@ -66,6 +66,9 @@ def test_odd_names_of_ignored_fields_stay_out_of_the_header(url, stream):
     ("path", "change", "param", "said"),
     [
         (CHAT, {"stop": [3]}, "stop.0", "a valid string"),
+        (CHAT, {"stop": [3] * 200_000}, "stop.0", "a valid string"),  # and no word of the others
+        (CHAT, {"tools": [{}] * 5000}, "tools.0.type", "required"),
+        (CHAT, {"tools": [{"type": "function", "function": {"name": "f"}}] * 4097}, "tools", "at most 4096"),
         (CHAT, {"stop": ""}, "stop", "a stop string is empty"),
         (CHAT, {"tool_choice": "f"}, "tool_choice", "'none', 'auto' or 'required'"),
         (CHAT, {"tools": [{"type": "function"}]}, "tools.0.function", "required"),
@@ -80,6 +83,11 @@ def test_an_error_names_the_field_as_the_client_wrote_it(url, path, change, para
     assert error["param"] == param
     assert error["message"].startswith(f"{param}: ")
     assert said in error["message"]
+
+
+@pytest.mark.parametrize("field", [{"stop": [3] * 300_000}, dict.fromkeys(map(str, range(300_000)), 1)])
+def test_bodies_with_more_values_than_a_request_can_have_are_not_read(url, field):
+    assert "too many values" in refused(url, CHAT, json.dumps(chat(**field)), 413)["message"]
 
 
 def test_bodies_of_other_kinds_and_other_methods(url):
@@ -186,8 +194,12 @@ def test_plain_texts_between_others_or_the_best_of_several(url, change, status):
     assert httpx.post(f"{url}/v1/completions", json=body, timeout=60).status_code == status
 
 
-def test_a_prompt_that_is_too_long_is_told_in_the_words_that_agents_look_for(url):
-    error = refused(url, CHAT, json.dumps(chat(messages=[{"role": "user", "content": "x" * 3000}])))
+@pytest.mark.parametrize(("length", "said"), [(3000, "has 30"), (3_000_000, "too many for the 2,048 tokens")])
+@pytest.mark.parametrize("path", [CHAT, "/v1/completions", RESPONSES])
+def test_a_prompt_that_is_too_long_is_told_in_the_words_that_agents_look_for(url, path, length, said):
+    text, field = "x" * length, {CHAT: "messages", RESPONSES: "input"}.get(path, "prompt")
+    error = refused(url, path, json.dumps({field: [{"role": "user", "content": text}] if path == CHAT else text}))
     assert error["code"] == "context_length_exceeded"
+    assert said in error["message"]
     assert "shorten the prompt" in error["message"]
     assert "this model's maximum context length is" in error["message"]  # litellm has a list of such words

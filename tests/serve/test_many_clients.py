@@ -9,6 +9,7 @@ import httpx2 as httpx
 import pytest
 
 import draftwood
+from draftwood.api.prompts import render
 from draftwood.serve.inbox import QueueFullError, ServedText
 from draftwood.serve.worker import Worker
 from tests.serve.conftest import running
@@ -105,6 +106,56 @@ def test_clients_that_leave_while_they_wait_give_up_their_places(gated, more):
         assert wait(server.url, running=0, waiting=0) == {"cancelled": 2.0 * more.get("n", 1), "length": 4.0}
 
 
+@pytest.fixture
+def reading(monkeypatch):
+    """What the requests say that were read, of which long ones wait for an event."""
+    read, gate = [], Event()
+
+    def slow(messages, tokenizer, **more):
+        read.append(messages[0]["content"])
+        assert "long" not in read[-1] or gate.wait(60)
+        return render(messages, tokenizer, **more)
+
+    monkeypatch.setattr("draftwood.serve.asking.render", slow)
+    yield read, gate
+    gate.set()
+
+
+def long(number):
+    return asked(zzz="x" * 70_000, messages=[{"role": "user", "content": f"long {number}"}])
+
+
+def test_requests_that_are_read_wait_for_nobody_who_has_left_and_hold_nobody_up(reading):
+    read, gate = reading
+    with running(toy(), most_running=1, most_waiting=3) as server, ThreadPoolExecutor(4) as pool:
+        staying = [pool.submit(httpx.post, f"{server.url}{CHAT}", json=long(0), timeout=60)]
+        wait(server.url, running=0, waiting=1)
+        for number in range(6):  # and leave before they are read
+            with pytest.raises(httpx.TimeoutException):
+                httpx.post(f"{server.url}{CHAT}", json=long(number), timeout=0.5)
+            wait(server.url, running=0, waiting=1)
+        staying += [pool.submit(httpx.post, f"{server.url}{CHAT}", json=long(n), timeout=60) for n in range(6, 9)]
+        wait(server.url, running=0, waiting=4)
+        refused = httpx.post(f"{server.url}{CHAT}", json=asked())
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+        gate.set()
+        assert [one.result().status_code for one in staying] == [200] * 4  # each had its place
+        wait(server.url, running=0, waiting=0)
+    assert sorted(read) == [f"long {number}" for number in (0, 6, 7, 8)]
+
+
+def test_a_short_request_and_the_server_s_health_are_answered_while_a_long_one_is_read(reading):
+    _, gate = reading
+    with running(toy()) as server, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(httpx.post, f"{server.url}{CHAT}", json=long(0), timeout=60)
+        wait(server.url, running=0, waiting=1)
+        assert httpx.post(f"{server.url}{CHAT}", json=asked(), timeout=60).status_code == 200
+        assert httpx.post(f"{server.url}/tokenize", json={"prompt": "hi"}, timeout=60).status_code == 200
+        assert not first.done()
+        gate.set()
+        assert first.result().status_code == 200
+
+
 STREAMS = [
     (CHAT, asked()), (CHAT, asked(n=2)), ("/v1/completions", {"prompt": "hi"}),
     ("/v1/responses", {"input": "hi", "max_output_tokens": 24}),
@@ -132,7 +183,8 @@ def test_what_fails_in_mid_text_is_an_error_object_and_the_next_text_is_written(
         found = httpx.post(f"{server.url}{path}", json=body | {"stream": stream}, timeout=60)
         assert found.status_code == (200 if stream else 500)
         if stream:
-            told = found.text.split("data: ")[-1]
+            *_, told = found.text.removesuffix("data: [DONE]\n\n").split("data: ")
+            assert found.text.endswith("[DONE]\n\n") == (path != "/v1/responses")
             assert ('event: error\ndata: {"type":"error"' in found.text) == (path == "/v1/responses")
         else:
             told = found.json()["error"]["message"]

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx2 as httpx
 import pytest
@@ -10,7 +12,8 @@ from draftwood.serve import streaming
 from draftwood.serve.shapes import event
 from draftwood.serve.streaming import kept_alive
 from tests.serve.conftest import running
-from tests.serve.test_many_clients import STREAMS, asked, gated  # noqa: F401 - a fixture
+from tests.serve.session import toy
+from tests.serve.test_many_clients import STREAMS, asked, gated, wait  # noqa: F401 - a fixture
 
 ODD = "a\u2028b\u2029c\x85d\x0b\x0c\x1c\x1d\x1e\r\n\x00\ud800\u00e9\U0001f333"
 
@@ -95,3 +98,34 @@ def test_who_waits_in_the_queue_hears_that_the_server_lives(gated, path, body, m
     assert found.headers["x-accel-buffering"] == "no"
     assert any(line.startswith("data: ") for line in lines)
     assert not any('"error":{' in line for line in lines)
+
+
+@pytest.mark.parametrize(("path", "body"), STREAMS)
+@pytest.mark.parametrize("times", [1, 2])  # that Ctrl-C is pressed: with a short time to end, and a long one
+def test_when_the_server_is_stopped_each_stream_ends_with_its_last_event(path, body, times, caplog):
+    def ended(n):
+        with httpx.stream("POST", f"{server.url}{path}", json=body | more, timeout=60) as found:
+            return [line for line in found.iter_lines() if line.startswith("data: ")]
+
+    more = {"stream": True, "max_tokens": 30_000, "max_output_tokens": 30_000}
+    texts = body.get("n", 1)
+    with (
+        running(toy(), most_running=texts, stop_seconds=0.1 if times == 1 else 60.0) as server,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        first = pool.submit(ended, 1)
+        wait(server.url, running=texts)
+        second = pool.submit(ended, 2)
+        wait(server.url, running=texts, waiting=texts)
+        for _ in range(times):
+            server.handle_exit(signal.SIGINT, None)
+        written, waited = first.result(), second.result()
+    if path == "/v1/responses":
+        assert '"type":"response.incomplete"' in written[-1]
+        assert '"type":"error"' in waited[-1]
+    else:
+        assert written.pop() == waited.pop() == "data: [DONE]"
+        assert sum('"finish_reason":"length"' in line for line in written) == texts
+        assert "ended before its time" in waited[-1]
+    assert [one.partition(":")[0] for one in server.said] == ["stopping", "stopping at once"][:times]
+    assert caplog.text == ""

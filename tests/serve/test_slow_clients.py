@@ -55,6 +55,18 @@ def connected(port, sent=b""):
     return client
 
 
+def test_a_connection_rests_between_two_requests_for_longer_than_a_header_may_take():
+    class Hasty(PatientProtocol):
+        seconds = 0.1
+
+    with running(toy("none", "goodput"), lambda _: {"http": Hasty}) as server, httpx.Client() as client:
+        for _ in range(2):
+            found = client.get(f"{server.url}/health")
+            time.sleep(0.5)
+        assert found.headers["keep-alive"] == "timeout=120"
+        assert len(server.server_state.connections) == 1
+
+
 @pytest.mark.parametrize("before", [b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"])
 def test_a_header_that_never_ends(port, before):
     with connected(port, before) as client:

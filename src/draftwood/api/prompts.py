@@ -10,10 +10,13 @@ from typing import Any
 from draftwood.api.chat_template import CALLS, fitted, guarded
 from draftwood.errors import DraftwoodError, PromptError, UsageError
 from draftwood.files.foreign import whole
+from draftwood.models.fingerprint import remembered
 
 # Text, token ids (a list, a one-dimensional array or tensor, or what a tokenizer returns), or chat messages.
 Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]] | Any
 
+_OFTEN = 16
+"""Characters of a token that hardly any text has on average: what is no longer is simply tokenized."""
 _KINDS = "give text, token ids or chat messages"
 
 
@@ -118,11 +121,33 @@ def _listed(given: Any) -> list[Any]:
     return list(found)
 
 
-def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any, *, special: bool = False) -> list[int]:
+def most_characters(tokenizer: Any, tokens: int) -> int:
+    """Return how many characters a text of so many tokens can have: each may be the longest of the vocabulary."""
+    return tokens * remembered(
+        tokenizer, "longest", len(tokenizer), lambda known: max(map(len, known.get_vocab()))
+    )
+
+
+def check_fits(text: str, tokenizer: Any, most: int) -> None:
+    """Raise `PromptError` for a text that is surely longer than ``most`` tokens; little of it is tokenized."""
+    if len(text) <= _OFTEN * most:
+        return
+    begins = text[: _OFTEN * most]  # if it has twice as many tokens as may be, what follows cannot make them fit
+    if len(text) > most_characters(tokenizer, most) or len(tokenizer(begins)["input_ids"]) > 2 * most:
+        raise PromptError(
+            f"the prompt has {len(text):,} characters, too many for the {most:,} tokens that can be read: "
+            "shorten the prompt"
+        )
+
+
+def render(
+    messages: Sequence[Mapping[str, Any]], tokenizer: Any, *, special: bool = False, most: int | None = None
+) -> list[int]:
     """Return the token ids of a conversation, up to where the assistant's next answer begins.
 
     Messages that the chat template refuses or leaves out are made to fit by `fitted`. Names of control tokens in
-    their text stay text, unless ``special`` is set.
+    their text stay text, unless ``special`` is set. With ``most``, a conversation of more tokens may be refused
+    before it is tokenized.
 
     `PromptError` for messages that cannot be read, `UsageError` without a chat template, `ModelError` for a broken
     one.
@@ -133,6 +158,8 @@ def render(messages: Sequence[Mapping[str, Any]], tokenizer: Any, *, special: bo
             "this tokenizer has no chat template: give plain text (without --chat; to bench or simulate, "
             "--prompts FILE --raw), or take an instruct model"
         )
+    if most is not None and sum(len(str(part)) for one in plain for part in one.values()) > _OFTEN * most:
+        check_fits(_applied(tokenizer, plain, tokenize=False), tokenizer, most)
     ids = [int(i) for i in _applied(tokenizer, plain)]
     cut = None if special else guarded(plain, tokenizer)
     if cut is None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated
 
@@ -111,20 +111,13 @@ def _prepared(given: _Serving, names: list[str]) -> Setup:
 
 def run(setup: Setup, settings: Settings, listening: socket.socket) -> None:
     """Serve until the process is told to stop; texts under way are finished within the settings' time."""
-    import uvicorn
-
     from draftwood.serve.app import make_app
-    from draftwood.serve.guards import PatientProtocol
+    from draftwood.serve.guards import PatientServer
 
     _allow_connections()
-    config = uvicorn.Config(
-        make_app(setup, settings), http=PatientProtocol, log_level="warning", server_header=False,
-        timeout_graceful_shutdown=round(settings.stop_seconds),
-    )  # fmt: skip
-    # Of an impatient second Ctrl-C no traceback is shown.
-    logging.getLogger("uvicorn.error").addFilter(lambda record: "KeyboardInterrupt" not in record.getMessage())
+    server = PatientServer(make_app(setup, settings), settings.stop_seconds, partial(screen.say, file=sys.stderr))
     with suppress(KeyboardInterrupt):  # uvicorn raises it again once it has ended
-        uvicorn.Server(config).run(sockets=[listening])
+        server.run(sockets=[listening])
 
 
 def _allow_connections() -> None:
@@ -140,6 +133,10 @@ def _allow_connections() -> None:
 
 def _listening(host: str, port: int) -> socket.socket:
     """Return a socket that listens at this address; `UsageError` where that cannot be."""
+    if not host.strip():  # which the system reads as 0.0.0.0
+        raise UsageError(
+            "--host is empty: leave it out to serve this machine alone, or say 0.0.0.0 for all networks"
+        )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # IPPROTO_TCP is named, else asyncio does not set TCP_NODELAY and small packets wait for 40 ms.
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

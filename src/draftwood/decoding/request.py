@@ -79,16 +79,16 @@ class Request:
 
     def check(self, capabilities: Capabilities) -> None:
         """Raise `UsageError` or `PromptError` for what this target cannot write."""
-        ids = np.asarray(self.prompt)
-        if not ids.size:
+        if not len(self.prompt):
             raise PromptError("the prompt is empty: give some text")
+        if len(self.prompt) >= capabilities.max_positions:
+            raise PromptError(
+                f"the prompt has {len(self.prompt)} tokens, the model takes {capabilities.max_positions} with its "
+                "answer: shorten the prompt"
+            )
+        ids = np.asarray(self.prompt)
         if ids.min() < 0 or ids.max() >= capabilities.vocab_size:
             raise PromptError(f"the prompt has token ids outside the vocabulary [0, {capabilities.vocab_size})")
-        if len(ids) >= capabilities.max_positions:
-            raise PromptError(
-                f"the prompt has {len(ids)} tokens, the model takes {capabilities.max_positions} with its answer: "
-                "shorten the prompt"
-            )
         if self.limit < 1:
             raise UsageError(f"max_new_tokens is {self.limit}: it must be at least 1")
 

@@ -62,6 +62,7 @@ class ActiveSequence:
         self._settled = False  # False during a step, and after one that an interrupt cut off
         self._opened = False  # whether the drafters have read the text
         self.is_cancelled = False
+        self._cancelled_as = "cancelled"
         self._kept: list[NDArray[np.intp]] = []  # permitted nodes per proposal; empty: all of them
         self._read = self._resumed = 0  # tokens of the prompt read so far; of these, by another text
         self._readings: Sequence[tuple[Drafter, SavedReading]] = ()
@@ -173,8 +174,12 @@ class ActiveSequence:
         needs = [source.needs for source in self.sources]
         return self._reading.begin(needs, self.capabilities, text, first, go_on=self._read > self._resumed)
 
-    def cancel(self) -> None:
-        """Let the text end before the next pass, with ``finish == "cancelled"``; any thread may call it."""
+    def cancel(self, finish: str = "cancelled") -> None:
+        """Let the text end before the next pass, with this ``finish``; any thread may call it.
+
+        A text without a token always ends with ``"cancelled"``.
+        """
+        self._cancelled_as = finish
         self.is_cancelled = True
 
     def fail(self, error: Exception) -> None:
@@ -184,7 +189,7 @@ class ActiveSequence:
     def leaves(self) -> bool:
         """Whether the text was cancelled while it was being written or read; then it has ended now."""
         if self.is_cancelled and self.finish is None:
-            self.finish = "cancelled"
+            self.finish = self._cancelled_as if self.stopping.emitted else "cancelled"
             return True
         return False
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -11,7 +13,25 @@ from typing import Any, Literal
 
 from draftwood.errors import ModelError, UsageError
 
+_SHORT = 10_000
+"""Characters of a text that is tokenized within some milliseconds."""
+_PROCESS = os.getpid()
 _REASONING = ("reasoning_content", "thinking", "reasoning")  # names that a message's reasoning goes by
+
+
+def ids_of(tokenizer: Any, text: str, *, special: bool = False) -> list[int]:
+    """Return a text's ids by a tokenizer of the package tokenizers; while a long one is read, other threads run.
+
+    ``special`` puts those tokens around it that the tokenizer's file asks for.
+    """
+    # `encode` keeps the interpreter's lock. A batch lets it go, but is read by threads of the package, which some
+    # systems do not grant, and which a child of fork does not have.
+    if len(text) <= _SHORT or threading.active_count() == 1 or os.getpid() != _PROCESS:
+        found = tokenizer.encode(text, add_special_tokens=special)
+    else:
+        (found,) = tokenizer.encode_batch_fast([text], add_special_tokens=special)
+    ids: list[int] = found.ids
+    return ids
 
 
 def render(template: str, messages: Iterable[Mapping[str, Any]], **values: Any) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,15 +16,16 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 
-from draftwood.api.prompts import decoder, render
+from draftwood.api.prompts import check_fits, decoder, render
 from draftwood.api.setup import Setup
 from draftwood.api.text import Spelling
 from draftwood.serve.answer import Choice
 from draftwood.serve.asking import HEADER, ChoiceMaker, Wishes
 from draftwood.serve.errors import BAD_REQUEST, NOT_FOUND, ApiError, StrictRoute, answer_errors
-from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, Messages, Writing
+from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, Every, Messages, Writing
 from draftwood.serve.forms import ChatForm, TextForm
 from draftwood.serve.guards import Guard, namespace_of
+from draftwood.serve.inbox import Readers
 from draftwood.serve.meanings import CHAT, RESPONSES, TEXT
 from draftwood.serve.metrics import Metrics
 from draftwood.serve.page import page
@@ -38,8 +38,10 @@ IGNORED = "x-draftwood-ignored"
 """Header of an answer: the fields of the request that were ignored."""
 _MOST_NAMES = 32
 _NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)  # safe in a header; fields of the API have such names
-_READERS = 2
-"""Threads that render and tokenize requests: long texts would hold up the event loop."""
+_LONG = 1 << 16
+"""Bytes of a body that takes a tenth of a second to read; such requests have readers of their own."""
+_MOST_TOKENS = 1 << 17
+"""Most tokens of what is only tokenized, where the model does not take more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class Settings:
     model: str
     most_running: int = 16
     most_waiting: int = 64
-    stop_seconds: float = 30.0  # for which texts may still be written when the server is stopped
+    stop_seconds: float = 25.0  # for which texts may still be written when the server is stopped
     keys: Sequence[str] = ()  # API keys, one of which a request must have; none: no key is asked for
     most_bytes: int = 16 << 20  # of a request's body
     prefix_bytes: int = 512 << 20  # memory for what was read of ended texts
@@ -73,7 +75,7 @@ class DetokenizeRequest(BaseModel):
     """Body of ``/detokenize``."""
 
     model: str | None = None
-    tokens: list[int]
+    tokens: Every[int]
 
 
 class Server:
@@ -87,7 +89,7 @@ class Server:
         self.worker = Worker(setup, settings.most_running, settings.most_waiting, settings.prefix_bytes)
         self.metrics = Metrics(settings.model, setup.names, self.worker.inbox)
         self.worker.watchers.append(self.metrics.note)
-        self._readers = ThreadPoolExecutor(_READERS, "draftwood-reader")
+        self._readers, self._long_readers = Readers(2), Readers(1)
         self.started = int(time())
 
     @asynccontextmanager
@@ -101,10 +103,14 @@ class Server:
                 yield
             finally:
                 await asyncio.to_thread(self.worker.stop, self.settings.stop_seconds)
-                self._readers.shutdown(wait=False, cancel_futures=True)
+                self._readers.stop()
+                self._long_readers.stop()
 
-    async def aside(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._readers, partial(call, *arguments))
+    async def aside(self, http: Request, call: Callable[[], Any], texts: int = 0) -> Any:
+        """Return what a call makes of a request, for so many ``texts``, in a thread; raises as `Inbox.unread`."""
+        readers = self._readers if len(await http.body()) < _LONG else self._long_readers
+        with self.worker.inbox.unread(texts or 1, writes=texts > 0):
+            return await unless_gone(http, readers.read(call))
 
     def check_name(self, name: str | None) -> None:
         """Raise `ApiError` for a model that is not served here."""
@@ -122,8 +128,11 @@ class Server:
         form: Any = form_of(settings.model, asked, traced=wishes.trace)  # type: ignore[arg-type]
         namespace, loop = namespace_of(http.headers.get("authorization"), asked.user), asyncio.get_running_loop()
         asking = ChoiceMaker(self.setup, loop, wishes, namespace, settings.most_seconds, settings.special_tokens)
-        answers: list[Choice] = await self.aside(choose, asking, given)
-        self.worker.submit([answer.job for answer in answers])
+        try:
+            answers: list[Choice] = await self.aside(http, partial(choose, asking, given), given.texts)
+        finally:
+            asking.left.set()
+        self.worker.submit([answer.job for answer in answers])  # at once, so that their places are still free
         headers = _told_ignored(asked.ignored)
         if asked.stream:
             return EventStream(events(answers, form), answers, headers)
@@ -134,12 +143,15 @@ def tokenized(setup: Setup, asked: TokenizeRequest, *, special: bool) -> dict[st
     """Return the ids that a text or chat has in the server's requests; raises `ApiError` or `PromptError`."""
     if (asked.prompt is None) == (asked.messages is None):
         raise ApiError(BAD_REQUEST, "give either a prompt or messages")
+    takes = setup.target.capabilities.max_positions
+    most = max(takes, _MOST_TOKENS)
     if asked.messages is not None:
         messages = ChatRequest(messages=asked.messages).messages  # its roles, and its calls as text
-        ids = render(without_calls(messages), setup.tokenizer, special=special)
+        ids = render(without_calls(messages), setup.tokenizer, special=special, most=most)
     else:
+        check_fits(asked.prompt or "", setup.tokenizer, most)
         ids = list(setup.tokenizer(asked.prompt, add_special_tokens=asked.add_special_tokens)["input_ids"])
-    found = {"count": len(ids), "max_model_len": setup.target.capabilities.max_positions, "tokens": ids}
+    found = {"count": len(ids), "max_model_len": takes, "tokens": ids}
     if asked.return_token_strs:
         found["token_strs"] = list(map(Spelling(setup.tokenizer).name, ids))
     return found
@@ -165,6 +177,8 @@ def make_app(setup: Setup, settings: Settings) -> FastAPI:
     server = Server(setup, settings)
     app = FastAPI(title="draftwood", lifespan=server.life, docs_url=None, redoc_url=None)
     app.router.route_class = StrictRoute
+    app.state.worker = server.worker
+    app.state.most_values = max(1 << 18, 8 * setup.target.capabilities.max_positions)  # or ids of several prompts
     answer_errors(app)
     _add_writing(app, server)
     _add_models(app, server)
@@ -202,15 +216,15 @@ def _add_models(app: FastAPI, server: Server) -> None:
         return about
 
     @app.post("/tokenize")  # this route and the next one as vLLM has them
-    async def tokenize(asked: TokenizeRequest) -> Any:
+    async def tokenize(http: Request, asked: TokenizeRequest) -> Any:
         server.check_name(asked.model)
-        read = partial(tokenized, special=server.settings.special_tokens)
-        return await server.aside(read, server.setup, asked)
+        special = server.settings.special_tokens
+        return await server.aside(http, partial(tokenized, server.setup, asked, special=special))
 
     @app.post("/detokenize")
-    async def detokenize(asked: DetokenizeRequest) -> Any:
+    async def detokenize(http: Request, asked: DetokenizeRequest) -> Any:
         server.check_name(asked.model)
-        return await server.aside(_detokenized, server.setup, asked)
+        return await server.aside(http, partial(_detokenized, server.setup, asked))
 
 
 def _add_watching(app: FastAPI, server: Server) -> None:

@@ -6,13 +6,14 @@ import json
 import secrets
 from asyncio import AbstractEventLoop
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from threading import Event
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.api.prompts import render
+from draftwood.api.prompts import check_fits, most_characters, render
 from draftwood.api.setup import Setup
 from draftwood.contracts import Drafter, Processor, Sampling
 from draftwood.drafters.memory.drafter import MemoryDrafter
@@ -20,15 +21,13 @@ from draftwood.errors import UnknownNameError, UsageError
 from draftwood.grammar.grammar import Grammar, answer_or_calls, call_grammar, check_parameters
 from draftwood.serve.answer import Choice
 from draftwood.serve.calls import CLOSING, OPENING
-from draftwood.serve.errors import BAD_REQUEST, ApiError
+from draftwood.serve.errors import BAD_REQUEST, GONE, ApiError
 from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, DraftingField, ResponseFormat
 from draftwood.serve.logprobs import LogprobRecorder
 from draftwood.serve.tools import ToolUse, hidden_tags, tools_of, without_calls
 
 HEADER = "x-draftwood"
 _NO_TAGS: Mapping[str, int] = {}
-_CHARACTERS = 64
-"""Characters of the longest tokens in common vocabularies: bounds how long a text of n tokens can be."""
 _MOST_GRAMMAR = 1 << 16
 """Most characters of a grammar: compiling takes time quadratic in them, in which other requests may wait."""
 
@@ -59,12 +58,13 @@ class ChoiceMaker:
     namespace: str = ""  # of the client: what is kept of its texts is not used for other namespaces
     seconds: float | None = None  # a text that takes longer ends with the reason "length"; None: no limit
     special: bool = False  # names of control tokens in the text of messages become these tokens
+    left: Event = field(default_factory=Event)  # set once nobody waits for the choices
 
     def chat(self, asked: ChatRequest) -> list[Choice]:
         """Return the choices of a chat; raises `ApiError` or what `Setup.request` raises."""
         tools = tools_of(asked)
         messages = without_calls(asked.messages) if tools is None else tools.messages(asked.messages)
-        ids = render(messages, self.setup.tokenizer, special=self.special)
+        ids = render(messages, self.setup.tokenizer, special=self.special, most=self._positions)
         tags = {} if tools is None else hidden_tags(self.setup.tokenizer)
         grammar = grammar_of(asked, tools, tags)
         if asked.top_logprobs and not asked.logprobs:
@@ -76,13 +76,23 @@ class ChoiceMaker:
         """Return the choices of all prompts, prompt by prompt; raises as `chat`."""
         grammar = grammar_of(asked, None, {})
         answers: list[Choice] = []
-        for prompt in _several(asked.prompt):
+        for prompt in asked.prompts:
             text = prompt if isinstance(prompt, str) else None
-            ids = list(prompt) if text is None else list(self.setup.tokenizer(text)["input_ids"])
+            ids = list(prompt) if text is None else self._ids(text)
             for answer in self._answers(asked, ids, asked.limit, asked.logprobs, grammar):
                 answer.index, answer.prompt_text = len(answers), text
                 answers.append(answer)
         return answers
+
+    @property
+    def _positions(self) -> int:
+        return self.setup.target.capabilities.max_positions
+
+    def _ids(self, text: str) -> list[int]:
+        if self.left.is_set():
+            raise ApiError(GONE, "the client has gone")
+        check_fits(text, self.setup.tokenizer, self._positions)
+        return list(self.setup.tokenizer(text)["input_ids"])
 
     def _answers(
         self, asked: Common, ids: Sequence[int], limit: int | None, top: int | None,
@@ -134,7 +144,7 @@ class ChoiceMaker:
         drafters = None
         if asked.prediction is not None and self.setup.drafters:
             text = asked.prediction.text
-            if len(text) > (longest := most * _CHARACTERS):
+            if len(text) > (longest := most_characters(self.setup.tokenizer, most)):
                 said = f"the prediction has {len(text):,} characters, this text at most {longest:,}: send less"
                 raise ApiError(BAD_REQUEST, said, param="prediction")
             drafters = self.setup.predicting(text) if text else None
@@ -187,15 +197,6 @@ def _sampling(asked: Common) -> dict[str, Any]:
     found["temperature"] = 1.0 if asked.temperature is None else asked.temperature
     found["seed"] = secrets.randbits(32) if asked.seed is None else asked.seed
     return found
-
-
-def _several(prompt: Any) -> list[Any]:
-    """Return the prompts of a request for plain texts: one text or its ids, or several of either."""
-    if isinstance(prompt, str) or (prompt and isinstance(prompt[0], int)):
-        return [prompt]
-    if not prompt:
-        raise UsageError("the prompt is empty: give some text")
-    return list(prompt)
 
 
 def grammar_of(asked: Common, tools: ToolUse | None, tags: Mapping[str, int]) -> Grammar | None:

@@ -63,7 +63,7 @@ def as_api_error(error: Exception) -> ApiError:
     if isinstance(error, QueueFullError):
         return ApiError(TOO_MANY, str(error), code="queue_full")
     if isinstance(error, UsageError | CapabilityError):
-        if "tokens, the model takes" in (said := str(error)):  # agents shorten their context when they read this
+        if "shorten the prompt" in (said := str(error)):  # agents shorten their context when they read this
             said = f"this model's maximum context length is exceeded: {said}"
             return ApiError(BAD_REQUEST, said, code="context_length_exceeded")
         return ApiError(BAD_REQUEST, said)
@@ -86,7 +86,7 @@ def answer_errors(app: FastAPI) -> None:
         said = {
             NOT_FOUND: f"{request.method} {request.url.path} is not served here",
             TOO_SLOW: "the body did not arrive in time: send it faster",
-            TOO_LARGE: "the body is too large for this server: send less text",
+            TOO_LARGE: "the body is too large for this server, or has too many values: send less",
         }.get(error.status_code, str(error.detail))
         found = ApiError(error.status_code, said).response
         found.headers.update(error.headers or {})  # Allow: which methods a path takes
@@ -128,14 +128,20 @@ def _place(error: Any, body: Any) -> list[int | str]:
 
 class _StrictRequest(Request):
     async def json(self) -> Any:
+        body = await self.body()
+        if body.count(b",") > self.app.state.most_values:  # reading these would hold up all other clients
+            raise HTTPException(TOO_LARGE)
         try:
-            return from_json(await self.body(), allow_inf_nan=False)
+            return from_json(body, allow_inf_nan=False)
         except ValueError as error:
             raise json.JSONDecodeError(str(error), "", 0) from error  # which FastAPI answers
 
 
 class StrictRoute(APIRoute):
-    """A route whose bodies can be written as JSON again: UTF-8, no NaN, no lone surrogates, no deep nesting."""
+    """A route whose bodies can be written as JSON again: UTF-8, no NaN, no lone surrogates, no deep nesting.
+
+    They have at most ``state.most_values`` values, about, of the application.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
         handler = super().get_route_handler()

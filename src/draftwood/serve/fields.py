@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from draftwood.errors import UnknownNameError
+from draftwood.errors import UnknownNameError, UsageError
 from draftwood.serve.meanings import ALL, REFUSED, TEXT, read_as
 
 MOST_CHOICES, MOST_TOP, MOST_STOPS, MOST_MESSAGES, MOST_BIASES = 16, 20, 64, 4096, 1 << 16
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 
-Messages = Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_MESSAGES)]
+Item = TypeVar("Item")
+Every = Annotated[
+    list[Item], Field(fail_fast=True)
+]  # an error for each of a million items would take minutes and gigabytes
+Items = Annotated[Every[Item], Field(max_length=MOST_MESSAGES)]
+Messages = Annotated[Items[dict[str, Any]], Field(min_length=1)]
 Tokens = Annotated[int, Field(ge=1, le=ALL)]
 Top = Annotated[int, Field(ge=0, le=MOST_TOP)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
@@ -61,7 +66,7 @@ class PredictedText(Lenient):
     """What the client expects in the answer; drafts copy from it."""
 
     type: Literal["content"] = "content"
-    content: str | list[TextPart]
+    content: str | Items[TextPart]
 
     @property
     def text(self) -> str:
@@ -102,7 +107,7 @@ class AllowedFunctions(Lenient):
     """Some of the tools, and whether one of them must be called."""
 
     mode: Literal["auto", "required"]
-    tools: Annotated[list[NamedTool], Field(min_length=1)]
+    tools: Annotated[Items[NamedTool], Field(min_length=1)]
 
 
 class AllowedTools(Lenient):
@@ -133,7 +138,7 @@ class DraftingField(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    draft: bool | str | list[str] | None = None
+    draft: bool | str | Items[str] | None = None
 
     def without(self, names: Sequence[str]) -> frozenset[str] | None:
         """Return which of the server's drafters are not wanted, None for all; raises `UnknownNameError`."""
@@ -171,7 +176,7 @@ class Common(Writing):
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     logit_bias: Annotated[dict[str, Bias], Field(max_length=MOST_BIASES)] | None = None
-    stop: str | list[str] | None = None
+    stop: str | Every[str] | None = None
     max_tokens: Tokens | None = None
     n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
     stream_options: StreamOptions | None = None
@@ -186,6 +191,11 @@ class Common(Writing):
             raise ValueError("a stop string is empty: leave it out or write some text")
         return stop
 
+    @property
+    def texts(self) -> int:
+        """How many texts are asked for."""
+        return self.n or 1
+
 
 class ChatRequest(Common):
     """Body of ``/v1/chat/completions``."""
@@ -195,7 +205,7 @@ class ChatRequest(Common):
     logprobs: bool | None = None
     top_logprobs: Top | None = None
     response_format: ResponseFormat | None = None
-    tools: list[Tool] | None = None
+    tools: Items[Tool] | None = None
     tool_choice: (
         Literal["none", "auto", "required"]
         | Annotated[NamedTool | AllowedTools, Field(discriminator="type")]
@@ -233,7 +243,7 @@ class ChatRequest(Common):
 class CompletionRequest(Common):
     """Body of ``/v1/completions``."""
 
-    prompt: str | list[str] | list[int] | list[list[int]]
+    prompt: str | Items[str] | Every[int] | Items[Every[int]]
     max_tokens: Annotated[int, Field(ge=0, le=ALL)] | None = None  # 0: only the prompt's scores are wanted
     echo: bool | None = None
     logprobs: Top | None = None
@@ -252,3 +262,16 @@ class CompletionRequest(Common):
     def limit(self) -> int:
         """Most tokens of an answer; the API's own default."""
         return 16 if self.max_tokens is None else self.max_tokens
+
+    @property
+    def prompts(self) -> Sequence[Any]:
+        """The prompts, each a text or its ids; raises `UsageError` where there is none."""
+        prompt = self.prompt
+        if not isinstance(prompt, str) and not prompt:
+            raise UsageError("the prompt is empty: give some text")
+        return [prompt] if isinstance(prompt, str) or isinstance(prompt[0], int) else prompt
+
+    @property
+    def texts(self) -> int:
+        """How many texts are asked for."""
+        return (self.n or 1) * len(self.prompts)

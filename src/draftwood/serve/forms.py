@@ -14,6 +14,8 @@ from draftwood.serve.fields import Common
 from draftwood.serve.shapes import chat_logprobs, event, summary_of, text_logprobs, told_of, usage_of
 from draftwood.serve.tools import new_id
 
+_DONE = b"data: [DONE]\n\n"
+
 
 class ChatForm:
     """``/v1/chat/completions``; calls are streamed as they are written, the name first."""
@@ -58,10 +60,10 @@ class ChatForm:
     def ending(self, answers: Sequence[Choice]) -> Iterator[bytes]:
         if self._with_usage:
             yield self._event([], usage=usage_of(answers))
-        yield b"data: [DONE]\n\n"
+        yield _DONE
 
     def failed(self, error: ApiError) -> bytes:
-        return event(error.body)
+        return event(error.body) + _DONE
 
     def _event(self, choices: list[dict[str, Any]], **more: Any) -> bytes:
         return event({**self._about, "object": self.piece, "choices": choices, **more})

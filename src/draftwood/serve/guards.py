@@ -1,4 +1,4 @@
-"""What stands before the routes: checks of host names, API keys, the size of bodies, and slow clients.
+"""What stands before the routes: checks of host names, API keys, the size of bodies, slow clients; and the end.
 
 A page of another site can let its own name point to this machine (DNS rebinding); the browser then takes the
 server for that site and sends the site's name as ``Host``. So requests to unknown names are refused.
@@ -10,16 +10,19 @@ import asyncio
 import hashlib
 import hmac
 import re
+import signal
 import socket
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from typing import Any
 
+import uvicorn
 from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from draftwood.errors import UsageError
 from draftwood.serve.errors import BAD_REQUEST, FORBIDDEN, TOO_LARGE, TOO_SLOW, UNAUTHORIZED, ApiError
+from draftwood.serve.worker import Worker
 
 ALL_HOSTS = "*"
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})
@@ -50,6 +53,8 @@ class Guard:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
+        if scope["method"] == "HEAD":  # as GET; servers leave the body out
+            scope = {**scope, "method": "GET"}
         read = 0
         deadline: float | None = asyncio.get_running_loop().time() + self._seconds
 
@@ -167,6 +172,7 @@ class PatientProtocol(H11Protocol):
     """HTTP as uvicorn speaks it; a connection on which no whole header arrives for ``seconds`` is closed.
 
     uvicorn itself waits without end, and each such connection holds one of the files that a process may open.
+    Between two requests a connection may rest for uvicorn's ``timeout_keep_alive``.
     """
 
     seconds = 30.0
@@ -182,10 +188,66 @@ class PatientProtocol(H11Protocol):
             self._timer.cancel()
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        if self.timeout_keep_alive_task is not None:
+            self._seen = self  # no request: the header that begins here has all of its time
+        super().data_received(data)
+
     def _look(self) -> None:
         is_answered = self.cycle is None or self.cycle.response_complete
-        if is_answered and self.cycle is self._seen:
+        if is_answered and self.timeout_keep_alive_task is None and self.cycle is self._seen:
             self.transport.close()
             return
         self._seen = self.cycle
         self._timer = self.loop.call_later(self.seconds, self._look)
+
+
+_KEEP_ALIVE = 120
+"""Seconds for which idle connections are kept: longer than clients keep theirs (5 to 90), so that none sends a
+request into a connection that is being closed."""
+_FLUSH = 2.0
+"""Seconds in which the last events must reach their clients when the server is stopped."""
+
+
+class PatientServer(uvicorn.Server):
+    """uvicorn's server of an application that `make_app` has made.
+
+    Told to stop, it lets texts be finished for ``seconds``; then, or after another Ctrl-C, streams end, each with
+    its last event. ``say`` is called with what the user should know of this.
+    """
+
+    def __init__(self, app: Any, seconds: float, say: Callable[[str], None], **settings: Any) -> None:
+        told: dict[str, Any] = {"http": PatientProtocol, "log_level": "warning", "server_header": False}
+        told |= {"timeout_keep_alive": _KEEP_ALIVE + 5, "headers": [("Keep-Alive", f"timeout={_KEEP_ALIVE}")]}
+        super().__init__(uvicorn.Config(app, **{**told, **settings}))
+        self._worker: Worker = app.state.worker
+        self._seconds, self._say, self._hurries = seconds, say, False
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        if self.should_exit:
+            self._hurries = self._hurries or sig == signal.SIGINT
+        else:
+            super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        ending = asyncio.create_task(self._end())
+        await super().shutdown(sockets)
+        ending.cancel()
+
+    async def _end(self) -> None:
+        """Let the texts end while their connections are still served, then close what is left."""
+        inbox = self._worker.inbox
+        if texts := inbox.running + inbox.waiting:
+            self._say(
+                f"stopping: {texts} texts have {self._seconds:.0f} seconds to end; Ctrl-C again ends them now"
+            )
+        stopping = asyncio.create_task(asyncio.to_thread(self._worker.stop, self._seconds))
+        while not (stopping.done() or self._hurries):
+            await asyncio.sleep(0.1)  # as uvicorn looks, too
+        if not stopping.done():
+            self._say("stopping at once")
+            self._worker.cut()
+        await stopping
+        await asyncio.sleep(_FLUSH)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()

@@ -1,16 +1,22 @@
-"""Texts that clients ask for, and their queue until the model has room: bounded, first come first served."""
+"""Requests until they are read, and their texts until the model has room: bounded, first come first served."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Condition
 from time import perf_counter
+from typing import TypeVar
 
 from draftwood.decoding.request import Emission, Request
 from draftwood.decoding.sequence import ActiveSequence
-from draftwood.errors import DraftwoodError
+from draftwood.errors import DraftwoodError, UsageError
+
+Result = TypeVar("Result")
 
 
 class QueueFullError(DraftwoodError):
@@ -37,11 +43,11 @@ class ServedText:
     leave: Callable[[ServedText], None] | None = field(default=None, repr=False)  # takes it out of the queue
     watchers: Sequence[Callable[[ServedText, Emission], None]] = field(default=(), repr=False)
 
-    def cancel(self) -> None:
-        """Let the text end before the next pass; any thread may call it."""
+    def cancel(self, finish: str = "cancelled") -> None:
+        """Let the text end before the next pass, with this ``finish`` if it has begun; any thread may call it."""
         self.is_cancelled = True
         if self.sequence is not None:
-            self.sequence.cancel()
+            self.sequence.cancel(finish)
         elif self.leave is not None:
             self.leave(self)
 
@@ -70,20 +76,41 @@ class Inbox:
         self._most_waiting, self._most_running, self._begin = most_waiting, most_running, begin
         self._texts, self._changed, self._is_open = deque[ServedText](), Condition(), True
         self.running = 0  # texts that were fetched and have not ended
+        self._unread = 0  # places of requests that are being read
 
     @property
     def waiting(self) -> int:
-        return len(self._texts)
+        return len(self._texts) + self._unread
+
+    @contextmanager
+    def unread(self, texts: int, *, writes: bool = True) -> Iterator[None]:
+        """Keep places for the texts of a request while it is read; one that ``writes`` none needs no place later.
+
+        Raises `QueueFullError` where there is no room, `UsageError` for more texts than there ever is room for.
+        """
+        with self._changed:
+            self._check_room(texts, len(self._texts) + self.running if writes else 0)
+            self._unread += texts
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._unread -= texts
+
+    def _check_room(self, texts: int, taken: int) -> None:
+        most = self._most_waiting + self._most_running
+        if not self._is_open:
+            raise QueueFullError("this server is being stopped: ask another one")
+        if texts > most:
+            raise UsageError(f"{texts} texts are asked for at once, and this server takes {most}: ask for fewer")
+        if taken + self._unread + texts > most:
+            said = f"{self.running} requests are being answered and {self.waiting} wait: try again later"
+            raise QueueFullError(said)
 
     def put(self, texts: Sequence[ServedText]) -> None:
-        """Queue all of these, or none: raises `QueueFullError` where there is no room for all."""
+        """Queue all of these, or none: raises as `unread`."""
         with self._changed:
-            if not self._is_open:
-                raise QueueFullError("this server is being stopped: ask another one")
-            if len(self._texts) + len(texts) > self._most_waiting + self._most_running - self.running:
-                raise QueueFullError(
-                    f"{self.running} requests are being answered and {len(self._texts)} wait: try again later"
-                )
+            self._check_room(len(texts), len(self._texts) + self.running)
             self._texts.extend(texts)
             for text in texts:
                 text.leave = self._drop
@@ -128,3 +155,23 @@ class Inbox:
                     found.append(sequence)
             if found or not idle:
                 return found
+
+
+class Readers:
+    """Threads that make texts of requests; these come to their turn one after another, in one event loop.
+
+    A request whose task is cancelled while it waits is never read, and nothing of it is kept.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._turns, self._threads = asyncio.Semaphore(threads), ThreadPoolExecutor(threads, "draftwood-reader")
+
+    async def read(self, call: Callable[[], Result]) -> Result:
+        """Return what the call returns, in a thread, whose turn lasts until the call ends, whoever has left."""
+        await self._turns.acquire()
+        loop, reading = asyncio.get_running_loop(), self._threads.submit(call)
+        reading.add_done_callback(lambda _: loop.is_closed() or loop.call_soon_threadsafe(self._turns.release))
+        return await asyncio.wrap_future(reading)
+
+    def stop(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)

@@ -6,14 +6,14 @@ import json
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
 from draftwood.serve.answer import Choice, Update
 from draftwood.serve.calls import Event
 from draftwood.serve.errors import BAD_REQUEST, ApiError
-from draftwood.serve.fields import MOST_MESSAGES, ChatRequest, JsonSchema, Tokens, Top, Writing
+from draftwood.serve.fields import ChatRequest, Items, JsonSchema, Messages, Tokens, Top, Writing
 from draftwood.serve.meanings import REFUSED, RESPONSES
 from draftwood.serve.shapes import chat_logprobs, event, usage_of
 from draftwood.serve.tools import new_id
@@ -25,12 +25,12 @@ _AS_IN_CHATS = ("model", "temperature", "top_p", "seed", "stream", "user", "top_
 class ResponsesRequest(Writing):
     """Body of ``/v1/responses``."""
 
-    input: str | Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_MESSAGES)]
+    input: str | Messages
     instructions: str | None = None
     max_output_tokens: Tokens | None = None
     top_logprobs: Top | None = None
     text: dict[str, Any] | None = None
-    tools: list[dict[str, Any]] | None = None
+    tools: Items[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     previous_response_id: str | None = None
     conversation: Any = None
@@ -38,7 +38,7 @@ class ResponsesRequest(Writing):
     metadata: dict[str, Any] | None = None
     store: bool | None = None
     parallel_tool_calls: bool | None = None
-    include: list[str] | None = None
+    include: Items[str] | None = None
 
     @field_validator("text", "tools", "tool_choice", "metadata")
     @classmethod

@@ -15,7 +15,7 @@ from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Emission
 from draftwood.decoding.sequence import ActiveSequence
 from draftwood.drafters.memory.memory import Memory
-from draftwood.errors import DraftwoodError, UsageError
+from draftwood.errors import DraftwoodError
 from draftwood.planning.base import TreePlanner
 from draftwood.planning.policies.backoff_and_load import LoadLimit
 from draftwood.serve.inbox import Inbox, ServedText
@@ -23,6 +23,9 @@ from draftwood.serve.prefixes import Prefixes
 
 _WHOLE = frozenset({"eos", "stop", "length", "cancelled"})
 """Finish reasons after which the model's cache of the text is intact."""
+
+_LAST = 3.0
+"""Seconds for the pass after which the texts end when a server is stopped."""
 
 log = logging.getLogger("draftwood")
 
@@ -35,10 +38,11 @@ class Worker:
     """
 
     def __init__(self, setup: Setup, most_running: int, most_waiting: int, prefix_bytes: int = 0) -> None:
-        self._setup, self._numbers, self._most = setup, count(), most_running + most_waiting
+        self._setup, self._numbers = setup, count()
         self._prefixes, self._prefix_bytes = Prefixes(setup.target, prefix_bytes), prefix_bytes
         self.watchers: list[Callable[[ServedText, Emission], None]] = []
         self._texts: dict[int, ServedText] = {}  # by the number of their sequence
+        self._is_cut = False
         self.inbox = Inbox(most_waiting, most_running, self._begin)
         for policy in setup.planner.policies if isinstance(setup.planner, TreePlanner) else ():
             if isinstance(policy, LoadLimit):
@@ -65,23 +69,25 @@ class Worker:
         Raises `QueueFullError` where there is no room for all of them, and `PromptError`, `UsageError` or
         `CapabilityError` for a request that this model cannot serve.
         """
-        if len(texts) > self._most:
-            raise UsageError(
-                f"{len(texts)} texts are asked for at once, and this server takes {self._most}: ask for fewer"
-            )
         for text in texts:
             text.watchers = self.watchers
             check_request(text.request, self._setup.target)
         self.inbox.put(texts)
 
     def stop(self, seconds: float) -> None:
-        """Take no more requests; texts that are not finished within so many seconds are cancelled."""
+        """Take no more requests; what is not finished within so many seconds ends then, as `cut` says."""
         self.inbox.stop()
-        self._thread.join(seconds)
+        self._thread.join(0 if self._is_cut else seconds)
         if self._thread.is_alive():
-            for text in list(self._texts.values()):
-                text.cancel()
-            self._thread.join(seconds)
+            self.cut()
+            self._thread.join(_LAST)
+
+    def cut(self) -> None:
+        """End all texts before the next pass: as a time limit does, or with an error if they have no token."""
+        self.inbox.stop()
+        self._is_cut = True
+        for text in list(self._texts.values()):
+            text.cancel("length")
 
     def _begin(self, text: ServedText) -> ActiveSequence | None:
         if text.is_cancelled:
@@ -99,7 +105,7 @@ class Worker:
             text.end("error", error)
             return None
         self._texts[number] = text
-        if text.is_cancelled:  # meanwhile: `cancel` had no sequence to cancel
+        if text.is_cancelled or self._is_cut:  # meanwhile: `cancel` had no sequence to cancel
             text.sequence.cancel()
         return text.sequence
 

@@ -1,8 +1,12 @@
 """The tokenizer of the CPU engine, against llama.cpp's own on the same files."""
 
+import os
 import random
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import pytest
 from gguf import TokenType
@@ -11,6 +15,7 @@ from draftwood.engines.cpu.encoders import SpecialTokens, byte_letters
 from draftwood.engines.cpu.gguf_file import GgufFile
 from draftwood.engines.cpu.pre_tokenizers import KNOWN
 from draftwood.engines.cpu.tokenizer import GgufTokenizer
+from draftwood.engines.file_tokenizer import ids_of
 from draftwood.errors import ModelError, UnsupportedModelError
 from draftwood.models.find import gguf_file
 from draftwood.models.fingerprint import tokenizer_fingerprint
@@ -21,6 +26,7 @@ from draftwood.engines.llama_cpp.tokenizer import LlamaTokenizer
 from draftwood.engines.llama_cpp.weights import LlamaWeights
 from tests.engines.test_llama_tokenizer import TEXTS
 from tests.engines.tiny_vocabulary import SENTENCEPIECE, write_vocabulary
+from tests.serve.scripted import byte_tokenizer
 from tests.tiers import rest_is_slow
 
 on_smollm2 = pytest.mark.smollm2
@@ -249,6 +255,53 @@ def test_the_longest_special_token_is_found_first():
 
 
 @on_smollm2
+@pytest.mark.parametrize("special", [False, True])
+def test_a_long_text_has_the_same_ids_and_other_threads_run_meanwhile(special):
+    from tokenizers.processors import TemplateProcessing
+
+    words = byte_tokenizer().backend_tokenizer
+    around = [(name, words.token_to_id(name)) for name in ("<end>", "<turn>")]
+    words.post_processor = TemplateProcessing(single="<end> $A <turn>", special_tokens=around)
+    text = "<user>".join(random_texts(8_000, 5))
+    begun, order = Event(), []
+
+    def others():
+        begun.wait()
+        for _ in range(20):
+            time.sleep(0.001)
+        order.append("others")
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(others)
+        begun.set()
+        found = ids_of(words, text, special=special)
+        order.append("text")
+    assert order == ["others", "text"]
+    assert found == words.encode(text, add_special_tokens=special).ids
+
+
+FORKED = """
+import os, sys, threading
+from draftwood.engines.file_tokenizer import ids_of
+from tests.serve.scripted import byte_tokenizer
+words, done = byte_tokenizer().backend_tokenizer, threading.Event()
+threading.Thread(target=done.wait).start()
+ids_of(words, "a" * 20_000)
+child = os.fork()
+if not child:
+    threading.Thread(target=done.wait, daemon=True).start()
+    os._exit(len(ids_of(words, "a" * 20_000)) == 20_000)
+done.set()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) - 1)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_of_fork_does_not_wait_for_threads_that_it_does_not_have():
+    known = {**os.environ, "TOKENIZERS_PARALLELISM": "true", "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=60, env=known)
+
+
 def test_neither_torch_nor_transformers_nor_llama_cpp_is_imported():
     code = f"""
 import sys

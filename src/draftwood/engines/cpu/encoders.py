@@ -10,6 +10,7 @@ from typing import Any
 
 from draftwood.engines.cpu.pre_tokenizers import PreTokenizer
 from draftwood.engines.cpu.vocabulary import BYTE, FileVocabulary
+from draftwood.engines.file_tokenizer import ids_of
 from draftwood.errors import ModelError, UnsupportedModelError
 
 _BLANKS = " \t\n\v\f\r"
@@ -163,7 +164,7 @@ class ByteMerges:
         self._tokenizer = self._made()
 
     def encode(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        ids = ids_of(self._tokenizer, text)
         return [token for token in ids if token != self._missing] if self._missing in ids else ids
 
     def _made(self) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 from draftwood.engines.cpu.encoders import ByteMerges, ScoredPieces, SpecialTokens, byte_letters
 from draftwood.engines.cpu.hub_model import read_json
 from draftwood.engines.cpu.vocabulary import BYTE, CONTROL, NORMAL, SPECIAL, UNKNOWN, UNUSED, FileVocabulary
-from draftwood.engines.file_tokenizer import FileTokenizer, utf8
+from draftwood.engines.file_tokenizer import FileTokenizer, ids_of, utf8
 from draftwood.errors import ModelError, ModelNotFoundError, PromptError
 
 _MOST_BYTES = 1 << 29  # of a text, as with llama.cpp
@@ -159,7 +159,7 @@ class HubTokenizer(FileTokenizer):
         return self._templates.get("tool_use") if key == "tokenizer.chat_template.tool_use" else None
 
     def _ids(self, text: str, add_special: bool) -> list[int]:
-        return list(self._tokenizer.encode(utf8(text).decode(), add_special_tokens=add_special).ids)
+        return ids_of(self._tokenizer, utf8(text).decode(), special=add_special)
 
     def _name(self, token: int) -> str:
         found = self._tokenizer.id_to_token(token)
