@@ -77,6 +77,7 @@ def serve(
     names = given.check()
     with _listening(host, port) as listening:
         setup = _prepared(given, names)
+        setup.request([0], served=True)  # raises where the model has settings that cannot be followed
         settings = Settings(
             name or given.model, max_running, max_waiting, keys=tuple(keys), prefix_bytes=prefix_cache_mib << 20,
             most_seconds=max_seconds, warms_up=True,

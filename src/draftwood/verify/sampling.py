@@ -37,8 +37,10 @@ def check_sampling(sampling: Sampling) -> None:
         raise UsageError(
             f"temperature must be 0 (greedy) or at least {_MIN_TEMPERATURE} and finite, got {s.temperature}"
         )
-    if s.top_k is not None and not (isinstance(s.top_k, Integral) and s.top_k >= 1):
-        raise UsageError(f"top_k must be a whole number from 1 on, or None for all tokens, got {s.top_k}")
+    for name in ("top_k", "penalty_last_n"):
+        count = getattr(s, name)
+        if count is not None and not (isinstance(count, Integral) and int(count) >= 1):
+            raise UsageError(f"{name} must be a whole number from 1 on, or None for all tokens, got {count!r:.80}")
     if s.top_p is not None and not 0 < s.top_p <= 1:
         raise UsageError(f"top_p must lie in (0, 1], or be None for all tokens, got {s.top_p}")
     if s.min_p is not None and not 0 <= s.min_p <= 1:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import CONFIG_MAPPING, PreTrainedTokenizerFast
+from transformers import CONFIG_MAPPING, LlamaForCausalLM, PreTrainedTokenizerFast
 
 import draftwood
 from draftwood.engines.cpu import self_drafts
@@ -25,6 +25,7 @@ from draftwood.errors import CapabilityError, ModelError, ModelNotFoundError, Un
 from draftwood.tree import TokenTree
 from tests.engines.cpu.test_families import FLIP, IDS, QUICK, difference, read
 from tests.engines.cpu.tiny_families import LINEAR, PARTIAL, TINY, VOCAB, build, config_of, scores_of
+from tests.engines.tiny import continued
 from tests.tiers import rest_is_slow
 
 KINDS = ("bfloat16", "float16", "int8", "int4")
@@ -283,6 +284,33 @@ def test_windows_without_layer_types(kind, given, windows):
     found = settings_of({"model_type": kind, **sizes, **given})[0]
     [which] = [found[key] for key in found if key.endswith("attention.sliding_window_pattern")]
     assert which == [window == "1" for window in windows]
+
+
+OWN = {
+    "repetition_penalty": 1.3, "top_k": 9, "top_p": 0.9, "min_p": 0.1, "temperature": 0.7, "do_sample": False,
+    "max_new_tokens": 40, "max_length": 90, "eos_token_id": [7, 9], "stop_strings": ["zz"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", ["generation_config.json", "config.json"])
+def test_a_folder_s_own_settings_of_requests_are_followed(place, folders, tmp_path):
+    """They are those that transformers finds; texts are its own, with drafts and without."""
+    path = changed(folders("llama").path, tmp_path, **OWN if place == "config.json" else {})
+    if place != "config.json":
+        (path / place).write_text(json.dumps(OWN | {"suppress_tokens": None, "no_repeat_ngram_size": 0}))
+    target, model = CpuTarget(path, threads=1), LlamaForCausalLM.from_pretrained(path)
+    for name in OWN:
+        assert getattr(target.generation_config, name) == getattr(model.generation_config, name) == OWN[name]
+    prompt, given = IDS[:20], {"tokenizer": byte_level()}
+    text = draftwood.generate(target, prompt, drafters="none", **given)
+    assert text.ids == continued(model, prompt, **given)
+    for more in ({}, {"temperature": 1.0, "seed": 3}):
+        texts = [
+            draftwood.generate(target, prompt, **given, **more, drafters=drafters, planner="fixed:8").ids
+            for drafters in ("none", "ngram+recycling")
+        ]
+        assert texts[0] == texts[1]
+    assert draftwood.generate(target, prompt, **given, repetition_penalty=1).ids != text.ids
 
 
 def test_scores_without_caps():
