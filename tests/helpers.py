@@ -174,7 +174,7 @@ def sampled_truth(
     text = list(prompt)
     for _ in range(limit):
         row = target.scores_after(text).copy()
-        for token in set(text):
+        for token in set(text[-(sampling.penalty_last_n or 0) :]):
             row[token] *= sampling.repetition_penalty if row[token] < 0 else 1 / sampling.repetition_penalty
         for process in processors:
             row = process(np.array(text), row)
@@ -237,6 +237,7 @@ SETTINGS_OF_LAWS = {
     "top-p": Sampling(1.0, top_p=0.7, seed=5),
     "min-p": Sampling(1.3, min_p=0.1, seed=5),
     "penalty": Sampling(1.0, repetition_penalty=1.4, seed=5),
+    "penalty of the last": Sampling(repetition_penalty=1.4, penalty_last_n=5, seed=5),
     "everything": Sampling(0.9, top_k=6, top_p=0.9, min_p=0.02, repetition_penalty=1.2, seed=5),
 }
 

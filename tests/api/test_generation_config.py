@@ -4,27 +4,27 @@ import copy
 import time
 
 import pytest
+from tests.api.fake import toy
 from tests.api.generating import PROMPT, speller
 from tests.engines.tiny import continued
 from transformers import GenerationConfig
 
 import draftwood
 from draftwood.api import checks
+from draftwood.api.setup import Setup
 from draftwood.errors import UsageError
 
 KNOWN = sorted(name for name in vars(GenerationConfig()) if not name.startswith("_"))
 HONOURED = frozenset(
     {
-        "eos_token_id", "max_length", "max_new_tokens", "max_time", "min_p", "repetition_penalty",
-        "stop_strings", "top_k", "top_p",
+        "do_sample", "eos_token_id", "max_length", "max_new_tokens", "max_time", "min_p", "repetition_penalty",
+        "stop_strings", "temperature", "top_k", "top_p",
     }
 )  # fmt: skip
 """Settings that fill in what the caller leaves open."""
 
 WITHOUT_EFFECT = frozenset(
     {
-        # Set by the caller of draftwood: greedy, unless a temperature is given.
-        "do_sample", "temperature",
         # Without meaning for one text that is written token by token.
         "assistant_confidence_threshold", "assistant_early_exit", "assistant_ensemble_weight",
         "assistant_lookbehind", "bos_token_id", "decoder_start_token_id", "early_stopping", "is_assistant",
@@ -51,7 +51,7 @@ CHANGING = {
     "min_new_tokens": 9, "no_repeat_ngram_size": 3, "num_beam_groups": 2, "num_beams": 2,
     "num_return_sequences": 2, "penalty_alpha": 0.6, "remove_invalid_values": True, "sequence_bias": [[[3], 4.0]],
     "suppress_tokens": [1], "token_healing": True, "top_h": 0.4, "typical_p": 0.5,
-    "watermarking_config": {"bias": 2.5},
+    "watermarking_config": {"bias": 2.5}, "mirostat": 2, "xtc_probability": 0.5,
 }  # fmt: skip
 """A value of each refused setting that changes the text."""
 
@@ -68,7 +68,8 @@ def test_every_setting_has_its_place():
     places = [HONOURED, WITHOUT_EFFECT, frozenset(REFUSED)]
     for name in KNOWN:
         assert sum(name in place for place in places) == 1, f"{name} is in no place, or in several"
-    assert sorted(set().union(*places)) == KNOWN, "and nothing else is"
+    of_files = {"mirostat", "xtc_probability"}  # of GGUF
+    assert sorted(set().union(*places) - of_files) == KNOWN, "and nothing else is"
     assert CHANGING.keys() == REFUSED.keys()
 
 
@@ -84,6 +85,41 @@ def test_what_would_change_the_text_is_refused_by_name(llama, name):
 def test_what_shapes_sampling_says_nothing_of_greedy_text(llama, name):
     setattr(llama.generation_config, name, CHANGING[name])
     assert draftwood.generate(llama, PROMPT, max_new_tokens=9).ids == continued(llama, PROMPT, max_new_tokens=9)
+
+
+@pytest.mark.parametrize(
+    ("says", "alone", "served"),
+    [
+        ({}, 0, 1),
+        ({"temperature": 0.6}, 0, 0.6),
+        ({"do_sample": True}, 1, 1),
+        ({"do_sample": True, "temperature": 0.6}, 0.6, 0.6),
+        ({"do_sample": False, "temperature": 0.6}, 0, 0),
+    ],
+)
+def test_the_temperature_is_the_caller_s_or_the_model_s(says, alone, served):
+    setup = Setup(toy(**says, max_positions=100))
+    for given, expected in ((None, alone), (0.3, 0.3), (0, 0)):
+        assert setup.request(PROMPT, temperature=given).sampling.temperature == expected
+    open_ = setup.request(PROMPT, served=True)
+    assert (open_.sampling.temperature, open_.limit) == (served, 100 - len(PROMPT))
+    assert Setup(toy(max_new_tokens=7)).request(PROMPT, served=True).limit == 7
+
+
+@pytest.mark.parametrize(
+    ("says", "sentence"),
+    [
+        ({"max_new_tokens": "x"}, "max_new_tokens of the generation config is 'x': it must be a whole number"),
+        ({"max_length": "x"}, "max_length of the generation config is 'x'"),
+        ({"penalty_last_n": 0}, "penalty_last_n must be a whole number"),
+        ({"do_sample": True, "mirostat": 2}, "sets mirostat=2, which draftwood does not apply"),
+    ],
+)
+def test_settings_of_a_file_that_cannot_be_followed(says, sentence):
+    setup = Setup(toy(**says))
+    with pytest.raises(UsageError, match=sentence):
+        setup.request(PROMPT)
+    setup.request(PROMPT, max_new_tokens=3, repetition_penalty=1.2, temperature=0)
 
 
 def test_max_length_counts_the_prompt(llama):

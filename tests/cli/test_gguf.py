@@ -9,10 +9,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import httpx2 as httpx  # comes with the openai package
 import pytest
 
+from draftwood import generate, load
+from draftwood.api.setup import Setup
 from draftwood.models.find import gguf_file
 from draftwood.models.findings import profile_path
+from tests.serve.conftest import running
 
 pytest.importorskip("xllamacpp")
 pytestmark = pytest.mark.smollm2
@@ -71,6 +75,31 @@ def test_generate_records_what_ran_and_the_text_is_the_file_s(draftwood, gguf, t
         call = ("generate", "Hi", "--engine", engine, *SHORT, "--json")
         chosen, named = (draftwood(*call, "-m", model) for model in ("smollm2", str(Path(gguf).parent)))
         assert json.loads(chosen.out)["ids"] == json.loads(named.out)["ids"]
+
+
+@pytest.mark.parametrize("engine", ["cpu", "llama.cpp"])
+def test_a_file_s_own_settings_of_sampling_are_followed_through_every_door(engine, draftwood, tiny_gguf, tmp_path):
+    said = {"temp": 0.9, "top_k": 6, "top_p": 0.95, "penalty_repeat": 1.2, "penalty_last_n": -1}
+    more = tuple((f"general.sampling.{name}", value) for name, value in said.items())
+    path, chosen = str(tiny_gguf("llama", "Q8_0", more=more)), {"seed": 3, "max_new_tokens": 24}
+    model, tokenizer = load(path, engine=engine, threads=1)
+    own = generate(model, "ab", tokenizer=tokenizer, drafters="none", **chosen)
+    assert generate(model, "ab", tokenizer=tokenizer, planner="fixed:6", **chosen).ids == own.ids
+    call = ("generate", "ab", "--raw", "-m", path, "--engine", engine, "--threads", "1", "--json", "--seed", "3")
+    flags = ("--temperature", "0.9", "--top-k", "6", "--top-p", "0.95", "--repetition-penalty", "1.2")
+    without = str(tiny_gguf("llama", "Q8_0"))
+    for asked in (call, [without if one == path else one for one in (*call, *flags)]):
+        assert json.loads(draftwood(*asked, "--max-new-tokens", "24").out)["ids"] == own.ids
+    with running(Setup(model, tokenizer, "ngram", "fixed:6")) as server:
+        body = {"prompt": "ab", "seed": 3, "max_tokens": 24}
+        answer = httpx.post(f"{server.url}/v1/completions", json=body, timeout=60).json()
+        assert answer["choices"][0]["text"] == own.text
+        greedy = httpx.post(f"{server.url}/v1/completions", json=body | {"temperature": 0}, timeout=60).json()
+    assert (
+        greedy["choices"][0]["text"]
+        == generate(model, "ab", tokenizer=tokenizer, temperature=0, **chosen).text
+        != own.text
+    )
 
 
 @pytest.mark.parametrize("engine", ["cpu", "llama.cpp"])

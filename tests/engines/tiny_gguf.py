@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +48,20 @@ def write_gguf(
     vocabulary: bool = True,
     template: str | None = TEMPLATE,
     pooling: bool = False,
+    more: Sequence[tuple[str, Any]] = (),
 ) -> Path:
-    """Write a model of ``family`` (llama, gemma3, lfm2, mamba, mamba2, jamba), matrices of the type ``kind``."""
+    """Write a model of ``family`` (llama, gemma3, lfm2, mamba, mamba2, jamba), matrices of the type ``kind``.
+
+    ``more`` is further metadata: whole numbers, others, truth values and texts.
+    """
     writer = GGUFWriter(path, family)
     writer.add_file_type(LlamaFileType["ALL_F32" if kind == "F32" else f"MOSTLY_{kind}"])
     _write_sizes(writer, family)
     if pooling:
         writer.add_pooling_type(PoolingType.MEAN)
+    add = {bool: writer.add_bool, int: writer.add_int32, float: writer.add_float32, str: writer.add_string}
+    for key, value in more:
+        add[type(value)](key, value)
     if vocabulary:
         write_vocabulary(writer, template)
     else:

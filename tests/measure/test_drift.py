@@ -34,7 +34,7 @@ def directly(p_row, q_row):
 @pytest.mark.parametrize("options", [{}, {"trees": False}, {"rollback": "snapshot"}])
 @pytest.mark.parametrize("sampling", [
     {}, {"temperature": 1.0, "seed": 7}, {"temperature": 0.7, "top_k": 3, "seed": 1},
-    {"temperature": 1.0, "top_p": 0.8, "repetition_penalty": 1.3, "seed": 2},
+    {"temperature": 1.0, "top_p": 0.8, "repetition_penalty": 1.3, "penalty_last_n": 3, "seed": 2},
 ])  # fmt: skip
 def test_an_exact_rule_drifts_nowhere(options, sampling):
     target = ToyTarget(**options)

@@ -40,6 +40,7 @@ def undrafted(text):
 SETTINGS = [
     GREEDY,
     Sampling(repetition_penalty=1.4),
+    Sampling(repetition_penalty=1.4, penalty_last_n=3),
     SAMPLED,
     Sampling(0.8, top_k=4, top_p=0.9, min_p=0.05, repetition_penalty=1.2, seed=-8),
 ]
@@ -67,6 +68,18 @@ def test_any_tree_gives_the_plain_text(sampling, processor, data):
 
 
 # --- the committed text ----------------------------------------------------------------------------------------
+
+
+def test_a_penalty_for_the_last_tokens_alone():
+    """As llama.cpp has it where a GGUF file asks for it: the tokens before them are as good as new."""
+    row = np.array([4.0, 3.9, 3.8, 3.7, 3.6, 3.5], dtype=np.float32)
+    session = opened(Sampling(repetition_penalty=3.0, penalty_last_n=2), prompt=(0, 0, 1))
+    assert [session.verify(TokenTree.empty(), Rows([row]), never).emitted for _ in range(4)] == [
+        (2,),
+        (0,),
+        (1,),
+        (2,),
+    ]
 
 
 def test_extend_moves_the_text_and_the_penalty():

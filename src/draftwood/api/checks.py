@@ -25,7 +25,8 @@ REFUSED: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 # The same for settings that change sampled texts only.
 REFUSED_SAMPLED: dict[str, tuple[Any, ...]] = {
-    "epsilon_cutoff": (0,), "eta_cutoff": (0,), "top_h": (), "typical_p": (1,)
+    "epsilon_cutoff": (0,), "eta_cutoff": (0,), "top_h": (), "typical_p": (1,),
+    "mirostat": (0,), "xtc_probability": (0,),  # of GGUF files
 }  # fmt: skip
 # Settings with the values that change the text; all others change nothing.
 REFUSED_VALUES: dict[str, tuple[Any, ...]] = {"cache_implementation": ("quantized",)}
@@ -82,19 +83,18 @@ def end_ids(config: Any) -> frozenset[int]:
         ) from None
 
 
-def new_tokens(config: Any, given: int | None, prompt: int) -> int:
-    """Return how many tokens to write at most: ``given`` by the caller, else by the config, else `NEW_TOKENS`.
+def new_tokens(config: Any, given: int | None, prompt: int, otherwise: int = NEW_TOKENS) -> int:
+    """Return how many tokens to write at most: ``given`` by the caller, else by the config, else ``otherwise``.
 
     ``prompt`` is the length of the prompt, which ``max_length`` of the config includes.
     """
     if given is not None:
         return check_whole("max_new_tokens", given)
     if new := getattr(config, "max_new_tokens", None):
-        return int(new)
-    longest = getattr(config, "max_length", None)
-    if longest is None:
-        return NEW_TOKENS
-    if longest <= prompt:
+        return check_whole("max_new_tokens of the generation config", new)
+    if (longest := getattr(config, "max_length", None)) is None:
+        return otherwise
+    if check_whole("max_length of the generation config", longest) <= prompt:
         raise UsageError(
             f"the model's generation config sets max_length={longest}, which leaves no room after a prompt of "
             f"{prompt} tokens: pass max_new_tokens"
@@ -113,8 +113,17 @@ def stop_strings(config: Any, given: str | Sequence[str] | None) -> list[str]:
     return texts
 
 
-def fill_sampling(config: Any, sampling: dict[str, Any]) -> None:
-    """Fill settings of ``sampling`` that the caller left open from the config."""
+def fill_sampling(config: Any, sampling: dict[str, Any], *, samples: bool = False) -> None:
+    """Fill settings of ``sampling`` that the caller left open from the config.
+
+    ``samples``: where neither says a temperature or whether to sample, it is 1, as in the OpenAI API; else 0.
+    """
+    if sampling.get("temperature") is None:
+        said, chosen = getattr(config, "temperature", None), getattr(config, "do_sample", None)
+        is_sampled = samples if chosen is None else chosen
+        sampling["temperature"] = 0.0 if not is_sampled else 1.0 if said is None else said
+    if sampling.get("repetition_penalty") is None:  # what a caller gives is for the whole text
+        sampling["penalty_last_n"] = getattr(config, "penalty_last_n", None)
     for name in ("top_k", "top_p", "min_p", "repetition_penalty"):
         if sampling.get(name) is None:
             sampling[name] = getattr(config, name, None)
@@ -133,6 +142,7 @@ def refuse_settings(config: Any, *, sampled: bool) -> None:
             continue
         if value in REFUSED_VALUES[name] if name in REFUSED_VALUES else value not in neutral[name]:
             raise UsageError(
-                f"the model's generation config sets {name}={value!r}, which draftwood does not apply: set "
-                f"model.generation_config.{name} to None, and pass a logits_processor for it where there is one"
+                f"the model's generation config sets {name}={value!r}, which draftwood does not apply: take it "
+                f"out of it, or set model.generation_config.{name} to None, and pass a logits_processor for it "
+                "where there is one"
             )

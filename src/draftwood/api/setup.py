@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from draftwood.api.chat_template import turn_ends
 from draftwood.api.checks import (
+    NEW_TOKENS,
     check_model,
     check_tokenizer_kind,
     end_ids,
@@ -175,21 +176,24 @@ class Setup:
     def request(
         self, ids: Sequence[int], *, max_new_tokens: int | None = None, stop: str | Sequence[str] | None = None,
         logits_processor: Any = None, grammar: Any = None, trace: bool = False,
-        drafters: Sequence[Drafter] | None = None,
+        drafters: Sequence[Drafter] | None = None, served: bool = False,
         **sampling: Any,
     ) -> Request:  # fmt: skip
         """Return a request with checked settings; those not given come from the model's generation config.
 
         ``grammar`` is a `Grammar` or a JSON Schema; ``trace`` keeps the trees of all steps; ``drafters`` are those
-        of `predicting`.
+        of `predicting`. ``served``: what that leaves open is as in the OpenAI API: temperature 1, and as many
+        tokens as the model takes.
         """
         config = self.model.generation_config
-        fill_sampling(config, sampling)
+        fill_sampling(config, sampling, samples=served)
         if sampling.get("seed") is None:
             sampling["seed"] = secrets.randbits(32)
         settings = check_sampling(Sampling(**sampling))
         refuse_settings(config, sampled=not settings.greedy)
-        limit, processors = new_tokens(config, max_new_tokens, len(ids)), self._processors(logits_processor)
+        room = self.target.capabilities.max_positions - len(ids)
+        limit = new_tokens(config, max_new_tokens, len(ids), max(1, room) if served else NEW_TOKENS)
+        processors = self._processors(logits_processor)
         ends = end_ids(config) | turn_ends(self.tokenizer, ids)
         request = Request(
             ids, limit, settings, processors, end_ids=ends, criteria=self._stop(stop_strings(config, stop)),

@@ -34,7 +34,7 @@ def generate(
     planner: str | Planner = DEFAULT_PLANNER,
     rule: str | Rule = DEFAULT_RULE,
     max_new_tokens: int | None = None,
-    temperature: float = 0.0,
+    temperature: float | None = None,
     top_k: int | None = None,
     top_p: float | None = None,
     min_p: float | None = None,
@@ -70,7 +70,7 @@ def generate(
         Which draft tokens are accepted. ``"exact"`` leaves the text as plain decoding writes it. All others are
         lossy: ``"threshold:tau=0.15"``, ``"top-k:k=2"``, a Rule.
     max_new_tokens
-        Most tokens to write; by default what the model's generation config says, else 256.
+        Most tokens to write. None: what the model's generation config says, else 256.
     temperature, top_k, top_p, min_p, repetition_penalty
         As in transformers; temperature 0 is greedy. None: what the model's generation config says.
     seed

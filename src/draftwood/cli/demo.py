@@ -61,7 +61,7 @@ def demo(engines: options.Engines, max_new_tokens: measuring.MaxNewTokens = 96) 
 
     engine, _ = choose(_MODEL, engines.engine)
     how = {**asdict(engines), "engine": engine, "planner": options.PLANNER_DEFAULT}
-    loaded = Given(model=_MODEL, max_new_tokens=max_new_tokens, **how).load()
+    loaded = Given(model=_MODEL, max_new_tokens=max_new_tokens, temperature=0.0, **how).load()
     done: list[_Raced] = []
     with screen.CtrlC() as stop:
         other = _llama(loaded.given)

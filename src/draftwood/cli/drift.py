@@ -65,7 +65,7 @@ def drift(
     with screen.CtrlC() as stop:
         for nth, job in enumerate(jobs, 1):
             with screen.busy(f"{job.task} {job.name} ({nth} of {len(jobs)})"):
-                how = job.sampling | settings
+                how = {"temperature": 0.0} | job.sampling | settings
                 if rules:
                     rule_drift(model, job.prompt, rules, **how)
                 else:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from draftwood.decoding.request import Request
 
 
+_TEMPERATURE = "0: always the likeliest token. [default: the model's, else 0]"
 _TOP_P = "Sample from the likeliest tokens whose probabilities add up to this."
 _LIMIT = "Most tokens to write. [default: the model's own setting, else 256]"
 _PREDICTION = "Text that you expect in the answer: drafts copy it. May be given again."
@@ -37,7 +38,7 @@ class WritingFlags:
     """How the tokens of an answer are chosen, and where it ends."""
 
     max_new_tokens: Annotated[int | None, Option(min=1, help=_LIMIT)] = None
-    temperature: Annotated[float, Option(help="0: always the likeliest token.")] = 0.0
+    temperature: Annotated[float | None, Option(help=_TEMPERATURE)] = None
     top_k: Annotated[int | None, Option(help="Sample from this many of the likeliest tokens.")] = None
     top_p: Annotated[float | None, Option(help=_TOP_P)] = None
     min_p: Annotated[float | None, Option(help="Leave out tokens below this share of the top probability.")] = None

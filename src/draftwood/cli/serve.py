@@ -80,6 +80,7 @@ def serve(
         raise ModelError("the server needs threads, and none is to be had: allow more processes (ulimit -u)")
     with _listening(host, port) as listening:
         setup = _prepared(given, names)
+        setup.request([0], served=True)  # raises where the model has settings that cannot be followed
         settings = Settings(
             clean(name or given.model), max_running, max_waiting, keys=tuple(keys),
             prefix_bytes=prefix_cache_mib << 20, most_seconds=max_seconds, warms_up=True,

@@ -40,6 +40,8 @@ class Sampling:
     repetition_penalty
         Scores of tokens already in the text are divided (positive) or multiplied (negative) by it
         (CTRL, arXiv 1909.05858).
+    penalty_last_n
+        The penalty is for this many last tokens of the text, as some GGUF files ask for; None: for all.
     seed
         Seed of the noise; the same seed gives the same text.
     """
@@ -49,6 +51,7 @@ class Sampling:
     top_p: float | None = None
     min_p: float | None = None
     repetition_penalty: float = 1.0
+    penalty_last_n: int | None = None
     seed: int = 0
 
     @property

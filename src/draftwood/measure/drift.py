@@ -161,7 +161,8 @@ class TextReader:
         """Return the token that the exact rule takes next."""
         row = self.row
         if self._sampling.repetition_penalty != 1:
-            row = penalise(row, np.unique(self._text), self._sampling.repetition_penalty)
+            ids = np.unique(self._text[-(self._sampling.penalty_last_n or 0) :])
+            row = penalise(row, ids, self._sampling.repetition_penalty)
         return choose(row, self._sampling, self._noise, len(self._text))
 
     def read(self, token: int) -> None:

@@ -106,10 +106,11 @@ class ChoiceMaker:
         setup, can = self.setup, self.setup.target.capabilities
         without = (asked.draftwood or DraftingField()).without(setup.names)
         room = max(1, can.max_positions - len(ids))
-        limit = room if limit is None else min(limit, room)  # as in the API: as long as the model takes
+        most = room if limit is None else min(limit, room)
         request = setup.request(
-            ids, max_new_tokens=max(1, limit), stop=asked.stop, trace=self.wishes.trace, grammar=grammar,
-            drafters=() if without is None else self._drafters(asked, len(ids) + limit), **_sampling(asked),
+            ids, max_new_tokens=None if limit is None else max(1, most), stop=asked.stop, served=True,
+            trace=self.wishes.trace, grammar=grammar, **_sampling(asked),
+            drafters=() if without is None else self._drafters(asked, len(ids) + most),
         )  # fmt: skip
         request = replace(request, without=without or frozenset())
         if self.seconds is not None and (request.seconds is None or request.seconds > self.seconds):
@@ -133,7 +134,7 @@ class ChoiceMaker:
                 shown = logprobs.show if has_prompt else shown
             own = replace(request, processors=processors, sequence=number, shown=shown)
             # With a limit of 0 the first token, which comes from reading the prompt, is not returned.
-            more: dict[str, Any] = {"is_silent": limit == 0, "tools": tools, "tags": tags}
+            more: dict[str, Any] = {"is_silent": most == 0, "tools": tools, "tags": tags}
             found.append(Choice(setup, own, self.loop, number, logprobs, self.namespace, **more))
         return found
 
@@ -192,9 +193,8 @@ def _biases(given: Mapping[str, float], vocab: int) -> dict[int, float]:
 
 
 def _sampling(asked: Common) -> dict[str, Any]:
-    """Return the client's settings of `Sampling`: temperature 1 if it gave none, as in the API, and a new seed."""
+    """Return the client's settings of `Sampling`, and a new seed if it gave none."""
     found = {name: getattr(asked, name, None) for name in Sampling.__dataclass_fields__}
-    found["temperature"] = 1.0 if asked.temperature is None else asked.temperature
     found["seed"] = secrets.randbits(32) if asked.seed is None else asked.seed
     return found
 

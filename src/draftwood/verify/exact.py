@@ -112,7 +112,9 @@ class ExactSession(RuleSession):
         # Processors get a copy in the target's own array type, since they may write to it.
         own = raw * 1 if self._processors else scores.numpy(raw)
         if self._penalised:
-            own = penalise(own, self._seen.view, self.sampling.repetition_penalty)
+            last = self.sampling.penalty_last_n
+            ids = self._text.view[-last:] if last else self._seen.view
+            own = penalise(own, ids, self.sampling.repetition_penalty)
         for processor in self._processors:
             own = processor(self.prefix, own)
             if np.shape(own) != np.shape(raw):

@@ -23,6 +23,7 @@ _ROUNDING = 1e-4  # far more than what float32 loses of a probability
 _RANGES = {
     "temperature": (0.0, LARGEST, "number: 0 (greedy) or at least 1e-30 and finite"),
     "top_k": (1.0, LARGEST, "whole number from 1 on, or None for all tokens"),
+    "penalty_last_n": (1.0, LARGEST, "whole number from 1 on, or None for all tokens"),
     "top_p": (5e-324, 1.0, "number in (0, 1], or None for all tokens"),
     "min_p": (0.0, 1.0, "number in [0, 1], or None for all tokens"),
     "repetition_penalty": (1e-30, 1e30, "number above 0, 1 for none"),  # with it float32 scores stay finite

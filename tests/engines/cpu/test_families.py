@@ -9,7 +9,7 @@ import torch
 from draftwood.engines.cpu.instructions import INSTRUCTIONS, runnable
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.llama_cpp.target import LlamaTarget
-from draftwood.errors import CapabilityError
+from draftwood.errors import CapabilityError, ModelError
 from draftwood.tree import TokenTree
 from tests.engines import tiny_gguf
 from tests.engines.cpu.tiny_families import (
@@ -20,6 +20,7 @@ from tests.engines.cpu.tiny_families import (
     fitting,
     rounded,
     scores_of,
+    sizes_of,
     tensors_of,
     write,
 )
@@ -116,15 +117,52 @@ def test_norms_biases_and_matrices_may_be_floats_of_16_bits(name, kind, files, t
 def test_llama_cpp_reads_our_tiny_files_alike(name, files):
     """So the order of their numbers is that of real files; it leaves out the windows of phi3."""
     file = files(name, vocab_size=tiny_gguf.VOCAB)
+    ours, theirs = last_row(CpuTarget, file.path), last_row(LlamaTarget, file.path)
+    assert np.abs(ours - theirs).max() < 4 * FLIP * np.abs(theirs).max()  # it rounds queries and weights too
+
+
+UNREAD = ("attention.head_count", "expert_count", "expert_used_count")
+"""Numbers without which llama.cpp ends the process: files without them are refused here."""
+
+
+@pytest.mark.parametrize("name", rest_is_slow([n for n in TINY if n != "phi3-long"], "llama-yarn", "granite"))
+def test_a_number_that_is_missing_is_what_llama_cpp_takes(name, tmp_path):
+    """Or it is refused, as there. Of phi3-long it is the longest text, and then the factors are the short ones."""
+    model = build(name, vocab_size=tiny_gguf.VOCAB)
+    tensors, path = tensors_of(name, model), tmp_path / "less.gguf"
+    windows = {"attention.sliding_window": None} if name == "phi3" else {}  # which llama.cpp leaves out
+    said = sizes_of(model.config) | TINY[name].keys
+    for key in [key for key in said if said[key] is not None and key not in windows]:
+        write(path, name, tensors, model.config, keys={key: None, **windows}, vocabulary=True)
+        ours, theirs = last_row(CpuTarget, path), None if key in UNREAD else last_row(LlamaTarget, path)
+        assert (ours is None) == (theirs is None), key
+        assert ours is None or np.abs(ours - theirs).max() < 4 * FLIP * np.abs(theirs).max(), key
+
+
+def last_row(engine, path):
+    """The scores behind the text; None where the engine refuses the file."""
     try:
-        witness = LlamaTarget(file.path, threads=1, exact=False)
+        target = engine(path, threads=1, **{"exact": False} if engine is LlamaTarget else {})
     except CapabilityError as error:
         pytest.skip(str(error))
-    [(session, scores)] = witness.open([IDS])
-    theirs = scores.raw(0)
+    except ModelError:
+        return None
+    [(session, scores)] = target.open([IDS])
+    row = np.array(scores.raw(0))
     session.close()
-    ours = read(CpuTarget(file.path, threads=1), IDS)[-1]
-    assert np.abs(ours - theirs).max() < 4 * FLIP * np.abs(theirs).max()  # it rounds queries and weights too
+    return row
+
+
+@pytest.mark.parametrize(("number", "windows"), [(0, "1111111"), (1, "0000000"), (2, "1010101"), (9, "1111111")])
+def test_a_pattern_of_windows_is_a_number_as_in_llama_cpp(number, windows, tmp_path):
+    """One layer in so many sees the whole text: each with 1, none with 0."""
+    model = build("gemma3", vocab_size=tiny_gguf.VOCAB)
+    keys = {"attention.sliding_window_pattern": number}
+    path = write(tmp_path / "f", "gemma3", tensors_of("gemma3", model), model.config, keys=keys, vocabulary=True)
+    assert [*map(bool, CpuTarget(path).model.weights.shape.windows)] == [one == "1" for one in windows]
+    if number != 1:  # at which llama.cpp ends the process
+        ours, theirs = last_row(CpuTarget, path), last_row(LlamaTarget, path)
+        assert np.abs(ours - theirs).max() < 4 * FLIP * np.abs(theirs).max()
 
 
 # --- the same bits -----------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Folders that transformers reads, on the CPU engine: its scores, our laws, and weights in fewer bits."""
 
+import copy
 import json
 import os
 from types import SimpleNamespace
@@ -7,14 +8,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
+from transformers import CONFIG_MAPPING, LlamaForCausalLM, PreTrainedTokenizerFast
 
 import draftwood
 from draftwood.engines.cpu import self_drafts
+from draftwood.engines.cpu.families import shape_of
 from draftwood.engines.cpu.formats import FORMATS
 from draftwood.engines.cpu.gguf_types import dequantised, quantised
-from draftwood.engines.cpu.hub_settings import settings_of
+from draftwood.engines.cpu.hub_settings import hub_type, settings_of
 from draftwood.engines.cpu.kernels import kernels
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.cpu.tokenizer import HubTokenizer
@@ -24,7 +27,8 @@ from draftwood.engines.transformers.shared import shared_target
 from draftwood.errors import CapabilityError, ModelError, ModelNotFoundError, UnsupportedModelError, UsageError
 from draftwood.tree import TokenTree
 from tests.engines.cpu.test_families import FLIP, IDS, QUICK, difference, read
-from tests.engines.cpu.tiny_families import TINY, VOCAB, build, scores_of
+from tests.engines.cpu.tiny_families import LINEAR, PARTIAL, TINY, VOCAB, build, config_of, scores_of
+from tests.engines.tiny import continued
 from tests.tiers import rest_is_slow
 
 KINDS = ("bfloat16", "float16", "int8", "int4")
@@ -239,6 +243,8 @@ def changed(path, tmp_path, **settings):
         ({"quantization_config": {"bits": 4}}, UnsupportedModelError, "does not run models with quantization"),
         ({"hidden_act": "relu"}, UnsupportedModelError, "llama with the activation 'relu'"),
         ({"rope_parameters": {"rope_type": "dynamic", "factor": 2}}, UnsupportedModelError, "scaled by 'dynamic'"),
+        ({"rope_parameters": {"rope_type": "yarn"}}, ModelError, "says factor is None"),
+        ({"rope_parameters": PARTIAL | LINEAR}, UnsupportedModelError, "a part of each"),
         ({"hidden_size": "wide"}, ModelError, "says hidden_size is 'wide'"),
         ({"hidden_size": 512}, ModelError, "has the shape"),
         ({"rope_parameters": [1]}, ModelError, "settings of a wrong type|says rope_theta"),
@@ -254,14 +260,98 @@ def test_settings_that_are_refused(settings, error, sentence, folders, tmp_path)
         CpuTarget(changed(folders("llama").path, tmp_path, **settings))
 
 
-def test_settings_that_are_left_out_are_those_of_transformers():
-    sizes = {"hidden_size": 64, "num_hidden_layers": 6, "num_attention_heads": 4}
-    assert settings_of({"model_type": "granite", **sizes})[0]["granite.attention.scale"] == 1
-    for pattern, windows in ((1, [False] * 6), (2, [True, False] * 3), (6, [True] * 5 + [False])):
-        found, _ = settings_of({"model_type": "gemma3_text", "sliding_window_pattern": pattern, **sizes})
-        assert found["gemma3.attention.sliding_window_pattern"] == windows
-    with pytest.raises(UnsupportedModelError, match="norm_topk_prob False"):
-        settings_of({"model_type": "qwen3_moe", **sizes})
+WINDOWS = {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}
+
+
+@pytest.mark.parametrize("more", [{}, WINDOWS], ids=["", "windows"])
+@pytest.mark.parametrize("name", TINY)
+def test_settings_that_are_left_out_are_those_of_transformers(name, more):
+    """Each alone, those within others and those that are null, too: as the config fills them in, or refused."""
+    given = {"num_attention_heads": 8} if name != "phi3-long" else {}
+    full = json.loads(config_of(name, **given, **more).to_json_string(use_diff=False))
+    for path, less in without_one(full):
+        try:
+            theirs = CONFIG_MAPPING[full["model_type"]].from_dict(copy.deepcopy(less)).to_dict()
+        except (StrictDataclassError, KeyError, TypeError):
+            continue
+        assert said(less) in (said(theirs), None), path
+
+
+def without_one(settings, *path):
+    """Settings without one of them, or with null in its place, and where it lies."""
+    for key, value in settings.items():
+        yield (*path, key), {k: v for k, v in settings.items() if k != key}
+        yield (*path, key, None), settings | {key: None}
+        if isinstance(value, dict):
+            yield from ((place, settings | {key: less}) for place, less in without_one(value, *path, key))
+
+
+def said(config):
+    """The shape that a config describes, its factors and whether it is tied; None where it is refused."""
+    try:
+        metadata, factors = settings_of(config)
+        tied = hub_type(config).defaults.get("tie_word_embeddings", False)
+        shape = shape_of(metadata, VOCAB)
+    except ModelError:
+        return None
+    return shape, {k: v.tolist() for k, v in factors.items()}, config.get("tie_word_embeddings", tied)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "windows"),
+    [
+        ("gemma3_text", {"sliding_window_pattern": 1}, "000000"),
+        ("gemma3_text", {"sliding_window_pattern": 2}, "101010"),
+        ("gemma3_text", {}, "111110"),
+        ("mistral", {"use_sliding_window": False, "max_window_layers": 3}, "111111"),  # which are qwen's
+        ("qwen3_moe", {"use_sliding_window": True, "norm_topk_prob": True, "max_window_layers": 3}, "111111"),
+    ],
+)  # fmt: skip
+def test_windows_without_layer_types(kind, given, windows):
+    sizes = {"hidden_size": 64, "num_hidden_layers": 6, "num_attention_heads": 8}
+    found = settings_of({"model_type": kind, **sizes, **given})[0]
+    [which] = [found[key] for key in found if key.endswith("attention.sliding_window_pattern")]
+    assert which == [window == "1" for window in windows]
+
+
+OWN = {
+    "repetition_penalty": 1.3, "top_k": 9, "top_p": 0.9, "min_p": 0.1, "temperature": 0.7, "do_sample": False,
+    "max_new_tokens": 40, "max_length": 90, "eos_token_id": [7, 9], "stop_strings": ["zz"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", ["generation_config.json", "config.json"])
+def test_a_folder_s_own_settings_of_requests_are_followed(place, folders, tmp_path):
+    """They are those that transformers finds; texts are its own, with drafts and without."""
+    path = changed(folders("llama").path, tmp_path, **OWN if place == "config.json" else {})
+    if place != "config.json":
+        (path / place).write_text(json.dumps(OWN | {"suppress_tokens": None, "no_repeat_ngram_size": 0}))
+    target, model = CpuTarget(path, threads=1), LlamaForCausalLM.from_pretrained(path)
+    for name in OWN:
+        assert getattr(target.generation_config, name) == getattr(model.generation_config, name) == OWN[name]
+    prompt, given = IDS[:20], {"tokenizer": byte_level()}
+    text = draftwood.generate(target, prompt, drafters="none", **given)
+    assert text.ids == continued(model, prompt, **given)
+    for more in ({}, {"temperature": 1.0, "seed": 3}):
+        texts = [
+            draftwood.generate(target, prompt, **given, **more, drafters=drafters, planner="fixed:8").ids
+            for drafters in ("none", "ngram+recycling")
+        ]
+        assert texts[0] == texts[1]
+    assert draftwood.generate(target, prompt, **given, repetition_penalty=1).ids != text.ids
+
+
+def test_scores_without_caps():
+    config = config_of("gemma2", attn_logit_softcapping=None, final_logit_softcapping=None).to_dict()
+    shape = shape_of(settings_of(config)[0], VOCAB)
+    assert (shape.attention_cap, shape.score_cap) == (0, 0)
+
+
+def test_heads_turn_whole_where_transformers_reads_no_part(tmp_path):
+    model = build("llama", rope_parameters=PARTIAL)
+    model.save_pretrained(tmp_path)
+    ours, theirs = read(CpuTarget(tmp_path, threads=1), IDS[:60]), scores_of(model, IDS[:60])
+    assert np.abs(ours - theirs).max() < FLIP * np.abs(theirs).max()
 
 
 def test_settings_as_older_folders_have_them(folders, tmp_path):

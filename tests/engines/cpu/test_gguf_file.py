@@ -13,7 +13,7 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFEndian, GGUFReader,
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from draftwood.engines.cpu.gguf_file import _TYPES, GgufFile
+from draftwood.engines.cpu.gguf_file import _TYPES, GgufFile, sampling_of
 from draftwood.errors import ModelError, ModelNotFoundError, UnsupportedModelError
 from draftwood.models.find import gguf_file
 from tests.engines.cpu.random_blocks import random_rows
@@ -296,3 +296,28 @@ def test_big_endian_files_are_refused(tmp_path):
     write(tmp_path / "big.gguf", endianess=GGUFEndian.BIG)
     with pytest.raises(UnsupportedModelError, match="big-endian"):
         GgufFile(tmp_path / "big.gguf")
+
+
+@pytest.mark.parametrize(
+    ("said", "settings"),
+    [
+        ({}, {}),
+        ({"temp": 0.7, "top_k": 20}, {"temperature": 0.7, "do_sample": True, "top_k": 20}),
+        ({"temp": 0.0}, {"temperature": 0, "do_sample": False}),
+        ({"top_k": -1, "top_p": 1.5, "min_p": -0.5}, {"top_k": 0, "top_p": 1, "min_p": 0}),  # all tokens
+        ({"penalty_repeat": 1.1}, {"repetition_penalty": 1.1, "penalty_last_n": 64}),
+        ({"penalty_repeat": 1.1, "penalty_last_n": -1}, {"repetition_penalty": 1.1}),
+        ({"penalty_repeat": 1.1, "penalty_last_n": 0}, {}),
+        ({"penalty_repeat": 1.0, "penalty_last_n": 9}, {}),
+        ({"mirostat": 2, "mirostat_tau": 5.0, "xtc_probability": 0.5}, {"mirostat": 2, "xtc_probability": 0.5}),
+        ({"top_k": 5, "top_p": 0.8, "sequence": "top-k;temperature"}, {"top_k": 5}),
+    ],
+)
+def test_settings_of_sampling_are_read_as_llama_cpp_reads_them(said, settings):
+    """As numbers and as llama.cpp hands them out, as text."""
+    for form in (lambda value: value, lambda value: f"{value:.6f}" if isinstance(value, float) else str(value)):
+        read = {f"general.sampling.{name}": form(value) for name, value in said.items()}
+        assert sampling_of(read.get) == settings
+    for wrong in ("warm", float("nan"), [1]):
+        with pytest.raises(ModelError, match=r"says general\.sampling\.top_k is .*: get it again"):
+            sampling_of({"general.sampling.top_k": wrong}.get)

@@ -132,16 +132,6 @@ def test_sizes_that_do_not_fit_are_refused(key, tmp_path):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "key", ["embedding_length", "block_count", "feed_forward_length", "attention.head_count", "context_length"]
-)
-def test_sizes_that_are_missing_are_refused(key, tmp_path):
-    model = build("llama")
-    path = write(tmp_path / "wrong.gguf", "llama", tensors_of("llama", model), model.config, keys={key: None})
-    with pytest.raises(ModelError, match=key):
-        CpuTarget(path)
-
-
 MIXTURE_KEYS = {"expert_count": 7, "expert_used_count": 7, "expert_shared_count": 1, "expert_gating_func": 2}
 
 

@@ -147,12 +147,16 @@ TINY = {
 }  # fmt: skip
 
 
+def config_of(name: str, **settings: Any) -> PretrainedConfig:
+    tiny = TINY[name]
+    kind = f"{tiny.kind}TextConfig" if tiny.kind == "Gemma3" else f"{tiny.kind}Config"
+    return getattr(transformers, kind)(**SHAPE | tiny.settings | settings)
+
+
 def build(name: str, seed: int = 0, **settings: Any) -> Any:
     """Return a model with random weights, norms and biases too, whose cache has 16 bits as ours."""
     torch.manual_seed(seed)
-    tiny = TINY[name]
-    kind = f"{tiny.kind}TextConfig" if tiny.kind == "Gemma3" else f"{tiny.kind}Config"
-    config = getattr(transformers, kind)(**SHAPE | tiny.settings | settings)
+    tiny, config = TINY[name], config_of(name, **settings)
     config._attn_implementation = "half_cache"
     model = getattr(transformers, f"{tiny.kind}ForCausalLM")(config).eval()
     with torch.no_grad():
@@ -269,7 +273,7 @@ def write(
     """
     tiny = TINY[name]
     writer = GGUFWriter(path, tiny.architecture)
-    for key, value in (_sizes(config) | tiny.keys | (keys or {})).items():
+    for key, value in (sizes_of(config) | tiny.keys | (keys or {})).items():
         add = {bool: writer.add_bool, int: writer.add_uint32, str: writer.add_string, list: writer.add_array}
         if value is not None:
             add.get(type(value), writer.add_float32)(f"{tiny.architecture}.{key}", value)
@@ -283,7 +287,7 @@ def write(
     return written(writer, path)
 
 
-def _sizes(config: PretrainedConfig) -> dict[str, Any]:
+def sizes_of(config: PretrainedConfig) -> dict[str, Any]:
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     rope = config.rope_parameters
     return {

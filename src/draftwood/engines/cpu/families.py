@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Literal
 
@@ -24,10 +24,10 @@ class Family:
     head_norm: Literal["", "head", "row"] = ""  # of queries and keys: of each head, of the whole row, or none
     norms: Literal["before", "after", "both"] = "before"  # where norms of a block stand
     root_embedding: bool = False  # whether embeddings are multiplied by the root of the width
-    every: int = 0  # n: each n-th layer sees the whole text, the others a window; 1: all have one, 0: none
-    window: int = 0  # where the file names none
+    every: int = 1  # n: each n-th layer sees the whole text, the others a window; 0: all have one
+    # What llama.cpp takes for numbers that a file leaves out, unless for all alike; None and 0: it refuses them.
+    missing: Mapping[str, float | None] = field(default_factory=dict)
     local: bool = False  # whether layers with a window have rotary frequencies of their own, never scaled
-    local_base: float = 0.0  # the base of these; 0: that of the others
     still: int = 0  # n: each n-th layer has no rotary positions; 0: all have them
 
 
@@ -35,17 +35,23 @@ FAMILIES = {
     "llama": Family(pairs="neighbours"),  # mistral and mixtral too
     "qwen2": Family(),
     "qwen3": Family(head_norm="head"),
-    "qwen3moe": Family(head_norm="head"),
+    "qwen3moe": Family(head_norm="head", missing={"expert_feed_forward_length": 0}),
     "gemma": Family(gate="gelu", root_embedding=True),
-    "gemma2": Family(gate="gelu", root_embedding=True, norms="both", every=2, window=4096),
-    "gemma3": Family(
-        gate="gelu", root_embedding=True, norms="both", head_norm="head", every=6, local=True, local_base=10000.0
+    "gemma2": Family(
+        gate="gelu", root_embedding=True, norms="both", every=2,
+        missing={
+            "attention.sliding_window": 4096, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0,
+        },
     ),
-    "phi3": Family(every=1),
+    "gemma3": Family(
+        gate="gelu", root_embedding=True, norms="both", head_norm="head", every=6, local=True,
+        missing={"rope.freq_base_swa": 10000.0},
+    ),
+    "phi3": Family(every=0),
     "smollm3": Family(pairs="neighbours", still=4),
-    "granite": Family(pairs="neighbours"),
+    "granite": Family(pairs="neighbours", missing={"logit_scale": None}),
     "olmo2": Family(head_norm="row", norms="after", every=4, local=True),  # olmo3 too, which has windows
-}
+}  # fmt: skip
 """By ``general.architecture`` of a file."""
 
 
@@ -87,7 +93,7 @@ class Shape:
 
         The file decides, not the length of a text: its cached keys would be wrong when it has grown too long.
         """
-        return self.max_positions > (self.scaling.original or self.max_positions)
+        return self.max_positions > self.scaling.original > 0
 
 
 def rotary_table(shape: Shape, factors: Any, local: bool, positions: int) -> NDArray[np.float32]:
@@ -107,11 +113,11 @@ MOST_LAYERS, MOST_WIDTH = 1024, 1 << 20
 class _Keys:
     """Numbers of a file's metadata under its architecture's name."""
 
-    def __init__(self, metadata: Mapping[str, Any], kind: str) -> None:
-        self._metadata, self._kind = metadata, kind
+    def __init__(self, metadata: Mapping[str, Any], kind: str, missing: Mapping[str, Any]) -> None:
+        self._metadata, self._kind, self._missing = metadata, kind, missing
 
     def get(self, name: str, default: Any = None) -> Any:
-        return self._metadata.get(f"{self._kind}.{name}", default)
+        return self._metadata.get(f"{self._kind}.{name}", self._missing.get(name, default))
 
     def _wrong(self, name: str, found: Any) -> ModelError:
         return ModelError(f"the file says {self._kind}.{name} is {found!r:.40}: get the file again")
@@ -129,12 +135,12 @@ class _Keys:
             raise self._wrong(name, found)
         return found
 
-    def real(self, name: str, default: float, *, positive: bool = False) -> float:
+    def real(self, name: str, default: float | None = None, *, positive: bool = False) -> float:
         """Return a number that is finite and not negative; 0 stands for the default where it is ``positive``."""
         found = self.get(name, default)
         if isinstance(found, bool) or not isinstance(found, int | float) or not isfinite(found) or found < 0:
             raise self._wrong(name, found)
-        return float(found or default) if positive else float(found)
+        return float(found or default or 0) if positive else float(found)
 
     def pattern(self, layers: int, every: int) -> list[bool]:
         """Return which layers have a window."""
@@ -144,7 +150,7 @@ class _Keys:
             return found[:layers]
         if isinstance(found, bool) or not isinstance(found, int) or found < 0:
             raise self._wrong(name, found)
-        return [found < 2 or (layer + 1) % found != 0 for layer in range(layers)]
+        return [not found or (layer + 1) % found != 0 for layer in range(layers)]
 
     def scaling(self) -> Scaling:
         factor = self.real("rope.scaling.factor", self.real("rope.scale_linear", 0.0)) or 1.0
@@ -154,8 +160,9 @@ class _Keys:
                 f"the CPU engine does not know positions that are scaled by {kind!r:.40}: take another engine"
             )
         size = self.real("rope.scaling.attn_factor", 1.0, positive=True)
+        original = self.whole("rope.scaling.original_context_length", 0, 1 << 30, least=0)
         return Scaling(
-            kind, factor, self.whole("rope.scaling.original_context_length", 0, 1 << 30, least=0),
+            kind, factor, original or self.whole("context_length", most=1 << 30),
             size * self.real("rope.scaling.yarn_attn_factor", 1.0, positive=True),
             self.real("rope.scaling.yarn_beta_fast", 32.0, positive=True),
             self.real("rope.scaling.yarn_beta_slow", 1.0, positive=True),
@@ -171,7 +178,7 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
     family = FAMILIES.get(kind) if isinstance(kind, str) else None
     if family is None:
         raise UnsupportedModelError(f"the CPU engine runs no models of type {kind!s:.40}: take another engine")
-    keys = _Keys(metadata, str(kind))
+    keys = _Keys(metadata, str(kind), family.missing)
     width, layers = keys.whole("embedding_length", most=MOST_WIDTH), keys.whole("block_count", most=MOST_LAYERS)
     heads, kv_heads, size = _heads(keys, width)
     windows = _windows(keys, family, layers)
@@ -186,7 +193,7 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
     return Shape(
         family=family, width=width, inner=_inner(keys, experts), heads=heads, kv_heads=kv_heads, head_size=size,
         vocabulary=vocabulary, max_positions=keys.whole("context_length", most=1 << 30),
-        epsilon=keys.real("attention.layer_norm_rms_epsilon", 1e-5), windows=windows,
+        epsilon=keys.real("attention.layer_norm_rms_epsilon"), windows=windows,
         turning=tuple(turns and not (family.still and (i + 1) % family.still == 0) for i in range(layers)),
         rotary=rotary, base=base, scaling=keys.scaling(),
         local_base=_local_base(keys, family, base) if any(windows) else 0.0,
@@ -204,8 +211,8 @@ def _heads(keys: _Keys, width: int) -> tuple[int, int, int]:
     """Return the numbers of query heads and key heads, and the size of a head."""
     heads = keys.whole("attention.head_count", most=4096)
     kv_heads = keys.whole("attention.head_count_kv", heads, 4096)
-    size = keys.whole("attention.key_length", max(1, width // heads), 1024)
-    values = keys.whole("attention.value_length", size, 1024)
+    usual = max(1, width // heads)
+    size, values = (keys.whole(f"attention.{name}_length", usual, 1024) for name in ("key", "value"))
     if heads % kv_heads:
         raise ModelError(f"the file says {heads} heads share {kv_heads} heads of keys: get the file again")
     if values != size:
@@ -216,9 +223,7 @@ def _heads(keys: _Keys, width: int) -> tuple[int, int, int]:
 
 
 def _windows(keys: _Keys, family: Family, layers: int) -> tuple[int, ...]:
-    if not family.every and keys.get("attention.sliding_window_pattern") is None:
-        return (0,) * layers
-    window = keys.whole("attention.sliding_window", family.window, 1 << 30, least=0)
+    window = keys.whole("attention.sliding_window", 0, 1 << 30, least=0)
     return tuple(window if here else 0 for here in keys.pattern(layers, family.every))
 
 
@@ -226,7 +231,7 @@ def _local_base(keys: _Keys, family: Family, base: float) -> float:
     """Return the rotary base of layers with a window; 0: that of the others."""
     if not family.local:
         return 0.0
-    local = keys.real("rope.freq_base_swa", family.local_base or base, positive=True)
+    local = keys.real("rope.freq_base_swa", base, positive=True)
     if local <= 1:
         raise ModelError(f"the file says rotary positions have the base {local}: get the file again")
     return local
@@ -248,10 +253,8 @@ def _experts(keys: _Keys) -> tuple[int, int]:
 
 
 def _inner(keys: _Keys, experts: int) -> int:
-    plain = keys.get("feed_forward_length")
-    if experts and keys.get("expert_feed_forward_length"):
-        return keys.whole("expert_feed_forward_length", plain, 1 << 20)
-    return keys.whole("feed_forward_length", most=1 << 20)
+    own = experts and keys.get("expert_feed_forward_length") is not None
+    return keys.whole("expert_feed_forward_length" if own else "feed_forward_length", most=1 << 20)
 
 
 def _divisor(kind: Any, layers: int, width: int, heads: int, size: int) -> int:

@@ -7,7 +7,7 @@ a length or a count is believed before the bytes it would take are known to be t
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
@@ -128,6 +128,11 @@ class GgufFile:
         self.size = sum(tensor.known.nbytes for tensor in self.tensors.values() if tensor._data is not None)
 
     @property
+    def defaults(self) -> dict[str, Any]:
+        """The model's own settings of requests, as `sampling_of` returns them."""
+        return sampling_of(self.metadata.get)
+
+    @property
     def end_ids(self) -> frozenset[int]:
         """Tokens that end an answer, as llama.cpp finds them."""
         from draftwood.engines.cpu.vocabulary import FileVocabulary
@@ -151,6 +156,43 @@ class GgufFile:
                 raise damaged(part.path, f"it has two tensors called {place.name!r}")
             self.tensors[place.name] = _tensor(part, place, begin, metadata.get("general.alignment", _ALIGNMENT))
         return metadata
+
+
+_SAMPLERS: dict[str, tuple[str, str, Callable[[float], Any]]] = {
+    "temperature": ("temp", "temperature", float), "top_k": ("top_k", "top_k", lambda k: max(0, int(k))),
+    "top_p": ("top_p", "top_p", lambda p: min(1.0, p)), "min_p": ("min_p", "min_p", lambda p: max(0.0, p)),
+    "repetition_penalty": ("penalty_repeat", "penalties", float), "mirostat": ("mirostat", "", int),
+    "penalty_last_n": ("penalty_last_n", "penalties", int), "xtc_probability": ("xtc_probability", "xtc", float),
+}  # fmt: skip
+"""By transformers' name, or llama.cpp's of what it alone has: the name in a file behind ``general.sampling``, the
+sampler that takes it, and the value as we have it."""
+_LAST = 64  # tokens that llama.cpp penalises where a file does not say how many
+
+
+def sampling_of(said: Callable[[str], Any]) -> dict[str, Any]:
+    """Return a file's own settings of sampling, named as in transformers; `ModelError` for what is no number.
+
+    ``said`` returns a value of its metadata, as it is or as text. Samplers that a file's ``sequence`` leaves out
+    are left out; their order is transformers'.
+    """
+    every = str(said("general.sampling.sequence") or "").replace("-", "_").split(";")
+    found: dict[str, Any] = {}
+    for name, (theirs, sampler, read) in _SAMPLERS.items():
+        key = f"general.sampling.{theirs}"
+        if (value := said(key)) is None or (every != [""] and sampler and sampler not in every):
+            continue
+        try:
+            found[name] = read(round(float(value), 6))  # llama.cpp writes as many digits
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ModelError(f"the file says {key} is {value!r:.40}: get it again") from error
+    if "temperature" in found:
+        found["do_sample"] = found["temperature"] > 0
+    last = found.pop("penalty_last_n", _LAST)
+    if not last or found.get("repetition_penalty", 1) == 1:
+        found.pop("repetition_penalty", None)
+    elif last > 0:
+        found["penalty_last_n"] = last
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,8 @@ _EXPERT = re.compile(r"(?:mlp|block_sparse_moe)\.experts\.(?:(\d+)\.)?(\w+)")
 class HubModel:
     """A config.json, and tensors by transformers' names, as a `GgufFile`: with its attributes and methods.
 
-    ``path`` is the folder, or the name of a model in memory. Raises `UnsupportedModelError` for a model of no
+    ``path`` is the folder, or the name of a model in memory; ``generation`` is its generation_config.json, without
+    which transformers takes such settings from the config.json. Raises `UnsupportedModelError` for a model of no
     family of this engine, or a quantised one, and `ModelError` for settings that make no sense, or where
     ``lm_head`` is missing and the embedding is not used in its place.
     """
@@ -51,7 +52,7 @@ class HubModel:
 
     def __init__(
         self, path: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor],
-        files: Iterable[OpenFile] = (), ends: Any = None,
+        files: Iterable[OpenFile] = (), generation: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         self.path, self.files = path, tuple(files)
         kind = hub_type(config)
@@ -68,7 +69,9 @@ class HubModel:
         for name, values in factors.items():
             self.tensors[f"{name}.weight"] = _floats(f"{name}.weight", values)
         self.size = sum(tensor.known.nbytes for tensor in self.tensors.values())
-        ends = config.get("eos_token_id") if ends is None else ends
+        self.defaults = dict(config if generation is None else generation)
+        if (ends := self.defaults.get("eos_token_id")) is None:
+            ends = config.get("eos_token_id")
         every = ends if isinstance(ends, list) else [] if ends is None else [ends]
         if not all(type(token) is int for token in every):
             raise ModelError(f"the settings in {path} say that an answer ends with {ends!r:.40}: get them again")
@@ -83,10 +86,10 @@ def read_folder(folder: Path) -> HubModel:
     """Open the weights of a folder; raises what `HubModel` and `tensors_of` raise."""
     config = read_json(folder / "config.json")
     hub_type(config)  # before any weights are looked for
-    generation = folder / "generation_config.json"
-    ends = read_json(generation).get("eos_token_id") if generation.is_file() else None
+    place = folder / "generation_config.json"
+    generation = read_json(place) if place.is_file() else None
     files, tensors = weights_of(folder)
-    return HubModel(folder, config, tensors, files, ends)
+    return HubModel(folder, config, tensors, files, generation)
 
 
 def _named(name: str, tensor: Tensor, kind: HubType) -> tuple[str, Tensor]:

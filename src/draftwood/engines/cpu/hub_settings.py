@@ -32,8 +32,14 @@ class HubType:
 
 _GELU = "gelu_pytorch_tanh"
 _GEMMA = {"head_dim": 256, "tie_word_embeddings": True}
-_GEMMA2 = _GEMMA | {"sliding_window": 4096, "query_pre_attn_scalar": 256}
-_QWEN = {"use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}
+_GEMMA2 = _GEMMA | {"num_key_value_heads": 4, "sliding_window": 4096, "query_pre_attn_scalar": 256}
+_QWEN_MOE = {
+    "use_sliding_window": False, "sliding_window": 4096, "num_key_value_heads": 4, "norm_topk_prob": False,
+    "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768,
+}  # fmt: skip
+_QWEN = {
+    "use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28, "num_key_value_heads": 32
+}  # fmt: skip
 TYPES = {
     "llama": HubType("llama"),
     "mistral": HubType("llama", {"num_key_value_heads": 8, "sliding_window": 4096}),
@@ -44,24 +50,28 @@ TYPES = {
     ),
     "qwen2": HubType("qwen2", _QWEN),
     "qwen3": HubType("qwen3", _QWEN | {"head_dim": 128}),
-    "qwen3_moe": HubType("qwen3moe", _QWEN | {"norm_topk_prob": False}),
-    "gemma": HubType("gemma", _GEMMA, act=_GELU, adds_one=True),
+    "qwen3_moe": HubType("qwen3moe", _QWEN_MOE),
+    "gemma": HubType("gemma", _GEMMA | {"num_key_value_heads": 16}, act=_GELU, adds_one=True),
     "gemma2": HubType(
         "gemma2", _GEMMA2 | {"final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0}, every=2, act=_GELU,
         adds_one=True, has_more_norms=True,
     ),
     "gemma3_text": HubType(
-        "gemma3", _GEMMA2 | {"rope_theta": 1e6, "rope_local_base_freq": 1e4}, every=6, act=_GELU, adds_one=True,
-        has_more_norms=True,
+        "gemma3",
+        _GEMMA2 | {"rope_theta": 1e6, "rope_local_base_freq": 1e4, "sliding_window_pattern": 6}, act=_GELU,
+        adds_one=True, has_more_norms=True,
     ),
     "phi3": HubType("phi3", {"rms_norm_eps": 1e-5, "original_max_position_embeddings": 4096}),
     "smollm3": HubType(
-        "smollm3", {"rope_theta": 2e6, "tie_word_embeddings": True, "use_sliding_window": False}
+        "smollm3",
+        {"rope_theta": 2e6, "tie_word_embeddings": True, "use_sliding_window": False, "num_key_value_heads": 4},
     ),
-    "granite": HubType("granite", {"attention_multiplier": 1.0}),
+    "granite": HubType("granite", {"attention_multiplier": 1.0, "logits_scaling": 1.0}),
     "olmo2": HubType("olmo2", {"rms_norm_eps": 1e-5}, has_more_norms=True),
     "olmo3": HubType(
-        "olmo2", {"rms_norm_eps": 1e-5, "rope_theta": 5e5, "sliding_window": 4096}, every=4, has_more_norms=True
+        "olmo2",
+        {"rms_norm_eps": 1e-5, "rope_theta": 5e5, "rope_local_base_freq": 5e5, "sliding_window": 4096}, every=4,
+        has_more_norms=True,
     ),
 }  # fmt: skip
 """By the ``model_type`` of a config.json."""
@@ -70,7 +80,7 @@ _SIZES = {
     "hidden_size": "embedding_length", "num_hidden_layers": "block_count",
     "intermediate_size": "feed_forward_length",
     "num_attention_heads": "attention.head_count", "num_key_value_heads": "attention.head_count_kv",
-    "head_dim": "attention.key_length", "max_position_embeddings": "context_length",
+    "max_position_embeddings": "context_length",
     "rms_norm_eps": "attention.layer_norm_rms_epsilon", "num_experts_per_tok": "expert_used_count",
     "moe_intermediate_size": "expert_feed_forward_length", "embedding_multiplier": "embedding_scale",
     "residual_multiplier": "residual_scale", "attention_multiplier": "attention.scale",
@@ -114,7 +124,8 @@ def _settings(given: Mapping[str, Any], kind: HubType) -> tuple[dict[str, Any], 
     act = config.get("hidden_activation") or config.get("hidden_act") or kind.act
     if act != kind.act:
         raise _unknown(f"{config['model_type']} with the activation {act!r:.40}")
-    found = {theirs: config[ours] for ours, theirs in _SIZES.items() if config.get(ours) is not None}
+    found = {"attn_logit_softcapping": 0.0, "final_logit_softcapping": 0.0}  # as where they are null
+    found |= {theirs: config[ours] for ours, theirs in _SIZES.items() if config.get(ours) is not None}
     experts = config.get("num_local_experts", config.get("num_experts"))
     if experts is not None:
         found["expert_count"] = experts
@@ -127,8 +138,8 @@ def _settings(given: Mapping[str, Any], kind: HubType) -> tuple[dict[str, Any], 
         raise _unknown("models in which other layers than every fourth have no rotary positions")
     head = config.get("head_dim") or width // int(_number(config, "num_attention_heads"))
     head = int(_number({"head_dim": head}, "head_dim", most=MOST_WIDTH))
-    found |= _windows(config, kind, layers)
-    rope, factors = _rope(config, head)
+    found |= {f"attention.{name}_length": head for name in ("key", "value")} | _windows(config, kind, layers)
+    rope, factors = _rope(config, kind, head)
     found = {f"{kind.architecture}.{name}": value for name, value in (found | rope).items()}
     return found | {"general.architecture": kind.architecture}, factors
 
@@ -148,9 +159,12 @@ def _number(settings: Mapping[str, Any], name: str, default: float | None = None
 def _windows(config: Mapping[str, Any], kind: HubType, layers: int) -> dict[str, Any]:
     """Return the window, and which layers have it."""
     window, named = config.get("sliding_window"), config.get("layer_types")
-    if window is None or not config.get("use_sliding_window", True):
+    own = {name: config[name] for name in kind.defaults}  # transformers reads these where the type has them alone
+    if window is None or not own.get("use_sliding_window", True):
         return {"attention.sliding_window": 0}
-    every, first = int(config.get("sliding_window_pattern", kind.every)), int(config.get("max_window_layers", 0))
+    if named is None and kind.architecture == "smollm3":
+        raise _unknown("smollm3 with a window and without layer_types")
+    every, first = int(own.get("sliding_window_pattern", kind.every)), int(own.get("max_window_layers", 0))
     here = [i >= first and not (every and (i + 1) % every == 0) for i in range(layers)]
     if named is not None:
         if set(named) - {"sliding_attention", "full_attention"}:
@@ -159,21 +173,29 @@ def _windows(config: Mapping[str, Any], kind: HubType, layers: int) -> dict[str,
     return {"attention.sliding_window": window, "attention.sliding_window_pattern": here}
 
 
-def _rope(config: Mapping[str, Any], head: int) -> tuple[dict[str, Any], Factors]:
+_LONG = ("longrope", "su")  # names of one way to scale positions
+
+
+def _rope(config: Mapping[str, Any], kind: HubType, head: int) -> tuple[dict[str, Any], Factors]:
     """Return metadata and factors of rotary positions, from any form in which transformers has written them."""
-    said = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    said = config.get("rope_scaling") or config.get("rope_parameters") or {}
     local: Mapping[str, Any] = {"rope_theta": config.get("rope_local_base_freq")}
-    if "full_attention" in said:
-        said, local = said["full_attention"], said.get("sliding_attention") or {}
+    if "full_attention" in said or "sliding_attention" in said:
+        local = {**local, **(said.get("sliding_attention") or {})}
+        said = said.get("full_attention") or {}
     if local.get("rope_type", "default") != "default":
         raise _unknown(f"positions of layers with a window that are scaled by {local['rope_type']!r:.40}")
     settings = {"rope_theta": config["rope_theta"]} | {k: v for k, v in said.items() if v is not None}
+    type_ = settings.get("rope_type", settings.get("type", "default"))
     part = settings.get("partial_rotary_factor", config.get("partial_rotary_factor"))
     rotary = int(head * _number({"partial_rotary_factor": part}, "partial_rotary_factor", 1.0))
+    if rotary != head and kind.architecture != "phi3":  # in others transformers turns whole heads all the same,
+        if type_ != "default":  # or fails
+            raise _unknown(f"{kind.architecture} with scaled positions of a part of each head")
+        rotary = head
     found: dict[str, Any] = {"rope.freq_base": _number(settings, "rope_theta"), "rope.dimension_count": rotary}
     if local.get("rope_theta") is not None:
         found["rope.freq_base_swa"] = _number(local, "rope_theta")
-    type_ = settings.get("rope_type", settings.get("type", "default"))
     if type_ == "default":
         return found, {}
     if type_ == "linear":
@@ -181,13 +203,13 @@ def _rope(config: Mapping[str, Any], head: int) -> tuple[dict[str, Any], Factors
     longest = _number(config, "max_position_embeddings")
     original = config.get("original_max_position_embeddings") or settings.get("original_max_position_embeddings")
     original = _number({"original": original}, "original", longest)
-    factor = _number(settings, "factor", longest / original)
+    factor = _number(settings, "factor", longest / original if type_ in _LONG else None)
     if type_ == "llama3":
         return found, {"rope_freqs": _llama3(settings, rotary, factor, original)}
     found["rope.scaling.original_context_length"] = int(original)
     if type_ == "yarn":
         return found | _yarn(settings, factor), {}
-    if type_ not in ("longrope", "su"):
+    if type_ not in _LONG:
         raise _unknown(f"positions that are scaled by {type_!r:.40}")
     size = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
     found |= {

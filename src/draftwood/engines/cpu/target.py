@@ -68,8 +68,8 @@ class CpuTarget(Target):
 
     @cached_property
     def generation_config(self) -> SimpleNamespace:
-        """End tokens as ``generation_config`` of a model of transformers has them."""
-        return SimpleNamespace(eos_token_id=sorted(self.end_ids))
+        """The model's own settings of requests, as ``generation_config`` of a model of transformers has them."""
+        return SimpleNamespace(**self.model.weights.file.defaults | {"eos_token_id": sorted(self.end_ids)})
 
     @property
     def setting(self) -> Setting:

@@ -23,7 +23,7 @@ class Scaling:
 
     kind: str = "none"  # linear divides every frequency by the factor, yarn the slow ones; others none
     factor: float = 1.0
-    original: int = 0  # tokens of the texts of that first training; 0: not known
+    original: int = 0  # tokens of the texts of that first training; yarn needs them
     size: float = 1.0  # what cosines and sines are multiplied by
     fast: float = 32.0  # rotations within the original length from which on frequencies stay,
     slow: float = 1.0  # and below which they are divided
@@ -47,10 +47,9 @@ def frequencies(rotary: int, base: float, scaling: Scaling, factors: Doubles | N
 
 def _yarn(plain: Doubles, rotary: int, base: float, scaling: Scaling) -> Doubles:
     """Divide slow frequencies by the factor, fast ones not, and those between by linear interpolation."""
-    length = scaling.original or 4096
 
     def place(turns: float) -> float:
-        return rotary * _log(length / (turns * 2 * math.pi)) / (2 * _log(base))
+        return rotary * _log(scaling.original / (turns * 2 * math.pi)) / (2 * _log(base))
 
     low, high = max(0, math.floor(place(scaling.fast))), min(rotary - 1, math.ceil(place(scaling.slow)))
     ramp = np.clip((np.arange(rotary // 2) - low) / max(0.001, high - low), 0, 1)

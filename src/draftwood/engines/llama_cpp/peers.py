@@ -117,7 +117,7 @@ def _settings_of(name: str, sampling: Sampling) -> dict[str, Any]:
     asked = {"top_k": sampling.top_k, "top_p": sampling.top_p, "min_p": sampling.min_p}
     limits = {} if sampling.greedy else {key: value for key, value in asked.items() if value is not None}
     return {
-        "temperature": sampling.temperature, **limits, "samplers": ["temperature", *limits],
+        "temperature": sampling.temperature, **limits, "samplers": ["temperature", *limits], "mirostat": 0,
         "seed": sampling.seed % (1 << 32), "cache_prompt": False, "return_tokens": True,
     }  # fmt: skip
 

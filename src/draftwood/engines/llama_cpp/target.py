@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 from draftwood.contracts import Capabilities, Target, Watch
 from draftwood.engines.committed import check_room, locked
+from draftwood.engines.cpu.gguf_file import sampling_of
 from draftwood.engines.lent_scores import RowScores
 from draftwood.engines.llama_cpp.cache import MOST_BRANCHES, NONE, Cache
 from draftwood.engines.llama_cpp.context import PASS, ContextSettings, PassRow, exact_settings, threads_here
@@ -80,7 +81,8 @@ class LlamaTarget(Target):
     @cached_property
     def generation_config(self) -> SimpleNamespace:
         """What the api takes from a model of transformers under the same name."""
-        return SimpleNamespace(eos_token_id=sorted(self.weights.end_ids))
+        own = sampling_of(self.weights.metadata)
+        return SimpleNamespace(**own, eos_token_id=sorted(self.weights.end_ids))
 
     @property
     def setting(self) -> Setting:
