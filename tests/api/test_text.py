@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.api.fake import TOKENS, text_of
 from tests.fuzz.interrupt import interrupted
+from tokenizers import Regex, Tokenizer, decoders, models
+from transformers import PreTrainedTokenizerFast
 
 from draftwood.api.text import Piece, Spelling, StopStrings, TextBuilder
+from draftwood.engines.cpu.tokenizer import HubTokenizer
 
 IDS = st.lists(st.integers(0, len(TOKENS) - 1), max_size=40)
 
@@ -162,3 +167,90 @@ def test_an_interrupt_at_any_line_leaves_the_text_of_the_tokens_before_it(stop):
         else:
             break
     assert 50 < lines < 399
+
+
+NAMES = (
+    "a", "b", " ", "\u2581", "\u2581a", "a\u2581", "##b", "##", "c</w>", "</w>", "<pad>", "|", " n't", ".", "'s",
+    "\ufffd", "  ", "\u00e9", "x y", "\u0120a", "\u00c3", "\u00a9", "<0x41>", "<0xE6>", "<0x9c>", "<0xA8>",
+    "<0xFF>", "<0x0A>", "<0xF0>", "\u6728",
+)  # fmt: skip
+BLANKS, BYTES, FUSE = decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()
+DECODERS = {
+    "none": None,
+    "suffixes": decoders.BPEDecoder("</w>"),
+    "letters": decoders.ByteLevel(),
+    "word pieces": decoders.WordPiece("##", cleanup=True),
+    "word pieces as they are": decoders.WordPiece("##", cleanup=False),
+    **{scheme: decoders.Metaspace(prepend_scheme=scheme) for scheme in ("always", "first", "never")},
+    "ctc": decoders.CTC(),
+    "ctc as it is": decoders.CTC(cleanup=False),
+    "fused": FUSE,
+    "without first blanks": decoders.Strip(" ", 1, 0),
+    "without last blanks": decoders.Strip(" ", 0, 1),
+    "replaced": BLANKS,
+    "bytes": BYTES,
+    "llama": decoders.Sequence([BLANKS, BYTES, FUSE, decoders.Strip(" ", 1, 0)]),
+    "three blanks": decoders.Sequence([BLANKS, BYTES, FUSE, decoders.Strip(" ", 3, 0)]),
+    "gemma": decoders.Sequence([decoders.Sequence([BLANKS, BYTES]), FUSE]),
+    "bytes and blanks": decoders.Sequence([BYTES, decoders.Metaspace()]),
+    "bytes that become others": decoders.Sequence([BYTES, decoders.Replace("A", "BB"), FUSE]),
+    "an expression": decoders.Sequence([FUSE, decoders.Replace(Regex("a.*b"), "-")]),
+    "all cleaned": decoders.Sequence([FUSE, decoders.WordPiece("##", cleanup=True)]),
+    "letters and blanks": decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)]),
+}
+
+
+@pytest.fixture(params=DECODERS)
+def of_a_decoder(request, tmp_path):
+    """A tokenizer with each kind of decoder, of transformers and our own."""
+    core = Tokenizer(models.WordLevel({name: i for i, name in enumerate(NAMES)}, unk_token="a"))
+    if DECODERS[request.param] is not None:
+        core.decoder = DECODERS[request.param]
+    core.add_special_tokens(["<s>", "</s>"])
+    core.add_tokens(["<tool>", "<t x>"])
+    made = PreTrainedTokenizerFast(tokenizer_object=core, bos_token="<s>")
+    made.save_pretrained(tmp_path)
+    return made, HubTokenizer(tmp_path)
+
+
+def test_pieces_are_the_text_with_every_kind_of_decoder(of_a_decoder):
+    """With special tokens left out, kept, or in reach of a stop string, and with unknown ids."""
+    theirs, ours = of_a_decoder
+    numbers = random.Random(5)
+    for round_ in range(150):
+        ids = numbers.choices(numbers.sample(range(len(NAMES) + 6), numbers.choice([3, 6, 12, 36])), k=30)
+        skipped = theirs.decode(ids, skip_special_tokens=True)
+        for tokenizer in (theirs, ours):
+            for kept in ((), (len(NAMES),)):
+                spelling = Spelling(tokenizer, kept)
+                whole = spelling(ids)
+                assert kept or whole == skipped
+                builder = TextBuilder(
+                    spelling, StopStrings(["never there"], spelling.full) if round_ % 2 else None
+                )
+                shown = ""
+                for token in ids:
+                    shown += joined([builder.push(token, "model")])
+                    assert whole.startswith(shown)
+                assert shown + joined([builder.finish("model")]) == builder.text == whole
+
+
+def test_pieces_of_tokens_are_their_texts_behind_others(of_a_decoder):
+    theirs, ours = map(Spelling, of_a_decoder)
+    for token in range(len(NAMES) + 4):
+        assert theirs.piece(token) in (ours.piece(token), b"", b" "), token
+
+
+def test_a_run_of_bytes_is_held_until_it_is_certain():
+    core = Tokenizer(models.WordLevel({"a": 0, **{f"<0x{byte:02X}>": byte + 1 for byte in range(256)}}))
+    core.decoder = DECODERS["gemma"]
+    spelling = Spelling(PreTrainedTokenizerFast(tokenizer_object=core))
+
+    def shown(ids):
+        builder = TextBuilder(spelling)
+        return [joined([builder.push(token, "model")]) for token in ids]
+
+    line, wrong = ord("\n") + 1, 256
+    assert shown([0, line, line, 0]) == ["a", "", "", "\n\na"]
+    assert shown([0, line, wrong, line, 0]) == ["a", "", "\ufffd\ufffd", "\ufffd", "a"]  # as the whole is decoded
+    assert len("".join(shown([line] * 300))) > 300 - 65, "a long run is shown as it grows"

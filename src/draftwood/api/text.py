@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
+from itertools import takewhile
 from typing import Any
 
 from draftwood.api.prompts import decoder
@@ -16,11 +18,12 @@ from draftwood.errors import UsageError
 from draftwood.files.foreign import whole
 
 Decode = Callable[[Sequence[int]], str]
-_BYTE = re.compile("<0x([0-9A-F]{2})>")
-_BLANK = "\u2581"
+_BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
 _REPLACED = "\ufffd"
 _MOST_READ = 8
 """Most tokens to decode again while the last character is incomplete; its bytes lie in the last four."""
+_MOST_HELD = 64
+"""Most bytes of whole characters to hold back where a wrong byte behind them would make each of them U+FFFD."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +83,9 @@ def stop_strings_of(request: Request) -> StopStrings | None:
 class TextBuilder:
     """Turns tokens into pieces whose texts, joined, are the text of all tokens up to a stop string.
 
-    Text that may be the beginning of a stop string is held back, as are the bytes of a character that may still be
-    completed. Special tokens are no part of the text; a stop string may hold their names.
+    Text that may be the beginning of a stop string is held back, as is what the tokens to come may still change:
+    the bytes of a character, tokens of a byte each in a row, and everything where a decoder changes the text as a
+    whole. Special tokens are no part of the text; a stop string may hold their names.
     """
 
     def __init__(self, decode: Decode | Spelling, stop: StopStrings | None = None, prompt: int = 0) -> None:
@@ -100,7 +104,9 @@ class TextBuilder:
         name = "" if self._spelling is None else self._spelling.special(token)
         if name:
             self._add(name if self._stop else "", None, self._prefix, self._read, self._done)
-        elif self._read == len(self._ids) or self._spells(token):  # what spells nothing completes no character
+        elif self._spelling is not None and self._spelling.only_whole:
+            self._ids.append(token)
+        elif self._spells(token):
             self._ids.append(token)
             now = self._decode(self._ids[self._prefix :])
             self._take(now, self._unfinished(now), source)
@@ -120,11 +126,17 @@ class TextBuilder:
         return self._show(len(self._left))
 
     def _spells(self, token: int) -> bool:
+        """Whether a token can change the text: what spells nothing completes no character."""
+        if self._spelling is not None and self._spelling.steps:
+            return self._spelling.byte(token) is not None
         piece = self._decode([token]) if self._spelling is None else self._spelling.piece(token)
-        return piece is None or len(piece) > 0
+        return self._read == len(self._ids) or piece is None or len(piece) > 0
 
     def _unfinished(self, now: str) -> int:
-        """Return how many characters at the end of ``now`` stand for a character that may still be completed."""
+        """Return how many characters at the end of ``now`` may still change."""
+        if bytes_ := self._run(len(self._ids)):
+            before = self._ids[self._prefix : len(self._ids) - len(bytes_)]
+            return len(now) - len(self._decode(before)) if _is_open(bytes_) else 0
         if not now.endswith(_REPLACED):
             return 0
         run = len(now) - len(now.rstrip(_REPLACED))
@@ -142,15 +154,23 @@ class TextBuilder:
         """Add what is new in ``now``, the text of the tokens from ``prefix`` on, but for ``held`` characters."""
         prefix, read, context = self._prefix, self._read, now
         if not held:
-            prefix, read = max(prefix, read), len(self._ids)  # tokens of the last character stay as context
-        elif len(self._ids) - prefix > _MOST_READ:
-            prefix = len(self._ids) - _MOST_READ // 2
-        if prefix > self._prefix:
-            context = self._decode(self._ids[prefix:])
+            in_broken_run = now.endswith(_REPLACED) and self._run(read) and self._run(read + 1)
+            begin = prefix if in_broken_run else max(prefix, read)  # tokens of the last character stay as context
+            read = len(self._ids)
+        else:
+            is_long = len(self._ids) - prefix > _MOST_READ and not self._run(read + 1)
+            begin = len(self._ids) - _MOST_READ // 2 if is_long else prefix
+        # Without any text before them, some decoders would take the next tokens for the first of a text.
+        if begin > prefix and (later := self._decode(self._ids[begin:])):
+            prefix, context = begin, later
             held = min(held, len(context))
         end = max(self._done, len(now) - held)
         done = end if context is now else len(context) - held
         self._add(now[self._done : end], source, prefix, read, done)
+
+    def _run(self, end: int) -> bytes:
+        """Return the bytes of the tokens before ``end`` that are decoded together, a byte each."""
+        return b"" if self._spelling is None else self._spelling.run(self._ids[self._prefix : end])
 
     def _add(self, new: str, source: str | None, prefix: int, read: int, done: int) -> None:
         left, text = self._left + new, self.text if source is None else self.text + new
@@ -189,6 +209,37 @@ class Spelling:
         self._shown, self.full = decoder(tokenizer), decoder(tokenizer, special=True)
         self._pieces: dict[int, bytes | None] = {}
         self._names: dict[int, str] = {}
+        self._bytes: dict[int, bytes | None] = {}  # of tokens that stand for one byte
+
+    @cached_property
+    def steps(self) -> list[str]:
+        """The kinds of steps of a decoder of the package tokenizers; none of another."""
+        decoder = getattr(self._tokenizer, "decoder", {})
+        if decoder is None:
+            return ["Join"]  # by blanks
+        state: Any = getattr(decoder, "__getstate__", dict)()
+        return _kinds(json.loads(state)) if isinstance(state, bytes) else []
+
+    @cached_property
+    def only_whole(self) -> bool:
+        """Whether the decoder changes a text as a whole, so that no beginning of it is certain before its end."""
+        joined = next((place for place, kind in enumerate(self.steps) if kind in ("Fuse", "ByteLevel")), None)
+        return joined is not None and not {"Fuse", "Strip"}.issuperset(self.steps[joined + 1 :])
+
+    def run(self, ids: Sequence[int]) -> bytes:
+        """Return the bytes of tokens at the end of ``ids`` that the decoder takes together, as one text or, with a
+        wrong byte anywhere, as a U+FFFD for each."""
+        if "ByteFallback" not in self.steps:
+            return b""
+        return b"".join(byte for byte in takewhile(bool, map(self.byte, reversed(ids))) if byte)[::-1]
+
+    def byte(self, token: int) -> bytes | None:
+        """Return the byte that a token stands for, none for other tokens; None for an unknown id."""
+        if token not in self._bytes:
+            name = self._tokenizer.convert_ids_to_tokens([token])[0]
+            byte = _BYTE.fullmatch(name or "")
+            self._bytes[token] = bytes.fromhex(byte[1]) if byte else None if name is None else b""
+        return self._bytes[token]
 
     def __call__(self, ids: Sequence[int]) -> str:
         if self._kept:
@@ -218,15 +269,32 @@ class Spelling:
             return self._tokenizer.piece(token)
         text, names = self.full([token]), getattr(self._tokenizer, "convert_ids_to_tokens", None)
         name = None if names is None else names(token)
-        if not isinstance(name, str) or text == name:
+        if not isinstance(name, str) or self.special(token):
             return None if name is None and _REPLACED in text else text.encode(errors="replace")
-        if byte := _BYTE.fullmatch(name):
-            return bytes([int(byte[1], 16)])
-        if _REPLACED in text:  # a part of a character, named by letters that stand for bytes (byte-level BPE)
+        if (not self.steps or "ByteFallback" in self.steps) and (byte := _BYTE.fullmatch(name)):
+            return bytes.fromhex(byte[1])
+        if _REPLACED in text and _REPLACED not in name:  # letters that stand for bytes of a character
             found = bytes(map(_letters().get, name)) if set(name) <= set(_letters()) else b""  # type: ignore[arg-type]
             return found if found.decode(errors="replace") == text else None
-        bare = name.replace(_BLANK, " ")
-        return (bare if bare == f" {text}" else text).encode(errors="replace")  # decoders drop the first blank
+        behind = self.full([token, token])[len(text) :]  # decoders drop the first blank, or put one between tokens
+        return (behind or text).encode(errors="replace")
+
+
+def _kinds(decoder: Mapping[str, Any]) -> list[str]:
+    """Return the kinds of steps of a decoder, in order."""
+    if "decoders" not in decoder:
+        return [decoder["type"]]
+    return [kind for one in decoder["decoders"] for kind in _kinds(one)]
+
+
+def _is_open(run: bytes) -> bool:
+    """Whether bytes to come may still turn tokens of these into something else than the text that they are now."""
+    reader = getincrementaldecoder("utf-8")()
+    try:
+        reader.decode(run)
+    except UnicodeDecodeError:  # each byte is a U+FFFD, whatever comes
+        return False
+    return bool(reader.getstate()[0]) or len(run) <= _MOST_HELD
 
 
 def as_text(piece: bytes) -> str:

@@ -134,17 +134,19 @@ class FileTokenizer(ABC):
         return_dict: bool = True, **values: Any,
     ) -> Any:  # fmt: skip
         """Return chat messages as text, as ids, or as `__call__` returns ids (``return_dict``). ``tools`` are JSON
-        schemas, and further keywords are for the template. The ids begin with one BOS token where the file asks
-        for it, as with llama.cpp's server, whether the template writes it or not."""
+        schemas, and further keywords are for the template. ``chat_template`` is a template, or the name of one in
+        the file. The ids begin with one BOS token where a GGUF file asks for it, as with llama.cpp's server,
+        whether the template writes it or not."""
         if not all(isinstance(message, Mapping) for message in conversation):
             raise UsageError("a chat is a list of messages with role and content: give one chat at a time")
-        if tools and chat_template is None:  # some files have a second one for this
-            chat_template = self._metadata("tokenizer.chat_template.tool_use")
-        template = chat_template or self.chat_template
+        wanted = (
+            "tool_use" if tools and chat_template is None else chat_template
+        )  # some files have several by name
+        named = self._metadata(f"tokenizer.chat_template.{wanted}") if wanted else None
+        template = named or chat_template or self.chat_template
         if not template:
             raise UsageError("this file has no chat template: give plain text, or chat_template=")
-        special = {"bos_token": self.bos_token, "eos_token": self.eos_token}
-        given = {"documents": None} | {name: text for name, text in special.items() if text is not None} | values
+        given = {"documents": None, **self.special_tokens_map, **values}
         given |= {"tools": tools, "add_generation_prompt": add_generation_prompt}
         text = render(template, conversation, **given)
         if not tokenize:
@@ -176,12 +178,18 @@ class FileTokenizer(ABC):
         return [self._name(token) if 0 <= token < self._rows else None for token in ids]
 
     @property
+    def special_tokens_map(self) -> Mapping[str, str]:
+        """The names of special tokens by their roles (``bos_token``)."""
+        found = {"bos_token": self.bos_token_id, "eos_token": self.eos_token_id}
+        return {role: self._name(token) for role, token in found.items() if token is not None}
+
+    @property
     def bos_token(self) -> str | None:
-        return None if self.bos_token_id is None else self._name(self.bos_token_id)
+        return self.special_tokens_map.get("bos_token")
 
     @property
     def eos_token(self) -> str | None:
-        return None if self.eos_token_id is None else self._name(self.eos_token_id)
+        return self.special_tokens_map.get("eos_token")
 
     @cached_property
     def all_special_ids(self) -> list[int]:

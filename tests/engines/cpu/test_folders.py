@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import CONFIG_MAPPING, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import CONFIG_MAPPING, LlamaForCausalLM
 
 import draftwood
 from draftwood.engines.cpu import self_drafts
@@ -27,6 +26,7 @@ from draftwood.engines.transformers.shared import shared_target
 from draftwood.errors import CapabilityError, ModelError, ModelNotFoundError, UnsupportedModelError, UsageError
 from draftwood.tree import TokenTree
 from tests.engines.cpu.test_families import FLIP, IDS, QUICK, difference, read
+from tests.engines.cpu.test_hub_tokenizer import byte_level
 from tests.engines.cpu.tiny_families import LINEAR, PARTIAL, TINY, VOCAB, build, config_of, scores_of
 from tests.engines.tiny import continued
 from tests.tiers import rest_is_slow
@@ -437,78 +437,3 @@ def test_what_is_asked_of_an_engine(folders, tmp_path):
     quiet = changed(path, tmp_path)
     with pytest.raises(ModelNotFoundError, match=r"has no tokenizer\.json"):
         draftwood.load(quiet, engine="cpu")
-
-
-# --- tokenizers --------------------------------------------------------------------------------------------------
-
-
-def byte_level():
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())[: VOCAB - 20]
-    core = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
-    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    core.decoder = decoders.ByteLevel()
-    return finished(core)
-
-
-def metaspace():
-    names = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), "\u2581", *"abcdefgh", "\u2581a"]
-    core = Tokenizer(
-        models.BPE(
-            {name: i for i, name in enumerate(names)}, [("\u2581", "a")], unk_token="<unk>", byte_fallback=True
-        )
-    )
-    core.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
-    core.decoder = decoders.Sequence(
-        [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    )
-    return finished(core)
-
-
-def finished(core):
-    core.add_special_tokens(["<s>", "</s>"])
-    core.add_tokens([AddedToken("<tool>", normalized=False)])
-    begin = core.token_to_id("<s>")
-    core.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", begin)])
-    made = PreTrainedTokenizerFast(tokenizer_object=core, bos_token="<s>", eos_token="</s>")
-    made.chat_template = "{{ bos_token }}{% for m in messages %}{{ m.content }}</s>{% endfor %}"
-    return made
-
-
-TEXTS = ["a b", " ab  c\n", "", "día 東京 \U0001f600", "a<s>b</s> <tool>c", "\ud800x", "abc\tdef\r\n"]
-
-
-@pytest.mark.parametrize("make", [byte_level, metaspace])
-def test_ids_and_texts_are_those_of_transformers(make, tmp_path):
-    make().save_pretrained(tmp_path)
-    theirs, ours = PreTrainedTokenizerFast.from_pretrained(tmp_path), HubTokenizer(tmp_path)
-    for text in TEXTS:
-        for special in (True, False):
-            ids = ours(text, add_special_tokens=special)["input_ids"]
-            if "\ud800" not in text:  # which transformers does not take
-                assert ids == theirs(text, add_special_tokens=special)["input_ids"]
-            for skip in (True, False):
-                shown = theirs.decode(ids, skip_special_tokens=skip, clean_up_tokenization_spaces=False)
-                if "<s>" not in text and not special:  # its decoders put or strip a blank at special tokens
-                    assert ours.decode(ids, skip_special_tokens=skip) == shown
-    assert (len(ours), ours.get_vocab()) == (len(theirs), theirs.get_vocab())
-    assert (ours.bos_token_id, ours.eos_token_id) == (theirs.bos_token_id, theirs.eos_token_id)
-    assert ours.all_special_ids == sorted(theirs.all_special_ids)
-    talk = [{"role": "user", "content": "ab"}, {"role": "assistant", "content": "c"}]
-    assert ours.apply_chat_template(talk)["input_ids"] == theirs.apply_chat_template(talk)["input_ids"]
-    with pytest.raises(UsageError, match="one chat at a time"):
-        ours.apply_chat_template([talk])
-
-
-def test_chat_templates_that_are_none_are_left_out(tmp_path):
-    byte_level().save_pretrained(tmp_path)
-    (tmp_path / "chat_template.jinja").unlink(missing_ok=True)
-    place = tmp_path / "tokenizer_config.json"
-    odd = [{"name": {}, "template": "x"}, {"name": "default", "template": 5}, {"name": "tool_use"}]
-    place.write_text(json.dumps(json.loads(place.read_text()) | {"chat_template": odd}))
-    assert HubTokenizer(tmp_path).chat_template is None
-
-
-def test_a_tokenizer_that_is_damaged(tmp_path):
-    (tmp_path / "tokenizer.json").write_text("{")
-    with pytest.raises(ModelError, match=r"tokenizer\.json cannot be read"):
-        HubTokenizer(tmp_path)

@@ -13,8 +13,8 @@ from gguf import TokenType
 
 from draftwood.engines.cpu.encoders import SpecialTokens, byte_letters
 from draftwood.engines.cpu.gguf_file import GgufFile
-from draftwood.engines.cpu.pre_tokenizers import KNOWN
 from draftwood.engines.cpu.tokenizer import GgufTokenizer
+from draftwood.engines.cpu.vocabulary import KNOWN
 from draftwood.engines.file_tokenizer import ids_of
 from draftwood.errors import ModelError, UnsupportedModelError
 from draftwood.models.find import gguf_file

@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from draftwood.engines.cpu.pre_tokenizers import PreTokenizer
-from draftwood.engines.cpu.vocabulary import BYTE, FileVocabulary
+from draftwood.engines.cpu.vocabulary import BYTE, FileVocabulary, PreTokenizer
 from draftwood.engines.file_tokenizer import ids_of
 from draftwood.errors import ModelError, UnsupportedModelError
 

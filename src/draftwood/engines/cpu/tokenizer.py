@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from draftwood.engines.cpu.encoders import ByteMerges, ScoredPieces, SpecialTokens, byte_letters
-from draftwood.engines.cpu.hub_model import read_json
+from draftwood.engines.cpu.hub_tokenizer import read_parts
 from draftwood.engines.cpu.vocabulary import BYTE, CONTROL, NORMAL, SPECIAL, UNKNOWN, UNUSED, FileVocabulary
 from draftwood.engines.file_tokenizer import FileTokenizer, ids_of, utf8
-from draftwood.errors import ModelError, ModelNotFoundError, PromptError
+from draftwood.errors import PromptError
 
 _MOST_BYTES = 1 << 29  # of a text, as with llama.cpp
 _BYTE_OF_LETTER = {letter: byte for byte, letter in byte_letters().items()}
@@ -114,38 +114,50 @@ _BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
 
 
 class HubTokenizer(FileTokenizer):
-    """Turns text into token ids and back, without transformers, by the tokenizer.json of a folder.
+    """Turns text into token ids and back by the files of a folder, as transformers does, but without it.
 
-    Raises `ModelNotFoundError` where there is none, `ModelError` where a file is damaged.
+    Raises what `read_parts` raises.
     """
 
     def __init__(self, folder: Path) -> None:
-        from tokenizers import Tokenizer
-
-        place = folder / "tokenizer.json"
-        if not place.is_file():
-            raise ModelNotFoundError(f"{folder} has no tokenizer.json, which this engine reads: take transformers")
-        try:
-            self._tokenizer = Tokenizer.from_file(str(place))
-        except Exception as error:  # the library raises Exception itself
-            raise ModelError(f"{place} cannot be read ({error}): get it again") from error
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
-        config = folder / "tokenizer_config.json"
-        self._config = read_json(config) if config.is_file() else {}
-        self._templates = _templates(folder, self._config.get("chat_template"))
+        parts = read_parts(folder)
+        self._tokenizer, self._named, self._templates = parts.core, parts.named, parts.templates
+        self._beyond = parts.beyond
         self.chat_template = self._templates.get("default")
         added = self._tokenizer.get_added_tokens_decoder()
         self.bos_token_id, self.eos_token_id = (self._id(f"{role}_token") for role in ("bos", "eos"))
         self._added = {token: str(said.content) for token, said in added.items()}
         self._control = frozenset(token for token, said in added.items() if said.special)
-        self._spells_bytes = "ByteLevel" in repr(self._tokenizer.decoder)
+
+    def decode(
+        self, ids: Sequence[int], *, skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: Literal[False] = False,
+    ) -> str:  # fmt: skip
+        del clean_up_tokenization_spaces
+        known = [int(token) for token in ids if 0 <= token < self._rows]
+        return str(self._tokenizer.decode(known, skip_special_tokens=skip_special_tokens))
+
+    @property
+    def decoder(self) -> Any:
+        """What makes a text of names of tokens, of the package tokenizers; None joins them by blanks."""
+        return self._tokenizer.decoder
+
+    @property
+    def special_tokens_map(self) -> Mapping[str, str]:
+        return self._named
 
     def _id(self, role: str) -> int | None:
-        said = self._config.get(role)
-        name = said.get("content") if isinstance(said, dict) else said
-        found: int | None = self._tokenizer.token_to_id(name) if isinstance(name, str) else None
-        return found
+        if role not in self._named:
+            return None
+        found: int | None = self._tokenizer.token_to_id(self._named[role])
+        return self._id("unk_token") if found is None and role != "unk_token" else found
+
+    @cached_property
+    def _size(self) -> int:
+        size = self._rows
+        while size - 1 in self._beyond:
+            size -= 1
+        return size
 
     @cached_property
     def _rows(self) -> int:
@@ -156,18 +168,18 @@ class HubTokenizer(FileTokenizer):
         return False  # as with transformers, a chat has the token that its template writes
 
     def _metadata(self, key: str) -> str | None:
-        return self._templates.get("tool_use") if key == "tokenizer.chat_template.tool_use" else None
+        return self._templates.get(key.removeprefix("tokenizer.chat_template."))
 
     def _ids(self, text: str, add_special: bool) -> list[int]:
         return ids_of(self._tokenizer, utf8(text).decode(), special=add_special)
 
     def _name(self, token: int) -> str:
-        found = self._tokenizer.id_to_token(token)
+        found = self._added.get(token) or self._tokenizer.id_to_token(token)
         return f"[PAD{token}]" if found is None else str(found)
 
     def _reader(self, *, special: bool) -> Callable[[int], bytes]:
-        shown = self._added if special else {**self._added, **dict.fromkeys(self._control, "")}
-        return partial(_hub_piece, self._tokenizer, shown, self._spells_bytes)
+        del special  # `decode` leaves them out itself
+        return partial(_hub_piece, self._tokenizer, self._added, self._control)
 
     def _is_control(self, token: int) -> bool:
         return token in self._control
@@ -176,29 +188,17 @@ class HubTokenizer(FileTokenizer):
         return self._tokenizer.id_to_token(token) is None
 
 
-def _templates(folder: Path, said: Any) -> Mapping[str, str]:
-    """Return the chat templates by name: from a file of their own, or one or a list of several in the settings."""
-    if isinstance(said, list):
-        found = {
-            one["name"]: one["template"]
-            for one in said
-            if isinstance(one, dict) and all(isinstance(one.get(part), str) for part in ("name", "template"))
-        }
-    else:
-        found = {"default": said} if isinstance(said, str) else {}
-    place = folder / "chat_template.jinja"
-    try:
-        return found | ({"default": place.read_text(encoding="utf-8")} if place.is_file() else {})
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{place} cannot be read ({error}): get it again") from error
-
-
-def _hub_piece(tokenizer: Any, added: Mapping[int, str], spells_bytes: bool, token: int) -> bytes:
-    """Return the bytes of a token; ``added`` has the texts of added tokens, which are their names."""
-    name = added[token] if token in added else tokenizer.id_to_token(token)
-    if token in added or name is None:
+def _hub_piece(tokenizer: Any, added: Mapping[int, str], control: Collection[int], token: int) -> bytes:
+    """Return the bytes of a token behind others; ``added`` has the names of added tokens."""
+    name, decoder = added.get(token) or tokenizer.id_to_token(token), repr(tokenizer.decoder)
+    if token in control or name is None:
         return (name or "").encode(errors="replace")
-    if spells_bytes:
-        return b"".join(bytes([_BYTE_OF_LETTER[c]]) if c in _BYTE_OF_LETTER else c.encode() for c in name)
-    byte = _BYTE.fullmatch(name)
-    return bytes([int(byte[1], 16)]) if byte else name.replace("\u2581", " ").encode(errors="replace")
+    if "ByteLevel" in decoder:
+        is_spelled = _BYTE_OF_LETTER.keys() >= set(name)
+        return bytes(map(_BYTE_OF_LETTER.__getitem__, name)) if is_spelled else str(name).encode()
+    if "ByteFallback" in decoder and (byte := _BYTE.fullmatch(name)):
+        return bytes.fromhex(byte[1])
+    if "\u2581" in decoder:
+        return str(name).replace("\u2581", " ").encode(errors="replace")
+    text, twice = (tokenizer.decode([token] * count, skip_special_tokens=False) for count in (1, 2))
+    return str(twice[len(text) :] or text).encode(errors="replace")
