@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -122,6 +122,11 @@ class Setting(NamedTuple):
     dtype: str  # "float32"; on our own engine the type of its matrices: "Q4_1"
     threads: int
     device: str = "cpu"
+
+
+def threads_of(facts: Mapping[str, Any]) -> int | None:
+    """Return how many cores of the processor the threads of a `Setting` use; None where it is not known."""
+    return facts.get("threads") if facts.get("device", "cpu") == "cpu" else 1
 
 
 def setting_of(model: Any) -> Setting | None:
