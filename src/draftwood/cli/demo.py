@@ -127,16 +127,14 @@ def _llama(given: Given) -> Loaded | None:
 def _run_llama(other: Loaded | None, content: Any, one: _Raced, most: int) -> None:
     """Let llama.cpp write the same, plainly; we have so many threads."""
     from draftwood.api.stream import generate
-    from draftwood.models.findings import threads_of
-    from draftwood.models.importing import Others
+    from draftwood.models.findings import watch
 
     if other is not None:
         with screen.Status("llama.cpp writes the same, plainly …"):
-            others = Others()
+            busy = watch(other.model)
             one.runs.append(generate(other.model, content, **other.keywords))
-        setting = other.given.setting_of(other.model)
-        fewer = "it runs on one thread, as the machine was busy" * (setting.threads < most)
-        one.busy = one.busy or others.busy(threads_of(setting._asdict()) or 1) or fewer
+        threads = other.given.setting_of(other.model).threads
+        one.busy = one.busy or busy() or "it runs on one thread, as the machine was busy" * (threads < most)
 
 
 def _show(prompt: Prompt, loaded: Loaded, other: Loaded | None, done: list[_Raced]) -> None:

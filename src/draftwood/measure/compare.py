@@ -18,9 +18,7 @@ from draftwood.api.user_texts import detached
 from draftwood.decoding.sequence import common_prefix
 from draftwood.errors import UsageError
 from draftwood.measure.ties import first_difference
-from draftwood.models.findings import setting_of, threads_of
-from draftwood.models.importing import Others
-from draftwood.models.machine import cores
+from draftwood.models.findings import watch
 
 ARMS = ("drafted", "plain")
 _WARM_PROMPT, _WARM_TOKENS = 16, 4
@@ -164,10 +162,9 @@ class _Arms:
     @contextmanager
     def watched(self, result: PlainAndDrafted) -> Iterator[None]:
         """Note for the last round that was begun whether other programs leave too few cores to this block."""
-        others, setting = Others(), setting_of(self.setup.model)
+        busy = watch(self.setup.model)
         yield
-        threads = threads_of(setting._asdict()) if setting is not None else None
-        if said := others.busy(threads or cores()):
+        if said := busy():
             result.busy[max(len(result.plain), len(result.drafted)) - 1] = said
 
     def run(self, arm: str, ids: list[int] | None = None, **changed: Any) -> Stream:
