@@ -256,6 +256,8 @@ def test_a_sustained_run_tells_its_trend():
     assert (row["first_quarter"], row["last_quarter"]) == (18.5, 13.0)
     assert row["kept"] == pytest.approx(13 / 18.5)
     assert Sustained("none", slower[:3]).to_json()["kept"] is None
+    disturbed = [{**window, "tokens_per_second": 1.0, "busy": True} for window in slower[6:]]
+    assert Sustained("none", [*slower[:6], *disturbed]).to_json()["last_quarter"] == 14.5
 
 
 def test_near_ties_depend_on_the_number_format():

@@ -57,8 +57,8 @@ class _Known:
             findings.write(self._place, to_record(self.learned) | self._speed())
 
     def _speed(self) -> dict[str, Any]:
-        """Return what `speeds` reads: the engine, its seconds of a pass over one token, and the day; of the last time
-        when other programs left enough cores."""
+        """Return what `speeds` reads: the engine, its seconds of a pass over one token, and the day, of the last
+        time when other programs left enough cores."""
         if 1 in self.learned.costs and not self._busy():
             with self.learned.lock:
                 seconds = self.learned.cost(1).seconds(1, _CONTEXT)

@@ -214,7 +214,7 @@ def _show(rows: list[dict[str, Any]], kept: Records, machine: str) -> None:
 
 def _trend(row: dict[str, Any]) -> str:
     if row["kept"] is None:
-        return f"{row['drafter']}: too few answers for a trend; give it more seconds"
+        return f"{row['drafter']}: too few answers on a quiet machine for a trend; give it more seconds"
     heat = [window["celsius"] for window in row["windows"] if "celsius" in window]
     warm = f"{heat[0]:.0f} to {heat[-1]:.0f} degrees Celsius" if heat else "temperature unknown"
     return (

@@ -109,7 +109,7 @@ class Server:
         return await asyncio.get_running_loop().run_in_executor(self._readers, partial(call, *arguments))
 
     def _watch(self) -> Callable[[], str]:
-        """Return what says what has slowed down the texts that are written from now on; nothing where nothing did."""
+        """Return what says why texts that are written from now on were slow; nothing where nothing is known."""
         busy = watch(self.setup.model)
         return lambda: busy() or "other texts were written meanwhile" * bool(self.worker.inbox.running)
 

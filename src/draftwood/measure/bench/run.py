@@ -129,6 +129,10 @@ class Bench:
             answer.prompt_pieces = token_texts(answer.prompt_ids, self._setup.tokenizer)
         return answer
 
+    def is_quiet(self, answer: Answer) -> bool:
+        """Whether other programs left enough cores to an answer."""
+        return self._writer.records.is_quiet(answer)
+
     def _plan(self, rounds: Iterable[int]) -> Iterator[Entry]:
         for number in rounds:
             for job in self._jobs:
@@ -166,17 +170,19 @@ class Sustained:
     """The pace of one arm over time."""
 
     arm: str  # its label
-    # Per answer: at_s (seconds since the start), tokens_per_second of decoding, celsius where known.
+    # Per answer: at_s (seconds since the start), tokens_per_second of decoding, celsius where known, and whether the
+    # machine was busy.
     windows: list[dict[str, Any]] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Return a record of kind ``sustained``: the mean pace of the first and the last quarter of the time, and
-        the share that was kept; None for fewer than four answers."""
+        the share that was kept; None for fewer than four answers on a quiet machine."""
         first = last = kept = None
-        if len(self.windows) >= 4:
-            end = self.windows[-1]["at_s"]
-            early = [w for w in self.windows if w["at_s"] <= end / 4] or self.windows[:1]
-            late = [w for w in self.windows if w["at_s"] >= 3 * end / 4]
+        quiet = [window for window in self.windows if not window.get("busy")]
+        if len(quiet) >= 4:
+            end = quiet[-1]["at_s"]
+            early = [w for w in quiet if w["at_s"] <= end / 4] or quiet[:1]
+            late = [w for w in quiet if w["at_s"] >= 3 * end / 4]
             first, last = (fmean(w["tokens_per_second"] for w in part) for part in (early, late))
             kept = last / first if first else None
         quarters = {"first_quarter": first, "last_quarter": last, "kept": kept}
@@ -202,5 +208,6 @@ def sustain(
             if answer.decode_s:
                 pace = (len(answer.output_ids) - 1) / answer.decode_s
                 window = {"at_s": round(elapsed, 3), "tokens_per_second": pace, "celsius": answer.celsius}
+                window["busy"] = None if bench.is_quiet(answer) else True
                 found.windows.append({name: value for name, value in window.items() if value is not None})
             on_answer(arm.label, elapsed)
