@@ -230,7 +230,7 @@ def engines(
 ABOUT = (
     "Tokens per second, greedy, {} prompts of each kind, the prompt's reading left out. draftwood and "
     "llama.cpp ran smollm2's 4-bit file (Q4_1) by turns, up to 192 tokens; all drafted texts equal the plain "
-    "ones. transformers ran the same weights in float32, three prompts of each kind, up to 64 tokens."
+    "ones. transformers ran in another sitting: float32, three prompts of each kind, up to 64 tokens."
 )
 
 

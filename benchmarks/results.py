@@ -55,8 +55,11 @@ class Figure:
 
 @functools.cache
 def rows(name: str) -> Records:
-    """A records file of the results."""
-    return read_records(RESULTS / name)
+    """A records file of the results: of one sitting on a quiet machine, else its times cannot be compared."""
+    found = read_records(RESULTS / name)
+    if found.sitting or not all(map(found.is_quiet, found.answers)):
+        raise SystemExit(f"{name} is of several sittings or of a busy machine: measure it at once on a quiet one")
+    return found
 
 
 @functools.cache

@@ -3,7 +3,7 @@
 import gc
 import json
 import logging
-import os
+from datetime import date
 
 import pytest
 from tests.engines.tiny import build
@@ -15,6 +15,7 @@ from draftwood.contracts.declaring import declared
 from draftwood.drafters.load import load
 from draftwood.models import findings
 from draftwood.models.findings import profile_path, setting_of
+from draftwood.models.importing import Others
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.testing import ToyTarget
 
@@ -104,14 +105,36 @@ def test_a_model_that_is_loaded_again_knows_what_the_last_one_learnt(keeping):
     assert cost.seconds(1, 64) == pytest.approx(before, rel=1e-3)
     assert fresh(again).cost(1).passes == 0, "measurements begin with nothing"
     (path,) = findings.files("learned")
-    os.utime(path, (0, 1e9))
     found = speeds("owner/named")["transformers"]
-    assert found == (pytest.approx(1 / cost.seconds(1, 256), rel=1e-3), "float32", "2001-09-09")
+    today = date.today().isoformat()
+    assert found == (pytest.approx(1 / cost.seconds(1, 256), rel=1e-3), "float32", today)
     record = json.loads(path.read_text())
-    for broken in (record | {"speed": None}, record | {"speed": record["speed"] | {"pass_s": 0}}, []):
+    without_day = {name: value for name, value in record["speed"].items() if name != "day"}
+    for speed in (None, record["speed"] | {"pass_s": 0}, without_day, []):
+        broken = record | {"speed": speed}
         path.write_text(json.dumps(broken))
         assert speeds("owner/named") == {}
     assert speeds("owner/other") == {}
+
+
+@pytest.mark.usefixtures("model")
+def test_the_speed_of_a_busy_moment_is_not_kept(keeping, monkeypatch):
+    monkeypatch.setattr(Others, "cores", 99.0)
+    write_some(named_model())
+    gc.collect()
+    assert (len(findings.files("learned")), speeds("owner/named")) == (1, {})
+    monkeypatch.setattr(Others, "cores", 0.0)
+    write_some(named_model())
+    gc.collect()
+    quiet = speeds("owner/named")
+    assert list(quiet) == ["transformers"]
+    monkeypatch.setattr(Others, "cores", 99.0)
+    model = named_model()
+    for _ in range(200):
+        learned(model).cost(1).learn(1, 64, 5.0)
+    del model
+    gc.collect()
+    assert speeds("owner/named") == quiet, "that of the last quiet time stays"
 
 
 def test_it_is_written_when_the_process_ends_and_now_and_then_before(model, keeping, monkeypatch):

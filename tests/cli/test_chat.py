@@ -45,6 +45,9 @@ def test_undo_and_reset_take_the_text_back(draftwood, tiny):
     both = answers("hello", "more")
     undone = answers("hello", "other things", "/undo", "more")
     assert undone.endswith(both.removeprefix(once))
+    stats = answers("hello", "more", "/undo", "other", "/stats").splitlines()
+    assert [line.split(":")[0] for line in stats[-2:]] == ["turn 1", "turn 2"], "of the turns that are left"
+    assert answers("hello", "/undo", "/stats").endswith("are forgotten\nnothing was said yet\n")
     assert answers("/undo", "/stats") == "there is nothing to take back\nnothing was said yet\n"
 
 

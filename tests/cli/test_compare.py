@@ -1,5 +1,7 @@
 """The timing comparison of `draftwood.measure.compare`."""
 
+import json
+
 import pytest
 
 from draftwood.api.generation import Generation
@@ -7,6 +9,7 @@ from draftwood.api.setup import Setup
 from draftwood.cli.answering import sameness, verdict
 from draftwood.errors import UsageError
 from draftwood.measure.compare import PlainAndDrafted, _margin, compare
+from draftwood.models.importing import Others
 from draftwood.step import Step
 from draftwood.testing import ToyTarget
 
@@ -40,8 +43,25 @@ def test_medians_and_speedup_of_finished_runs():
     assert verdict(result) == told
     odd = PlainAndDrafted(plain=[answer([1, 2], 2.2)], drafted=[answer([1, 2], 1.0)])
     assert verdict(odd)[1].endswith("2.20 times as fast (above the tokens per pass, which only noise can do)")
+    result.busy = {0: "other programs took 1.5 of 2 cores meanwhile"}  # of the first round only
+    assert (result.plain_seconds, result.drafted_seconds, result.speedup) == (1.5, 5.0, 0.3)
+    result.busy |= dict.fromkeys((1, 2), "they took more")
+    assert (result.plain_seconds, result.drafted_seconds, result.speedup) == (2.0, 1.0, None)
+    assert verdict(result)[1].endswith("of 3): not comparable, since other programs took 1.5 of 2 cores meanwhile")
     unfinished = PlainAndDrafted(plain=[], drafted=[answer([1, 2], 1.0, finish=None)])
     assert (unfinished.rounds, unfinished.identical, unfinished.speedup) == (0, None, None)
+
+
+def test_a_busy_machine_is_told_and_tried_once_more(draftwood, tiny, monkeypatch):
+    taken = iter([2.0] * 4 + [0.0] * 2)  # two arms in each of three rounds
+    monkeypatch.setattr(Others, "cores", property(lambda _: next(taken)))
+    flags = ("generate", "one two one two", "-m", tiny, "--max-new-tokens", "12", "--compare", "--json")
+    found = json.loads(draftwood(*flags).out)
+    assert found["speedup"] == pytest.approx(found["plain_seconds"] / found["drafted_seconds"])
+    assert (found["rounds"], list(found["busy"])) == (3, ["0", "1"])
+    monkeypatch.setattr(Others, "cores", 2.0)
+    found = json.loads(draftwood(*flags).out)
+    assert (found["rounds"], len(found["busy"]), found["speedup"], found["identical"]) == (3, 3, None, True)
 
 
 @pytest.mark.parametrize(("other", "index"), [([1, 9, 3], 1), ([1, 2], 2), ([1, 2, 3, 4], 3)])

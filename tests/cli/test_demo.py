@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 
@@ -11,6 +12,8 @@ from draftwood.api.generation import Generation
 from draftwood.cli import demo
 from draftwood.measure.compare import PlainAndDrafted
 from draftwood.measure.wording import IMPOSSIBLE
+from draftwood.models.importing import Others
+from draftwood.step import Step
 
 SHORT = ("--max-new-tokens", "40")
 
@@ -79,10 +82,41 @@ def test_what_slows_down_is_said(monkeypatch, capsys):
     monkeypatch.setattr(PlainAndDrafted, "speedup", 0.9)
     monkeypatch.setattr(demo._Raced, "speed", lambda _, arm: {"drafted": 9.0, "plain": 10.0}[arm])
     answers = PlainAndDrafted(drafted=[Generation(ids=[1], finish_reason="length")])
-    demo._show_table([demo._Raced("chat", answers, 20.0)])
+    demo._show_table([demo._Raced("chat", answers, llama(0.05, 0.05))])
     said = capsys.readouterr().out.replace("\n", " ")
     assert "mean of 1 kind: 9 tokens/s, 0.90 times plain decoding (10), 0.45 times llama.cpp's (20)" in said
     monkeypatch.setattr(PlainAndDrafted, "most_speedup", 0.5)
-    demo._show_table([demo._Raced("chat", answers, 20.0)])
+    demo._show_table([demo._Raced("chat", answers, llama(0.05, 0.05))])
     told = " ".join(capsys.readouterr().out.split())
     assert ("0.90?" in told, IMPOSSIBLE in told) == (True, True)
+
+
+def llama(*seconds):
+    """Two answers of llama.cpp, each of passes that took so long."""
+    steps = [Step(n, 9, (7,), score_s=took) for n, took in enumerate(seconds)]
+    return [Generation(ids=[7] * len(seconds), steps=steps, finish_reason="length") for _ in range(2)]
+
+
+@pytest.mark.parametrize(("seconds", "busy", "why"), [
+    ((0.01, 1.0) * 4, "", "equal passes of it took unequal times"),  # a thread that lost its core lets others wait
+    ((0.5,) * 8, "other programs took 1.2 of 2 cores meanwhile", "other programs took 1.2 of 2 cores meanwhile"),
+])  # fmt: skip
+def test_llama_cpp_is_not_compared_where_it_was_disturbed(capsys, seconds, busy, why):
+    """Once 17.59 times, since its threads wait for each other and ours do not."""
+    steady = [Generation(ids=[7] * 8, steps=[Step(0, 9, (7,), score_s=0.1)], finish_reason="length")]
+    one = demo._Raced("chat", PlainAndDrafted(plain=steady, drafted=steady), llama(*seconds), busy)
+    two = demo._Raced("grammar", one.answers, llama(0.05, 0.05))
+    assert (one.apart, two.apart) == (why, "")
+    demo._show_table([one, two])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "geometric mean of 2 kinds: 10 tokens/s, 1.00 times plain decoding (10), 0.50 times" in told
+    assert "times llama.cpp's (20) of 1 kind; ~: not comparable, since the machine was busy" in told
+
+
+def test_nothing_is_compared_while_the_machine_is_busy(draftwood, tiny_demo, monkeypatch):
+    monkeypatch.setattr(Others, "cores", 2.0)
+    ran = draftwood("demo", *SHORT)
+    told = " ".join(ran.out.split())
+    assert told.count("not comparable, since other programs took 2.0 of") == 3
+    assert "nothing to compare; busy: other programs left too few cores, so nothing is compared" in told
+    assert not re.search(r"\d times", told)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from draftwood.measure.bench.arms import OurArm
-from draftwood.measure.records.records import read_records
+from draftwood.measure.records.records import TRACED, read_records
 from draftwood.models.importing import Others
 
 SHORT = ("--max-new-tokens", "12", "--threads", "1")
@@ -68,17 +68,33 @@ def test_the_table_names_the_worst_first_and_says_what_it_means(draftwood, tiny,
 def test_other_programs_are_counted_once_all_arms_have_ended_and_the_busiest_sitting_is_told(
     draftwood, tiny, prompts, tmp_path, monkeypatch
 ):
-    seen = []
-    monkeypatch.setattr(OurArm, "close", lambda _: seen.append("closed"))
-    monkeypatch.setattr(Others, "cores", property(lambda _: seen.append("asked") or 1.5 / len(seen)))
+    closed = []
+    monkeypatch.setattr(OurArm, "close", lambda _: closed.append("closed"))
+    monkeypatch.setattr(Others, "cores", property(lambda _: 1 / len(closed) if closed else None))
     call = ("bench", "-m", tiny, "--prompts", prompts, "--limit", "1", *SHORT, "-o", str(tmp_path / "rows.jsonl"))
-    assert "took 0.5 of" in " ".join(draftwood(*call, "--rounds", "1").out.split())  # both arms closed, then asked
-    assert seen == ["closed", "closed", "asked"]
+    assert "took 0.5 of" in " ".join(draftwood(*call, "--rounds", "1").out.split())
+    closed.append("again")
     assert json.loads(draftwood(*call, "--rounds", "2", "--json").out)["other_programs"] == 0.5
-    assert [row["other_programs"] for row in read_records(tmp_path / "rows.jsonl").of_kind("machine")] == [
-        0.5,
-        0.25,
-    ]
+    kept = read_records(tmp_path / "rows.jsonl")
+    assert [row["other_programs"] for row in kept.of_kind("machine")] == [0.5, 0.2]
+    assert {a.other_programs for a in kept.answers if a.sitting == 0} == {0.5}  # those that did not know it
+
+
+def test_a_bench_on_a_busy_machine_compares_nothing_and_the_next_run_measures_again(
+    draftwood, tiny, prompts, tmp_path, monkeypatch
+):
+    call = ("bench", "-m", tiny, "--prompts", prompts, *SHORT, "-o", str(tmp_path / "rows.jsonl"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Others, "cores", 64.0)
+        told = draftwood(*call).out
+    assert told.count(" busy ") == 2 * 2
+    assert "times" not in told
+    assert "geometric mean" not in told
+    assert "in no comparison, since other programs left too few cores: 18 of 18 answers" in told.replace("\n", " ")
+    found = json.loads(draftwood(*call, "--json").out)  # three prompts of two arms: two rounds, and one more
+    kept = read_records(tmp_path / "rows.jsonl").answers
+    assert [sum(a.sitting == n for a in kept if a.round != TRACED) for n in (0, 1)] == [18, 12]
+    assert all(row["speedup"] and row["beside"] and row["apart"] is None for row in found["rows"])
 
 
 def test_a_sustained_bench_prints_its_trend(draftwood, tiny, prompts):

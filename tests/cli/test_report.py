@@ -23,7 +23,7 @@ def test_files_make_one_page_with_the_given_title(draftwood, tmp_path):
     assert "<h1>Ours &amp; theirs</h1>" in page.read_text(encoding="utf-8")
     files = [str(tmp_path / "a.jsonl"), save(tmp_path / "b.jsonl")]
     assert draftwood("report", *files, "-o", str(page), "--answers", "0", "--force").code == 0
-    assert "2 runs" in page.read_text(encoding="utf-8")
+    assert "Measured in 2 sittings" in page.read_text(encoding="utf-8")
 
 
 def test_wrong_calls_say_what_to_do_and_write_nothing(draftwood, tmp_path):

@@ -55,6 +55,7 @@ ROW = {
     "mean_acceptance_length": 2.25, "mean_acceptance_length_unlooped": 2.25, "speedup_unlooped": 2.21,
     "speedup_unlooped_interval": (1.23, 3.45), "tokens_per_second": 123.4, "rule": None, "changed": None,
     "most_speedup": 2.25, "draft_weight_bytes": None, "draft_cache_bytes": None, "looped_tokens": 0, "failed": 0,
+    "apart": None, "beside": True,
 }  # fmt: skip
 
 
@@ -82,6 +83,15 @@ def test_what_cannot_be_is_marked_and_explained_below(capsys, monkeypatch):
         assert [note in told for note in notes] == [mark in marks for mark in notes.values()]
         assert machine in told
         assert "--json has more figures." in told
+    apart = odd | {"speedup_unlooped": None, "speedup_unlooped_interval": None, "apart": "busy"}
+    bench._show(
+        [odd, apart | {"task": "chat"}, ROW | {"task": "chat", "beside": False, "prompts": 2}], Records({}), ""
+    )
+    told = " ".join(capsys.readouterr().out.split())
+    assert ("busy 2.25 123.4 yes" in told, "2.21* (1.23 to 3.45) 2.25 123.4~ yes" in told) == (True, True)
+    assert "; busy: other programs left it or plain decoding too few cores" in told
+    assert "; ~: of other prompts or another moment than other arms" in told
+    assert "ngram: geometric mean of 1 task 3.40?, worst task 3.40?" in told
     low = ROW | {"drafter": "ngram", "prompts": 2, "speedup_unlooped_interval": None, "speedup_unlooped": 0.5}
     bench._show([low, odd | {"task": "chat"}, low | {"drafter": "x"}], Records({}), "")
     told = capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -115,8 +116,12 @@ def test_a_stopped_bench_goes_on_where_it_stopped(tmp_path):
     writer.close()
     rows = read_records(path)
     assert rows.answers[:5] == kept
-    assert len({a.key for a in rows.answers}) == len(rows.answers) == 15
+    assert len({a.key for a in rows.answers}) == 15
+    both = [(a.name, a.round, a.sitting) for a in rows.answers[5:7]]
+    assert both == [("c", 0, 1)] * 2, "one arm of it was written before"
+    assert len(rows.answers) == 16
     assert seen[-1][:2] == (14, 15)
+    assert all(row["speedup"] and row["apart"] is None for row in table(rows))
 
 
 def test_a_temperature_for_all_prompts():
@@ -151,6 +156,7 @@ def test_tasks_with_a_speedup_that_cannot_be_are_run_once_more(monkeypatch):
     work, writer, _ = bench(("none", "ngram", "lookup"))
     work.run(1)
     odd = {"task": "toy", "drafter": "ngram", "engine": "draftwood", "speedup_unlooped": 2.2, "most_speedup": 2.0}
+    odd["apart"] = None
     rows = [odd, odd | {"task": "other", "speedup_unlooped": 2.0}]
     monkeypatch.setattr("draftwood.measure.bench.run.table", lambda _: rows)
     for _ in range(2):  # not twice
@@ -250,6 +256,8 @@ def test_a_sustained_run_tells_its_trend():
     assert (row["first_quarter"], row["last_quarter"]) == (18.5, 13.0)
     assert row["kept"] == pytest.approx(13 / 18.5)
     assert Sustained("none", slower[:3]).to_json()["kept"] is None
+    disturbed = [{**window, "tokens_per_second": 1.0, "busy": True} for window in slower[6:]]
+    assert Sustained("none", [*slower[:6], *disturbed]).to_json()["last_quarter"] == 14.5
 
 
 def test_near_ties_depend_on_the_number_format():
@@ -267,3 +275,92 @@ def test_llama_cpp_declares_its_rounding():
     assert (
         limits("Q4_0 exact").divergence == 0 < limits("all F32 fast").divergence < limits("Q8_0 fast").divergence
     )
+
+
+def scripted(number, name, arm, seconds, sitting=0, **more):
+    return Answer(number, "t", name, arm, output_ids=[1, 2, 3], decode_s=seconds, sitting=sitting, **more)
+
+
+FACTS = {"provenance": {"cores": 2}, "settings": {"threads": 2}}
+
+
+def test_an_arm_that_comes_later_is_timed_beside_plain_decoding_of_its_own_sitting(tmp_path):
+    """Once "suffix 0.61", against plain decoding of another moment; together 1.42."""
+    path = tmp_path / "rows.jsonl"
+    for labels in (("none", "lookup"), ("none", "lookup", "ngram")):
+        work, writer, _ = bench(labels, path=path)
+        work.run(2)
+        writer.close()
+    kept = read_records(path)
+    assert [sum(a.arm == arm and a.round >= 0 for a in kept.answers) for arm in ("none", "lookup", "ngram")] == [
+        12, 6, 6,
+    ]  # fmt: skip
+    slow = 3.0  # times as slow is the machine in the first sitting
+    for a in kept.answers:
+        a.decode_s = (2.0 if a.arm == "none" else 1.0) * (slow if a.sitting == 0 else 1.0)
+    rows = {(r["task"], r["drafter"]): r for r in table(kept)}
+    assert {key[1]: (row["speedup"], row["beside"]) for key, row in rows.items() if key[0] == "toy"} == {
+        "none": (1.0, False), "lookup": (2.0, False), "ngram": (2.0, False),
+    }  # fmt: skip
+    assert rows["toy", "ngram"]["tokens_per_second"] == 23.0
+    assert rows["toy", "lookup"]["tokens_per_second"] == pytest.approx(23.0 / slow)
+    work, writer, _ = bench(("none", "lookup", "ngram"), path=path)
+    work.run(2)
+    writer.close()
+    assert len(writer.records.answers) == len(kept.answers), "nothing is missing"
+
+
+def test_what_was_timed_in_other_sittings_or_on_a_busy_machine_is_in_no_comparison():
+    answers = [
+        scripted(0, "a", "none", 2.0), scripted(1, "a", "x", 1.0),
+        scripted(2, "a", "none", 40.0, other_programs=1.3), scripted(3, "a", "x", 1.0, other_programs=0.1),
+        scripted(4, "b", "none", 9.0), scripted(5, "b", "x", 1.0, 1),  # nothing to hold the latter against
+        scripted(6, "a", "none", 4.0, 1), scripted(7, "a", "x", 3.0, 1),
+    ]  # fmt: skip
+    plain, x = table(Records(FACTS, answers))
+    assert x["speedup"] == pytest.approx((2.0 + 4.0) / (1.0 + 3.0)), "the mean of both sittings"
+    assert x["per_prompt"] == [{"name": "a", "speedup": pytest.approx(1.5)}]
+    assert (x["apart"], x["beside"], plain["beside"]) == (None, True, True), "of a, twice"
+    assert x["tokens_per_second"] == pytest.approx(4 / 4.0)
+    alone, busy = ([scripted(0, "a", "none", 2.0), scripted(1, "a", "x", 1.0, **more)] for more in (
+        {"sitting": 1}, {"other_programs": 0.6},
+    ))  # fmt: skip
+    for some, why in ((alone, "not comparable"), (busy, "busy")):
+        plain, x = table(Records(FACTS, some))
+        assert (x["speedup"], x["apart"], x["identical"], x["beside"]) == (None, why, True, False)
+    assert table(Records({}, busy))[1]["speedup"] == 2.0, "nothing is known of this machine"
+    on_a_card = FACTS | {"settings": {"threads": 2, "device": "cuda"}}
+    assert table(Records(on_a_card, busy))[1]["speedup"] == 2.0, "it takes one core"
+
+
+def test_files_of_earlier_versions_tell_sittings_by_their_order(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    lines = [header("bench", {}, {})]
+    for sitting, arms in enumerate((("none", "x"), ("y",))):
+        lines += [{"row": "resumed", "provenance": {}}] * sitting
+        lines += [{"row": "answer", "id": n, "task": "t", "name": "a", "arm": arm, "output_ids": [1, 2],
+                   "decode_s": 1.0} for n, arm in enumerate(arms)]  # fmt: skip
+        lines.append({"row": "machine", "other_programs": sitting / 2})
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    kept = read_records(path)
+    assert [(a.arm, a.sitting, a.other_programs) for a in kept.answers] == [
+        ("none", 0, 0.0), ("x", 0, 0.0), ("y", 1, 0.5),
+    ]  # fmt: skip
+    assert [row["apart"] for row in table(kept)] == [None, None, "not comparable"]
+
+
+def test_an_answer_that_is_written_again_is_not_remembered(tmp_path):
+    """Its drafter would copy the very answer that it is about to write."""
+    path, labels = tmp_path / "rows.jsonl", ("none", "memory")
+    work, writer, _ = bench(labels, path=path, jobs=JOBS[:2])
+    work.run(1)
+    writer.other({"row": "machine", "other_programs": 9.0})
+    writer.close()
+    work, writer, arms = bench(labels, path=path, jobs=JOBS[:2])
+    writer.records.header |= FACTS
+    remembered = []
+    arms[1].remember = remembered.append
+    work.run(1)
+    writer.close()
+    assert remembered == []
+    assert [a.sitting for a in writer.records.answers if a.round >= 0] == [0] * 4 + [1] * 4

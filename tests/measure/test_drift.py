@@ -166,6 +166,9 @@ def test_texts_count_by_their_tokens_and_no_speedup_is_above_what_passes_allow()
     told = found.figures()
     assert told["speedup"] == told["most_speedup"] == pytest.approx(62 / 22)
     assert told["tokens_per_pass"] == pytest.approx(32 / 12)
+    found.busy = {0}  # the machine was busy
+    told = found.figures()
+    assert (told["speedup"], told["busy"]) == (pytest.approx(60 / 20), 1)
 
 
 def test_shares_are_over_all_prompts():

@@ -123,6 +123,11 @@ def test_what_is_written_is_read_as_the_same_curve(tmp_path):
     assert [path.name for path in path.parent.iterdir()] == ["p.jsonl"]
 
 
+@pytest.fixture
+def _a_quiet_machine():
+    """Here the machine is what a test makes it."""
+
+
 def test_noise_is_told(monkeypatch):
     monkeypatch.setattr(importing, "_processor_times", dict)  # of a system that does not say what others took
     result = made()

@@ -299,7 +299,8 @@ def test_two_runs_become_more_rounds_and_their_differences_keep_their_answers(ro
     assert [a.round for a in found.records.answers] == [0] * 8 + [1] * 8
     assert found.differences == [(difference, found.records.answers[9], found.records.answers[8])]
     page = made(rows, other)
-    assert "were not interleaved" in page
+    assert "Measured in 2 sittings: a speedup is of answers of one." in page
+    assert [a.sitting for a in found.records.answers] == [0] * 8 + [1] * 8
     assert "in 2 rounds, plainly" in page
     assert " rounds, plainly" not in made(rows)
     assert "in 1 to 2 rounds, plainly" in made(rows, save(tmp_path / "some.jsonl", bench()[:2])), "of some prompts"
@@ -373,21 +374,32 @@ def test_figures_that_cannot_be_are_marked_and_a_busy_machine_is_told_beside_the
     assert "edit above its 1.75 tokens per pass, which only noise can do" in said
     assert "1 speedup cannot be, being above the tokens per pass: something slowed plain decoding down." in said
     assert "chat above" not in said
-    possible = [a for a in bench() if a.task == "chat"]
-    quiet = Reader(opening(made(save(path, possible, machine={"load_average": [0.31, 0.2, 0.1]})))).text
-    assert "The machine had room: load 0.31 on 2 cores when this began." in quiet
+
+    def possible():
+        return [a for a in bench() if a.task == "chat"]
+
+    quiet = Reader(opening(made(save(path, possible(), machine={"load_average": [0.31, 0.2, 0.1]})))).text
+    assert "The load was 0.31 on 2 cores when this began." in quiet
     assert "Do not trust" not in quiet
-    busy = Reader(opening(made(save(path, possible, machine={"load_average": [4.7, 0.2, 0.1]})))).text
-    assert "Do not trust these times. The machine was busy: load 4.7 on 2 cores when this began." in busy
-    others = save(path, possible, [{"row": "machine", "other_programs": 0.73}])
-    assert "busy: other programs took 0.7 of 2 cores meanwhile." in Reader(opening(made(others))).text
-    own = save(path, possible, [{"row": "machine", "other_programs": 0.1}], machine={"load_average": [1.9, 1, 1]})
-    assert "The machine had room: other programs took 0.1 of 2 cores" in Reader(opening(made(own))).text
-    loaded = save(tmp_path / "more.jsonl", possible, machine={"load_average": [4.7, 0.2, 0.1]})
-    assert "busy: load 4.7 on 2 cores" in Reader(opening(made(own, loaded))).text  # each file by itself
-    many = save(path, possible, [{"row": "machine", "other_programs": 0.6}], machine={"cores": 64})
-    assert "The machine had room: other programs took 0.6 of 64 cores" in Reader(opening(made(many))).text
-    one = made(save(path, [a for a in possible if a.name == "one"]))
+    busy = Reader(opening(made(save(path, possible(), machine={"load_average": [4.7, 0.2, 0.1]})))).text
+    assert "Do not trust these times. The machine was busy. The load was 4.7 on 2 cores when this began." in busy
+    others = made(save(path, possible(), [{"row": "machine", "other_programs": 0.73}]))
+    told = Reader(opening(others)).text
+    assert "The machine was busy. Other programs took 0.7 of 2 cores meanwhile." in told
+    assert "so 2 rows of all results have no speedup" in told
+    assert "tokens per pass of the model" in told, "the headline needs no clock"
+    assert "✓" not in told
+    assert others.count(">busy<") == 2
+    assert "busy: other programs left it or plain decoding too few cores" in others
+    own = save(
+        path, possible(), [{"row": "machine", "other_programs": 0.1}], machine={"load_average": [1.9, 1, 1]}
+    )
+    assert "Other programs took 0.1 of 2 cores" in Reader(opening(made(own))).text
+    loaded = save(tmp_path / "more.jsonl", possible(), machine={"load_average": [4.7, 0.2, 0.1]})
+    assert "busy. The load was 4.7 on 2 cores" in Reader(opening(made(own, loaded))).text  # each file by itself
+    many = save(path, possible(), [{"row": "machine", "other_programs": 0.6}], machine={"cores": 64})
+    assert "Other programs took 0.6 of 64 cores" in Reader(opening(made(many))).text
+    one = made(save(path, [a for a in possible() if a.name == "one"]))
     assert "The only prompt was slower than plain decoding." in Reader(opening(one)).text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tests.engines.tiny_gguf import written
 from transformers import AutoTokenizer
 
 from draftwood.models.catalogue import CATALOGUE
-from draftwood.models.convert import STEPS, convert
+from draftwood.models.convert import STEPS, _read_weights, convert
 from draftwood.models.load import load
 
 WIDTH, HEADS, WORDS = 64, 2, 300
@@ -117,3 +118,14 @@ def test_digits_are_parted_first_as_the_file_asks(converted):
     ids = load(folder, device="cpu")[1]("  7")["input_ids"]
     assert ids[0] == pair
     assert len(ids) == 2
+
+
+def test_what_transformers_said_is_shown_where_it_fails(converted, monkeypatch, capsys):
+    def failing(*_, **__):
+        print("tensor 7 is of an unknown kind", file=sys.stderr)
+        raise RuntimeError("odd")
+
+    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", failing)
+    with pytest.raises(RuntimeError, match="odd"):
+        _read_weights(converted[0], "tiny.gguf")
+    assert capsys.readouterr().err == "tensor 7 is of an unknown kind\n"

@@ -13,6 +13,11 @@ from draftwood.models.importing import told, uncollected
 
 
 @pytest.fixture
+def _a_quiet_machine():
+    """Here the machine is what a test makes it."""
+
+
+@pytest.fixture
 def fresh(monkeypatch):
     """A process that has not imported torch, on a busy machine."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
@@ -23,22 +28,20 @@ def fresh(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("idle", "nice", "threads", "own", "crowded"),
+    ("idle", "nice", "threads", "crowded"),
     [
-        (100, 0, 4, 0, False),
-        (80, 0, 4, 0, True),
-        (80, 0, 2, 0, False),
-        (0, 100, 4, 0, False),  # who runs at a lower priority gives way
-        (0, 100, 4, 10, True),
-        (0, 0, 1, 0, True),
+        (100, 0, 4, False),
+        (80, 0, 4, True),
+        (80, 0, 2, False),
+        (0, 100, 4, True),  # who runs at a lower priority takes cores for moments, too
+        (0, 0, 1, True),
     ],
 )
-def test_idle_cores_are_counted(monkeypatch, idle, nice, threads, own, crowded):
+def test_idle_cores_are_counted(monkeypatch, idle, nice, threads, crowded):
     spent = {"user": 100 - idle - nice, "nice": nice, "idle": idle}
     times = iter([dict.fromkeys(spent, 1), {kind: 1 + 0.04 * part for kind, part in spent.items()}])  # of 4 cores
     monkeypatch.setattr(importing, "_processor_times", lambda: next(times))
     monkeypatch.setattr(importing, "_ALLOWED", range(4))
-    monkeypatch.setattr(os, "nice", lambda _: own)
     assert importing.is_crowded(threads) is crowded
 
 
@@ -49,7 +52,7 @@ def test_where_the_system_keeps_its_times_to_itself_nothing_is_crowded(monkeypat
     monkeypatch.setattr(Path, "read_text", refused)
     monkeypatch.setattr("psutil.cpu_times", refused)
     others = importing.Others()
-    assert (others.cores, others.crowd(1), told(others.cores)) == (None, False, "")
+    assert (others.cores, others.busy(1), told(others.cores)) == (None, "", "")
     assert (importing.crowds(0.6, 64, 8), importing.crowds(0.6, 2, 2)) == (False, True)
 
 

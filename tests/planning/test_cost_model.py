@@ -79,6 +79,19 @@ def test_a_machine_that_changed_is_followed_within_a_dozen_passes(factor):
     assert max(off(model, changed, n) for n in (8, 16)) < 0.1
 
 
+@pytest.mark.parametrize(("n", "factor", "learnt"), [(1, 1.08, [0]), (1, 1.5, range(1, 10)), (8, 1.02, [10])])
+def test_of_plain_passes_only_those_that_surprise_are_learnt_from(n, factor, learnt):
+    """Learning from one in four of all takes 5 us a pass more, and gained nothing in replay."""
+    model = CostModel(CURVE)
+    for _ in range(40):
+        model.learn(1, 128, CURVE.seconds(1, 128))
+    before, changed = model.state()["log"], 0
+    for _ in range(40):
+        model.learn(n, 128, factor * CURVE.seconds(n, 128))
+        changed, before = changed + (model.state()["log"] != before), model.state()["log"]
+    assert changed in learnt
+
+
 def test_slow_passes_of_a_busy_machine_make_no_width_dear():
     model, random = taught(CostModel(CURVE), CURVE, [1, 4], times=10), np.random.default_rng(0)
     for number, n in enumerate(random.choice([1, 4], 400, p=[0.8, 0.2]).tolist()):

@@ -5,6 +5,8 @@ import json
 import httpx2 as httpx  # comes with the openai package
 import pytest
 
+from draftwood.models.importing import Others
+
 HELLO = [{"role": "user", "content": "hello hello"}]
 
 
@@ -83,6 +85,18 @@ def test_penalties_and_biases_change_the_text_alike_with_and_without_drafts(clie
         assert len(texts) == 1
         assert texts != {plain}
     assert texts == {chr(32 + 40) * 64}
+
+
+@pytest.mark.parametrize(("cores", "said"), [(0.0, ""), (99.0, "other programs took 99.0 of ")])
+def test_a_trace_tells_at_its_end_what_slowed_it_down(url, monkeypatch, cores, said):
+    monkeypatch.setattr(Others, "cores", cores)
+    wishes = {"x-draftwood": "trace"}
+    answer = httpx.post(f"{url}/v1/chat/completions", json=asked(stream=True), headers=wishes, timeout=60)
+    told = [
+        json.loads(line[6:]).get("draftwood", {}).get("busy") for line in answer.text.splitlines() if "{" in line
+    ]
+    busy = [one for one in told if one is not None]
+    assert (len(busy), busy[0][: len(said)], bool(busy[0])) == (1, said, bool(said))
 
 
 def test_a_trace_tells_who_drafted_what(url):

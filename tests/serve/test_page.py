@@ -304,8 +304,17 @@ def test_an_odd_chat_is_shown_focus_stays_and_only_what_is_known_is_said(opened)
         };
         settings.speed = true;
         for (let n = 2; n < 11; n++) pass(n, 0, 10);
-        return [pass(11, 0, 10), pass(16, 6, 20)];
-    }""") == ["100.0 tokens/s · 1.00 per pass", "1.25 times plain · 125.0 tokens/s · 1.36 per pass"]
+        const told = [pass(11, 0, 10), pass(16, 6, 20)];
+        for (const busy of ["", "other programs took 1.2 of 2 cores meanwhile"]) {
+            Object.assign(answer, { ended: "stop", busy });
+            drawSpeed({ answer }, line);
+            told.push(line.textContent);
+        }
+        return told;
+    }""") == [
+        "100.0 tokens/s · 1.00 per pass", "125.0 tokens/s · 1.36 per pass",
+        "1.25 times plain · 125.0 tokens/s · 1.36 per pass", "125.0 tokens/s · 1.36 per pass",
+    ]  # fmt: skip
     ends = "[9, 8].map((limit) => endingOf({ text: 'x', ended: 'length', tokens: 8, limit }))"
     assert ["server" in said for said in tab.evaluate(ends)] == [True, False]
     assert "before its first word" in tab.evaluate("endingOf({ text: '', ended: 'stop' })")
@@ -359,6 +368,28 @@ def test_a_race_ends_with_the_same_text_twice(opened):
     tab.click("#replay")
     wait(tab, "#verdict", "^The texts")
     assert texts(tab) == [written] * 2
+
+
+def test_texts_that_differ_are_explained_and_no_speed_of_a_busy_machine_is_told(opened):
+    tab = opened("#race")
+    assert tab.evaluate("""() => {
+        const side = (text) => ({ ...newSide(""), text, tokens: 3, seconds: 1 });
+        const said = (busy, rule) => {
+            lossyRule = rule;
+            Object.assign(sides, { drafted: side("a"), plain: { ...side("b"), busy } });
+            picked = true;
+            judge();
+            showRatio();
+            return [byId("verdict").textContent, byId("ratio").hidden];
+        };
+        return [said("", ""), said("others wrote", "threshold:tau=0.15")];
+    }""") == [
+        ["The texts differ: rounding can decide between close tokens. With drafts: 1.00 times as fast.", False],
+        [
+            "The texts differ: the rule threshold:tau=0.15 may change them. "
+            "Their speeds cannot be compared: others wrote.", True,
+        ],
+    ]  # fmt: skip
 
 
 def test_an_error_of_a_race_is_shown_and_escape_stops_it(opened, url):

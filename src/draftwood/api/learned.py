@@ -44,6 +44,9 @@ class _Known:
         self._passes, self._written = self.learned.passes, monotonic()
         setting, engine = setting_of(model), model.engine if isinstance(model, Target) else "transformers"
         self._about = (setting._asdict() if setting else {}) | {"engine": engine, "machine": machine()}
+        self._busy = findings.watch(model)
+        found = findings.read(self._place) if self._place is not None else None
+        self._last = found.get("speed") if isinstance(found, dict) else None  # that of the last quiet time
 
     def keep(self, *, now: bool) -> None:
         """Write what was learnt since the last time."""
@@ -54,11 +57,15 @@ class _Known:
             findings.write(self._place, to_record(self.learned) | self._speed())
 
     def _speed(self) -> dict[str, Any]:
-        """Return what `speeds` reads: the engine, and its seconds of a pass over one token."""
-        if 1 not in self.learned.costs:
-            return {}
-        with self.learned.lock:
-            return {"speed": {**self._about, "pass_s": self.learned.cost(1).seconds(1, _CONTEXT)}}
+        """Return what `speeds` reads: the engine, its seconds of a pass over one token, and the day, of the last
+        time when other programs left enough cores."""
+        if 1 in self.learned.costs and not self._busy():
+            with self.learned.lock:
+                seconds = self.learned.cost(1).seconds(1, _CONTEXT)
+            self._last = self._about | {"pass_s": seconds, "day": date.today().isoformat()}
+        if (model := self.model()) is not None:
+            self._busy = findings.watch(model)  # from now on
+        return {"speed": self._last}
 
 
 _KNOWN: dict[tuple[Any, ...], _Known] = {}
@@ -98,9 +105,8 @@ def speeds(model: str) -> dict[str, tuple[float, str, str]]:
         record = findings.read(path)
         said = record.get("speed") if isinstance(record, dict) else None
         if isinstance(said, dict) and (said.get("model"), said.get("machine")) == (model, machine()):
-            with suppress(KeyError, TypeError, ValueError, ZeroDivisionError, OSError):
-                day = date.fromtimestamp(path.stat().st_mtime).isoformat()
-                found[str(said["engine"])] = 1 / float(said["pass_s"]), str(said["dtype"]), day
+            with suppress(KeyError, TypeError, ValueError, ZeroDivisionError):  # earlier versions wrote no day
+                found[str(said["engine"])] = 1 / float(said["pass_s"]), str(said["dtype"]), str(said["day"])
     return found
 
 

@@ -103,8 +103,9 @@ class Answering:
     def compare(self, rounds: int) -> bool:
         """Write the answer several times, plainly and drafted; returns whether it was interrupted.
 
-        The first drafted text is shown as it comes; of other runs a line says which one is running. A speedup
-        above the tokens per pass, which only noise can do, is measured in one more round.
+        The first drafted text is shown as it comes; of other runs a line says which one is running. Where the
+        machine was busy, or a speedup is above the tokens per pass, which only noise can do, there is one more
+        round.
         """
         from draftwood.measure.compare import PlainAndDrafted, compare
 
@@ -125,8 +126,11 @@ class Answering:
         model, how = self._loaded.model, {"into": self.comparison, **self._loaded.keywords}
         with screen.CtrlC() as stop, status:
             compare(model, self._content, rounds=rounds, on_round=begin, on_piece=piece, **how)
-            if doubted(self.comparison.speedup, self.comparison.most_speedup):
-                status.say("these times are impossible: timing once more …")
+            busy = bool(self.comparison.rounds and not self.comparison.quiet)
+            if busy or doubted(self.comparison.speedup, self.comparison.most_speedup):
+                status.say(
+                    f"{'the machine is busy' if busy else 'these times are impossible'}: timing once more …"
+                )
                 compare(model, self._content, rounds=1, **how | {"seed": self.comparison.plain[0].seed})
         self.generation = next(iter(self.comparison.drafted), None)
         return stop.pressed
@@ -254,16 +258,24 @@ def loop_note(ids: Sequence[int]) -> str:
 
 def verdict(comparison: PlainAndDrafted) -> list[str]:
     """Say in parts of one line what a comparison found."""
-    plain, drafted, speedup = comparison.plain_seconds, comparison.drafted_seconds, comparison.speedup
-    if speedup is None:
+    plain, drafted = comparison.plain_seconds, comparison.drafted_seconds
+    if not plain or not drafted:
         return ["nothing to compare: the answer took no pass beyond reading the prompt"]
-    odd = " (above the tokens per pass, which only noise can do)"
+    rounds = len(comparison.quiet) or comparison.rounds
     return [
         f"plain {plain:.2f} s",
-        f"drafted {drafted:.2f} s (medians of {comparison.rounds}): {speedup:.2f} times as fast"
-        + odd * doubted(speedup, comparison.most_speedup),
+        f"drafted {drafted:.2f} s (medians of {rounds}): {faster(comparison)}",
         sameness(comparison),
     ]
+
+
+def faster(comparison: PlainAndDrafted) -> str:
+    """Say how much faster drafted decoding was, or why that cannot be said."""
+    speedup = comparison.speedup
+    if speedup is None:
+        return f"not comparable, since {next(iter(comparison.busy.values()), 'there was no pass')}"
+    odd = " (above the tokens per pass, which only noise can do)"
+    return f"{speedup:.2f} times as fast" + odd * doubted(speedup, comparison.most_speedup)
 
 
 def sameness(comparison: PlainAndDrafted) -> str:

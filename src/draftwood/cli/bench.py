@@ -14,7 +14,7 @@ from typer import Option
 
 from draftwood.cli import early, given, measuring, options, screen
 from draftwood.errors import UsageError
-from draftwood.measure.wording import IMPOSSIBLE, doubted, number, percent, ratio
+from draftwood.measure.wording import IMPOSSIBLE, count, doubted, number, percent, ratio
 from draftwood.models.importing import Others, told
 
 if TYPE_CHECKING:
@@ -166,21 +166,24 @@ def columns() -> dict[str, Cell]:
     def speedup(row: dict[str, Any]) -> str:
         found, interval = row["speedup_unlooped"], row["speedup_unlooped_interval"]
         between = f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval and interval[0] < interval[1] else ""
-        return ratio(found, row["most_speedup"]) + "*" * (found is not None and found > SPEEDUP) + between
+        star = "*" * (found is not None and found > SPEEDUP)
+        return row["apart"] or ratio(found, row["most_speedup"]) + star + between
 
     return {
         "task": lambda r: r["task"],
         "arm": lambda r: r["drafter"],
         "speedup": speedup,
         "tokens per pass": lambda r: number(tokens_per_pass(r)),
-        "tokens per second": lambda r: number(r["tokens_per_second"], 1),
+        "tokens per second": lambda r: (
+            number(r["tokens_per_second"], 1) + "~" * (not r["apart"] and not r["beside"])
+        ),
         "same text": lambda r: sameness(r).replace("no", "NO"),
     }
 
 
 def _show(rows: list[dict[str, Any]], kept: Records, machine: str) -> None:
     """Print the table, engine by engine and the worst task first, the means, trends and notes."""
-    from draftwood.measure.bench.table import SPEEDUP, geometric_mean
+    from draftwood.measure.bench.table import APART, SPEEDUP, geometric_mean
 
     def place(row: dict[str, Any]) -> tuple[bool, str, bool, float]:
         speedup = row["speedup_unlooped"]
@@ -189,6 +192,7 @@ def _show(rows: list[dict[str, Any]], kept: Records, machine: str) -> None:
     to, rows = screen.console(), sorted(rows, key=place)
     if rows:
         marks = {"(": "in brackets its 95 % interval over prompts", "*": f"*: above {SPEEDUP:g}", "?": IMPOSSIBLE}
+        marks |= {kind: f"{kind}: {why}" for kind, why in APART.items()}
         said = screen.show_table(to, columns(), rows, ("task", "arm"), marks) + f"; {machine}" * bool(machine)
         to.print(f"speedup: over plain decoding of the same engine, without looped tails{said}. {screen.MORE}")
     if any(row["prompts"] > 1 for row in rows) and find_spec("scipy") is None:
@@ -198,8 +202,10 @@ def _show(rows: list[dict[str, Any]], kept: Records, machine: str) -> None:
         if own and arm != "none":
             odd = "?" * any(doubted(row["speedup_unlooped"], row["most_speedup"]) for row in own)
             worst = ratio(own[0]["speedup_unlooped"], own[0]["most_speedup"])  # rows are in this order
-            mean = geometric_mean(row["speedup_unlooped"] for row in own)
-            to.print(f"{arm}: geometric mean {number(mean)}{odd}, worst task {worst}")
+            mean = number(geometric_mean(row["speedup_unlooped"] for row in own))
+            apart = any(row["drafter"] == arm and row["apart"] for row in rows)
+            of = f" of {count(len(own), 'task')}" * apart
+            to.print(f"{arm}: geometric mean{of} {mean}{odd}, worst task {worst}")
     for row in kept.of_kind("sustained"):
         to.print(_trend(row))
     for note in _notes(rows, kept):
@@ -208,7 +214,7 @@ def _show(rows: list[dict[str, Any]], kept: Records, machine: str) -> None:
 
 def _trend(row: dict[str, Any]) -> str:
     if row["kept"] is None:
-        return f"{row['drafter']}: too few answers for a trend; give it more seconds"
+        return f"{row['drafter']}: too few answers on a quiet machine for a trend; give it more seconds"
     heat = [window["celsius"] for window in row["windows"] if "celsius" in window]
     warm = f"{heat[0]:.0f} to {heat[-1]:.0f} degrees Celsius" if heat else "temperature unknown"
     return (
@@ -220,6 +226,7 @@ def _trend(row: dict[str, Any]) -> str:
 def _notes(rows: list[dict[str, Any]], kept: Records) -> Iterator[str]:
     """Yield what one must know to read the table."""
     from draftwood.measure.bench.table import draft_memory
+    from draftwood.measure.records.records import TRACED
 
     looped = {r["task"]: r["looped_tokens"] for r in rows if r["drafter"] == "none" and r["looped_tokens"]}
     if looped:
@@ -232,7 +239,10 @@ def _notes(rows: list[dict[str, Any]], kept: Records) -> Iterator[str]:
     if failed := {r["drafter"]: r["failed"] for r in rows if r["failed"]}:
         yield "answers in which a drafter failed: " + ", ".join(f"{arm} {n}" for arm, n in failed.items())
     if sittings := len(kept.of_kind("resumed")):
-        yield f"measured in {1 + sittings} sittings: arms of one were not interleaved with those of another"
+        yield f"measured in {1 + sittings} sittings: a speedup is of answers of one"
+    timed = [answer for answer in kept.answers if answer.round != TRACED]
+    if busy := sum(not kept.is_quiet(answer) for answer in timed):
+        yield f"in no comparison, since other programs left too few cores: {busy} of {count(len(timed), 'answer')}"
     by_id = {answer.id: answer for answer in kept.answers}
     for found in kept.of_kind("difference"):
         answer = by_id[found["answer"]]

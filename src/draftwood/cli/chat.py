@@ -106,19 +106,22 @@ class Talk:
             turns = "turn was" if dropped == 1 else f"{dropped} turns were"
             self._note(f"(the conversation was full: the oldest {turns} forgotten)")
         writer, before = AnswerWriter(self._loaded.names), len(conversation.messages)
-        with (
-            screen.CtrlC() as stop,
-            closing(conversation.say(question)) as pieces,
-            Waiting(self._loaded.model) as waiting,
-        ):
-            for piece in waiting.until_first(pieces):
-                writer.piece(piece)
+        try:
+            with (
+                screen.CtrlC() as stop,
+                closing(conversation.say(question)) as pieces,
+                Waiting(self._loaded.model) as waiting,
+            ):
+                for piece in waiting.until_first(pieces):
+                    writer.piece(piece)
+        finally:  # an answer that fails is a turn, too, if it was begun
+            if len(conversation.messages) > before:
+                self._turns.append((conversation.read, conversation.generation))
         if len(conversation.messages) == before:  # stopped while the question was read
             self._stopped("(stopped before the answer began; the question is forgotten)")
             return
         answer = conversation.generation
         writer.end(answer.text)
-        self._turns.append((conversation.read, answer))
         if self._interactive:
             print_summary(people(), answer, self._loaded.names)
         elif answer.lossy:
@@ -185,6 +188,7 @@ class Talk:
 
     def _undo(self) -> None:
         undone = self._conversation.undo()
+        del self._turns[len(self._turns) - undone :]
         screen.say("the last question and its answer are forgotten" if undone else "there is nothing to take back")
 
     def _reset(self) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from statistics import mean
 from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
 from draftwood.cli import measuring, options, screen
-from draftwood.cli.answering import AnswerWriter, print_flow, recorded, sameness, shares
+from draftwood.cli.answering import AnswerWriter, faster, print_flow, recorded, sameness, shares
 from draftwood.cli.given import Given, Loaded
 from draftwood.measure.wording import IMPOSSIBLE, count, number, ratio
 
@@ -39,11 +41,30 @@ _PAYS, _FEW = 1.1, 0.25  # below this speedup the demo says why; so few passes w
 
 @dataclass
 class _Raced:
-    """One prompt's answers; the tokens per second of llama.cpp without drafts are None where it did not run."""
+    """One prompt's answers, and llama.cpp's without drafts, one before and one after."""
 
     kind: str
     answers: PlainAndDrafted
-    llama: float | None = None
+    runs: list[Generation] = field(default_factory=list)
+    busy: str = ""  # what other programs took, where they left llama.cpp too few cores
+
+    @property
+    def llama(self) -> float | None:
+        """Tokens per second of llama.cpp; None where it did not run."""
+        return mean(run.stats.tokens_per_second for run in self.runs) if self.runs else None
+
+    @property
+    def apart(self) -> str:
+        """Say why the speed of llama.cpp cannot be compared with ours; nothing where it can."""
+        from draftwood.measure.profile.rows import UNSTEADY, spread
+
+        if busy := self.busy or next(iter(self.answers.busy.values()), ""):
+            return busy
+        if passes := [step.score_s for run in self.runs for step in run.steps]:
+            found = spread(passes)
+            if found["q3_s"] > UNSTEADY * found["q1_s"]:
+                return "equal passes of it took unequal times"
+        return ""
 
     def speed(self, arm: str) -> float:
         answers: list[Generation] = getattr(self.answers, arm)
@@ -103,29 +124,41 @@ def _llama(given: Given) -> Loaded | None:
     return replace(given, engine=LLAMA_CPP, exact=False, drafters="none", planner="off").load()
 
 
+def _run_llama(other: Loaded | None, content: Any, one: _Raced, most: int) -> None:
+    """Let llama.cpp write the same, plainly; we have so many threads."""
+    from draftwood.api.stream import generate
+    from draftwood.models.findings import watch
+
+    if other is not None:
+        with screen.Status("llama.cpp writes the same, plainly …"):
+            busy = watch(other.model)
+            one.runs.append(generate(other.model, content, **other.keywords))
+        threads = other.given.setting_of(other.model).threads
+        one.busy = one.busy or busy() or "it runs on one thread, as the machine was busy" * (threads < most)
+
+
 def _show(prompt: Prompt, loaded: Loaded, other: Loaded | None, done: list[_Raced]) -> None:
     """Show a prompt, shortened, its answer as it is written, and how fast that was; it is added to ``done``."""
     from rich.text import Text
 
-    from draftwood.api.stream import generate
     from draftwood.measure.compare import PlainAndDrafted, race
 
     lines = prompt.messages[-1]["content"].strip().splitlines()
     shown = "\n".join(lines[:_SHOWN_LINES]) + (" …" if len(lines) > _SHOWN_LINES else "")
     to, content = screen.console(), list(prompt.messages)
     to.print(Text(f"\n{prompt.task}: {shown}\n", "bold"))
-    one = _Raced(prompt.task, PlainAndDrafted())
+    one, threads = _Raced(prompt.task, PlainAndDrafted()), loaded.given.setting_of(loaded.model).threads
+    _run_llama(other, content, one, threads)
     with _Beside(loaded, one) as beside:
         race(loaded.model, content, into=one.answers, on_piece=beside.piece, trace=True, **loaded.keywords)
     done.append(one)
-    if other is not None:
-        with screen.Status("llama.cpp writes the same, plainly …"):
-            one.llama = generate(other.model, content, **other.keywords).stats.tokens_per_second
+    _run_llama(other, content, one, threads)
     drafted = one.answers.drafted[0]
     print_flow(to, shares(drafted.sources, loaded.names, colour=to.color_system is not None), ", ")
     speeds = f"{one.speed('drafted'):.0f} tokens/s drafted, {one.speed('plain'):.0f} plain"
     speeds += "" if one.llama is None else f", {one.llama:.0f} llama.cpp plain"
-    times = f"{number(one.answers.speedup)} times as fast as plain"
+    speeds += f" (not comparable, since {one.apart})" if one.runs and one.apart and one.answers.quiet else ""
+    times = faster(one.answers) + " as plain" * bool(one.answers.quiet)
     print_flow(to, [speeds, times, sameness(one.answers)], " · ")
     if (one.answers.speedup or _PAYS) < _PAYS:
         to.print(_why(loaded, one))
@@ -217,30 +250,39 @@ def _show_step(loaded: Loaded, done: list[_Raced], engines: options.Engines) -> 
     explain_tables.show_tree(to, found, record, screen.shower(loaded.tokenizer))
 
 
+_APART = {
+    "busy": "busy: other programs left too few cores, so nothing is compared: try again while nothing else runs",
+    "~": "~: not comparable, since the machine was busy, or equal passes took unequal times",
+}
+
+
 def _show_table(done: list[_Raced]) -> None:
     """Print the table, worst kind first, and the means."""
     from draftwood.measure.bench.table import geometric_mean
 
-    rows = sorted((one for one in done if one.answers.speedup), key=lambda one: one.answers.speedup or 0.0)
+    rows = sorted(done, key=lambda one: one.answers.speedup or math.inf)
     columns: dict[str, Callable[[_Raced], str]] = {
         "kind": lambda r: r.kind,
-        "speedup": lambda r: ratio(r.answers.speedup, r.answers.most_speedup),
+        "speedup": lambda r: ratio(r.answers.speedup, r.answers.most_speedup) or "busy" * bool(r.answers.busy),
         "tokens per pass": lambda r: number(r.answers.drafted[0].stats.mean_acceptance_length),
         "drafted tokens/s": lambda r: number(r.speed("drafted"), 0),
         "plain tokens/s": lambda r: number(r.speed("plain"), 0),
-        "llama.cpp tokens/s": lambda r: number(r.llama, 0),
+        "llama.cpp tokens/s": lambda r: number(r.llama, 0) + "~" * bool(r.runs and r.apart),
     }
     to = screen.console()
     to.print()
-    noted = screen.show_table(to, columns, rows, ("kind",), {"?": IMPOSSIBLE})
-    if not rows:
+    noted = screen.show_table(to, columns, rows, ("kind",), {"?": IMPOSSIBLE, **_APART})
+    told = [one for one in rows if one.answers.speedup]
+    if not told:
+        to.print(f"\nnothing to compare{noted}")
         return
-    drafted, plain = (geometric_mean(one.speed(arm) for one in rows) or 0.0 for arm in ("drafted", "plain"))
-    said = f"geometric mean of {count(len(rows), 'kind')}: {drafted:.0f} tokens/s"
+    drafted, plain = (geometric_mean(one.speed(arm) for one in told) or 0.0 for arm in ("drafted", "plain"))
+    said = f"geometric mean of {count(len(told), 'kind')}: {drafted:.0f} tokens/s"
     said += f", {drafted / plain:.2f} times plain decoding ({plain:.0f})"
-    if beside := [(one.speed("drafted") / one.llama, one.llama) for one in rows if one.llama]:
+    if beside := [(one.speed("drafted") / one.llama, one.llama) for one in told if one.llama and not one.apart]:
         times, llama = (geometric_mean(values) or 0.0 for values in zip(*beside, strict=True))
-        said += f", {times:.2f} times llama.cpp's ({llama:.0f})"
+        of = f" of {count(len(beside), 'kind')}" * (len(beside) < len(told))
+        said += f", {times:.2f} times llama.cpp's ({llama:.0f}){of}"
     if drafted < plain:
         said += "; drafts slow these texts down here: --drafters none leaves them out"
     to.print(f"\n{said}{noted}")

@@ -133,7 +133,7 @@ _RULE_COLUMNS: dict[str, Callable[[Figures], str]] = {
     "perplexity": lambda one: number(one["perplexity"], 4),
     "change": lambda one: _change(one["perplexity_change"]),
     "tokens per pass": lambda one: number(one["tokens_per_pass"]),
-    "speedup": lambda one: ratio(one["speedup"], one["most_speedup"]),
+    "speedup": lambda one: ratio(one["speedup"], one["most_speedup"]) or "busy" * bool(one["busy"]),
 }
 
 
@@ -150,9 +150,11 @@ def _show_rules(named: dict[str, str], rules: list[Figures], prompts: int) -> No
     said = screen.show_table(to, _RULE_COLUMNS, rules, ("rule",), marks)
     if lossy := [one["rule"] for one in rules if one["lossy"]]:
         to.print(f"lossy: {', '.join(lossy)}. Their texts may differ from those of plain decoding.")
+    left = "; without texts that were written while other programs left too few cores"
+    left *= any(one["busy"] for one in rules)
     to.print(
         "Perplexity: of each rule's text under the model; change: against plain's. Speedup: plain's seconds for "
-        f"as many tokens over the rule's, each text written once{said}. {screen.MORE}"
+        f"as many tokens over the rule's, each text written once{said}{left}. {screen.MORE}"
     )
 
 

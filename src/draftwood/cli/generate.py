@@ -122,7 +122,7 @@ _RATES = (
 def document(generation: Generation, comparison: PlainAndDrafted | None, given: Given) -> dict[str, Any]:
     """Return what ``--json`` prints; the words are those of docs/words.md."""
     rates = generation.stats
-    timed = ("rounds", "plain_seconds", "drafted_seconds", "margin") if comparison is not None else ()
+    timed = ("rounds", "busy", "plain_seconds", "drafted_seconds", "margin") if comparison is not None else ()
     own = ("text", "finish_reason", "seed", "rule", "lossy", "prompt_tokens", "prefill_s", "ids", "sources")
     return {
         **{name: getattr(given, name) for name in ("model", "weights", "planner")},

@@ -29,7 +29,7 @@ def info(as_json: options.Json = False) -> None:
     lines = {
         **found["versions"],
         **{f"engine {name}": _said_engine(name, said, found["speeds"]) for name, said in found["engines"].items()},
-        "speed of engines": f"{DEFAULT_MODEL} without drafts; expected: on two cores, see docs/figures.md",
+        "speed of engines": f"{DEFAULT_MODEL} without drafts; {_said_speeds(found['speeds'])}",
         "system": found["system"],
         "CPU": f"{found['cpu_count']} cores, instructions: {found['cpu_instructions'] or 'unknown'}",
         "threads of torch": found["threads"], "devices of torch": ", ".join(found["devices"]) or None,
@@ -75,17 +75,28 @@ def _said_engine(name: str, said: str | None, speeds: dict[str, dict[str, Any]])
     if said is None:
         return f'not installed: pip install "draftwood[{name.partition(".")[0]}]"'
     speed = speeds[name]
+    if speed["tokens_per_second"] is None:
+        return f"not measured here; {said}"
     how = f"measured {speed['day']}" if speed["measured"] else "expected"
     return f"{speed['tokens_per_second']:.0f} tokens/s {how}; {said}"
 
 
+def _said_speeds(speeds: dict[str, dict[str, Any]]) -> str:
+    """Say what the speeds of engines are worth beside each other."""
+    if any(speed["measured"] for speed in speeds.values()):
+        return "measured one by one: draftwood bench --peers llama.cpp compares"
+    return "expected: on two cores, see docs/figures.md"
+
+
 def _speeds() -> dict[str, dict[str, Any]]:
-    """Return each engine's tokens per second of the default model, as this machine has learnt, or expected."""
+    """Return each engine's tokens per second of the default model, as this machine has learnt; where it has learnt
+    none, as expected: measured speeds and those of another machine do not stand beside each other."""
     from draftwood.api.learned import speeds
 
     known, names = speeds(DEFAULT_MODEL), ("tokens_per_second", "dtype", "day")
     return {
-        name: dict(zip(names, known.get(name, (expected, None, None)), strict=True)) | {"measured": name in known}
+        name: dict(zip(names, known.get(name, (None if known else expected, None, None)), strict=True))
+        | {"measured": name in known}
         for name, expected in _EXPECTED.items()
     }
 

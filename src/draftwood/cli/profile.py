@@ -41,7 +41,7 @@ def profile(
     from draftwood.api.setup import Setup
     from draftwood.measure.profile.rows import Profile, write_profile
     from draftwood.measure.profile.sweep import profile as measure
-    from draftwood.models.findings import profile_path, setting_of
+    from draftwood.models.findings import profile_path, setting_of, threads_of
 
     asked = {"sizes": options.numbers(sizes, "--sizes"), "contexts": options.numbers(contexts, "--contexts")}
     if output is not None:
@@ -61,7 +61,7 @@ def profile(
         raise typer.Exit(130)
     chosen = {"--sizes": sizes, "--contexts": contexts, "--rounds": rounds}
     reasons = [flag for flag, value in chosen.items() if value is not None] + ["Ctrl-C"] * stop.pressed
-    doubt = measured.doubt(settings["threads"] if settings["device"] == "cpu" else 1)
+    doubt = measured.doubt(threads_of(settings) or 1)
     reasons += ["noise"] * bool(doubt)
     usual = profile_path(*(setting_of(model) or settings.values()))
     by_kind: dict[str, list[dict[str, Any]]] = {}

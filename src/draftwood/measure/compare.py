@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -17,6 +18,7 @@ from draftwood.api.user_texts import detached
 from draftwood.decoding.sequence import common_prefix
 from draftwood.errors import UsageError
 from draftwood.measure.ties import first_difference
+from draftwood.models.findings import watch
 
 ARMS = ("drafted", "plain")
 _WARM_PROMPT, _WARM_TOKENS = 16, 4
@@ -25,12 +27,14 @@ _WARM_PROMPT, _WARM_TOKENS = 16, 4
 @dataclass(slots=True)
 class PlainAndDrafted:
     """Results of the rounds so far; after an interrupt the last answer of an arm may be unfinished. Figures are
-    None before a round is finished."""
+    None before a round is finished; seconds are of rounds while the machine was quiet, of all where none was."""
 
     plain: list[Generation] = field(default_factory=list)  # one answer per round
     drafted: list[Generation] = field(default_factory=list)
     # Where greedy texts differ: the model's best score minus its second best at that place.
     margin: float | None = None
+    # Round -> what other programs took of the machine, where they left too few cores to one of its arms.
+    busy: dict[int, str] = field(default_factory=dict)
 
     @property
     def rounds(self) -> int:
@@ -40,18 +44,27 @@ class PlainAndDrafted:
     @property
     def plain_seconds(self) -> float | None:
         """Median decode seconds of plain decoding, reading the prompt excluded."""
-        return _seconds(self.plain)
+        return self._seconds(self.plain)
 
     @property
     def drafted_seconds(self) -> float | None:
-        return _seconds(self.drafted)
+        return self._seconds(self.drafted)
+
+    @property
+    def quiet(self) -> list[int]:
+        """The finished rounds while the machine was quiet."""
+        return [number for number in range(self.rounds) if number not in self.busy]
+
+    def _seconds(self, answers: list[Generation]) -> float | None:
+        done = [answers[number] for number in self.quiet] or _finished(answers)
+        return median(sum(s.seconds for s in g.steps) for g in done) if done else None
 
     @property
     def speedup(self) -> float | None:
-        """Plain seconds / drafted seconds; None where there was no step, too. Texts that a lossy rule has changed
-        are compared per token."""
+        """Plain seconds / drafted seconds; None where there was no step or no quiet round, too. Texts that a lossy
+        rule has changed are compared per token."""
         plain, drafted = self.plain_seconds, self.drafted_seconds
-        if not plain or not drafted:
+        if not plain or not drafted or not self.quiet:
             return None
         lengths = (len(self.plain[0].ids), len(self.drafted[0].ids)) if self.lossy else (1, 1)
         return plain / drafted * lengths[1] / lengths[0]
@@ -102,7 +115,7 @@ def compare(
     for number in range(rounds):
         for arm in ARMS if number % 2 == 0 else reversed(ARMS):
             on_round(arm, number)
-            with arms.run(arm) as answer:
+            with arms.run(arm) as answer, arms.watched(result):
                 getattr(result, arm).append(answer.generation)
                 for piece in answer:
                     if (arm, number) == ("drafted", 0):
@@ -119,7 +132,7 @@ def race(
     ``on_piece`` takes the arm and each of its pieces, between passes.
     """
     arms = _Arms(model, prompt, settings)
-    with arms.run("drafted") as drafted, arms.run("plain") as plain:
+    with arms.run("drafted") as drafted, arms.run("plain") as plain, arms.watched(into):
         running = {"drafted": drafted, "plain": plain}
         for arm, answer in running.items():
             getattr(into, arm).append(answer.generation)
@@ -145,6 +158,14 @@ class _Arms:
         for arm in ARMS:
             for _ in self.run(arm, self.ids[:_WARM_PROMPT], max_new_tokens=_WARM_TOKENS):
                 pass
+
+    @contextmanager
+    def watched(self, result: PlainAndDrafted) -> Iterator[None]:
+        """Note for the last round that was begun whether other programs leave too few cores to this block."""
+        busy = watch(self.setup.model)
+        yield
+        if said := busy():
+            result.busy[max(len(result.plain), len(result.drafted)) - 1] = said
 
     def run(self, arm: str, ids: list[int] | None = None, **changed: Any) -> Stream:
         """Begin an answer; drafters have seen no text of an earlier run."""
@@ -173,8 +194,3 @@ def _margin(setup: Setup, ids: list[int], result: PlainAndDrafted, settings: dic
 
 def _finished(answers: list[Generation]) -> list[Generation]:
     return [g for g in answers if g.finish_reason is not None]
-
-
-def _seconds(answers: list[Generation]) -> float | None:
-    done = _finished(answers)
-    return median(sum(s.seconds for s in g.steps) for g in done) if done else None

@@ -194,18 +194,21 @@ class RuleDrift:
     # -log probability of each token of all these texts, in nats.
     surprise_plain: list[float] = field(default_factory=list)
     surprise: list[float] = field(default_factory=list)
+    busy: set[int] = field(default_factory=set)  # which of them were written while the machine was busy
 
     def figures(self) -> dict[str, Any]:
         """Return what was found, JSON-ready.
 
         ``changed``: share of the texts. ``perplexity_change``: of the rule's texts less plain decoding's; below 0
         the model finds the rule's likelier. ``speedup``: plain seconds for as many tokens / the rule's,
-        each text written once; ``most_speedup``: what its tokens per pass allow; None where a side has no pass.
+        each text written once, without those written while the machine was ``busy``, which are counted;
+        ``most_speedup``: what its tokens per pass allow; None where a side has no pass.
         """
         differ = [one.ids != two.ids for one, two in zip(self.plain, self.texts, strict=True)]
         mine, plain = perplexity(self.surprise), perplexity(self.surprise_plain)
         pairs = [(_pace(one), two) for one, two in zip(self.plain, self.texts, strict=True)]
-        timed = [(pace, text) for pace, text in pairs if pace and _pace(text)]
+        quiet = [pair for number, pair in enumerate(pairs) if number not in self.busy]
+        timed = [(pace, text) for pace, text in quiet if pace and _pace(text)]
         plainly = sum(pace * (len(text.ids) - 1) for pace, text in timed)
         return {
             "rule": self.rule,
@@ -215,6 +218,7 @@ class RuleDrift:
             "tokens_per_pass": Rates.of([s for text in self.texts for s in text.steps]).mean_acceptance_length,
             "speedup": plainly / sum(step.seconds for _, text in timed for step in text.steps) if timed else None,
             "most_speedup": plainly / sum(pace * len(text.steps) for pace, text in timed) if timed else None,
+            "busy": len(self.busy),
             "perplexity_plain": plain,
             "perplexity": mine,
             "ids": [text.ids for text in self.texts],
@@ -243,6 +247,7 @@ def rule_drift(model: Any, prompt: Prompt, into: Sequence[RuleDrift], **settings
         (plain,), (text,) = one.plain, one.drafted
         result.plain.append(plain)
         result.texts.append(text)
+        result.busy |= {len(result.texts) - 1} if one.busy else set()
         result.surprise_plain += read[tuple(plain.ids)]
         result.surprise += read[tuple(text.ids)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from io import StringIO
@@ -55,8 +56,13 @@ def _read_weights(folder: Path, gguf: str) -> Any:
     from transformers import AutoModelForCausalLM
 
     how = {"dtype": torch.float32, "local_files_only": True}
-    with redirect_stderr(StringIO()):  # one progress bar of transformers goes by no setting
-        return AutoModelForCausalLM.from_pretrained(folder, gguf_file=gguf, **how)
+    hidden = StringIO()
+    try:
+        with redirect_stderr(hidden):  # one progress bar of transformers goes by no setting
+            return AutoModelForCausalLM.from_pretrained(folder, gguf_file=gguf, **how)
+    except BaseException:  # whatever was said before may tell why
+        sys.stderr.write(hidden.getvalue())
+        raise
 
 
 def _write_weights(loaded: Any, folder: Path) -> None:

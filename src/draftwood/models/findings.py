@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +22,8 @@ from draftwood.errors import FileFormatError
 from draftwood.files.paths import say_unkept, whole_file
 from draftwood.models.catalogue import CATALOGUE
 from draftwood.models.find import cache_folder, find, model_folder
-from draftwood.models.machine import machine
+from draftwood.models.importing import Others
+from draftwood.models.machine import cores, machine
 
 TRIAL, LEARNED = "trial", "learned"
 """The kinds of small files."""
@@ -124,10 +125,23 @@ class Setting(NamedTuple):
     device: str = "cpu"
 
 
+def threads_of(facts: Mapping[str, Any]) -> int | None:
+    """Return how many cores of the processor the threads of a `Setting` use; None where it is not known."""
+    return facts.get("threads") if facts.get("device", "cpu") == "cpu" else 1
+
+
 def setting_of(model: Any) -> Setting | None:
     """Return the setting of a loaded model, of whichever engine; None if the model does not say its name."""
     own = model.setting if isinstance(model, Target) else _of_transformers(model)
     return own and own._replace(model=_catalogue_name(own.model) or own.model)
+
+
+def watch(model: Any) -> Callable[[], str]:
+    """Return what says what other programs take of the machine from now on, where they leave fewer cores than the
+    threads of this model can use; else it returns nothing."""
+    others, setting = Others(), setting_of(model)
+    threads = threads_of(setting._asdict()) if setting is not None else None
+    return lambda: others.busy(threads or cores())
 
 
 def _of_transformers(model: Any) -> Setting | None:

@@ -12,13 +12,13 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from draftwood.models.machine import allowed, cores
 
 _LOG = logging.getLogger("draftwood")
-_SAMPLE_S = 0.1
+_SAMPLE_S, _LEAST_S = 0.1, 0.05
 _ALLOWED = allowed()  # before a library binds this thread to one of them
 _KINDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")  # of /proc/stat, in its order
 _SETTINGS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
@@ -28,20 +28,24 @@ _waiting = {"passive": os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive
 
 
 class Others:
-    """How many of the cores that we may use other programs of our priority take, from when this is made."""
+    """How many of the cores that we may use other programs take, from when this is made. Those of a lower priority
+    count, too: a thread that loses its core to one for a moment lets all the others wait (see LOG.md).
+    """
 
     def __init__(self) -> None:
         self._begun = _spent()
 
     @property
     def cores(self) -> float | None:
-        """How many they took on average; None where the system does not say."""
+        """How many they took on average; None where the system does not say, or after too short a time: it counts
+        in hundredths of a second."""
         every, left = (now - before for now, before in zip(_spent(), self._begun, strict=True))
-        return len(_ALLOWED) * max(0.0, 1 - left / every) if every > 0 else None
+        return len(_ALLOWED) * max(0.0, 1 - left / every) if every > _LEAST_S * len(_ALLOWED) else None
 
-    def crowd(self, threads: int) -> bool:
-        """As `crowds`; False where the system does not say."""
-        return crowds(self.cores or 0.0, len(_ALLOWED), threads)
+    def busy(self, threads: int) -> str:
+        """Say what they took, where they `crowds` so many threads; else nothing."""
+        taken = self.cores
+        return told(taken) if crowds(taken or 0.0, len(_ALLOWED), threads) else ""
 
 
 def crowds(taken: float, every: int, threads: int) -> bool:
@@ -55,13 +59,28 @@ def told(taken: float | None) -> str:
 
 
 def _spent() -> tuple[float, float]:
-    """Return the seconds of our cores, and of them those that were idle, of a lower priority, or ours.
+    """Return the seconds of our cores, and of them those that were idle or ours.
 
-    Ours are those of child processes, too, once they have ended.
+    Ours are those of child processes, too: of running ones where psutil is installed, as with every extra that
+    starts any.
     """
     spent = _processor_times()
-    free = ["idle", "iowait"] + ["nice"] * (not hasattr(os, "nice") or os.nice(0) <= 0)
-    return sum(spent.values()), sum(spent.get(name, 0.0) for name in free) + sum(os.times()[:4])
+    idle = spent.get("idle", 0.0) + spent.get("iowait", 0.0)
+    return sum(spent.values()), idle + sum(os.times()[:4]) + _running()
+
+
+def _running() -> float:
+    """Return the seconds of our child processes that still run."""
+    try:
+        import psutil
+    except ImportError:
+        return 0.0
+    spent = 0.0
+    with suppress(OSError, psutil.Error):
+        for child in psutil.Process().children():
+            with suppress(psutil.Error):  # it has ended meanwhile
+                spent += sum(child.cpu_times()[:4])
+    return spent
 
 
 def _processor_times() -> dict[str, float]:
@@ -85,10 +104,10 @@ def _processor_times() -> dict[str, float]:
 
 
 def is_crowded(threads: int) -> bool:
-    """Return whether programs of our priority leave fewer than ``threads`` cores idle; takes 0.1 s."""
+    """Return whether other programs leave fewer than ``threads`` cores idle; takes 0.1 s."""
     others = Others()
     time.sleep(_SAMPLE_S)
-    return others.crowd(threads)
+    return bool(others.busy(threads))
 
 
 @contextmanager

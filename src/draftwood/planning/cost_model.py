@@ -95,7 +95,7 @@ class CostModel:
         self.passes += 1
         self._seen[size(n)] = self.passes
         if calm:
-            return  # plain passes are so many that one in four tells enough
+            return  # plain passes are so many that looking at one in four is enough
         expected = self.seconds(n, context)
         if n > 1 and self._seen[0] > 0:
             seconds = min(seconds, max(_SLACK * n * self.seconds(1, context), expected))
@@ -103,7 +103,7 @@ class CostModel:
         noise = self._noise
         self._noise = KEEP_SOME * noise + (1 - KEEP_SOME) * min(abs(surprise), _MOST_NOISE)
         if abs(surprise) < 2 * max(_NOISE, noise) and self._is_calm(passes):
-            return  # it would change next to nothing
+            return  # it would change next to nothing: of plain passes only surprising ones are learnt from (LOG.md)
         reach = [_between(row, *_place(n)) for row in self._cov]  # covariances of the knots with this width
         variance = _between(reach, *_place(n)) + _NOISE**2
         bound = _CLIP * math.sqrt(variance)

@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from draftwood.api.prompts import check_fits, decoder, render
 from draftwood.api.setup import Setup
 from draftwood.api.text import Spelling
+from draftwood.models.findings import watch
 from draftwood.serve.answer import Choice
 from draftwood.serve.asking import HEADER, ChoiceMaker, Wishes
 from draftwood.serve.errors import BAD_REQUEST, NOT_FOUND, ApiError, StrictRoute, answer_errors
@@ -33,6 +34,7 @@ from draftwood.serve.responses import ResponseForm, ResponsesRequest
 from draftwood.serve.streaming import EventStream, events, unless_gone, whole
 from draftwood.serve.tools import without_calls
 from draftwood.serve.worker import Worker
+from draftwood.verify.load import label
 
 IGNORED = "x-draftwood-ignored"
 """Header of an answer: the fields of the request that were ignored."""
@@ -112,6 +114,11 @@ class Server:
         with self.worker.inbox.unread(texts or 1, writes=texts > 0):
             return await unless_gone(http, readers.read(call))
 
+    def _watch(self) -> Callable[[], str]:
+        """Return what says why texts that are written from now on were slow; nothing where nothing is known."""
+        busy = watch(self.setup.model)
+        return lambda: busy() or "other texts were written meanwhile" * bool(self.worker.inbox.running)
+
     def check_name(self, name: str | None) -> None:
         """Raise `ApiError` for a model that is not served here."""
         if name is not None and name != (served := self.settings.model):
@@ -125,7 +132,8 @@ class Server:
         """Answer a request; ``choose`` makes choices from ``given``, which is ``asked`` or the same as a chat."""
         wishes, settings = Wishes.of(http.headers.get(HEADER)), self.settings
         self.check_name(asked.model)
-        form: Any = form_of(settings.model, asked, traced=wishes.trace)  # type: ignore[arg-type]
+        watched = self._watch() if wishes.trace else None
+        form: Any = form_of(settings.model, asked, traced=watched)  # type: ignore[arg-type]
         namespace, loop = namespace_of(http.headers.get("authorization"), asked.user), asyncio.get_running_loop()
         asking = ChoiceMaker(self.setup, loop, wishes, namespace, settings.most_seconds, settings.special_tokens)
         try:
@@ -233,7 +241,12 @@ def _add_watching(app: FastAPI, server: Server) -> None:
     @app.get("/health")
     async def health() -> dict[str, Any]:
         about = {"status": "ok", "model": server.settings.model, "since": server.started}
-        return {**about, "drafters": server.setup.names, "running": inbox.running, "waiting": inbox.waiting}
+        about |= {
+            "drafters": server.setup.names,
+            "rule": label(server.setup.rule),
+            "lossy": server.setup.rule.lossy,
+        }
+        return {**about, "running": inbox.running, "waiting": inbox.waiting}
 
     @app.get("/", include_in_schema=False)
     async def start() -> Response:

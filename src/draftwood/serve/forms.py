@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from draftwood.serve.answer import Choice, ToldToken, Update
@@ -22,7 +22,7 @@ class ChatForm:
 
     kind, piece, prefix = "chat.completion", "chat.completion.chunk", "chatcmpl"
 
-    def __init__(self, model: str, asked: Common, *, traced: bool) -> None:
+    def __init__(self, model: str, asked: Common, *, traced: Callable[[], str] | None) -> None:
         self._about = {
             "id": f"{self.prefix}-{secrets.token_hex(12)}", "object": self.kind, "created": int(time.time()),
             "model": model,
@@ -46,6 +46,8 @@ class ChatForm:
         if not text and reason is None and not self._traced:
             return
         more = {"draftwood": told_of(answer, update)} if self._traced else {}
+        if self._traced and reason is not None:
+            more["draftwood"]["busy"] = self._traced()
         logprobs = self._logprobs(answer, self._told.get(answer.index, 0))
         self._told[answer.index] = answer.certain
         events = [one for one in answer.read(text, reason) if one.kind != "end"]
@@ -111,7 +113,7 @@ class TextForm(ChatForm):
 
     kind, piece, prefix = "text_completion", "text_completion", "cmpl"
 
-    def __init__(self, model: str, asked: Common, *, traced: bool) -> None:
+    def __init__(self, model: str, asked: Common, *, traced: Callable[[], str] | None) -> None:
         super().__init__(model, asked, traced=traced)
         self._echo = bool(getattr(asked, "echo", None))
         self._starts: dict[int, int] = {}  # by the choice's index: characters of its prompt, once that was sent

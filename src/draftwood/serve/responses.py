@@ -148,7 +148,7 @@ def _text(content: Any) -> str | None:
 class ResponseForm:
     """The response to one request: its one choice, as a whole or as events."""
 
-    def __init__(self, model: str, asked: ResponsesRequest, *, traced: bool) -> None:  # noqa: ARG002 - has no traces
+    def __init__(self, model: str, asked: ResponsesRequest, *, traced: object) -> None:  # noqa: ARG002 - has no traces
         self._asked, self._model, self._status = asked, model, "in_progress"
         self._told = 0  # tokens whose log-probabilities were sent
         self._id, self._created, self._number = f"resp_{secrets.token_hex(16)}", int(time.time()), 0

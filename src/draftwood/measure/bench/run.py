@@ -13,15 +13,17 @@ from typing import Any
 from draftwood.api.setup import Setup
 from draftwood.decoding.request import Request
 from draftwood.measure.bench.arms import Arm
-from draftwood.measure.bench.table import PLAIN, table
+from draftwood.measure.bench.table import BUSY, PLAIN, table
 from draftwood.measure.prompt_files import PromptJob
 from draftwood.measure.records.records import TRACED, Answer, sampling_said, token_texts
 from draftwood.measure.records.writer import RecordsWriter
 from draftwood.measure.wording import doubted
+from draftwood.models.importing import Others
 from draftwood.planning.policies.sensors import temperature
 from draftwood.tree import TokenTree
 
 Key = tuple[str, str, str, int]  # task, prompt, arm, round
+Entry = tuple[Key, PromptJob, Arm]
 _WARM_PROMPT, _WARM_TOKENS, _WARM_WIDTH = 16, 4, 33
 
 
@@ -46,8 +48,10 @@ class Bench:
     """Runs every arm on every prompt, round after round, and saves each answer as soon as it is finished. Arms are
     shuffled for every prompt and round; the first should be ``none``. With a file, each arm that drafts then
     writes once more, with the trace of its steps, in the round `TRACED`. Answers that ``writer`` holds are not run
-    again. ``on_run`` is called with (runs done, all runs, name of this run) before each run. Raises `PromptError`
-    for a prompt that the model cannot take, `UsageError` for one that differs from the writer's."""
+    again, but for those of an earlier sitting that cannot be compared (the machine was busy, or plain decoding was
+    not timed in that sitting) and for plain decoding beside an arm that is run now. ``on_run`` is called with
+    (runs done, all runs, name of this run) before each run. Raises `PromptError` for a prompt that the model
+    cannot take, `UsageError` for one that differs from the writer's."""
 
     def __init__(
         self, setup: Setup, arms: Sequence[Arm], jobs: Sequence[PromptJob], settings: BenchSettings,
@@ -58,21 +62,24 @@ class Bench:
         self._requests = {(j.task, j.name): self._request(j) for j in jobs}
         self._warmed: set[str] = set()
         self._round: int | None = None
+        self._again: set[Key] = set()  # what is run now
 
     def run(self, rounds: int) -> None:
         """Run what is missing of this many rounds; raises `RecordError` if an answer cannot be saved."""
         self._carry_out([*self._plan([*range(rounds), *[TRACED] * bool(self._writer.path)])])
 
     def run_doubted(self, number: int) -> None:
-        """Run one more round, of this number, of arms with a speedup that cannot be, and of plain decoding; only
-        the tasks where that is so, whose answers alone an arm's memory then holds. Raises as `run`."""
-        odd = [r for r in table(self._writer.records) if doubted(r["speedup_unlooped"], r["most_speedup"])]
+        """Run one more round, of this number, of plain decoding and arms with a speedup that cannot be, or with
+        none since the machine was busy; only the tasks where that is so, whose answers alone an arm's memory then
+        holds. Raises as `run`."""
+        rows = table(self._writer.records)
+        odd = [r for r in rows if r["apart"] == BUSY or doubted(r["speedup_unlooped"], r["most_speedup"])]
         again = {(row["task"], arm) for row in odd for arm in (row["drafter"], *PLAIN[row["engine"]])}
         self._carry_out([one for one in self._plan([number]) if (one[1].task, one[2].label) in again])
 
-    def _carry_out(self, plan: list[tuple[Key, PromptJob, Arm]]) -> None:
-        done = {answer.key for answer in self._writer.records.answers}
-        left = [entry for entry in plan if entry[0] not in done]
+    def _carry_out(self, plan: list[Entry]) -> None:
+        left = self._left(plan)
+        self._again = {key for key, _, _ in left}
         for count, (key, job, arm) in enumerate(left, len(plan) - len(left)):
             number = key[3]
             if number != self._round:
@@ -84,10 +91,26 @@ class Bench:
             self.warm(arm, job)
             self._writer.answer(self.answer(arm, job, number))
 
+    def _left(self, plan: list[Entry]) -> list[Entry]:
+        """Return what is missing, and the plain decoding that it is compared with."""
+        records, ours = self._writer.records, {arm.label for arm in self._arms}
+        quiet = [a for a in records.answers if a.round != TRACED and records.is_quiet(a)]
+        there = {(a.task, a.name, a.sitting, a.arm) for a in quiet}
+
+        def stands(a: Answer) -> bool:
+            plains = ours.intersection(PLAIN.get(a.engine, ()))
+            return not plains or any((a.task, a.name, a.sitting, plain) in there for plain in plains)
+
+        new = {a.key for a in records.answers if a.round == TRACED or a.sitting == self._writer.sitting}
+        done = new.union(a.key for a in quiet if stands(a))
+        missing = [(key, arm) for key, _, arm in plan if key not in done and key[3] != TRACED]
+        plain = {(t, name, each, n) for (t, name, _, n), arm in missing for each in PLAIN.get(arm.engine, ())}
+        return [entry for entry in plan if entry[0] not in done or entry[0] in plain - new]
+
     def _begin_round(self, arm: Arm) -> None:
         arm.begin_round()
-        for answer in self._writer.records.answers:  # those of an interrupted round
-            if (answer.arm, answer.round) == (arm.label, self._round):
+        for answer in self._writer.records.answers:  # those of an interrupted round; none is its own draft
+            if (answer.arm, answer.round) == (arm.label, self._round) and answer.key not in self._again:
                 arm.remember(answer.output_ids)
 
     def answer(self, arm: Arm, job: PromptJob, number: int) -> Answer:
@@ -96,17 +119,21 @@ class Bench:
             self._writer.next_id, job.task, job.name, arm.label, arm.engine, number, limit=request.limit,
             prompt_ids=list(request.prompt), seed=request.sampling.seed, sampling=sampling_said(request.sampling),
         )  # fmt: skip
-        busy, started = process_time(), perf_counter()
+        others, busy, started = Others(), process_time(), perf_counter()
         arm.run(request, answer)
         if arm.engine != "llama.cpp":  # it may start a server within the answer
             answer.cpu_share = (process_time() - busy) / (perf_counter() - started)
-        answer.celsius = temperature()
+        answer.other_programs, answer.celsius = others.cores, temperature()
         if number in (0, TRACED) and self._setup.tokenizer is not None:
             answer.pieces = token_texts(answer.output_ids, self._setup.tokenizer)
             answer.prompt_pieces = token_texts(answer.prompt_ids, self._setup.tokenizer)
         return answer
 
-    def _plan(self, rounds: Iterable[int]) -> Iterator[tuple[Key, PromptJob, Arm]]:
+    def is_quiet(self, answer: Answer) -> bool:
+        """Whether other programs left enough cores to an answer."""
+        return self._writer.records.is_quiet(answer)
+
+    def _plan(self, rounds: Iterable[int]) -> Iterator[Entry]:
         for number in rounds:
             for job in self._jobs:
                 shuffle = random.Random(f"{self._settings.seed} {number} {job.task} {job.name}")
@@ -143,17 +170,19 @@ class Sustained:
     """The pace of one arm over time."""
 
     arm: str  # its label
-    # Per answer: at_s (seconds since the start), tokens_per_second of decoding, celsius where known.
+    # Per answer: at_s (seconds since the start), tokens_per_second of decoding, celsius where known, and whether the
+    # machine was busy.
     windows: list[dict[str, Any]] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Return a record of kind ``sustained``: the mean pace of the first and the last quarter of the time, and
-        the share that was kept; None for fewer than four answers."""
+        the share that was kept; None for fewer than four answers on a quiet machine."""
         first = last = kept = None
-        if len(self.windows) >= 4:
-            end = self.windows[-1]["at_s"]
-            early = [w for w in self.windows if w["at_s"] <= end / 4] or self.windows[:1]
-            late = [w for w in self.windows if w["at_s"] >= 3 * end / 4]
+        quiet = [window for window in self.windows if not window.get("busy")]
+        if len(quiet) >= 4:
+            end = quiet[-1]["at_s"]
+            early = [w for w in quiet if w["at_s"] <= end / 4] or quiet[:1]
+            late = [w for w in quiet if w["at_s"] >= 3 * end / 4]
             first, last = (fmean(w["tokens_per_second"] for w in part) for part in (early, late))
             kept = last / first if first else None
         quarters = {"first_quarter": first, "last_quarter": last, "kept": kept}
@@ -179,5 +208,6 @@ def sustain(
             if answer.decode_s:
                 pace = (len(answer.output_ids) - 1) / answer.decode_s
                 window = {"at_s": round(elapsed, 3), "tokens_per_second": pace, "celsius": answer.celsius}
+                window["busy"] = None if bench.is_quiet(answer) else True
                 found.windows.append({name: value for name, value in window.items() if value is not None})
             on_answer(arm.label, elapsed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -21,6 +22,14 @@ PLAIN = {
 
 ACCEPTED_PER_CYCLE, SPEEDUP = 3.0, 1.8  # source document 2's targets; tables mark what is above them
 
+BUSY, ELSEWHERE = "busy", "not comparable"
+APART = {
+    BUSY: "other programs left it or plain decoding too few cores: measure again while nothing else runs",
+    ELSEWHERE: "plain decoding was timed in another sitting",
+    "~": "of other prompts or another moment than other arms, so not comparable with theirs",
+}
+"""Why a row has no speedup, and what marks tokens per second that cannot be compared."""
+
 _RESAMPLES, _CONFIDENCE = 2000, 0.95
 
 
@@ -29,16 +38,25 @@ def table(records: Records) -> list[dict[str, Any]]:
     docs/words.md.
 
     ``generated`` is of one round. ``speedup`` is plain's summed median decode seconds over the arm's, on prompts
-    that both finished (per token, where texts differ), ``speedup_interval`` its 95 % bootstrap interval over
-    prompts; ``_unlooped`` is without looped tails. ``most_speedup`` is what the arm's tokens per pass on the
-    prompts of its speedup allow (None: unknown), see `draftwood.measure.wording.doubted`. ``identical`` is None
-    where texts are not comparable. ``rule`` is the lossy rule of the arm or None, and ``changed`` the share of
-    prompts whose text it changed.
+    that both finished in one sitting on a quiet machine (per token, where texts differ), ``speedup_interval`` its
+    95 % bootstrap interval over prompts; ``_unlooped`` is without looped tails. ``apart`` is None, or `BUSY` or
+    `ELSEWHERE` where only that is in the way of a speedup. Tokens per second and waits are of the answers that the
+    speedup is of; ``beside``: whether the task's other arms have the same prompts in the same sittings.
+    ``most_speedup`` is what the arm's tokens per pass on the prompts of its speedup allow (None: unknown), see
+    `draftwood.measure.wording.doubted`. ``identical`` is None where texts are not comparable. ``rule`` is the
+    lossy rule of the arm or None, and ``changed`` the share of prompts whose text it changed.
     ``draft_weight_bytes`` and ``draft_cache_bytes`` are the most of all answers, None without a draft model.
     """
     timed = [answer for answer in records.answers if answer.round != TRACED]
-    arms = grouped_by(timed, lambda a: (a.task, a.arm))
-    return [_row(*key, arms) for key in arms]
+    arms, quiet = (
+        grouped_by(some, lambda a: (a.task, a.arm)) for some in (timed, filter(records.is_quiet, timed))
+    )
+    rows = [_row(*key, arms, quiet) for key in arms]
+    for some in grouped_by(rows, lambda row: row["task"]).values():
+        same = len({frozenset(row.pop("places")) for row in some}) == 1
+        for row in some:
+            row["beside"] = same and row["apart"] is None
+    return rows
 
 
 def tokens_per_pass(row: Mapping[str, Any]) -> float | None:
@@ -74,15 +92,21 @@ def geometric_mean(values: Iterable[float]) -> float | None:
 
 
 Groups = dict[tuple[str, str], list[Answer]]  # (task, arm) -> answers
+Place = tuple[str, int]  # prompt and sitting: what was timed there can be compared
 
 
-def _row(task: str, arm: str, arms: Groups) -> dict[str, Any]:
+def _row(task: str, arm: str, arms: Groups, quiet: Groups) -> dict[str, Any]:
     answers = arms[task, arm]
     first = list({a.name: a for a in reversed(answers)}.values())
-    decode = sum(_medians(answers, _whole).values())
-    tpot = [(a.decode_s or 0.0) / generated(a) for a in answers if a.decode_s and generated(a)]
-    shares = [a.cpu_share for a in answers if a.cpu_share is not None]
-    gap = [g for a in answers for g in gaps(a)]
+    places, against = _against_plain(answers, arms, quiet)
+    if arm in PLAIN.get(answers[0].engine, ()):  # where others were timed beside it
+        others = (some for (t, a), some in quiet.items() if t == task and a != arm)
+        places = places & {_place(a) for some in others for a in some} or places
+    timed = [a for a in quiet.get((task, arm), ()) if _place(a) in places] or answers
+    tokens, decode = {_place(a): generated(a) for a in reversed(timed)}, sum(_medians(timed, _whole).values())
+    tpot = [(a.decode_s or 0.0) / generated(a) for a in timed if a.decode_s and generated(a)]
+    shares = [a.cpu_share for a in timed if a.cpu_share is not None]
+    gap = [g for a in timed for g in gaps(a)]
     most = ("draft_weight_bytes", "draft_cache_bytes")
     return {
         "task": task, "drafter": arm, "engine": answers[0].engine, "prompts": len(first),
@@ -90,9 +114,9 @@ def _row(task: str, arm: str, arms: Groups) -> dict[str, Any]:
         "looped_tokens": sum(len(a.output_ids) - kept(a) for a in first),
         "mean_acceptance_length": acceptance_length(answers),
         "mean_acceptance_length_unlooped": acceptance_length(answers, unlooped=True),
-        **_rates(answers), **_against_plain(answers, arms),
-        "tokens_per_second": sum(generated(a) for a in first) / decode if decode else None,
-        "ttft": median(a.prefill_s or 0.0 for a in answers), "tpot": median(tpot) if tpot else None,
+        **_rates(answers), **against, "places": {_place(a) for a in timed},
+        "tokens_per_second": sum(tokens.values()) / decode if decode else None,
+        "ttft": median(a.prefill_s or 0.0 for a in timed), "tpot": median(tpot) if tpot else None,
         "p95_itl": float(np.quantile(gap, 0.95)) if gap else None,
         "cpu_share": statistics.fmean(shares) if shares else None,
         **{name: _most(answers, name) for name in (*most, "celsius")},
@@ -118,22 +142,38 @@ def _rates(answers: Sequence[Answer]) -> dict[str, Any]:
     }
 
 
-def _against_plain(answers: list[Answer], arms: Groups) -> dict[str, Any]:
-    one = answers[0]
+def _plains(one: Answer, arms: Groups) -> list[list[Answer]]:
+    """Return the answers of each arm of plain decoding that an answer can be compared with."""
     plains = [arms.get((one.task, arm), []) for arm in PLAIN.get(one.engine, ())]
-    plains = [held for plain in plains if (held := [a for a in plain if one.comparable(a)])]
-    whole, interval, dots = _speedup(answers, plains, _whole)
-    unlooped, unlooped_interval, without = _speedup(answers, plains, _unlooped)
+    return [held for plain in plains if (held := [a for a in plain if one.comparable(a)])]
+
+
+def _against_plain(answers: list[Answer], arms: Groups, quiet: Groups) -> tuple[set[Place], dict[str, Any]]:
+    """Return where an arm was timed beside plain decoding, and what came of it."""
+    one = answers[0]
+    plains, calm, still = _plains(one, arms), quiet.get((one.task, one.arm), []), _plains(one, quiet)
+    pairs = _pairs(calm, still, _whole)
+    whole, interval, dots = _speedup(pairs)
+    unlooped, unlooped_interval, without = _speedup(_pairs(calm, still, _unlooped))
     changed = _changed(answers, plains)
-    return {
+    return set(pairs), {
+        "apart": None if pairs else _apart(answers, plains),
         "speedup": whole, "speedup_interval": interval, "speedup_unlooped": unlooped,
         "speedup_unlooped_interval": unlooped_interval,
-        "end_to_end_speedup": _speedup(answers, plains, _end_to_end)[0],
+        "end_to_end_speedup": _speedup(_pairs(calm, still, _end_to_end))[0],
         "most_speedup": _most_speedup(answers, without or dots, unlooped=bool(without)),
         "per_prompt": [{"name": name, "speedup": above / below} for name, (above, below) in dots.items()],
         "identical": None if changed is None else not changed,
         "rule": one.rule, "changed": None if one.rule is None else changed,
     }  # fmt: skip
+
+
+def _apart(answers: list[Answer], plains: list[list[Answer]]) -> str | None:
+    """Say why there is no speedup, if it is not for want of anything to compare."""
+    if _pairs(answers, plains, _whole):
+        return BUSY
+    alike = [[replace(a, sitting=0) for a in some] for some in (answers, *plains)]
+    return ELSEWHERE if _pairs(alike[0], alike[1:], _whole) else None
 
 
 Seconds = Callable[[Answer], tuple[float, int]]  # seconds of an answer, and for how many tokens
@@ -152,36 +192,49 @@ def _end_to_end(answer: Answer) -> tuple[float, int]:
     return (answer.prefill_s or 0.0) + (answer.decode_s or 0.0), len(answer.output_ids)
 
 
-def _medians(answers: Sequence[Answer], seconds: Seconds) -> dict[str, float]:
-    """Prompt -> median seconds over the rounds."""
-    return {
-        name: median(seconds(a)[0] for a in some) for name, some in grouped_by(answers, lambda a: a.name).items()
-    }
+def _place(answer: Answer) -> Place:
+    return answer.name, answer.sitting
 
 
-def _paired(plain: list[Answer], answers: list[Answer], seconds: Seconds) -> dict[str, tuple[float, float]]:
-    """Prompt -> seconds of plain and of the arm for the same number of tokens; untimed prompts are left out."""
+def _medians(answers: Sequence[Answer], seconds: Seconds) -> dict[Place, float]:
+    """Prompt and sitting -> median seconds over the rounds."""
+    return {place: median(seconds(a)[0] for a in some) for place, some in grouped_by(answers, _place).items()}
+
+
+def _paired(plain: list[Answer], answers: list[Answer], seconds: Seconds) -> dict[Place, tuple[float, float]]:
+    """Seconds of plain and of the arm for the same number of tokens; untimed prompts are left out."""
     theirs, ours = _medians(plain, seconds), _medians(answers, seconds)
-    tokens = [{a.name: seconds(a)[1] for a in reversed(side)} for side in (plain, answers)]
+    tokens = [{_place(a): seconds(a)[1] for a in reversed(side)} for side in (plain, answers)]
     pairs = {}
-    for name in ours:
-        before, after = (side.get(name, 0) for side in tokens)
-        if before and after and theirs[name] and ours[name]:
-            pairs[name] = (theirs[name] * after / before, ours[name])
+    for place in ours:
+        before, after = (side.get(place, 0) for side in tokens)
+        if before and after and theirs[place] and ours[place]:
+            pairs[place] = (theirs[place] * after / before, ours[place])
     return pairs
 
 
-def _speedup(
+def _pairs(
     answers: list[Answer], plains: list[list[Answer]], seconds: Seconds
-) -> tuple[float | None, list[float] | None, dict[str, tuple[float, float]]]:
-    """Return speedup over the faster plain, its interval, and the seconds of plain and of the arm by prompt."""
+) -> dict[Place, tuple[float, float]]:
+    """Return the seconds of the faster plain and of the arm."""
     sides = [pairs for plain in plains if (pairs := _paired(plain, answers, seconds))]
-    common = [name for name in sides[0] if all(name in pairs for pairs in sides)] if sides else []
-    if not common:
+    common = [place for place in sides[0] if all(place in pairs for pairs in sides)] if sides else []
+    chosen = min(sides, key=lambda pairs: sum(pairs[place][0] for place in common), default={})
+    return {place: chosen[place] for place in common}
+
+
+def _speedup(
+    pairs: Mapping[Place, tuple[float, float]],
+) -> tuple[float | None, list[float] | None, dict[str, tuple[float, float]]]:
+    """Return the speedup, its interval, and the seconds of plain and of the arm by prompt: of several sittings the
+    mean."""
+    if not pairs:
         return None, None, {}
-    chosen = min(sides, key=lambda pairs: sum(pairs[name][0] for name in common))
-    above, below = (np.array(column) for column in zip(*(chosen[name] for name in common), strict=True))
-    return float(above.sum() / below.sum()), _interval(above, below), {name: chosen[name] for name in common}
+    some = grouped_by(pairs, lambda place: place[0])
+    found = {name: np.mean([pairs[place] for place in places], axis=0) for name, places in some.items()}
+    above, below = np.array(list(found.values())).T
+    dots = {name: (float(plain), float(ours)) for name, (plain, ours) in found.items()}
+    return float(above.sum() / below.sum()), _interval(above, below), dots
 
 
 def _most_speedup(

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from draftwood.files.lines import write_whole
 from draftwood.measure.records.provenance import provenance
 from draftwood.measure.records.records import header
-from draftwood.models.importing import Others, told
+from draftwood.models.importing import Others
 
-_UNSTEADY = 1.5  # third quartile over first; 1.02 to 1.2 on idle machines
+UNSTEADY = 1.5
+"""Equal passes whose third quartile is so many times the first were disturbed; 1.02 to 1.2 on idle machines."""
 
 
 class PassCase(NamedTuple):
@@ -47,12 +48,12 @@ class Profile:
     def doubt(self, threads: int) -> str:
         """Say why passes with so many threads may have been slowed down; empty where nothing speaks for it.
 
-        Other programs left fewer cores than threads, or half of the repetitions vary by more than `_UNSTEADY`.
+        Other programs left fewer cores than threads, or half of the repetitions vary by more than `UNSTEADY`.
         """
-        if self.others.crowd(threads):
-            return told(self.others.cores)
+        if busy := self.others.busy(threads):
+            return busy
         found = [spread(seconds) for seconds in self.passes.values()]
-        unsteady = median(one["q3_s"] / one["q1_s"] for one in found) > _UNSTEADY
+        unsteady = median(one["q3_s"] / one["q1_s"] for one in found) > UNSTEADY
         return "equal passes took unequal times" if unsteady else ""
 
     def rows(self) -> Iterator[dict[str, Any]]:

@@ -23,6 +23,8 @@ from draftwood.contracts import Sampling
 from draftwood.decoding.request import Emission
 from draftwood.errors import RecordError
 from draftwood.files.lines import read_lines, warn_of_torn
+from draftwood.models.findings import threads_of
+from draftwood.models.importing import crowds
 from draftwood.step import MODEL, Step
 
 T = TypeVar("T")
@@ -69,11 +71,13 @@ class Answer:
     draft_cache_bytes: int | None = None
     cpu_share: float | None = None  # processor use in cores
     celsius: float | None = None
+    other_programs: float | None = None  # cores that they took meanwhile
+    sitting: int = 0  # times of one run of the bench can be compared, from the start or a resumption to its end
     steps: list[Step] = field(default_factory=list)
 
     @property
     def key(self) -> tuple[str, str, str, int]:
-        """What identifies an answer within a run: (task, name, arm, round)."""
+        """What identifies an answer within a sitting: (task, name, arm, round)."""
         return self.task, self.name, self.arm, self.round
 
     @property
@@ -134,6 +138,28 @@ class Records:
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
         return [record for record in self.others if record.get("row") == kind]
+
+    @property
+    def sitting(self) -> int:
+        """The number of the last sitting."""
+        return len(self.of_kind("resumed"))
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Add a record that is no answer; what is known of the machine is known of all answers of the sitting."""
+        self.others.append(record)
+        for answer in self.answers if record.get("row") == "machine" else ():
+            if answer.sitting == self.sitting and answer.other_programs is None:
+                answer.other_programs = record["other_programs"]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the header says of the model and the machine."""
+        return {**self.header.get("provenance", {}), **self.header.get("settings", {})}
+
+    def is_quiet(self, answer: Answer) -> bool:
+        """Whether other programs left enough cores to an answer, as far as is known."""
+        taken, cores = answer.other_programs, self.facts.get("cores")
+        return not (taken and cores and crowds(taken, cores, threads_of(self.facts) or cores))
 
 
 def grouped_by(things: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
@@ -202,7 +228,7 @@ def _take(found: Records, record: dict[str, Any], missing: int, prompts: dict[tu
     if missing:
         raise RecordError(f"{missing} steps of the answer before are missing")
     if kind == "answer":
-        answer = Answer.read(record)
+        answer = Answer.read({"sitting": found.sitting} | record)  # earlier versions did not write it
         first = prompts.setdefault((answer.task, answer.name), answer)
         for name in OF_THE_PROMPT:
             if not getattr(answer, name):
@@ -211,7 +237,7 @@ def _take(found: Records, record: dict[str, Any], missing: int, prompts: dict[tu
         return int(record.get("n_steps", 0))
     if not isinstance(kind, str):
         raise RecordError("a line that does not say what 'row' it is")
-    found.others.append(record)
+    found.add(record)
     return 0
 
 

@@ -70,6 +70,11 @@ class RecordsWriter:
             raise UsageError(f"{self.path} holds another prompt named {task} {name}: choose another -o")
 
     @property
+    def sitting(self) -> int:
+        """The sitting of answers that are written now."""
+        return self.records.sitting + (self._resumed is not None)
+
+    @property
     def next_id(self) -> int:
         return 1 + max((a.id for a in self.records.answers), default=-1)
 
@@ -77,6 +82,7 @@ class RecordsWriter:
         if self._resumed is not None:  # not before something was measured
             self.other(self._resumed)
             self._resumed = None
+        answer.sitting = self.sitting
         if self._file is not None:
             self._file.write(self._lines(answer))
         self.records.answers.append(answer)
@@ -90,7 +96,7 @@ class RecordsWriter:
     def other(self, record: dict[str, Any]) -> None:
         if self._file is not None:
             self._file.write([record])
-        self.records.others.append(record)
+        self.records.add(record)
 
     def close(self) -> None:
         self._held.close()

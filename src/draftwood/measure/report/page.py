@@ -12,7 +12,7 @@ from typing import Any
 
 from draftwood.errors import RecordError, UsageError
 from draftwood.files.paths import whole_file
-from draftwood.measure.bench.table import ACCEPTED_PER_CYCLE, SPEEDUP, sameness
+from draftwood.measure.bench.table import ACCEPTED_PER_CYCLE, APART, BUSY, SPEEDUP, sameness
 from draftwood.measure.records.provenance import package_version
 from draftwood.measure.records.records import TRACED, Answer
 from draftwood.measure.report import figures, shown
@@ -125,12 +125,14 @@ def lead(material: Material, standings: Standings) -> dict[str, Any]:
 
 
 def noise(material: Material, standings: Standings) -> dict[str, Any] | None:
-    """Return how busy the machine was with other programs while the busiest file was written, and the number of
-    rows that are ``doubted``; None where nothing was timed or nothing is known.
+    """Return how busy the machine was with other programs while the busiest file was written, and the numbers of
+    rows that are ``doubted`` or, for that reason, have no speedup (``apart``); None where nothing was timed or
+    nothing is known.
 
     ``taken``: cores that they took meanwhile; ``load``: of the minute before, for a file without that.
     """
     facts, doubted = material.facts, sum(row["doubted"] for row in standings.rows)
+    apart = sum(row["apart"] == BUSY for row in standings.rows)
     cores = facts.get("cores") or 0
     threads = facts.get("threads") or cores
 
@@ -140,10 +142,12 @@ def noise(material: Material, standings: Standings) -> dict[str, Any] | None:
 
     known = (file for file in material.busy if file != (None, None))
     taken, load = max(known, key=others, default=(None, None))
-    if not any(row["gain"] for row in standings.rows) or (taken is load is None and not doubted):
+    timed = apart or any(row["gain"] for row in standings.rows)
+    if not timed or (taken is load is None and not doubted and not apart):
         return None
     busy = crowds(others((taken, load)), cores, threads)
-    return {"taken": taken, "load": load, "cores": facts.get("cores"), "busy": busy, "doubted": doubted}
+    told = {"taken": taken, "load": load, "cores": facts.get("cores")}
+    return told | {"busy": busy, "doubted": doubted, "apart": apart}
 
 
 def headline(standings: Standings) -> dict[str, Any] | None:
@@ -165,12 +169,12 @@ def headline(standings: Standings) -> dict[str, Any] | None:
 
 
 _SPEED: dict[str, Callable[[Row], str]] = {
-    "Speedup": lambda r: number(r["gain"]),
+    "Speedup": lambda r: r["apart"] or number(r["gain"]),
     "95 % interval": lambda r: (
         "{:.2f} to {:.2f}".format(*r["interval"]) if r["interval"] and not r["plain"] else ""
     ),
     "Tokens per pass": lambda r: number(r["length"]),
-    "Tokens per second": lambda r: number(r["tokens_per_second"], 1),
+    "Tokens per second": lambda r: number(r["tokens_per_second"], 1) + "~" * (not r["apart"] and not r["beside"]),
     "Guesses right": lambda r: percent(r["acceptance_rate"] or None),
     "Right per checked step": lambda r: number(r["accepted_per_cycle_unlooped"] or None),
     "Steps with guesses": lambda r: percent(r["draft_coverage"] or None),
@@ -198,8 +202,10 @@ def results(standings: Standings) -> dict[str, Any] | None:
         return None
     rows = standings.rows
     found = [{n: cell for n, cell in table.items() if any(map(cell, rows))} for table in (_SPEED, _COSTS)]
+    cells = "".join(cell(row) for row in rows for name, cell in _SPEED.items() if name != "Same text")
     return {
         "tables": found,
+        "apart": {kind: why for kind, why in APART.items() if kind in cells},
         "groups": [(task, standings.of_task(task)) for task in standings.tasks],
         "means": standings.means() if len(standings.tasks) > 1 else [],
         "met": {

@@ -25,14 +25,14 @@ class Material:
     # Records of differences, each with the answer that differs and the one of plain decoding.
     differences: list[tuple[dict[str, Any], Answer, Answer]] = field(default_factory=list)
     profile: list[dict[str, Any]] = field(default_factory=list)
-    runs: int = 0  # files of bench: the rounds of one are not interleaved with another's
+    runs: int = 0  # sittings of bench: the rounds of one are not interleaved with another's
     # Of each file: cores that other programs took during its runs, and load of the minute before one began.
     busy: list[tuple[float | None, float | None]] = field(default_factory=list)
 
     @property
     def facts(self) -> dict[str, Any]:
         """Model, dtype, threads, device, processor and cores, as far as the files have them."""
-        return {name: value for _, header in self.headers for name, value in _facts(header).items()}
+        return self.records.facts
 
 
 def explainable(path: Path) -> list[Answer]:
@@ -61,6 +61,8 @@ def gather(paths: Sequence[Path]) -> Material:
     _refuse_other_prompts(read)
     planners = {planner for header in headers if (planner := header["settings"].get("planner")) is not None}
     found = Material([(path.name, records.header) for path, records in read])
+    facts = {name: value for header in headers for name, value in _facts(header).items()}
+    found.records.header["provenance"] = facts
     for path, records in read:
         _join(found, path, records, several_planners=len(planners) > 1)
     if not (found.records.answers or found.records.others or found.profile):
@@ -76,7 +78,7 @@ def _read(path: Path) -> Records:
 
 
 def _facts(header: Mapping[str, Any]) -> dict[str, Any]:
-    known = {**header.get("provenance", {}), **header.get("settings", {})}
+    known = Records(dict(header)).facts
     return {name: known[name] for name in _SAME if known.get(name) is not None}
 
 
@@ -104,6 +106,7 @@ def _refuse_apart(one: Mapping[str, Any], two: Mapping[str, Any]) -> None:
 def _join(found: Material, path: Path, records: Records, *, several_planners: bool) -> None:
     known, by_id = found.records.answers, dict[int, Answer]()
     taken, later = {a.key for a in known}, 1 + max((a.round for a in known), default=-1)
+    sittings = 1 + max((a.sitting for a in known), default=-1)
     is_known = any(a.key in taken for a in records.answers if a.round != TRACED)  # then these are further rounds
     for answer in records.answers:
         if several_planners and answer.planner is not None and answer.arm != "none":
@@ -111,9 +114,10 @@ def _join(found: Material, path: Path, records: Records, *, several_planners: bo
         by_id[answer.id] = answer
         if answer.key in taken and answer.round == TRACED:
             continue
+        answer.sitting += sittings
         answer.round += later if is_known and answer.round != TRACED else 0
         known.append(answer)
-    found.runs += bool(records.answers) and records.header["verb"] == "bench"
+    found.runs += (1 + records.sitting) * (bool(records.answers) and records.header["verb"] == "bench")
     begun = [row.get("provenance", {}) for row in (records.header, *records.of_kind("resumed"))]
     others = (row["other_programs"] for row in records.of_kind("machine"))
     loads = (load[0] for one in begun if (load := one.get("load_average")))

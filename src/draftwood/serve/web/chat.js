@@ -206,14 +206,16 @@ function drawLegend() {
   if (!byId("who").hidden) fillLegend(byId("chat-legend"), letters, true);
 }
 
-/* Show the speed in one line; the ratio to plain only where drafts were checked and enough passes had none. */
+/* Show the speed in one line; the ratio to plain only where drafts were checked, enough passes had none, and nothing
+   else is known to have taken time. */
 function drawSpeed({ answer }, line) {
   line.hidden = !settings.speed || !answer || answer.tokens < 2 || !answer.seconds;
   if (line.hidden) return;
   const speed = (answer.tokens - 1) / answer.seconds, perPass = (answer.tokens - 1) / answer.passes;
   const said = [`${speed.toFixed(1)} tokens/s · ${perPass.toFixed(2)} per pass`];
   line.title = "By the server's times, after the first token.";
-  if (answer.drafted && answer.plainPasses >= LEAST_PASSES) {
+  if (answer.busy) line.title += ` Not compared with plain decoding: ${answer.busy}.`;
+  else if (answer.ended && answer.drafted && answer.plainPasses >= LEAST_PASSES) {
     const plain = answer.plainPasses / answer.plainSeconds;
     said.unshift(make("b", "", `${(speed / plain).toFixed(2)} times plain`), " · ");
     line.title += ` Plain: ${plain.toFixed(1)} tokens/s, from ${answer.plainPasses} passes of this answer that checked no draft.`;

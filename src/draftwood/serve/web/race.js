@@ -8,7 +8,7 @@ const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 /* What is known of an answer. An event is what one pass brought: when, which pieces of text, which tree. */
 function newSide(name) {
-  return { name, events: [], steps: [], tokens: 0, seconds: 0, text: "", letters: new Map() };
+  return { name, events: [], steps: [], tokens: 0, seconds: 0, text: "", letters: new Map(), busy: "" };
 }
 const sides = { drafted: newSide("drafted"), plain: newSide("plain") };
 let underWay = null;  // the AbortController of what is under way
@@ -16,6 +16,8 @@ let chosen = 0;  // the pass that is shown, from 0 on
 let picked = false;  // whether the visitor has chosen it
 let total = 0;  // tokens of a whole answer; 0: not known yet
 let isWarm = false;
+let lossyRule = "";  // the server's rule, where it may change texts
+about.then(({ rule, lossy }) => { lossyRule = lossy ? rule : ""; });
 
 /* ---- What is asked ---- */
 
@@ -147,17 +149,23 @@ function judge() {
   const { drafted, plain } = sides;
   if (!rate(drafted) || !rate(plain)) return say("The answer is one token: there is nothing to compare.");
   const isSame = drafted.text === plain.text;
-  const compared = isSame ? "The texts are the same" : "The texts differ (two tokens were closer than rounding)";
-  const busy = writing.size ? " A chat was written meanwhile, which slows both." : "";
-  say(`${compared}. With drafts: ${(rate(drafted) / rate(plain)).toFixed(2)} times as fast.${busy}`);
+  const why = lossyRule ? `the rule ${lossyRule} may change them` : "rounding can decide between close tokens";
+  const compared = isSame ? "The texts are the same" : `The texts differ: ${why}`, busy = disturbed();
+  const times = `With drafts: ${(rate(drafted) / rate(plain)).toFixed(2)} times as fast.`;
+  say(`${compared}. ${busy ? `Their speeds cannot be compared: ${busy}.` : times}`);
   const counts = ({ tokens, steps, seconds }) => `${tokens} tokens in ${steps.length} passes and ${seconds.toFixed(2)} s`;
   byId("counts").textContent = `${counts(drafted)}, plain: ${counts(plain)}; after the first token.`;
   if (!picked) choose(best());
 }
 
+/* Return what has slowed down an answer; empty where nothing is known to have. */
+function disturbed() {
+  return sides.drafted.busy || sides.plain.busy || (writing.size ? "a chat was written meanwhile" : "");
+}
+
 function showRatio() {
   const ratio = rate(sides.drafted) / rate(sides.plain);
-  byId("ratio").hidden = !Number.isFinite(ratio) || ratio === 0;
+  byId("ratio").hidden = !Number.isFinite(ratio) || ratio === 0 || Boolean(disturbed());
   byId("ratio").textContent = ratio.toFixed(2) + "×";
 }
 
@@ -197,6 +205,7 @@ function show(side, event) {
   side.events.push(event);
   side.tokens = event.tokens;
   side.seconds = event.seconds;
+  side.busy = event.busy || "";
   const holder = writePieces(side, event);
   append(byId(side.name), holder);
   if (event.step) noteStep(side, event, holder);

@@ -78,7 +78,7 @@ function withdraw(chat, turn) {
 function putBack(turn) { Object.assign(turn, turn.before, { before: null }); }
 
 /* Speeds are from the server's times of this answer's own passes: the browser's clock would count the network, too. */
-function takePass(answer, { pieces, tokens, step }) {
+function takePass(answer, { pieces, tokens, step, busy }) {
   for (const { text, source } of pieces) {
     const last = answer.runs.at(-1);
     answer.text += text;
@@ -86,6 +86,7 @@ function takePass(answer, { pieces, tokens, step }) {
     else if (text) answer.runs.push([source, text.length]);
   }
   answer.tokens = tokens;
+  answer.busy ||= busy || "";
   if (!step) return;
   answer.passes++;
   answer.drafted += step.drafted;
