@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Collection
 from typing import Any
 
 from draftwood.errors import UnsupportedModelError
+
+CACHES = ("cache", "past_key_values", "cache_params")
+"""Names of a model's cache, as argument and in outputs: since transformers 5.24; before; before, in Mambas."""
 
 _UNBOUNDED = 1 << 30  # positions of a model that names no limit (recurrent ones, alibi)
 
@@ -18,6 +22,11 @@ def text_config(model: Any) -> Any:
 def forward_parameters(model: Any) -> frozenset[str]:
     """Names that the model's forward takes."""
     return frozenset(inspect.signature(type(model).forward).parameters)
+
+
+def cache_name(known: Collection[str]) -> str:
+    """Return the name of the cache among the parameters of a forward, or the fields of an output."""
+    return next((name for name in (*CACHES, "state") if name in known), CACHES[0])  # RWKV has a state
 
 
 def takes_rows(model: Any) -> bool:

@@ -17,6 +17,7 @@ from draftwood.engines.committed import check_room, locked
 from draftwood.engines.transformers.attention import UNDER_WAY, Pass, PassCache
 from draftwood.engines.transformers.cache import Arena, SavedRows
 from draftwood.engines.transformers.families import (
+    cache_name,
     forward_parameters,
     layer_windows,
     max_positions,
@@ -76,6 +77,7 @@ class TransformersTarget(Target):
         embedding = model.get_input_embeddings().weight
         self.device: torch.device = embedding.device
         self._takes = forward_parameters(self._model)
+        self._carrier = cache_name(self._takes)
         self.lock = ChildSafeLock()
         self.tokens_read = 0  # of all prompts so far, for progress displays
         self.arena, self._chunk = Arena(windows), chunk
@@ -231,7 +233,7 @@ class TransformersTarget(Target):
         self, geometry: Pass, tokens: Tensor, where: Tensor, wanted: Tensor | None, hidden: States
     ) -> Tensor:
         """Run the pass through the shadow's modules."""
-        inputs: dict[str, Any] = {"input_ids": tokens[None], "past_key_values": PassCache(geometry)}
+        inputs: dict[str, Any] = {"input_ids": tokens[None], self._carrier: PassCache(geometry)}
         inputs["use_cache"] = True
         if "position_ids" in self._takes:
             inputs["position_ids"] = where[None]

@@ -14,8 +14,9 @@ from transformers.generation.utils import GenerateDecoderOnlyOutput
 from draftwood.contracts import Processor, Sampling, Target
 from draftwood.decoding.request import Request
 from draftwood.decoding.sequence import ActiveSequence
+from draftwood.engines.transformers.families import CACHES, cache_name
 from draftwood.engines.transformers.plugin import cache as caches
-from draftwood.engines.transformers.plugin.refusals import CACHES, KeptBack, refuse_positions, refuse_settings
+from draftwood.engines.transformers.plugin.refusals import KeptBack, refuse_positions, refuse_settings
 from draftwood.engines.transformers.plugin.text import Ends, left_padding, stop_strings
 from draftwood.engines.transformers.processors import adapt, for_row
 from draftwood.engines.transformers.target import TransformersTarget
@@ -132,7 +133,7 @@ class GenerateCall:
         if not self._own_cache:
             return target
         if not isinstance(target, TransformersTarget):
-            raise UsageError("this model runs on its own cache: leave past_key_values out")
+            raise UsageError("this model runs on its own cache: give none")
         if not self._held:
             return target
         return caches.ContinuedTarget(target, self._cache, self._padding)
@@ -159,5 +160,5 @@ class GenerateCall:
             sequences=sequences,
             scores=batched([r.scores for r in self._recorders], pad),
             logits=batched([r.logits for r in self._recorders], pad),
-            past_key_values=self._cache,
+            **{cache_name(GenerateDecoderOnlyOutput.__dataclass_fields__): self._cache},
         )
