@@ -60,7 +60,7 @@ _UNDERSTOOD = {"attention_mask", "position_ids", "use_cache", "logits_to_keep", 
 
 class KeptBack(NamedTuple):
     """What ``model.generate`` does not hand on to a callable; None where nothing was given. The first three, and
-    ``unknown``, arguments that later versions may have, are looked up in its call; the others are given to the
+    ``unknown``, arguments that draftwood does not know, are looked up in its call; the others are given to the
     callable when it is made."""
 
     streamer: Any = None
@@ -82,7 +82,8 @@ def kept_back(input_ids: Tensor) -> KeptBack:
     known = {} if frame is None else frame.f_locals
     if known.get("input_ids") is not input_ids:
         return KeptBack()
-    return KeptBack(*map(known.get, KeptBack._fields[:3]))._replace(unknown=_unknown(_ARGUMENTS, known))
+    found = {name: known.get(name) for name in ("streamer", "synced_gpus", "assistant_model")}
+    return KeptBack(unknown=_unknown(_ARGUMENTS, known), **found)
 
 
 def _unknown(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
