@@ -21,6 +21,7 @@ from draftwood.engines.transformers.families import (
     forward_parameters,
     layer_windows,
     max_positions,
+    one_pass,
     refuse_unsupported,
     row_cost,
     text_config,
@@ -215,7 +216,7 @@ class TransformersTarget(Target):
     def settle(session: TransformersSession, path: Sequence[int]) -> None:
         session.settle(path)
 
-    @torch.inference_mode()
+    @one_pass
     def _run(self, all_rows: Sequence[PassRows], ids: Sequence[NDArray[Any]], rows: Any, hidden: States) -> Tensor:
         """Run one pass; returns the logits [rows, vocab] of these rows of it (None: of all).
 

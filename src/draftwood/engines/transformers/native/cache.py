@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, cache_utils
 from transformers.cache_utils import DynamicCache
 
-from draftwood.engines.transformers.families import cache_name, forward_parameters
+from draftwood.engines.transformers.families import CARRIERS, cache_name, forward_parameters
 from draftwood.errors import UnsupportedModelError
 
 _KEYS_AND_VALUES = {"keys": -2, "values": -2}
@@ -99,7 +99,8 @@ def keeping(model: Any, inputs: dict[str, Any]) -> Keeping:
         for key, (module, name, value) in _inside(model).items()
         if value is not before.get(key, (module, name, None))[2]
     )
-    carrier = cache_name(forward_parameters(model))
+    names = (cache_name(forward_parameters(model)), *CARRIERS)
+    carrier = next((name for name in names if getattr(out, name, None) is not None), names[0])
     returned = getattr(out, carrier, None)
     if returned is None and not places:
         raise UnsupportedModelError(f"{type(model).__name__} keeps no cache of the text: use model.generate")
