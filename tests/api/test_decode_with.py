@@ -1,19 +1,91 @@
 """``model.generate(custom_generate=decode_with())`` gives what ``model.generate`` gives, drafted or not."""
 
+from contextlib import contextmanager
+from functools import partial
+
 import pytest
 import torch
-from tests.api.generating import GREEDY, ONE, PROMPT, ROWS, SETTINGS, Every, batch, same, speller
+from tests.api.generating import GREEDY, ONE, PROMPT, ROWS, SETS, SETTINGS, Every, batch, same, speller
 from tests.engines.tiny import FAMILIES, build
 from tests.tiers import rest_is_slow
 from transformers import GenerationConfig, LogitsProcessor, StoppingCriteria, StoppingCriteriaList
 
 import draftwood
-from draftwood.errors import UsageError
+from draftwood.engines.transformers import shared
+from draftwood.errors import PromptError, UsageError
 
 
 @pytest.mark.parametrize("family", rest_is_slow(FAMILIES, "llama", "qwen2-window", "gemma3", "mistral-window"))
 def test_greedy_text(family):
     same(build(family))
+
+
+@contextmanager
+def default_number_format(dtype):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+AROUND = {
+    "meta": partial(torch.device, "meta"),
+    "bfloat16": partial(default_number_format, torch.bfloat16),
+    "float64": partial(default_number_format, torch.float64),
+    "inference": torch.inference_mode,
+    "grad": torch.enable_grad,
+    "attention": partial(torch.nn.attention.sdpa_kernel, torch.nn.attention.SDPBackend.MATH),
+}
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("family", ["llama", "mistral-window"])
+def test_what_torch_is_set_to_around_a_call_changes_no_text_and_outlives_no_call(family, around, monkeypatch):
+    """The first call with a model decides how it is run from then on."""
+    monkeypatch.setattr(shared, "_passed", {})
+    model, stop = build(family), {"streamer": Notes(), "stopping_criteria": [After(30)]}
+    theirs = model.generate(**ONE, **GREEDY, stopping_criteria=[After(30)])
+    with AROUND[around]():
+        inside = model.generate(**ONE, **GREEDY, **stop, custom_generate=draftwood.decode_with(SETS["tree"]))
+        sampled = model.generate(**ONE, **GREEDY | {"do_sample": True}, custom_generate=draftwood.decode_with())
+    assert inside.tolist() == theirs.tolist()
+    assert sampled.shape == (1, len(PROMPT) + 40)
+    assert shared.known_target(model).decoder is not None  # the fastest way, as without
+    same(model)
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral-window"])
+def test_autocast_is_refused_before_the_first_token_and_spoils_nothing(family, monkeypatch):
+    monkeypatch.setattr(shared, "_passed", {})
+    model, streamer = build(family), Notes()
+    calls = [
+        lambda: model.generate(**ONE, **GREEDY, streamer=streamer, custom_generate=draftwood.decode_with()),
+        lambda: draftwood.generate(model, PROMPT, max_new_tokens=4),
+        lambda: draftwood.prepare(model),
+    ]
+    for _ in range(2):  # before the first use and after it
+        with torch.autocast("cpu", torch.bfloat16):
+            for call in calls:
+                with pytest.raises(UsageError, match=r"torch\.autocast is on"):
+                    call()
+        text = same(model)[0, len(PROMPT) :].tolist()
+    assert streamer.ends == 2  # nobody waits for ever
+    stream = draftwood.stream(model, PROMPT, max_new_tokens=40, tokenizer=speller())
+    begun = next(stream)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert begun.text + "".join(piece.text for piece in stream) == speller().decode(text)
+    with torch.autocast("cpu", torch.bfloat16), torch.autocast("cpu", enabled=False):
+        same(model)
+
+
+def test_ids_of_fewer_bits_go_on_in_int64_or_are_refused(llama):
+    assert same(llama, {**ONE, "input_ids": ONE["input_ids"].int()}).dtype == torch.int64
+    for kind in (torch.int16, torch.uint8, torch.float32):
+        ids = {**ONE, "input_ids": ONE["input_ids"].to(kind)}
+        with pytest.raises(PromptError, match=f"input_ids are {kind}"):
+            llama.generate(**ids, **GREEDY, custom_generate=draftwood.decode_with())
 
 
 def test_it_drafts_and_tells_how(llama):
@@ -87,7 +159,7 @@ class After(StoppingCriteria):
     def __call__(self, input_ids, scores, **kwargs):
         self.left -= int(input_ids[0, -1]) % 2 == 0
         self.lengths.append(input_ids.shape[1])
-        return torch.full((len(input_ids),), self.left <= 0)
+        return torch.full((len(input_ids),), self.left <= 0, device=input_ids.device)
 
 
 def test_a_criterion_is_asked_for_every_token_and_is_the_callers_own(llama):

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from tests.api.generating import GREEDY, ONE, PROMPT, ROWS, SETS, batch, unpadded
+from tests.api.generating import CACHE, GREEDY, ONE, PROMPT, ROWS, SETS, batch, unpadded
 from tests.engines.rounding import TOLERANCE
 from tests.engines.tiny import build
 
@@ -67,8 +67,8 @@ def test_two_turns_of_a_conversation(family):
     def talk(**extra):
         first = model.generate(**ONE, **settings, **extra)
         text = torch.cat([first.sequences, said], 1)
-        held = first.past_key_values.get_seq_length()
-        second = model.generate(text, **unpadded(text), **settings, past_key_values=first.past_key_values, **extra)
+        held = first[CACHE].get_seq_length()
+        second = model.generate(text, **unpadded(text), **settings, **{CACHE: first[CACHE]}, **extra)
         return held, first, second
 
     held, _, theirs = talk()
@@ -76,22 +76,22 @@ def test_two_turns_of_a_conversation(family):
         our_held, our_first, ours = talk(custom_generate=draftwood.decode_with(drafters))
         assert our_held == held == len(PROMPT) + 39
         assert torch.equal(ours.sequences, theirs.sequences), name
-        assert ours.past_key_values is our_first.past_key_values
-        assert_same_cache(ours.past_key_values, theirs.past_key_values)
+        assert ours[CACHE] is our_first[CACHE]
+        assert_same_cache(ours[CACHE], theirs[CACHE])
 
 
 def test_rows_of_a_given_cache_are_not_computed_again(llama):
     from draftwood.engines.transformers.shared import shared_target
 
-    cache = llama.generate(**ONE, **GREEDY, return_dict_in_generate=True).past_key_values
+    cache = llama.generate(**ONE, **GREEDY, return_dict_in_generate=True)[CACHE]
     for layer in cache.layers:
         layer.keys.zero_()
         layer.values.zero_()
     ids = torch.tensor([PROMPT * 2])
     theirs_cache = copy.deepcopy(cache)
     settings = GREEDY | unpadded(ids)
-    theirs = llama.generate(ids, **settings, past_key_values=theirs_cache)
-    ours = llama.generate(ids, **settings, past_key_values=cache, custom_generate=draftwood.decode_with())
+    theirs = llama.generate(ids, **settings, **{CACHE: theirs_cache})
+    ours = llama.generate(ids, **settings, **{CACHE: cache}, custom_generate=draftwood.decode_with())
     assert torch.equal(ours, theirs)  # zeros and all
     assert cache.get_seq_length() == theirs_cache.get_seq_length() == 2 * len(PROMPT) + 39
     assert shared_target(llama).arena is not None
@@ -109,9 +109,7 @@ def test_a_batch_goes_on_from_a_cache(family):
         text = torch.cat([first.sequences, more], 1)
         ones = torch.ones(3, text.shape[1] - inputs["input_ids"].shape[1], dtype=torch.long)
         mask = torch.cat([inputs["attention_mask"], ones], 1)
-        return model.generate(
-            text, attention_mask=mask, **settings, past_key_values=first.past_key_values, **extra
-        ).sequences
+        return model.generate(text, attention_mask=mask, **settings, **{CACHE: first[CACHE]}, **extra).sequences
 
     theirs = talk()
     assert all(torch.equal(talk(custom_generate=draftwood.decode_with(d)), theirs) for d in SETS.values())

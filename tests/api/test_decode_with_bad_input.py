@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 import torch
-from tests.api.generating import speller
+from tests.api.generating import CACHE, speller
 from tests.engines.tiny import build
 from transformers import (
     DynamicCache,
@@ -19,6 +19,7 @@ from transformers import (
 )
 
 import draftwood
+from draftwood.engines.transformers.plugin import refusals
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.errors import DraftwoodError, PromptError, UnsupportedModelError, UsageError
 
@@ -121,6 +122,18 @@ def test_inputs_that_the_model_would_take_and_our_passes_would_not(llama):
         decoding(llama, IDS, [], [], llama.generation_config, output_attentions=True)
 
 
+def test_what_later_versions_of_generate_may_ask_for_is_refused_by_name(llama, monkeypatch):
+    monkeypatch.setattr(refusals, "_KNOWN", refusals._KNOWN - {"prefix_allowed_tokens_fn", "top_h", "top_k"})
+    refused(llama, UsageError, "top_h=0.5 is new in transformers", top_h=0.5)
+    refused(llama, UsageError, "prefix_allowed_tokens_fn=<", prefix_allowed_tokens_fn=lambda *_: [1])
+    assert llama.generate(IDS, **GREEDY, custom_generate=draftwood.decode_with()).shape == (1, 88)  # usual values
+
+
+def test_every_argument_and_setting_of_this_transformers_is_known():
+    """Where this fails, look at what the new one asks for: refuse it, honour it, or call it harmless."""
+    assert {*refusals._ARGUMENTS, *refusals._SETTINGS} - refusals._KNOWN <= {"_from_model_config"}
+
+
 def test_an_encoder_decoder_is_refused():
     sizes = {"vocab_size": 64, "d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 2}
     config = T5Config(**sizes, decoder_start_token_id=0)
@@ -148,19 +161,19 @@ def filled(length):
 
 @pytest.mark.parametrize("length", [len(PROMPT), len(PROMPT) + 3])
 def test_a_cache_that_leaves_nothing_to_read(llama, length):
-    refused(llama, PromptError, f"past_key_values holds {length} tokens", past_key_values=filled(length))
+    refused(llama, PromptError, f"the given cache holds {length} tokens", **{CACHE: filled(length)})
 
 
 def test_caches_that_are_not_the_models(llama):
     other = DynamicCache()
     other.update(torch.zeros(1, 4, 5, 8), torch.zeros(1, 4, 5, 8), 0)
-    refused(llama, UsageError, "other shapes", past_key_values=other)
+    refused(llama, UsageError, "other shapes", **{CACHE: other})
     short = filled(5)
     short.layers.pop()
-    refused(llama, UsageError, "2 layers and no row 0 in layer 2", past_key_values=short)
-    refused(llama, UsageError, "does not fit", ids=IDS.repeat(2, 1), past_key_values=filled(5))
+    refused(llama, UsageError, "2 layers and no row 0 in layer 2", **{CACHE: short})
+    refused(llama, UsageError, "does not fit", ids=IDS.repeat(2, 1), **{CACHE: filled(5)})
     static = StaticCache(config=llama.config, max_cache_len=100)
-    refused(llama, UsageError, "StaticCache", past_key_values=static)
+    refused(llama, UsageError, "StaticCache", **{CACHE: static})
 
 
 class Breaks(LogitsProcessor):
@@ -287,7 +300,7 @@ def test_ctrl_c_within_the_models_own_code(llama, monkeypatch):
     decoding = draftwood.decode_with()
     cache = DynamicCache()
     with pytest.raises(KeyboardInterrupt):
-        llama.generate(IDS, **GREEDY, past_key_values=cache, custom_generate=decoding)
+        llama.generate(IDS, **GREEDY, **{CACHE: cache}, custom_generate=decoding)
     monkeypatch.undo()
     assert_kept(llama, decoding, 39)
     assert cache.get_seq_length() == 0  # filled as a whole or not at all

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.api.generating import GREEDY, ONE, ROWS, SETS, batch, same
+from tests.api.generating import CACHE, GREEDY, ONE, ROWS, SETS, batch, same
 from tests.engines.registered import tiny
 from tests.engines.tiny import build
 from transformers import StoppingCriteria
@@ -70,7 +70,7 @@ def test_a_model_with_a_cache_of_its_own():
     ours = model.generate(**ONE, **settings, custom_generate=draftwood.decode_with())
     assert torch.equal(ours.sequences, theirs.sequences)
     more = torch.cat([theirs.sequences, theirs.sequences], 1)
-    given = {"past_key_values": theirs.past_key_values, "attention_mask": torch.ones_like(more)}
+    given = {CACHE: theirs[CACHE], "attention_mask": torch.ones_like(more)}
     with pytest.raises(UsageError, match="cannot take over"):
         model.generate(more, **settings, **given, custom_generate=draftwood.decode_with())
 

@@ -21,6 +21,7 @@ from draftwood.engines.transformers.lean import LeanDecoder, lean
 from draftwood.engines.transformers.lean_parts import read_parts
 from draftwood.engines.transformers.pack import can_pack, pack
 from draftwood.engines.transformers.shadow import shadow
+from tests.api.generating import CACHE
 from tests.engines.rounding import ATTENTION
 from tests.engines.tiny import FAMILIES, SHAPE, build
 from tests.tiers import rest_is_slow
@@ -236,5 +237,5 @@ def test_smollm2_gets_the_scores_of_its_own_forward(packed):
     with torch.no_grad():
         for start in range(0, len(ids), 8):
             piece = ids[start : start + 8]
-            theirs = model(piece[None], past_key_values=cache).logits[0]
+            theirs = model(piece[None], **{CACHE: cache}).logits[0]
             assert gap(read(decoder, ours, piece, start), theirs) < ATTENTION

@@ -13,6 +13,7 @@ from draftwood.engines.transformers.plugin.cache import ContinuedTarget
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
+from tests.api.generating import CACHE
 from tests.engines import tiny
 from tests.engines.rounding import RECURRENT
 from tests.engines.test_native import build as native_model
@@ -187,7 +188,7 @@ def test_rows_of_a_given_cache_are_not_shown(monkeypatch):
     prompts = [some(20), some(20, 1)]
     cache = DynamicCache()
     with torch.no_grad():
-        model(torch.tensor(prompts)[:, :12], past_key_values=cache, use_cache=True)
+        model(torch.tensor(prompts)[:, :12], **{CACHE: cache}, use_cache=True)
     watches = [Seen(), Seen()]
     resume, held = target.resume, []
     monkeypatch.setattr(

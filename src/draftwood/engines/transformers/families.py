@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from collections.abc import Callable, Collection
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
-from draftwood.errors import UnsupportedModelError
+import torch
+from transformers.generation import GenerateDecoderOnlyOutput
+
+from draftwood.errors import UnsupportedModelError, UsageError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+CACHES = ("cache", "past_key_values", "cache_params")
+"""Names of a cache, as argument and in outputs: since transformers 5.24; before it; before it in Mambas."""
+CARRIERS = (*CACHES, "state")  # that of RWKV
 
 _UNBOUNDED = 1 << 30  # positions of a model that names no limit (recurrent ones, alibi)
 
@@ -18,6 +30,13 @@ def text_config(model: Any) -> Any:
 def forward_parameters(model: Any) -> frozenset[str]:
     """Names that the model's forward takes."""
     return frozenset(inspect.signature(type(model).forward).parameters)
+
+
+def cache_name(known: Collection[str]) -> str:
+    """Return the name of the cache among the parameters of a forward, or the fields of an output; where it is not
+    among them, the one that transformers itself uses."""
+    usual = GenerateDecoderOnlyOutput.__dataclass_fields__
+    return next(name for names in (known, usual) for name in CARRIERS if name in names)
 
 
 def takes_rows(model: Any) -> bool:
@@ -83,3 +102,26 @@ def refuse_unsupported(model: Any) -> None:
         raise UnsupportedModelError(f"{name} forgets what its own mask still shows: use model.generate")
     if getattr(text_config(model), "use_bidirectional_attention", None) is True:
         raise UnsupportedModelError(f"{name} sees later tokens (use_bidirectional_attention): it cannot draft")
+
+
+def refuse_autocast(model: Any) -> None:
+    """Raise `UsageError` within ``torch.autocast``: its products round otherwise for each width of a pass."""
+    kind = model.device.type
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        raise UsageError(
+            "torch.autocast is on, under which drafts cannot be checked exactly: call draftwood outside of it, or "
+            "within torch.autocast(..., enabled=False), and load the model in the number format that it shall have"
+        )
+
+
+def one_pass(method: Callable[P, T]) -> Callable[P, T]:
+    """Make a method of an object with a ``device`` run without gradients, and without the ``torch.autocast`` of
+    whoever consumes a stream that began outside of it."""
+
+    @wraps(method)
+    def run(*args: P.args, **named: P.kwargs) -> T:
+        device: Any = args[0].device  # type: ignore[attr-defined]
+        with torch.inference_mode(), torch.autocast(device.type, enabled=False):
+            return method(*args, **named)
+
+    return run

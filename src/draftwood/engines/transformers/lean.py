@@ -153,7 +153,7 @@ def _norm(norms: Sequence[tuple[Norm, int]], packing: Packing | None) -> Operati
 
     weights = [weight for (weight, _), _ in norms]
     kept = None if packing is None else factor([packing.copy(weight) for weight in weights])
-    floor = torch.tensor(math.sqrt(width * eps), device=like.device)
+    floor = torch.tensor(math.sqrt(width * eps), dtype=torch.float32, device=like.device)
     length, hypot, dtype = torch.linalg.vector_norm, torch.hypot, like.dtype
 
     def normed(x: Tensor) -> Tensor:

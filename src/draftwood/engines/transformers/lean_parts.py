@@ -200,9 +200,8 @@ def _same_rotation(attention: nn.Module, dim: int) -> None:
     """Require the rotation that pairs a head's first half with its second; others pair neighbours."""
     rotate: Any = getattr(sys.modules[type(attention).__module__], "apply_rotary_pos_emb", None)
     _need(rotate is not None)
-    x = torch.linspace(-1, 1, 2 * dim).view(1, 1, 2, dim)
-    cos, sin = torch.linspace(0, 1, 2 * dim).view(1, 2, dim), torch.linspace(2, 3, 2 * dim).view(1, 2, dim)
-    sign = torch.ones(dim)
+    x, cos, sin = torch.linspace(-1, 3, 6 * dim, dtype=torch.float32, device="cpu").view(3, 1, 2, dim)
+    sign = x.new_ones(dim)
     sign[: dim // 2] = -1
     ours = x * cos + x.roll(dim // 2, -1) * sign * sin
-    _need(all(torch.allclose(theirs, ours, atol=1e-5) for theirs in rotate(x, x, cos, sin)))
+    _need(all(torch.allclose(theirs, ours, atol=1e-5) for theirs in rotate(x[None], x[None], cos, sin)))

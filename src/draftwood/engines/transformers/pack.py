@@ -141,7 +141,7 @@ def _works(weight: Tensor) -> bool:
         return False
     if not torch.backends.mkldnn.is_available():
         return False
-    x = torch.linspace(-1, 1, weight.shape[1], dtype=weight.dtype).repeat(1, 2, 1)
+    x = torch.linspace(-1, 1, weight.shape[1], dtype=weight.dtype, device="cpu").repeat(1, 2, 1)
     try:
         ours, theirs = Packing().product([weight], [None])(x).float(), linear(x, weight).float()
     except (AttributeError, RuntimeError):  # no such operator, or not for this processor

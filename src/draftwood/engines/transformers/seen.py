@@ -141,7 +141,10 @@ def trial_key(model: Any, *, packed: bool) -> str | None:
     settings = [_trait(config.__dict__) for config in _configs(modules)]
     device = model.get_input_embeddings().weight.device.type
     versions = [(name, getattr(sys.modules.get(name), "__version__", None)) for name in _VERSIONED]
-    runs = (machine(device), torch.backends.cpu.get_cpu_capability(), torch.get_num_threads())
+    runs = (
+        machine(device), torch.backends.cpu.get_cpu_capability(), torch.get_num_threads(),
+        torch.get_float32_matmul_precision(), torch.get_default_dtype(), torch.get_default_device(),
+    )  # fmt: skip
     asked = sorted((name, value) for name, value in os.environ.items() if name.startswith(_INSTRUCTIONS))
     facts = (held, settings, does, packed, _engine(), sys.version, versions, runs, asked)
     return hashlib.sha256(repr(facts).encode()).hexdigest()

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from draftwood.child_safe import ChildSafeLock
 from draftwood.engines.per_model import PerModel
-from draftwood.engines.transformers.families import layer_windows, refuse_unsupported, text_config
+from draftwood.engines.transformers.families import layer_windows, refuse_autocast, refuse_unsupported, text_config
 from draftwood.engines.transformers.native.target import NativeTarget
 from draftwood.engines.transformers.pack import digest
 from draftwood.engines.transformers.seen import Seen, trial_key
@@ -124,8 +124,9 @@ def known_target(model: Any) -> OurTarget:
 def shared_target(model: Any) -> OurTarget:
     """Return the target of this model, which lives as long as it; a new one if the model has changed since the
     last call. The check takes a millisecond or two, with packed weights on a CPU a plain pass. Raises
-    `UnsupportedModelError` if no way to run the model gives its own scores, `UsageError` if it was changed after
-    its weights were released."""
+    `UnsupportedModelError` if no way to run the model gives its own scores, `UsageError` within torch.autocast and
+    for a model that was changed after its weights were released."""
+    refuse_autocast(model)
     known = _models.of(model)
     with known.lock:
         target = known.target

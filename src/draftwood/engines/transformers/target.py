@@ -17,9 +17,11 @@ from draftwood.engines.committed import check_room, locked
 from draftwood.engines.transformers.attention import UNDER_WAY, Pass, PassCache
 from draftwood.engines.transformers.cache import Arena, SavedRows
 from draftwood.engines.transformers.families import (
+    cache_name,
     forward_parameters,
     layer_windows,
     max_positions,
+    one_pass,
     refuse_unsupported,
     row_cost,
     text_config,
@@ -76,6 +78,7 @@ class TransformersTarget(Target):
         embedding = model.get_input_embeddings().weight
         self.device: torch.device = embedding.device
         self._takes = forward_parameters(self._model)
+        self._carrier = cache_name(self._takes)
         self.lock = ChildSafeLock()
         self.tokens_read = 0  # of all prompts so far, for progress displays
         self.arena, self._chunk = Arena(windows), chunk
@@ -213,7 +216,7 @@ class TransformersTarget(Target):
     def settle(session: TransformersSession, path: Sequence[int]) -> None:
         session.settle(path)
 
-    @torch.inference_mode()
+    @one_pass
     def _run(self, all_rows: Sequence[PassRows], ids: Sequence[NDArray[Any]], rows: Any, hidden: States) -> Tensor:
         """Run one pass; returns the logits [rows, vocab] of these rows of it (None: of all).
 
@@ -231,7 +234,7 @@ class TransformersTarget(Target):
         self, geometry: Pass, tokens: Tensor, where: Tensor, wanted: Tensor | None, hidden: States
     ) -> Tensor:
         """Run the pass through the shadow's modules."""
-        inputs: dict[str, Any] = {"input_ids": tokens[None], "past_key_values": PassCache(geometry)}
+        inputs: dict[str, Any] = {"input_ids": tokens[None], self._carrier: PassCache(geometry)}
         inputs["use_cache"] = True
         if "position_ids" in self._takes:
             inputs["position_ids"] = where[None]

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import linear, scaled_dot_product_attention, silu
 
 from draftwood.engines.heads.weights import HeadWeights
+from draftwood.engines.transformers.families import one_pass
 from draftwood.engines.transformers.pack import Packing, can_pack
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -52,7 +53,7 @@ class HeadNetwork:
         self._embedding = embedding.detach()
 
         def taken(name: str) -> Tensor:
-            return torch.as_tensor(tensors[name]).to(device, self.dtype)
+            return torch.as_tensor(tensors[name], device=device).to(self.dtype)
 
         if "lm_head.weight" in tensors:
             head = taken("lm_head.weight")
@@ -77,12 +78,12 @@ class HeadNetwork:
         steps = torch.arange(0, shape.dim, 2, device=device, dtype=torch.float32) / shape.dim
         self._frequencies = shape.theta**-steps
 
-    @torch.inference_mode()
+    @one_pass
     def fuse(self, states: Sequence[Tensor]) -> Tensor:
         """Return what the layer reads of the target's states [n, width] of each layer: [n, width]."""
         return self._fuse(torch.cat([one.to(self.dtype) for one in states], -1))
 
-    @torch.inference_mode()
+    @one_pass
     def step(self, states: Tensor, tokens: Tensor, positions: Tensor, attend: Attend, rows: int) -> HeadStep:
         """Run the layer on ``states`` [n, width], each with the token that follows it, int64[n], and its own of
         ``positions`` int64[n]. Logits are made of the last ``rows`` alone."""

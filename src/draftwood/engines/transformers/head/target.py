@@ -28,7 +28,7 @@ class TorchHeadText(GrowingText[Tensor]):
     def __init__(self, network: HeadNetwork) -> None:
         super().__init__()
         self._network = network
-        self._keys = self._values = torch.empty(0)
+        self._keys = self._values = torch.empty(0, device="cpu")
         self._capacity = 0
 
     @property
@@ -46,7 +46,7 @@ class TorchHeadText(GrowingText[Tensor]):
 
     def close(self) -> None:
         """Free the cache."""
-        self._keys = self._values = torch.empty(0)
+        self._keys = self._values = torch.empty(0, device="cpu")
         self._capacity, self.positions, self._last = 0, [], None
         self.forget_grown()
 
@@ -63,7 +63,7 @@ class TorchHeadText(GrowingText[Tensor]):
         """Attend for the newest nodes, each of which sees the text, its ancestors and itself."""
         rows, before, nodes = len(queries), self.length, len(self.lines)
         self._store(keys, values, before + nodes - rows)
-        sees = torch.zeros(rows, before + nodes, dtype=torch.bool)
+        sees = torch.zeros(rows, before + nodes, dtype=torch.bool, device="cpu")
         sees[:, :before] = True
         for row, line in enumerate(self.lines[nodes - rows :]):
             sees[row, [before + node for node in line]] = True

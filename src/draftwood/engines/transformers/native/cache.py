@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, cache_utils
 from transformers.cache_utils import DynamicCache
 
+from draftwood.engines.transformers.families import CARRIERS, cache_name, forward_parameters
 from draftwood.errors import UnsupportedModelError
 
 _KEYS_AND_VALUES = {"keys": -2, "values": -2}
@@ -28,14 +29,12 @@ _ROWS: dict[type, dict[str, int]] = {
 """Per layer class the tensors with one row per token, and the axis of the rows. These classes never write into
 such a tensor but make a longer one, so copies may share it. Layers of other classes are copied whole."""
 
-_CARRIERS = ("past_key_values", "cache_params", "state")  # names under which models return and take their cache
-
 
 @dataclass(frozen=True)
 class Keeping:
     """How a model caches the text, found by trying: see `keeping`."""
 
-    carrier: str  # the argument, and field of the output, that holds the cache
+    carrier: str  # the argument, and attribute of the output, that holds the cache
     fresh: Callable[[], Any] | None  # makes an empty cache; None where the model must make its own
     places: tuple[tuple[nn.Module, str], ...]  # modules that keep states in themselves, and the attributes
     stateful: bool  # whether some of it cannot be cut back row by row
@@ -100,13 +99,15 @@ def keeping(model: Any, inputs: dict[str, Any]) -> Keeping:
         for key, (module, name, value) in _inside(model).items()
         if value is not before.get(key, (module, name, None))[2]
     )
-    carrier = next((name for name in _CARRIERS if getattr(out, name, None) is not None), None)
-    if carrier is None and not places:
+    names = (cache_name(forward_parameters(model)), *CARRIERS)
+    carrier = next((name for name in names if getattr(out, name, None) is not None), names[0])
+    returned = getattr(out, carrier, None)
+    if returned is None and not places:
         raise UnsupportedModelError(f"{type(model).__name__} keeps no cache of the text: use model.generate")
-    plain = carrier is None or type(getattr(out, carrier)) is DynamicCache
+    plain = returned is None or type(returned) is DynamicCache
     fresh = partial(_fresh, model.config) if plain else None
     stateful = bool(places) or fresh is None or any(map(_is_stateful, fresh().layers))
-    return Keeping(carrier or _CARRIERS[0], fresh, places, stateful)
+    return Keeping(carrier, fresh, places, stateful)
 
 
 def _inside(model: nn.Module) -> dict[tuple[int, str], tuple[nn.Module, str, Any]]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from draftwood.contracts import Positions
-from draftwood.engines.transformers.families import forward_parameters, takes_rows
+from draftwood.engines.transformers.families import forward_parameters, one_pass, takes_rows
 from draftwood.engines.transformers.native.cache import NativeCache, keeping
 from draftwood.engines.transformers.pack import pack
 from draftwood.engines.transformers.scores import TorchScores
@@ -27,7 +27,7 @@ class NativePasses:
         self.device = model.get_input_embeddings().weight.device
         self.kept = keeping(self._model, self._inputs(np.zeros(2, dtype=np.int64), 0, 1))
 
-    @torch.inference_mode()
+    @one_pass
     def run(self, cache: NativeCache, ids: NDArray[np.int64], rows: int | Positions) -> TorchScores:
         """Run one pass over ``ids`` int64[n], which the cache then holds, and score the last ``rows`` of them, or
         those with these numbers."""

@@ -43,7 +43,7 @@ def held(cache: Any, prompt_length: int) -> int:
     length = int(cache.get_seq_length())
     if length and length >= prompt_length:
         raise PromptError(
-            f"past_key_values holds {length} tokens and the prompt has {prompt_length}: give the whole text, with "
+            f"the given cache holds {length} tokens and the prompt has {prompt_length}: give the whole text, with "
             "at least one token that is not in the cache"
         )
     return length
@@ -95,16 +95,16 @@ class ContinuedTarget(Target):
             layer: Any = layers[number] if number < len(layers) else None
             if layer is None or layer.keys is None or row >= len(layer.keys):
                 raise UsageError(
-                    f"past_key_values has {len(layers)} layers and no row {row} in layer {number}: it does not "
+                    f"the given cache has {len(layers)} layers and no row {row} in layer {number}: it does not "
                     "fit the model and its prompts"
                 )
             if (buffer.shape[1], buffer.shape[3]) != (layer.keys.shape[1], layer.keys.shape[3]):
                 raise UsageError(
-                    f"layer {number} of past_key_values has other shapes than the model's: leave it out"
+                    f"layer {number} of the given cache has other shapes than the model's: leave it out"
                 )
             window, rows = self._target.arena.windows[number], layer.keys.shape[2]
             if rows < min(total, total if window is None else window - 1):
-                raise UsageError(f"layer {number} of past_key_values has lost rows that the model still looks at")
+                raise UsageError(f"layer {number} of the given cache has lost rows that the model still looks at")
             both = (nn.functional.pad(one[row], (0, 0, total - rows, 0)) for one in (layer.keys, layer.values))
             keys, values = (one[:, pad:] for one in both)
             found.append((keys, values))

@@ -14,12 +14,13 @@ from transformers.generation.utils import GenerateDecoderOnlyOutput
 from draftwood.contracts import Processor, Sampling, Target
 from draftwood.decoding.request import Request
 from draftwood.decoding.sequence import ActiveSequence
+from draftwood.engines.transformers.families import CACHES, cache_name
 from draftwood.engines.transformers.plugin import cache as caches
-from draftwood.engines.transformers.plugin.refusals import CACHES, KeptBack, refuse_positions, refuse_settings
+from draftwood.engines.transformers.plugin.refusals import KeptBack, refuse_positions, refuse_settings
 from draftwood.engines.transformers.plugin.text import Ends, left_padding, stop_strings
 from draftwood.engines.transformers.processors import adapt, for_row
 from draftwood.engines.transformers.target import TransformersTarget
-from draftwood.errors import UsageError
+from draftwood.errors import PromptError, UsageError
 
 
 class Recorder:
@@ -64,8 +65,8 @@ def batched(rows: Sequence[Sequence[Tensor] | None], pad: int) -> tuple[Tensor, 
 
 
 class GenerateCall:
-    """What ``model.generate`` handed to a callable: prompts int64[rows, length], padded on the left, rows of one
-    prompt in a row; processors and criteria; the merged generation config; the model's own arguments; and
+    """What ``model.generate`` handed to a callable: prompts int64 or int32[rows, length], padded on the left, rows
+    of one prompt in a row; processors and criteria; the merged generation config; the model's own arguments; and
     ``kept``, what generate does not hand on. A sampled text without a seed gets one from torch's generator. Raises
     `UsageError`, `PromptError` or `UnsupportedModelError` for what cannot be honoured, by name."""
 
@@ -74,7 +75,9 @@ class GenerateCall:
         arguments: dict[str, Any], kept: KeptBack,
     ) -> None:  # fmt: skip
         refuse_settings(model, config, kept, arguments)
-        self._ids, self._config = input_ids, config
+        if input_ids.dtype not in (torch.int64, torch.int32):
+            raise PromptError(f"input_ids are {input_ids.dtype}: give token ids in torch.int64")
+        self._ids, self._config = input_ids.long(), config  # text in int32 goes on in int64, in transformers too
         self._length = input_ids.shape[1]
         self._padding = left_padding(input_ids, arguments.get("attention_mask"))
         limit = getattr(config, "max_length", None)
@@ -101,7 +104,7 @@ class GenerateCall:
         logits, scores = told and bool(config.output_logits), told and bool(config.output_scores)
         self._recorders = [Recorder(input_ids.device, logits=logits, scores=scores) for _ in self._padding]
         sampled = bool(getattr(config, "do_sample", False))
-        seed = int(torch.randint(2**62, (1,))) if sampled and kept.seed is None else kept.seed
+        seed = int(torch.randint(2**62, (1,), device="cpu")) if sampled and kept.seed is None else kept.seed
         self.sequences = max(1, int(getattr(config, "num_return_sequences", None) or 1))
         self._sampling = Sampling(temperature=float(sampled), seed=seed or 0)
         self.requests = [self._request(row) for row in range(len(input_ids))]
@@ -132,7 +135,7 @@ class GenerateCall:
         if not self._own_cache:
             return target
         if not isinstance(target, TransformersTarget):
-            raise UsageError("this model runs on its own cache: leave past_key_values out")
+            raise UsageError("this model runs on its own cache: give none")
         if not self._held:
             return target
         return caches.ContinuedTarget(target, self._cache, self._padding)
@@ -151,7 +154,7 @@ class GenerateCall:
         pad = next((int(pad) for pad in known if pad is not None), 0)
         new = self._ids.new_full((len(written), max(map(len, written))), pad)
         for row, ids in enumerate(written):
-            new[row, : len(ids)] = torch.tensor(ids)
+            new[row, : len(ids)] = torch.tensor(ids, device=new.device)
         sequences = torch.cat([self._ids, new], dim=1)
         if not self._config.return_dict_in_generate:
             return sequences
@@ -159,5 +162,5 @@ class GenerateCall:
             sequences=sequences,
             scores=batched([r.scores for r in self._recorders], pad),
             logits=batched([r.logits for r in self._recorders], pad),
-            past_key_values=self._cache,
+            **{cache_name(GenerateDecoderOnlyOutput.__dataclass_fields__): self._cache},
         )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import GenerationMixin
+from transformers import GenerationConfig, GenerationMixin
 
+from draftwood.engines.transformers.families import CACHES
 from draftwood.errors import PromptError, UnsupportedModelError, UsageError
 
 _SPECULATION = "speculation of transformers' own"
@@ -32,15 +34,34 @@ _ASKS: dict[str, tuple[str, tuple[Any, ...]]] = {
 }
 """Settings that ask for more than one token after another: for what, and the values that do not."""
 
-CACHES = ("past_key_values", "cache_params")
-"""Names under which a model takes its cache; the second one is that of Mamba models."""
+_NAMES = """
+assistant_confidence_threshold assistant_ensemble_weight assistant_lookbehind bad_words_ids begin_suppress_tokens
+bos_token_id cache_config cache_implementation compile_config continuous_batching_config decoder_start_token_id
+disable_compile diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size encoder_repetition_penalty
+eos_token_id epsilon_cutoff eta_cutoff exponential_decay_length_penalty forced_bos_token_id forced_eos_token_id
+is_assistant length_penalty low_memory max_cache_len max_length max_matching_ngram_size max_new_tokens max_time
+min_length min_new_tokens min_p no_repeat_ngram_size num_assistant_tokens num_assistant_tokens_schedule
+num_beam_groups num_return_sequences output_logits output_scores pad_token_id prefill_chunk_size
+remove_invalid_values renormalize_logits repetition_penalty return_dict_in_generate sequence_bias stop_strings
+suppress_tokens target_lookbehind temperature token_healing top_h top_k top_p transformers_version typical_p
+use_cache watermarking_config self inputs generation_config logits_processor stopping_criteria
+prefix_allowed_tokens_fn negative_prompt_ids negative_prompt_attention_mask custom_generate streamer kwargs
+"""
+_KNOWN = frozenset(_NAMES.split()).union(_ASKS)
+"""Settings and arguments of generate, up to transformers 5.24, that we refuse, honour, or may ignore."""
+_GENERATE = inspect.unwrap(GenerationMixin.generate)
+_ARGUMENTS = {name: one.default for name, one in inspect.signature(_GENERATE).parameters.items()}
+_SETTINGS = dict.fromkeys(vars(GenerationConfig())) | GenerationConfig._get_default_generation_params()
+"""Settings of the transformers at hand and their defaults."""
+
 _UNDERSTOOD = {"attention_mask", "position_ids", "use_cache", "logits_to_keep", "return_dict", *CACHES}
 """Arguments of the model that our passes use, or replace by their own."""
 
 
 class KeptBack(NamedTuple):
-    """What ``model.generate`` does not hand on to a callable; None where nothing was given. The first three are
-    looked up in its call, the others are given to the callable when it is made."""
+    """What ``model.generate`` does not hand on to a callable; None where nothing was given. The first three, and
+    ``unknown``, arguments that draftwood does not know, are looked up in its call; the others are given to the
+    callable when it is made."""
 
     streamer: Any = None
     synced_gpus: bool | None = None
@@ -48,20 +69,27 @@ class KeptBack(NamedTuple):
     stop_strings: str | Sequence[str] | None = None
     tokenizer: Any = None
     seed: int | None = None
+    unknown: dict[str, Any] = {}  # noqa: RUF012  never changed
 
 
 def kept_back(input_ids: Tensor) -> KeptBack:
     """Look up what the call of ``model.generate`` that calls us with these ids does not hand on: arguments that
-    its own sampling method knows, such as the streamer. They are only in generate's own frame, known by its code
-    and its very tensor of ids; where a callable is called by hand there is none."""
-    code = getattr(GenerationMixin.generate, "__wrapped__", GenerationMixin.generate).__code__
+    its own sampling method knows, such as the streamer. They are only in generate's own frame, known by its code,
+    whatever it is wrapped in, and its very tensor of ids; where a callable is called by hand there is none."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code is not code:
+    while frame is not None and frame.f_code is not _GENERATE.__code__:
         frame = frame.f_back
     known = {} if frame is None else frame.f_locals
     if known.get("input_ids") is not input_ids:
         return KeptBack()
-    return KeptBack(*(known.get(name) for name in ("streamer", "synced_gpus", "assistant_model")))
+    found = {name: known.get(name) for name in ("streamer", "synced_gpus", "assistant_model")}
+    return KeptBack(unknown=_unknown(_ARGUMENTS, known), **found)
+
+
+def _unknown(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was given for other names than we know and is not the default."""
+    names = [name for name in defaults if name not in _KNOWN and not name.startswith("_")]
+    return {name: given[name] for name in names if given.get(name) is not None and given[name] != defaults[name]}
 
 
 def refuse_settings(model: Any, config: Any, kept: KeptBack, arguments: dict[str, Any]) -> None:
@@ -74,6 +102,8 @@ def refuse_settings(model: Any, config: Any, kept: KeptBack, arguments: dict[str
         if value and value not in harmless:
             shown = type(value).__name__ if name == "assistant_model" else repr(value)
             raise UsageError(f"{name}={shown} asks for {what}, which draftwood does not do: leave it out")
+    for name, value in (kept.unknown | _unknown(_SETTINGS, vars(config))).items():
+        raise UsageError(f"{name}={value!r:.80} is new in transformers, and unknown to draftwood: leave it out")
     if getattr(config, "cache_implementation", None) == "quantized":
         raise UsageError("cache_implementation='quantized' changes the text; our cache is exact: leave it out")
     for name, value in arguments.items():

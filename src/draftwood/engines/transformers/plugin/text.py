@@ -79,8 +79,8 @@ class Ends:
             own = own_copy(criterion) if copied and not is_theirs else criterion
 
             def met(emitted: Sequence[int]) -> bool:
-                text = torch.cat((prompt, torch.as_tensor(np.asarray(emitted, dtype=np.int64)).to(prompt)))
-                return bool(torch.as_tensor(own(text[None], scores())).any())
+                text = torch.cat((prompt, torch.from_numpy(np.asarray(emitted, dtype=np.int64)).to(prompt)))
+                return bool(torch.as_tensor(own(text[None], scores()), device=prompt.device).any())
 
             return met
 
