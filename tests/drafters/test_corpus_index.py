@@ -217,7 +217,7 @@ class Changing(ToyTarget):
                 file.write(b"another") if change == "written" else file.truncate(int(change))
         return super().score(*given, **more)
 
-drafted = generate(Changing(vocab_size=4), [1, 2, 3], drafters="suffix", corpus=corpus, planner="fixed:4", **room)
+drafted = generate(Changing(vocab_size=4), [1, 2, 3], drafters="lookup", corpus=corpus, planner="fixed:4", **room)
 assert drafted.ids == plain, (drafted.ids, plain)
 of_corpus = [step.by_source[-1] for step in drafted.steps]
 assert any(one.proposed for one in of_corpus) and not any(one.failed for one in of_corpus)
