@@ -15,14 +15,15 @@ from draftwood.errors import UsageError
 MOST_REMAINDERS = 10_000
 """Largest multipleOf, without its power of ten: 10,000 take 0.1 seconds, 100,000 take 3 and a million 16."""
 _BY_NAME = ("$defs", "definitions", "properties", "patternProperties", "dependentSchemas")
-_VALUES = ("const", "enum", "default", "examples")
+_VALUES = ("const", "enum", "default", "example", "examples")
 _NUMBERS = ("const", "enum", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _MERGED = frozenset({"allOf", "anyOf", "oneOf", "$ref"})  # with which several multipleOf can meet
 _FLOAT, _INT, _UNSIGNED = 1 << 53, 1 << 63, 1 << 32  # what the library computes with
 _MOST_TRIES = 500
 _MOST_SHOWN, _MOST_PLACE = 100, 150  # characters of a pattern and of a pointer, in an error
 _MOST_PATTERNS, _MOST_NAMES, _MOST_COPIED = 1000, 16, 1 << 14
-
+"""Of an object's patterns that may become properties: patterns, names of one that the object does not list, and
+characters that are written again."""
 
 NamesOf = Callable[[str, int], list[str] | None]
 """The names that a pattern of Rust's dialect matches; None if there are more than so many."""

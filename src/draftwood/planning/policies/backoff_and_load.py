@@ -84,13 +84,7 @@ class LoadLimit:
         self, full: int = 16, most: int = 8, dwell: float = 2.0, *,
         queue: Callable[[], int] = lambda: 0, clock: Callable[[], float] = monotonic,
     ) -> None:  # fmt: skip
-        number(
-            full,
-            1,
-            LARGEST,
-            "load: full is {}: give how many texts stop drafts, at least 1",
-            whole=True,
-        )
+        number(full, 1, LARGEST, "load: full is {}: give 1 or more texts that stop drafts", whole=True)
         number(most, 0, LARGEST, "load: most is {}: use 0 draft nodes or more", whole=True)
         number(dwell, 0, LARGEST, "load: dwell is {}: give 0 seconds or more")
         self.full, self.most, self.dwell = full, most, dwell
