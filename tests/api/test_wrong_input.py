@@ -1,5 +1,7 @@
 """What a hurried user gets wrong: one clear error each, that says what to do."""
 
+import contextlib
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ from tests.api.fake import TOKENIZER, toy
 from tests.engines.tiny import build
 
 import draftwood
+from draftwood.api.prompts import check_fits
 from draftwood.drafters.ngram.drafter import NgramDrafter
 from draftwood.errors import (
     DrafterError,
@@ -95,6 +98,28 @@ PROMPTS = [
 def test_prompts(prompt, match):
     with pytest.raises(PromptError, match=match):
         draftwood.generate(toy(), prompt, tokenizer=TOKENIZER, max_new_tokens=3)
+
+
+class Words(dict):
+    """A tokenizer of single letters and of one long word; counts the letters that it reads."""
+
+    read = 0
+    get_vocab = dict.copy
+
+    def __call__(self, text):
+        self.read += len(text)
+        return {"input_ids": re.findall("b{40}|.", text)}
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [("b" * 400, True), ("b" * 401, False), ("a" * 160, True), ("a" * 161, False), ("b" * 160 + "a" * 99, True)],
+)
+def test_a_text_is_refused_by_its_length_where_it_surely_has_too_many_tokens(text, fits):
+    words = Words({"a": 0, "b" * 40: 1})
+    with contextlib.nullcontext() if fits else pytest.raises(PromptError, match="too many for the 10 tokens"):
+        check_fits(text, words, 10)
+    assert words.read <= 160
 
 
 class Strict(type(TOKENIZER)):

@@ -23,7 +23,7 @@ def status(app, **headers):
         told.append(message)
 
     sent = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-    asyncio.run(app({"type": "http", "path": "/v1/models", "headers": sent}, None, send))
+    asyncio.run(app({"type": "http", "method": "GET", "path": "/v1/models", "headers": sent}, None, send))
     return told[0]["status"]
 
 

@@ -10,6 +10,9 @@ import pytest
 
 import draftwood
 from draftwood.api.prompts import render
+from draftwood.serve.asking import ChoiceMaker, Wishes
+from draftwood.serve.errors import ApiError
+from draftwood.serve.fields import CompletionRequest
 from draftwood.serve.inbox import QueueFullError, ServedText
 from draftwood.serve.worker import Worker
 from tests.serve.conftest import running
@@ -142,6 +145,13 @@ def test_requests_that_are_read_wait_for_nobody_who_has_left_and_hold_nobody_up(
         assert [one.result().status_code for one in staying] == [200] * 4  # each had its place
         wait(server.url, running=0, waiting=0)
     assert sorted(read) == [f"long {number}" for number in (0, 6, 7, 8)]
+
+
+def test_prompts_of_who_has_left_are_not_tokenized():
+    maker = ChoiceMaker(toy(), None, Wishes())
+    maker.left.set()
+    with pytest.raises(ApiError, match="has gone"):
+        maker.completions(CompletionRequest(prompt=["a", "b"]))
 
 
 def test_a_short_request_and_the_server_s_health_are_answered_while_a_long_one_is_read(reading):

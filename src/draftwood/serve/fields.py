@@ -18,9 +18,8 @@ MOST_CHOICES, MOST_TOP, MOST_STOPS, MOST_MESSAGES, MOST_BIASES = 16, 20, 64, 409
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 
 Item = TypeVar("Item")
-Every = Annotated[
-    list[Item], Field(fail_fast=True)
-]  # an error for each of a million items would take minutes and gigabytes
+Every = Annotated[list[Item], Field(fail_fast=True)]
+"""A list of which the first wrong item is told: errors for a million would take minutes and gigabytes."""
 Items = Annotated[Every[Item], Field(max_length=MOST_MESSAGES)]
 Messages = Annotated[Items[dict[str, Any]], Field(min_length=1)]
 Tokens = Annotated[int, Field(ge=1, le=ALL)]
