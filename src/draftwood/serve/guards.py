@@ -238,9 +238,8 @@ class PatientServer(uvicorn.Server):
         """Let the texts end while their connections are still served, then close what is left."""
         inbox = self._worker.inbox
         if texts := inbox.running + inbox.waiting:
-            self._say(
-                f"stopping: {texts} texts have {self._seconds:.0f} seconds to end; Ctrl-C again ends them now"
-            )
+            said = f"stopping: unfinished texts ({texts}) may go on for {self._seconds:.0f} seconds"
+            self._say(f"{said}; Ctrl-C again ends them now")
         stopping = asyncio.create_task(asyncio.to_thread(self._worker.stop, self._seconds))
         while not (stopping.done() or self._hurries):
             await asyncio.sleep(0.1)  # as uvicorn looks, too
