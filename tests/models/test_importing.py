@@ -2,6 +2,7 @@
 
 import gc
 import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -54,6 +55,17 @@ def test_where_the_system_keeps_its_times_to_itself_nothing_is_crowded(monkeypat
     others = importing.Others()
     assert (others.cores, others.busy(1), told(others.cores)) == (None, "", "")
     assert (importing.crowds(0.6, 64, 8), importing.crowds(0.6, 2, 2)) == (False, True)
+
+
+def test_what_a_child_takes_is_ours_while_it_runs_and_after():
+    """llama.cpp's server is one: it is no other program."""
+    burn = "import sys, time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\nsys.stdin.read()"
+    before = importing._running()
+    with subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        child.stdout.readline()
+        assert importing._running() >= before + 0.29
+        child.stdin.close()
+    assert importing._running() < before + 0.29
 
 
 @pytest.mark.skipif(not hasattr(os, "sysconf"), reason="no /proc/stat")

@@ -158,7 +158,7 @@ def _show(prompt: Prompt, loaded: Loaded, other: Loaded | None, done: list[_Race
     speeds = f"{one.speed('drafted'):.0f} tokens/s drafted, {one.speed('plain'):.0f} plain"
     speeds += "" if one.llama is None else f", {one.llama:.0f} llama.cpp plain"
     speeds += f" (not comparable, since {one.apart})" if one.runs and one.apart and one.answers.quiet else ""
-    times = faster(one.answers) + " as plain" * bool(one.answers.quiet)
+    times = faster(one.answers) + " as plain" * bool(one.answers.speedup)
     print_flow(to, [speeds, times, sameness(one.answers)], " · ")
     if (one.answers.speedup or _PAYS) < _PAYS:
         to.print(_why(loaded, one))

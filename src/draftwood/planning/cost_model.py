@@ -103,7 +103,7 @@ class CostModel:
         noise = self._noise
         self._noise = KEEP_SOME * noise + (1 - KEEP_SOME) * min(abs(surprise), _MOST_NOISE)
         if abs(surprise) < 2 * max(_NOISE, noise) and self._is_calm(passes):
-            return  # it would change next to nothing: only surprising plain passes are learnt from (LOG.md)
+            return  # it would change next to nothing: of plain passes only surprising ones teach (see LOG.md)
         reach = [_between(row, *_place(n)) for row in self._cov]  # covariances of the knots with this width
         variance = _between(reach, *_place(n)) + _NOISE**2
         bound = _CLIP * math.sqrt(variance)

@@ -170,8 +170,7 @@ class Sustained:
     """The pace of one arm over time."""
 
     arm: str  # its label
-    # Per answer: at_s (seconds since the start), tokens_per_second of decoding, celsius where known, and whether the
-    # machine was busy.
+    # Per answer: at_s (seconds since the start), tokens_per_second of decoding; where known celsius, and busy.
     windows: list[dict[str, Any]] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:

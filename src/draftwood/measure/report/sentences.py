@@ -99,7 +99,8 @@ def sentences(rows: Rows, found: dict[str, Any]) -> Iterator[str]:
         expected, came = (forecast[name] / forecast["passes"] for name in ("tokens", "came"))
         yield (
             f"The planner expected {expected:.2f} tokens per pass in {forecast['ms']:.1f} ms, and got {came:.2f} "
-            f"in {forecast['took']:.1f}; it expected {forecast['speedup']:.2f} times the pace of plain decoding."
+            f"in {forecast['took']:.1f} ms, where "
+            f"it expected {forecast['speedup']:.2f} times the pace of plain decoding."
         )
     yield from _policies(rows)
     yield from (f"At the end: {note}." for note in rows[-1]["notes"])
