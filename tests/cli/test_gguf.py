@@ -95,11 +95,11 @@ def test_a_file_s_own_settings_of_sampling_are_followed_through_every_door(engin
         answer = httpx.post(f"{server.url}/v1/completions", json=body, timeout=60).json()
         assert answer["choices"][0]["text"] == own.text
         greedy = httpx.post(f"{server.url}/v1/completions", json=body | {"temperature": 0}, timeout=60).json()
-    assert (
-        greedy["choices"][0]["text"]
-        == generate(model, "ab", tokenizer=tokenizer, temperature=0, **chosen).text
-        != own.text
-    )
+    by_hand = generate(model, "ab", tokenizer=tokenizer, temperature=0, **chosen).text
+    assert greedy["choices"][0]["text"] == by_hand != own.text
+    bad = str(tiny_gguf("llama", "Q8_0", more=(*more, ("general.sampling.mirostat", 2))))
+    refused = draftwood("serve", "-m", bad, "--engine", engine, "--threads", "1", "--port", "0")
+    assert (refused.code, "sets mirostat=2, which draftwood does not apply" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize("engine", ["cpu", "llama.cpp"])

@@ -197,9 +197,7 @@ def test_files_that_are_none(tmp_path):
             LlamaTarget(tmp_path / "other")
 
 
-def test_models_that_do_not_write_text(tiny_gguf):
-    with pytest.raises(UnsupportedModelError, match="does not write text token by token"):
-        LlamaTarget(tiny_gguf(pooling=True), threads=1)
+def test_files_without_a_vocabulary(tiny_gguf):
     with pytest.raises(UnsupportedModelError, match="has no vocabulary: take a file with"):
         LlamaTarget(tiny_gguf(vocabulary=False), threads=1)
 

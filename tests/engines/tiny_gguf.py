@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType, PoolingType, TokenType, quants
+from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType, TokenType, quants
 
 WIDTH = 64  # quantised weights come in blocks of 32
 LAYERS = 2
@@ -47,7 +47,6 @@ def write_gguf(
     seed: int = 0,
     vocabulary: bool = True,
     template: str | None = TEMPLATE,
-    pooling: bool = False,
     more: Sequence[tuple[str, Any]] = (),
 ) -> Path:
     """Write a model of ``family`` (llama, gemma3, lfm2, mamba, mamba2, jamba), matrices of the type ``kind``.
@@ -57,11 +56,9 @@ def write_gguf(
     writer = GGUFWriter(path, family)
     writer.add_file_type(LlamaFileType["ALL_F32" if kind == "F32" else f"MOSTLY_{kind}"])
     _write_sizes(writer, family)
-    if pooling:
-        writer.add_pooling_type(PoolingType.MEAN)
-    add = {bool: writer.add_bool, int: writer.add_int32, float: writer.add_float32, str: writer.add_string}
+    add = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
     for key, value in more:
-        add[type(value)](key, value)
+        (writer.add_int32 if value == -1 else add[type(value)])(key, value)
     if vocabulary:
         write_vocabulary(writer, template)
     else:

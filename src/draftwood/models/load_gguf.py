@@ -25,8 +25,11 @@ def load_gguf(
     """
     _check(path, dtype, device, gpu_layers, exact)
     if engine == CPU:
+        from draftwood.engines.cpu.weights import opened
+
+        source = opened(path)  # what is no model or writes no text is none for llama.cpp either
         try:
-            return _load_cpu(path, threads, weights or dtype, report)
+            return _load_cpu(path, source, threads, weights or dtype, report)
         except UnsupportedModelError as error:
             _give_over(error, is_free and path.is_file() and weights is None)
     from draftwood.engines.llama_cpp.library import takes_layers
@@ -62,13 +65,12 @@ def _check(path: Path, dtype: str | None, device: str | None, gpu_layers: int, e
 
 
 def _load_cpu(
-    path: Path, threads: int | None, becomes: str | None, report: Callable[[int, int], None] | None
+    path: Path, source: Any, threads: int | None, becomes: str | None, report: Callable[[int, int], None] | None
 ) -> tuple[Any, Any]:
     """Return target and tokenizer, which is made while the weights are packed."""
     from draftwood.engines.cpu.target import CpuTarget
-    from draftwood.engines.cpu.weights import opened
 
-    source, made = opened(path), list[Any]()
+    made = list[Any]()
     target = CpuTarget(
         source, threads=threads, report=report, becomes=None if becomes == "auto" else becomes,
         beside=lambda: made.append(_tokenizer(path, source)),

@@ -115,6 +115,16 @@ def test_drafted_texts_are_plain_ones_however_often_they_are_written(weights, na
             assert draftwood.generate(target, prompt, **given).ids == plain
 
 
+def test_a_weight_beyond_float16_is_refused_there(tmp_path):
+    model = build("llama")
+    with torch.no_grad():
+        model.model.layers[1].mlp.up_proj.weight[3, 5] = -65520.0  # the least that becomes infinite
+    model.save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="too large for float16, or no numbers: take bfloat16"):
+        CpuTarget(tmp_path, becomes="float16")
+    CpuTarget(tmp_path, becomes="bfloat16")
+
+
 # --- a drafter of the target's own weights ----------------------------------------------------------------------
 
 

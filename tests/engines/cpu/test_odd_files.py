@@ -1,9 +1,12 @@
 """Files of the CPU engine with odd sizes, mixed types, or tensors that do not fit together."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
 
+import draftwood
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.errors import ModelError, UnsupportedModelError
 from tests.engines.cpu.test_families import EIGHT_BITS, FLIP, IDS, MIXTURES, difference, read
@@ -214,6 +217,26 @@ def test_a_file_that_memory_does_not_hold_is_said_before_any_is_taken(tmp_path, 
     monkeypatch.setattr("draftwood.engines.cpu.weights.free_memory", lambda **_: 1000)
     with pytest.raises(ModelError, match=r"GB of memory and 0.0 GB are free: take a smaller file"):
         CpuTarget(tiny_gguf())
+
+
+@pytest.mark.parametrize("engine", [None, "cpu", "llama.cpp"])
+@pytest.mark.parametrize(
+    ("family", "said", "sentence"),
+    [
+        ("llama", {"general.type": "adapter"}, "is a LoRA adapter: merge it into its model, and name the result"),
+        ("llama", {"general.type": "imatrix"}, "an importance matrix"),
+        ("llama", {"general.type": "mmproj"}, "is a projector, .*: name the model's own file"),
+        ("clip", {}, "is a projector"),
+        ("controlvector", {}, "a control vector for a model"),
+        ("llama", {"llama.attention.causal": False}, "is a model for embeddings, which writes no text: name ano"),
+        ("llama", {"llama.pooling_type": 1}, "for embeddings"),
+        ("llama", {"llama.pooling_type": 0, "llama.attention.causal": True, "general.type": "model"}, ""),
+    ],
+)
+def test_files_without_a_model_that_writes_are_refused_by_what_they_are(engine, family, said, sentence, tiny_gguf):
+    path = tiny_gguf(family, more=tuple(said.items()))
+    with pytest.raises(UnsupportedModelError, match=sentence) if sentence else nullcontext():
+        draftwood.load(path, engine=engine, threads=1)
 
 
 def test_other_architectures_are_refused_by_name(tmp_path):

@@ -158,6 +158,28 @@ class GgufFile:
         return metadata
 
 
+_OTHERS = {
+    "adapter": "a LoRA adapter: merge it into its model, and name the result",
+    "imatrix": "an importance matrix, by which models are quantised: name a model",
+    "mmproj": "a projector, which gives pictures or sounds to a model: name the model's own file",
+    "controlvector": "a control vector for a model: name the model's own file",
+}
+_OTHERS["clip"] = _OTHERS["mmproj"]
+
+
+def check_writes(path: Path, said: Callable[[str], Any]) -> None:
+    """Raise `UnsupportedModelError` for a file without a model that writes text, by what it says of itself.
+
+    ``said`` returns a value of its metadata, as it is or as text.
+    """
+    kind = str(said("general.architecture"))
+    if (other := _OTHERS.get(str(said("general.type")), _OTHERS.get(kind))) is not None:
+        raise UnsupportedModelError(f"{path} is {other}")
+    pooled, causal = said(f"{kind}.pooling_type"), said(f"{kind}.attention.causal")
+    if pooled not in (None, 0, "0") or causal in (False, "false"):
+        raise UnsupportedModelError(f"{path} is a model for embeddings, which writes no text: name another")
+
+
 _SAMPLERS: dict[str, tuple[str, str, Callable[[float], Any]]] = {
     "temperature": ("temp", "temperature", float), "top_k": ("top_k", "top_k", lambda k: max(0, int(k))),
     "top_p": ("top_p", "top_p", lambda p: min(1.0, p)), "min_p": ("min_p", "min_p", lambda p: max(0.0, p)),

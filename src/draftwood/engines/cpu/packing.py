@@ -121,7 +121,10 @@ class SomeRows:
             values = bfloat16_bits(read_floats(was, raw))
         else:
             with np.errstate(over="ignore"):
-                values = read_floats(was, raw).astype(np.float16).view(np.uint16)
+                halves = read_floats(was, raw).astype(np.float16)
+            if not np.isfinite(halves).all():
+                raise ModelError("weights that are too large for float16, or no numbers: take bfloat16")
+            values = halves.view(np.uint16)
         _fill(self.tiles.swapaxes(1, 2), values)
 
 

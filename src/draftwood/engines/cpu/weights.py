@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from draftwood.engines.cpu.families import shape_of
 from draftwood.engines.cpu.formats import FORMATS, GROUP
-from draftwood.engines.cpu.gguf_file import GgufFile, Tensor
+from draftwood.engines.cpu.gguf_file import GgufFile, Tensor, check_writes
 from draftwood.engines.cpu.gguf_types import FLOATS, dequantised, growth, kind_of, read_blocks, read_floats
 from draftwood.engines.cpu.hub_model import HubModel, read_folder
 from draftwood.engines.cpu.kernels import Kernels
@@ -28,8 +28,15 @@ _NEEDLESS = ("attn_rot_embd",)  # tensors of a layer that files may have but no 
 
 
 def opened(path: Path) -> GgufFile | HubModel:
-    """Return a GGUF file, or a folder that transformers reads; raises what these raise."""
-    return read_folder(path) if path.is_dir() else GgufFile(path)
+    """Return a GGUF file, or a folder that transformers reads.
+
+    Raises what these raise, and `check_writes`.
+    """
+    if path.is_dir():
+        return read_folder(path)
+    file = GgufFile(path)
+    check_writes(path, file.metadata.get)
+    return file
 
 
 class Weights:

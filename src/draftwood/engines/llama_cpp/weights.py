@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import compress, repeat
 from pathlib import Path
 
+from draftwood.engines.cpu.gguf_file import GgufFile, check_writes
 from draftwood.engines.llama_cpp.library import last_error, library
 from draftwood.engines.open_file import FileState
 from draftwood.errors import ModelError, ModelNotFoundError, UnsupportedModelError
@@ -35,6 +36,7 @@ class LlamaWeights:
         last_error(clear=True)
         self.pointer = self._library.llama_model_load_from_file(os.fsencode(path), params)
         if not self.pointer:
+            check_writes(path, GgufFile(path).metadata.get)
             raise ModelError(
                 f"llama.cpp cannot load {path} ({last_error() or 'no reason given'}): get the file again"
             )
@@ -43,9 +45,10 @@ class LlamaWeights:
         self._refuse()
 
     def _refuse(self) -> None:
+        check_writes(self.path, self.metadata)
         says, kind = self._library, self.metadata("general.architecture") or "unknown"
         encodes = says.llama_model_has_encoder(self.pointer) or says.llama_model_is_diffusion(self.pointer)
-        if encodes or not says.llama_model_has_decoder(self.pointer) or self.metadata(f"{kind}.pooling_type"):
+        if encodes or not says.llama_model_has_decoder(self.pointer):
             raise UnsupportedModelError(
                 f"{self.path} is a model of type {kind}, which does not write text token by token: name another"
             )

@@ -106,8 +106,8 @@ def refuse_unsupported(model: Any) -> None:
 
 def refuse_autocast(model: Any) -> None:
     """Raise `UsageError` within ``torch.autocast``: its products round otherwise for each width of a pass."""
-    kind = model.device.type
-    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+    device = getattr(model, "device", None)  # what is no model has none, and is refused by name later
+    if device and torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
         raise UsageError(
             "torch.autocast is on, under which drafts cannot be checked exactly: call draftwood outside of it, or "
             "within torch.autocast(..., enabled=False), and load the model in the number format that it shall have"
