@@ -10,13 +10,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from threading import Thread
 from typing import TYPE_CHECKING, Any, Self, TextIO, TypeVar
 
 import typer
 
 from draftwood.api.prompts import decoder
 from draftwood.measure.wording import clean, percent
+from draftwood.models.machine import threads_given
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -116,18 +116,7 @@ def _clean_console() -> type[Console]:
 
 def is_drawn_on(stream: TextIO) -> bool:
     """Whether lines can be drawn anew: on a terminal, where rich gets the thread that it needs for it."""
-    return stream.isatty() and gives_threads()
-
-
-def gives_threads() -> bool:
-    """Whether the system gives this process one more thread."""
-    probe = Thread(target=int)
-    try:
-        probe.start()
-    except RuntimeError:
-        return False
-    probe.join()
-    return True
+    return stream.isatty() and threads_given(2) > 1
 
 
 class Status:
