@@ -66,6 +66,7 @@ def test_a_verb_of_earlier_versions_says_what_does_its_work_now(draftwood, verb)
             1,
             "draftwood failed: RuntimeError: boom; run again with --debug for the traceback\n",
         ),
+        (MemoryError(), 1, "error: there is not enough memory: take a smaller model, or end other programs\n"),
         (KeyboardInterrupt(), 130, ""),
         (None, 0, "warning: drafter 'x' failed\n"),
     ],

@@ -1,6 +1,7 @@
 """Limits of containers, as Linux lays them out for control groups, nested or seen from within."""
 
 import os
+import threading
 
 import pytest
 
@@ -69,3 +70,20 @@ def test_memory_is_that_of_the_container(monkeypatch):
     assert machine.total_memory() == GB // 2
     assert machine.free_memory() == 1000
     assert machine.free_memory(swap=True) >= 1000
+
+
+@pytest.mark.parametrize("given", [0, 1, 9])
+def test_there_are_no_more_cores_than_threads_are_to_be_had(monkeypatch, given):
+    start, started = threading.Thread.start, []
+
+    def limited(thread):
+        if len(started) == given:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(machine, "allowed", lambda: [*range(4)])
+    monkeypatch.setattr(machine, "processor_limit", lambda: None)
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    assert machine.cores() == 1 + len(started) == 1 + min(given, 3)
+    assert not any(thread.is_alive() for thread in started)

@@ -172,6 +172,8 @@ def _explain(error: Exception, debug: bool, arguments: Sequence[str]) -> int:
     elif isinstance(error, OSError) and error.errno in _FULL and not error.filename:
         _abandon()
         line, code = f"error: the output cannot be written ({error.strerror}): choose another place for it", 1
+    elif isinstance(error, MemoryError):
+        line, code = "error: there is not enough memory: take a smaller model, or end other programs", 1
     else:
         said = str(error).strip().partition("\n")[0] or type(error).__name__
         hint = "" if debug else "; run again with --debug for the traceback"

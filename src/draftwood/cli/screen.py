@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any, Self, TextIO, TypeVar
 
 import typer
@@ -20,6 +19,7 @@ from draftwood.api.prompts import decoder
 from draftwood.files.foreign import mended
 from draftwood.files.paths import is_stream
 from draftwood.measure.wording import clean, percent
+from draftwood.models.machine import threads_given
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -124,18 +124,7 @@ def _clean_console() -> type[Console]:
 
 def is_drawn_on(stream: TextIO) -> bool:
     """Whether lines can be drawn anew: on a terminal, where rich gets the thread that it needs for it."""
-    return stream.isatty() and gives_threads()
-
-
-def gives_threads() -> bool:
-    """Whether the system gives this process one more thread."""
-    probe = Thread(target=int)
-    try:
-        probe.start()
-    except RuntimeError:
-        return False
-    probe.join()
-    return True
+    return stream.isatty() and threads_given(2) > 1
 
 
 class Status:

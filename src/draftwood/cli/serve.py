@@ -19,6 +19,7 @@ from draftwood.cli.options import Loading
 from draftwood.errors import ModelError, UsageError
 from draftwood.measure.wording import clean
 from draftwood.models.engine import first_line
+from draftwood.models.machine import threads_given
 
 if TYPE_CHECKING:
     from draftwood.api.setup import Setup
@@ -76,7 +77,7 @@ def serve(
     if given.prediction:
         raise UsageError("--prediction is for one answer: clients of a server send their own, as 'prediction'")
     names = given.check()
-    if not screen.gives_threads():
+    if threads_given(2) < 2:
         raise ModelError("the server needs threads, and none is to be had: allow more processes (ulimit -u)")
     with _listening(host, port) as listening:
         setup = _prepared(given, names)

@@ -9,8 +9,10 @@ import hashlib
 import os
 import platform
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from threading import Event, Thread
 
 _ROOT = Path("/")
 
@@ -21,9 +23,24 @@ def allowed() -> list[int]:
 
 
 def cores() -> int:
-    """Return how many cores this process may use, whole ones of a container's share and at least one."""
+    """Return how many cores this process may use, whole ones of a container's share and at least one: no more than
+    `threads_given`, since llama.cpp and torch end the process where a thread is missing."""
     here, share = len(allowed()), processor_limit()
-    return here if share is None else max(1, min(here, int(share)))
+    return threads_given(here if share is None else max(1, min(here, int(share))))
+
+
+def threads_given(most: int) -> int:
+    """Return how many threads the system lets this process have now, this one counted, at most so many."""
+    ended, begun = Event(), list[Thread]()
+    with suppress(RuntimeError):  # a limit of processes
+        while len(begun) < most - 1:
+            thread = Thread(target=ended.wait)
+            thread.start()
+            begun.append(thread)
+    ended.set()
+    for thread in begun:
+        thread.join()
+    return 1 + len(begun)
 
 
 def total_memory() -> int | None:

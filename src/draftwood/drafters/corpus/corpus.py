@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Ints
-from draftwood.drafters.corpus.file import BORDER, Documents, Part, open_corpus
-from draftwood.errors import FileFormatError, IntegrityError
+from draftwood.drafters.corpus.file import BORDER, Documents, Part, Watched, open_corpus
+from draftwood.errors import IntegrityError
 from draftwood.files.format import Header
-
-log = logging.getLogger("draftwood")
 
 _NO_TOKENS = np.empty(0, dtype=np.int32)
 _NO_RATES = np.empty(0, dtype=np.float32)
@@ -52,8 +49,6 @@ class Corpus:
         Name of a model with that tokenizer.
     header
         The header of its file; None for a corpus in memory.
-    check_unchanged
-        Raises `FileFormatError` once the file was written to. One that was replaced or deleted stays as it was.
     """
 
     parts: tuple[Part, ...] = dataclasses.field(repr=False)
@@ -61,15 +56,16 @@ class Corpus:
     fingerprint: str | None = None
     model: str | None = None
     header: Header | None = dataclasses.field(default=None, repr=False)
-    check_unchanged: Callable[[], None] = dataclasses.field(default=lambda: None, repr=False)
-    _said: list[Exception] = dataclasses.field(default_factory=list, repr=False)
+    _file: Watched | None = dataclasses.field(default=None, init=False, repr=False)
 
     @classmethod
     def open(cls, path: str | Path) -> Corpus:
         """Open a corpus file without reading all of it; raises `UsageError` or `FileFormatError`."""
-        header, parts, documents, check = open_corpus(Path(path))
+        header, parts, documents, watched = open_corpus(Path(path))
         model = header.about.get("model")
-        return cls(parts, documents, header.tokenizer, model if isinstance(model, str) else None, header, check)
+        found = cls(parts, documents, header.tokenizer, model if isinstance(model, str) else None, header)
+        object.__setattr__(found, "_file", watched)
+        return found
 
     @classmethod
     def of(cls, documents: Iterable[Sequence[int] | NDArray[Any]], *, fingerprint: str | None = None) -> Corpus:
@@ -92,20 +88,18 @@ class Corpus:
         """The file; None for a corpus in memory."""
         return self.header.path if self.header else None
 
-    def usable_parts(self) -> tuple[Part, ...]:
-        """Return the parts; none once the file was written to, of which the log warns once."""
-        try:
-            self.check_unchanged()
-        except FileFormatError as error:
-            if not self._said:
-                self._said.append(error)
-                log.warning("%s; nothing is drafted from it", error)
-            return ()
-        return self.parts
+    @property
+    def _is_whole(self) -> bool:
+        """Whether its file is as it was opened; the log says once that it is not."""
+        return self._file is None or self._file.is_whole()
 
     def match(self, context: Sequence[int] | NDArray[Any], most: int = 32) -> Match:
-        """Find the longest suffix of ``context``, of at most ``most`` tokens, that occurs within a document."""
-        self.check_unchanged()
+        """Find the longest suffix of ``context``, of at most ``most`` tokens, within a document.
+
+        `FileFormatError` if its file was written to.
+        """
+        if self._file is not None:
+            self._file.check()
         from draftwood.drafters.corpus.kernel import grow  # loads kernels
 
         pattern = np.array(context[-most:] if most else (), dtype=np.int32)

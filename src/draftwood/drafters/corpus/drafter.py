@@ -113,7 +113,7 @@ class CorpusSession(TextSession):
         if nodes < 1 or not len(context):
             return TokenTree.empty()
         accept_rates = for_kernel(accept_rates, len(PRIOR))
-        parts = [part for corpus in self._corpora for part in corpus.usable_parts()]
+        parts = [part for corpus in self._corpora if corpus._is_whole for part in corpus.parts]
         trees = [self._grown(part, context, nodes, accept_rates) for part in parts]
         self._bound = self.match_length
         trees = [tree for tree in trees if len(tree)]

@@ -16,10 +16,11 @@ document lies in one part.
 
 from __future__ import annotations
 
+import logging
 import mmap
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -32,6 +33,8 @@ from draftwood.contracts import Ints
 from draftwood.errors import FileFormatError
 from draftwood.files.format import ALIGNMENT, Header, open_payload, write_file
 from draftwood.index.faults import GuardedMap
+
+log = logging.getLogger("draftwood")
 
 KIND = "corpus"
 VERSION = 1
@@ -75,18 +78,41 @@ class Documents:
         return cls(np.fromiter(starts, dtype=np.int64), ends, blob)
 
 
-def open_corpus(path: Path) -> tuple[Header, tuple[Part, ...], Documents, Callable[[], None]]:
-    """Map a corpus file into memory; of the payload only the size is checked, `Header.verify` reads all of it.
+class Watched:
+    """A file that is mapped, watched for changes; one that is replaced or deleted stays as it was."""
 
-    The last value raises `FileFormatError` once the file was written to: what is mapped is then no corpus.
+    def __init__(self, path: Path, file: BinaryIO, whole: GuardedMap) -> None:
+        self._path, self._number, self._said = path, os.dup(file.fileno()), False
+        weakref.finalize(whole, os.close, self._number)
+        self._stamp = _stamp(self._number)
+
+    def check(self) -> None:
+        """Raise `FileFormatError` once it was written to: what is mapped is then no corpus."""
+        if _stamp(self._number) != self._stamp:
+            raise FileFormatError(f"{self._path} was written to while it was open: open it again")
+
+    def is_whole(self) -> bool:
+        """Return whether `check` passes; the log says once that it does not."""
+        try:
+            self.check()
+        except FileFormatError as error:
+            if not self._said:
+                self._said = True
+                log.warning("%s; nothing is drafted from it", error)
+            return False
+        return True
+
+
+def open_corpus(path: Path) -> tuple[Header, tuple[Part, ...], Documents, Watched]:
+    """Map a corpus file into memory; of the payload only the size is checked, `Header.verify` reads all of it.
 
     Raises `UsageError` if it cannot be opened, `FileFormatError` if it is no corpus, cut, damaged or newer.
     """
     with open_payload(path, KIND, version=VERSION) as (header, file):
         layout, parts = _layout(header)
-        arrays, check = _mapped(header, file, layout)
+        arrays, watched = _mapped(header, file, layout)
     pairs = zip(arrays[: 2 * parts : 2], arrays[1 : 2 * parts : 2], strict=True)
-    return header, tuple(Part(*pair) for pair in pairs), Documents(*arrays[2 * parts :]), check
+    return header, tuple(Part(*pair) for pair in pairs), Documents(*arrays[2 * parts :]), watched
 
 
 def _layout(header: Header) -> tuple[list[tuple[int, Any]], int]:
@@ -128,8 +154,7 @@ def write_corpus(
 
 def _mapped(
     header: Header, file: BinaryIO, layout: Iterable[tuple[int, Any]]
-) -> tuple[list[NDArray[Any]], Callable[[], None]]:
-    """Return the arrays, and what raises an error once the file, whatever its name is then, was written to."""
+) -> tuple[list[NDArray[Any]], Watched]:
     try:
         # Read-only, so that a corpus may be larger than memory: a writable map would reserve pages.
         whole = GuardedMap(file)
@@ -139,15 +164,7 @@ def _mapped(
         raise FileFormatError(message) from error
     if hasattr(mmap, "MADV_RANDOM"):
         whole.madvise(mmap.MADV_RANDOM)  # lookups do not need the neighbouring pages
-    number = os.dup(file.fileno())
-    weakref.finalize(whole, os.close, number)
-    first = _stamp(number)
-
-    def check() -> None:
-        if _stamp(number) != first:
-            raise FileFormatError(f"{header.path} was written to while it was open: open it again")
-
-    return arrays, check
+    return arrays, Watched(header.path, file, whole)
 
 
 def _stamp(number: int) -> tuple[int, int]:

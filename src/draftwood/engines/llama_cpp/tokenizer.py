@@ -126,7 +126,7 @@ def run_deep(text: str, function: Callable[[], _Result]) -> _Result:
             except RuntimeError as error:
                 raise PromptError(
                     f"a text of {len(text):,} characters needs {size >> 20:,} MiB of stack to be tokenized, which "
-                    "the system refuses: allow more virtual memory (ulimit -v), or cut the text"
+                    "the system refuses: allow more memory (ulimit -v) or threads (ulimit -u), or cut the text"
                 ) from error
             finally:
                 threading.stack_size(usual)
