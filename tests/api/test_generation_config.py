@@ -102,7 +102,7 @@ def test_the_temperature_is_the_caller_s_or_the_model_s(says, alone, served):
     for given, expected in ((None, alone), (0.3, 0.3), (0, 0)):
         assert setup.request(PROMPT, temperature=given).sampling.temperature == expected
     open_ = setup.request(PROMPT, served=True)
-    assert (open_.sampling.temperature, open_.limit) == (served, 100 - len(PROMPT))
+    assert (open_.sampling.temperature, open_.limit) == (served, 100)
     assert Setup(toy(max_new_tokens=7)).request(PROMPT, served=True).limit == 7
 
 

@@ -77,7 +77,7 @@ def _load_cpu(
     )  # fmt: skip
     (tokenizer,) = made
     if not path.is_dir():
-        target.end_ids = tokenizer.end_ids  # else it would read the vocabulary once more
+        source.end_ids = tokenizer.end_ids  # else it would read the vocabulary once more
     elif len(tokenizer) > target.capabilities.vocab_size:
         raise VocabularyError(
             f"the tokenizer of {path} knows {len(tokenizer)} tokens and the model "

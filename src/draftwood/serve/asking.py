@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from asyncio import AbstractEventLoop
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -109,10 +108,11 @@ class ChoiceMaker:
         most = room if limit is None else min(limit, room)
         request = setup.request(
             ids, max_new_tokens=None if limit is None else max(1, most), stop=asked.stop, served=True,
-            trace=self.wishes.trace, grammar=grammar, **_sampling(asked),
+            trace=self.wishes.trace, grammar=grammar,
             drafters=() if without is None else self._drafters(asked, len(ids) + most),
+            **{name: getattr(asked, name, None) for name in Sampling.__dataclass_fields__},
         )  # fmt: skip
-        request = replace(request, without=without or frozenset())
+        request = replace(request, without=without or frozenset(), limit=min(request.limit, room))
         if self.seconds is not None and (request.seconds is None or request.seconds > self.seconds):
             request = replace(request, seconds=self.seconds)
         if asked.ignore_eos and grammar is None:
@@ -189,13 +189,6 @@ def _biases(given: Mapping[str, float], vocab: int) -> dict[int, float]:
         raise ApiError(BAD_REQUEST, "logit_bias maps token ids to numbers", param="logit_bias") from error
     if odd := [token for token in found if not 0 <= token < vocab]:
         raise ApiError(BAD_REQUEST, f"logit_bias: {odd[0]} is no token id below {vocab}", param="logit_bias")
-    return found
-
-
-def _sampling(asked: Common) -> dict[str, Any]:
-    """Return the client's settings of `Sampling`, and a new seed if it gave none."""
-    found = {name: getattr(asked, name, None) for name in Sampling.__dataclass_fields__}
-    found["seed"] = secrets.randbits(32) if asked.seed is None else asked.seed
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -132,7 +133,7 @@ class GgufFile:
         """The model's own settings of requests, as `sampling_of` returns them."""
         return sampling_of(self.metadata.get)
 
-    @property
+    @cached_property
     def end_ids(self) -> frozenset[int]:
         """Tokens that end an answer, as llama.cpp finds them."""
         from draftwood.engines.cpu.vocabulary import FileVocabulary
@@ -173,11 +174,12 @@ def check_writes(path: Path, said: Callable[[str], Any]) -> None:
     ``said`` returns a value of its metadata, as it is or as text.
     """
     kind = str(said("general.architecture"))
-    if (other := _OTHERS.get(str(said("general.type")), _OTHERS.get(kind))) is not None:
-        raise UnsupportedModelError(f"{path} is {other}")
+    other = _OTHERS.get(str(said("general.type")), _OTHERS.get(kind))
     pooled, causal = said(f"{kind}.pooling_type"), said(f"{kind}.attention.causal")
-    if pooled not in (None, 0, "0") or causal in (False, "false"):
-        raise UnsupportedModelError(f"{path} is a model for embeddings, which writes no text: name another")
+    if other is None and (pooled not in (None, 0, "0") or causal in (False, "false")):
+        other = "a model for embeddings, which writes no text: name another"
+    if other is not None:
+        raise UnsupportedModelError(f"{path} is {other}")
 
 
 _SAMPLERS: dict[str, tuple[str, str, Callable[[float], Any]]] = {

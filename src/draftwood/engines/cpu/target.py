@@ -62,14 +62,10 @@ class CpuTarget(Target):
         )  # fmt: skip
 
     @cached_property
-    def end_ids(self) -> frozenset[int]:
-        """Tokens that end an answer."""
-        return self.model.weights.file.end_ids
-
-    @cached_property
     def generation_config(self) -> SimpleNamespace:
         """The model's own settings of requests, as ``generation_config`` of a model of transformers has them."""
-        return SimpleNamespace(**self.model.weights.file.defaults | {"eos_token_id": sorted(self.end_ids)})
+        file = self.model.weights.file
+        return SimpleNamespace(**file.defaults | {"eos_token_id": sorted(file.end_ids)})
 
     @property
     def setting(self) -> Setting:
