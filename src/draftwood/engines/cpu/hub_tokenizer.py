@@ -74,14 +74,14 @@ class HubParts:
     """What transformers makes of a folder.
 
     ``core`` is the tokenizer, of the package tokenizers. ``named`` has its special tokens by role, as chat
-    templates see them. ``beyond`` are the ids of tokens that its class has by default and the folder lacks: the
-    model may have no row for them.
+    templates see them. ``beyond`` are the ids of tokens that its class has by default and the folder lacks (None
+    where it names another in their place): the model may have no row for them.
     """
 
     core: Any
     named: Mapping[str, str]
     templates: Mapping[str, str]
-    beyond: frozenset[int]
+    beyond: frozenset[int | None]
 
 
 def read_parts(folder: Path) -> HubParts:
@@ -103,23 +103,19 @@ def read_parts(folder: Path) -> HubParts:
     said = _read(folder, "tokenizer_config.json")
     kind = _class(_read(folder, "config.json"), said, b'"ByteLevel"' in raw)
     is_bpe = type(loaded.model).__name__ == "BPE" and not loaded.model.continuing_subword_prefix
+    odd = [name for name in ("fix_mistral_regex", "fast_tokenizer_files") if said.get(name)]
     if kind != _PLAIN and not (kind in _BUILT and is_bpe):
-        raise _unknown(folder, f"tokenizers of the class {kind}")
-    for name in ("fix_mistral_regex", "fast_tokenizer_files"):
-        if said.get(name):
-            raise _unknown(folder, f"tokenizers with {name}")
+        odd.append(f"the class {kind}")
+    if odd:
+        raise UnsupportedModelError(
+            f"the engine cpu does not read tokenizers with {odd[0]}, as in {folder}: take transformers"
+        )
     try:
         return _parts(folder, said, kind, loaded)
     except ModelError:
         raise
     except Exception as error:  # tokens of a wrong type, for which the library raises Exception itself
-        raise ModelError(
-            f"{folder} has settings of its tokenizer of a wrong type ({error}): get it again"
-        ) from error
-
-
-def _unknown(folder: Path, what: str) -> UnsupportedModelError:
-    return UnsupportedModelError(f"the engine cpu does not read {what}, as in {folder}: take transformers")
+        raise ModelError(f"{folder} has tokens or settings of a wrong type ({error}): get it again") from error
 
 
 def _read(folder: Path, name: str) -> dict[str, Any]:
@@ -130,9 +126,7 @@ def _class(config: Mapping[str, Any], said: Mapping[str, Any], has_byte_level: b
     """Return the name of the class, by the settings of the model and of the tokenizer."""
     kind, auto_map = str(config.get("model_type")), said.get("auto_map")
     usual = _USUAL.get(kind)
-    named = str(said.get("tokenizer_class") or config.get("tokenizer_class") or usual or _PLAIN).removesuffix(
-        "Fast"
-    )
+    named = str(said.get("tokenizer_class") or config.get("tokenizer_class") or usual).removesuffix("Fast")
     is_known = named in (*_BUILT, *_ALIASES) or named.removesuffix("Tokenizer") in _OTHERS.split()
     has_program = auto_map.get("AutoTokenizer") if isinstance(auto_map, Mapping) else auto_map
     if has_program and not (usual or is_known):
@@ -151,7 +145,8 @@ def _parts(folder: Path, said: Mapping[str, Any], kind: str, loaded: Any) -> Hub
 
     defaults = _BUILT.get(kind, {})
     found = _Tokens(folder, said, defaults, loaded)
-    lacking = [name for name in defaults.values() if name and not found.has(name)]
+    listed = {str(one) for one in found.listed.values()}
+    lacking = [name for name in defaults.values() if name and loaded.token_to_id(name) is None]
     core = loaded if kind == _PLAIN else _built(kind, said, loaded, found.named.get("unk_token"))
     core.no_truncation()
     core.no_padding()
@@ -163,7 +158,7 @@ def _parts(folder: Path, said: Mapping[str, Any], kind: str, loaded: Any) -> Hub
         core.add_tokens([AddedToken(name, special=True) for name in every])
     if kind == "CodeLlamaTokenizer" and (bos := named.get("bos_token")):
         core.post_processor = TemplateProcessing(single=[bos, "$A"], special_tokens=[(bos, core.token_to_id(bos))])
-    beyond = frozenset(token for name in lacking if (token := core.token_to_id(name)) is not None)
+    beyond = frozenset(core.token_to_id(name) for name in lacking if name not in listed)
     return HubParts(core, named, _templates(folder, said.get("chat_template")), beyond)
 
 
@@ -216,11 +211,6 @@ class _Tokens:
             self.listed[token] = AddedToken(name, normalized=not is_special, special=is_special)
         self.listed |= self._loaded.get_added_tokens_decoder()
 
-    def has(self, name: str) -> bool:
-        """Whether the folder itself has a token of that name, which its class may only have by default."""
-        every = (one.content for one in self.listed.values())
-        return self._loaded.token_to_id(name) is not None or name in every
-
     def add_to(self, core: Any) -> None:
         """Add the tokens to a tokenizer in the order of transformers, on which new ids depend."""
         from tokenizers import AddedToken
@@ -248,9 +238,7 @@ def _token(said: Any, **properties: Any) -> Any:
 
     if not isinstance(said, Mapping):
         return said
-    return AddedToken(
-        **{**{name: one for name, one in said.items() if name not in ("__type", "id")}, **properties}
-    )
+    return AddedToken(**{name: one for name, one in said.items() if name != "__type"} | properties)
 
 
 def _built(kind: str, said: Mapping[str, Any], loaded: Any, unknown: Any) -> Any:
