@@ -8,8 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import urllib.request
+
+from tests.helpers import limit_threads
 
 
 def test_it_says_its_address_and_ends_with_an_interrupt(tiny):
@@ -55,7 +56,7 @@ def test_what_cannot_be_served_is_said_in_one_sentence(draftwood, tiny, monkeypa
         monkeypatch.setattr("draftwood.models.load.free_memory", failing)
         assert (found := refused("--model", tiny))[0] == 1
         assert "end other programs" in found[1]
-    monkeypatch.setattr(threading.Thread, "start", lambda _: (_ for _ in ()).throw(RuntimeError()))
+    limit_threads(monkeypatch, 0)
     assert "allow more processes (ulimit -u)" in refused("--model", tiny)[1]
 
 
