@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -320,3 +321,17 @@ def check_turns_with_a_head(target, head, sampling, caplog):
             assert row.ids == plain.ids
             assert sum(emission.step.drafted for emission in drafted if emission.step), "it goes on drafting"
     assert not [record.message for record in caplog.records if "failed" in record.message]
+
+
+def limit_threads(monkeypatch: Any, most: int) -> list[threading.Thread]:
+    """Let so many more threads start, as under a limit of processes; returns those that did."""
+    start, started = threading.Thread.start, list[threading.Thread]()
+
+    def limited(thread: threading.Thread) -> None:
+        if len(started) == most:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    return started

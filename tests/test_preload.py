@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from draftwood.index.compiling import importing
+from tests.helpers import limit_threads
 
 
 def settle() -> None:
@@ -94,6 +95,6 @@ draftwood.generate(ToyTarget(), [1, 2, 3, 1, 2, 3], max_new_tokens=3, temperatur
 
 
 def test_without_a_thread_they_are_imported_where_they_are_needed(module, monkeypatch) -> None:
-    monkeypatch.setattr(threading.Thread, "start", lambda _: (_ for _ in ()).throw(RuntimeError("no thread")))
+    limit_threads(monkeypatch, 0)
     with importing([module("no_thread", "x = 1")]):
         assert "no_thread" not in sys.modules

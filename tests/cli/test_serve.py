@@ -8,11 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 
 import pytest
+
+from tests.helpers import limit_threads
 
 
 @pytest.mark.parametrize("streams", [False, True])  # while the server is interrupted, twice
@@ -72,7 +73,7 @@ def test_what_cannot_be_served_is_said_in_one_sentence(draftwood, tiny, monkeypa
         monkeypatch.setattr("draftwood.models.load.free_memory", failing)
         assert (found := refused("--model", tiny))[0] == 1
         assert "end other programs" in found[1]
-    monkeypatch.setattr(threading.Thread, "start", lambda _: (_ for _ in ()).throw(RuntimeError()))
+    limit_threads(monkeypatch, 0)
     assert "allow more processes (ulimit -u)" in refused("--model", tiny)[1]
 
 

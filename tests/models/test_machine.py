@@ -1,9 +1,9 @@
 """Limits of containers, as Linux lays them out for control groups, nested or seen from within."""
 
 import os
-import threading
 
 import pytest
+from tests.helpers import limit_threads
 
 from draftwood.models import machine
 
@@ -74,16 +74,8 @@ def test_memory_is_that_of_the_container(monkeypatch):
 
 @pytest.mark.parametrize("given", [0, 1, 9])
 def test_there_are_no_more_cores_than_threads_are_to_be_had(monkeypatch, given):
-    start, started = threading.Thread.start, []
-
-    def limited(thread):
-        if len(started) == given:
-            raise RuntimeError("can't start new thread")
-        started.append(thread)
-        start(thread)
-
     monkeypatch.setattr(machine, "allowed", lambda: [*range(4)])
     monkeypatch.setattr(machine, "processor_limit", lambda: None)
-    monkeypatch.setattr(threading.Thread, "start", limited)
+    started = limit_threads(monkeypatch, given)
     assert machine.cores() == 1 + len(started) == 1 + min(given, 3)
     assert not any(thread.is_alive() for thread in started)

@@ -131,7 +131,10 @@ def test_an_unknown_type_is_refused_where_its_data_are_asked_for(tmp_path):
 
 
 @pytest.mark.parametrize("unused", [0, 4])
-def test_rows_are_those_of_all_experts_in_the_order_asked_for(small, unused, monkeypatch):
+@pytest.mark.parametrize("system", ["POSIX", "Windows"])
+def test_rows_are_those_of_all_experts_in_the_order_asked_for(small, unused, system, monkeypatch):
+    if system == "Windows":
+        monkeypatch.delattr("os.preadv", raising=False)
     monkeypatch.setattr("draftwood.engines.cpu.gguf_file._MOST_UNUSED", unused)
     for tensor in GgufFile(small).tensors.values():
         every = tensor.data.reshape(-1, tensor.data.shape[-1])

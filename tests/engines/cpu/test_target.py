@@ -16,6 +16,7 @@ from draftwood.engines.cpu.target import CpuTarget
 from draftwood.testing import check_target
 from draftwood.tree import TokenTree
 from tests.engines.cpu.small_models import write_mixed
+from tests.helpers import limit_threads
 from tests.tiers import rest_is_slow
 
 
@@ -36,18 +37,10 @@ def test_files_of_many_types_keep_it(tmp_path, name):
 
 @pytest.mark.parametrize("given", [0, 1, 3])
 def test_as_many_threads_as_are_to_be_had_do(tmp_path, monkeypatch, caplog, given):
-    start, started = threading.Thread.start, []
-
-    def limited(thread):
-        if len(started) == given:
-            raise RuntimeError("can't start new thread")
-        started.append(thread)
-        start(thread)
-
     path, every = write_mixed(tmp_path / "m.gguf"), kernels()
     monkeypatch.setattr("draftwood.engines.cpu.model.pass_threads", lambda: Pool(every["start"], every["serve"]))
     monkeypatch.setattr("draftwood.engines.cpu.weights.cores", lambda: 1)
-    monkeypatch.setattr(threading.Thread, "start", limited)
+    started = limit_threads(monkeypatch, given)
     target = CpuTarget(path, threads=4)
     for _ in range(2):
         check_target(target, tolerance=0)
