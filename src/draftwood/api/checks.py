@@ -142,7 +142,7 @@ def refuse_settings(config: Any, *, sampled: bool) -> None:
             continue
         if value in REFUSED_VALUES[name] if name in REFUSED_VALUES else value not in neutral[name]:
             raise UsageError(
-                f"the model's generation config sets {name}={value!r}, which draftwood does not apply: take it "
-                f"out of it, or set model.generation_config.{name} to None, and pass a logits_processor for it "
-                "where there is one"
+                f"the model's generation config sets {name}={value!r}, which draftwood does not apply: remove it "
+                f"there, or set model.generation_config.{name} to None, and pass a logits_processor for it where "
+                "there is one"
             )

@@ -192,10 +192,8 @@ class Setup:
         settings = check_sampling(Sampling(**sampling))
         refuse_settings(config, sampled=not settings.greedy)
         otherwise = self.target.capabilities.max_positions if served else NEW_TOKENS
-        limit, processors = (
-            new_tokens(config, max_new_tokens, len(ids), otherwise),
-            self._processors(logits_processor),
-        )
+        limit = new_tokens(config, max_new_tokens, len(ids), otherwise)
+        processors = self._processors(logits_processor)
         ends = end_ids(config) | turn_ends(self.tokenizer, ids)
         request = Request(
             ids, limit, settings, processors, end_ids=ends, criteria=self._stop(stop_strings(config, stop)),

@@ -26,6 +26,7 @@ from draftwood.serve.logprobs import LogprobRecorder
 from draftwood.serve.tools import ToolUse, hidden_tags, tools_of, without_calls
 
 HEADER = "x-draftwood"
+_SAMPLING = Sampling.__dataclass_fields__
 _NO_TAGS: Mapping[str, int] = {}
 _MOST_GRAMMAR = 1 << 16
 """Most characters of a grammar: compiling takes time quadratic in them, in which other requests may wait."""
@@ -110,7 +111,7 @@ class ChoiceMaker:
             ids, max_new_tokens=None if limit is None else max(1, most), stop=asked.stop, served=True,
             trace=self.wishes.trace, grammar=grammar,
             drafters=() if without is None else self._drafters(asked, len(ids) + most),
-            **{name: getattr(asked, name, None) for name in Sampling.__dataclass_fields__},
+            **{name: getattr(asked, name) for name in Common.model_fields if name in _SAMPLING},
         )  # fmt: skip
         request = replace(request, without=without or frozenset(), limit=min(request.limit, room))
         if self.seconds is not None and (request.seconds is None or request.seconds > self.seconds):

@@ -189,8 +189,9 @@ def _rope(config: Mapping[str, Any], kind: HubType, head: int) -> tuple[dict[str
     type_ = settings.get("rope_type", settings.get("type", "default"))
     part = settings.get("partial_rotary_factor", config.get("partial_rotary_factor"))
     rotary = int(head * _number({"partial_rotary_factor": part}, "partial_rotary_factor", 1.0))
-    if rotary != head and kind.architecture != "phi3":  # in others transformers turns whole heads all the same,
-        if type_ != "default":  # or fails
+    if rotary != head and kind.architecture != "phi3":
+        # In other types transformers turns whole heads where positions are not scaled, and fails where they are.
+        if type_ != "default":
             raise _unknown(f"{kind.architecture} with scaled positions of a part of each head")
         rotary = head
     found: dict[str, Any] = {"rope.freq_base": _number(settings, "rope_theta"), "rope.dimension_count": rotary}
