@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Ints
-from draftwood.drafters.corpus.file import BORDER, Documents, Part, Watched, open_corpus
+from draftwood.drafters.corpus.file import BORDER, Documents, Part, WatchedFile, open_corpus
 from draftwood.errors import IntegrityError
 from draftwood.files.format import Header
 
@@ -56,7 +56,7 @@ class Corpus:
     fingerprint: str | None = None
     model: str | None = None
     header: Header | None = dataclasses.field(default=None, repr=False)
-    _file: Watched | None = dataclasses.field(default=None, init=False, repr=False)
+    _file: WatchedFile | None = dataclasses.field(default=None, init=False, repr=False)
 
     @classmethod
     def open(cls, path: str | Path) -> Corpus:

@@ -78,7 +78,7 @@ class Documents:
         return cls(np.fromiter(starts, dtype=np.int64), ends, blob)
 
 
-class Watched:
+class WatchedFile:
     """A file that is mapped, watched for changes; one that is replaced or deleted stays as it was."""
 
     def __init__(self, path: Path, file: BinaryIO, whole: GuardedMap) -> None:
@@ -103,7 +103,7 @@ class Watched:
         return True
 
 
-def open_corpus(path: Path) -> tuple[Header, tuple[Part, ...], Documents, Watched]:
+def open_corpus(path: Path) -> tuple[Header, tuple[Part, ...], Documents, WatchedFile]:
     """Map a corpus file into memory; of the payload only the size is checked, `Header.verify` reads all of it.
 
     Raises `UsageError` if it cannot be opened, `FileFormatError` if it is no corpus, cut, damaged or newer.
@@ -154,7 +154,7 @@ def write_corpus(
 
 def _mapped(
     header: Header, file: BinaryIO, layout: Iterable[tuple[int, Any]]
-) -> tuple[list[NDArray[Any]], Watched]:
+) -> tuple[list[NDArray[Any]], WatchedFile]:
     try:
         # Read-only, so that a corpus may be larger than memory: a writable map would reserve pages.
         whole = GuardedMap(file)
@@ -164,7 +164,7 @@ def _mapped(
         raise FileFormatError(message) from error
     if hasattr(mmap, "MADV_RANDOM"):
         whole.madvise(mmap.MADV_RANDOM)  # lookups do not need the neighbouring pages
-    return arrays, Watched(header.path, file, whole)
+    return arrays, WatchedFile(header.path, file, whole)
 
 
 def _stamp(number: int) -> tuple[int, int]:
