@@ -84,7 +84,7 @@ class PackedHead:
     def _vector(self, name: str) -> Vector:
         tensor = self._tensors[f"{name}.weight"]
         padded = np.zeros(-(-len(tensor) // GROUP) * GROUP, dtype=np.float32)
-        padded[: len(tensor)] = tensor
+        padded[: len(tensor)] = np.asarray(tensor)
         return padded
 
 

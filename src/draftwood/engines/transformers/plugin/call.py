@@ -162,5 +162,5 @@ class GenerateCall:
             sequences=sequences,
             scores=batched([r.scores for r in self._recorders], pad),
             logits=batched([r.logits for r in self._recorders], pad),
-            **{cache_name(GenerateDecoderOnlyOutput.__dataclass_fields__): self._cache},
+            **{cache_name(()): self._cache},
         )

@@ -46,6 +46,7 @@ remove_invalid_values renormalize_logits repetition_penalty return_dict_in_gener
 suppress_tokens target_lookbehind temperature token_healing top_h top_k top_p transformers_version typical_p
 use_cache watermarking_config self inputs generation_config logits_processor stopping_criteria
 prefix_allowed_tokens_fn negative_prompt_ids negative_prompt_attention_mask custom_generate streamer kwargs
+_from_model_config
 """
 _KNOWN = frozenset(_NAMES.split()).union(_ASKS)
 """Settings and arguments of generate, up to transformers 5.24, that we refuse, honour, or may ignore."""
@@ -82,14 +83,14 @@ def kept_back(input_ids: Tensor) -> KeptBack:
     known = {} if frame is None else frame.f_locals
     if known.get("input_ids") is not input_ids:
         return KeptBack()
-    found = {name: known.get(name) for name in ("streamer", "synced_gpus", "assistant_model")}
-    return KeptBack(unknown=_unknown(_ARGUMENTS, known), **found)
+    asked = {name: known[name] for name in _ARGUMENTS.keys() & KeptBack._fields}
+    return KeptBack(unknown=_unknown(_ARGUMENTS, known), **asked)
 
 
 def _unknown(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return what was given for other names than we know and is not the default."""
-    names = [name for name in defaults if name not in _KNOWN and not name.startswith("_")]
-    return {name: given[name] for name in names if given.get(name) is not None and given[name] != defaults[name]}
+    names = defaults.keys() - _KNOWN
+    return {name: given[name] for name in names if given.get(name) not in (None, defaults[name])}
 
 
 def refuse_settings(model: Any, config: Any, kept: KeptBack, arguments: dict[str, Any]) -> None:
