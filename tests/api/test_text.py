@@ -152,7 +152,7 @@ def test_an_interrupt_at_any_line_leaves_the_text_of_the_tokens_before_it(stop):
         4,
         6,
     ]
-    for lines in range(1, 400):
+    for lines in range(1, 600):
         builder = TextBuilder(text_of, None if stop is None else StopStrings([stop], text_of))
         shown, taken = [], 0
         try:
@@ -166,7 +166,7 @@ def test_an_interrupt_at_any_line_leaves_the_text_of_the_tokens_before_it(stop):
             assert len("".join(piece.text for piece in shown)) <= len(builder.text), "nothing comes twice"
         else:
             break
-    assert 50 < lines < 399
+    assert 50 < lines < 599
 
 
 NAMES = (
@@ -251,6 +251,9 @@ def test_a_run_of_bytes_is_held_until_it_is_certain():
         return [joined([builder.push(token, "model")]) for token in ids]
 
     line, wrong = ord("\n") + 1, 256
+    builder = TextBuilder(spelling)
+    pieces = [builder.push(token, source) for token, source in ((line, "ngram"), (0, "model"))]
+    assert pieces == [[], [Piece("\n", "ngram"), Piece("a", "model")]]
     assert shown([0, line, line, 0]) == ["a", "", "", "\n\na"]
     assert shown([0, line, wrong, line, 0]) == ["a", "", "\ufffd\ufffd", "\ufffd", "a"]  # as the whole is decoded
     assert len("".join(shown([line] * 300))) > 300 - 65, "a long run is shown as it grows"

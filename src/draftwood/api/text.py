@@ -95,6 +95,7 @@ class TextBuilder:
         # ids[prefix:] are decoded again with the next token; ids[:read] end with a whole character; of the text of
         # ids[prefix:], `done` characters were taken.
         self._prefix = self._read = self._done = 0
+        self._source = ""  # of the last of them
         self._left = ""  # text that was not shown yet, with the names of special tokens if there are stop strings
         self._marks: list[tuple[int, str | None]] = []  # (end, source) within it, no source for special tokens
         self.text = ""
@@ -107,9 +108,12 @@ class TextBuilder:
         elif self._spelling is not None and self._spelling.only_whole:
             self._ids.append(token)
         elif self._spells(token):
+            if self._spelling is not None and self._run(len(self._ids)) and not self._spelling.byte(token):
+                self._take(self._decode(self._ids[self._prefix :]), 0, self._source)  # the bytes are all there
             self._ids.append(token)
             now = self._decode(self._ids[self._prefix :])
             self._take(now, self._unfinished(now), source)
+            self._source = source
         if self._stop is None:
             return self._show(len(self._left))
         before_stop = len(self._stop.cut(self._left))

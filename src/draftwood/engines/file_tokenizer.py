@@ -139,9 +139,7 @@ class FileTokenizer(ABC):
         whether the template writes it or not."""
         if not all(isinstance(message, Mapping) for message in conversation):
             raise UsageError("a chat is a list of messages with role and content: give one chat at a time")
-        wanted = (
-            "tool_use" if tools and chat_template is None else chat_template
-        )  # some files have several by name
+        wanted = "tool_use" if tools and chat_template is None else chat_template  # files may have several
         named = self._metadata(f"tokenizer.chat_template.{wanted}") if wanted else None
         template = named or chat_template or self.chat_template
         if not template:
