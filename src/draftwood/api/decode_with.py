@@ -146,7 +146,7 @@ class CustomGenerate:
 
         self._last.generations = []
         kept = kept_back(input_ids)._replace(stop_strings=self._stop, tokenizer=self._tokenizer, seed=self._seed)
-        with self._streaming(), Feed(self._streamer, kept.streamer) as feed:
+        with self._streaming(), Feed(self._streamer, kept.arguments.get("streamer")) as feed:
             config = generation_config or model.generation_config
             call = GenerateCall(model, input_ids, logits_processor, stopping_criteria, config, model_kwargs, kept)
             feed.prompt(input_ids)

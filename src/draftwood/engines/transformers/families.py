@@ -5,15 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from transformers.generation import GenerateDecoderOnlyOutput
 
 from draftwood.errors import UnsupportedModelError, UsageError
 
-P = ParamSpec("P")
-T = TypeVar("T")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 CACHES = ("cache", "past_key_values", "cache_params")
 """Names of a cache, as argument and in outputs: since transformers 5.24; before it; before it in Mambas."""
@@ -114,14 +113,13 @@ def refuse_autocast(model: Any) -> None:
         )
 
 
-def one_pass(method: Callable[P, T]) -> Callable[P, T]:
+def one_pass(method: Method) -> Method:
     """Make a method of an object with a ``device`` run without gradients, and without the ``torch.autocast`` of
     whoever consumes a stream that began outside of it."""
 
     @wraps(method)
-    def run(*args: P.args, **named: P.kwargs) -> T:
-        device: Any = args[0].device  # type: ignore[attr-defined]
-        with torch.inference_mode(), torch.autocast(device.type, enabled=False):
-            return method(*args, **named)
+    def run(self: Any, *args: Any, **named: Any) -> Any:
+        with torch.inference_mode(), torch.autocast(self.device.type, enabled=False):
+            return method(self, *args, **named)
 
-    return run
+    return run  # type: ignore[return-value]

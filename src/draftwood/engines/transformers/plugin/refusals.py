@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -53,24 +53,20 @@ _KNOWN = frozenset(_NAMES.split()).union(_ASKS)
 _GENERATE = inspect.unwrap(GenerationMixin.generate)
 _ARGUMENTS = {name: one.default for name, one in inspect.signature(_GENERATE).parameters.items()}
 _SETTINGS = dict.fromkeys(vars(GenerationConfig())) | GenerationConfig._get_default_generation_params()
-"""Settings of the transformers at hand and their defaults."""
+"""Those of the transformers at hand, and their defaults."""
 
 _UNDERSTOOD = {"attention_mask", "position_ids", "use_cache", "logits_to_keep", "return_dict", *CACHES}
 """Arguments of the model that our passes use, or replace by their own."""
 
 
 class KeptBack(NamedTuple):
-    """What ``model.generate`` does not hand on to a callable; None where nothing was given. The first three, and
-    ``unknown``, arguments that draftwood does not know, are looked up in its call; the others are given to the
-    callable when it is made."""
+    """What ``model.generate`` does not hand on to a callable: its own ``arguments``, looked up in its call; the
+    others are given to the callable when it is made."""
 
-    streamer: Any = None
-    synced_gpus: bool | None = None
-    assistant_model: Any = None
+    arguments: dict[str, Any]
     stop_strings: str | Sequence[str] | None = None
     tokenizer: Any = None
     seed: int | None = None
-    unknown: dict[str, Any] = {}  # noqa: RUF012  never changed
 
 
 def kept_back(input_ids: Tensor) -> KeptBack:
@@ -82,15 +78,8 @@ def kept_back(input_ids: Tensor) -> KeptBack:
         frame = frame.f_back
     known = {} if frame is None else frame.f_locals
     if known.get("input_ids") is not input_ids:
-        return KeptBack()
-    asked = {name: known[name] for name in _ARGUMENTS.keys() & KeptBack._fields}
-    return KeptBack(unknown=_unknown(_ARGUMENTS, known), **asked)
-
-
-def _unknown(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was given for other names than we know and is not the default."""
-    names = defaults.keys() - _KNOWN
-    return {name: given[name] for name in names if given.get(name) not in (None, defaults[name])}
+        return KeptBack({})
+    return KeptBack({name: known.get(name) for name in _ARGUMENTS})
 
 
 def refuse_settings(model: Any, config: Any, kept: KeptBack, arguments: dict[str, Any]) -> None:
@@ -98,14 +87,18 @@ def refuse_settings(model: Any, config: Any, kept: KeptBack, arguments: dict[str
     generation config, ``arguments`` are the model's own."""
     if getattr(model.config, "is_encoder_decoder", False):
         raise UnsupportedModelError(f"{type(model).__name__} is an encoder-decoder model: use a decoder-only one")
+    asked, usual = vars(config) | kept.arguments, _SETTINGS | _ARGUMENTS
     for name, (what, harmless) in _ASKS.items():
-        value = getattr(kept, name, None) or getattr(config, name, None)
+        value = asked.get(name)
         if value and value not in harmless:
             shown = type(value).__name__ if name == "assistant_model" else repr(value)
             raise UsageError(f"{name}={shown} asks for {what}, which draftwood does not do: leave it out")
-    for name, value in (kept.unknown | _unknown(_SETTINGS, vars(config))).items():
-        raise UsageError(f"{name}={value!r:.80} is new in transformers, and unknown to draftwood: leave it out")
-    if getattr(config, "cache_implementation", None) == "quantized":
+    for name in usual.keys() - _KNOWN:
+        if asked.get(name) not in (None, usual[name]):
+            raise UsageError(
+                f"{name}={asked[name]!r:.80} is new in transformers and unknown to draftwood: leave it out"
+            )
+    if asked.get("cache_implementation") == "quantized":
         raise UsageError("cache_implementation='quantized' changes the text; our cache is exact: leave it out")
     for name, value in arguments.items():
         if name in _ASKS and not value:
