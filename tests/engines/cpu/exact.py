@@ -23,15 +23,14 @@ def fma(a: Any, b: Any, c: Any) -> Floats:
     off), so that rounding it to float32 is right.
     """
     with np.errstate(all="ignore"):
-        product, more = np.broadcast_arrays(np.float64(a) * np.float64(b), np.float64(c))
+        product, more = np.broadcast_arrays(np.asarray(a, np.float64) * b, np.asarray(c, np.float64))
         total = product + more
         back = total - product
         error = (product - (total - back)) + (more - back)
         cut = np.isfinite(total) & (error != 0)
         bits = total.copy().view(np.int64)
-        even = (bits & 1) == 0
         outwards = (error > 0) == (total > 0)
-        bits = np.where(cut & even, np.where(outwards, bits + 1, bits - 1), bits)
+        bits = np.where(cut & (bits & 1 == 0), np.where(outwards, bits + 1, bits - 1), bits)
         return bits.view(np.float64).astype(np.float32)
 
 
