@@ -24,7 +24,7 @@ from gguf import GGMLQuantizationType as Kind
 from numpy.typing import NDArray
 
 from draftwood.engines.cpu.target import CpuTarget
-from draftwood.models.machine import processor
+from draftwood.local.machine import processor
 from draftwood.tree import TokenTree
 
 WIDTHS = (1, 2, 4, 8, 16, 32)

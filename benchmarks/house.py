@@ -23,12 +23,12 @@ ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "draftwood"
 
 CEILINGS = {
-    "src nodes": 160_798,
-    "src files": 349,
+    "src nodes": 160_802,
+    "src files": 357,
     "core nodes": 27_112,
     "core files": 62,
     "core classes": 109,
-    "tests nodes": 144_555,
+    "tests nodes": 144_620,
     "tests files": 310,
     "benchmarks nodes": 12_987,
     "benchmarks files": 18,

@@ -35,11 +35,11 @@ import draftwood
 from draftwood.api.setup import Setup
 from draftwood.engines.llama_cpp.context import PASS, Context, ContextSettings, PassRow, exact_settings
 from draftwood.engines.llama_cpp.weights import LlamaWeights
-from draftwood.engines.peers import load_peers
 from draftwood.files.lines import Appender, write_whole
+from draftwood.local.machine import cores
+from draftwood.measure.peers import load_peers
 from draftwood.measure.prompt_files import PromptJob, task_jobs
 from draftwood.measure.records.provenance import provenance
-from draftwood.models.machine import cores
 from draftwood.tasks import KINDS
 
 SETTINGS = {"exact": exact_settings, "fast": ContextSettings}

@@ -30,8 +30,8 @@ from typing import Any
 
 import httpx2 as httpx
 
+from draftwood.local.find import gguf_file
 from draftwood.measure.records.provenance import provenance
-from draftwood.models.find import gguf_file
 from draftwood.models.load import load
 from draftwood.tasks import KINDS, prompts
 

@@ -37,7 +37,7 @@ def _imports_are_no_garbage():
 @pytest.fixture(autouse=True, scope="session")
 def _trials_of_this_run(tmp_path_factory):
     """Trials of models are not taken over from what this machine did before the tests."""
-    from draftwood.models import findings
+    from draftwood.local import findings
 
     place = tmp_path_factory.mktemp("found")
     with pytest.MonkeyPatch.context() as patch:
@@ -72,4 +72,4 @@ def llama():
 @pytest.fixture(autouse=True)
 def _a_quiet_machine(monkeypatch):
     """No test may depend on what else this machine does: comparisons are left out while it is busy."""
-    monkeypatch.setattr("draftwood.models.importing._spent", lambda: (0.0, 0.0))
+    monkeypatch.setattr("draftwood.local.crowding._spent", lambda: (0.0, 0.0))

@@ -19,8 +19,8 @@ from draftwood import tasks
 from draftwood.cli.main import command_line
 from draftwood.drafters.load import DRAFTERS, SETS, arms
 from draftwood.drafters.load import load as load_drafters
-from draftwood.engines.cpu.families import FAMILIES
-from draftwood.engines.peers import peer_names
+from draftwood.engines.files.families import FAMILIES
+from draftwood.measure.peers import peer_names
 from draftwood.models.engine import ENGINES
 from draftwood.planning.load import load as load_planner
 from draftwood.verify.load import load as load_rule

@@ -24,9 +24,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from draftwood.engines.cpu.formats import FORMATS
-from draftwood.engines.cpu.gguf_file import GgufFile
-from draftwood.engines.cpu.gguf_types import dequantised, read_blocks, read_floats
+from draftwood.engines.files.formats import FORMATS
+from draftwood.engines.files.gguf_file import GgufFile
+from draftwood.engines.files.gguf_types import dequantised, read_blocks, read_floats
 from draftwood.engines.heads.weights import HeadShape, HeadWeights, read_head
 from draftwood.training.head_module import HeadModule, _Layer
 

@@ -6,7 +6,7 @@ import pytest
 
 from draftwood.api.chat_template import fitted
 from draftwood.api.prompts import plain_messages
-from draftwood.engines.file_tokenizer import render
+from draftwood.engines.tokens.file_tokenizer import render
 from draftwood.errors import PromptError
 
 ANY = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"

@@ -13,9 +13,9 @@ from draftwood.api.learned import _keep_all, fresh, learned, speeds
 from draftwood.api.setup import Setup
 from draftwood.contracts.declaring import declared
 from draftwood.drafters.load import load
-from draftwood.models import findings
-from draftwood.models.findings import profile_path, setting_of
-from draftwood.models.importing import Others
+from draftwood.local import findings
+from draftwood.local.crowding import Others
+from draftwood.local.findings import profile_path, setting_of
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.testing import ToyTarget
 

@@ -19,8 +19,8 @@ from tests.toys import RaisingDrafter
 
 from draftwood import Corpus, LlamaDraftModel
 from draftwood.drafters.base import BaseDrafter, TextSession
+from draftwood.engines.tokens.fingerprint import tokenizer_fingerprint
 from draftwood.errors import CapabilityError, DraftwoodError, UnknownNameError, UsageError, VocabularyError
-from draftwood.models.fingerprint import tokenizer_fingerprint
 from draftwood.tree import TokenTree
 
 PROMPT = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]

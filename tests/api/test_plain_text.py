@@ -6,10 +6,10 @@ import pytest
 from tests.engines.tiny_gguf import END, SPECIAL
 
 from draftwood.api.prompts import render
-from draftwood.engines.cpu.gguf_file import GgufFile
-from draftwood.engines.cpu.tokenizer import GgufTokenizer
+from draftwood.engines.files.gguf_file import GgufFile
 from draftwood.engines.llama_cpp.tokenizer import LlamaTokenizer
 from draftwood.engines.llama_cpp.weights import LlamaWeights
+from draftwood.engines.tokens.tokenizer import GgufTokenizer
 from draftwood.models.load import load_tokenizer
 from draftwood.serve.app import TokenizeRequest, tokenized
 

@@ -14,9 +14,9 @@ from draftwood.api.setup import Setup
 from draftwood.api.user_texts import UserTexts
 from draftwood.drafters.base import BaseDrafter
 from draftwood.drafters.load import DRAFTERS
+from draftwood.engines.tokens.fingerprint import tokenizer_fingerprint
 from draftwood.errors import DrafterError, UsageError, VocabularyError
 from draftwood.files.format import write_file
-from draftwood.models.fingerprint import tokenizer_fingerprint
 
 SOURCE = '''
 from dataclasses import dataclass, field, replace

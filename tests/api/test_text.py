@@ -13,7 +13,7 @@ from tokenizers import Regex, Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
 from draftwood.api.text import Piece, Spelling, StopStrings, TextBuilder
-from draftwood.engines.cpu.tokenizer import HubTokenizer
+from draftwood.engines.tokens.tokenizer import HubTokenizer
 
 IDS = st.lists(st.integers(0, len(TOKENS) - 1), max_size=40)
 

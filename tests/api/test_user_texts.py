@@ -20,8 +20,8 @@ from draftwood.drafters.llama_cpp.ngram_counts_file import write_counts
 from draftwood.drafters.load import load
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.drafters.ngram.drafter import NgramDrafter
+from draftwood.engines.tokens.fingerprint import tokenizer_fingerprint
 from draftwood.errors import CapabilityError, UsageError, VocabularyError
-from draftwood.models.fingerprint import tokenizer_fingerprint
 from draftwood.testing import ToyTarget
 
 

@@ -8,8 +8,8 @@ from draftwood.api.generation import Generation
 from draftwood.api.setup import Setup
 from draftwood.cli.answering import sameness, verdict
 from draftwood.errors import UsageError
+from draftwood.local.crowding import Others
 from draftwood.measure.compare import PlainAndDrafted, _margin, compare
-from draftwood.models.importing import Others
 from draftwood.step import Step
 from draftwood.testing import ToyTarget
 

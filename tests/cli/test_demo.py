@@ -10,9 +10,9 @@ import pytest
 
 from draftwood.api.generation import Generation
 from draftwood.cli import demo
+from draftwood.local.crowding import Others
 from draftwood.measure.compare import PlainAndDrafted
 from draftwood.measure.wording import IMPOSSIBLE
-from draftwood.models.importing import Others
 from draftwood.step import Step
 
 SHORT = ("--max-new-tokens", "40")

@@ -14,8 +14,8 @@ import pytest
 
 from draftwood import generate, load
 from draftwood.api.setup import Setup
-from draftwood.models.find import gguf_file
-from draftwood.models.findings import profile_path
+from draftwood.local.find import gguf_file
+from draftwood.local.findings import profile_path
 from tests.serve.conftest import running
 
 pytest.importorskip("xllamacpp")

@@ -113,7 +113,7 @@ def test_a_reader_that_leaves_is_no_error():
 
 def test_the_defaults_are_those_of_the_doors():
     from draftwood.drafters.load import SETS
-    from draftwood.models.catalogue import DEFAULT_MODEL
+    from draftwood.local.catalogue import DEFAULT_MODEL
     from draftwood.planning.load import DEFAULT
 
     assert (options.MODEL_DEFAULT, options.PLANNER_DEFAULT) == (DEFAULT_MODEL, DEFAULT)

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from draftwood.local.crowding import Others
 from draftwood.measure.bench.arms import OurArm
 from draftwood.measure.records.records import TRACED, read_records
-from draftwood.models.importing import Others
 
 SHORT = ("--max-new-tokens", "12", "--threads", "1")
 

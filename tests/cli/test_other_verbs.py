@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from draftwood.errors import FetchError
-from draftwood.models.catalogue import CATALOGUE
+from draftwood.local.catalogue import CATALOGUE
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pytest
 
 from draftwood.contracts import Sampling
 from draftwood.engines.llama_cpp import peers
-from draftwood.engines.peers import GROUPS, load_peers
 from draftwood.errors import ModelError, UsageError, VocabularyError
-from draftwood.models.find import find, gguf_file
+from draftwood.local.find import find, gguf_file
+from draftwood.measure.peers import GROUPS, load_peers
 from draftwood.models.load import load_tokenizer
 
 GREEDY = Sampling()

@@ -9,7 +9,7 @@ import pytest
 from draftwood.api.learned import fresh
 from draftwood.engines.llama_cpp import selftest
 from draftwood.engines.llama_cpp.target import LlamaTarget
-from draftwood.models import findings
+from draftwood.local import findings
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 from draftwood import tasks
 from draftwood.api.prompts import decoder, render
 from draftwood.api.text import TextBuilder
+from draftwood.engines.tokens.fingerprint import tokenizer_fingerprint
 from draftwood.errors import ModelError, PromptError, UnsupportedModelError, UsageError
-from draftwood.models.find import find, gguf_file
-from draftwood.models.fingerprint import tokenizer_fingerprint
+from draftwood.local.find import find, gguf_file
 from draftwood.models.load import load_tokenizer
 
 pytest.importorskip("xllamacpp")
@@ -19,7 +19,7 @@ pytest.importorskip("xllamacpp")
 from draftwood.engines.llama_cpp import tokenizer
 from draftwood.engines.llama_cpp.tokenizer import LlamaTokenizer
 from draftwood.engines.llama_cpp.weights import LlamaWeights
-from draftwood.engines.peers import load_peers
+from draftwood.measure.peers import load_peers
 from tests.engines.tiny_vocabulary import SENTENCEPIECE, write_vocabulary
 
 on_smollm2 = pytest.mark.smollm2
@@ -278,7 +278,7 @@ import sys
 from pathlib import Path
 from draftwood.engines.llama_cpp.tokenizer import LlamaTokenizer
 from draftwood.engines.llama_cpp.weights import LlamaWeights
-from draftwood.engines.peers import load_peers
+from draftwood.measure.peers import load_peers
 tokenizer = LlamaTokenizer(LlamaWeights(Path(sys.argv[1]), vocabulary_only=True))
 for character in "a中!":
     print(len(tokenizer(character * 100_000)["input_ids"]))

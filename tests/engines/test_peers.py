@@ -8,9 +8,9 @@ import torch
 from transformers import GenerationConfig
 
 from draftwood.contracts import Sampling
-from draftwood.engines.peers import GROUPS, LOOKUP_SETTINGS, check_assistants, load_peers, peer_names
 from draftwood.engines.transformers.peers import TransformersPeer
 from draftwood.errors import ModelNotFoundError, UnknownNameError, UsageError
+from draftwood.measure.peers import GROUPS, LOOKUP_SETTINGS, check_assistants, load_peers, peer_names
 from tests.engines.tiny import build
 
 PROMPT = [5, 6, 7, 8, 9, 10, 5, 6, 7, 8, 9, 10, 5, 6, 7]
@@ -67,7 +67,7 @@ def check(answer):
 
 def test_importing_it_brings_no_engine():
     heavy = {"torch", "transformers", "xllamacpp"}
-    code = f"import sys, draftwood.engines.peers; assert not {heavy} & {{*sys.modules}}"
+    code = f"import sys, draftwood.measure.peers; assert not {heavy} & {{*sys.modules}}"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

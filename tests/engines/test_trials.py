@@ -13,7 +13,7 @@ from transformers.models.llama import modeling_llama
 import draftwood
 from draftwood.engines.transformers import selftest, shared
 from draftwood.engines.transformers.seen import trial_key
-from draftwood.models import findings
+from draftwood.local import findings
 from tests.engines.tiny import FAMILIES, build
 
 PROMPT = [5, 6, 7, 5, 6, 7, 5]

@@ -31,7 +31,7 @@ def tell_here(seed: int, numbers: range) -> None:
 
     import torch
 
-    from draftwood.models import findings
+    from draftwood.local import findings
     from tests.fuzz.story import tell
 
     torch.set_num_threads(1)  # models of this size are not faster with more

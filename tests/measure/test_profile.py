@@ -10,9 +10,9 @@ import pytest
 
 from draftwood.api.learned import read_profile
 from draftwood.errors import RecordError, UsageError
+from draftwood.local import crowding
 from draftwood.measure.profile.rows import PassCase, Profile, spread, write_profile
 from draftwood.measure.profile.sweep import CONTEXTS, ROUNDS, SIZES, profile
-from draftwood.models import importing
 from draftwood.testing import ToyTarget
 
 SETTINGS = {"model": "toy", "dtype": "float32", "threads": 1, "device": "cpu"}
@@ -129,16 +129,16 @@ def _a_quiet_machine():
 
 
 def test_noise_is_told(monkeypatch):
-    monkeypatch.setattr(importing, "_processor_times", dict)  # of a system that does not say what others took
+    monkeypatch.setattr(crowding, "_processor_times", dict)  # of a system that does not say what others took
     result = made()
     assert result.doubt(2) == "equal passes took unequal times"
     result.passes = {case: [s[2]] * 3 for case, s in result.passes.items()}
     assert result.doubt(2) == ""
     times = iter([{"idle": 0.0, "user": 0.0}, {"idle": 0.5, "user": 1.5}, {"idle": 0.5, "user": 1.5}])
-    monkeypatch.setattr(importing, "_processor_times", lambda: next(times))
-    monkeypatch.setattr(importing, "_ALLOWED", [0, 5])
+    monkeypatch.setattr(crowding, "_processor_times", lambda: next(times))
+    monkeypatch.setattr(crowding, "_ALLOWED", [0, 5])
     monkeypatch.setattr(os, "times", lambda: (0.0,) * 5)
-    result.others = importing.Others()
+    result.others = crowding.Others()
     assert result.doubt(2) == "other programs took 1.5 of 2 cores meanwhile"
 
 

@@ -7,9 +7,9 @@ import json
 import pytest
 from tests.measure.test_records import answer, filled
 
+from draftwood.engines.tokens.fingerprint import tokenizer_fingerprint
 from draftwood.errors import RecordError, VocabularyError
 from draftwood.measure.records.traces import Trace, read_traces, write_traces
-from draftwood.models.fingerprint import tokenizer_fingerprint
 
 
 class Words:

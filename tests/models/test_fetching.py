@@ -15,10 +15,10 @@ from types import SimpleNamespace
 import pytest
 
 from draftwood.errors import FetchError, UnknownNameError, UsageError
-from draftwood.models.catalogue import CATALOGUE, DEFAULT_MODEL
+from draftwood.local.catalogue import CATALOGUE, DEFAULT_MODEL
+from draftwood.local.find import find
 from draftwood.models.engine import choose
 from draftwood.models.fetch import fetch
-from draftwood.models.find import find
 
 NAME = "toy"
 

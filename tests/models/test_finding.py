@@ -11,8 +11,8 @@ import pytest
 from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError, UsageError
 from draftwood.files.paths import without_home
 from draftwood.index.machine_code import _folders
+from draftwood.local.find import cache_folder, find, gguf_file, installed
 from draftwood.models.fetch import fetch
-from draftwood.models.find import cache_folder, find, gguf_file, installed
 
 NAME = "toy"
 HEAVY = "('torch', 'transformers', 'numba')"

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from draftwood.models import findings
-from draftwood.models import machine as machine_module
-from draftwood.models.find import model_folder
-from draftwood.models.findings import TRIAL, Setting, newest_profile, profile_path, setting_of, stamp
-from draftwood.models.machine import machine, processor
+from draftwood.local import findings
+from draftwood.local import machine as machine_module
+from draftwood.local.find import model_folder
+from draftwood.local.findings import TRIAL, Setting, newest_profile, profile_path, setting_of, stamp
+from draftwood.local.machine import machine, processor
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,8 @@ import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from time import sleep
 
-from draftwood.models import fingerprint
-from draftwood.models.fingerprint import tokenizer_fingerprint
+from draftwood.engines.tokens import fingerprint
+from draftwood.engines.tokens.fingerprint import tokenizer_fingerprint
 
 
 class Tokenizer:

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import draftwood
-from draftwood.models.catalogue import CATALOGUE, fault
-from draftwood.models.find import find
+from draftwood.local.catalogue import CATALOGUE, fault
+from draftwood.local.find import find
 from draftwood.models.load import load
 from draftwood.tasks import prompts
 

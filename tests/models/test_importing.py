@@ -9,8 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from draftwood.local import crowding
+from draftwood.local.crowding import told
 from draftwood.models import importing
-from draftwood.models.importing import told, uncollected
+from draftwood.models.importing import uncollected
 
 
 @pytest.fixture
@@ -41,9 +43,9 @@ def fresh(monkeypatch):
 def test_idle_cores_are_counted(monkeypatch, idle, nice, threads, crowded):
     spent = {"user": 100 - idle - nice, "nice": nice, "idle": idle}
     times = iter([dict.fromkeys(spent, 1), {kind: 1 + 0.04 * part for kind, part in spent.items()}])  # of 4 cores
-    monkeypatch.setattr(importing, "_processor_times", lambda: next(times))
-    monkeypatch.setattr(importing, "_ALLOWED", range(4))
-    assert importing.is_crowded(threads) is crowded
+    monkeypatch.setattr(crowding, "_processor_times", lambda: next(times))
+    monkeypatch.setattr(crowding, "_ALLOWED", range(4))
+    assert crowding.is_crowded(threads) is crowded
 
 
 def test_where_the_system_keeps_its_times_to_itself_nothing_is_crowded(monkeypatch):
@@ -52,20 +54,20 @@ def test_where_the_system_keeps_its_times_to_itself_nothing_is_crowded(monkeypat
 
     monkeypatch.setattr(Path, "read_text", refused)
     monkeypatch.setattr("psutil.cpu_times", refused)
-    others = importing.Others()
+    others = crowding.Others()
     assert (others.cores, others.busy(1), told(others.cores)) == (None, "", "")
-    assert (importing.crowds(0.6, 64, 8), importing.crowds(0.6, 2, 2)) == (False, True)
+    assert (crowding.crowds(0.6, 64, 8), crowding.crowds(0.6, 2, 2)) == (False, True)
 
 
 def test_what_a_child_takes_is_ours_while_it_runs_and_after():
     """llama.cpp's server is one: it is no other program."""
     burn = "import sys, time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\nsys.stdin.read()"
-    before = importing._running()
+    before = crowding._running()
     with subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         child.stdout.readline()
-        assert importing._running() >= before + 0.29
+        assert crowding._running() >= before + 0.29
         child.stdin.close()
-    assert importing._running() < before + 0.29
+    assert crowding._running() < before + 0.29
 
 
 @pytest.mark.skipif(not hasattr(os, "sysconf"), reason="no /proc/stat")
@@ -81,8 +83,8 @@ def test_only_the_cores_that_this_process_may_use_are_counted(monkeypatch, ours,
     ]
     text = "\n".join([f"cpu  {12 * tick} 0 0 {18 * tick} 0 0 0 0 0 0", *lines, "intr 1 2", ""])
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: text)
-    monkeypatch.setattr(importing, "_ALLOWED", ours)
-    spent = importing._processor_times()
+    monkeypatch.setattr(crowding, "_ALLOWED", ours)
+    spent = crowding._processor_times()
     assert (spent["user"], spent["idle"]) == seconds
 
 

@@ -13,8 +13,8 @@ import pytest
 import draftwood
 from draftwood.api.learned import fresh
 from draftwood.errors import CapabilityError, ModelError, UsageError
-from draftwood.models.find import gguf_file
-from draftwood.models.findings import profile_path, setting_of
+from draftwood.local.find import gguf_file
+from draftwood.local.findings import profile_path, setting_of
 from draftwood.models.load import load_tokenizer
 
 pytest.importorskip("xllamacpp")

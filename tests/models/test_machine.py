@@ -5,7 +5,7 @@ import os
 import pytest
 from tests.helpers import limit_threads
 
-from draftwood.models import machine
+from draftwood.local import machine
 
 GB = 1 << 30
 

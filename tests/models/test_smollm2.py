@@ -2,8 +2,8 @@
 
 import pytest
 
-from draftwood.models.catalogue import CATALOGUE, fault
-from draftwood.models.find import find
+from draftwood.local.catalogue import CATALOGUE, fault
+from draftwood.local.find import find
 from draftwood.models.load import load
 
 pytestmark = [pytest.mark.smollm2, pytest.mark.slow]

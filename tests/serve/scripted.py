@@ -67,7 +67,7 @@ def byte_tokenizer() -> Any:
     from tokenizers.models import BPE
     from transformers import PreTrainedTokenizerFast
 
-    from draftwood.engines.cpu.encoders import byte_letters
+    from draftwood.engines.tokens.encoders import byte_letters
 
     letters = list(byte_letters().values())
     words = Tokenizer(BPE({name: i for i, name in enumerate([*letters, "\u0120a"])}, [("\u0120", "a")]))
@@ -101,7 +101,7 @@ def save_bytes(folder: Any) -> Any:
 def spell(tokenizer: Any, *parts: bytes | str) -> list[int]:
     """Tokens of single bytes, and special ones by their names."""
     names = tokenizer.get_vocab()
-    from draftwood.engines.cpu.encoders import byte_letters
+    from draftwood.engines.tokens.encoders import byte_letters
 
     letters, ids = byte_letters(), list[int]()
     for part in parts:

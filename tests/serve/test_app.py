@@ -5,7 +5,7 @@ import json
 import httpx2 as httpx  # comes with the openai package
 import pytest
 
-from draftwood.models.importing import Others
+from draftwood.local.crowding import Others
 
 HELLO = [{"role": "user", "content": "hello hello"}]
 

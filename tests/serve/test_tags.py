@@ -34,8 +34,8 @@ def tokenizer(request, tmp_path, tagged):
         return AutoTokenizer.from_pretrained(tagged)
     path = write_vocabulary(tmp_path / "v.gguf", (*SENTENCEPIECE, *((tag, TokenType.CONTROL) for tag in TAGS)))
     if request.param == "cpu":
-        from draftwood.engines.cpu.gguf_file import GgufFile
-        from draftwood.engines.cpu.tokenizer import GgufTokenizer
+        from draftwood.engines.files.gguf_file import GgufFile
+        from draftwood.engines.tokens.tokenizer import GgufTokenizer
 
         return GgufTokenizer(GgufFile(path).metadata)
     pytest.importorskip("xllamacpp")

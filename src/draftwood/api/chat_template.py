@@ -21,7 +21,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from typing import Any, NamedTuple
 
-from draftwood.models.fingerprint import remembered
+from draftwood.engines.tokens.fingerprint import remembered
 
 Message = Mapping[str, Any]
 CALLS = frozenset({"tool_calls", "function_call"})

@@ -18,10 +18,10 @@ from draftwood.contracts import Drafter, Target
 from draftwood.drafters.draft_model.drafter import DraftTarget
 from draftwood.drafters.load import load_inner
 from draftwood.engines.per_model import once
+from draftwood.engines.tokens.fingerprint import tokenizer_fingerprint
 from draftwood.errors import CapabilityError, ModelError, UsageError, VocabularyError
 from draftwood.files.paths import named
 from draftwood.models.engine import CPU, LLAMA_CPP, TRANSFORMERS, choose, first_line
-from draftwood.models.fingerprint import tokenizer_fingerprint
 from draftwood.planning.load import DEFAULT
 from draftwood.planning.load import load as load_planner
 

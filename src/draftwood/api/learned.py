@@ -16,9 +16,9 @@ from weakref import ref
 from draftwood.contracts import Target
 from draftwood.errors import RecordError
 from draftwood.files.lines import read_lines
-from draftwood.models import findings
-from draftwood.models.findings import Setting, profile_path, setting_of
-from draftwood.models.machine import machine
+from draftwood.local import findings
+from draftwood.local.findings import Setting, profile_path, setting_of
+from draftwood.local.machine import machine
 from draftwood.planning.beliefs import Beliefs
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.cost_model import CostModel

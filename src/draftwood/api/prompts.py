@@ -8,9 +8,9 @@ from numbers import Integral
 from typing import Any
 
 from draftwood.api.chat_template import CALLS, fitted, guarded
+from draftwood.engines.tokens.fingerprint import remembered
 from draftwood.errors import DraftwoodError, PromptError, UsageError
 from draftwood.files.foreign import whole
-from draftwood.models.fingerprint import remembered
 
 # Text, token ids (a list, a one-dimensional array or tensor, or what a tokenizer returns), or chat messages.
 Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]] | Any

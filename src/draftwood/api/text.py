@@ -13,7 +13,7 @@ from typing import Any
 
 from draftwood.api.prompts import decoder
 from draftwood.decoding.request import Request
-from draftwood.engines.file_tokenizer import FileTokenizer
+from draftwood.engines.tokens.file_tokenizer import FileTokenizer
 from draftwood.errors import UsageError
 from draftwood.files.foreign import whole
 
@@ -311,6 +311,6 @@ def as_text(piece: bytes) -> str:
 
 @cache
 def _letters() -> dict[str, int]:
-    from draftwood.engines.cpu.encoders import byte_letters
+    from draftwood.engines.tokens.encoders import byte_letters
 
     return {letter: byte for byte, letter in byte_letters().items()}

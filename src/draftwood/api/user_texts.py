@@ -148,7 +148,7 @@ def check_tokenizer(drafters: Iterable[Drafter], tokenizer: Any) -> None:
                     f"{file.path} belongs to one tokenizer, and none is known here to compare: pass tokenizer="
                 )
     elif files and hasattr(tokenizer, "get_vocab"):
-        from draftwood.models.fingerprint import tokenizer_fingerprint
+        from draftwood.engines.tokens.fingerprint import tokenizer_fingerprint
 
         fingerprint = tokenizer_fingerprint(tokenizer)
         for file in files:

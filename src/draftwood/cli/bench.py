@@ -14,17 +14,17 @@ from typer import Option
 
 from draftwood.cli import early, given, measuring, options, screen
 from draftwood.errors import UsageError
+from draftwood.local.crowding import Others, told
 from draftwood.measure.wording import IMPOSSIBLE, count, doubted, number, percent, ratio
-from draftwood.models.importing import Others, told
 
 if TYPE_CHECKING:
     from draftwood.api.setup import Setup
     from draftwood.api.user_texts import UserTexts
+    from draftwood.local.findings import Setting
     from draftwood.measure.bench.arms import Arm
     from draftwood.measure.bench.run import BenchSettings
     from draftwood.measure.records.records import Records
     from draftwood.measure.records.writer import RecordsWriter
-    from draftwood.models.findings import Setting
 
 _TASKS = "Kinds of prompts; with a variant and a temperature: grammar:one-sentence@0.7. [default: all]"
 Tasks = Annotated[str | None, Option(metavar="TASK,TASK", help=_TASKS)]
@@ -56,10 +56,10 @@ def bench(
     """
     from draftwood.api.setup import Setup
     from draftwood.api.user_texts import UserTexts
-    from draftwood.engines.peers import check_assistants, peer_names
     from draftwood.measure.bench.run import Bench, BenchSettings, Sustained
     from draftwood.measure.bench.run import sustain as repeat
     from draftwood.measure.bench.table import table
+    from draftwood.measure.peers import check_assistants, peer_names
     from draftwood.measure.ties import differences
 
     given.check_names(planner, rule)
@@ -139,8 +139,8 @@ def _arms(
     from functools import partial
 
     from draftwood.api.user_texts import UserTexts
-    from draftwood.engines.peers import load_peers
     from draftwood.measure.bench.arms import OurArm, PeerArm
+    from draftwood.measure.peers import load_peers
     from draftwood.models.load import load
 
     labels: set[str] = set()

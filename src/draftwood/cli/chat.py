@@ -16,7 +16,7 @@ from draftwood.cli import options, prompt, screen
 from draftwood.cli.answering import AnswerWriter, Waiting, figures, lossy_note, people, print_summary
 from draftwood.cli.given import Given, Loaded
 from draftwood.errors import DraftwoodError, PromptError, UnknownNameError
-from draftwood.models.find import cache_folder
+from draftwood.local.find import cache_folder
 
 if TYPE_CHECKING:
     from draftwood.api.conversation import Conversation

@@ -127,7 +127,7 @@ def _llama(given: Given) -> Loaded | None:
 def _run_llama(other: Loaded | None, content: Any, one: _Raced, most: int) -> None:
     """Let llama.cpp write the same, plainly; we have so many threads."""
     from draftwood.api.stream import generate
-    from draftwood.models.findings import watch
+    from draftwood.local.findings import watch
 
     if other is not None:
         with screen.Status("llama.cpp writes the same, plainly …"):

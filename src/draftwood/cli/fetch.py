@@ -16,7 +16,7 @@ Force = Annotated[bool, Option("--force", help="Fetch again, even if the model i
 
 def fetch(name: Name = options.MODEL_DEFAULT, force: Force = False) -> None:
     """Download a model and prepare it; prints its folder."""
-    from draftwood.models.catalogue import CATALOGUE
+    from draftwood.local.catalogue import CATALOGUE
     from draftwood.models.fetch import fetch as bring
 
     if name in CATALOGUE and CATALOGUE[name].terms:

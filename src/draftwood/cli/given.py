@@ -101,7 +101,7 @@ class DraftingFlags(SourceFlags):
     def check(self) -> list[str]:
         """Check everything that can be checked without a model; return the names of the drafters."""
         if not self.learned:
-            from draftwood.models import findings
+            from draftwood.local import findings
 
             findings.keep_no_learning()
         check_names(self.planner, self.rule)

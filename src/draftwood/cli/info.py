@@ -9,8 +9,8 @@ from typing import Any
 
 from draftwood.cli import options, screen
 from draftwood.errors import DraftwoodError
+from draftwood.local.catalogue import DEFAULT_MODEL
 from draftwood.measure.records.provenance import package_version
-from draftwood.models.catalogue import DEFAULT_MODEL
 
 _PACKAGES = ("torch", "transformers", "xllamacpp", "llama_cpp_python", "numpy", "numba")
 _EXPECTED = {"cpu": 377, "transformers": 27, "llama.cpp": 85}  # README's: 4 bits; transformers in float32
@@ -45,8 +45,8 @@ def collect() -> dict[str, Any]:
     """Return everything that `info` shows, JSON-ready."""
     from draftwood import __version__
     from draftwood.drafters.load import known
-    from draftwood.models import findings
-    from draftwood.models.find import cache_folder, installed
+    from draftwood.local import findings
+    from draftwood.local.find import cache_folder, installed
 
     files = findings.files(findings.LEARNED)
     kept = {"files": len(files), "bytes": sum(path.stat().st_size for path in files)}

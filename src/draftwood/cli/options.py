@@ -20,7 +20,7 @@ from draftwood.models.load import load
 from draftwood.models.load import load_tokenizer as tokenizer_of
 
 if TYPE_CHECKING:
-    from draftwood.models.findings import Setting
+    from draftwood.local.findings import Setting
 
 # Repeated here, since the modules that define them import numpy; a test compares both.
 MODEL_DEFAULT = "smollm2"
@@ -101,7 +101,7 @@ class Loading(_MachineFlags, ModelFlag):
 
     def setting_of(self, model: Any) -> Setting:
         """Return what the cost of the loaded model's passes depends on, under the name that the user gave."""
-        from draftwood.models.findings import setting_of
+        from draftwood.local.findings import setting_of
 
         found = setting_of(model)
         assert found is not None, "every model that was loaded says its name"

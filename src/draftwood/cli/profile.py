@@ -39,9 +39,9 @@ def profile(
     Without --sizes, --contexts and --rounds the profile is also kept in the cache folder, where planners read it.
     """
     from draftwood.api.setup import Setup
+    from draftwood.local.findings import profile_path, setting_of, threads_of
     from draftwood.measure.profile.rows import Profile, write_profile
     from draftwood.measure.profile.sweep import profile as measure
-    from draftwood.models.findings import profile_path, setting_of, threads_of
 
     asked = {"sizes": options.numbers(sizes, "--sizes"), "contexts": options.numbers(contexts, "--contexts")}
     if output is not None:

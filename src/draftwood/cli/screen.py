@@ -18,8 +18,8 @@ import typer
 from draftwood.api.prompts import decoder
 from draftwood.files.foreign import mended
 from draftwood.files.paths import is_stream
+from draftwood.local.machine import threads_given
 from draftwood.measure.wording import clean, percent
-from draftwood.models.machine import threads_given
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -17,9 +17,9 @@ from draftwood.cli import options, screen
 from draftwood.cli.given import DraftingFlags
 from draftwood.cli.options import Loading
 from draftwood.errors import ModelError, UsageError
+from draftwood.local.machine import threads_given
 from draftwood.measure.wording import clean
 from draftwood.models.engine import first_line
-from draftwood.models.machine import threads_given
 
 if TYPE_CHECKING:
     from draftwood.api.setup import Setup

@@ -132,8 +132,8 @@ def simulate(
 
 def _curve(profile: Path | None, cost: str | None) -> CostCurve | None:
     from draftwood.api.learned import read_profile
-    from draftwood.models.find import begins_like_gguf
-    from draftwood.models.findings import newest_profile
+    from draftwood.local.find import begins_like_gguf
+    from draftwood.local.findings import newest_profile
     from draftwood.planning.cost_curve import CostCurve
 
     if profile is not None and cost is not None:

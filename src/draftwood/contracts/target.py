@@ -191,7 +191,7 @@ class Target(ABC):
 
     @property
     def setting(self) -> Any:
-        """What the cost of its passes depends on (`draftwood.models.findings.Setting`); None: not known."""
+        """What the cost of its passes depends on (`draftwood.local.findings.Setting`); None: not known."""
         return None
 
     @property

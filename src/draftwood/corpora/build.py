@@ -17,9 +17,9 @@ from draftwood.corpora.suffix_array import MOST_BYTES, bytes_per_token, suffix_a
 from draftwood.corpora.texts import Skipped, Source, documents, sources
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.file import BORDER, Documents, Part, write_corpus
+from draftwood.engines.tokens.fingerprint import tokenizer_fingerprint
 from draftwood.errors import UsageError
 from draftwood.files.paths import is_stream, whole_file
-from draftwood.models.fingerprint import tokenizer_fingerprint
 
 Ints = NDArray[np.int32]
 Progress = Callable[[int, int, str], None]

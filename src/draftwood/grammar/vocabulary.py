@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.engines.tokens.fingerprint import remembered
 from draftwood.errors import UsageError
 from draftwood.grammar.grammar import library
-from draftwood.models.fingerprint import remembered
 
 log = logging.getLogger("draftwood")
 

@@ -17,8 +17,8 @@ from draftwood.api.text import Piece
 from draftwood.api.user_texts import detached
 from draftwood.decoding.sequence import common_prefix
 from draftwood.errors import UsageError
+from draftwood.local.findings import watch
 from draftwood.measure.ties import first_difference
-from draftwood.models.findings import watch
 
 ARMS = ("drafted", "plain")
 _WARM_PROMPT, _WARM_TOKENS = 16, 4

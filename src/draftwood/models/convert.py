@@ -11,8 +11,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from draftwood.models.catalogue import CatalogueModel
-from draftwood.models.importing import quiet_transformers
+from draftwood.engines.transformers.quiet import quiet_transformers
+from draftwood.local.catalogue import CatalogueModel
 
 STEPS = 3  # number of steps that :func:`convert` reports
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from draftwood.engines.llama_cpp import library
 from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError, UsageError
-from draftwood.models.catalogue import CATALOGUE
-from draftwood.models.find import find, gguf_file, gguf_files, hub_file, model_folder
+from draftwood.local.catalogue import CATALOGUE
+from draftwood.local.find import find, gguf_file, gguf_files, hub_file, model_folder
 from draftwood.models.importing import importing_torch
 
 TRANSFORMERS, LLAMA_CPP, CPU = "transformers", "llama.cpp", "cpu"
@@ -112,8 +112,8 @@ def _able(place: Path | str) -> list[str]:
 
 def _ours(place: Path | str) -> Path | None:
     """Return the folder, downloaded, with weights for transformers alone that our own engine runs; else None."""
-    from draftwood.engines.cpu.hub_model import read_json
-    from draftwood.engines.cpu.hub_settings import settings_of
+    from draftwood.engines.files.hub_model import read_json
+    from draftwood.engines.files.hub_settings import settings_of
 
     try:
         folder = downloaded(place, _READ[1:]) if isinstance(place, str) else place

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from draftwood.errors import DraftwoodError, FetchError, UnknownNameError
-from draftwood.models.catalogue import (
+from draftwood.local.catalogue import (
     CATALOGUE,
     LICENCE,
     CatalogueModel,
@@ -31,9 +31,9 @@ from draftwood.models.catalogue import (
     sha256_of,
     write_manifest,
 )  # fmt: skip
+from draftwood.local.find import model_folder
 from draftwood.models.convert import STEPS, convert
 from draftwood.models.engine import TRANSFORMERS, is_installed
-from draftwood.models.find import model_folder
 
 Progress = Callable[[str, int, int], None]
 """Called with the stage and how much of it is done: ``("downloading", 1_000_000, 92_871_040)``.

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from draftwood.engines.transformers.quiet import quiet_transformers
 from draftwood.errors import (
     ModelError,
     ModelNotFoundError,
@@ -20,7 +21,8 @@ from draftwood.errors import (
     VocabularyError,
     number,
 )  # fmt: skip
-from draftwood.models.catalogue import DEFAULT_MODEL
+from draftwood.local.catalogue import DEFAULT_MODEL
+from draftwood.local.machine import cores, free_memory, processor_limit
 from draftwood.models.engine import (
     CPU,
     FASTEST,
@@ -32,8 +34,7 @@ from draftwood.models.engine import (
     is_installed,
     say_chosen,
 )
-from draftwood.models.importing import importing_torch, quiet_transformers, uncollected
-from draftwood.models.machine import cores, free_memory, processor_limit
+from draftwood.models.importing import importing_torch, uncollected
 
 if TYPE_CHECKING:
     import torch
@@ -249,7 +250,7 @@ def _read(place: Path | str, dtype: str) -> tuple[PreTrainedModel, PreTrainedTok
 
 def _check_room(place: Path | str, *, grows: bool) -> None:
     """Raise `ModelError` where a folder's weights do not fit; where it ``grows`` they become twice as large."""
-    from draftwood.engines.cpu.hub_model import parts_of
+    from draftwood.engines.files.hub_model import parts_of
 
     folder = Path(place)
     names = {file.name for file in folder.glob("pytorch_model*.bin")}

@@ -87,7 +87,7 @@ def _load_cpu(
 
 
 def _tokenizer(path: Path, source: Any) -> Any:
-    from draftwood.engines.cpu.tokenizer import GgufTokenizer, HubTokenizer
+    from draftwood.engines.tokens.tokenizer import GgufTokenizer, HubTokenizer
 
     return HubTokenizer(path) if path.is_dir() else GgufTokenizer(source.metadata)
 
@@ -104,7 +104,7 @@ def load_gguf_tokenizer(path: Path, *, engine: str, is_free: bool) -> Any:
     if path.is_dir():
         return _tokenizer(path, None)
     if engine == CPU:
-        from draftwood.engines.cpu.gguf_file import GgufFile
+        from draftwood.engines.files.gguf_file import GgufFile
 
         try:
             return _tokenizer(path, GgufFile(path))

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from draftwood.api.prompts import check_fits, decoder, render
 from draftwood.api.setup import Setup
 from draftwood.api.text import Spelling
-from draftwood.models.findings import watch
+from draftwood.local.findings import watch
 from draftwood.serve.answer import Choice
 from draftwood.serve.asking import HEADER, ChoiceMaker, Wishes
 from draftwood.serve.errors import BAD_REQUEST, NOT_FOUND, ApiError, StrictRoute, answer_errors

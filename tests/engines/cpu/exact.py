@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.formats import GROUP, Format
-from draftwood.engines.cpu.products import GROUP_RECORD, MINUS, STEP, SUMS
+from draftwood.engines.cpu.code.products import GROUP_RECORD, MINUS, STEP, SUMS
+from draftwood.engines.files.formats import GROUP, Format
 from tests.engines.cpu.random_blocks import Codes
 
 Floats = NDArray[np.float32]

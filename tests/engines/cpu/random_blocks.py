@@ -8,10 +8,10 @@ from math import prod
 import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
-from draftwood.engines.cpu.formats import FORMATS, Format, codes_from_planes, planes_from_codes
-from draftwood.engines.cpu.gguf_file import Tensor
-from draftwood.engines.cpu.gguf_types import Blocks, read_blocks
 from draftwood.engines.cpu.packing import packed_shape, plan, write_tiles
+from draftwood.engines.files.formats import FORMATS, Format, codes_from_planes, planes_from_codes
+from draftwood.engines.files.gguf_file import Tensor
+from draftwood.engines.files.gguf_types import Blocks, read_blocks
 
 HALVES = {
     "Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "Q4_1": (0, 2),

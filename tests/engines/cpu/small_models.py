@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from gguf import GGMLQuantizationType, GGUFWriter
 
-from draftwood.engines.cpu.formats import FORMATS, GROUP
 from draftwood.engines.cpu.target import CpuTarget
+from draftwood.engines.files.formats import FORMATS, GROUP
 from draftwood.tree import TokenTree
 from tests.engines.cpu.random_blocks import HALVES, random_rows
 from tests.engines.tiny_gguf import written

@@ -9,9 +9,9 @@ import llvmlite.binding as llvm
 import pytest
 from llvmlite import ir
 
-from draftwood.engines.cpu import kernels, pieces, products
-from draftwood.engines.cpu.formats import FORMATS
-from draftwood.engines.cpu.instructions import INSTRUCTIONS, Instructions
+from draftwood.engines.cpu.code import kernels, pieces, products
+from draftwood.engines.cpu.code.instructions import INSTRUCTIONS, Instructions
+from draftwood.engines.files.formats import FORMATS
 from tests.tiers import rest_is_slow
 
 TRIPLES = {"neon": "aarch64-unknown-linux-gnu"}

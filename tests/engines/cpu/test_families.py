@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from draftwood.engines.cpu.instructions import INSTRUCTIONS, runnable
+from draftwood.engines.cpu.code.instructions import INSTRUCTIONS, runnable
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.llama_cpp.target import LlamaTarget
 from draftwood.errors import CapabilityError, ModelError

@@ -13,14 +13,14 @@ from transformers import CONFIG_MAPPING, LlamaForCausalLM
 
 import draftwood
 from draftwood.engines.cpu import self_drafts
-from draftwood.engines.cpu.families import shape_of
-from draftwood.engines.cpu.formats import FORMATS
-from draftwood.engines.cpu.gguf_types import dequantised, quantised
-from draftwood.engines.cpu.hub_settings import hub_type, settings_of
-from draftwood.engines.cpu.kernels import kernels
+from draftwood.engines.cpu.code.kernels import kernels
 from draftwood.engines.cpu.target import CpuTarget
-from draftwood.engines.cpu.tokenizer import HubTokenizer
 from draftwood.engines.cpu.weights import Weights
+from draftwood.engines.files.families import shape_of
+from draftwood.engines.files.formats import FORMATS
+from draftwood.engines.files.gguf_types import dequantised, quantised
+from draftwood.engines.files.hub_settings import hub_type, settings_of
+from draftwood.engines.tokens.tokenizer import HubTokenizer
 from draftwood.engines.transformers.self_draft import quantized_self
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.errors import CapabilityError, ModelError, ModelNotFoundError, UnsupportedModelError, UsageError

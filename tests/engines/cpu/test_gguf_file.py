@@ -13,9 +13,9 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFEndian, GGUFReader,
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from draftwood.engines.cpu.gguf_file import _TYPES, GgufFile, sampling_of
+from draftwood.engines.files.gguf_file import _TYPES, GgufFile, sampling_of
 from draftwood.errors import ModelError, ModelNotFoundError, UnsupportedModelError
-from draftwood.models.find import gguf_file
+from draftwood.local.find import gguf_file
 from tests.engines.cpu.random_blocks import random_rows
 from tests.engines.tiny_gguf import written
 
@@ -135,7 +135,7 @@ def test_an_unknown_type_is_refused_where_its_data_are_asked_for(tmp_path):
 def test_rows_are_those_of_all_experts_in_the_order_asked_for(small, unused, system, monkeypatch):
     if system == "Windows":
         monkeypatch.delattr("os.preadv", raising=False)
-    monkeypatch.setattr("draftwood.engines.cpu.gguf_file._MOST_UNUSED", unused)
+    monkeypatch.setattr("draftwood.engines.files.gguf_file._MOST_UNUSED", unused)
     for tensor in GgufFile(small).tensors.values():
         every = tensor.data.reshape(-1, tensor.data.shape[-1])
         for which in (slice(None), slice(1, 3), np.arange(len(every))[::-1], np.array([len(every) - 1, 0, 0])):

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import draftwood
-from draftwood.engines.cpu.gguf_file import GgufFile
 from draftwood.engines.cpu.self_drafts import early_exit
 from draftwood.engines.cpu.target import CpuTarget
+from draftwood.engines.files.gguf_file import GgufFile
 from draftwood.errors import CapabilityError, UsageError
 from draftwood.tree import TokenTree
 from tests.engines.cpu.small_models import Truth, equal, random_tree

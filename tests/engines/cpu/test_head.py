@@ -12,12 +12,12 @@ from safetensors.torch import load_file, save_file
 import draftwood
 from draftwood.contracts import Prices, Sampling
 from draftwood.drafters.head.drafter import HeadDrafter
-from draftwood.engines.cpu.formats import FORMATS
-from draftwood.engines.cpu.gguf_types import dequantised, quantised, read_floats
 from draftwood.engines.cpu.head.target import fingerprint, fitted, head_of, shipped_head
 from draftwood.engines.cpu.head.weights import FUSE, KIND
 from draftwood.engines.cpu.passes import PassRecord, Rows
 from draftwood.engines.cpu.target import CpuTarget
+from draftwood.engines.files.formats import FORMATS
+from draftwood.engines.files.gguf_types import dequantised, quantised, read_floats
 from draftwood.engines.heads.text import ReducedScores
 from draftwood.engines.heads.weights import HeadShape, HeadWeights, read_head
 from draftwood.engines.lent_scores import RowScores

@@ -11,9 +11,9 @@ import sys
 import numpy as np
 import pytest
 
-from draftwood.engines.cpu.instructions import INSTRUCTIONS
-from draftwood.engines.cpu.kernels import pass_threads
-from draftwood.engines.cpu.pages import PAGE
+from draftwood.engines.cpu.code.cells import PAGE
+from draftwood.engines.cpu.code.instructions import INSTRUCTIONS
+from draftwood.engines.cpu.pool import pass_threads
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.errors import CapabilityError, PromptError, UsageError
 from draftwood.tree import TokenTree

@@ -11,8 +11,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from transformers import AutoTokenizer, PreTrainedTokenizer, PreTrainedTokenizerFast
 from transformers.models.auto import tokenization_auto
 
-from draftwood.engines.cpu import hub_tokenizer
-from draftwood.engines.cpu.tokenizer import HubTokenizer
+from draftwood.engines.tokens import hub_tokenizer
+from draftwood.engines.tokens.tokenizer import HubTokenizer
 from draftwood.errors import ModelError, UnsupportedModelError, UsageError
 from tests.engines.cpu.tiny_families import VOCAB
 

@@ -9,7 +9,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from draftwood.contracts import Watch
-from draftwood.engines.cpu.instructions import INSTRUCTIONS, runnable
+from draftwood.engines.cpu.code.instructions import INSTRUCTIONS, runnable
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.tree import TokenTree
 from tests.engines.cpu.small_models import Truth, equal, random_tree, write_mixed
@@ -318,7 +318,7 @@ def test_stories(cases, name, acts):
 
 @pytest.mark.smollm2
 def test_a_real_model():
-    from draftwood.models.find import gguf_file
+    from draftwood.local.find import gguf_file
 
     target = CpuTarget(gguf_file("smollm2"), threads=2)
     text = np.random.default_rng(8).integers(0, 49152, 100).tolist()

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, quants
 
-from draftwood.engines.cpu.formats import FORMATS, GROUP, TILE, Format, codes_from_planes, planes_from_codes
-from draftwood.engines.cpu.gguf_file import Tensor
-from draftwood.engines.cpu.gguf_types import dequantised, plane_of_bits, read_blocks, read_floats, swapped_fields
 from draftwood.engines.cpu.packing import packed_shape, packing, plan
+from draftwood.engines.files.formats import FORMATS, GROUP, TILE, Format, codes_from_planes, planes_from_codes
+from draftwood.engines.files.gguf_file import Tensor
+from draftwood.engines.files.gguf_types import dequantised, plane_of_bits, read_blocks, read_floats, swapped_fields
 from draftwood.errors import ModelError, UnsupportedModelError
 from tests.engines.cpu.random_blocks import (
     KINDS,

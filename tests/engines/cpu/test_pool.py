@@ -6,9 +6,10 @@ import threading
 import numpy as np
 import pytest
 
-from draftwood.engines.cpu.kernels import kernels
-from draftwood.engines.cpu.pool import CONTROL, NUMBER, Pool, _lines
-from draftwood.engines.cpu.records import PASS, PHASE
+from draftwood.engines.cpu.code.kernels import kernels
+from draftwood.engines.cpu.code.records import PASS, PHASE
+from draftwood.engines.cpu.code.running import CONTROL, NUMBER
+from draftwood.engines.cpu.pool import Pool, _lines
 
 PIECE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 

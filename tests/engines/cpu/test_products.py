@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftwood.engines.cpu.formats import FORMATS, GROUP, TILE
-from draftwood.engines.cpu.gguf_types import read_floats
-from draftwood.engines.cpu.instructions import INSTRUCTIONS, runnable
-from draftwood.engines.cpu.kernels import kernels
-from draftwood.engines.cpu.records import PASS, PHASE
+from draftwood.engines.cpu.code.instructions import INSTRUCTIONS, runnable
+from draftwood.engines.cpu.code.kernels import kernels
+from draftwood.engines.cpu.code.records import PASS, PHASE
+from draftwood.engines.files.formats import FORMATS, GROUP, TILE
+from draftwood.engines.files.gguf_types import read_floats
 from tests.engines.cpu import exact
 from tests.engines.cpu.random_blocks import KINDS, pack, packed_tensor, random_rows, read_codes, tensor_of, zeros
 from tests.tiers import rest_is_slow

@@ -7,12 +7,12 @@ import threading
 import numpy as np
 import pytest
 
-from draftwood.engines.cpu.attention import UNIT_ROWS
-from draftwood.engines.cpu.gguf_file import GgufFile
-from draftwood.engines.cpu.instructions import INSTRUCTIONS, runnable
-from draftwood.engines.cpu.kernels import kernels
+from draftwood.engines.cpu.code.attention import UNIT_ROWS
+from draftwood.engines.cpu.code.instructions import INSTRUCTIONS, runnable
+from draftwood.engines.cpu.code.kernels import kernels
 from draftwood.engines.cpu.pool import Pool
 from draftwood.engines.cpu.target import CpuTarget
+from draftwood.engines.files.gguf_file import GgufFile
 from draftwood.testing import check_target
 from draftwood.tree import TokenTree
 from tests.engines.cpu.small_models import write_mixed

@@ -11,14 +11,14 @@ from threading import Event
 import pytest
 from gguf import TokenType
 
-from draftwood.engines.cpu.encoders import SpecialTokens, byte_letters
-from draftwood.engines.cpu.gguf_file import GgufFile
-from draftwood.engines.cpu.tokenizer import GgufTokenizer
-from draftwood.engines.cpu.vocabulary import KNOWN
-from draftwood.engines.file_tokenizer import ids_of
+from draftwood.engines.files.gguf_file import GgufFile
+from draftwood.engines.files.vocabulary import KNOWN
+from draftwood.engines.tokens.encoders import SpecialTokens, byte_letters
+from draftwood.engines.tokens.file_tokenizer import ids_of
+from draftwood.engines.tokens.fingerprint import tokenizer_fingerprint
+from draftwood.engines.tokens.tokenizer import GgufTokenizer
 from draftwood.errors import ModelError, UnsupportedModelError
-from draftwood.models.find import gguf_file
-from draftwood.models.fingerprint import tokenizer_fingerprint
+from draftwood.local.find import gguf_file
 
 pytest.importorskip("xllamacpp")
 
@@ -282,7 +282,7 @@ def test_a_long_text_has_the_same_ids_and_other_threads_run_meanwhile(special):
 
 FORKED = """
 import os, sys, threading
-from draftwood.engines.file_tokenizer import ids_of
+from draftwood.engines.tokens.file_tokenizer import ids_of
 from tests.serve.scripted import byte_tokenizer
 words, done = byte_tokenizer().backend_tokenizer, threading.Event()
 threading.Thread(target=done.wait).start()
@@ -306,8 +306,8 @@ def test_neither_torch_nor_transformers_nor_llama_cpp_is_imported():
     code = f"""
 import sys
 from pathlib import Path
-from draftwood.engines.cpu.gguf_file import GgufFile
-from draftwood.engines.cpu.tokenizer import GgufTokenizer
+from draftwood.engines.files.gguf_file import GgufFile
+from draftwood.engines.tokens.tokenizer import GgufTokenizer
 tokenizer = GgufTokenizer(GgufFile(Path({str(gguf_file("smollm2"))!r})).metadata)
 tokenizer.apply_chat_template([{{"role": "user", "content": "Hi"}}])
 print({{"torch", "transformers", "xllamacpp", "huggingface_hub"}} & set(sys.modules))

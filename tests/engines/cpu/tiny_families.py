@@ -14,8 +14,8 @@ from gguf import GGMLQuantizationType, GGUFWriter, quants
 from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig
 from transformers.masking_utils import eager_mask
 
-from draftwood.engines.cpu.formats import FORMATS
-from draftwood.engines.cpu.gguf_types import dequantised, read_blocks
+from draftwood.engines.files.formats import FORMATS
+from draftwood.engines.files.gguf_types import dequantised, read_blocks
 from tests.engines.tiny_gguf import write_vocabulary, written
 
 VOCAB, WINDOW, LONGEST = 150, 24, 512

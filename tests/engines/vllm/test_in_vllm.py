@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from draftwood.engines.vllm.requests import PREDICTION
-from draftwood.models.find import model_folder
+from draftwood.local.find import model_folder
 
 pytestmark = [
     pytest.mark.vllm,

@@ -44,7 +44,7 @@ class Corpus:
     documents
         Their names and places.
     fingerprint
-        Fingerprint of the tokenizer whose ids these are (`draftwood.models.fingerprint`); None if unknown.
+        Fingerprint of the tokenizer whose ids these are (`draftwood.engines.tokens.fingerprint`); None if unknown.
     model
         Name of a model with that tokenizer.
     header

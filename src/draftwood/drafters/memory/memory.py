@@ -49,7 +49,8 @@ class Memory:
         Its size, at most `MOST_TOKENS`: an answer counts as its tokens and one more, each namespace after the
         first as 1,024 more. When it is full, the least used answers are forgotten.
     fingerprint
-        Fingerprint of the tokenizer whose ids it holds (`draftwood.models.fingerprint`); None: not known yet.
+        Fingerprint of the tokenizer whose ids it holds (`draftwood.engines.tokens.fingerprint`); None: not
+        known yet.
 
     Attributes
     ----------

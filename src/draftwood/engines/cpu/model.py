@@ -16,19 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.child_safe import ChildSafeLock
-from draftwood.engines.cpu.gguf_file import GgufFile
-from draftwood.engines.cpu.hub_model import HubModel
-from draftwood.engines.cpu.instructions import Instructions
-from draftwood.engines.cpu.kernels import kernels, pass_threads, sources
+from draftwood.engines.cpu.code.instructions import Instructions
+from draftwood.engines.cpu.code.kernels import kernels, sources
+from draftwood.engines.cpu.code.running import POOL
 from draftwood.engines.cpu.pages import Pages
 from draftwood.engines.cpu.passes import PassRecord, Rows
 from draftwood.engines.cpu.phases import Without
-from draftwood.engines.cpu.pool import POOL
+from draftwood.engines.cpu.pool import pass_threads
 from draftwood.engines.cpu.program import Program
 from draftwood.engines.cpu.weights import Report, Weights
+from draftwood.engines.files.gguf_file import GgufFile
+from draftwood.engines.files.hub_model import HubModel
 from draftwood.engines.lent_scores import LentScores, RowScores
-from draftwood.models import findings
-from draftwood.models.machine import cores, machine
+from draftwood.local import findings
+from draftwood.local.machine import cores, machine
 
 
 class CpuModel:

@@ -18,10 +18,10 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.formats import FORMATS, GROUP, TILE, Bytes, Format
-from draftwood.engines.cpu.gguf_file import Tensor
-from draftwood.engines.cpu.gguf_types import Blocks, bfloat16_bits, quantised, read_blocks, read_floats
-from draftwood.engines.cpu.kernels import Kernels
+from draftwood.engines.cpu.code.kernels import Kernels
+from draftwood.engines.files.formats import FORMATS, GROUP, TILE, Bytes, Format
+from draftwood.engines.files.gguf_file import Tensor
+from draftwood.engines.files.gguf_types import Blocks, bfloat16_bits, quantised, read_blocks, read_floats
 from draftwood.errors import ModelError, UnsupportedModelError
 
 T = TypeVar("T")

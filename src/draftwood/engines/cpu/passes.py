@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.attention import CHUNK, UNIT_ROWS, WIDEST
+from draftwood.engines.cpu.code.attention import CHUNK, UNIT_ROWS, WIDEST
+from draftwood.engines.cpu.code.pieces import BEST
+from draftwood.engines.cpu.code.records import PASS
 from draftwood.engines.cpu.pages import Pages
 from draftwood.engines.cpu.phases import Asked
-from draftwood.engines.cpu.pieces import BEST
 from draftwood.engines.cpu.program import Program
-from draftwood.engines.cpu.records import PASS
 from draftwood.errors import CapabilityError, PromptError, UsageError
 
 Places = NDArray[np.int64]

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.attention import WIDEST
-from draftwood.engines.cpu.families import Shape
-from draftwood.engines.cpu.formats import GROUP
-from draftwood.engines.cpu.products import GROUP_RECORD
+from draftwood.engines.cpu.code.attention import WIDEST
+from draftwood.engines.cpu.code.products import GROUP_RECORD
+from draftwood.engines.files.families import Shape
+from draftwood.engines.files.formats import GROUP
 
 Asked = tuple[Hashable, ...]
 

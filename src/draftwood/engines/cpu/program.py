@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.attention import CHUNK, PART_HEAD, SHARES, UNIT_ROWS, WIDEST
-from draftwood.engines.cpu.families import rotary_table
-from draftwood.engines.cpu.formats import TILE
-from draftwood.engines.cpu.kernels import Kernels
+from draftwood.engines.cpu.code.attention import CHUNK, PART_HEAD, SHARES, UNIT_ROWS, WIDEST
+from draftwood.engines.cpu.code.cells import PAGE
+from draftwood.engines.cpu.code.kernels import Kernels
+from draftwood.engines.cpu.code.records import PHASE, real_slot
 from draftwood.engines.cpu.packing import Matrix
-from draftwood.engines.cpu.pages import PAGE
 from draftwood.engines.cpu.phases import Buffer, MixtureBuffers, Per, Phase, floats, limits, records
-from draftwood.engines.cpu.records import PHASE, real_slot
 from draftwood.engines.cpu.weights import Weights
+from draftwood.engines.files.families import rotary_table
+from draftwood.engines.files.formats import TILE
 
 _PIECE_BYTES = 16 << 10
 """Bytes of weights in a piece of work: small enough to divide a phase evenly, large enough to be worth taking."""
@@ -206,7 +206,7 @@ class Program:
         return slots | {"per_piece": per}, -(-gate.tiles // per)
 
     def _experts(self, matrices: Mapping[str, Matrix], vectors: Mapping[str, Any]) -> None:
-        """Add a mixture: see `draftwood.engines.cpu.experts`."""
+        """Add a mixture: see `draftwood.engines.cpu.code.experts`."""
         shape, mixture = self.weights.shape, self._mixture
         assert mixture is not None
         router, gate, up, down = (matrices[f"ffn_{name}"] for name in ("gate_inp", "gate", "up", "down"))

@@ -7,13 +7,13 @@ from typing import Any
 
 from draftwood.contracts import Capabilities
 from draftwood.engines.committed import locked
-from draftwood.engines.cpu.formats import FORMATS
-from draftwood.engines.cpu.gguf_file import GgufFile
-from draftwood.engines.cpu.hub_model import HubModel
 from draftwood.engines.cpu.model import CpuModel
 from draftwood.engines.cpu.phases import Without
 from draftwood.engines.cpu.session import Grown, grow
 from draftwood.engines.cpu.target import CpuTarget
+from draftwood.engines.files.formats import FORMATS
+from draftwood.engines.files.gguf_file import GgufFile
+from draftwood.engines.files.hub_model import HubModel
 from draftwood.engines.lent_scores import RowScores
 from draftwood.engines.per_model import once
 from draftwood.engines.self_draft import read_layers

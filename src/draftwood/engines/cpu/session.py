@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from draftwood.engines.committed import CommittedText, locked
-from draftwood.engines.cpu.attention import WIDEST
-from draftwood.engines.cpu.pages import PAGE, Page, Pages
+from draftwood.engines.cpu.code.attention import WIDEST
+from draftwood.engines.cpu.code.cells import PAGE
+from draftwood.engines.cpu.pages import Page, Pages
 from draftwood.engines.cpu.passes import Rows
 from draftwood.engines.cpu.phases import Without
 from draftwood.engines.lent_scores import RowScores

@@ -12,18 +12,18 @@ import numpy as np
 
 from draftwood.contracts import Capabilities, Target, Watch
 from draftwood.engines.committed import check_room, locked
-from draftwood.engines.cpu.attention import WIDEST
-from draftwood.engines.cpu.gguf_file import GgufFile
-from draftwood.engines.cpu.hub_model import HubModel
-from draftwood.engines.cpu.instructions import Instructions
+from draftwood.engines.cpu.code.attention import WIDEST
+from draftwood.engines.cpu.code.instructions import Instructions
 from draftwood.engines.cpu.model import CpuModel, pass_times
 from draftwood.engines.cpu.passes import Rows, check_ids
 from draftwood.engines.cpu.session import CpuSession, Grown, SavedPages, groups, grow
 from draftwood.engines.cpu.weights import Report
+from draftwood.engines.files.gguf_file import GgufFile
+from draftwood.engines.files.hub_model import HubModel
 from draftwood.engines.lent_scores import RowScores
 from draftwood.engines.rounding import EXACT
 from draftwood.errors import CapabilityError
-from draftwood.models.findings import Setting
+from draftwood.local.findings import Setting
 from draftwood.tree import TokenTree
 
 Request = tuple[CpuSession, int, TokenTree]

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.families import shape_of
-from draftwood.engines.cpu.formats import FORMATS, GROUP
-from draftwood.engines.cpu.gguf_file import GgufFile, Tensor, check_writes
-from draftwood.engines.cpu.gguf_types import FLOATS, dequantised, growth, kind_of, read_blocks, read_floats
-from draftwood.engines.cpu.hub_model import HubModel, read_folder
-from draftwood.engines.cpu.kernels import Kernels
+from draftwood.engines.cpu.code.kernels import Kernels
 from draftwood.engines.cpu.packing import Matrix, Slabs, SomeRows, matrix_of, packing, plan
+from draftwood.engines.files.families import shape_of
+from draftwood.engines.files.formats import FORMATS, GROUP
+from draftwood.engines.files.gguf_file import GgufFile, Tensor, check_writes
+from draftwood.engines.files.gguf_types import FLOATS, dequantised, growth, kind_of, read_blocks, read_floats
+from draftwood.engines.files.hub_model import HubModel, read_folder
 from draftwood.errors import ModelError, UnsupportedModelError, UsageError
-from draftwood.models.machine import cores, free_memory
+from draftwood.local.machine import cores, free_memory
 
 Vector = NDArray[np.float32]
 Report = Callable[[int, int], None]  # takes bytes that are packed, and bytes in all

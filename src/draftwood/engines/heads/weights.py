@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.gguf_types import read_floats
-from draftwood.engines.cpu.hub_model import metadata_of, tensors_of
-from draftwood.engines.open_file import OpenFile
+from draftwood.engines.files.gguf_types import read_floats
+from draftwood.engines.files.hub_model import metadata_of, tensors_of
+from draftwood.engines.files.open_file import OpenFile
 from draftwood.errors import DraftwoodError, ModelError
 from draftwood.files.foreign import json_object
 from draftwood.files.paths import content

@@ -15,8 +15,8 @@ from draftwood.contracts import Floats
 from draftwood.engines.llama_cpp.library import BF16, F16, TokenBatch, last_error, library
 from draftwood.engines.llama_cpp.weights import LlamaWeights
 from draftwood.errors import DraftwoodError, ModelError
-from draftwood.models.importing import is_crowded
-from draftwood.models.machine import cores, total_memory
+from draftwood.local.crowding import is_crowded
+from draftwood.local.machine import cores, total_memory
 
 _LOG = logging.getLogger("draftwood")
 

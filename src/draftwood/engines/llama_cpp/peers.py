@@ -15,7 +15,7 @@ from typing import Any
 from draftwood.contracts import Sampling
 from draftwood.engines.peer import PANGRAM, PeerAnswer, PeerName
 from draftwood.errors import ModelError, UsageError, VocabularyError
-from draftwood.models.find import gguf_file
+from draftwood.local.find import gguf_file
 
 _SMALLEST = 2048  # tokens of context that a server has at least; a longer text gets a new one of twice the size
 

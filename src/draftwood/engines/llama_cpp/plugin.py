@@ -18,9 +18,9 @@ from draftwood.contracts import Capabilities, Declaration, Drafter, Plan, Planne
 from draftwood.decoding.draft_source import DraftSource
 from draftwood.decoding.feedback import feedback, record
 from draftwood.decoding.propose import propose
-from draftwood.engines.file_tokenizer import known_tokens, utf8
 from draftwood.engines.llama_cpp.tokenizer import UNUSED, run_deep
 from draftwood.engines.replay import ReplayScores
+from draftwood.engines.tokens.file_tokenizer import known_tokens, utf8
 from draftwood.errors import CapabilityError
 from draftwood.step import SourceStep, Step
 

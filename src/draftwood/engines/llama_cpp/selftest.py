@@ -18,8 +18,8 @@ from draftwood.engines.llama_cpp.context import RECURRENT, Context, ContextSetti
 from draftwood.engines.llama_cpp.library import library
 from draftwood.engines.llama_cpp.weights import LlamaWeights
 from draftwood.errors import DraftwoodError
-from draftwood.models import findings
-from draftwood.models.machine import machine
+from draftwood.local import findings
+from draftwood.local.machine import machine
 
 Facts = tuple[object, ...]
 READ = 16  # tokens that are read before

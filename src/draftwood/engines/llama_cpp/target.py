@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 from draftwood.contracts import Capabilities, Target, Watch
 from draftwood.engines.committed import check_room, locked
-from draftwood.engines.cpu.gguf_file import sampling_of
+from draftwood.engines.files.gguf_file import sampling_of
 from draftwood.engines.lent_scores import RowScores
 from draftwood.engines.llama_cpp.cache import MOST_BRANCHES, NONE, Cache
 from draftwood.engines.llama_cpp.context import PASS, ContextSettings, PassRow, exact_settings, threads_here
@@ -24,7 +24,7 @@ from draftwood.engines.llama_cpp.session import LlamaSession, SavedState, Snapsh
 from draftwood.engines.llama_cpp.weights import LlamaWeights
 from draftwood.engines.rounding import EXACT, FAST
 from draftwood.errors import CapabilityError
-from draftwood.models.findings import Setting
+from draftwood.local.findings import Setting
 from draftwood.tree import TokenTree
 
 Request = tuple[LlamaSession, int, TokenTree]

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from draftwood.engines.file_tokenizer import FileTokenizer, utf8
 from draftwood.engines.llama_cpp.library import library
 from draftwood.engines.llama_cpp.weights import LlamaWeights
+from draftwood.engines.tokens.file_tokenizer import FileTokenizer, utf8
 from draftwood.errors import PromptError, UnsupportedModelError
 
 _SENTENCEPIECE = 1  # a vocabulary of this type spells unknown characters as bytes

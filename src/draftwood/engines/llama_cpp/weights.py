@@ -9,9 +9,9 @@ from functools import cached_property
 from itertools import compress, repeat
 from pathlib import Path
 
-from draftwood.engines.cpu.gguf_file import GgufFile, check_writes
+from draftwood.engines.files.gguf_file import GgufFile, check_writes
+from draftwood.engines.files.open_file import FileState
 from draftwood.engines.llama_cpp.library import last_error, library
-from draftwood.engines.open_file import FileState
 from draftwood.errors import ModelError, ModelNotFoundError, UnsupportedModelError
 from draftwood.files.paths import opened
 

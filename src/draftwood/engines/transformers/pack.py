@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 from xxhash import xxh3_64_intdigest
 
-from draftwood.models.machine import free_memory
+from draftwood.local.machine import free_memory
 
 _BATCH = 16  # width for which oneDNN is asked to lay the weights out; other widths run on the same layout
 

@@ -17,9 +17,9 @@ from transformers.generation.streamers import BaseStreamer
 
 from draftwood.contracts import Sampling
 from draftwood.engines.peer import PANGRAM, PeerAnswer, PeerName
+from draftwood.engines.transformers.quiet import quiet_transformers
 from draftwood.engines.transformers.shadow import shadow
 from draftwood.errors import UsageError
-from draftwood.models.importing import quiet_transformers
 
 
 class Clock(BaseStreamer):

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
 from draftwood.engines.transformers.lean_parts import global_hooks
-from draftwood.models.machine import machine
+from draftwood.local.machine import machine
 
 _UNREAD = frozenset({"training", "generation_config", "generate", "_backward_hooks", "_backward_pre_hooks"})
 """Attributes of modules that no pass of ours reads."""

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from draftwood.engines.cpu import gguf_file
-from draftwood.engines.cpu.hub_model import HubModel
 from draftwood.engines.cpu.self_drafts import in_few_bits
 from draftwood.engines.cpu.target import CpuTarget
+from draftwood.engines.files import gguf_file
+from draftwood.engines.files.hub_model import HubModel
 from draftwood.engines.per_model import once
 from draftwood.engines.self_draft import read_layers
 from draftwood.engines.transformers.lean import LeanDecoder

@@ -22,7 +22,7 @@ from draftwood.engines.transformers.seen import Seen, trial_key
 from draftwood.engines.transformers.selftest import agreeing
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import UnsupportedModelError, UsageError
-from draftwood.models import findings
+from draftwood.local import findings
 
 OurTarget = TransformersTarget | NativeTarget
 Way = Callable[[], OurTarget]

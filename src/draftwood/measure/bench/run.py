@@ -12,13 +12,13 @@ from typing import Any
 
 from draftwood.api.setup import Setup
 from draftwood.decoding.request import Request
+from draftwood.local.crowding import Others
 from draftwood.measure.bench.arms import Arm
 from draftwood.measure.bench.table import BUSY, PLAIN, table
 from draftwood.measure.prompt_files import PromptJob
 from draftwood.measure.records.records import TRACED, Answer, sampling_said, token_texts
 from draftwood.measure.records.writer import RecordsWriter
 from draftwood.measure.wording import doubted
-from draftwood.models.importing import Others
 from draftwood.planning.policies.sensors import temperature
 from draftwood.tree import TokenTree
 

@@ -9,9 +9,9 @@ from statistics import median, quantiles
 from typing import Any, NamedTuple
 
 from draftwood.files.lines import write_whole
+from draftwood.local.crowding import Others
 from draftwood.measure.records.provenance import provenance
 from draftwood.measure.records.records import header
-from draftwood.models.importing import Others
 
 UNSTEADY = 1.5
 """Equal passes whose third quartile is so many times the first were disturbed; 1.02 to 1.2 on idle machines."""

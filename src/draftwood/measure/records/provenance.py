@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from draftwood.models.machine import allowed, processor
+from draftwood.local.machine import allowed, processor
 
 _PACKAGES = ("numpy", "numba", "torch", "transformers", "xllamacpp", "llama_cpp_python")
 

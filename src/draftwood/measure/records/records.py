@@ -23,8 +23,8 @@ from draftwood.contracts import Sampling
 from draftwood.decoding.request import Emission
 from draftwood.errors import RecordError
 from draftwood.files.lines import read_lines, warn_of_torn
-from draftwood.models.findings import threads_of
-from draftwood.models.importing import crowds
+from draftwood.local.crowding import crowds
+from draftwood.local.findings import threads_of
 from draftwood.step import MODEL, Step
 
 T = TypeVar("T")

@@ -10,11 +10,11 @@ from typing import Any
 
 from draftwood.api.prompts import as_ids
 from draftwood.engines.replay import MAX_ID
+from draftwood.engines.tokens.fingerprint import tokenizer_fingerprint
 from draftwood.errors import RecordError, UsageError, VocabularyError
 from draftwood.files.foreign import LeftOut
 from draftwood.files.lines import read_lines, write_whole
 from draftwood.measure.records.records import grouped_by, header
-from draftwood.models.fingerprint import tokenizer_fingerprint
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 from draftwood.errors import RecordError, UsageError
 from draftwood.files.paths import whole_file
+from draftwood.local.crowding import crowds
 from draftwood.measure.bench.table import ACCEPTED_PER_CYCLE, APART, BUSY, SPEEDUP, sameness
 from draftwood.measure.records.provenance import package_version
 from draftwood.measure.records.records import TRACED, Answer
@@ -21,7 +22,6 @@ from draftwood.measure.report.sentences import arms
 from draftwood.measure.report.standings import PLAIN_ARMS, Row, Standings
 from draftwood.measure.report.steps import TokenTexts
 from draftwood.measure.wording import clean, count, number, percent, share
-from draftwood.models.importing import crowds
 
 _BEFORE = 12  # tokens shown before the place where texts differ
 

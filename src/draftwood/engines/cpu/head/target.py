@@ -13,14 +13,15 @@ import numpy as np
 from draftwood.child_safe import ChildSafeLock
 from draftwood.contracts import Capabilities, Floats
 from draftwood.engines.committed import locked
-from draftwood.engines.cpu.attention import CHUNK, WIDEST
-from draftwood.engines.cpu.gguf_types import bfloat16_bits
+from draftwood.engines.cpu.code.attention import CHUNK, WIDEST
+from draftwood.engines.cpu.code.kernels import Kernels
 from draftwood.engines.cpu.head.tree_kernel import read_and_grow
 from draftwood.engines.cpu.head.weights import FUSE, HeadProgram, PackedHead
-from draftwood.engines.cpu.kernels import Kernels, pass_threads
 from draftwood.engines.cpu.pages import Page, Pages
 from draftwood.engines.cpu.passes import PassRecord, Rows
+from draftwood.engines.cpu.pool import pass_threads
 from draftwood.engines.cpu.target import CpuTarget
+from draftwood.engines.files.gguf_types import bfloat16_bits
 from draftwood.engines.heads.fitting import check_fit, fingerprint_of, fingerprint_rows, head_in, shipped
 from draftwood.engines.heads.text import GrownTree, HeadText
 from draftwood.engines.heads.weights import HeadWeights

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from draftwood.engines.cpu.records import PASS
+from draftwood.engines.cpu.code.records import PASS
 from draftwood.engines.top_k_kernel import top_k_row
 from draftwood.index.compiling import FLOATS, INTS, LONGS, compiled, foreign
 from draftwood.index.frontier import CLASS, DEPTH, PARENT, TOKEN, bar, empty, offer, take

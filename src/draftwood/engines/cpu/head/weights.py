@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.families import Family, Shape
-from draftwood.engines.cpu.formats import FORMATS, GROUP
-from draftwood.engines.cpu.gguf_types import quantised
-from draftwood.engines.cpu.kernels import Kernels
+from draftwood.engines.cpu.code.kernels import Kernels
 from draftwood.engines.cpu.packing import Jobs, Matrix, Slabs, matrix_of, packed_shape, plan, write_tiles
 from draftwood.engines.cpu.phases import Buffer, Per, floats, records
 from draftwood.engines.cpu.program import Program
 from draftwood.engines.cpu.weights import Vector, Weights
+from draftwood.engines.files.families import Family, Shape
+from draftwood.engines.files.formats import FORMATS, GROUP
+from draftwood.engines.files.gguf_types import quantised
 from draftwood.engines.heads.weights import HeadWeights
 from draftwood.errors import CapabilityError
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from draftwood.engines.cpu.hub_model import read_json
+from draftwood.engines.files.hub_model import read_json
 from draftwood.errors import ModelError, ModelNotFoundError, UnsupportedModelError
 
 _ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")

@@ -12,11 +12,11 @@ from typing import Any
 
 from llvmlite import ir
 
-from draftwood.engines.cpu.emit import F32, I32, I64, LANES, PIECE, Body, function, vector
-from draftwood.engines.cpu.pieces import best_of, tiles_of, write_call, write_gating
-from draftwood.engines.cpu.records import PASS, PHASE
-from draftwood.engines.cpu.rounding import gelu, silu
-from draftwood.engines.cpu.rows import one_exponential, row_of, rows_of_piece
+from draftwood.engines.cpu.code.emit import F32, I32, I64, LANES, PIECE, Body, function, vector
+from draftwood.engines.cpu.code.pieces import best_of, tiles_of, write_call, write_gating
+from draftwood.engines.cpu.code.records import PASS, PHASE
+from draftwood.engines.cpu.code.rounding import gelu, silu
+from draftwood.engines.cpu.code.rows import one_exponential, row_of, rows_of_piece
 
 GROUP_BYTES = 24
 _LINE = 64

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from draftwood.engines.cpu.emit import F32, I64, Body
+from draftwood.engines.cpu.code.emit import F32, I64, Body
 
 
 class Record:

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 from draftwood.contracts import Target
 from draftwood.errors import FileFormatError
 from draftwood.files.paths import say_unkept, whole_file
-from draftwood.models.catalogue import CATALOGUE
-from draftwood.models.find import cache_folder, find, model_folder
-from draftwood.models.importing import Others
-from draftwood.models.machine import cores, machine
+from draftwood.local.catalogue import CATALOGUE
+from draftwood.local.crowding import Others
+from draftwood.local.find import cache_folder, find, model_folder
+from draftwood.local.machine import cores, machine
 
 TRIAL, LEARNED = "trial", "learned"
 """The kinds of small files."""

@@ -1,8 +1,8 @@
 """Writes LLVM code: an `IRBuilder` with the few operations that kernels are made of.
 
-Every function that threads call has the signature ``void(pass, phase, piece)``: addresses of two records (see
-`draftwood.engines.cpu.records`) and the number of a piece of work. All float arithmetic is stated operation by
-operation, with ``fma`` where one is meant, so that every processor computes the same bits.
+Every function that threads call has the signature ``void(pass, phase, piece)``: addresses of two records
+(`draftwood.engines.cpu.code.records`) and the number of a piece of work. All float arithmetic is stated operation
+by operation, with ``fma`` where one is meant, so that every processor computes the same bits.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Products ``y = W x`` of packed weights and rows of inputs, in whole numbers.
 
-Inputs are rounded to 8 bits per group of 32 (`draftwood.engines.cpu.rounding`). Of each group the products of
+Inputs are rounded to 8 bits per group of 32 (`draftwood.engines.cpu.code.rounding`). Of each group the products of
 codes and inputs are added as integers, exactly; the groups of an output are added as float32, one after another.
 So a row's result depends on that row alone: not on how many rows there are, nor on how the work is divided."""
 
@@ -10,9 +10,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from draftwood.engines.cpu.emit import F32, I8, I16, I32, I64, POINTER, VOID, Body, function, vector
-from draftwood.engines.cpu.formats import TILE, Format
-from draftwood.engines.cpu.instructions import Dots
+from draftwood.engines.cpu.code.emit import F32, I8, I16, I32, I64, POINTER, VOID, Body, function, vector
+from draftwood.engines.cpu.code.instructions import Dots
+from draftwood.engines.files.formats import TILE, Format
 
 GROUP_RECORD = 64
 """Bytes of a group of inputs: int8[32], float32 step, int32 sums of inputs 0-15, 16-31 and of all, float32 each of

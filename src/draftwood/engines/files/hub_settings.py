@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.families import MOST_LAYERS, MOST_WIDTH
+from draftwood.engines.files.families import MOST_LAYERS, MOST_WIDTH
 from draftwood.errors import ModelError, UnsupportedModelError
 
 Factors = dict[str, NDArray[np.float32]]

@@ -74,7 +74,7 @@ def load_peers(
 
 
 def check_assistants(names: Iterable[PeerName]) -> None:
-    """Find the assistants of peers, without loading them. Raises what `draftwood.models.find` raises, and
+    """Find the assistants of peers, without loading them. Raises what `draftwood.local.find` raises, and
     `UsageError` for a GGUF file."""
     for name in names:
         given = name.options.get("assistant")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.turns import Scaling, frequencies, table
+from draftwood.engines.files.turns import Scaling, frequencies, table
 from draftwood.errors import ModelError, UnsupportedModelError
 
 

@@ -12,11 +12,24 @@ from typing import Any
 
 from llvmlite import ir
 
-from draftwood.engines.cpu.emit import F32, I1, I16, I32, I64, LANES, PIECE, POINTER, VOID, Body, function, vector
-from draftwood.engines.cpu.formats import GROUP
-from draftwood.engines.cpu.pages import PAGE, head_bytes, page_of, places_in_page
-from draftwood.engines.cpu.records import PASS, PHASE
-from draftwood.engines.cpu.rounding import capped, exponential
+from draftwood.engines.cpu.code.cells import PAGE, head_bytes, page_of, places_in_page
+from draftwood.engines.cpu.code.emit import (
+    F32,
+    I1,
+    I16,
+    I32,
+    I64,
+    LANES,
+    PIECE,
+    POINTER,
+    VOID,
+    Body,
+    function,
+    vector,
+)
+from draftwood.engines.cpu.code.records import PASS, PHASE
+from draftwood.engines.cpu.code.rounding import capped, exponential
+from draftwood.engines.files.formats import GROUP
 
 CHUNK = 512
 """Positions whose softmax is computed together; a longer path is joined from several chunks."""

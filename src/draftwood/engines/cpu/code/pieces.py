@@ -6,13 +6,26 @@ from typing import Any
 
 from llvmlite import ir
 
-from draftwood.engines.cpu.emit import F32, I8, I16, I32, I64, LANES, PIECE, POINTER, VOID, Body, function, vector
-from draftwood.engines.cpu.formats import GROUP, STEPS, TILE, Format
-from draftwood.engines.cpu.instructions import Dots
-from draftwood.engines.cpu.products import CORE, float_weights, unpacked
-from draftwood.engines.cpu.records import PASS, PHASE
-from draftwood.engines.cpu.rounding import capped, gelu, silu, write_rounded_row
-from draftwood.engines.cpu.rows import row_of, rows_of_piece
+from draftwood.engines.cpu.code.emit import (
+    F32,
+    I8,
+    I16,
+    I32,
+    I64,
+    LANES,
+    PIECE,
+    POINTER,
+    VOID,
+    Body,
+    function,
+    vector,
+)
+from draftwood.engines.cpu.code.instructions import Dots
+from draftwood.engines.cpu.code.products import CORE, float_weights, unpacked
+from draftwood.engines.cpu.code.records import PASS, PHASE
+from draftwood.engines.cpu.code.rounding import capped, gelu, silu, write_rounded_row
+from draftwood.engines.cpu.code.rows import row_of, rows_of_piece
+from draftwood.engines.files.formats import GROUP, STEPS, TILE, Format
 
 BEST = 16
 """Bytes of the record of a piece's best token."""

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.open_file import OpenFile
+from draftwood.engines.files.open_file import OpenFile
 from draftwood.errors import ModelError, ModelNotFoundError, UnsupportedModelError
 
 # fmt: off
@@ -136,7 +136,7 @@ class GgufFile:
     @cached_property
     def end_ids(self) -> frozenset[int]:
         """Tokens that end an answer, as llama.cpp finds them."""
-        from draftwood.engines.cpu.vocabulary import FileVocabulary
+        from draftwood.engines.files.vocabulary import FileVocabulary
 
         return FileVocabulary(self.metadata).end_ids
 

@@ -13,8 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.formats import FORMATS, GROUP, TILE, Bytes, Format, codes_from_planes, planes_from_codes
-from draftwood.engines.cpu.gguf_file import Tensor
+from draftwood.engines.files.formats import (
+    FORMATS,
+    GROUP,
+    TILE,
+    Bytes,
+    Format,
+    codes_from_planes,
+    planes_from_codes,
+)
+from draftwood.engines.files.gguf_file import Tensor
 from draftwood.errors import ModelError, UnsupportedModelError
 
 Floats = NDArray[np.float32]

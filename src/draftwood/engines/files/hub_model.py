@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from draftwood.engines.cpu.gguf_file import Stored, Tensor, damaged
-from draftwood.engines.cpu.gguf_types import read_floats
-from draftwood.engines.cpu.hub_settings import HubType, hub_type, settings_of
-from draftwood.engines.open_file import OpenFile
+from draftwood.engines.files.gguf_file import Stored, Tensor, damaged
+from draftwood.engines.files.gguf_types import read_floats
+from draftwood.engines.files.hub_settings import HubType, hub_type, settings_of
+from draftwood.engines.files.open_file import OpenFile
 from draftwood.errors import ModelError, ModelNotFoundError
 from draftwood.files.foreign import json_object
 from draftwood.files.paths import content

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from draftwood.engines.cpu.vocabulary import BYTE, FileVocabulary, PreTokenizer
-from draftwood.engines.file_tokenizer import ids_of
+from draftwood.engines.files.vocabulary import BYTE, FileVocabulary, PreTokenizer
+from draftwood.engines.tokens.file_tokenizer import ids_of
 from draftwood.errors import ModelError, UnsupportedModelError
 
 _BLANKS = " \t\n\v\f\r"

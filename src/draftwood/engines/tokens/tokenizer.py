@@ -8,10 +8,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
-from draftwood.engines.cpu.encoders import ByteMerges, ScoredPieces, SpecialTokens, byte_letters
-from draftwood.engines.cpu.hub_tokenizer import read_parts
-from draftwood.engines.cpu.vocabulary import BYTE, CONTROL, NORMAL, SPECIAL, UNKNOWN, UNUSED, FileVocabulary
-from draftwood.engines.file_tokenizer import FileTokenizer, ids_of, utf8
+from draftwood.engines.files.vocabulary import BYTE, CONTROL, NORMAL, SPECIAL, UNKNOWN, UNUSED, FileVocabulary
+from draftwood.engines.tokens.encoders import ByteMerges, ScoredPieces, SpecialTokens, byte_letters
+from draftwood.engines.tokens.file_tokenizer import FileTokenizer, ids_of, utf8
+from draftwood.engines.tokens.hub_tokenizer import read_parts
 from draftwood.errors import PromptError
 
 _MOST_BYTES = 1 << 29  # of a text, as with llama.cpp

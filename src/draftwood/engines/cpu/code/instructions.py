@@ -12,8 +12,8 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from draftwood.engines.cpu.emit import I8, I16, I32, Body, vector
-from draftwood.engines.cpu.formats import Format
+from draftwood.engines.cpu.code.emit import I8, I16, I32, Body, vector
+from draftwood.engines.files.formats import Format
 from draftwood.errors import UnknownNameError
 
 BYTE = 127  # the largest absolute value of an input

@@ -15,10 +15,10 @@ import llvmlite
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from draftwood.engines.cpu import attention, experts, pages, pieces, pool, products, rows
-from draftwood.engines.cpu.formats import FORMATS
-from draftwood.engines.cpu.gguf_types import FLOATS
-from draftwood.engines.cpu.instructions import Instructions, chosen
+from draftwood.engines.cpu.code import attention, cells, experts, pieces, products, rows, running
+from draftwood.engines.cpu.code.instructions import Instructions, chosen
+from draftwood.engines.files.formats import FORMATS
+from draftwood.engines.files.gguf_types import FLOATS
 from draftwood.errors import FileFormatError
 from draftwood.index.machine_code import engine_of, read_checked, write_checked
 
@@ -52,7 +52,7 @@ def _prune(new: Path, pattern: str) -> None:
 
 
 def _folder() -> Path:
-    from draftwood.models.find import cache_folder
+    from draftwood.local.find import cache_folder
 
     return cache_folder() / "kernels"
 
@@ -61,7 +61,8 @@ def _folder() -> Path:
 def sources() -> str:
     """Digest of everything that machine code depends on: the text of these modules, LLVM, the system."""
     digest = hashlib.sha256(f"{llvmlite.__version__} {llvm.get_process_triple()}".encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    engines = Path(__file__).parents[2]
+    for path in sorted([*engines.glob("cpu/**/*.py"), *engines.glob("files/*.py")]):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -110,11 +111,11 @@ class Linked:
 
 
 _PARTS: dict[str, Writers] = {
-    "running": (pool.write_running,),
+    "running": (running.write_running,),
     "rows": (rows.write_norms, rows.write_rounding, rows.write_copying, rows.write_positions, rows.write_joined),
     "pieces": (pieces.write_products, pieces.write_embedding),
     "experts": (experts.write_choosing, experts.write_experts),
-    "attention": (attention.write_attention, pages.write_moving),
+    "attention": (attention.write_attention, cells.write_moving),
 }
 
 
@@ -172,10 +173,3 @@ def kernels(instructions: Instructions | None = None) -> Kernels:
 
 
 _kernels = cache(Kernels)
-
-
-@cache
-def pass_threads() -> pool.Pool:
-    """Return the threads of this process, which all models share."""
-    every = kernels()
-    return pool.Pool(every["start"], every["serve"])

@@ -8,12 +8,12 @@ from typing import Any
 
 from llvmlite import ir
 
-from draftwood.engines.cpu.attention import PART_HEAD
-from draftwood.engines.cpu.emit import F32, I32, I64, LANES, PIECE, Body, function, vector
-from draftwood.engines.cpu.formats import GROUP
-from draftwood.engines.cpu.pages import head_bytes, page_of, write_cell
-from draftwood.engines.cpu.records import PASS, PHASE
-from draftwood.engines.cpu.rounding import exponential, write_rounded_row
+from draftwood.engines.cpu.code.attention import PART_HEAD
+from draftwood.engines.cpu.code.cells import head_bytes, page_of, write_cell
+from draftwood.engines.cpu.code.emit import F32, I32, I64, LANES, PIECE, Body, function, vector
+from draftwood.engines.cpu.code.records import PASS, PHASE
+from draftwood.engines.cpu.code.rounding import exponential, write_rounded_row
+from draftwood.engines.files.formats import GROUP
 
 _LOWEST = float("-inf")
 

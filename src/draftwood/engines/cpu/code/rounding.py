@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from draftwood.engines.cpu.emit import F32, I8, I32, Body, vector
-from draftwood.engines.cpu.formats import GROUP
-from draftwood.engines.cpu.products import GROUP_RECORD, MINUS, STEP, SUMS
+from draftwood.engines.cpu.code.emit import F32, I8, I32, Body, vector
+from draftwood.engines.cpu.code.products import GROUP_RECORD, MINUS, STEP, SUMS
+from draftwood.engines.files.formats import GROUP
 
 _MAGIC = 12582912.0  # 1.5 * 2**23: added and subtracted again, it rounds to whole numbers, ties to even
 _LOG2 = 1.4426950408889634

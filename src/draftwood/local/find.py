@@ -9,7 +9,7 @@ from typing import Any
 
 from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError, UsageError
 from draftwood.files.paths import opened, without_home
-from draftwood.models.catalogue import CATALOGUE, fault
+from draftwood.local.catalogue import CATALOGUE, fault
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_FILE = re.compile(rf"({_HUB_NAME.pattern})/(\w[\w./-]*\.gguf)")

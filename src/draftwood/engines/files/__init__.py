@@ -1,0 +1,1 @@
+"""Model files: GGUF, and folders of safetensors."""

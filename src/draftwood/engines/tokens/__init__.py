@@ -1,0 +1,1 @@
+"""Tokenizers that model files describe."""
