@@ -58,7 +58,7 @@ def test_a_user_without_a_home_keeps_things_where_nobody_else_can_write(monkeypa
     without_home.cache_clear()
     try:
         found = cache_folder()
-        assert _folders(cache_folder)[1] == found / "kernels" / "models"
+        assert _folders(cache_folder)[1] == found / "kernels" / "local"
     finally:
         without_home.cache_clear()
     assert len(caplog.messages) == 1
