@@ -52,7 +52,13 @@ CORE = tuple(room for layer in LAYERS[:5] for room in layer)
 PACKAGES = {
     "numpy": ("",),
     "numba": ("index.numba_compiling",),
-    "llvmlite": ("index.faults", "index.machine_code", "index.numba_compiling", "engines.cpu.code"),
+    "llvmlite": (
+        "index.faults",
+        "index.machine_code",
+        "index.numba_compiling",
+        "engines.cpu.code",
+        "engines.cpu.blocks.attention_parts",
+    ),
     "torch": (
         "engines.transformers",
         "local",
@@ -92,7 +98,7 @@ PACKAGES = {
 AT_ONCE = {
     "numpy": ("",),
     "numba": ("index.numba_compiling",),
-    "llvmlite": ("index.numba_compiling", "engines.cpu.code"),
+    "llvmlite": ("index.numba_compiling", "engines.cpu.code", "engines.cpu.blocks.attention_parts"),
     "torch": ("engines.transformers", "training"),
     "rich": ("cli",),
     "typer": ("cli",),

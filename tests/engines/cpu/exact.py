@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.code.products import GROUP_RECORD, MINUS, STEP, SUMS
+from draftwood.engines.cpu.code.rounding import GROUP_RECORD, MINUS, STEP, SUMS
 from draftwood.engines.files.formats import GROUP, Format
 from tests.engines.cpu.random_blocks import Codes
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import platform
 import re
 
@@ -9,11 +11,18 @@ import llvmlite.binding as llvm
 import pytest
 from llvmlite import ir
 
-from draftwood.engines.cpu.code import kernels, pieces, products
+from draftwood.engines.cpu import blocks
+from draftwood.engines.cpu.code import kernels, packed, products
+from draftwood.engines.cpu.code.cells import MOVING
 from draftwood.engines.cpu.code.instructions import INSTRUCTIONS, Instructions
+from draftwood.engines.cpu.code.running import RUNNING
 from draftwood.engines.files.formats import FORMATS
 from tests.tiers import rest_is_slow
 
+_BLOCKS = [
+    importlib.import_module(f"{blocks.__name__}.{one.name}") for one in pkgutil.iter_modules(blocks.__path__)
+]
+PARTS = [block.PART for block in _BLOCKS if hasattr(block, "PART")]
 TRIPLES = {"neon": "aarch64-unknown-linux-gnu"}
 WANTED = {"avx512": "vpdpbusd", "avx-vnni": "vpdpbusd", "avx2": "vpmaddubsw", "neon": "sdot"}
 WIDTH = {"avx512": "zmm", "avx-vnni": "ymm", "avx2": "ymm", "neon": "v"}
@@ -22,7 +31,7 @@ QUICK = [("Q4_0", "avx512"), ("IQ4_NL", "avx-vnni"), ("Q8_0", "neon")]
 
 
 def assembly(write, instructions: Instructions) -> str:
-    """Compile what ``write(module, features)`` writes, and return it as text."""
+    """Compile what ``write(module, has_half)`` writes, and return it as text."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     triple = TRIPLES.get(instructions.name, "x86_64-unknown-linux-gnu")
@@ -31,7 +40,7 @@ def assembly(write, instructions: Instructions) -> str:
     except RuntimeError:
         pytest.skip(f"this LLVM does not compile for {triple}")
     module = ir.Module("test")
-    write(module, instructions.given)
+    write(module, instructions.has_half)
     machine = target.create_target_machine(
         cpu=instructions.processor, features=instructions.features, opt=3, jit=True, codemodel="jitdefault"
     )
@@ -49,13 +58,13 @@ def called(text: str) -> set[str]:
 def test_a_product_is_compiled_to_the_instruction_that_is_meant(kind, name):
     instructions = INSTRUCTIONS[name]
 
-    def write(module, features):
-        products.write_product(module, "product", FORMATS[kind], instructions.dots, features)
-        pieces.write_row_reader(module, "reader", FORMATS[kind], features)
+    def write(module, has_half):
+        products.write_product(module, "product", FORMATS[kind], instructions.dots, has_half=has_half)
+        packed.write_row_reader(module, "reader", FORMATS[kind], has_half=has_half)
 
     text = assembly(write, instructions)
     wanted = re.findall(rf"\b{WANTED[name]}\s.*\b{WIDTH[name]}\d", text)
-    assert len(wanted) >= 8 * sum(products.ROWS), "eight steps for each row of every number of rows"
+    assert len(wanted) >= 8 * sum(products.ROWS_TOGETHER), "eight steps for each row of every number of rows"
     assert called(text) == set()
 
 
@@ -64,22 +73,22 @@ def test_the_other_functions_call_nothing_outside(name, monkeypatch):
     instructions = INSTRUCTIONS[name]
     if name in TRIPLES:
         monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    for part, writers in kernels._PARTS.items():
+    for part in (RUNNING, MOVING, *PARTS):
 
-        def write(module, features, writers=writers):
+        def write(module, has_half, writers=part.writers):
             for one in writers:
-                one(module, features)
+                one(module, has_half)
 
         text = assembly(write, instructions)
-        assert called(text) - {"memset"} == ({"sched_yield"} if part == "running" else set())
+        assert called(text) - {"memset"} == ({"sched_yield"} if part is RUNNING else set())
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
 @pytest.mark.parametrize("name", rest_is_slow(WANTED, "avx512"))
 def test_products_of_floats_are_vectors(kind, name):
-    def write(module, features):
-        products.write_float_product(module, "product", kind, INSTRUCTIONS[name].dots.outputs, features)
-        pieces.write_float_row_reader(module, "reader", kind, features)
+    def write(module, has_half):
+        products.write_float_product(module, "product", kind, INSTRUCTIONS[name].dots.outputs, has_half=has_half)
+        packed.write_float_row_reader(module, "reader", kind, has_half=has_half)
 
     text = assembly(write, INSTRUCTIONS[name])
     assert re.search(rf"\b(vfn?madd|fmla).*\b{WIDTH[name]}\d", text)

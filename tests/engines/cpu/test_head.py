@@ -247,10 +247,10 @@ class SteppedHead:
         states = [np.concatenate(one) for one in zip(*parts, strict=True)]
         for i, (where, token) in enumerate(zip(positions, tokens, strict=True)):
             for layer, some in enumerate(states):
-                self._program.target_states[0, layer * WIDTH : (layer + 1) * WIDTH] = some[i]
+                self._head._whole.target_states[0, layer * WIDTH : (layer + 1) * WIDTH] = some[i]
             row = self._pass(text, text.length, token, where, (FUSE,))
             text.positions.append(where)
-        text.nodes, text.last = [], self._program.x[0].copy()
+        text.nodes, text.last = [], self._program.x[0, :WIDTH].copy()
         return self._said([row])
 
     def grow(self, requests):
@@ -261,7 +261,7 @@ class SteppedHead:
     def _row(self, text, token, parent):
         path = (*(text.nodes[parent] if parent >= 0 else ()), token)
         text.nodes.append(path)
-        self._program.x[0] = text.last
+        self._program.x[0, :WIDTH] = text.last
         for i, one in enumerate(path):
             row = self._pass(text, text.length + i, one, text.positions[-1] + 1 + i)
         return row

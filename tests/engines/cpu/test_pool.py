@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from draftwood.engines.cpu.code.kernels import kernels
-from draftwood.engines.cpu.code.records import PASS, PHASE
-from draftwood.engines.cpu.code.running import CONTROL, NUMBER
-from draftwood.engines.cpu.pool import Pool, _lines
+from draftwood.engines.cpu.code.records import PASS, SLOTS
+from draftwood.engines.cpu.code.running import CONTROL, NUMBER, RUNNING
+from draftwood.engines.cpu.pool import _lines, new_pool
 
 PIECE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 
@@ -20,10 +20,9 @@ class Work:
     def __init__(self, *counts, act=None):
         self.done, self.act = [], act
         self.call = PIECE(self.piece)
-        self.record = np.zeros(len(PASS), dtype=np.int64)
-        self.phases = np.zeros((len(counts), len(PHASE)), dtype=np.int64)
-        self.phases[:, PHASE["function"]] = ctypes.cast(self.call, ctypes.c_void_p).value
-        self.phases[:, PHASE["layer"]] = np.arange(len(counts))
+        self.record = np.zeros(PASS.slots, dtype=np.int64)
+        self.phases = np.zeros((len(counts), SLOTS), dtype=np.int64)
+        self.phases[:, 0] = ctypes.cast(self.call, ctypes.c_void_p).value
         firsts = np.cumsum([0, *counts[:-1]])
         self.limits = np.stack((firsts, counts, firsts), axis=1).astype(np.int64)
         self.record[PASS["phases"]] = self.phases.ctypes.data
@@ -43,14 +42,14 @@ class Work:
 @pytest.fixture
 def functions():
     every, integer, place = kernels(), ctypes.c_int64, ctypes.c_void_p
-    start = ctypes.CFUNCTYPE(integer, place, place, integer, integer)(every["start"])
-    serve = ctypes.CFUNCTYPE(integer, place, integer, integer, integer)(every["serve"])
+    start = ctypes.CFUNCTYPE(integer, place, place, integer, integer)(every.function(RUNNING, "start"))
+    serve = ctypes.CFUNCTYPE(integer, place, integer, integer, integer)(every.function(RUNNING, "serve"))
     return start, serve
 
 
 @pytest.fixture
 def pool():
-    return Pool(kernels()["start"], kernels()["serve"])
+    return new_pool()
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from draftwood.engines.cpu.blocks.norm import ROUNDED
 from draftwood.engines.cpu.code.instructions import INSTRUCTIONS, runnable
 from draftwood.engines.cpu.code.kernels import kernels
-from draftwood.engines.cpu.code.records import PASS, PHASE
+from draftwood.engines.cpu.code.records import PASS
 from draftwood.engines.files.formats import FORMATS, GROUP, TILE
 from draftwood.engines.files.gguf_types import read_floats
 from tests.engines.cpu import exact
@@ -138,14 +139,10 @@ def test_inputs_are_rounded_as_the_twin_rounds_them(name):
     x[1, 5], x[2, 40], x[3, 80] = np.nan, np.inf, -np.inf
     x[4, :GROUP] = np.arange(GROUP) - 15.5  # ties
     out = zeros((7, 5, 64), np.uint8)
-    whole, phase = np.zeros(len(PASS), dtype=np.int64), np.zeros(len(PHASE), dtype=np.int64)
+    whole = np.zeros(PASS.slots, dtype=np.int64)
     whole[PASS["rows"]] = 7
-    for slot, value in (
-        ("per_rows", 3), ("width", 5 * GROUP), ("x", x.ctypes.data), ("x_stride", x.strides[0]),
-        ("out", out.ctypes.data), ("out_stride", out.strides[0]),
-    ):  # fmt: skip
-        phase[PHASE[slot]] = value
-    run = PIECE(kernels(INSTRUCTIONS[name])["rounded"])
+    phase = np.array([0, 3, *ROUNDED.slots({"x": x, "out": out, "width": 5 * GROUP})])  # three rows in a piece
+    run = PIECE(kernels(INSTRUCTIONS[name])[ROUNDED])
     for piece in range(3):
         run(whole.ctypes.data, phase.ctypes.data, piece)
     truth = exact.rounded(x)

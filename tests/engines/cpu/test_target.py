@@ -7,10 +7,9 @@ import threading
 import numpy as np
 import pytest
 
-from draftwood.engines.cpu.code.attention import UNIT_ROWS
 from draftwood.engines.cpu.code.instructions import INSTRUCTIONS, runnable
-from draftwood.engines.cpu.code.kernels import kernels
-from draftwood.engines.cpu.pool import Pool
+from draftwood.engines.cpu.code.records import UNIT_ROWS
+from draftwood.engines.cpu.pool import new_pool
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.files.gguf_file import GgufFile
 from draftwood.testing import check_target
@@ -37,8 +36,11 @@ def test_files_of_many_types_keep_it(tmp_path, name):
 
 @pytest.mark.parametrize("given", [0, 1, 3])
 def test_as_many_threads_as_are_to_be_had_do(tmp_path, monkeypatch, caplog, given):
-    path, every = write_mixed(tmp_path / "m.gguf"), kernels()
-    monkeypatch.setattr("draftwood.engines.cpu.model.pass_threads", lambda: Pool(every["start"], every["serve"]))
+    path = write_mixed(tmp_path / "m.gguf")
+    monkeypatch.setattr(
+        "draftwood.engines.cpu.model.pass_threads",
+        new_pool,
+    )
     monkeypatch.setattr("draftwood.engines.cpu.weights.cores", lambda: 1)
     started = limit_threads(monkeypatch, given)
     target = CpuTarget(path, threads=4)

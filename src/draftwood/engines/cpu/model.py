@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.child_safe import ChildSafeLock
+from draftwood.engines.cpu.code.cells import MOVING
 from draftwood.engines.cpu.code.instructions import Instructions
 from draftwood.engines.cpu.code.kernels import kernels, sources
 from draftwood.engines.cpu.code.running import POOL
@@ -23,7 +24,6 @@ from draftwood.engines.cpu.pages import Pages
 from draftwood.engines.cpu.passes import PassRecord, Rows
 from draftwood.engines.cpu.phases import Without
 from draftwood.engines.cpu.pool import pass_threads
-from draftwood.engines.cpu.program import Program
 from draftwood.engines.cpu.weights import Report, Weights
 from draftwood.engines.files.gguf_file import GgufFile
 from draftwood.engines.files.hub_model import HubModel
@@ -46,15 +46,17 @@ class CpuModel:
         self.threads = min(POOL, cores() if threads is None else threads)
         self.lock = ChildSafeLock()
         with self.weights.packed():
-            self.program = Program(self.weights, every)
+            self.program = self.weights.program(every)
             beside()
         shape = self.weights.shape
-        self.page_bytes = self.program.layer_bytes * shape.layers
+        self.page_bytes = self.program.page_bytes
         self.token_bytes = 4 * shape.kv_heads * shape.head_size * shape.layers
         self._record = PassRecord(self.program)
         self.lent = LentScores()
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
-        self._move = ctypes.CFUNCTYPE(None, pointer, pointer, integer, integer, integer, integer)(every["move"])
+        self._move = ctypes.CFUNCTYPE(None, pointer, pointer, integer, integer, integer, integer)(
+            every.function(MOVING, "move")
+        )
         self._pool = pass_threads()
         # A helper thread that comes late may still read the record of this model's last pass.
         weakref.finalize(self, self._pool.forget, self._record, self.program)

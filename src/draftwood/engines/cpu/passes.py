@@ -11,9 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.code.attention import CHUNK, UNIT_ROWS, WIDEST
-from draftwood.engines.cpu.code.pieces import BEST
-from draftwood.engines.cpu.code.records import PASS
+from draftwood.engines.cpu.code.records import BEST, CHUNK, PASS, UNIT_ROWS, WIDEST
 from draftwood.engines.cpu.pages import Pages
 from draftwood.engines.cpu.phases import Asked
 from draftwood.engines.cpu.program import Program
@@ -64,7 +62,7 @@ class PassRecord:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self.record = np.zeros(len(PASS), dtype=np.int64)
+        self.record = np.zeros(PASS.slots, dtype=np.int64)
         self.address = int(self.record.ctypes.data)
         self.words, self.longs = np.zeros((3, WIDEST), dtype=np.int32), np.zeros((7, WIDEST), dtype=np.int64)
         # ``_paths`` has the cells of chains.
@@ -169,7 +167,8 @@ class PassRecord:
 
     def _check(self, rows: int, longest: int) -> None:
         """Raise an error where compiled code would read outside of the model's tables."""
-        shape, vocabulary = self._program.weights.shape, self._program.weights.embedding.outputs
+        shape = self._program.shape
+        vocabulary = self._program.vocabulary
         tokens = self._tokens[:rows]
         few = tokens.tolist() if rows <= UNIT_ROWS else (tokens.min(), tokens.max())
         if min(few) < 0 or max(few) >= vocabulary:
@@ -218,7 +217,7 @@ class PassRecord:
 
     def results(self, scored: int) -> tuple[NDArray[np.float32], list[int]]:
         """Return the scores [scored, vocabulary], a view until the next pass, and the best token of each."""
-        vocabulary = self._program.weights.shape.vocabulary
+        vocabulary = self._program.shape.vocabulary
         return self.memory.scores[:scored, :vocabulary], self._choices[:scored].tolist()
 
 

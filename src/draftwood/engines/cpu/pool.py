@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from draftwood.engines.cpu.code.kernels import kernels
-from draftwood.engines.cpu.code.running import CONTROL, INSIDE, NUMBER, POOL, RECORD
+from draftwood.engines.cpu.code.running import CONTROL, INSIDE, NUMBER, POOL, RECORD, RUNNING
 
 _LOG = logging.getLogger("draftwood")
 
@@ -29,13 +29,13 @@ _core_time = perf_counter if os.name == "nt" else thread_time  # Windows counts 
 
 
 Start = Callable[[int, int, int, int], int]
-"""Takes control, record, number and threads, as ``start`` of `write_running` does."""
+"""Takes control, record, number and threads, as ``start`` of `draftwood.engines.cpu.code.running` does."""
 
 
 class Pool:
     """Threads for passes, one pass at a time; a pass that finds the pool in use is computed by its caller alone.
 
-    ``start`` and ``serve`` are the addresses of the two functions of `write_running`.
+    ``start`` and ``serve`` are the addresses of the two functions of `draftwood.engines.cpu.code.running`.
     """
 
     def __init__(self, start: int, serve: int) -> None:
@@ -158,5 +158,10 @@ def _lines(slots: int) -> np.ndarray[Any, Any]:
 @cache
 def pass_threads() -> Pool:
     """Return the threads of this process, which all models share."""
+    return new_pool()
+
+
+def new_pool() -> Pool:
+    """Return threads of its own."""
     every = kernels()
-    return Pool(every["start"], every["serve"])
+    return Pool(every.function(RUNNING, "start"), every.function(RUNNING, "serve"))

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from draftwood.engines.committed import CommittedText, locked
-from draftwood.engines.cpu.code.attention import WIDEST
 from draftwood.engines.cpu.code.cells import PAGE
+from draftwood.engines.cpu.code.records import WIDEST
 from draftwood.engines.cpu.pages import Page, Pages
 from draftwood.engines.cpu.passes import Rows
 from draftwood.engines.cpu.phases import Without

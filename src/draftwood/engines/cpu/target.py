@@ -12,8 +12,8 @@ import numpy as np
 
 from draftwood.contracts import Capabilities, Target, Watch
 from draftwood.engines.committed import check_room, locked
-from draftwood.engines.cpu.code.attention import WIDEST
 from draftwood.engines.cpu.code.instructions import Instructions
+from draftwood.engines.cpu.code.records import WIDEST
 from draftwood.engines.cpu.model import CpuModel, pass_times
 from draftwood.engines.cpu.passes import Rows, check_ids
 from draftwood.engines.cpu.session import CpuSession, Grown, SavedPages, groups, grow

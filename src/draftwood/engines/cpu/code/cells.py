@@ -1,16 +1,18 @@
 """Where the keys and values of a token lie, and code that writes and moves them.
 
-A cell holds the keys and values of one token, in float16. In a page, each layer has for each key head its keys as
-[PAGE / 16, head size, 16 cells] and its values as [PAGE, head room], the head size rounded up to 16.
+A cell holds the keys and values of one token, in float16. In a page, each layer of attention has for each key head
+its keys as [PAGE / 16, head size, 16 cells] and its values as [PAGE, head room], the head size rounded up to 16.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 from llvmlite import ir
 
-from draftwood.engines.cpu.code.emit import F32, I16, I64, LANES, POINTER, VOID, Body, function, vector
+from draftwood.engines.cpu.code.emit import Code, function
+from draftwood.engines.cpu.code.records import Part
+from draftwood.engines.cpu.code.values import I64, LANES, POINTER, VOID, Place, Value
 
 PAGE = 64
 """Cells of a page."""
@@ -18,53 +20,58 @@ _MOVE = ir.FunctionType(VOID, [POINTER, POINTER, I64, I64, I64, I64])
 """Page addresses, cells int64[moves, 2] (from, to), moves, key heads of all layers, head size, head room."""
 
 
-def page_of(body: Body, pages: Any, cell: Any) -> Any:
+@dataclass(frozen=True, slots=True)
+class HeadCells:
+    """The cells of one head in the code: the sizes of its keys and of its values in memory."""
+
+    size: Value
+    room: Value
+
+    @property
+    def bytes(self) -> Value:
+        """Bytes of the head's keys and values in a page."""
+        return (self.size + self.room) * (2 * PAGE)
+
+    def places(self, head: Place, cell: Value) -> tuple[Place, Place]:
+        """Return where a cell's first key, and its first value, lie; ``head`` is where the head begins."""
+        within = cell & (PAGE - 1)
+        key = within // LANES * self.size * LANES + (within & (LANES - 1))
+        value = self.size * PAGE + within * self.room
+        return head + key * 2, head + value * 2
+
+
+def page_of(pages: Place, cell: Value) -> Place:
     """Return the page in which a cell lies."""
-    index = body.mul(body.sdiv(cell, body.i64(PAGE)), body.i64(8))
-    return body.pointer(body.get(pages, I64, index, align=8))
+    return pages.i64[cell // PAGE].place()
 
 
-def places_in_page(body: Body, cell: Any, size: Any, room: Any) -> tuple[Any, Any]:
-    """Return where a cell's first key, and its first value, lie from a head's beginning on."""
-    within = body.and_(cell, body.i64(PAGE - 1))
-    tile, lane = body.sdiv(within, body.i64(LANES)), body.and_(within, body.i64(LANES - 1))
-    key = body.add(body.mul(body.mul(tile, size), body.i64(LANES)), lane)
-    value = body.add(body.mul(size, body.i64(PAGE)), body.mul(within, room))
-    return body.mul(key, body.i64(2)), body.mul(value, body.i64(2))
-
-
-def head_bytes(body: Body, size: Any, room: Any) -> Any:
-    """Return the bytes of a head's keys and values in a page."""
-    return body.mul(body.add(size, room), body.i64(2 * PAGE))
-
-
-def write_cell(body: Body, start: Any, cell: Any, row: tuple[Any, Any], size: Any, room: Any) -> None:
-    """Write a head's keys and values, float32[size] each, into a cell; the head begins at ``start``."""
-    column, line = (body.at(start, offset) for offset in places_in_page(body, cell, size, room))
-    for lanes, i in body.runs(size, (LANES, 1)):
-        offset = body.mul(i, body.i64(4))
-        keys, values = (body.to_half(body.get(place, vector(F32, lanes), offset, align=4)) for place in row)
+def write_cell(code: Code, cells: HeadCells, head: Place, cell: Value, row: tuple[Place, Place]) -> None:
+    """Write a head's keys and values, float32[size] each, into a cell; the head begins at ``head``."""
+    column, line = cells.places(head, cell)
+    for lanes, i in code.runs(cells.size, (LANES, 1)):
+        keys, values = ((place + i * 4).array("f32", lanes)[0].to_half() for place in row)
         for lane in range(lanes):
-            number = body.add(i, body.i64(lane))
-            body.put(body.lane(keys, lane), column, body.mul(number, body.i64(2 * LANES)), align=2)
-        body.put(values, line, body.mul(i, body.i64(2)), align=2)
+            column.i16[(i + lane) * LANES] = keys.lane(lane)
+        (line + i * 2).array("i16", lanes)[0] = values
 
 
-def write_moving(module: ir.Module, features: frozenset[str]) -> None:
+def _write_moving(module: ir.Module, has_half: bool) -> None:
     """Write ``move``, which copies keys and values from cell to cell, in order: see `_MOVE`."""
-    body, (pages, cells, moves, heads, size, room) = function(module, "move", _MOVE, features)
-    with body.loop(0, moves) as number:
-        places = []
+    code, (pages, cells, moves, heads, size, room) = function(module, "move", _MOVE, has_half=has_half)
+    of_head = HeadCells(size, room)
+    with code.count(0, moves) as number:
+        ends = []
         for slot in range(2):
-            cell = body.get(cells, I64, body.add(body.mul(number, body.i64(16)), body.i64(8 * slot)), align=8)
-            page = page_of(body, pages, cell)
-            places.append([body.at(page, offset) for offset in places_in_page(body, cell, size, room)])
-        (key, value), (new_key, new_value) = places
-        with body.loop(0, heads) as head:
-            start = body.mul(head, head_bytes(body, size, room))
-            with body.loop(0, size) as i:
-                offset = body.add(start, body.mul(i, body.i64(2 * LANES)))
-                body.put(body.get(key, I16, offset, align=2), new_key, offset, align=2)
-                offset = body.add(start, body.mul(i, body.i64(2)))
-                body.put(body.get(value, I16, offset, align=2), new_value, offset, align=2)
-    body.ret_void()
+            cell = cells.i64[number * 2 + slot]
+            ends.append(of_head.places(page_of(pages, cell), cell))
+        (key, value), (new_key, new_value) = ends
+        with code.count(0, heads) as head:
+            start = head * of_head.bytes
+            with code.count(0, size) as i:
+                (new_key + start).i16[i * LANES] = (key + start).i16[i * LANES]
+                (new_value + start).i16[i] = (value + start).i16[i]
+    code.ret_void()
+
+
+MOVING = Part("cells")
+MOVING.also(_write_moving)

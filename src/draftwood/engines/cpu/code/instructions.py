@@ -10,9 +10,8 @@ from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
-from llvmlite import ir
 
-from draftwood.engines.cpu.code.emit import I8, I16, I32, Body, vector
+from draftwood.engines.cpu.code.values import I1, I8, I16, I32, Place, Value, constant, vector
 from draftwood.engines.files.formats import Format
 from draftwood.errors import UnknownNameError
 
@@ -30,41 +29,37 @@ class Dots:
         del form
         return False
 
-    def prepared(self, body: Body, form: Format, step: Any) -> Any:
+    def prepared(self, form: Format, step: Value) -> Any:
         """Return the codes of one step as `total` takes them; computed once for all rows."""
         del form
-        sums = []
-        for i in range(4):
-            lanes = body.pick(step, range(i, 4 * self.outputs, 4))
-            sums.append(body.zext(lanes, vector(I32, self.outputs)))
-        return sums
+        return [step.pick(range(i, 4 * self.outputs, 4)).unsigned(I32) for i in range(4)]
 
-    def total(self, body: Body, form: Format, steps: Sequence[Any], inputs: Any, first: int) -> Any:
+    def total(self, form: Format, steps: Sequence[Any], inputs: Place, first: int) -> Value:
         """Return the sums int32[outputs] over these prepared steps; ``inputs`` points to a group's int8[32].
 
         ``first`` is the number of the first step.
         """
         del form
-        found: Any = body.same(I32, 0, self.outputs)
+        found = self._nothing(inputs)
         for k, step in enumerate(steps, first):
             for i, codes in enumerate(step):
-                value = body.sext(body.get(inputs, I8, 4 * k + i), I32)
-                found = body.add(found, body.mul(codes, body.splat(value, self.outputs)))
+                found = found + codes * inputs.i8[4 * k + i].signed(I32)
         return found
 
-    def looked_up(self, body: Body, codes: Any, book: Sequence[int]) -> Any:
+    def looked_up(self, codes: Value, book: Sequence[int]) -> Value:
         """Return ``book[code]`` for each code."""
-        lanes = codes.type.count
-        found: Any = body.same(I8, book[0], lanes)
+        found = codes.as_value(book[0])
         for code in range(1, 16):
-            here = body.icmp_unsigned("==", codes, body.same(I8, code, lanes))
-            found = body.select(here, body.same(I8, book[code], lanes), found)
+            found = codes.equals(code).where(book[code], found)
         return found
 
-    def _inputs(self, body: Body, inputs: Any, step: int) -> Any:
+    def _nothing(self, place: Place) -> Value:
+        """Return int32[outputs] of zeros."""
+        return Value(place.builder, constant(vector(I32, self.outputs), 0))
+
+    def _inputs(self, inputs: Place, step: int) -> Value:
         """Return the four inputs of a step, repeated for each output."""
-        word = body.splat(body.get(inputs, I32, 4 * step, align=4), self.outputs)
-        return body.bitcast(word, vector(I8, 4 * self.outputs))
+        return inputs.i32[step].splat(self.outputs).bits_as(I8, 4 * self.outputs)
 
 
 class DotsVnni(Dots):
@@ -72,19 +67,21 @@ class DotsVnni(Dots):
 
     name, table = "llvm.x86.avx512.vpdpbusd.512", "llvm.x86.avx512.pshuf.b.512"
 
-    def prepared(self, body: Body, form: Format, step: Any) -> Any:
-        del body, form
+    def prepared(self, form: Format, step: Value) -> Any:
+        del form
         return step
 
-    def total(self, body: Body, form: Format, steps: Sequence[Any], inputs: Any, first: int) -> Any:
+    def total(self, form: Format, steps: Sequence[Any], inputs: Place, first: int) -> Value:
         del form
-        found: Any = body.same(I32, 0, self.outputs)
+        found = self._nothing(inputs)
         for k, step in enumerate(steps, first):
-            found = _four_products(body, self.name, found, step, self._inputs(body, inputs, k))
+            # Bytes go as words of 32 bits, which new versions of LLVM still take.
+            words = [one.bits_as(I32, self.outputs) for one in (step, self._inputs(inputs, k))]
+            found = _called(self.name, found.ir.type, found, *words)
         return found
 
-    def looked_up(self, body: Body, codes: Any, book: Sequence[int]) -> Any:
-        return _shuffled(body, self.table, codes, book)
+    def looked_up(self, codes: Value, book: Sequence[int]) -> Value:
+        return _shuffled(self.table, codes, book)
 
 
 class DotsAvxVnni(DotsVnni):
@@ -102,32 +99,33 @@ class DotsAvx2(Dots):
     def applies_offset(self, form: Format) -> bool:
         return 2 * BYTE * form.most > _WORD  # the sum of two products would not fit
 
-    def prepared(self, body: Body, form: Format, step: Any) -> Any:
+    def prepared(self, form: Format, step: Value) -> Any:
         if not self.applies_offset(form):
             return step, None
-        signed = body.sub(step, body.same(I8, form.offset & 255, 4 * self.outputs))
-        size = body.call_named("llvm.abs.v32i8", signed.type, [signed, ir.Constant(ir.IntType(1), 0)])
-        return size, signed
+        signed = step - (form.offset & 255)
+        never = Value(step.builder, constant(I1, 0))
+        return _called("llvm.abs.v32i8", signed.ir.type, signed, never), signed
 
-    def total(self, body: Body, form: Format, steps: Sequence[Any], inputs: Any, first: int) -> Any:
+    def total(self, form: Format, steps: Sequence[Any], inputs: Place, first: int) -> Value:
         most = form.offset if self.applies_offset(form) else form.most
         fits = max(1, _WORD // (2 * BYTE * most))
-        found: Any = None
-        narrow: Any = None
+        found = narrow = None
         for k, (size, signed) in enumerate(steps):
-            x = self._inputs(body, inputs, first + k)
+            x = self._inputs(inputs, first + k)
             if signed is not None:
-                x = body.call_named("llvm.x86.avx2.psign.b", x.type, [x, signed])
-            pairs = body.call_named("llvm.x86.avx2.pmadd.ub.sw", vector(I16, 16), [size, x])
-            narrow = pairs if narrow is None else body.add(narrow, pairs)
+                x = _called("llvm.x86.avx2.psign.b", x.ir.type, x, signed)
+            pairs = _called("llvm.x86.avx2.pmadd.ub.sw", vector(I16, 16), size, x)
+            narrow = pairs if narrow is None else narrow + pairs
             if (k + 1) % fits == 0 or k + 1 == len(steps):
-                ones = body.same(I16, 1, 16)
-                wide = body.call_named("llvm.x86.avx2.pmadd.wd", vector(I32, 8), [narrow, ones])
-                found, narrow = wide if found is None else body.add(found, wide), None
+                ones = narrow.as_value(1)
+                wide = _called("llvm.x86.avx2.pmadd.wd", vector(I32, 8), narrow, ones)
+                found = wide if found is None else found + wide
+                narrow = None
+        assert found is not None
         return found
 
-    def looked_up(self, body: Body, codes: Any, book: Sequence[int]) -> Any:
-        return _shuffled(body, "llvm.x86.avx2.pshuf.b", codes, book)
+    def looked_up(self, codes: Value, book: Sequence[int]) -> Value:
+        return _shuffled("llvm.x86.avx2.pshuf.b", codes, book)
 
 
 class DotsNeon(Dots):
@@ -138,34 +136,31 @@ class DotsNeon(Dots):
     def applies_offset(self, form: Format) -> bool:
         return form.most > BYTE
 
-    def prepared(self, body: Body, form: Format, step: Any) -> Any:
-        if not self.applies_offset(form):
-            return step
-        return body.sub(step, body.same(I8, form.offset & 255, 4 * self.outputs))
+    def prepared(self, form: Format, step: Value) -> Any:
+        return step - (form.offset & 255) if self.applies_offset(form) else step
 
-    def total(self, body: Body, form: Format, steps: Sequence[Any], inputs: Any, first: int) -> Any:
+    def total(self, form: Format, steps: Sequence[Any], inputs: Place, first: int) -> Value:
         del form
-        found: Any = body.same(I32, 0, self.outputs)
+        found = self._nothing(inputs)
         for k, step in enumerate(steps, first):
-            x = self._inputs(body, inputs, k)
-            found = body.call_named("llvm.aarch64.neon.sdot.v4i32.v16i8", found.type, [found, step, x])
+            x = self._inputs(inputs, k)
+            found = _called("llvm.aarch64.neon.sdot.v4i32.v16i8", found.ir.type, found, step, x)
         return found
 
-    def looked_up(self, body: Body, codes: Any, book: Sequence[int]) -> Any:
-        table = ir.Constant(vector(I8, 16), list(book))
-        return body.call_named("llvm.aarch64.neon.tbl1.v16i8", codes.type, [table, codes])
+    def looked_up(self, codes: Value, book: Sequence[int]) -> Value:
+        table = Value(codes.builder, constant(vector(I8, 16), list(book)))
+        return _called("llvm.aarch64.neon.tbl1.v16i8", codes.ir.type, table, codes)
 
 
-def _four_products(body: Body, name: str, found: Any, codes: Any, inputs: Any) -> Any:
-    """Add four products to each sum. Bytes go as words of 32 bits, which new versions of LLVM still take."""
-    words = [body.bitcast(value, found.type) for value in (codes, inputs)]
-    return body.call_named(name, found.type, [found, *words])
+def _called(name: str, kind: Any, first: Value, *others: Value) -> Value:
+    """Call an intrinsic of LLVM."""
+    return first.builder.intrinsic(name, kind, first, *others)
 
 
-def _shuffled(body: Body, name: str, codes: Any, book: Sequence[int]) -> Any:
+def _shuffled(name: str, codes: Value, book: Sequence[int]) -> Value:
     """Look codes up by a shuffle of bytes, which has one table for each 16 bytes of a vector."""
-    table = ir.Constant(codes.type, list(book) * (codes.type.count // 16))
-    return body.call_named(name, codes.type, [table, codes])
+    table = Value(codes.builder, constant(codes.ir.type, list(book) * (codes.lanes // 16)))
+    return _called(name, codes.ir.type, table, codes)
 
 
 SWITCH = "DRAFTWOOD_INSTRUCTIONS"
@@ -183,9 +178,9 @@ class Instructions:
     features: str
 
     @property
-    def given(self) -> frozenset[str]:
-        """What bodies of functions may ask for: ``half``, conversions of float16 by the processor."""
-        return frozenset(["half"]) if self.name != "plain" else frozenset()
+    def has_half(self) -> bool:
+        """Whether the processor converts float16."""
+        return self.name != "plain"
 
 
 _V3 = frozenset(["avx2", "fma", "f16c", "bmi2"])

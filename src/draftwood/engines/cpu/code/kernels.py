@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -15,18 +15,19 @@ import llvmlite
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from draftwood.engines.cpu.code import attention, cells, experts, pieces, products, rows, running
 from draftwood.engines.cpu.code.instructions import Instructions, chosen
+from draftwood.engines.cpu.code.packed import write_float_row_reader, write_row_reader
+from draftwood.engines.cpu.code.products import write_float_product, write_product
+from draftwood.engines.cpu.code.records import Kernel, Part, Writer
 from draftwood.engines.files.formats import FORMATS
 from draftwood.engines.files.gguf_types import FLOATS
 from draftwood.errors import FileFormatError
 from draftwood.index.machine_code import engine_of, read_checked, write_checked
 
 _LOG = logging.getLogger("draftwood.compiling")
-Writers = tuple[Callable[[ir.Module, frozenset[str]], None], ...]
 
 
-def compiled(name: str, writers: Writers, instructions: Instructions) -> bytes:
+def compiled(name: str, writers: Sequence[Writer], instructions: Instructions) -> bytes:
     """Return the machine code of a module that these functions write: from disk where it was compiled before."""
     path = _folder() / f"cpu-{name}-{instructions.name}-{sources()}.kernel"
     with suppress(OSError):
@@ -34,7 +35,7 @@ def compiled(name: str, writers: Writers, instructions: Instructions) -> bytes:
     _LOG.info("compiling %s for %s", name, instructions.name)
     module = ir.Module(name)
     for write in writers:
-        write(module, instructions.given)
+        write(module, instructions.has_half)
     code = machine_code(module, instructions)
     with suppress(OSError, FileFormatError):
         write_checked(path, code)
@@ -110,33 +111,21 @@ class Linked:
         return int(self._engine.get_function_address(name))
 
 
-_PARTS: dict[str, Writers] = {
-    "running": (running.write_running,),
-    "rows": (rows.write_norms, rows.write_rounding, rows.write_copying, rows.write_positions, rows.write_joined),
-    "pieces": (pieces.write_products, pieces.write_embedding),
-    "experts": (experts.write_choosing, experts.write_experts),
-    "attention": (attention.write_attention, cells.write_moving),
-}
-
-
 class Kernels:
-    """Addresses of compiled functions by name; see the modules that write them for what they do."""
+    """Addresses of compiled functions. A part is compiled, or loaded, when one of its functions is asked for."""
 
     def __init__(self, instructions: Instructions) -> None:
         self.instructions = instructions
         self._linked: dict[str, Linked] = {}
-        self._found: dict[str, int] = {}
         self._lock = Lock()
 
-    def __getitem__(self, name: str) -> int:
-        """Return the address of a function of a pass, such as ``norm_rounded``."""
-        if name not in self._found:
-            every = (self._get(part, writers).find(name) for part, writers in _PARTS.items())
-            found = next((address for address in every if address), 0)
-            if not found:
-                raise KeyError(name)
-            self._found[name] = found
-        return self._found[name]
+    def __getitem__(self, kernel: Kernel) -> int:
+        """Return the address of a kernel."""
+        return self.function(kernel.part, kernel.name)
+
+    def function(self, part: Part, name: str) -> int:
+        """Return the address of a function of a part."""
+        return self._get(part.name, part.writers).find(name)
 
     def product(self, kind: str) -> int:
         """Return the address of the product for weights of a type of GGUF."""
@@ -147,20 +136,19 @@ class Kernels:
         return self._of_type(kind, "reader")
 
     def _of_type(self, kind: str, name: str) -> int:
-        def write(module: ir.Module, given: frozenset[str]) -> None:
+        dots = self.instructions.dots
+
+        def write(module: ir.Module, has_half: bool) -> None:
             if kind in FLOATS:
-                products.write_float_product(module, "product", kind, self.instructions.dots.outputs, given)
-                pieces.write_float_row_reader(module, "reader", kind, given)
+                write_float_product(module, "product", kind, dots.outputs, has_half=has_half)
+                write_float_row_reader(module, "reader", kind, has_half=has_half)
             else:
-                products.write_product(module, "product", FORMATS[kind], self.instructions.dots, given)
-                pieces.write_row_reader(module, "reader", FORMATS[kind], given)
+                write_product(module, "product", FORMATS[kind], dots, has_half=has_half)
+                write_row_reader(module, "reader", FORMATS[kind], has_half=has_half)
 
-        key = f"{kind} {name}"
-        if key not in self._found:
-            self._found[key] = self._get(kind, (write,)).find(name)
-        return self._found[key]
+        return self._get(kind, (write,)).find(name)
 
-    def _get(self, name: str, writers: Writers) -> Linked:
+    def _get(self, name: str, writers: Sequence[Writer]) -> Linked:
         with self._lock:
             if name not in self._linked:
                 self._linked[name] = Linked(compiled(name, writers, self.instructions))

@@ -6,19 +6,17 @@ So a row's result depends on that row alone: not on how many rows there are, nor
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 
-from draftwood.engines.cpu.code.emit import F32, I8, I16, I32, I64, POINTER, VOID, Body, function, vector
+from draftwood.engines.cpu.code.emit import Code, function
 from draftwood.engines.cpu.code.instructions import Dots
+from draftwood.engines.cpu.code.packed import Scales, float_weights, unpacked
+from draftwood.engines.cpu.code.records import Field
+from draftwood.engines.cpu.code.rounding import GROUP_RECORD, MINUS, STEP, SUMS
+from draftwood.engines.cpu.code.values import F32, I64, POINTER, VOID, Place, Value, Variable
 from draftwood.engines.files.formats import TILE, Format
-
-GROUP_RECORD = 64
-"""Bytes of a group of inputs: int8[32], float32 step, int32 sums of inputs 0-15, 16-31 and of all, float32 each of
-these sums times minus the step, 4 bytes of padding."""
-STEP, SUMS, MINUS = 32, 36, 48
-"""Offsets in it of the step, of the three sums, and of these times minus the step."""
 
 CORE = ir.FunctionType(
     VOID, [POINTER, I64, I64, POINTER, I64, POINTER, I64, I64, I64, I64, I64, F32, POINTER]
@@ -26,219 +24,220 @@ CORE = ir.FunctionType(
 _FAR, _NEAR = 8192, 1024
 """Bytes ahead at which weights are prefetched: into a core's second-level cache, and from there into the first. A
 core fetches a dozen lines at a time into its first, too few to hide the latency of memory."""
-ROWS = (8, 7, 6, 5, 4, 3, 2, 1)
+ROWS_TOGETHER = (8, 7, 6, 5, 4, 3, 2, 1)
 """Numbers of rows that are computed together, whose codes are unpacked once."""
-TOGETHER = 2
+_WHOLE_TILES = 2
 """Up to so many rows, all outputs of a tile are computed together: then every line of memory is read once."""
 
 
-def write_product(module: ir.Module, name: str, form: Format, dots: Dots, features: frozenset[str]) -> None:
+class _Core(NamedTuple):
+    """The arguments of a function of type `CORE`."""
+
+    weights: Place
+    blocks: Value
+    tile_bytes: Value
+    x: Place
+    x_stride: Value
+    y: Place
+    y_stride: Value
+    rows: Value
+    low: Value
+    high: Value
+    adds: Value
+    scale: Value
+    bias: Place
+
+    def inputs(self, first: Value, count: int) -> list[Place]:
+        """Return the addresses of the inputs of a few rows."""
+        return [self.x + (first + i) * self.x_stride for i in range(count)]
+
+    def outputs(self, first: Value, count: int, tile: Value) -> list[Place]:
+        """Return the addresses of a tile's outputs in a few rows."""
+        start = self.y + tile * (4 * TILE)
+        return [start + (first + i) * self.y_stride for i in range(count)]
+
+    def store(self, code: Code, found: list[Value], places: list[Place], shift: Place) -> None:
+        """Write a vector of results in each of a few rows: ``y = scale * sum + bias``, or ``y += scale * sum``.
+
+        ``shift`` is where the bias of these outputs lies."""
+        lanes = found[0].lanes
+        outs = [place.array("f32", lanes) for place in places]
+        scale = self.scale.splat(lanes)
+        with code.if_else(self.adds.differs(0).ir) as (adding, storing):
+            with adding:
+                for total, out in zip(found, outs, strict=True):
+                    out[0] = out[0].plus_product(total, scale)
+            with storing:
+                for total, out in zip(found, outs, strict=True):
+                    out[0] = total * scale
+                with code.when(self.bias.number().differs(0)):
+                    more = shift.array("f32", lanes)[0]
+                    for out in outs:
+                        out[0] = out[0] + more
+
+
+def write_product(module: ir.Module, name: str, form: Format, dots: Dots, *, has_half: bool) -> None:
     """Write the product for weights of one format: a function of type `CORE`."""
-    body, (weights, blocks, tile_bytes, x, x_stride, y, y_stride, rows, low, high, adds, scale, bias) = function(
-        module, name, CORE, features
-    )
-    with body.loop(low, high) as tile:
-        start = body.at(weights, body.mul(tile, tile_bytes))
-        out = body.at(y, body.mul(tile, body.i64(4 * TILE)))
-        shift = body.at(bias, body.mul(tile, body.i64(4 * TILE)))
-        for count, row in body.runs(rows, ROWS):
-            inputs, places = _some_rows(body, row, count, (x, x_stride), (out, y_stride))
-            every = TILE // dots.outputs
-            together = every if count <= TOGETHER else 1
-            with body.loop(0, every, together) as first:
-                parts = [body.add(first, body.i64(i)) for i in range(together)]
-                sums = _tile(body, form, dots, start, blocks, inputs, parts)
+    code, arguments = function(module, name, CORE, has_half=has_half)
+    core = _Core(*arguments)
+    every = TILE // dots.outputs
+    with code.count(core.low, core.high) as tile:
+        start = core.weights + tile * core.tile_bytes
+        shift = core.bias + tile * (4 * TILE)
+        for count, row in code.runs(core.rows, ROWS_TOGETHER):
+            inputs, places = core.inputs(row, count), core.outputs(row, count, tile)
+            together = every if count <= _WHOLE_TILES else 1
+            with code.count(0, every, together) as first:
+                parts = [first + i for i in range(together)]
+                sums = _tile(code, form, dots, start, core.blocks, inputs, parts)
                 for part, found in zip(parts, sums, strict=True):
-                    offset = body.mul(part, body.i64(4 * dots.outputs))
-                    here = [body.at(place, offset) for place in places]
-                    _store(body, found, here, adds, scale, bias, body.at(shift, offset))
-    body.ret_void()
-
-
-def _some_rows(body: Body, first: Any, count: int, *of: tuple[Any, Any]) -> list[list[Any]]:
-    """Return the addresses of a few rows in each of some arrays, given by address and bytes of a row."""
-    numbers = [body.add(first, body.i64(r)) for r in range(count)]
-    return [[body.at(place, body.mul(number, stride)) for number in numbers] for place, stride in of]
+                    offset = part * (4 * dots.outputs)
+                    core.store(code, found, [place + offset for place in places], shift + offset)
+    code.ret_void()
 
 
 def _tile(
-    body: Body, form: Format, dots: Dots, start: Any, blocks: Any, inputs: list[Any], parts: list[Any]
-) -> list[list[Any]]:
+    code: Code, form: Format, dots: Dots, start: Place, blocks: Value, inputs: list[Place], parts: list[Value]
+) -> list[list[Value]]:
     """Write the sums of some parts of a tile for a few rows; returns float32[outputs] per part and row."""
-    kind = vector(F32, dots.outputs)
-    sums = [[body.variable(body.same(F32, 0.0, dots.outputs)) for _ in inputs] for _ in parts]
-    with body.loop(0, blocks) as block:
-        place = body.at(start, body.mul(block, body.i64(form.block_bytes)))
-        heads = [_head(body, form, dots, place, part) for part in parts]
-        with body.loop(0, form.groups) as group:
-            number = body.add(body.mul(block, body.i64(form.groups)), group)
-            records = [body.at(row, body.mul(number, body.i64(GROUP_RECORD))) for row in inputs]
-            codes = body.at(
-                place, body.add(body.i64(form.head_bytes), body.mul(group, body.i64(form.group_bytes)))
-            )
-            share = form.block_bytes // form.groups  # of the block's scales, too
-            _write_prefetch(body, body.at(place, body.mul(group, body.i64(share))), share)
-            for part, head, totals in zip(parts, heads, sums, strict=True):
-                here = body.at(codes, body.mul(part, body.i64(4 * dots.outputs)))
-                ready = [dots.prepared(body, form, step) for step in unpacked(body, form, dots, here)]
-                factors = _factors(body, form, dots, place, group, part, head)
+    sums = [[code.variable(code.real(0.0, dots.outputs)) for _ in inputs] for _ in parts]
+    share = form.block_bytes // form.groups  # bytes per group, of the block's scales, too
+    with code.count(0, blocks) as block:
+        place = start + block * form.block_bytes
+        scales = [Scales(form, place, part, dots.outputs) for part in parts]
+        with code.count(0, form.groups) as group:
+            number = block * form.groups + group
+            records = [row + number * GROUP_RECORD for row in inputs]
+            codes = place + (group * form.group_bytes + form.head_bytes)
+            _prefetch(place + group * share, share)
+            for part, scale, totals in zip(parts, scales, sums, strict=True):
+                steps = unpacked(form, dots, codes + part * (4 * dots.outputs))
+                ready = [dots.prepared(form, step) for step in steps]
+                factors = scale.of_group(group)
                 for total, record in zip(totals, records, strict=True):
-                    body.store(_added(body, form, dots, ready, factors, record, body.read(total, kind)), total)
-    return [[body.read(place, kind) for place in some] for some in sums]
+                    total.now = _added(form, dots, ready, factors, record, total.now)
+    return [[total.now for total in some] for some in sums]
 
 
-def _write_prefetch(body: Body, codes: Any, size: int) -> None:
+def _prefetch(codes: Place, size: int) -> None:
     """Prefetch weights of later groups: the processor's own prefetching stops at the end of a small page."""
     for line in range(0, size, 64):
-        body.prefetch(body.at(codes, body.i64(_FAR + line)), second=True)
-        body.prefetch(body.at(codes, body.i64(_NEAR + line)))
+        (codes + (_FAR + line)).prefetch(second=True)
+        (codes + (_NEAR + line)).prefetch()
 
 
 def _added(
-    body: Body, form: Format, dots: Dots, steps: list[Any], factors: list[tuple[Any, Any]], record: Any, total: Any
-) -> Any:
+    form: Format, dots: Dots, steps: list[Any], factors: list[tuple[Value, Value | None]], record: Place,
+    total: Value,
+) -> Value:  # fmt: skip
     """Write the addition of one group to one row's sums."""
-    n = dots.outputs
     each = 8 // len(factors)
-    step = body.splat(body.get(record, F32, STEP), n)
+    step = (record + STEP).f32[0].splat(dots.outputs)
     for half, (scale, least) in enumerate(factors):
         which = half if len(factors) == 2 else 2
-        whole = dots.total(body, form, steps[each * half : each * (half + 1)], record, each * half)
+        whole = dots.total(form, steps[each * half : each * (half + 1)], record, each * half)
         if form.offset and not dots.applies_offset(form):
-            offset = body.mul(body.get(record, I32, SUMS + 4 * which), ir.Constant(I32, form.offset))
-            whole = body.sub(whole, body.splat(offset, n))
-        total = body.mul_add(body.sitofp(whole, vector(F32, n)), body.fmul(scale, step), total)
+            whole = whole - (record + SUMS).i32[which] * form.offset
+        total = total.plus_product(whole.real(), scale * step)
         if least is not None:
-            minus = body.splat(body.get(record, F32, MINUS + 4 * which), n)
-            total = body.mul_add(minus, least, total)
+            total = total.plus_product((record + MINUS).f32[which].splat(dots.outputs), least)
     return total
-
-
-def unpacked(body: Body, form: Format, dots: Dots, codes: Any) -> list[Any]:
-    """Write code that unpacks a group's eight steps, uint8[4 * outputs] each, of one part of a tile."""
-    lanes = 4 * dots.outputs
-    steps: list[Any] = [None] * 8
-    shift = plane = 0
-    for bits in form.planes:
-        mask = (1 << bits) - 1
-        for v in range(bits):
-            whole = body.get(codes, vector(I8, lanes), 64 * (plane + v), align=16)
-            for field in range(8 // bits):
-                code = whole
-                if field:
-                    code = body.lshr(code, body.same(I8, bits * field, lanes))
-                if field < 8 // bits - 1:
-                    code = body.and_(code, body.same(I8, mask, lanes))
-                if shift:
-                    code = body.shl(code, body.same(I8, shift, lanes))
-                at = v + bits * field
-                steps[at] = code if steps[at] is None else body.or_(steps[at], code)
-        shift, plane = shift + bits, plane + bits
-    if form.codebook:
-        return [dots.looked_up(body, step, form.codebook) for step in steps]
-    return steps
-
-
-def _head(body: Body, form: Format, dots: Dots, place: Any, part: Any) -> tuple[Any, Any]:
-    """Write scales and leasts of a block, float32[outputs]; the second is None where the format has none."""
-    n = dots.outputs
-    found = [
-        body.from_half(body.get(body.at(place, body.mul(part, body.i64(2 * n))), vector(I16, n), 2 * TILE * which))
-        for which in range(1 + form.least)
-    ]
-    return found[0], found[1] if form.least else None
-
-
-def _factors(
-    body: Body, form: Format, dots: Dots, place: Any, group: Any, part: Any, head: tuple[Any, Any]
-) -> list[tuple[Any, Any]]:
-    """Write what multiplies the sums of a group, or of each of its halves: scales and leasts."""
-    scale, least = head
-    if not form.factors:
-        return [(scale, least)]
-    n = dots.outputs
-    first = body.at(place, body.add(body.i64(2 * TILE * (1 + form.least)), body.mul(part, body.i64(n))))
-    first = body.at(first, body.mul(group, body.i64(TILE * form.factors * (1 + form.least))))
-    found = []
-    for half in range(form.factors):
-        factor = body.get(first, vector(I8, n), TILE * half)
-        wide = (body.sext if form.signed else body.zext)(factor, vector(I32, n))
-        one, other = body.fmul(scale, body.sitofp(wide, vector(F32, n))), None
-        if least is not None:
-            wide = body.zext(body.get(first, vector(I8, n), TILE * (form.factors + half)), vector(I32, n))
-            other = body.fmul(least, body.sitofp(wide, vector(F32, n)))
-        found.append((one, other))
-    return found
-
-
-def _store(body: Body, found: list[Any], places: list[Any], adds: Any, scale: Any, bias: Any, shift: Any) -> None:
-    """Write one vector of results for each of a few rows: ``y = scale * sum + bias``, or ``y += scale * sum``."""
-    kind = found[0].type
-    many = body.splat(scale, kind.count)
-    with body.if_else(body.icmp_signed("!=", adds, body.i64(0))) as (adding, storing):
-        with adding:
-            for total, place in zip(found, places, strict=True):
-                body.put(body.mul_add(total, many, body.get(place, kind, align=4)), place, align=4)
-        with storing:
-            for total, place in zip(found, places, strict=True):
-                body.put(body.fmul(total, many), place, align=4)
-            with body.if_then(body.icmp_unsigned("!=", body.ptrtoint(bias, I64), body.i64(0))):
-                more = body.get(shift, kind, align=4)
-                for place in places:
-                    body.put(body.fadd(body.get(place, kind, align=4), more), place, align=4)
 
 
 FLOAT_ROWS = {16: (8, 4, 2, 1), 8: (3, 2, 1), 4: (3, 2, 1)}
 """By the lanes of a processor's vectors: numbers of rows whose sums, with the weights, fit its registers."""
 
 
-def write_float_product(module: ir.Module, name: str, kind: str, lanes: int, features: frozenset[str]) -> None:
+def write_float_product(module: ir.Module, name: str, kind: str, lanes: int, *, has_half: bool) -> None:
     """Write the product for weights ``F32``, ``F16`` or ``BF16`` [tiles, inputs, 16] with rows of float32.
 
     A function of type `CORE`, in which ``blocks`` is the number of inputs. Two sums per output, of even and of odd
     inputs, are added at last. `FLOAT_ROWS` of ``lanes`` rows read the weights together, which changes no sum.
     """
-    body, (weights, inputs, tile_bytes, x, x_stride, y, y_stride, rows, low, high, adds, scale, bias) = function(
-        module, name, CORE, features
-    )
-    with body.loop(low, high) as tile:
-        start = body.at(weights, body.mul(tile, tile_bytes))
-        out, shift = (body.at(place, body.mul(tile, body.i64(4 * TILE))) for place in (y, bias))
-        for count, row in body.runs(rows, FLOAT_ROWS[lanes]):
-            values, places = _some_rows(body, row, count, (x, x_stride), (out, y_stride))
-            _store(body, _float_sums(body, kind, start, inputs, values), places, adds, scale, bias, shift)
-    body.ret_void()
+    code, arguments = function(module, name, CORE, has_half=has_half)
+    core = _Core(*arguments)
+    with code.count(core.low, core.high) as tile:
+        start = core.weights + tile * core.tile_bytes
+        shift = core.bias + tile * (4 * TILE)
+        for count, row in code.runs(core.rows, FLOAT_ROWS[lanes]):
+            sums = _float_sums(code, kind, start, core.blocks, core.inputs(row, count))
+            core.store(code, sums, core.outputs(row, count, tile), shift)
+    code.ret_void()
 
 
-def _float_sums(body: Body, kind: str, start: Any, inputs: Any, rows: list[Any]) -> list[Any]:
+def _float_sums(code: Code, kind: str, start: Place, inputs: Value, rows: list[Place]) -> list[Value]:
     """Write the sums of a tile for a few rows; returns float32[16] per row."""
-    wide = vector(F32, TILE)
-    sums = [[body.variable(body.same(F32, 0.0)) for _ in range(2)] for _ in rows]
+    sums = [[code.variable(code.real(0.0, TILE)) for _ in range(2)] for _ in rows]
     step = TILE * (4 if kind == "F32" else 2)
 
-    def add(k: Any, which: int) -> None:
-        weight = float_weights(body, kind, body.at(start, body.mul(k, body.i64(step))))
+    def add(k: Value, which: int) -> None:
+        weight = float_weights(kind, start + k * step)
         for row, totals in zip(rows, sums, strict=True):
-            value = body.splat(body.get(row, F32, body.mul(k, body.i64(4)), align=4))
-            body.store(body.mul_add(weight, value, body.read(totals[which], wide)), totals[which])
+            total: Variable = totals[which]
+            total.now = total.now.plus_product(weight, row.f32[k].splat())
 
-    whole = body.and_(inputs, body.i64(-4))
-    with body.loop(0, whole, 4) as k:
-        _write_prefetch(body, body.at(start, body.mul(k, body.i64(step))), 4 * step)
+    whole = inputs & -4
+    with code.count(0, whole, 4) as k:
+        _prefetch(start + k * step, 4 * step)
         for i in range(4):
-            add(body.add(k, body.i64(i)), i % 2)
+            add(k + i, i % 2)
     for i in range(3):
-        rest = body.add(whole, body.i64(i))
-        with body.if_then(body.icmp_signed("<", rest, inputs)):
+        rest = whole + i
+        with code.when(rest < inputs):
             add(rest, i % 2)
-    return [body.fadd(body.read(even, wide), body.read(odd, wide)) for even, odd in sums]
+    return [even.now + odd.now for even, odd in sums]
 
 
-def float_weights(body: Body, kind: str, place: Any) -> Any:
-    """Return the weights of sixteen outputs for one input, as float32."""
-    if kind == "F32":
-        return body.get(place, vector(F32), align=4)
-    bits = body.get(place, vector(I16), align=2)
-    if kind == "F16":
-        return body.from_half(bits)
-    return body.bitcast(body.shl(body.zext(bits, vector(I32)), body.same(I32, 16)), vector(F32))
+class MatrixView(NamedTuple):
+    """A packed matrix in the code of a kernel."""
+
+    code: Code
+    core: Value
+    weights: Place
+    blocks: Value
+    tile_bytes: Value
+    tiles: Value
+    expert_bytes: Value
+
+    def product(
+        self, x: Place, x_stride: Value, y: Place, y_stride: Value, rows: Value, tiles: tuple[Value, Value], *,
+        expert: Value | None = None, adds: Value | None = None, scale: Value | None = None,
+        bias: Place | None = None,
+    ) -> None:  # fmt: skip
+        """Write the call of the product for so many rows and these tiles, first and end.
+
+        ``expert`` is the number of an expert's matrix; without ``adds``, ``scale`` and ``bias`` nothing is added,
+        scaled or shifted.
+        """
+        weights = self.weights if expert is None else self.weights + expert * self.expert_bytes
+        nothing = self.code.whole(0)
+        self.code.call_at(
+            self.core, CORE, weights, self.blocks, self.tile_bytes, x, x_stride, y, y_stride, rows, *tiles,
+            nothing if adds is None else adds, self.code.real(1.0) if scale is None else scale,
+            nothing.place() if bias is None else bias,
+        )  # fmt: skip
+
+
+class MatrixField(Field):
+    """A `draftwood.engines.cpu.packing.Matrix` that is multiplied with rows."""
+
+    slots = 6
+
+    def written(self, given: Any) -> tuple[int, ...]:
+        return (
+            given.product, given.packed.ctypes.data, given.blocks, given.tile_bytes, given.tiles,
+            given.expert_bytes,
+        )  # fmt: skip
+
+    def read(self, record: Place, at: int) -> MatrixView:
+        core, weights, *sizes = (record.i64[at + i] for i in range(self.slots))
+        return MatrixView(record.builder, core, weights.place(), *sizes)
+
+
+MATRIX = MatrixField()
+
+
+def tiles_of(per: Value, piece: Value, tiles: Value) -> tuple[Value, Value]:
+    """Return the first tile of a piece of ``per`` tiles, and the one after its last."""
+    low = piece * per
+    return low, (low + per).least(tiles)

@@ -1,83 +1,242 @@
-"""The records that compiled code reads: one of a pass, one for each of its phases, as 64-bit slots.
+"""The records that compiled code reads: one of a pass, and one of each of its phases, in slots of 64 bits.
 
-A pass is a list of phases, each divided into pieces that threads take. Python fills the records; addresses are
-those of numpy arrays that `Program` and `PassRecord` keep alive. Slots hold integers, addresses, or the bits of
-a float32."""
+A pass is a list of phases; each is one kernel, divided into pieces that threads take. A `Kernel` declares the
+fields that it reads. Python fills them (`Kernel.slots`, which refuses a field that is missing or unknown), and the
+code reads them by name from a `View`: ``phase.x[row]``, ``phase.epsilon``.
+"""
 
 from __future__ import annotations
 
 import struct
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, NamedTuple
 
-from draftwood.engines.cpu.code.emit import F32, I64, Body
+from llvmlite import ir
+
+from draftwood.engines.cpu.code.emit import Code, function
+from draftwood.engines.cpu.code.values import I64, POINTER, VOID, Place, Value
+
+PIECE = ir.FunctionType(VOID, [POINTER, POINTER, I64])
+"""What threads call: ``kernel(pass, phase, piece)``, two records and the number of a piece of work."""
+SLOTS = 40
+"""Slots of the record of a phase. The first has the kernel's address, the second its rows or tiles per piece."""
+_HEAD = 2
+UNIT_ROWS, WIDEST = 16, 256
+"""Most rows of a unit of attention, and of a pass."""
+CHUNK = 512
+"""Positions of a path whose softmax is computed together; a longer path is joined from several chunks."""
+PART_HEAD = 16
+"""Float32 numbers of a part of attention before its sum of values: largest score, sum of weights, 14 unused."""
+BEST = 16
+"""Bytes of the record of a piece's best token: float32 score, int32 token, int32 not 0 if one is NaN, 4 more."""
 
 
-class Record:
-    """Names of the slots of a record, eight bytes each, in order."""
+class Field(ABC):
+    """A field of a record: how Python writes it, and what it is in the code."""
 
-    def __init__(self, *names: str) -> None:
-        self._at = {name: at for at, name in enumerate(names)}
+    slots = 1
 
-    def __len__(self) -> int:
-        return len(self._at)
+    @abstractmethod
+    def written(self, given: Any) -> tuple[int, ...]:
+        """Return the slots for a value that Python gives."""
+
+    @abstractmethod
+    def read(self, record: Place, at: int) -> Any:
+        """Write code that reads it; ``at`` is its first slot."""
+
+
+class Number(Field):
+    """An integer."""
+
+    def written(self, given: Any) -> tuple[int, ...]:
+        return (int(given),)
+
+    def read(self, record: Place, at: int) -> Value:
+        return record.i64[at]
+
+
+class Real(Field):
+    """A float32."""
+
+    def written(self, given: Any) -> tuple[int, ...]:
+        return (int.from_bytes(struct.pack("<f", given), "little"),)
+
+    def read(self, record: Place, at: int) -> Value:
+        return (record + 8 * at).f32[0]
+
+
+class Address(Field):
+    """The address of an array, or of what is placed `Later`; ``optional``: None is the address 0."""
+
+    def __init__(self, *, optional: bool = False) -> None:
+        self._optional = optional
+
+    def written(self, given: Any) -> tuple[int, ...]:
+        if given is None and self._optional:
+            return (0,)
+        return (0,) if isinstance(given, Later) else (int(given.ctypes.data),)
+
+    def read(self, record: Place, at: int) -> Place:
+        return record.i64[at].place()
+
+
+@dataclass(frozen=True, slots=True)
+class RowsView:
+    """Rows in the code; ``rows[i]`` is the address of one."""
+
+    start: Place
+    stride: Value
+
+    def __getitem__(self, row: Value) -> Place:
+        return self.start + row * self.stride
+
+
+class Rows(Field):
+    """Rows of numbers: a two-dimensional array whose rows are `stride` bytes apart."""
+
+    slots = 2
+
+    def written(self, given: Any) -> tuple[int, ...]:
+        return (0, 0) if isinstance(given, Later) else (int(given.ctypes.data), int(given.strides[0]))
+
+    def read(self, record: Place, at: int) -> RowsView:
+        return RowsView(record.i64[at].place(), record.i64[at + 1])
+
+
+class Later:
+    """An array that a program allocates, or replaces by a larger one, after its phases are made."""
+
+
+NUMBER, REAL, ADDRESS, ROWS, OPTIONAL = Number(), Real(), Address(), Rows(), Address(optional=True)
+
+
+class Layout:
+    """Names of the fields of a record, and where each begins."""
+
+    def __init__(self, first: int = 0, **fields: Field) -> None:
+        self.fields, self._at, end = fields, dict[str, int](), first
+        for name, one in fields.items():
+            self._at[name] = end
+            end += one.slots
+        self.slots = end
 
     def __getitem__(self, name: str) -> int:
         return self._at[name]
 
-    def number(self, body: Body, record: Any, name: str) -> Any:
-        """Write code that reads an integer."""
-        return body.get(record, I64, 8 * self._at[name], align=8)
 
-    def place(self, body: Body, record: Any, name: str) -> Any:
-        """Write code that reads an address, as a pointer."""
-        return body.pointer(self.number(body, record, name))
+PASS = Layout(
+    phases=ADDRESS, count=NUMBER,  # the phases' records, and how many there are
+    limits=ADDRESS,  # int64[count, 3], as `draftwood.engines.cpu.phases.limits` returns it
+    rows=NUMBER, scored_rows=NUMBER,
+    tokens=ADDRESS, positions=ADDRESS,  # int32[rows]: ids, and places in the rotary table
+    texts=ADDRESS,  # int64[rows]: the address of the addresses of the text's pages
+    # int64[rows]. Of a row's path, the position p < bases lies in the cell p, the others in the cells that
+    # ``tails`` lists: int64[rows], addresses of int32, the row's own cell last.
+    bases=ADDRESS, tails=ADDRESS,
+    cells=ADDRESS, lengths=ADDRESS,  # int64[rows]: the row's own cell; tokens of its path, itself included
+    # int64[units, 4]. Some rows of one text with one base, and one chunk of positions: the first row, how many
+    # rows, the number of the chunk, and the end of the cells that any of them sees.
+    units=ADDRESS,
+    # int64[rows, 2]. A row has one part (result of attention) per chunk, side by side: the first one's number, and
+    # how many.
+    folds=ADDRESS,
+    scored=ADDRESS, scores=ADDRESS,  # int64[scored_rows], numbers of rows; float32[scored_rows, vocabulary]
+    best=ADDRESS,  # of each piece of the scores and scored row: a `BEST` record
+    choices=ADDRESS,  # int64[scored_rows]: best tokens
+)  # fmt: skip
+"""The record of a pass."""
 
-    def real(self, body: Body, record: Any, name: str) -> Any:
-        """Write code that reads a float32."""
-        return body.get(record, F32, 8 * self._at[name], align=8)
+
+class View:
+    """A record in the code: its fields by name, each read once, where the function begins."""
+
+    def __init__(self, code: Code, record: Place, layout: Layout) -> None:
+        self._code, self.record, self._layout = code, record, layout
+        self._read: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._read:
+            with self._code.at_entry():
+                self._read[name] = self._layout.fields[name].read(self.record, self._layout[name])
+        return self._read[name]
 
 
-def real_slot(value: float) -> int:
-    """Return the slot that holds a float32."""
-    return int.from_bytes(struct.pack("<f", value), "little")
+class Per(IntEnum):
+    """What the number of a phase's pieces depends on."""
+
+    ROWS, SCORED, TILES, UNITS, ONE, EXPERTS = range(6)
 
 
-# fmt: off
-PASS = Record(
-    "phases", "count",  # address of the first phase, and how many there are
-    "limits",  # address of int64[count, 3], as `draftwood.engines.cpu.phases.limits` returns it
-    "rows", "tokens", "positions",  # int32[rows]: ids, and places in the rotary table
-    "texts", "bases",  # int64[rows]: address of the text's pages; the cell before which the path lies by position
-    "cells", "lengths",  # int64[rows]: where the row's keys and values go; tokens of its path, itself included
-    "tails",  # int64[rows], address of int32: cells of the row's path from its base on, its own last
-    "units",  # int64[units, 4]: first row, rows (of one text and base), chunk of positions, end of the seen cells
-    "folds",  # int64[rows, 2]: the row's first part of attention, and how many it has, one for each chunk
-    "scored", "scored_rows", "scores",  # int64[scored_rows], rows; their float32[scored_rows, vocabulary]
-    "best",  # of each piece and scored row: float32 best score, int32 its token, int32 not 0 if any is NaN, unused
-    "choices",  # int64[scored_rows]: best tokens
-)
+class Piece(NamedTuple):
+    """What a kernel's code is written with: the function, the records of pass and phase, the piece's number."""
 
-PHASE = Record(
-    "function", "layer",
-    # A product, y = W x, or y += scale * W x where it adds; strides in bytes of a row, per_piece in tiles; core is
-    # the address of the function for the format of W.
-    "core", "weights", "blocks", "tile_bytes", "tiles", "per_piece", "x", "x_stride", "y", "y_stride", "adds",
-    "scale", "bias",
-    # The second product of a gated unit, of the same rows; x is another where one of both is rounded.
-    "core_2", "weights_2", "blocks_2", "tile_bytes_2", "x_2", "x_stride_2", "y_2",
-    # Work on single rows, ``per_rows`` in a piece.
-    "width", "weight", "epsilon", "out", "out_stride", "per_rows",
-    # Attention. head_room: numbers of a head's values in memory, head_size rounded up to 16; page_layer: bytes
-    # from a page's beginning to this layer's keys; turns: float32[positions, 2, rotary // 2] of cosines and sines,
-    # 0 without rotary positions; parts: float32 results of chunks.
-    "heads", "kv_heads", "head_size", "head_room", "q", "k", "v", "page_layer", "window", "scale_q", "soft_cap",
-    "norm_q", "norm_k", "turns", "rotary", "parts",
-    "pieces",  # of the phase with the scores
-    # Mixtures of experts; a slot is a row and one of its experts: row * used + rank.
-    "experts", "used", "expert_bytes", "expert_bytes_2",
-    "chosen", "shares",  # int64 and float32[slots]: the expert, and what its result is multiplied by
-    "places",  # int64[slots]: the slot's place in the order by expert
-    "groups",  # int64[1 + experts, 3]: first the number of groups; then of each its expert, first place, places
-    "parts_of", "counts",  # pieces of a group; int64[experts], zeros except while slots are ordered
-)
-# fmt: on
+    code: Code
+    whole: View
+    phase: View
+    number: Value
+
+    @property
+    def per(self) -> Value:
+        """Rows or tiles of a piece."""
+        return self.phase.record.i64[1]
+
+    @contextmanager
+    def rows(self, among: str = "rows") -> Iterator[Value]:
+        """Write a loop over the rows of a piece; ``among`` is the field that says how many rows there are."""
+        first = self.number * self.per
+        with self.code.count(first, (first + self.per).least(getattr(self.whole, among))) as row:
+            yield row
+
+
+Write = Callable[[Piece], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A function of a pass: its name, what its pieces depend on, and the fields that it reads."""
+
+    name: str
+    part: Part
+    per: Per
+    layout: Layout
+
+    def slots(self, given: Mapping[str, Any]) -> list[int]:
+        """Return the slots of a phase after the first two; raises `TypeError` unless each field is given once."""
+        fields = self.layout.fields
+        if given.keys() != fields.keys():
+            wrong = sorted(given.keys() ^ fields.keys())
+            raise TypeError(f"the kernel {self.name} reads {sorted(fields)}: {wrong} are missing or unknown")
+        return [slot for name, one in fields.items() for slot in one.written(given[name])]
+
+
+Writer = Callable[[ir.Module, bool], None]
+"""Writes functions into a module; takes whether the processor converts float16."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Functions that are compiled together, named ``cpu-NAME`` on disk."""
+
+    name: str
+    writers: list[Writer] = field(default_factory=list)
+
+    def kernel(self, name: str, per: Per, write: Write, **fields: Field) -> Kernel:
+        """Return a new kernel of this part, whose code is written by ``write``."""
+        made = Kernel(name, self, per, Layout(_HEAD, **fields))
+        assert made.layout.slots <= SLOTS
+
+        def writer(module: ir.Module, has_half: bool) -> None:
+            code, (whole, phase, number) = function(module, name, PIECE, has_half=has_half)
+            write(Piece(code, View(code, whole, PASS), View(code, phase, made.layout), number))
+            code.ret_void()
+
+        self.writers.append(writer)
+        return made
+
+    def also(self, *writers: Writer) -> None:
+        """Compile other functions with the kernels, which may call them if they come first."""
+        self.writers.extend(writers)

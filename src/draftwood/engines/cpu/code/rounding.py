@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from draftwood.engines.cpu.code.emit import F32, I8, I32, Body, vector
-from draftwood.engines.cpu.code.products import GROUP_RECORD, MINUS, STEP, SUMS
+from draftwood.engines.cpu.code.emit import Code
+from draftwood.engines.cpu.code.values import I8, I32, Place, Value
 from draftwood.engines.files.formats import GROUP
 
+GROUP_RECORD = 64
+"""Bytes of a group of inputs: int8[32], float32 step, int32 sums of inputs 0-15, 16-31 and of all, float32 each of
+these sums times minus the step, 4 bytes of padding."""
+STEP, SUMS, MINUS = 32, 36, 48
+"""Offsets in it of the step, of the three sums, and of these times minus the step."""
+
 _MAGIC = 12582912.0  # 1.5 * 2**23: added and subtracted again, it rounds to whole numbers, ties to even
+_MAGIC_BITS = 0x4B400000
 _LOG2 = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4  # Cody and Waite: the first has few bits, so n * it is exact
 # Cephes' expf: the polynomial of (exp(r) - 1 - r) / r**2 for |r| <= ln(2) / 2.
@@ -16,96 +21,79 @@ _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.66
 _LOWEST = -87.3  # exp of less is 0, so no result is subnormal
 
 
-def write_rounded(body: Body, values: Any, record: Any) -> None:
+def write_rounded(values: Place, record: Place) -> None:
     """Write a group of 32 float32 at ``values`` as a record of whole numbers (`GROUP_RECORD`).
 
     The step is the largest size / 127. A number that is not finite makes the step NaN, and so every sum with it.
     """
-    kind = vector(F32, 16)
-    halves = [body.get(values, kind, 64 * half, align=4) for half in range(2)]
-    sizes = [body.magnitude(half) for half in halves]
-    largest = body.fold(body.larger(sizes[0], sizes[1]), body.larger)
-    step = body.fmul(largest, body.f32(1 / 127))
-    inverse = body.fdiv(body.f32(127.0), largest)
-    inverse = body.select(body.fcmp_ordered(">", largest, body.f32(1e-30)), inverse, body.f32(0.0))
-    step = body.select(body.fcmp_ordered(">", largest, body.f32(1e-30)), step, body.f32(0.0))
-    nothing = body.fadd(*(body.fmul(half, body.same(F32, 0.0)) for half in halves))
-    step = body.fadd(step, body.fold(nothing, body.fadd))
+    low, high = values.f32x16[0], values.f32x16[GROUP // 2]
+    largest = low.size().most(high.size()).fold(Value.most)
+    is_some = largest > 1e-30
+    inverse = is_some.where(127.0 / largest, 0.0)
+    nothing = low * 0.0 + high * 0.0
+    step = is_some.where(largest * (1 / 127), 0.0) + nothing.sum()
     sums = []
-    for half, part in enumerate(halves):
-        scaled = body.fadd(body.fmul(part, body.splat(inverse)), body.same(F32, _MAGIC))
-        whole = body.sub(body.bitcast(scaled, vector(I32)), body.same(I32, 0x4B400000))
-        body.put(body.trunc(whole, vector(I8, 16)), record, 16 * half, align=16)
-        sums.append(body.fold(whole, body.add))
-    body.put(step, record, STEP, align=4)
-    minus = body.fneg(step)
-    for at, total in enumerate((*sums, body.add(*sums))):
-        body.put(total, record, SUMS + 4 * at, align=4)
-        body.put(body.fmul(minus, body.sitofp(total, F32)), record, MINUS + 4 * at, align=4)
+    for half, part in enumerate((low, high)):
+        whole = (part * inverse + _MAGIC).bits_as(I32) - _MAGIC_BITS
+        record.i8x16[16 * half] = whole.narrow(I8)
+        sums.append(whole.sum())
+    (record + STEP).f32[0] = step
+    minus = -step
+    for at, total in enumerate((*sums, sums[0] + sums[1])):
+        (record + SUMS).i32[at] = total
+        (record + MINUS).f32[at] = minus * total.real()
 
 
-def write_rounded_row(body: Body, values: Any, width: Any, records: Any) -> None:
+def write_rounded_row(code: Code, values: Place, width: Value, records: Place) -> None:
     """Write ``width`` float32, a multiple of 32, as records."""
-    with body.loop(0, body.sdiv(width, body.i64(GROUP))) as group:
-        write_rounded(
-            body,
-            body.at(values, body.mul(group, body.i64(4 * GROUP))),
-            body.at(records, body.mul(group, body.i64(GROUP_RECORD))),
-        )
+    with code.count(0, width // GROUP) as group:
+        write_rounded(values + group * (4 * GROUP), records + group * GROUP_RECORD)
 
 
-def exponential(body: Body, x: Any) -> Any:
-    """Return exp(x) of float32[16] up to about an ulp; 1 exactly for 0, 0 for numbers below -87.3; x <= 88."""
-    kind = x.type
-    n = kind.count
-
-    def const(value: float) -> Any:
-        return body.same(F32, value, n)
-
-    small = body.fcmp_ordered("<", x, const(_LOWEST))
-    x = body.select(small, const(0.0), x)
-    shifted = body.fadd(body.fmul(x, const(_LOG2)), const(_MAGIC))
-    power = body.sub(body.bitcast(shifted, vector(I32, n)), body.same(I32, 0x4B400000, n))
-    whole = body.fsub(shifted, const(_MAGIC))
-    rest = body.mul_add(whole, const(-_LN2_HIGH), x)
-    rest = body.mul_add(whole, const(-_LN2_LOW), rest)
-    found = const(_EXP[0])
+def exponential(x: Value) -> Value:
+    """Return exp(x) of float32 up to about an ulp; 1 exactly for 0, 0 for numbers below -87.3; x <= 88."""
+    is_small = x < _LOWEST
+    x = is_small.where(0.0, x)
+    shifted = x * _LOG2 + _MAGIC
+    power = shifted.bits_as(I32) - _MAGIC_BITS
+    whole = shifted - _MAGIC
+    rest = x.plus_product(whole, x.as_value(-_LN2_HIGH))
+    rest = rest.plus_product(whole, x.as_value(-_LN2_LOW))
+    found = x.as_value(_EXP[0])
     for factor in _EXP[1:]:
-        found = body.mul_add(found, rest, const(factor))
-    found = body.fadd(body.mul_add(body.fmul(found, rest), rest, rest), const(1.0))
-    scale = body.shl(body.add(power, body.same(I32, 127, n)), body.same(I32, 23, n))
-    found = body.fmul(found, body.bitcast(scale, kind))
-    return body.select(small, const(0.0), found)
+        found = x.as_value(factor).plus_product(found, rest)
+    found = rest.plus_product(found * rest, rest) + 1.0
+    return is_small.where(0.0, found * ((power + 127) << 23).bits_as(x.element))
 
 
-def sigmoid(body: Body, x: Any) -> Any:
-    """Return 1 / (1 + exp(-x)) of float32[16]."""
-    one = body.same(F32, 1.0, x.type.count)
-    low = body.same(F32, -80.0, x.type.count)
-    clipped = body.select(body.fcmp_unordered(">", x, low), x, low)  # NaN stays NaN
-    return body.fdiv(one, body.fadd(one, exponential(body, body.fneg(clipped))))
+def one_exponential(x: Value) -> Value:
+    """Return exp of one number."""
+    return exponential(x.splat(4)).lane(0)
 
 
-def silu(body: Body, x: Any) -> Any:
+def sigmoid(x: Value) -> Value:
+    """Return 1 / (1 + exp(-x))."""
+    low = x.as_value(-80.0)
+    clipped = (x <= low).where(low, x)  # NaN stays NaN
+    return 1.0 / (exponential(-clipped) + 1.0)
+
+
+def silu(x: Value) -> Value:
     """Return x * sigmoid(x)."""
-    return body.fmul(x, sigmoid(body, x))
+    return x * sigmoid(x)
 
 
-def gelu(body: Body, x: Any) -> Any:
+def gelu(x: Value) -> Value:
     """Return GELU by its approximation with tanh: x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 * x**3))."""
-    n = x.type.count
-    cube = body.fmul(body.fmul(x, x), x)
-    inner = body.mul_add(cube, body.same(F32, 0.044715, n), x)
-    return body.fmul(x, sigmoid(body, body.fmul(inner, body.same(F32, 1.5957691216057308, n))))
+    inner = x.plus_product(x * x * x, x.as_value(0.044715))
+    return x * sigmoid(inner * 1.5957691216057308)
 
 
-def tanh(body: Body, x: Any) -> Any:
-    """Return tanh of float32[16], as 2 * sigmoid(2 x) - 1."""
-    n = x.type.count
-    return body.mul_add(sigmoid(body, body.fadd(x, x)), body.same(F32, 2.0, n), body.same(F32, -1.0, n))
+def tanh(x: Value) -> Value:
+    """Return tanh, as 2 * sigmoid(2 x) - 1."""
+    return x.as_value(-1.0).plus_product(sigmoid(x + x), x.as_value(2.0))
 
 
-def capped(body: Body, x: Any, cap: Any) -> Any:
+def capped(x: Value, cap: Value) -> Value:
     """Return cap * tanh(x / cap)."""
-    many = body.splat(cap, x.type.count)
-    return body.fmul(many, tanh(body, body.fdiv(x, many)))
+    return tanh(x / cap) * cap

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
-from draftwood.engines.cpu.code.emit import I32, I64, PIECE, POINTER, VOID, Body, function
-from draftwood.engines.cpu.code.records import PASS, PHASE
+from draftwood.engines.cpu.code.emit import Code, function
+from draftwood.engines.cpu.code.records import PASS, PIECE, SLOTS, Part, View
+from draftwood.engines.cpu.code.values import I32, I64, POINTER, VOID, Place, Value, Variable
 
 POOL = 64
 """Most threads of a pass."""
@@ -28,84 +29,87 @@ _SPINS, _PATIENCE, _PATIENCE_OF_ROW = 300, 1500, 50
 many, and more for each row of the pass, since pieces of wide passes take longer."""
 
 
-def write_running(module: ir.Module, features: frozenset[str]) -> None:
+def _write_running(module: ir.Module, has_half: bool) -> None:
     """Write ``start(control, pass, number, threads)``, which computes a pass, and ``serve``.
 
     ``serve(control, thread, last, rounds)`` helps as this thread with passes after number ``last`` until it has
     waited so many rounds; it returns the last number. ``start`` returns 1 where it had to go on alone.
     """
-    _write_take(module, features)
-    body, (control, record, number, threads) = function(module, "start", START, features)
-    tagged = body.shl(number, body.i64(32))
-    _put(body, control, ALONE, body.i64(0))
-    _put_shares(body, control, threads, tagged)
-    _put(body, control, SHARES, threads)
-    _put(body, control, RECORD, body.ptrtoint(record, I64))
-    _put(body, control, NUMBER, number)
-    body.call(module.globals["take"], [control, record, number, body.i64(0)])
+    _write_take(module, has_half)
+    code, (control, record, number, threads) = function(module, "start", START, has_half=has_half)
+    tagged = number << 32
+    _put(control, ALONE, code.whole(0))
+    _put_shares(code, control, threads, tagged)
+    _put(control, SHARES, threads)
+    _put(control, RECORD, record.number())
+    _put(control, NUMBER, number)
+    code.call_here("take", control, record, number, code.whole(0))
     # No pass has number 0: a late thread leaves, even if the record is filled for the next pass meanwhile.
-    _put_shares(body, control, threads, body.i64(0))
-    body.ret(_get(body, control, ALONE))
-    _write_serve(module, features)
+    _put_shares(code, control, threads, code.whole(0))
+    code.ret(_get(control, ALONE).ir)
+    _write_serve(module, has_half)
 
 
-def _put_shares(body: Body, control: Any, threads: Any, value: Any) -> None:
+RUNNING = Part("running")
+RUNNING.also(_write_running)
+
+
+def _put_shares(code: Code, control: Place, threads: Value, value: Value) -> None:
     """Write code that sets both counts of each thread."""
-    with body.loop(0, threads) as thread:
-        own = _own(body, control, thread)
-        _put(body, own, DONE, value)
-        _put(body, own, 0, value)
+    with code.count(0, threads) as thread:
+        own = _own(control, thread)
+        _put(own, DONE, value)
+        _put(own, 0, value)
 
 
-def _own(body: Body, control: Any, thread: Any) -> Any:
+def _own(control: Place, thread: Value) -> Place:
     """Return the address of a thread's own slots."""
-    return body.at(_slot(body, control, TICKETS), body.mul(thread, body.i64(8 * _OF_THREAD)))
+    return control + 8 * TICKETS + thread * (8 * _OF_THREAD)
 
 
-def _slot(body: Body, control: Any, slot: int) -> Any:
-    return body.at(control, 8 * slot)
+def _get(place: Place, slot: int) -> Value:
+    builder = place.builder
+    return Value(builder, builder.load_atomic((place + 8 * slot).ir, "acquire", 8, typ=I64))
 
 
-def _get(body: Body, control: Any, slot: int) -> Any:
-    return body.load_atomic(_slot(body, control, slot), "acquire", 8, typ=I64)
+def _change(how: str, place: Place, slot: int, value: Value, order: str = "seq_cst") -> None:
+    place.builder.atomic_rmw(how, (place + 8 * slot).ir, value.ir, order)
 
 
-def _put(body: Body, control: Any, slot: int, value: Any) -> None:
-    body.atomic_rmw("xchg", _slot(body, control, slot), value, "seq_cst")  # llvmlite's atomic store fails here
+def _put(place: Place, slot: int, value: Value) -> None:
+    _change("xchg", place, slot, value)  # llvmlite's atomic store fails here
 
 
-def _write_serve(module: ir.Module, features: frozenset[str]) -> None:
-    body, (control, thread, last, rounds) = function(module, "serve", SERVE, features)
-    seen, waited = body.variable(last), body.variable(body.i64(0))
-    with body.while_() as (again, done):
-        number = _get(body, control, NUMBER)
-        is_new = body.icmp_signed("!=", number, body.read(seen, I64))
-        with body.if_then(is_new):
-            body.atomic_rmw("add", _slot(body, control, INSIDE), body.i64(1), "seq_cst")
-            record = body.pointer(_get(body, control, RECORD))
-            body.call(module.globals["take"], [control, record, number, thread])
-            body.atomic_rmw("sub", _slot(body, control, INSIDE), body.i64(1), "seq_cst")
-            body.store(number, seen)
-            body.store(body.i64(0), waited)
-            body.branch(again)
-            body.position_at_end(body.append_basic_block("unreached"))
-        count = _wait(body, waited)
-        body.cbranch(body.icmp_signed("<", count, rounds), again, done)
-    body.ret(body.read(seen, I64))
+def _write_serve(module: ir.Module, has_half: bool) -> None:
+    code, (control, thread, last, rounds) = function(module, "serve", SERVE, has_half=has_half)
+    seen, waited = code.variable(last), code.variable(code.whole(0))
+    with code.repeat() as (again, done):
+        number = _get(control, NUMBER)
+        with code.when(number.differs(seen.now)):
+            _change("add", control, INSIDE, code.whole(1))
+            code.call_here("take", control, _get(control, RECORD).place(), number, thread)
+            _change("sub", control, INSIDE, code.whole(1))
+            seen.now = number
+            waited.now = code.whole(0)
+            code.branch(again)
+            code.position_at_end(code.append_basic_block("unreached"))
+        count = _wait(code, waited)
+        code.cbranch((count < rounds).ir, again, done)
+    code.ret(seen.now.ir)
 
 
-def _wait(body: Body, waited: Any) -> Any:
+def _wait(code: Code, waited: Variable) -> Value:
     """Write one round of waiting; returns how many there were."""
-    count = body.add(body.read(waited, I64), body.i64(1))
-    body.store(count, waited)
-    with body.if_else(body.icmp_signed("<", count, body.i64(_SPINS))) as (few, many):
+    count = waited.now + 1
+    waited.now = count
+    with code.if_else((count < _SPINS).ir) as (few, many):
         with few:
             if platform.machine().lower() in ("x86_64", "amd64"):
-                body.call_named("llvm.x86.sse2.pause", VOID, [])
+                code.intrinsic("llvm.x86.sse2.pause", VOID)
             elif platform.machine().lower() in ("arm64", "aarch64"):
-                body.call_named("llvm.aarch64.hint", VOID, [ir.Constant(I32, 1)])
+                code.intrinsic("llvm.aarch64.hint", VOID, code.same(I32, 1, 1))
         with many:
-            body.call_named(YIELD, I32, [])
+            code.intrinsic(YIELD, I32)
     return count
 
 
@@ -116,79 +120,74 @@ YIELD = "SwitchToThread" if platform.system() == "Windows" else "sched_yield"
 class _Taking(NamedTuple):
     """Values in the code of ``take``; ``first``: this is the first thread; ``leave``: the block that ends it."""
 
-    control: Any
-    record: Any
-    number: Any
-    thread: Any
-    shares: Any
-    first: Any
+    code: Code
+    control: Place
+    record: Place
+    rows: Value
+    number: Value
+    thread: Value
+    shares: Value
+    first: Value
     leave: Any
 
 
-def _write_take(module: ir.Module, features: frozenset[str]) -> None:
+def _write_take(module: ir.Module, has_half: bool) -> None:
     """Write ``take(control, record, number, thread)``, which computes pieces of a pass until there are no more.
 
     Each phase is divided into one run of pieces per thread; a thread takes those of its own, then of the others.
     """
-    body, (control, record, number, thread) = function(module, "take", _TAKE, features)
-    leave, first = body.append_basic_block("leave"), body.icmp_signed("==", thread, body.i64(0))
-    shares = _get(body, control, SHARES)
-    body.go_on(body.icmp_signed("<", thread, shares), leave)
-    of = _Taking(control, record, number, thread, shares, first, leave)
-    limits, phases = PASS.place(body, record, "limits"), PASS.place(body, record, "phases")
-    total = body.variable(body.i64(0))
-    with body.loop(0, PASS.number(body, record, "count")) as p:
-        limit = body.at(limits, body.mul(p, body.i64(24)))
-        low, pieces, opens = (body.get(limit, I64, 8 * slot, align=8) for slot in range(3))
-        body.store(body.add(low, pieces), total)
-        _write_until(body, of, opens)
-        phase = body.at(phases, body.mul(p, body.i64(8 * len(PHASE))))
-        with body.loop(0, shares) as further:
-            share = body.add(thread, further)
-            is_over = body.icmp_signed(">=", share, shares)
-            _write_share(body, of, phase, low, pieces, body.select(is_over, body.sub(share, shares), share))
-    with body.if_then(first):
-        _write_until(body, of, body.read(total, I64))
-    body.branch(leave)
-    body.position_at_end(leave)
-    body.ret_void()
+    code, (control, record, number, thread) = function(module, "take", _TAKE, has_half=has_half)
+    leave, first, whole = code.append_basic_block("leave"), thread.equals(0), View(code, record, PASS)
+    shares = _get(control, SHARES)
+    code.go_on(thread < shares, leave)
+    of = _Taking(code, control, record, whole.rows, number, thread, shares, first, leave)
+    total = code.variable(code.whole(0))
+    with code.count(0, whole.count) as p:
+        limit = whole.limits + p * 24
+        low, pieces, opens = (limit.i64[slot] for slot in range(3))
+        total.now = low + pieces
+        _write_until(of, opens)
+        phase = whole.phases + p * (8 * SLOTS)
+        with code.count(0, shares) as further:
+            share = thread + further
+            _write_share(of, phase, low, pieces, (share >= shares).where(share - shares, share))
+    with code.when(first):
+        _write_until(of, total.now)
+    code.branch(leave)
+    code.position_at_end(leave)
+    code.ret_void()
 
 
-def _write_share(body: Body, of: _Taking, phase: Any, low: Any, pieces: Any, share: Any) -> None:
+def _write_share(of: _Taking, phase: Place, low: Value, pieces: Value, share: Value) -> None:
     """Write the taking of what is left of one thread's run of a phase, whose first piece is ``low``."""
-    begin, end = (
-        body.add(low, body.sdiv(body.mul(pieces, body.add(share, body.i64(i))), of.shares)) for i in range(2)
-    )
-    tickets, done = (_own(body, of.control, thread) for thread in (share, of.thread))
-    with body.while_() as (again, none_left):
-        ticket = _get(body, tickets, 0)
-        body.go_on(body.icmp_signed("==", body.lshr(ticket, body.i64(32)), of.number), of.leave)
-        piece = body.most_of(body.and_(ticket, body.i64(0xFFFFFFFF)), begin)
-        body.go_on(body.icmp_signed("<", piece, end), none_left)
-        together = body.icmp_signed("==", _get(body, of.control, ALONE), body.i64(0))
-        body.go_on(body.or_(together, of.first), of.leave)
-        after = body.or_(body.shl(of.number, body.i64(32)), body.add(piece, body.i64(1)))
-        taken = body.cmpxchg(_slot(body, tickets, 0), ticket, after, "seq_cst", "seq_cst")
-        body.go_on(body.extract_value(taken, 1), again)
-        call = [of.record, phase, body.sub(piece, low)]
-        body.call_at(PHASE.number(body, phase, "function"), PIECE, call)
-        body.atomic_rmw("add", _slot(body, done, DONE), body.i64(1), "release")
+    code = of.code
+    begin, end = (low + pieces * (share + i) // of.shares for i in range(2))
+    tickets, done = (_own(of.control, thread) for thread in (share, of.thread))
+    with code.repeat() as (again, none_left):
+        ticket = _get(tickets, 0)
+        code.go_on((ticket >> 32).equals(of.number), of.leave)
+        piece = (ticket & 0xFFFFFFFF).most(begin)
+        code.go_on(piece < end, none_left)
+        code.go_on(_get(of.control, ALONE).equals(0) | of.first, of.leave)
+        after = (of.number << 32) | (piece + 1)
+        taken = code.cmpxchg(tickets.ir, ticket.ir, after.ir, "seq_cst", "seq_cst")
+        code.go_on(Value(code, code.extract_value(taken, 1)), again)
+        code.call_at(phase.i64[0], PIECE, of.record, phase, piece - low)
+        _change("add", done, DONE, code.whole(1), "release")
 
 
-def _write_until(body: Body, of: _Taking, count: Any) -> None:
+def _write_until(of: _Taking, count: Value) -> None:
     """Write the wait until so many pieces are done; the first thread says when it has waited for long."""
-    patience = body.mul(PASS.number(body, of.record, "rows"), body.i64(_PATIENCE_OF_ROW))
-    patience = body.add(patience, body.i64(_SPINS + _PATIENCE))
-    waited, sum_ = body.variable(body.i64(0)), body.variable(body.i64(0))
-    with body.while_() as (again, open_):
-        body.store(body.i64(0), sum_)
-        with body.loop(0, of.shares) as thread:
-            done = _get(body, _own(body, of.control, thread), DONE)
-            body.go_on(body.icmp_signed("==", body.lshr(done, body.i64(32)), of.number), of.leave)
-            body.store(body.add(body.read(sum_, I64), body.and_(done, body.i64(0xFFFFFFFF))), sum_)
-        body.go_on(body.icmp_signed("<", body.read(sum_, I64), count), open_)
-        rounds = _wait(body, waited)
-        late = body.and_(body.icmp_signed(">", rounds, patience), of.first)
-        with body.if_then(late):
-            _put(body, of.control, ALONE, body.i64(1))
-        body.branch(again)
+    code, patience = of.code, of.rows * _PATIENCE_OF_ROW + (_SPINS + _PATIENCE)
+    waited, sum_ = code.variable(code.whole(0)), code.variable(code.whole(0))
+    with code.repeat() as (again, open_):
+        sum_.now = code.whole(0)
+        with code.count(0, of.shares) as thread:
+            done = _get(_own(of.control, thread), DONE)
+            code.go_on((done >> 32).equals(of.number), of.leave)
+            sum_.now = sum_.now + (done & 0xFFFFFFFF)
+        code.go_on(sum_.now < count, open_)
+        rounds = _wait(code, waited)
+        with code.when((rounds > patience) & of.first):
+            _put(of.control, ALONE, code.whole(1))
+        code.branch(again)

@@ -13,10 +13,10 @@ import numpy as np
 from draftwood.child_safe import ChildSafeLock
 from draftwood.contracts import Capabilities, Floats
 from draftwood.engines.committed import locked
-from draftwood.engines.cpu.code.attention import CHUNK, WIDEST
 from draftwood.engines.cpu.code.kernels import Kernels
+from draftwood.engines.cpu.code.records import CHUNK, WIDEST
 from draftwood.engines.cpu.head.tree_kernel import read_and_grow
-from draftwood.engines.cpu.head.weights import FUSE, HeadProgram, PackedHead
+from draftwood.engines.cpu.head.weights import FUSE, PackedHead
 from draftwood.engines.cpu.pages import Page, Pages
 from draftwood.engines.cpu.passes import PassRecord, Rows
 from draftwood.engines.cpu.pool import pass_threads
@@ -77,7 +77,8 @@ class CpuHead:
         self, weights: PackedHead, kernels: Kernels, threads: int, ids: Any, layers: tuple[int, ...],
         capabilities: Capabilities,
     ) -> None:  # fmt: skip
-        self._program, self._threads = HeadProgram(weights, kernels), threads
+        self._whole, self._threads = weights.program(kernels), threads
+        self._program = self._whole.program
         self._record, self._pool = PassRecord(self._program), pass_threads()
         # A helper that comes late may still look at the record of the last pass.
         weakref.finalize(self, self._pool.forget, self._record, self._program)
@@ -88,8 +89,8 @@ class CpuHead:
 
     def open(self) -> CpuHeadText:
         """Begin a text."""
-        shape = self._program.weights.shape
-        return CpuHeadText(self._program.layer_bytes, 4 * shape.kv_heads * shape.head_size)
+        shape = self._program.shape
+        return CpuHeadText(self._program.page_bytes, 4 * shape.kv_heads * shape.head_size)
 
     @locked
     def read_and_grow(
@@ -101,13 +102,14 @@ class CpuHead:
         ``parts`` are the states of consecutive positions, [some, width] per layer; ``asked``, a
         `draftwood.drafters.head.reading.TreeRequest`, says how the tree grows. Its nodes are not kept."""
         states = parts[0] if len(parts) == 1 else [np.concatenate(layer) for layer in zip(*parts, strict=True)]
-        program, width, more = self._program, self._program.weights.shape.width, int(asked.sizes[1])
+        program, width, more = self._program, self._program.shape.width, int(asked.sizes[1])
+        states_in = self._whole.target_states
         program.reserve(0, positions[-1] + 2 + more)
         for low in range(0, len(positions), WIDEST):
             where, base = positions[low : low + WIDEST], session.length
             count, is_last = len(where), low + WIDEST >= len(positions)
             for i, one in enumerate(states):
-                program.target_states[:count, i * width : (i + 1) * width] = one[low : low + count]
+                states_in[:count, i * width : (i + 1) * width] = one[low : low + count]
             session.pages.make_ready(base, base + count + more)
             scored = [count - 1] * is_last
             rows = Rows(session.pages, base, tokens[low : low + count], scored=scored, positions=where, more=more)
@@ -131,7 +133,7 @@ class CpuHead:
         def start(control: int, address: int, number: int, threads: int) -> int:
             return int(read_and_grow.unchecked(
                 control, address, number, threads, passes, record.record, record.longs, record.words, units,
-                scores.view(np.int32), self._program.whole_x, self._ids, *asked, tree, numbers, beliefs,
+                scores.view(np.int32), self._whole.whole_x, self._ids, *asked, tree, numbers, beliefs,
             ))  # fmt: skip
 
         begun = perf_counter()

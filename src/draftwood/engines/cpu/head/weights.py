@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from functools import partial
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.engines.cpu.blocks.attention import Attention
+from draftwood.engines.cpu.blocks.embedding import add_embedding
+from draftwood.engines.cpu.blocks.gated_unit import GatedUnit
+from draftwood.engines.cpu.blocks.norm import NORM_ROUNDED, ROUNDED, Inputs, add_norm
+from draftwood.engines.cpu.blocks.product import add_product
+from draftwood.engines.cpu.blocks.scores import add_scores
 from draftwood.engines.cpu.code.kernels import Kernels
+from draftwood.engines.cpu.code.rounding import GROUP_RECORD
 from draftwood.engines.cpu.packing import Jobs, Matrix, Slabs, matrix_of, packed_shape, plan, write_tiles
-from draftwood.engines.cpu.phases import Buffer, Per, floats, records
-from draftwood.engines.cpu.program import Program
-from draftwood.engines.cpu.weights import Vector, Weights
+from draftwood.engines.cpu.program import Buffer, Program, Vector, floats, records
+from draftwood.engines.cpu.weights import Weights
 from draftwood.engines.files.families import Family, Shape
-from draftwood.engines.files.formats import FORMATS, GROUP
+from draftwood.engines.files.formats import FORMATS, GROUP, TILE
 from draftwood.engines.files.gguf_types import quantised
 from draftwood.engines.heads.weights import HeadWeights
 from draftwood.errors import CapabilityError
@@ -29,35 +35,75 @@ MATRICES |= {f"ffn_{part}": f"{_LAYER}mlp.{part}_proj" for part in ("gate", "up"
 """Names of a layer's matrices in a head's file, by those that a model's have in `Weights`."""
 
 
+FUSE = "fuse"
+"""What a pass is asked for that begins with the target's states (`Program.limits`)."""
+
+
+class HeadProgram(NamedTuple):
+    """A head's program.
+
+    ``target_states`` float32[WIDEST, layers * width] are what passes read that are asked to `FUSE`: the target's
+    states, a row per pair. ``whole_x`` are the rows of the program: before a pass that does not fuse, the states
+    of its nodes; after a pass, the head's own states.
+    """
+
+    program: Program
+    target_states: Buffer
+    whole_x: Buffer
+
+
 class PackedHead:
-    """What `draftwood.engines.cpu.weights.Weights` is for a model: one layer, a matrix before it, rows after it.
+    """A head's weights: a matrix before its one layer, the blocks of the layer, and the rows that score tokens.
 
     ``shape`` has the head's sizes, its vocabulary the reduced one; the embedding is the target's. ``fuse`` is the
     matrix [width, layers * width] for the target's states, ``embedding_norm`` and ``state_norm`` the norms of the
-    token's embedding and of the state. ``matrices`` and ``vectors`` are those of the layer, in a list of one.
+    token's embedding and of the state.
     """
-
-    factors = None
 
     def __init__(self, weights: HeadWeights, target: Weights, kernels: Kernels) -> None:
         self._tensors, self._kernels, self._slabs, self._lock = weights.tensors, kernels, Slabs(), Lock()
         self.shape = _shape(weights)
-        layer, names = _LAYER, {"fuse": "fc", **MATRICES}
+        names = {"fuse": "fc", **MATRICES}
         jobs = [partial(self._output, weights, target), *(partial(self._matrix, name) for name in names.values())]
         self.output, *matrices = Jobs(jobs, 1).results()
         packed = dict(zip(names, matrices, strict=True))
         self.embedding, self.fuse = target.embedding, packed.pop("fuse")
-        self.matrices = [packed]
-        self.embedding_norm = self._vector(f"{layer}input_layernorm")
-        self.state_norm = self._vector(f"{layer}hidden_norm")
-        self.vectors = [{"ffn_norm": self._vector(f"{layer}post_attention_layernorm")}]
+        self._matrices = packed
+        unit_norm = self._vector(f"{_LAYER}post_attention_layernorm")
+        self._attention = Attention(self.shape, 0, packed, {})
+        self._unit = GatedUnit(self.shape, 0, packed, {"ffn_norm": unit_norm})
+        self.embedding_norm = self._vector(f"{_LAYER}input_layernorm")
+        self.state_norm = self._vector(f"{_LAYER}hidden_norm")
         self.last_norm = self._vector("norm")
         self._tensors = {}
+
+    def program(self, kernels: Kernels) -> HeadProgram:
+        """Return the program of the head's passes."""
+        width, states = self.shape.width, self.fuse.inputs
+        program = Program(self.shape, kernels, None, self.output.tiles * TILE)
+        seen, token = Inputs(floats(states), records(states)), floats(width)
+        add_embedding(program, self.embedding, token, 1.0)
+        program.add(ROUNDED, row=states, x=seen.plain, out=seen.rounded, width=states, joined=True, only=FUSE)
+        add_product(program, self.fuse, seen, program.x, only=FUSE)
+        both = Inputs(floats(2 * width), records(2 * width))
+        self._add_half(program, token, self.embedding_norm, both)
+        after = Inputs(both.plain[:, width:], both.rounded[:, width // GROUP * GROUP_RECORD :])
+        self._add_half(program, program.x, self.state_norm, after, joined=True)
+        self._attention.attend(program, both)
+        self._unit.build(program)
+        add_scores(program, self.output, self.last_norm)
+        program.finish()
+        return HeadProgram(program, seen.plain[:, :states], program.x)
+
+    @staticmethod
+    def _add_half(program: Program, x: Buffer, norm: Vector, out: Inputs, **how: Any) -> None:
+        """Add the norm of the embedding or of the state, which the layer reads side by side."""
+        add_norm(program, NORM_ROUNDED, x, norm, y=out.plain, out=out.rounded, **how)
 
     @property
     def nbytes(self) -> int:
         """Bytes of its matrices, without the embedding."""
-        return sum(one.packed.nbytes for one in (self.fuse, self.output, *self.matrices[0].values()))
+        return sum(one.packed.nbytes for one in (self.fuse, self.output, *self._matrices.values()))
 
     def _output(self, weights: HeadWeights, target: Weights) -> Matrix:
         """Pack the rows that score tokens: the head's own, else the target's, in the file's own type."""
@@ -103,44 +149,3 @@ def _shape(weights: HeadWeights) -> Shape:
         head_size=shape.dim, vocabulary=len(weights.ids()), max_positions=1 << 24, epsilon=shape.eps, windows=(0,),
         turning=(True,), rotary=shape.dim, base=shape.theta, query_scale=shape.dim**-0.5,
     )  # fmt: skip
-
-
-FUSE = "fuse"
-"""What a pass is asked for that begins with the target's states (`Program.limits`)."""
-
-
-class HeadProgram(Program):
-    """A head's phases and buffers.
-
-    ``target_states`` float32[WIDEST, layers * width] are the target's states, read by passes that are asked to
-    `FUSE`; ``whole_x`` has a row per pair or node: what the layer reads (of `FUSE`, or put there), then returns.
-    """
-
-    weights: PackedHead  # type: ignore[assignment]
-
-    def __init__(self, weights: PackedHead, kernels: Kernels) -> None:
-        width = weights.shape.width
-        self._seen, self._seen_rounded = floats(weights.fuse.inputs), records(weights.fuse.inputs)
-        self._token, self._both, self._both_rounded = floats(width), floats(2 * width), records(2 * width)
-        super().__init__(weights, kernels)  # type: ignore[arg-type]
-        self.target_states = self._seen.array[:, : weights.fuse.inputs]
-        self.whole_x, self.x = self._x.array, self._x.array[:, :width]
-
-    def _build(self) -> None:
-        weights, width = self.weights, self.weights.shape.width
-        self._embed(self._token, 1.0)
-        inputs = weights.fuse.inputs
-        slots = self._seen.slots("x") | self._seen_rounded.slots("out") | {"width": inputs}
-        self._add("rounded", Per.ROWS, inputs, slots, joined=True, only=FUSE)
-        self._product(weights.fuse, self._seen, self._seen_rounded, self._x.slots("y"), only=FUSE)
-        self._half(self._token, weights.embedding_norm, 0)
-        self._half(self._x, weights.state_norm, width)
-        self._attend(0, weights.matrices[0], {}, self._both, self._both_rounded)
-        self._gated_unit(weights.matrices[0], weights.vectors[0])
-        self._ends()
-
-    def _half(self, source: Buffer, norm: Any, first: int) -> None:
-        """Add the norm of the embedding (``first`` 0) or of the state, which the layer reads side by side."""
-        plain, rounded = self._both.behind(first), self._both_rounded.behind(first)
-        slots = self._norm_slots(norm) | source.slots("x") | plain.slots("y") | rounded.slots("out")
-        self._add("norm_rounded", Per.ROWS, self.weights.shape.width, slots, joined=first > 0)

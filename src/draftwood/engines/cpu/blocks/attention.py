@@ -1,0 +1,242 @@
+"""The block of attention: norm, queries, keys and values, rotary positions, attention, and its output.
+
+Rotary positions: Su et al., 2021 (arXiv 2104.09864). A cell keeps the keys, after their rotation, and the values
+of its token in float16.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.engines.cpu.blocks.attention_parts import ATTENTION, SHARES
+from draftwood.engines.cpu.blocks.block import Block
+from draftwood.engines.cpu.blocks.norm import NORM, Inputs, add_norm, add_norm_before
+from draftwood.engines.cpu.blocks.product import add_into_x, add_product
+from draftwood.engines.cpu.code.cells import HeadCells, page_of, write_cell
+from draftwood.engines.cpu.code.records import (
+    ADDRESS,
+    NUMBER,
+    OPTIONAL,
+    PART_HEAD,
+    REAL,
+    ROWS,
+    Part,
+    Per,
+    Piece,
+)  # fmt: skip
+from draftwood.engines.cpu.code.rounding import one_exponential, write_rounded_row
+from draftwood.engines.cpu.code.values import LANES, Place, Value
+from draftwood.engines.cpu.program import Program
+from draftwood.engines.cpu.tensors import LayerTensors
+from draftwood.engines.files.families import Shape
+from draftwood.engines.files.formats import GROUP
+
+_LOWEST = float("-inf")
+
+
+def _turned(piece: Piece) -> None:
+    """Piece ``unit * kv_heads + head`` works on one key head and its queries, in all rows of one unit, since keys
+    of neighbouring rows lie in the same lines of memory.
+    """
+    phase, whole = piece.phase, piece.whole
+    unit = whole.units + piece.number // phase.kv_heads * 32
+    first, count, chunk = (unit.i64[slot] for slot in range(3))
+    last = first + chunk.equals(0).where(count, 0)  # units of other chunks have the same rows
+    with piece.code.count(first, last) as row:
+        _write_heads(piece, row, piece.number % phase.kv_heads)
+
+
+def _write_heads(piece: Piece, row: Value, head: Value) -> None:
+    """Write the queries, the keys and the cell of one key head of a row."""
+    code, whole, phase = piece.code, piece.whole, piece.phase
+    size, kv_heads = phase.head_size, phase.kv_heads
+    group = phase.heads // kv_heads
+    q = _row_of_heads(phase.q, row, phase.heads * size) + head * group * size * 4
+    k, v = (_row_of_heads(place, row, kv_heads * size) + head * size * 4 for place in (phase.k, phase.v))
+    position, cell = whole.positions.i32[row].signed(), whole.cells.i64[row]
+    with code.count(0, group) as query:
+        _write_turned(piece, q + query * size * 4, position, phase.norm_q)
+    _write_turned(piece, k, position, phase.norm_k)
+    for lanes, i in code.runs(group * size, (LANES, 1)):
+        numbers = q.array("f32", lanes)
+        numbers[i] = numbers[i] * phase.scale_q
+    cells = HeadCells(size, phase.head_room)
+    start = page_of(whole.texts.i64[row].place(), cell) + phase.page_layer + head * cells.bytes
+    write_cell(code, cells, start, cell, (k, v))
+
+
+def _row_of_heads(start: Place, row: Value, width: Value) -> Place:
+    """Return the address of a row of queries, keys or values."""
+    return start + row * (width.padded(GROUP) * 4)
+
+
+def _write_turned(piece: Piece, values: Place, position: Value, norm: Place) -> None:
+    """Write a head's norm, if there is one, and the rotation of pairs (i, i + half) of its first ``rotary``."""
+    code, phase = piece.code, piece.phase
+    with code.when(norm.number().differs(0)):
+        _write_head_norm(piece, values, norm)
+    half = phase.rotary // 2
+    with code.when(phase.turns.number().differs(0)):
+        cosines = phase.turns + position * (half * 8)
+        for lanes, i in code.runs(half, (LANES, 1)):
+            first, second = values.array("f32", lanes), (values + half * 4).array("f32", lanes)
+            cosine, sine = cosines.array("f32", lanes)[i], (cosines + half * 4).array("f32", lanes)[i]
+            a, b = first[i], second[i]
+            first[i] = (-(b * sine)).plus_product(a, cosine)
+            second[i] = (a * sine).plus_product(b, cosine)
+
+
+def _write_head_norm(piece: Piece, values: Place, weight: Place) -> None:
+    """Write the norm of one head in place; squares are added one by one: a head may be shorter than a vector."""
+    code, size = piece.code, piece.phase.head_size
+    total = code.variable(code.real(0.0))
+    with code.count(0, size) as i:
+        value = values.f32[i]
+        total.now = total.now.plus_product(value, value)
+    scale = 1.0 / (total.now / size.real() + piece.phase.epsilon).sqrt()
+    with code.count(0, size) as i:
+        values.f32[i] = values.f32[i] * scale * weight.f32[i]
+
+
+def _joined(piece: Piece) -> None:
+    with piece.rows() as row:
+        _write_joined(piece, row)
+
+
+def _joined_rounded(piece: Piece) -> None:
+    phase = piece.phase
+    with piece.rows() as row:
+        _write_joined(piece, row)
+        write_rounded_row(piece.code, phase.y[row], phase.heads * phase.head_size, phase.out[row])
+
+
+def _write_joined(piece: Piece, row: Value) -> None:
+    """Write the sum of a row's parts, for each head."""
+    code, phase = piece.code, piece.phase
+    heads, size = phase.heads, (phase.head_room + PART_HEAD) * 4
+    fold = piece.whole.folds + row * 16
+    number, chunks = fold.i64[0], fold.i64[1]
+    with code.count(0, heads) as head:
+        first = phase.parts + (number * heads + head) * size
+        _write_head_joined(piece, first, heads * size, chunks, phase.y[row] + head * phase.head_size * 4)
+
+
+def _write_head_joined(piece: Piece, first: Place, next_: Value, chunks: Value, out: Place) -> None:
+    """Write ``sum(exp(most - highest) * values) / sum(exp(most - highest) * weights)`` over a head's parts."""
+    code = piece.code
+    most = code.variable(code.real(_LOWEST))
+    with code.count(0, chunks) as chunk:
+        most.now = (first + chunk * next_).f32[0].most(most.now)
+    highest = most.now
+    total = code.variable(code.real(0.0))
+    with code.count(0, chunks) as chunk:
+        part = first + chunk * next_
+        total.now = total.now.plus_product(one_exponential(part.f32[0] - highest), part.f32[1])
+    inverse = 1.0 / total.now
+    for lanes, d in code.runs(piece.phase.head_size, (LANES, 1)):
+        values = code.variable(code.real(0.0, lanes))
+        with code.count(0, chunks) as chunk:
+            part = first + chunk * next_
+            factor = values.now.as_value(one_exponential(part.f32[0] - highest))
+            values.now = values.now.plus_product(factor, part.array("f32", lanes)[d + PART_HEAD])
+        out.array("f32", lanes)[d] = values.now * inverse
+
+
+PART = Part("positions")
+TURNED = PART.kernel(
+    "turned", Per.UNITS, _turned, heads=NUMBER, kv_heads=NUMBER, head_size=NUMBER, head_room=NUMBER, q=ADDRESS,
+    k=ADDRESS, v=ADDRESS, norm_q=OPTIONAL, norm_k=OPTIONAL, epsilon=REAL, turns=OPTIONAL, rotary=NUMBER,
+    scale_q=REAL, page_layer=NUMBER,
+)  # fmt: skip
+"""Norms of single heads, rotary positions (``turns`` float32[positions, 2, rotary // 2] has cosines and sines),
+the scale of queries, and the writing of keys and values to the cells. q, k and v are changed in place."""
+_JOINING = {"heads": NUMBER, "head_size": NUMBER, "head_room": NUMBER, "parts": ADDRESS, "y": ROWS}
+JOINED = PART.kernel("joined", Per.ROWS, _joined, **_JOINING)
+"""A row's parts of attention, put together in order, to y."""
+JOINED_ROUNDED = PART.kernel("joined_rounded", Per.ROWS, _joined_rounded, **_JOINING, out=ROWS)
+"""The same, also as records to out."""
+
+
+class Attention(Block):
+    """Attention of a layer. Queries, keys and values may lie in one tensor, ``attn_qkv``."""
+
+    hub_names: ClassVar = {
+        "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output", "self_attn.qkv_proj": "attn_qkv",
+        "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "input_layernorm": "attn_norm",
+    }  # fmt: skip
+
+    @classmethod
+    def load(cls, tensors: LayerTensors, shape: Shape, layer: int) -> Attention:
+        family, queries, keys = shape.family, shape.heads * shape.head_size, shape.kv_heads * shape.head_size
+        matrices, vectors, first = {}, tensors.norms("attn_norm", "post_attention_norm"), 0
+        for part, outputs, heads in (("q", queries, shape.heads), ("k", keys, shape.kv_heads), ("v", keys, 0)):
+            name, order = f"attn_{part}", _order(shape, heads, halves=tensors.halves)
+            if "attn_qkv" in tensors:
+                rows = first + (np.arange(outputs) if order is None else order)
+                matrices[name] = tensors.part("attn_qkv", (queries + 2 * keys, shape.width), rows)
+                first += outputs
+            else:
+                matrices[name] = tensors.part(name, (outputs, shape.width), order)
+            if family.head_norm and part != "v":
+                size = outputs if family.head_norm == "row" else shape.head_size
+                vectors[f"{name}_norm"] = tensors.vector(f"{name}_norm", size)
+            if tensors.has_bias(name):
+                bias = tensors.bias(name, outputs)
+                if order is not None:
+                    bias[:outputs] = bias[order]
+                vectors[f"{name}.bias"] = bias
+        matrices["attn_output"] = tensors.part("attn_output", (shape.width, queries))
+        return cls(shape, layer, matrices, vectors)
+
+    def build(self, program: Program) -> None:
+        parts = [self.matrices[f"attn_{part}"] for part in "qkv"]
+        self.attend(program, add_norm_before(program, self.vectors.get("attn_norm"), parts))
+
+    def attend(self, program: Program, inputs: Inputs) -> None:
+        """Add attention whose queries, keys and values are products of these inputs."""
+        shape, vectors, heads = self.shape, self.vectors, self.shape.heads * self.shape.head_size
+        q = program.shared("q", heads)
+        k, v = (program.shared(name, shape.kv_heads * shape.head_size) for name in "kv")
+        for name, out in (("attn_q", q), ("attn_k", k), ("attn_v", v)):
+            bias = vectors.get(f"{name}.bias")
+            add_product(program, self.matrices[name], inputs, out, bias=bias, joined=name != "attn_q")
+        if shape.family.head_norm == "row":
+            for name, rows in (("attn_q_norm", q), ("attn_k_norm", k)):
+                width = heads if rows is q else shape.kv_heads * shape.head_size
+                add_norm(program, NORM, rows, vectors[name], width=width, y=rows, joined=rows is k)
+        of_heads = shape.family.head_norm == "head"
+        sizes: dict[str, Any] = {"heads": shape.heads, "head_size": shape.head_size, "head_room": program.room}
+        both = sizes | {"kv_heads": shape.kv_heads, "page_layer": program.take_cells()}
+        is_local = bool(shape.windows[self.layer] and shape.local_base)
+        program.add(
+            TURNED, pieces=shape.kv_heads, **both, q=q, k=k, v=v, epsilon=shape.epsilon, rotary=shape.rotary,
+            norm_q=vectors["attn_q_norm"] if of_heads else None,
+            norm_k=vectors["attn_k_norm"] if of_heads else None,
+            turns=program.tables[is_local] if shape.turning[self.layer] else None, scale_q=shape.query_scale,
+        )  # fmt: skip
+        program.add(
+            ATTENTION, pieces=shape.kv_heads * SHARES, **both, q=q, window=shape.windows[self.layer],
+            soft_cap=shape.attention_cap, parts=program.parts,
+        )  # fmt: skip
+        found = Inputs(program.shared("heads", heads), program.shared_records("heads rounded", heads))
+        output = self.matrices["attn_output"]
+        joined = sizes | {"parts": program.parts, "y": found.plain}
+        if output.is_rounded:
+            program.add(JOINED_ROUNDED, row=heads, **joined, out=found.rounded)
+        else:
+            program.add(JOINED, row=heads, **joined)
+        add_into_x(program, output, found, vectors.get("post_attention_norm"))
+
+
+def _order(shape: Shape, heads: int, *, halves: bool) -> NDArray[np.intp] | None:
+    """Return the order of outputs in which numbers rotated together lie half a head apart; None: as it is."""
+    if shape.family.pairs == "halves" or halves or not heads:
+        return None
+    head = np.arange(shape.head_size)
+    turning = head[: shape.rotary].reshape(-1, 2).T.ravel()
+    order = np.concatenate((turning, head[shape.rotary :]))
+    return (np.arange(heads)[:, None] * shape.head_size + order).ravel()

@@ -1,0 +1,253 @@
+"""Mixtures of experts: each row chooses some, and those rows that share one read its weights together.
+
+A row's scores of the experts are a product like any other. Its best ones, of equal ones the lower, are weighted
+by the softmax over the chosen. A slot is a row and one of its experts: ``row * used + rank``. Slots are ordered by
+expert, the inputs are copied into that order, and a product takes the slots of an expert as its rows. What comes
+out is added up per row, the best expert first: so a row's result depends on no other row.
+
+Mixtures with a router of the best few: Shazeer et al., 2017 (arXiv 1701.06538).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from draftwood.engines.cpu.blocks.block import Block
+from draftwood.engines.cpu.blocks.gated_unit import ACTIVATIONS, FIELDS, gate_fields, with_rounded, write_gating
+from draftwood.engines.cpu.blocks.norm import Inputs, add_norm_before
+from draftwood.engines.cpu.blocks.product import add_norm_into_x, add_product, tiles_per_piece
+from draftwood.engines.cpu.blocks.scores import best_of
+from draftwood.engines.cpu.code.products import MATRIX, tiles_of
+from draftwood.engines.cpu.code.records import (
+    ADDRESS,
+    NUMBER,
+    REAL,
+    ROWS,
+    Kernel,
+    Part,
+    Per,
+    Piece,
+)  # fmt: skip
+from draftwood.engines.cpu.code.rounding import one_exponential
+from draftwood.engines.cpu.code.values import LANES, Value
+from draftwood.engines.cpu.program import Program
+from draftwood.engines.cpu.tensors import LayerTensors
+from draftwood.engines.files.families import Shape
+
+_LINE = 64
+_LOWEST = float("-inf")
+
+
+def _chosen(piece: Piece) -> None:
+    """Write a row's experts and their shares: exp(score - best score), divided by the sum of these."""
+    code, phase = piece.code, piece.phase
+    with piece.rows() as row:
+        scores, first = phase.x[row], row * phase.used
+        chosen, shares = phase.chosen + first * 8, phase.shares + first * 4
+        with code.count(0, phase.used) as rank:
+            _, best, _ = best_of(code, scores, code.whole(0), phase.experts)
+            expert = best.signed().most(0)  # the first where all are NaN
+            shares.f32[rank] = scores.f32[expert]
+            scores.f32[expert] = code.real(_LOWEST)
+            chosen.i64[rank] = expert
+        highest, total = shares.f32[0], code.variable(code.real(0.0))
+        with code.count(0, phase.used) as rank:
+            shares.f32[rank] = one_exponential(shares.f32[rank] - highest)
+            total.now = total.now + shares.f32[rank]
+        with code.count(0, phase.used) as rank:
+            shares.f32[rank] = shares.f32[rank] / total.now
+
+
+def _grouped(piece: Piece) -> None:
+    """Write the slots ordered by expert, those of one expert by row."""
+    code, phase = piece.code, piece.phase
+    slots, counts = piece.whole.rows * phase.used, phase.counts.i64
+    with code.count(0, slots) as slot:
+        expert = phase.chosen.i64[slot]
+        counts[expert] = counts[expert] + 1
+    number, first = code.variable(code.whole(0)), code.variable(code.whole(0))
+    with code.count(0, phase.experts) as expert:
+        count, start = counts[expert], first.now
+        with code.when(count > 0):
+            group = (number.now + 1) * 3
+            for at, value in enumerate((expert, start, count)):
+                phase.groups.i64[group + at] = value
+            counts[expert] = start
+            number.now = number.now + 1
+            first.now = start + count
+    phase.groups.i64[0] = number.now
+    with code.count(0, slots) as slot:
+        expert = phase.chosen.i64[slot]
+        place = counts[expert]
+        phase.places.i64[slot] = place
+        counts[expert] = place + 1
+    with code.count(0, slots) as slot:
+        counts[phase.chosen.i64[slot]] = code.whole(0)
+
+
+def _gathered(piece: Piece) -> None:
+    phase = piece.phase
+    with piece.rows() as row, piece.code.count(0, phase.used) as rank:
+        target = phase.out[phase.places.i64[row * phase.used + rank]]
+        with piece.code.count(0, phase.out.stride, _LINE) as at:
+            (target + at).i32x16[0] = (phase.x[row] + at).i32x16[0]
+
+
+class _Group:
+    """A piece of one expert's product, as code is written for it: some tiles, and the expert's slots as rows."""
+
+    def __init__(self, piece: Piece, tiles: Value) -> None:
+        code, phase = piece.code, piece.phase
+        number = piece.number // phase.parts_of
+        nothing = code.append_basic_block("nothing")
+        code.go_on(number < phase.groups.i64[0], nothing)
+        with code.goto_block(nothing):
+            code.ret_void()
+        group = phase.groups + (number + 1) * 24
+        self.expert, self.first, self.count = (group.i64[at] for at in range(3))
+        self.tiles = tiles_of(piece.per, piece.number % phase.parts_of, tiles)
+
+
+def _gated(act: Callable[[Value], Value], *, rounded: bool) -> Callable[[Piece], None]:
+    def write(piece: Piece) -> None:
+        phase = piece.phase
+        group = _Group(piece, phase.gate.tiles)
+        for matrix, x, y in ((phase.gate, phase.x, phase.y), (phase.up, phase.x_up, phase.y_up)):
+            matrix.product(
+                x[group.first], x.stride, y[group.first], y.stride, group.count, group.tiles, expert=group.expert
+            )
+        write_gating(piece, group.tiles, (group.first, group.first + group.count), act, rounded=rounded)
+
+    return write
+
+
+def _product(piece: Piece) -> None:
+    phase = piece.phase
+    group, x, y = _Group(piece, phase.w.tiles), phase.x, phase.y
+    phase.w.product(
+        x[group.first], x.stride, y[group.first], y.stride, group.count, group.tiles, expert=group.expert
+    )
+
+
+def _added(piece: Piece) -> None:
+    """Write ``out = sum of share * x``, or where it ``adds``, ``out += scale * sum of share * x``."""
+    code, phase = piece.code, piece.phase
+    with piece.rows() as row, code.count(0, phase.width.padded(), LANES) as i:
+        total, first = code.variable(code.real(0.0, LANES)), row * phase.used
+        with code.count(0, phase.used) as rank:
+            value = phase.x[phase.places.i64[first + rank]].f32x16[i]
+            total.now = total.now.plus_product(value, phase.shares.f32[first + rank].splat())
+        out = phase.out[row].f32x16
+        more = out[i].plus_product(total.now, phase.scale.splat())
+        out[i] = phase.adds.differs(0).where(more, total.now)
+
+
+PART = Part("experts")
+_SLOTS = {"chosen": ADDRESS, "shares": ADDRESS, "used": NUMBER, "experts": NUMBER}
+_CHOSEN = PART.kernel("experts_chosen", Per.ROWS, _chosen, x=ROWS, **_SLOTS)
+"""``chosen`` int64[slots]: the experts of rows with the scores x; ``shares`` float32[slots]: their weights."""
+_GROUPED = PART.kernel(
+    "experts_grouped", Per.ONE, _grouped, chosen=ADDRESS, used=NUMBER, experts=NUMBER, places=ADDRESS,
+    groups=ADDRESS, counts=ADDRESS,
+)  # fmt: skip
+"""``places`` int64[slots]: each slot's place in the order by expert. ``groups`` int64[1 + experts, 3]: first the
+number of groups; then of each its expert, first place, places. ``counts`` int64[experts]: zeros, but meanwhile."""
+_GATHERED = PART.kernel("experts_gathered", Per.ROWS, _gathered, x=ROWS, out=ROWS, places=ADDRESS, used=NUMBER)
+"""Rows of x to the places of their slots in out."""
+_GROUP = {"groups": ADDRESS, "parts_of": NUMBER}
+_GATES = {
+    (name, rounded): PART.kernel(
+        f"{name}_experts{'_rounded' * rounded}", Per.EXPERTS, _gated(act, rounded=rounded), **FIELDS, **_GROUP,
+        **({"out": ROWS} if rounded else {}),
+    )
+    for name, act in ACTIVATIONS.items()
+    for rounded in (False, True)
+}  # fmt: skip
+_PRODUCT = PART.kernel("experts_product", Per.EXPERTS, _product, w=MATRIX, x=ROWS, y=ROWS, **_GROUP)
+_ADDED = PART.kernel(
+    "experts_added", Per.ROWS, _added, x=ROWS, out=ROWS, places=ADDRESS, shares=ADDRESS, used=NUMBER,
+    width=NUMBER, adds=NUMBER, scale=REAL,
+)  # fmt: skip
+
+
+class Experts(Block):
+    """A mixture in place of a layer's gated unit. ``ffn_gate``, ``ffn_up`` and ``ffn_down`` are those of all
+    experts, in one tensor or one each; gate and up may lie in one, too.
+    """
+
+    hub_names: ClassVar = {
+        "mlp.gate": "ffn_gate_inp", "block_sparse_moe.gate": "ffn_gate_inp",
+        "gate_up_proj": "ffn_gate_up_exps", "down_proj": "ffn_down_exps",  # of all experts in one
+    }  # fmt: skip
+
+    @classmethod
+    def load(cls, tensors: LayerTensors, shape: Shape, layer: int) -> Experts:
+        width, inner, experts = shape.width, shape.inner, shape.experts
+        matrices = {"ffn_gate_inp": tensors.part("ffn_gate_inp", (experts, width))}
+        if "ffn_gate_up_exps" in tensors:
+            matrices |= tensors.halves_of("ffn_gate_up_exps", (experts, 2 * inner, width))
+        sizes = {"ffn_gate": (inner, width), "ffn_up": (inner, width), "ffn_down": (width, inner)}
+        for name, size in sizes.items():
+            if f"{name}_exps" not in tensors and f"{name}.0" in tensors:  # a tensor for each
+                matrices[name] = tensors.joined([f"{name}.{expert}" for expert in range(experts)], size)
+            elif name not in matrices:
+                matrices[name] = tensors.part(f"{name}_exps", (experts, *size))
+        return cls(shape, layer, matrices, tensors.norms("ffn_norm", "post_ffw_norm"))
+
+    def build(self, program: Program) -> None:
+        width, memory = self.shape.width, _memory(program)
+        router, gate, up, down = (self.matrices[f"ffn_{name}"] for name in ("gate_inp", "gate", "up", "down"))
+        inputs = add_norm_before(program, self.vectors.get("ffn_norm"), [router, gate, up])
+        scores = program.shared("scores of experts", self.shape.experts)
+        add_product(program, router, inputs, scores)
+        program.add(_CHOSEN, row=width, x=scores, **_some(memory, _CHOSEN))
+        program.add(_GROUPED, **_some(memory, _GROUPED))
+        ordered = Inputs(
+            program.shared("slots", width, program.slot_rows),
+            program.shared_records("slots rounded", width, program.slot_rows),
+        )
+        kinds = {matrix.is_rounded: matrix for matrix in (gate, up)}
+        for is_rounded in sorted(kinds):
+            matrix = kinds[is_rounded]
+            program.add(
+                _GATHERED, row=width, x=inputs.of(matrix), out=ordered.of(matrix), **_some(memory, _GATHERED),
+                joined=is_rounded and len(kinds) > 1,
+            )  # fmt: skip
+        fields, per, found = gate_fields(program, gate, up, ordered)
+        fields, pieces = with_rounded(fields, found, down), -(-gate.tiles // per)
+        kernel, groups = _GATES[self.shape.family.gate, down.is_rounded], memory["groups"]
+        program.add(kernel, pieces=pieces, per_piece=per, groups=groups, parts_of=pieces, **fields)
+        outputs = program.shared("outputs of slots", width, program.slot_rows)
+        per = tiles_per_piece(down.tile_bytes)
+        pieces = -(-down.tiles // per)
+        program.add(
+            _PRODUCT, pieces=pieces, per_piece=per, w=down, x=found.of(down), y=outputs, groups=groups,
+            parts_of=pieces,
+        )  # fmt: skip
+        norm = self.vectors.get("post_ffw_norm")
+        program.add(
+            _ADDED, row=width, x=outputs, out=program.x if norm is None else program.plain, width=width,
+            adds=norm is None, scale=self.shape.residual_scale, **_some(memory, _ADDED),
+        )  # fmt: skip
+        if norm is not None:
+            add_norm_into_x(program, norm)
+
+
+def _memory(program: Program) -> dict[str, Any]:
+    """Return the fields that several phases of a mixture read; all layers share the arrays."""
+    shape, slots = program.shape, program.slot_rows
+    return {
+        "experts": shape.experts, "used": shape.used,
+        "chosen": program.array("chosen", slots, np.int64), "places": program.array("places", slots, np.int64),
+        "shares": program.array("shares", slots, np.float32),
+        "groups": program.array("groups", 3 * (1 + shape.experts), np.int64),
+        "counts": program.array("counts", shape.experts, np.int64),
+    }  # fmt: skip
+
+
+def _some(memory: dict[str, Any], kernel: Kernel) -> dict[str, Any]:
+    """Return those of the fields that a kernel reads."""
+    return {name: value for name, value in memory.items() if name in kernel.layout.fields}

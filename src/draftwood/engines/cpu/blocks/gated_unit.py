@@ -1,0 +1,109 @@
+"""The gated unit (gated MLP): ``down(act(gate x) * up x)`` after a norm.
+
+GLU variants: Shazeer, 2020 (arXiv 2002.05202).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from draftwood.engines.cpu.blocks.block import Block
+from draftwood.engines.cpu.blocks.norm import Inputs, add_norm_before
+from draftwood.engines.cpu.blocks.product import add_into_x, tiles_per_piece
+from draftwood.engines.cpu.code.products import MATRIX, tiles_of
+from draftwood.engines.cpu.code.records import ROWS, Part, Per, Piece
+from draftwood.engines.cpu.code.rounding import gelu, silu, write_rounded_row
+from draftwood.engines.cpu.code.values import LANES, Value
+from draftwood.engines.cpu.packing import Matrix
+from draftwood.engines.cpu.program import Program
+from draftwood.engines.cpu.tensors import LayerTensors
+from draftwood.engines.files.families import Shape
+from draftwood.engines.files.formats import TILE
+
+ACTIVATIONS: dict[str, Callable[[Value], Value]] = {"silu": silu, "gelu": gelu}
+FIELDS = {"gate": MATRIX, "up": MATRIX, "x": ROWS, "x_up": ROWS, "y": ROWS, "y_up": ROWS}
+"""Both matrices, what each of them reads, and the rows of both products; y becomes the result."""
+
+
+def write_gating(
+    piece: Piece, tiles: tuple[Value, Value], rows: tuple[Value, Value], act: Callable[[Value], Value], *,
+    rounded: bool,
+) -> None:  # fmt: skip
+    """Write ``y = act(y) * y_up`` of some tiles and rows, first and end; ``rounded``: also as records to out."""
+    code, phase, (low, high) = piece.code, piece.phase, tiles
+    width = (high - low) * TILE
+    with code.count(*rows) as row:
+        gates, ups = (of[row] + low * (4 * TILE) for of in (phase.y, phase.y_up))
+        with code.count(0, width, LANES) as i:
+            gates.f32x16[i] = act(gates.f32x16[i]) * ups.f32x16[i]
+        if rounded:  # a record of 64 bytes for each two tiles
+            write_rounded_row(code, gates, width, phase.out[row] + low * 32)
+
+
+def _gated(act: Callable[[Value], Value], *, rounded: bool) -> Callable[[Piece], None]:
+    def write(piece: Piece) -> None:
+        phase, rows = piece.phase, piece.whole.rows
+        tiles = tiles_of(piece.per, piece.number, phase.gate.tiles)
+        for matrix, x, y in ((phase.gate, phase.x, phase.y), (phase.up, phase.x_up, phase.y_up)):
+            matrix.product(x.start, x.stride, y.start, y.stride, rows, tiles)
+        write_gating(piece, tiles, (piece.code.whole(0), rows), act, rounded=rounded)
+
+    return write
+
+
+PART = Part("gated_unit")
+_GATES = {
+    (name, rounded): PART.kernel(
+        f"{name}_gate{'_rounded' * rounded}", Per.TILES, _gated(act, rounded=rounded), **FIELDS,
+        **({"out": ROWS} if rounded else {}),
+    )
+    for name, act in ACTIVATIONS.items()
+    for rounded in (False, True)
+}  # fmt: skip
+
+
+def gate_fields(program: Program, gate: Matrix, up: Matrix, inputs: Inputs) -> tuple[dict[str, Any], int, Inputs]:
+    """Return the `FIELDS` of a gated unit, tiles per piece, and where its results lie, also rounded."""
+    inner, rows = program.shape.inner, program.slot_rows
+    found = Inputs(program.shared("gate", inner, rows), program.shared_records("gate rounded", inner, rows))
+    fields = {
+        "gate": gate, "up": up, "x": inputs.of(gate), "x_up": inputs.of(up), "y": found.plain,
+        "y_up": program.shared("up", inner, rows),
+    }  # fmt: skip
+    # Two tiles fill a group of what is rounded next.
+    per = tiles_per_piece((gate.tile_bytes + up.tile_bytes) // 2) // 2 // 2 * 2
+    return fields, max(2, per), found
+
+
+def with_rounded(fields: dict[str, Any], found: Inputs, down: Matrix) -> dict[str, Any]:
+    """Add where records of the results go, if the last matrix reads them."""
+    return fields | ({"out": found.rounded} if down.is_rounded else {})
+
+
+class GatedUnit(Block):
+    """The gated unit of a layer. Gate and up may lie in one tensor, ``ffn_up``."""
+
+    hub_names: ClassVar = {
+        "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+        "mlp.gate_up_proj": "ffn_up", "post_attention_layernorm": "ffn_norm",
+    }  # fmt: skip
+
+    @classmethod
+    def load(cls, tensors: LayerTensors, shape: Shape, layer: int) -> GatedUnit:
+        inner, width = shape.inner, shape.width
+        matrices = {"ffn_down": tensors.part("ffn_down", (width, inner))}
+        if "ffn_gate" not in tensors and tensors.shape_of("ffn_up") != (inner, width):
+            matrices |= tensors.halves_of("ffn_up", (2 * inner, width))
+        else:
+            matrices |= {name: tensors.part(name, (inner, width)) for name in ("ffn_gate", "ffn_up")}
+        return cls(shape, layer, matrices, tensors.norms("ffn_norm", "post_ffw_norm"))
+
+    def build(self, program: Program) -> None:
+        gate, up, down = (self.matrices[f"ffn_{name}"] for name in ("gate", "up", "down"))
+        inputs = add_norm_before(program, self.vectors.get("ffn_norm"), [gate, up])
+        fields, per, found = gate_fields(program, gate, up, inputs)
+        kernel = _GATES[self.shape.family.gate, down.is_rounded]
+        fields = with_rounded(fields, found, down)
+        program.add(kernel, pieces=-(-gate.tiles // per), per_piece=per, **fields)
+        add_into_x(program, down, found, self.vectors.get("post_ffw_norm"))

@@ -1,0 +1,126 @@
+"""Norms, ``y = x / rms(x) * weight``: what each other block reads, and the copies of hidden states.
+
+Root mean square layer normalisation: Zhang and Sennrich, 2019 (arXiv 1910.07467). Squares are added in 16 lanes,
+which are folded: upper half onto lower half, again and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from draftwood.engines.cpu.code.records import ADDRESS, NUMBER, REAL, ROWS, Kernel, Part, Per, Piece
+from draftwood.engines.cpu.code.rounding import write_rounded_row
+from draftwood.engines.cpu.code.values import LANES, Place
+from draftwood.engines.cpu.packing import Matrix
+from draftwood.engines.cpu.program import Buffer, Program, Vector
+
+
+def _write_norm(piece: Piece, values: Place, out: Place, *, adds: bool = False) -> None:
+    """Write the norm of a row to ``out``, or add ``scale`` times it."""
+    code, phase = piece.code, piece.phase
+    total = code.variable(code.real(0.0, LANES))
+    with code.count(0, phase.width.padded(), LANES) as i:
+        value = values.f32x16[i]
+        total.now = total.now.plus_product(value, value)
+    scale = 1.0 / (total.now.sum() / phase.width.real() + phase.epsilon).sqrt()
+    with code.count(0, phase.width.padded(), LANES) as i:
+        value = values.f32x16[i] * scale * phase.weight.f32x16[i]
+        out.f32x16[i] = out.f32x16[i].plus_product(value, phase.scale.splat()) if adds else value
+
+
+def _norm(piece: Piece) -> None:
+    with piece.rows() as row:
+        _write_norm(piece, piece.phase.x[row], piece.phase.y[row])
+
+
+def _norm_rounded(piece: Piece) -> None:
+    phase = piece.phase
+    with piece.rows() as row:
+        _write_norm(piece, phase.x[row], phase.y[row])
+        write_rounded_row(piece.code, phase.y[row], phase.width, phase.out[row])
+
+
+def _norm_added(piece: Piece) -> None:
+    with piece.rows() as row:
+        _write_norm(piece, piece.phase.x[row], piece.phase.out[row], adds=True)
+
+
+def _last(*, rounded: bool) -> Callable[[Piece], None]:
+    def write(piece: Piece) -> None:
+        phase = piece.phase
+        with piece.rows("scored_rows") as row:
+            _write_norm(piece, phase.x[piece.whole.scored.i64[row]], phase.y[row])
+            if rounded:
+                write_rounded_row(piece.code, phase.y[row], phase.width, phase.out[row])
+
+    return write
+
+
+def _copied(piece: Piece) -> None:
+    with piece.rows() as row, piece.code.count(0, piece.phase.width.padded(), LANES) as i:
+        piece.phase.y[row].f32x16[i] = piece.phase.x[row].f32x16[i]
+
+
+def _rounded(piece: Piece) -> None:
+    with piece.rows() as row:
+        write_rounded_row(piece.code, piece.phase.x[row], piece.phase.width, piece.phase.out[row])
+
+
+PART = Part("norm")
+_FIELDS = {"x": ROWS, "weight": ADDRESS, "width": NUMBER, "epsilon": REAL}
+NORM = PART.kernel("norm", Per.ROWS, _norm, **_FIELDS, y=ROWS)
+"""Norms of x to y."""
+NORM_ROUNDED = PART.kernel("norm_rounded", Per.ROWS, _norm_rounded, **_FIELDS, y=ROWS, out=ROWS)
+"""The same, also as records to out."""
+NORM_ADDED = PART.kernel("norm_added", Per.ROWS, _norm_added, **_FIELDS, out=ROWS, scale=REAL)
+"""``out += scale * norm(x)``."""
+LAST_NORM = PART.kernel("last_norm", Per.SCORED, _last(rounded=False), **_FIELDS, y=ROWS)
+"""Norms of the scored rows of x, which lie side by side in y."""
+LAST_NORM_ROUNDED = PART.kernel("last_norm_rounded", Per.SCORED, _last(rounded=True), **_FIELDS, y=ROWS, out=ROWS)
+COPIED = PART.kernel("copied", Per.ROWS, _copied, x=ROWS, y=ROWS, width=NUMBER)
+"""Rows of x to y."""
+ROUNDED = PART.kernel("rounded", Per.ROWS, _rounded, x=ROWS, out=ROWS, width=NUMBER)
+"""Rows of x as records to out."""
+
+
+class Inputs(NamedTuple):
+    """What a block's first matrices read: rows of float32, and the same rounded."""
+
+    plain: Buffer
+    rounded: Buffer
+
+    def of(self, matrix: Matrix) -> Buffer:
+        """Return those that the products of a matrix take."""
+        return self.rounded if matrix.is_rounded else self.plain
+
+
+def add_norm(program: Program, kernel: Kernel, x: Buffer, weight: Vector, *, width: int = 0, **more: Any) -> None:
+    """Add a phase of norms of rows of ``width`` numbers (0: the model's); ``more`` is as of `Program.add`."""
+    width = width or program.shape.width
+    program.add(kernel, row=width, x=x, weight=weight, width=width, epsilon=program.shape.epsilon, **more)
+
+
+def add_norm_before(program: Program, weight: Vector | None, matrices: Sequence[Matrix]) -> Inputs:
+    """Add the norm before a block, or only the rounding; return what its matrices read."""
+    rounds = any(matrix.is_rounded for matrix in matrices)
+    x, plain, rounded = program.x, program.plain, program.rounded
+    if weight is None:
+        if rounds:
+            program.add(ROUNDED, row=program.shape.width, x=x, out=rounded, width=program.shape.width)
+        return Inputs(x, rounded)
+    if rounds:
+        add_norm(program, NORM_ROUNDED, x, weight, y=plain, out=rounded)
+    else:
+        add_norm(program, NORM, x, weight, y=plain)
+    return Inputs(plain, rounded)
+
+
+def add_kept_states(program: Program, layer: int, last_norm: Vector | None = None) -> None:
+    """Add the copy of what a layer reads, or with ``last_norm`` scores do, for passes that ask for it."""
+    y = program.states_of(layer)
+    if last_norm is None:
+        width = program.shape.width
+        program.add(COPIED, row=width, x=program.x, y=y, width=width, only=layer)
+    else:
+        add_norm(program, NORM, program.x, last_norm, y=y, only=layer)

@@ -1,0 +1,137 @@
+"""Finds the tensors of a model file, and plans how they are packed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.engines.cpu.code.kernels import Kernels
+from draftwood.engines.cpu.packing import Matrix, Rows, Slabs, SomeRows, matrix_of, plan
+from draftwood.engines.cpu.program import Vector
+from draftwood.engines.files.formats import FORMATS, GROUP
+from draftwood.engines.files.gguf_file import GgufFile, Tensor
+from draftwood.engines.files.gguf_types import FLOATS, dequantised, kind_of, read_blocks, read_floats
+from draftwood.engines.files.hub_model import HubModel
+from draftwood.errors import ModelError
+
+
+class Tensors:
+    """The tensors of a file. ``becomes`` is the type that matrices of floats become, as of `weights.Weights`.
+
+    ``parts`` are what `packing` fills in, ``read`` the names of the tensors that were asked for.
+    """
+
+    def __init__(self, file: GgufFile | HubModel, kernels: Kernels, becomes: str | None) -> None:
+        self.file, self._kernels, self._becomes = file, kernels, becomes
+        self.read: set[str] = set()
+        self.parts: list[SomeRows] = []
+        self._slabs = Slabs()
+        self._origins: dict[int, tuple[Tensor | list[Tensor], Rows]] = {}  # by ``id(matrix)``
+
+    def tensor(self, name: str, *shape: int) -> Tensor:
+        """Return a tensor of this shape, of any where none is given; raises `ModelError` where there is none."""
+        found, path = self.file.tensors.get(name), self.file.path
+        if found is None:
+            raise ModelError(f"{path} has no tensor {name}: get it again, or take another engine")
+        self.read.add(name)
+        if shape and found.shape != shape:
+            raise ModelError(f"{name} in {path} has the shape {found.shape}, not {shape}: get the file again")
+        return found
+
+    def kind(self, tensor: Tensor) -> str:
+        """Return the type in which a tensor is kept in memory."""
+        return kind_of(tensor, self._becomes)
+
+    def matrix(self, tensor: Tensor | list[Tensor], outputs: int, rows: Rows = None) -> Matrix:
+        """Return some rows of a matrix, or of each expert's, to be packed; None: all of them."""
+        first = tensor if isinstance(tensor, Tensor) else tensor[0]
+        kind = self.kind(first)
+        packed, parts = plan(tensor, rows, self._slabs.zeros, kind)
+        self.parts += parts
+        matrix = matrix_of(kind, packed, outputs, first.shape[-1], self._kernels)
+        self._origins[id(matrix)] = tensor, rows
+        return matrix
+
+    def vector(self, name: str, size: int) -> Vector:
+        """Return a vector, padded with zeros to a multiple of 32."""
+        tensor = self.tensor(name)
+        if tensor.shape != (size,) or tensor.kind not in FLOATS:
+            raise ModelError(
+                f"{name} in {self.file.path} is {tensor.kind} {tensor.shape}, not {size} floats: "
+                "get the file again"
+            )
+        padded = np.zeros(-(-size // GROUP) * GROUP, dtype=np.float32)
+        padded[:size] = read_floats(tensor.kind, tensor.data)
+        return padded
+
+    def floats(self, matrix: Matrix, rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+        """Return a matrix as its file has it, in the order of its outputs, as float32[outputs, inputs].
+
+        ``rows`` are of the embedding or the scores alone. Not for matrices of experts, nor of a model in memory.
+        """
+        tensor, order = self._origins[id(matrix)]
+        assert isinstance(tensor, Tensor)
+        order = slice(None) if order is None else order
+        raw = tensor.rows(order if rows is None else rows)
+        if tensor.kind in FORMATS:
+            return dequantised(read_blocks(tensor.kind, raw), FORMATS[tensor.kind])
+        return read_floats(tensor.kind, raw)
+
+    def forget(self) -> None:
+        """Let go of the tensors of a model in memory, whose weights the caller may free."""
+        self.file.tensors.clear()
+        self._origins.clear()
+
+
+class LayerTensors:
+    """The tensors of one layer, by GGUF's names without ``blk.N.`` and ``.weight``."""
+
+    def __init__(self, tensors: Tensors, layer: int, norms: str, width: int) -> None:
+        self._every, self._start, self._norms, self._width = tensors, f"blk.{layer}.", norms, width
+
+    @property
+    def halves(self) -> bool:
+        """Whether numbers that rotate together lie half a head apart in any family."""
+        return self._every.file.halves
+
+    def _name(self, name: str) -> str:
+        return f"{self._start}{name}.weight"
+
+    def __contains__(self, name: str) -> bool:
+        return self._name(name) in self._every.file.tensors
+
+    def shape_of(self, name: str) -> tuple[int, ...]:
+        return self._every.tensor(self._name(name)).shape
+
+    def part(self, name: str, shape: tuple[int, ...], rows: Rows = None) -> Matrix:
+        """Return a matrix [outputs, inputs], or one for each expert, or some of its ``rows``."""
+        tensor = self._every.tensor(self._name(name), *shape)
+        outputs = len(rows) if isinstance(rows, np.ndarray) else shape[-2]
+        return self._every.matrix(tensor, outputs, rows)
+
+    def halves_of(self, name: str, shape: tuple[int, ...]) -> dict[str, Matrix]:
+        """Return gate and up of a tensor that has both."""
+        both, inner = self._every.tensor(self._name(name), *shape), shape[-2] // 2
+        parts = {"ffn_gate": slice(0, inner), "ffn_up": slice(inner, 2 * inner)}
+        return {part: self._every.matrix(both, inner, rows) for part, rows in parts.items()}
+
+    def joined(self, names: Sequence[str], shape: tuple[int, int]) -> Matrix:
+        """Return the matrices of all experts, one tensor each."""
+        tensors = [self._every.tensor(self._name(name), *shape) for name in names]
+        return self._every.matrix(tensors, shape[0])
+
+    def vector(self, name: str, size: int) -> Vector:
+        return self._every.vector(self._name(name), size)
+
+    def norms(self, before: str, after: str) -> dict[str, Vector]:
+        """Return the norms around a block that the family has, of these names."""
+        names = {"before": (before,), "after": (after,), "both": (before, after)}[self._norms]
+        return {name: self.vector(name, self._width) for name in names}
+
+    def has_bias(self, name: str) -> bool:
+        return f"{self._start}{name}.bias" in self._every.file.tensors
+
+    def bias(self, name: str, size: int) -> Vector:
+        return self._every.vector(f"{self._start}{name}.bias", size)
