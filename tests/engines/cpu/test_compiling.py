@@ -12,6 +12,7 @@ import pytest
 from llvmlite import ir
 
 from draftwood.engines.cpu import blocks
+from draftwood.engines.cpu.blocks.norm import COPIED
 from draftwood.engines.cpu.code import kernels, packed, products
 from draftwood.engines.cpu.code.cells import MOVING
 from draftwood.engines.cpu.code.instructions import INSTRUCTIONS, Instructions
@@ -22,7 +23,7 @@ from tests.tiers import rest_is_slow
 _BLOCKS = [
     importlib.import_module(f"{blocks.__name__}.{one.name}") for one in pkgutil.iter_modules(blocks.__path__)
 ]
-PARTS = [block.PART for block in _BLOCKS if hasattr(block, "PART")]
+MODULES = [block.MODULE for block in _BLOCKS if hasattr(block, "MODULE")]
 TRIPLES = {"neon": "aarch64-unknown-linux-gnu"}
 WANTED = {"avx512": "vpdpbusd", "avx-vnni": "vpdpbusd", "avx2": "vpmaddubsw", "neon": "sdot"}
 WIDTH = {"avx512": "zmm", "avx-vnni": "ymm", "avx2": "ymm", "neon": "v"}
@@ -73,7 +74,7 @@ def test_the_other_functions_call_nothing_outside(name, monkeypatch):
     instructions = INSTRUCTIONS[name]
     if name in TRIPLES:
         monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    for part in (RUNNING, MOVING, *PARTS):
+    for part in (RUNNING, MOVING, *MODULES):
 
         def write(module, has_half, writers=part.writers):
             for one in writers:
@@ -93,3 +94,9 @@ def test_products_of_floats_are_vectors(kind, name):
     text = assembly(write, INSTRUCTIONS[name])
     assert re.search(rf"\b(vfn?madd|fmla).*\b{WIDTH[name]}\d", text)
     assert called(text) == set()
+
+
+@pytest.mark.parametrize("given", [{}, {"x": 1, "y": 2, "width": 3, "epsilon": 0.0}])
+def test_a_phase_is_given_exactly_what_its_kernel_reads(given):
+    with pytest.raises(TypeError, match="the kernel copied reads"):
+        COPIED.slots(given)

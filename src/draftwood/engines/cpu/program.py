@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from draftwood.engines.cpu.code.cells import PAGE
 from draftwood.engines.cpu.code.kernels import Kernels
-from draftwood.engines.cpu.code.records import CHUNK, PART_HEAD, SLOTS, UNIT_ROWS, WIDEST, Kernel, Later, Per
+from draftwood.engines.cpu.code.records import CHUNK, PART_HEAD, SLOTS, UNIT_ROWS, WIDEST, Later, Per, PhaseKernel
 from draftwood.engines.cpu.code.rounding import GROUP_RECORD
 from draftwood.engines.cpu.phases import Phase, limits
 from draftwood.engines.files.families import Shape, rotary_table
@@ -94,7 +94,7 @@ class Program:
         self._layer = None
 
     def add(
-        self, kernel: Kernel, *, row: int = 0, pieces: int = 1, per_piece: int = 0, joined: bool = False,
+        self, kernel: PhaseKernel, *, row: int = 0, pieces: int = 1, per_piece: int = 0, joined: bool = False,
         ends: bool = False, only: Hashable = None, **fields: Any,
     ) -> None:  # fmt: skip
         """Add a phase: a kernel, and all ``fields`` that it reads.

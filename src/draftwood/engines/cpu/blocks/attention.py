@@ -23,9 +23,9 @@ from draftwood.engines.cpu.code.records import (
     PART_HEAD,
     REAL,
     ROWS,
-    Part,
+    KernelModule,
     Per,
-    Piece,
+    PieceCode,
 )  # fmt: skip
 from draftwood.engines.cpu.code.rounding import one_exponential, write_rounded_row
 from draftwood.engines.cpu.code.values import LANES, Place, Value
@@ -37,7 +37,7 @@ from draftwood.engines.files.formats import GROUP
 _LOWEST = float("-inf")
 
 
-def _turned(piece: Piece) -> None:
+def _turned(piece: PieceCode) -> None:
     """Piece ``unit * kv_heads + head`` works on one key head and its queries, in all rows of one unit, since keys
     of neighbouring rows lie in the same lines of memory.
     """
@@ -49,7 +49,7 @@ def _turned(piece: Piece) -> None:
         _write_heads(piece, row, piece.number % phase.kv_heads)
 
 
-def _write_heads(piece: Piece, row: Value, head: Value) -> None:
+def _write_heads(piece: PieceCode, row: Value, head: Value) -> None:
     """Write the queries, the keys and the cell of one key head of a row."""
     code, whole, phase = piece.code, piece.whole, piece.phase
     size, kv_heads = phase.head_size, phase.kv_heads
@@ -73,7 +73,7 @@ def _row_of_heads(start: Place, row: Value, width: Value) -> Place:
     return start + row * (width.padded(GROUP) * 4)
 
 
-def _write_turned(piece: Piece, values: Place, position: Value, norm: Place) -> None:
+def _write_turned(piece: PieceCode, values: Place, position: Value, norm: Place) -> None:
     """Write a head's norm, if there is one, and the rotation of pairs (i, i + half) of its first ``rotary``."""
     code, phase = piece.code, piece.phase
     with code.when(norm.number().differs(0)):
@@ -89,7 +89,7 @@ def _write_turned(piece: Piece, values: Place, position: Value, norm: Place) -> 
             second[i] = (a * sine).plus_product(b, cosine)
 
 
-def _write_head_norm(piece: Piece, values: Place, weight: Place) -> None:
+def _write_head_norm(piece: PieceCode, values: Place, weight: Place) -> None:
     """Write the norm of one head in place; squares are added one by one: a head may be shorter than a vector."""
     code, size = piece.code, piece.phase.head_size
     total = code.variable(code.real(0.0))
@@ -101,19 +101,19 @@ def _write_head_norm(piece: Piece, values: Place, weight: Place) -> None:
         values.f32[i] = values.f32[i] * scale * weight.f32[i]
 
 
-def _joined(piece: Piece) -> None:
+def _joined(piece: PieceCode) -> None:
     with piece.rows() as row:
         _write_joined(piece, row)
 
 
-def _joined_rounded(piece: Piece) -> None:
+def _joined_rounded(piece: PieceCode) -> None:
     phase = piece.phase
     with piece.rows() as row:
         _write_joined(piece, row)
         write_rounded_row(piece.code, phase.y[row], phase.heads * phase.head_size, phase.out[row])
 
 
-def _write_joined(piece: Piece, row: Value) -> None:
+def _write_joined(piece: PieceCode, row: Value) -> None:
     """Write the sum of a row's parts, for each head."""
     code, phase = piece.code, piece.phase
     heads, size = phase.heads, (phase.head_room + PART_HEAD) * 4
@@ -124,7 +124,7 @@ def _write_joined(piece: Piece, row: Value) -> None:
         _write_head_joined(piece, first, heads * size, chunks, phase.y[row] + head * phase.head_size * 4)
 
 
-def _write_head_joined(piece: Piece, first: Place, next_: Value, chunks: Value, out: Place) -> None:
+def _write_head_joined(piece: PieceCode, first: Place, next_: Value, chunks: Value, out: Place) -> None:
     """Write ``sum(exp(most - highest) * values) / sum(exp(most - highest) * weights)`` over a head's parts."""
     code = piece.code
     most = code.variable(code.real(_LOWEST))
@@ -145,8 +145,8 @@ def _write_head_joined(piece: Piece, first: Place, next_: Value, chunks: Value, 
         out.array("f32", lanes)[d] = values.now * inverse
 
 
-PART = Part("positions")
-TURNED = PART.kernel(
+MODULE = KernelModule("positions")
+TURNED = MODULE.kernel(
     "turned", Per.UNITS, _turned, heads=NUMBER, kv_heads=NUMBER, head_size=NUMBER, head_room=NUMBER, q=ADDRESS,
     k=ADDRESS, v=ADDRESS, norm_q=OPTIONAL, norm_k=OPTIONAL, epsilon=REAL, turns=OPTIONAL, rotary=NUMBER,
     scale_q=REAL, page_layer=NUMBER,
@@ -154,9 +154,9 @@ TURNED = PART.kernel(
 """Norms of single heads, rotary positions (``turns`` float32[positions, 2, rotary // 2] has cosines and sines),
 the scale of queries, and the writing of keys and values to the cells. q, k and v are changed in place."""
 _JOINING = {"heads": NUMBER, "head_size": NUMBER, "head_room": NUMBER, "parts": ADDRESS, "y": ROWS}
-JOINED = PART.kernel("joined", Per.ROWS, _joined, **_JOINING)
+JOINED = MODULE.kernel("joined", Per.ROWS, _joined, **_JOINING)
 """A row's parts of attention, put together in order, to y."""
-JOINED_ROUNDED = PART.kernel("joined_rounded", Per.ROWS, _joined_rounded, **_JOINING, out=ROWS)
+JOINED_ROUNDED = MODULE.kernel("joined_rounded", Per.ROWS, _joined_rounded, **_JOINING, out=ROWS)
 """The same, also as records to out."""
 
 

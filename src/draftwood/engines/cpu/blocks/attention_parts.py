@@ -31,10 +31,10 @@ from draftwood.engines.cpu.code.records import (
     PASS,
     REAL,
     WIDEST,
+    KernelModule,
     Layout,
-    Part,
     Per,
-    Piece,
+    PieceCode,
     View,
 )  # fmt: skip
 from draftwood.engines.cpu.code.rounding import capped, exponential
@@ -52,7 +52,7 @@ _TOGETHER = (2, 1)
 _FUNCTION = ir.FunctionType(VOID, [POINTER, POINTER, POINTER, I64, I64])
 """Takes pass, phase, unit, key head, first query."""
 
-PART = Part("attention")
+MODULE = KernelModule("attention")
 _FIELDS = {
     "heads": NUMBER, "kv_heads": NUMBER, "head_size": NUMBER, "head_room": NUMBER,
     "q": ADDRESS,  # float32[rows, heads * head_size, padded to 32]
@@ -134,7 +134,7 @@ def _write_queries(count: int) -> None:
         _write_sums(block, low, lows, ends)
         code.ret_void()
 
-    PART.also(write)
+    MODULE.also(write)
 
 
 def _bounds(block: _Queries) -> tuple[list[Value], list[Value]]:
@@ -297,7 +297,7 @@ for _count in _QUERIES:
     _write_queries(_count)
 
 
-def _attention(piece: Piece) -> None:
+def _attention(piece: PieceCode) -> None:
     """Piece ``(unit * kv_heads + head) * SHARES + share`` computes a share of a unit's and head's queries."""
     code, phase = piece.code, piece.phase
     group = phase.heads // phase.kv_heads
@@ -313,5 +313,5 @@ def _attention(piece: Piece) -> None:
         )
 
 
-ATTENTION = PART.kernel("attention", Per.UNITS, _attention, **_FIELDS)
+ATTENTION = MODULE.kernel("attention", Per.UNITS, _attention, **_FIELDS)
 """Parts of attention, from the queries q and the cells of a layer."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from draftwood.engines.cpu.code.packed import TABLE
-from draftwood.engines.cpu.code.records import REAL, ROWS, Part, Per, Piece
+from draftwood.engines.cpu.code.records import REAL, ROWS, KernelModule, Per, PieceCode
 from draftwood.engines.cpu.packing import Matrix
 from draftwood.engines.cpu.program import Buffer, Program
 
 
-def _embedding(piece: Piece) -> None:
+def _embedding(piece: PieceCode) -> None:
     phase = piece.phase
     with piece.rows() as row:
         phase.table.read(piece.whole.tokens.i32[row].signed(), phase.scale, phase.out[row])
 
 
-PART = Part("embedding")
-_EMBEDDING = PART.kernel("embedding", Per.ROWS, _embedding, table=TABLE, scale=REAL, out=ROWS)
+MODULE = KernelModule("embedding")
+_EMBEDDING = MODULE.kernel("embedding", Per.ROWS, _embedding, table=TABLE, scale=REAL, out=ROWS)
 """Each row's token's weights times ``scale``, to out."""
 
 

@@ -26,10 +26,10 @@ from draftwood.engines.cpu.code.records import (
     NUMBER,
     REAL,
     ROWS,
-    Kernel,
-    Part,
+    KernelModule,
     Per,
-    Piece,
+    PhaseKernel,
+    PieceCode,
 )  # fmt: skip
 from draftwood.engines.cpu.code.rounding import one_exponential
 from draftwood.engines.cpu.code.values import LANES, Value
@@ -41,7 +41,7 @@ _LINE = 64
 _LOWEST = float("-inf")
 
 
-def _chosen(piece: Piece) -> None:
+def _chosen(piece: PieceCode) -> None:
     """Write a row's experts and their shares: exp(score - best score), divided by the sum of these."""
     code, phase = piece.code, piece.phase
     with piece.rows() as row:
@@ -61,7 +61,7 @@ def _chosen(piece: Piece) -> None:
             shares.f32[rank] = shares.f32[rank] / total.now
 
 
-def _grouped(piece: Piece) -> None:
+def _grouped(piece: PieceCode) -> None:
     """Write the slots ordered by expert, those of one expert by row."""
     code, phase = piece.code, piece.phase
     slots, counts = piece.whole.rows * phase.used, phase.counts.i64
@@ -88,7 +88,7 @@ def _grouped(piece: Piece) -> None:
         counts[phase.chosen.i64[slot]] = code.whole(0)
 
 
-def _gathered(piece: Piece) -> None:
+def _gathered(piece: PieceCode) -> None:
     phase = piece.phase
     with piece.rows() as row, piece.code.count(0, phase.used) as rank:
         target = phase.out[phase.places.i64[row * phase.used + rank]]
@@ -99,7 +99,7 @@ def _gathered(piece: Piece) -> None:
 class _Group:
     """A piece of one expert's product, as code is written for it: some tiles, and the expert's slots as rows."""
 
-    def __init__(self, piece: Piece, tiles: Value) -> None:
+    def __init__(self, piece: PieceCode, tiles: Value) -> None:
         code, phase = piece.code, piece.phase
         number = piece.number // phase.parts_of
         nothing = code.append_basic_block("nothing")
@@ -111,8 +111,8 @@ class _Group:
         self.tiles = tiles_of(piece.per, piece.number % phase.parts_of, tiles)
 
 
-def _gated(act: Callable[[Value], Value], *, rounded: bool) -> Callable[[Piece], None]:
-    def write(piece: Piece) -> None:
+def _gated(act: Callable[[Value], Value], *, rounded: bool) -> Callable[[PieceCode], None]:
+    def write(piece: PieceCode) -> None:
         phase = piece.phase
         group = _Group(piece, phase.gate.tiles)
         for matrix, x, y in ((phase.gate, phase.x, phase.y), (phase.up, phase.x_up, phase.y_up)):
@@ -124,7 +124,7 @@ def _gated(act: Callable[[Value], Value], *, rounded: bool) -> Callable[[Piece],
     return write
 
 
-def _product(piece: Piece) -> None:
+def _product(piece: PieceCode) -> None:
     phase = piece.phase
     group, x, y = _Group(piece, phase.w.tiles), phase.x, phase.y
     phase.w.product(
@@ -132,7 +132,7 @@ def _product(piece: Piece) -> None:
     )
 
 
-def _added(piece: Piece) -> None:
+def _added(piece: PieceCode) -> None:
     """Write ``out = sum of share * x``, or where it ``adds``, ``out += scale * sum of share * x``."""
     code, phase = piece.code, piece.phase
     with piece.rows() as row, code.count(0, phase.width.padded(), LANES) as i:
@@ -145,29 +145,29 @@ def _added(piece: Piece) -> None:
         out[i] = phase.adds.differs(0).where(more, total.now)
 
 
-PART = Part("experts")
+MODULE = KernelModule("experts")
 _SLOTS = {"chosen": ADDRESS, "shares": ADDRESS, "used": NUMBER, "experts": NUMBER}
-_CHOSEN = PART.kernel("experts_chosen", Per.ROWS, _chosen, x=ROWS, **_SLOTS)
+_CHOSEN = MODULE.kernel("experts_chosen", Per.ROWS, _chosen, x=ROWS, **_SLOTS)
 """``chosen`` int64[slots]: the experts of rows with the scores x; ``shares`` float32[slots]: their weights."""
-_GROUPED = PART.kernel(
+_GROUPED = MODULE.kernel(
     "experts_grouped", Per.ONE, _grouped, chosen=ADDRESS, used=NUMBER, experts=NUMBER, places=ADDRESS,
     groups=ADDRESS, counts=ADDRESS,
 )  # fmt: skip
 """``places`` int64[slots]: each slot's place in the order by expert. ``groups`` int64[1 + experts, 3]: first the
 number of groups; then of each its expert, first place, places. ``counts`` int64[experts]: zeros, but meanwhile."""
-_GATHERED = PART.kernel("experts_gathered", Per.ROWS, _gathered, x=ROWS, out=ROWS, places=ADDRESS, used=NUMBER)
+_GATHERED = MODULE.kernel("experts_gathered", Per.ROWS, _gathered, x=ROWS, out=ROWS, places=ADDRESS, used=NUMBER)
 """Rows of x to the places of their slots in out."""
 _GROUP = {"groups": ADDRESS, "parts_of": NUMBER}
 _GATES = {
-    (name, rounded): PART.kernel(
+    (name, rounded): MODULE.kernel(
         f"{name}_experts{'_rounded' * rounded}", Per.EXPERTS, _gated(act, rounded=rounded), **FIELDS, **_GROUP,
         **({"out": ROWS} if rounded else {}),
     )
     for name, act in ACTIVATIONS.items()
     for rounded in (False, True)
 }  # fmt: skip
-_PRODUCT = PART.kernel("experts_product", Per.EXPERTS, _product, w=MATRIX, x=ROWS, y=ROWS, **_GROUP)
-_ADDED = PART.kernel(
+_PRODUCT = MODULE.kernel("experts_product", Per.EXPERTS, _product, w=MATRIX, x=ROWS, y=ROWS, **_GROUP)
+_ADDED = MODULE.kernel(
     "experts_added", Per.ROWS, _added, x=ROWS, out=ROWS, places=ADDRESS, shares=ADDRESS, used=NUMBER,
     width=NUMBER, adds=NUMBER, scale=REAL,
 )  # fmt: skip
@@ -248,6 +248,6 @@ def _memory(program: Program) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _some(memory: dict[str, Any], kernel: Kernel) -> dict[str, Any]:
+def _some(memory: dict[str, Any], kernel: PhaseKernel) -> dict[str, Any]:
     """Return those of the fields that a kernel reads."""
     return {name: value for name, value in memory.items() if name in kernel.layout.fields}

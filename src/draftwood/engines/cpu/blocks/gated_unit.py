@@ -12,7 +12,7 @@ from draftwood.engines.cpu.blocks.block import Block
 from draftwood.engines.cpu.blocks.norm import Inputs, add_norm_before
 from draftwood.engines.cpu.blocks.product import add_into_x, tiles_per_piece
 from draftwood.engines.cpu.code.products import MATRIX, tiles_of
-from draftwood.engines.cpu.code.records import ROWS, Part, Per, Piece
+from draftwood.engines.cpu.code.records import ROWS, KernelModule, Per, PieceCode
 from draftwood.engines.cpu.code.rounding import gelu, silu, write_rounded_row
 from draftwood.engines.cpu.code.values import LANES, Value
 from draftwood.engines.cpu.packing import Matrix
@@ -27,7 +27,7 @@ FIELDS = {"gate": MATRIX, "up": MATRIX, "x": ROWS, "x_up": ROWS, "y": ROWS, "y_u
 
 
 def write_gating(
-    piece: Piece, tiles: tuple[Value, Value], rows: tuple[Value, Value], act: Callable[[Value], Value], *,
+    piece: PieceCode, tiles: tuple[Value, Value], rows: tuple[Value, Value], act: Callable[[Value], Value], *,
     rounded: bool,
 ) -> None:  # fmt: skip
     """Write ``y = act(y) * y_up`` of some tiles and rows, first and end; ``rounded``: also as records to out."""
@@ -41,8 +41,8 @@ def write_gating(
             write_rounded_row(code, gates, width, phase.out[row] + low * 32)
 
 
-def _gated(act: Callable[[Value], Value], *, rounded: bool) -> Callable[[Piece], None]:
-    def write(piece: Piece) -> None:
+def _gated(act: Callable[[Value], Value], *, rounded: bool) -> Callable[[PieceCode], None]:
+    def write(piece: PieceCode) -> None:
         phase, rows = piece.phase, piece.whole.rows
         tiles = tiles_of(piece.per, piece.number, phase.gate.tiles)
         for matrix, x, y in ((phase.gate, phase.x, phase.y), (phase.up, phase.x_up, phase.y_up)):
@@ -52,9 +52,9 @@ def _gated(act: Callable[[Value], Value], *, rounded: bool) -> Callable[[Piece],
     return write
 
 
-PART = Part("gated_unit")
+MODULE = KernelModule("gated_unit")
 _GATES = {
-    (name, rounded): PART.kernel(
+    (name, rounded): MODULE.kernel(
         f"{name}_gate{'_rounded' * rounded}", Per.TILES, _gated(act, rounded=rounded), **FIELDS,
         **({"out": ROWS} if rounded else {}),
     )

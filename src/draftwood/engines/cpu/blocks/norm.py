@@ -9,14 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from draftwood.engines.cpu.code.records import ADDRESS, NUMBER, REAL, ROWS, Kernel, Part, Per, Piece
+from draftwood.engines.cpu.code.records import (
+    ADDRESS,
+    NUMBER,
+    REAL,
+    ROWS,
+    KernelModule,
+    Per,
+    PhaseKernel,
+    PieceCode,
+)
 from draftwood.engines.cpu.code.rounding import write_rounded_row
 from draftwood.engines.cpu.code.values import LANES, Place
 from draftwood.engines.cpu.packing import Matrix
 from draftwood.engines.cpu.program import Buffer, Program, Vector
 
 
-def _write_norm(piece: Piece, values: Place, out: Place, *, adds: bool = False) -> None:
+def _write_norm(piece: PieceCode, values: Place, out: Place, *, adds: bool = False) -> None:
     """Write the norm of a row to ``out``, or add ``scale`` times it."""
     code, phase = piece.code, piece.phase
     total = code.variable(code.real(0.0, LANES))
@@ -29,25 +38,25 @@ def _write_norm(piece: Piece, values: Place, out: Place, *, adds: bool = False) 
         out.f32x16[i] = out.f32x16[i].plus_product(value, phase.scale.splat()) if adds else value
 
 
-def _norm(piece: Piece) -> None:
+def _norm(piece: PieceCode) -> None:
     with piece.rows() as row:
         _write_norm(piece, piece.phase.x[row], piece.phase.y[row])
 
 
-def _norm_rounded(piece: Piece) -> None:
+def _norm_rounded(piece: PieceCode) -> None:
     phase = piece.phase
     with piece.rows() as row:
         _write_norm(piece, phase.x[row], phase.y[row])
         write_rounded_row(piece.code, phase.y[row], phase.width, phase.out[row])
 
 
-def _norm_added(piece: Piece) -> None:
+def _norm_added(piece: PieceCode) -> None:
     with piece.rows() as row:
         _write_norm(piece, piece.phase.x[row], piece.phase.out[row], adds=True)
 
 
-def _last(*, rounded: bool) -> Callable[[Piece], None]:
-    def write(piece: Piece) -> None:
+def _last(*, rounded: bool) -> Callable[[PieceCode], None]:
+    def write(piece: PieceCode) -> None:
         phase = piece.phase
         with piece.rows("scored_rows") as row:
             _write_norm(piece, phase.x[piece.whole.scored.i64[row]], phase.y[row])
@@ -57,30 +66,32 @@ def _last(*, rounded: bool) -> Callable[[Piece], None]:
     return write
 
 
-def _copied(piece: Piece) -> None:
+def _copied(piece: PieceCode) -> None:
     with piece.rows() as row, piece.code.count(0, piece.phase.width.padded(), LANES) as i:
         piece.phase.y[row].f32x16[i] = piece.phase.x[row].f32x16[i]
 
 
-def _rounded(piece: Piece) -> None:
+def _rounded(piece: PieceCode) -> None:
     with piece.rows() as row:
         write_rounded_row(piece.code, piece.phase.x[row], piece.phase.width, piece.phase.out[row])
 
 
-PART = Part("norm")
+MODULE = KernelModule("norm")
 _FIELDS = {"x": ROWS, "weight": ADDRESS, "width": NUMBER, "epsilon": REAL}
-NORM = PART.kernel("norm", Per.ROWS, _norm, **_FIELDS, y=ROWS)
+NORM = MODULE.kernel("norm", Per.ROWS, _norm, **_FIELDS, y=ROWS)
 """Norms of x to y."""
-NORM_ROUNDED = PART.kernel("norm_rounded", Per.ROWS, _norm_rounded, **_FIELDS, y=ROWS, out=ROWS)
+NORM_ROUNDED = MODULE.kernel("norm_rounded", Per.ROWS, _norm_rounded, **_FIELDS, y=ROWS, out=ROWS)
 """The same, also as records to out."""
-NORM_ADDED = PART.kernel("norm_added", Per.ROWS, _norm_added, **_FIELDS, out=ROWS, scale=REAL)
+NORM_ADDED = MODULE.kernel("norm_added", Per.ROWS, _norm_added, **_FIELDS, out=ROWS, scale=REAL)
 """``out += scale * norm(x)``."""
-LAST_NORM = PART.kernel("last_norm", Per.SCORED, _last(rounded=False), **_FIELDS, y=ROWS)
+LAST_NORM = MODULE.kernel("last_norm", Per.SCORED, _last(rounded=False), **_FIELDS, y=ROWS)
 """Norms of the scored rows of x, which lie side by side in y."""
-LAST_NORM_ROUNDED = PART.kernel("last_norm_rounded", Per.SCORED, _last(rounded=True), **_FIELDS, y=ROWS, out=ROWS)
-COPIED = PART.kernel("copied", Per.ROWS, _copied, x=ROWS, y=ROWS, width=NUMBER)
+LAST_NORM_ROUNDED = MODULE.kernel(
+    "last_norm_rounded", Per.SCORED, _last(rounded=True), **_FIELDS, y=ROWS, out=ROWS
+)
+COPIED = MODULE.kernel("copied", Per.ROWS, _copied, x=ROWS, y=ROWS, width=NUMBER)
 """Rows of x to y."""
-ROUNDED = PART.kernel("rounded", Per.ROWS, _rounded, x=ROWS, out=ROWS, width=NUMBER)
+ROUNDED = MODULE.kernel("rounded", Per.ROWS, _rounded, x=ROWS, out=ROWS, width=NUMBER)
 """Rows of x as records to out."""
 
 
@@ -95,7 +106,9 @@ class Inputs(NamedTuple):
         return self.rounded if matrix.is_rounded else self.plain
 
 
-def add_norm(program: Program, kernel: Kernel, x: Buffer, weight: Vector, *, width: int = 0, **more: Any) -> None:
+def add_norm(
+    program: Program, kernel: PhaseKernel, x: Buffer, weight: Vector, *, width: int = 0, **more: Any
+) -> None:
     """Add a phase of norms of rows of ``width`` numbers (0: the model's); ``more`` is as of `Program.add`."""
     width = width or program.shape.width
     program.add(kernel, row=width, x=x, weight=weight, width=width, epsilon=program.shape.epsilon, **more)

@@ -6,7 +6,7 @@ from typing import Any
 
 from draftwood.engines.cpu.blocks.norm import NORM_ADDED, Inputs, add_norm
 from draftwood.engines.cpu.code.products import MATRIX, tiles_of
-from draftwood.engines.cpu.code.records import NUMBER, OPTIONAL, REAL, ROWS, Part, Per, Piece
+from draftwood.engines.cpu.code.records import NUMBER, OPTIONAL, REAL, ROWS, KernelModule, Per, PieceCode
 from draftwood.engines.cpu.packing import Matrix
 from draftwood.engines.cpu.program import Buffer, Program, Vector
 
@@ -14,7 +14,7 @@ _PIECE_BYTES = 16 << 10
 """Bytes of weights in a piece of work: small enough to divide a phase evenly, large enough to be worth taking."""
 
 
-def _product(piece: Piece) -> None:
+def _product(piece: PieceCode) -> None:
     phase, x, y = piece.phase, piece.phase.x, piece.phase.y
     tiles = tiles_of(piece.per, piece.number, phase.w.tiles)
     phase.w.product(
@@ -23,8 +23,8 @@ def _product(piece: Piece) -> None:
     )  # fmt: skip
 
 
-PART = Part("product")
-PRODUCT = PART.kernel(
+MODULE = KernelModule("product")
+PRODUCT = MODULE.kernel(
     "product", Per.TILES, _product, w=MATRIX, x=ROWS, y=ROWS, adds=NUMBER, scale=REAL, bias=OPTIONAL
 )
 """``y = w x + bias``, or where it ``adds``, ``y += scale * w x``."""

@@ -6,7 +6,7 @@ from draftwood.engines.cpu.blocks.norm import LAST_NORM, LAST_NORM_ROUNDED, Inpu
 from draftwood.engines.cpu.blocks.product import tiles_per_piece
 from draftwood.engines.cpu.code.emit import Code
 from draftwood.engines.cpu.code.products import MATRIX, tiles_of
-from draftwood.engines.cpu.code.records import BEST, NUMBER, REAL, ROWS, Part, Per, Piece
+from draftwood.engines.cpu.code.records import BEST, NUMBER, REAL, ROWS, KernelModule, Per, PieceCode
 from draftwood.engines.cpu.code.rounding import capped
 from draftwood.engines.cpu.code.values import I32, LANES, Place, Value
 from draftwood.engines.cpu.packing import Matrix
@@ -16,7 +16,7 @@ from draftwood.engines.files.formats import TILE
 _LOWEST = float("-inf")
 
 
-def _scores(piece: Piece) -> None:
+def _scores(piece: PieceCode) -> None:
     """Write scores of the scored rows for a piece's tokens, and each row's best one: the lowest of equals."""
     code, whole, phase = piece.code, piece.whole, piece.phase
     low, high = tiles_of(piece.per, piece.number, phase.w.tiles)
@@ -61,7 +61,7 @@ def _better_of(score: Value, token: Value, other: Value, other_token: Value) -> 
     return wins.where(other, score), wins.where(other_token, token)
 
 
-def _choices(piece: Piece) -> None:
+def _choices(piece: PieceCode) -> None:
     """Write each row's best token of all pieces; -1 if a score is NaN or none is above -infinity."""
     code, whole = piece.code, piece.whole
     rows = whole.scored_rows
@@ -75,12 +75,12 @@ def _choices(piece: Piece) -> None:
         whole.choices.i64[row] = is_odd.now.differs(0).where(-1, token.now).signed()
 
 
-PART = Part("scores")
-_SCORES = PART.kernel(
+MODULE = KernelModule("scores")
+_SCORES = MODULE.kernel(
     "scores", Per.TILES, _scores, w=MATRIX, x=ROWS, y_stride=NUMBER, width=NUMBER, scale=REAL, soft_cap=REAL
 )
 """``scale * w x``, soft-capped, of ``width`` tokens, to the pass's scores; each piece's best to its records."""
-_CHOICES = PART.kernel("choices", Per.ONE, _choices, score_pieces=NUMBER)
+_CHOICES = MODULE.kernel("choices", Per.ONE, _choices, score_pieces=NUMBER)
 
 
 def add_scores(program: Program, output: Matrix, last_norm: Vector) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from draftwood.engines.cpu.code.emit import Code, function
-from draftwood.engines.cpu.code.records import Part
+from draftwood.engines.cpu.code.records import KernelModule
 from draftwood.engines.cpu.code.values import I64, LANES, POINTER, VOID, Place, Value
 
 PAGE = 64
@@ -73,5 +73,5 @@ def _write_moving(module: ir.Module, has_half: bool) -> None:
     code.ret_void()
 
 
-MOVING = Part("cells")
+MOVING = KernelModule("cells")
 MOVING.also(_write_moving)

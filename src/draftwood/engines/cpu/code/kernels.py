@@ -18,7 +18,7 @@ from llvmlite import ir
 from draftwood.engines.cpu.code.instructions import Instructions, chosen
 from draftwood.engines.cpu.code.packed import write_float_row_reader, write_row_reader
 from draftwood.engines.cpu.code.products import write_float_product, write_product
-from draftwood.engines.cpu.code.records import Kernel, Part, Writer
+from draftwood.engines.cpu.code.records import KernelModule, PhaseKernel, Writer
 from draftwood.engines.files.formats import FORMATS
 from draftwood.engines.files.gguf_types import FLOATS
 from draftwood.errors import FileFormatError
@@ -112,20 +112,20 @@ class Linked:
 
 
 class Kernels:
-    """Addresses of compiled functions. A part is compiled, or loaded, when one of its functions is asked for."""
+    """Addresses of compiled functions. A module is compiled, or loaded, when one of its functions is."""
 
     def __init__(self, instructions: Instructions) -> None:
         self.instructions = instructions
         self._linked: dict[str, Linked] = {}
         self._lock = Lock()
 
-    def __getitem__(self, kernel: Kernel) -> int:
+    def __getitem__(self, kernel: PhaseKernel) -> int:
         """Return the address of a kernel."""
-        return self.function(kernel.part, kernel.name)
+        return self.function(kernel.module, kernel.name)
 
-    def function(self, part: Part, name: str) -> int:
-        """Return the address of a function of a part."""
-        return self._get(part.name, part.writers).find(name)
+    def function(self, module: KernelModule, name: str) -> int:
+        """Return the address of a function of a module."""
+        return self._get(module.name, module.writers).find(name)
 
     def product(self, kind: str) -> int:
         """Return the address of the product for weights of a type of GGUF."""

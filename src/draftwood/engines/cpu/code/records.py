@@ -1,8 +1,8 @@
 """The records that compiled code reads: one of a pass, and one of each of its phases, in slots of 64 bits.
 
-A pass is a list of phases; each is one kernel, divided into pieces that threads take. A `Kernel` declares the
-fields that it reads. Python fills them (`Kernel.slots`, which refuses a field that is missing or unknown), and the
-code reads them by name from a `View`: ``phase.x[row]``, ``phase.epsilon``.
+A pass is a list of phases; each is one kernel, divided into pieces that threads take. A `PhaseKernel` declares the
+fields that it reads. Python fills them (`PhaseKernel.slots`, which refuses a field that is missing or unknown), and
+the code reads them by name from a `View`: ``phase.x[row]``, ``phase.epsilon``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Field(ABC):
         """Write code that reads it; ``at`` is its first slot."""
 
 
-class Number(Field):
+class NumberField(Field):
     """An integer."""
 
     def written(self, given: Any) -> tuple[int, ...]:
@@ -59,7 +59,7 @@ class Number(Field):
         return record.i64[at]
 
 
-class Real(Field):
+class RealField(Field):
     """A float32."""
 
     def written(self, given: Any) -> tuple[int, ...]:
@@ -69,7 +69,7 @@ class Real(Field):
         return (record + 8 * at).f32[0]
 
 
-class Address(Field):
+class AddressField(Field):
     """The address of an array, or of what is placed `Later`; ``optional``: None is the address 0."""
 
     def __init__(self, *, optional: bool = False) -> None:
@@ -95,7 +95,7 @@ class RowsView:
         return self.start + row * self.stride
 
 
-class Rows(Field):
+class RowsField(Field):
     """Rows of numbers: a two-dimensional array whose rows are `stride` bytes apart."""
 
     slots = 2
@@ -111,7 +111,13 @@ class Later:
     """An array that a program allocates, or replaces by a larger one, after its phases are made."""
 
 
-NUMBER, REAL, ADDRESS, ROWS, OPTIONAL = Number(), Real(), Address(), Rows(), Address(optional=True)
+NUMBER, REAL, ADDRESS, ROWS, OPTIONAL = (
+    NumberField(),
+    RealField(),
+    AddressField(),
+    RowsField(),
+    AddressField(optional=True),
+)
 
 
 class Layout:
@@ -171,7 +177,7 @@ class Per(IntEnum):
     ROWS, SCORED, TILES, UNITS, ONE, EXPERTS = range(6)
 
 
-class Piece(NamedTuple):
+class PieceCode(NamedTuple):
     """What a kernel's code is written with: the function, the records of pass and phase, the piece's number."""
 
     code: Code
@@ -192,15 +198,15 @@ class Piece(NamedTuple):
             yield row
 
 
-Write = Callable[[Piece], None]
+Write = Callable[[PieceCode], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel:
+class PhaseKernel:
     """A function of a pass: its name, what its pieces depend on, and the fields that it reads."""
 
     name: str
-    part: Part
+    module: KernelModule
     per: Per
     layout: Layout
 
@@ -218,20 +224,20 @@ Writer = Callable[[ir.Module, bool], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class KernelModule:
     """Functions that are compiled together, named ``cpu-NAME`` on disk."""
 
     name: str
     writers: list[Writer] = field(default_factory=list)
 
-    def kernel(self, name: str, per: Per, write: Write, **fields: Field) -> Kernel:
-        """Return a new kernel of this part, whose code is written by ``write``."""
-        made = Kernel(name, self, per, Layout(_HEAD, **fields))
+    def kernel(self, name: str, per: Per, write: Write, **fields: Field) -> PhaseKernel:
+        """Return a new kernel of this module, whose code is written by ``write``."""
+        made = PhaseKernel(name, self, per, Layout(_HEAD, **fields))
         assert made.layout.slots <= SLOTS
 
         def writer(module: ir.Module, has_half: bool) -> None:
             code, (whole, phase, number) = function(module, name, PIECE, has_half=has_half)
-            write(Piece(code, View(code, whole, PASS), View(code, phase, made.layout), number))
+            write(PieceCode(code, View(code, whole, PASS), View(code, phase, made.layout), number))
             code.ret_void()
 
         self.writers.append(writer)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from draftwood.engines.cpu.code.emit import Code, function
-from draftwood.engines.cpu.code.records import PASS, PIECE, SLOTS, Part, View
+from draftwood.engines.cpu.code.records import PASS, PIECE, SLOTS, KernelModule, View
 from draftwood.engines.cpu.code.values import I32, I64, POINTER, VOID, Place, Value, Variable
 
 POOL = 64
@@ -50,7 +50,7 @@ def _write_running(module: ir.Module, has_half: bool) -> None:
     _write_serve(module, has_half)
 
 
-RUNNING = Part("running")
+RUNNING = KernelModule("running")
 RUNNING.also(_write_running)
 
 
