@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.child_safe import ChildSafeLock
-from draftwood.engines.cpu.code.cells import MOVING
+from draftwood.engines.cpu.code.cells import MOVING, PAGE
 from draftwood.engines.cpu.code.instructions import Instructions
 from draftwood.engines.cpu.code.kernels import kernels, sources
 from draftwood.engines.cpu.code.running import POOL
@@ -24,6 +24,7 @@ from draftwood.engines.cpu.pages import Pages
 from draftwood.engines.cpu.passes import PassRecord, Rows
 from draftwood.engines.cpu.phases import Without
 from draftwood.engines.cpu.pool import pass_threads
+from draftwood.engines.cpu.recent import RecentInputs, Slot
 from draftwood.engines.cpu.weights import Report, Weights
 from draftwood.engines.files.gguf_file import GgufFile
 from draftwood.engines.files.hub_model import HubModel
@@ -48,9 +49,8 @@ class CpuModel:
         with self.weights.packed():
             self.program = self.weights.program(every)
             beside()
-        shape = self.weights.shape
         self.page_bytes = self.program.page_bytes
-        self.token_bytes = 4 * shape.kv_heads * shape.head_size * shape.layers
+        self.token_bytes = self.program.page_bytes // PAGE
         self._record = PassRecord(self.program)
         self.lent = LentScores()
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
@@ -89,12 +89,19 @@ class CpuModel:
         """Return the hidden states that these layers read, of rows of the last pass, by layer."""
         return {layer: self.program.states(layer)[rows].copy() for layer in layers}
 
+    def recent_inputs(
+        self, pages: Pages, length: int = 0, last: Sequence[Slot] | None = None
+    ) -> RecentInputs | None:
+        """Return what short convolutions keep of a text, as `RecentInputs`; None where the model has none."""
+        sizes = self.program.convolutions, self.weights.shape.width
+        return RecentInputs(pages, sizes, length, last) if sizes[0] else None
+
     def move(self, pages: Pages, moves: Sequence[tuple[int, int]]) -> None:
         """Copy keys and values from cells to earlier ones, in order."""
         cells, shape = np.array(moves, dtype=np.int64), self.weights.shape
         pages.make_ready(min(to for _, to in moves), 0)
         self._move(
-            pages.address, cells.ctypes.data, len(cells), shape.layers * shape.kv_heads,
+            pages.address, cells.ctypes.data, len(cells), self.program.attentions * shape.kv_heads,
             shape.head_size, self.program.room,
         )  # fmt: skip
 
@@ -131,6 +138,7 @@ def _measured(model: CpuModel) -> list[float]:
     context = max(0, min(_CONTEXT, most - _WIDTHS[-1]))
     pages.make_ready(0, context + _WIDTHS[-1])
     pages.clear()
+    recent = model.recent_inputs(pages, context)
     best, started = [math.inf] * len(_WIDTHS), perf_counter()
     for turn in range(_ROUNDS):
         for i, width in enumerate(_WIDTHS):
@@ -140,7 +148,7 @@ def _measured(model: CpuModel) -> list[float]:
             begun = perf_counter()
             for _ in range(_IN_A_ROW):
                 before = perf_counter()
-                model.run([Rows(pages, context, tokens)])
+                model.run([Rows(pages, context, tokens, recent=recent, kept=[0] * width)])
                 now = perf_counter()
                 best[i] = min(best[i], now - before)
                 if now - begun > _ENOUGH:

@@ -48,6 +48,10 @@ class Pages:
         self._note(page)
         self._shared = min(self._shared, page)  # last: after an interrupt the pages still count as shared
 
+    def end(self, page: int, size: int) -> NDArray[np.uint8]:
+        """Return the last bytes of a page, which hold no cells."""
+        return self._pages[page].view(np.uint8)[-size:]
+
     def clear(self) -> None:
         """Write zeros to all cells, for passes whose results are not read."""
         for page in self._pages:

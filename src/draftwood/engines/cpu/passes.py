@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.engines.cpu.code.cells import TOKENS
 from draftwood.engines.cpu.code.records import BEST, CHUNK, PASS, UNIT_ROWS, WIDEST
 from draftwood.engines.cpu.pages import Pages
 from draftwood.engines.cpu.phases import Asked
 from draftwood.engines.cpu.program import Program
+from draftwood.engines.cpu.recent import RecentInputs
 from draftwood.errors import CapabilityError, PromptError, UsageError
 
 Places = NDArray[np.int64]
@@ -36,6 +38,9 @@ class Rows:
     scored: Sequence[int] | None = None  # numbers of the rows that are scored; None: all
     positions: Sequence[int] | None = None  # of rows; None: each one's is the length of the path before it
     more: int = 0  # further cells that later passes over the same units will see
+    # Of models with short convolutions: the text's recent inputs, and where those of each row are kept (0: nowhere).
+    recent: RecentInputs | None = None
+    kept: Sequence[int] = ()
 
 
 _OF_SIZE = np.array([PASS[name] for name in ("limits", "count", "rows", "scored_rows")])
@@ -69,6 +74,7 @@ class PassRecord:
         self._tokens, self._positions, self._paths = self.words
         self._bases, self._cells, self._lengths, self._scored, self._texts, self._tails, self._choices = self.longs
         self._folds = np.zeros((WIDEST, 2), dtype=np.int64)
+        self._before, self._kept = np.zeros((WIDEST, 4), dtype=np.int64), np.zeros(WIDEST, dtype=np.int64)
         self._paths_address = int(self._paths.ctypes.data)
         self._best = np.zeros(program.pieces * WIDEST * BEST, dtype=np.uint8)
         self.memory = self._with(
@@ -81,7 +87,8 @@ class PassRecord:
             "phases": self._program.record, "tokens": self._tokens, "positions": self._positions,
             "texts": self._texts, "bases": self._bases, "cells": self._cells, "tails": self._tails,
             "lengths": self._lengths, "units": units, "folds": self._folds, "scored": self._scored,
-            "scores": scores, "best": self._best, "choices": self._choices,
+            "scores": scores, "best": self._best, "choices": self._choices, "before": self._before,
+            "kept": self._kept,
         }  # fmt: skip
         addresses = [array.ctypes.data for array in every.values()]
         return _Memory(
@@ -104,6 +111,8 @@ class PassRecord:
                 raise UsageError(f"token ids must be numbers of the vocabulary, not {text.tokens!r:.40}") from None
             self._texts[row:end] = text.pages.address
             length, last = self._fill_paths(row, end, text)
+            if text.recent is not None:
+                self._fill_recent(row, end, text, text.recent)
             if last >= text.base + WIDEST:
                 raise CapabilityError(f"a tree has at most {WIDEST} tokens here: cut the draft")
             layout.append((end, -(-(length + text.more) // CHUNK)))
@@ -158,6 +167,21 @@ class PassRecord:
             self._cells[at] = self._paths[at] = cell
             self._positions[at] = cell if where is None else where[i]
         return base + end - row, base + end - row - 1
+
+    def _fill_recent(self, row: int, end: int, text: Rows, recent: RecentInputs) -> None:
+        """Fill in where the inputs of the tokens before each row lie, and where its own are kept."""
+        inputs, ways = self._program.inputs, text.ways
+        start, stride, per_layer = int(inputs.ctypes.data), inputs.strides[0], recent.layer_bytes
+        first = 0 if ways is None else ways[0][-1] - text.base  # nodes before it were read by earlier passes
+        committed = [(address, per_layer) for address in recent.addresses(text.base)]
+        for i in range(end - row):
+            nodes = range(i - 1, -1, -1) if ways is None else [cell - text.base for cell in ways[i][-2::-1]]
+            found = [
+                (start + (row + node - first) * stride, 0) if node >= first else (recent.node(node), per_layer)
+                for node in nodes[:TOKENS]
+            ]
+            self._before[row + i].reshape(TOKENS, 2)[:] = [*found, *committed][:TOKENS]
+        self._kept[row:end] = text.kept
 
     def _ends(self, rows: int, text: Rows, end: int) -> int | Places:
         """Return the end of the cells that all units of a text see; of a long chain, that each unit sees."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.code.cells import PAGE
+from draftwood.engines.cpu.code.cells import PAGE, TOKENS
 from draftwood.engines.cpu.code.kernels import Kernels
 from draftwood.engines.cpu.code.records import CHUNK, PART_HEAD, SLOTS, UNIT_ROWS, WIDEST, Later, Per, PhaseKernel
 from draftwood.engines.cpu.code.rounding import GROUP_RECORD
@@ -50,7 +50,7 @@ class Program:
         self.pieces = self.vocabulary = 0
         self.room = -(-shape.head_size // TILE) * TILE
         self.layer_bytes = shape.kv_heads * (shape.head_size + self.room) * 2 * PAGE
-        self.page_bytes = 0  # of the layers that have added their cells
+        self.attentions = self.convolutions = 0  # layers that have added theirs so far
         self.x, self.plain, self.rounded = floats(shape.width), floats(shape.width), records(shape.width)
         self.slot_rows = WIDEST * max(1, shape.used)  # rows of what gated units compute: of each expert of a row
         self._buffers: dict[str, Buffer] = {}
@@ -114,9 +114,25 @@ class Program:
         self._phases.append(Phase(kernel.per, pieces, joined, ends, only, self._layer))
 
     def take_cells(self) -> int:
-        """Return where a layer's keys lie in a page, in bytes from its beginning."""
-        self.page_bytes += self.layer_bytes
-        return self.page_bytes - self.layer_bytes
+        """Return where the keys of a layer of attention lie in a page, in bytes from its beginning."""
+        self.attentions += 1
+        return (self.attentions - 1) * self.layer_bytes
+
+    def take_inputs(self) -> int:
+        """Return the number of a layer among those with a short convolution."""
+        self.convolutions += 1
+        return self.convolutions - 1
+
+    @property
+    def inputs(self) -> Buffer:
+        """The inputs of a layer's short convolution, a row per row of the pass."""
+        return self.shared("inputs of convolutions", self.shape.width)
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of a page: the cells of all layers of attention, then what `recent` keeps at its end."""
+        ends = 4 * TOKENS * self.convolutions * self.shape.width
+        return self.attentions * self.layer_bytes + ends
 
     def finish(self) -> None:
         """Make the records of all phases."""

@@ -11,6 +11,7 @@ from draftwood.engines.cpu.code.records import WIDEST
 from draftwood.engines.cpu.pages import Page, Pages
 from draftwood.engines.cpu.passes import Rows
 from draftwood.engines.cpu.phases import Without
+from draftwood.engines.cpu.recent import Slot, kept
 from draftwood.engines.lent_scores import RowScores
 from draftwood.errors import CapabilityError, UsageError
 from draftwood.tree import TokenTree
@@ -22,10 +23,13 @@ class CpuSession(CommittedText):
     ``model`` is the `draftwood.engines.cpu.model.CpuModel` that computes its passes.
     """
 
-    def __init__(self, model: Any, pages: Sequence[Page] = (), ids: Sequence[int] = ()) -> None:
+    def __init__(
+        self, model: Any, pages: Sequence[Page] = (), ids: Sequence[int] = (), last: Sequence[Slot] | None = None
+    ) -> None:
         super().__init__(model.lock)
         self.model = model
         self.pages = Pages(model.page_bytes, pages)
+        self.recent = model.recent_inputs(self.pages, len(ids), last)
         self._ids = list(ids)
         self._closed = False
         self._grown: list[int] = []  # tokens of nodes that `grow` has read
@@ -57,8 +61,23 @@ class CpuSession(CommittedText):
             paths.append([*(paths[parent] if parent >= 0 else ()), base + len(paths)])
         if len(paths) > WIDEST:
             raise CapabilityError(f"this target grows trees of at most {WIDEST} nodes: draft fewer")
-        self.pages.make_ready(base, base + len(paths))
-        return Rows(self.pages, base, tokens, ways=paths[len(self._paths) :])
+        return self.rows(tokens, paths[len(self._paths) :])
+
+    def rows(
+        self, tokens: Any, ways: Sequence[Sequence[int]] | None = None, scored: Sequence[int] | None = None, *,
+        is_text: bool = False,
+    ) -> Rows:  # fmt: skip
+        """Return the rows of a pass over these tokens after the text and the grown nodes, with cells made ready.
+
+        ``ways`` and ``scored`` are as of `Rows`; ``is_text``: the tokens will be committed, all of them.
+        """
+        base, first = len(self._ids), len(self._paths)
+        self.pages.make_ready(base, base + first + len(tokens))
+        if self.recent is None:
+            return Rows(self.pages, base, tokens, ways, scored)
+        wanted = kept(base, len(tokens)) if is_text else [True] * len(tokens)
+        places = self.recent.begin(base, first, wanted)
+        return Rows(self.pages, base, tokens, ways, scored, recent=self.recent, kept=places)
 
     def grew(self, rows: Rows) -> None:
         """Remember nodes that a pass has read."""
@@ -71,12 +90,18 @@ class CpuSession(CommittedText):
         tokens = [self._grown[node] for node in path]
         self._grown, self._paths = [], []
         self._move(path, len(self._ids))
-        self._ids += tokens
+        self._commit(tokens, path)
 
     def committed(self, ids: Sequence[int]) -> None:
         """Commit text that a pass has read into the cells after the committed text."""
         self._scored = None
-        self._ids += map(int, ids)
+        self._commit([int(one) for one in ids], range(len(ids)))
+
+    def _commit(self, tokens: Sequence[int], nodes: Sequence[int]) -> None:
+        """Commit nodes of the last pass, a path after the text."""
+        if self.recent is not None:
+            self.recent.commit(len(self._ids), nodes)
+        self._ids += tokens
 
     def scored(self, root: int, tree: TokenTree) -> None:
         """Remember what a pass has scored, for `keep`."""
@@ -87,7 +112,8 @@ class CpuSession(CommittedText):
         root, tree = self._take_scored()
         self._grown, self._paths = [], []
         self._move(path, len(self._ids) + 1)
-        self._ids += [root, *(tree.tokens[list(path)].tolist() if len(path) else ())]
+        tokens = tree.tokens[list(path)].tolist() if len(path) else ()
+        self._commit([root, *tokens], [0, *(1 + int(node) for node in path)])
 
     def _move(self, path: Sequence[int], first: int) -> None:
         """Move the nodes of a path side by side; node 0 of the tree lies in cell ``first``."""
@@ -99,6 +125,8 @@ class CpuSession(CommittedText):
     def truncate(self, length: int) -> None:
         self._scored, self._grown, self._paths = None, [], []
         if length < len(self._ids):
+            if self.recent is not None:
+                length = self.recent.cut(length)
             del self._ids[length:]
             self.pages.cut(length)
 
@@ -115,12 +143,19 @@ class SavedPages:
         session.check(session.model)
         self.model, self.ids, self.nbytes = session.model, tuple(session.ids), session.cache_bytes
         self.pages = session.pages.share(session.length)
+        self._last = None if session.recent is None else session.recent.saved(session.length)
 
     def resumed(self, model: Any, length: int) -> CpuSession:
-        """Return a new text that begins with the first ``length`` tokens; raises `UsageError` where it cannot."""
+        """Return a new text that begins with the first ``length`` tokens; raises `UsageError` where it cannot.
+
+        With short convolutions it may be shorter: as `draftwood.engines.cpu.recent` keeps their inputs.
+        """
         if model is not self.model or not 0 <= length <= len(self.ids):
             raise UsageError(f"the first {length} tokens of this text were not read by this target: open the text")
-        return CpuSession(model, self.pages[: -(-length // PAGE)], self.ids[:length])
+        if self._last is not None and length < len(self.ids):
+            length = length // PAGE * PAGE
+        last = self._last if length == len(self.ids) else None
+        return CpuSession(model, self.pages[: -(-length // PAGE)], self.ids[:length], last)
 
 
 Grown = tuple[CpuSession, Sequence[int], Sequence[int]]

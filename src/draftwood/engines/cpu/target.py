@@ -15,7 +15,7 @@ from draftwood.engines.committed import check_room, locked
 from draftwood.engines.cpu.code.instructions import Instructions
 from draftwood.engines.cpu.code.records import WIDEST
 from draftwood.engines.cpu.model import CpuModel, pass_times
-from draftwood.engines.cpu.passes import Rows, check_ids
+from draftwood.engines.cpu.passes import check_ids
 from draftwood.engines.cpu.session import CpuSession, Grown, SavedPages, groups, grow
 from draftwood.engines.cpu.weights import Report
 from draftwood.engines.files.gguf_file import GgufFile
@@ -123,8 +123,7 @@ class CpuTarget(Target):
             start += len(part)
             is_last = start == len(tokens)
             rows = wanted if not is_last or (wanted and wanted[-1] == len(part) - 1) else [*wanted, len(part) - 1]
-            session.pages.make_ready(first, first + len(part))
-            scores, choices = self.model.run([Rows(session.pages, first, part, scored=rows)], layers)
+            scores, choices = self.model.run([session.rows(part, scored=rows, is_text=True)], layers)
             session.committed(part.tolist())
             states = self.model.states(layers, slice(0, len(part)))
             views = [scores[: len(wanted)], scores[len(rows) - 1 : len(rows)]]
@@ -160,9 +159,8 @@ class CpuTarget(Target):
         for session, root, tree in requests:
             session.begin(self.model)
             base, count = session.length, 1 + len(tree)
-            session.pages.make_ready(base, base + count)
             if count == 1:
-                texts.append(Rows(session.pages, base, (root,)))
+                texts.append(session.rows((root,)))
                 continue
             tokens, ways = np.empty(count, dtype=np.int32), None
             tokens[0], tokens[1:] = root, tree.tokens
@@ -170,7 +168,7 @@ class CpuTarget(Target):
                 ways = [[base]]
                 for cell, parent in enumerate(tree.parents.tolist(), base + 1):
                     ways.append([*ways[1 + parent], cell])
-            texts.append(Rows(session.pages, base, tokens, ways))
+            texts.append(session.rows(tokens, ways))
         found = self.model.score(texts, [session.hidden for session, _, _ in requests])
         for session, root, tree in requests:
             session.scored(root, tree)

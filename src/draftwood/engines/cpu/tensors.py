@@ -125,6 +125,15 @@ class LayerTensors:
     def vector(self, name: str, size: int) -> Vector:
         return self._every.vector(self._name(name), size)
 
+    def floats(self, name: str, shape: tuple[int, int]) -> NDArray[np.float32]:
+        """Return a small matrix of floats, which may have axes of one number, too."""
+        tensor = self._every.tensor(self._name(name))
+        if tuple(size for size in tensor.shape if size != 1) != shape or tensor.kind not in FLOATS:
+            raise ModelError(
+                f"{name} is {tensor.kind} {tensor.shape}, not {shape} floats: get the file of the model again"
+            )
+        return read_floats(tensor.kind, tensor.data).reshape(shape)
+
     def norms(self, before: str, after: str) -> dict[str, Vector]:
         """Return the norms around a block that the family has, of these names."""
         names = {"before": (before,), "after": (after,), "both": (before, after)}[self._norms]

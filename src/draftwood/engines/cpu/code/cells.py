@@ -16,6 +16,8 @@ from draftwood.engines.cpu.code.values import I64, LANES, POINTER, VOID, Place, 
 
 PAGE = 64
 """Cells of a page."""
+TOKENS = 2
+"""Tokens before a row whose inputs a short convolution needs: it covers three."""
 _MOVE = ir.FunctionType(VOID, [POINTER, POINTER, I64, I64, I64, I64])
 """Page addresses, cells int64[moves, 2] (from, to), moves, key heads of all layers, head size, head room."""
 

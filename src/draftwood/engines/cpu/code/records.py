@@ -1,8 +1,8 @@
 """The records that compiled code reads: one of a pass, and one of each of its phases, in slots of 64 bits.
 
 A pass is a list of phases; each is one kernel, divided into pieces that threads take. A `PhaseKernel` declares the
-fields that it reads. Python fills them (`PhaseKernel.slots`, which refuses a field that is missing or unknown), and
-the code reads them by name from a `View`: ``phase.x[row]``, ``phase.epsilon``.
+fields that it reads. Python fills them (`PhaseKernel.slots`, which refuses a field that is missing or unknown),
+and the code reads them by name from a `View`: ``phase.x[row]``, ``phase.epsilon``.
 """
 
 from __future__ import annotations
@@ -153,6 +153,9 @@ PASS = Layout(
     scored=ADDRESS, scores=ADDRESS,  # int64[scored_rows], numbers of rows; float32[scored_rows, vocabulary]
     best=ADDRESS,  # of each piece of the scores and scored row: a `BEST` record
     choices=ADDRESS,  # int64[scored_rows]: best tokens
+    # int64[rows, 2, 2]: a short convolution's inputs one and two tokens before a row, an address and the bytes from
+    # layer to layer. int64[rows]: where the row's own inputs are kept; 0: nowhere.
+    before=ADDRESS, kept=ADDRESS,
 )  # fmt: skip
 """The record of a pass."""
 
