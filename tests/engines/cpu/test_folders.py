@@ -16,10 +16,10 @@ from draftwood.engines.cpu import self_drafts
 from draftwood.engines.cpu.code.kernels import kernels
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.cpu.weights import Weights
-from draftwood.engines.files.families import shape_of
 from draftwood.engines.files.formats import FORMATS
 from draftwood.engines.files.gguf_types import dequantised, quantised
-from draftwood.engines.files.hub_settings import hub_type, settings_of
+from draftwood.engines.files.hub_settings import settings_of
+from draftwood.engines.files.shapes import shape_of
 from draftwood.engines.tokens.tokenizer import HubTokenizer
 from draftwood.engines.transformers.self_draft import quantized_self
 from draftwood.engines.transformers.shared import shared_target
@@ -299,12 +299,11 @@ def without_one(settings, *path):
 def said(config):
     """The shape that a config describes, its factors and whether it is tied; None where it is refused."""
     try:
-        metadata, factors = settings_of(config)
-        tied = hub_type(config).defaults.get("tie_word_embeddings", False)
+        _, metadata, factors, tied = settings_of(config)
         shape = shape_of(metadata, VOCAB)
     except ModelError:
         return None
-    return shape, {k: v.tolist() for k, v in factors.items()}, config.get("tie_word_embeddings", tied)
+    return shape, {k: v.tolist() for k, v in factors.items()}, tied
 
 
 @pytest.mark.parametrize(
@@ -318,10 +317,12 @@ def said(config):
     ],
 )  # fmt: skip
 def test_windows_without_layer_types(kind, given, windows):
-    sizes = {"hidden_size": 64, "num_hidden_layers": 6, "num_attention_heads": 8}
-    found = settings_of({"model_type": kind, **sizes, **given})[0]
-    [which] = [found[key] for key in found if key.endswith("attention.sliding_window_pattern")]
-    assert which == [window == "1" for window in windows]
+    sizes = {
+        "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 6, "num_attention_heads": 8,
+        "max_position_embeddings": 64,
+    }  # fmt: skip
+    found = shape_of(settings_of({"model_type": kind, **sizes, **given}).metadata, VOCAB)
+    assert [*map(bool, found.windows)] == [window == "1" for window in windows]
 
 
 OWN = {
@@ -353,7 +354,7 @@ def test_a_folder_s_own_settings_of_requests_are_followed(place, folders, tmp_pa
 
 def test_scores_without_caps():
     config = config_of("gemma2", attn_logit_softcapping=None, final_logit_softcapping=None).to_dict()
-    shape = shape_of(settings_of(config)[0], VOCAB)
+    shape = shape_of(settings_of(config).metadata, VOCAB)
     assert (shape.attention_cap, shape.score_cap) == (0, 0)
 
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from draftwood.engines.cpu.code.attention import WIDEST
 from draftwood.engines.cpu.code.products import GROUP_RECORD
-from draftwood.engines.files.families import Shape
 from draftwood.engines.files.formats import GROUP
+from draftwood.engines.files.shapes import Shape
 
 Asked = tuple[Hashable, ...]
 

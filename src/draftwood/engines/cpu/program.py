@@ -16,8 +16,8 @@ from draftwood.engines.cpu.code.records import PHASE, real_slot
 from draftwood.engines.cpu.packing import Matrix
 from draftwood.engines.cpu.phases import Buffer, MixtureBuffers, Per, Phase, floats, limits, records
 from draftwood.engines.cpu.weights import Weights
-from draftwood.engines.files.families import rotary_table
 from draftwood.engines.files.formats import TILE
+from draftwood.engines.files.shapes import rotary_table
 
 _PIECE_BYTES = 16 << 10
 """Bytes of weights in a piece of work: small enough to divide a phase evenly, large enough to be worth taking."""
@@ -35,7 +35,8 @@ class Program:
         self.weights, self._kernels, shape = weights, kernels, weights.shape
         self._phases: list[Phase] = []
         self._layer: int | None = None  # whose phases are being made
-        queries, keys, inner = shape.heads * shape.head_size, shape.kv_heads * shape.head_size, shape.inner
+        queries, keys = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
+        inner = max(shape.inner, shape.expert_inner)
         self.room = -(-shape.head_size // TILE) * TILE
         self.layer_bytes = shape.kv_heads * (shape.head_size + self.room) * 2 * PAGE
         self._x, self._plain, self._rounded = floats(shape.width), floats(shape.width), records(shape.width)

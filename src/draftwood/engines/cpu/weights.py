@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from draftwood.engines.cpu.code.kernels import Kernels
 from draftwood.engines.cpu.packing import Matrix, Slabs, SomeRows, matrix_of, packing, plan
-from draftwood.engines.files.families import shape_of
 from draftwood.engines.files.formats import FORMATS, GROUP
 from draftwood.engines.files.gguf_file import GgufFile, Tensor, check_writes
 from draftwood.engines.files.gguf_types import FLOATS, dequantised, growth, kind_of, read_blocks, read_floats
 from draftwood.engines.files.hub_model import HubModel, read_folder
+from draftwood.engines.files.shapes import shape_of
 from draftwood.errors import ModelError, UnsupportedModelError, UsageError
 from draftwood.local.machine import cores, free_memory
 
@@ -90,7 +90,7 @@ class Weights:
             unit = self._mixture(start) if self.shape.experts else self._gated_unit(start)
             self.matrices.append(matrices | unit)
             self.vectors.append(self._layer_vectors(start))
-        self.last_norm = self._vector("output_norm.weight", self.shape.width)
+        self.last_norm = self._vector(f"{self.shape.family.last_norm}.weight", self.shape.width)
         self.factors = self._factors()
         for name in tensors:
             if name not in self._read and not set(name.split(".")) & set(_NEEDLESS):
@@ -223,14 +223,14 @@ class Weights:
 
     def _halves(self, both: Tensor) -> dict[str, Matrix]:
         """Return gate and up of a tensor that has both."""
-        inner = self.shape.inner
+        inner = both.shape[-2] // 2
         parts = (("ffn_gate", slice(0, inner)), ("ffn_up", slice(inner, 2 * inner)))
         return {name: self._part(both, inner, rows) for name, rows in parts}
 
     def _mixture(self, start: str) -> dict[str, Matrix]:
         """Return the matrices of all experts, and the one that chooses among them."""
         shape = self.shape
-        width, inner, experts = shape.width, shape.inner, shape.experts
+        width, inner, experts = shape.width, shape.expert_inner, shape.experts
         found = {"ffn_gate_inp": self._matrix(f"{start}ffn_gate_inp.weight", experts, width)}
         tensors, both = self.file.tensors, f"{start}ffn_gate_up_exps.weight"
         if both in tensors:
