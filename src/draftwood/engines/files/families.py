@@ -133,7 +133,8 @@ _ROWS = (
             },
         },
         mixers=("attention", "short_convolution"), units=("gated_unit", "experts"), head_norm="head",
-        last_norm="token_embd_norm", gating="sigmoid", missing={"expert_feed_forward_length": 0},
+        last_norm="token_embd_norm", gating="sigmoid",
+        missing={"expert_feed_forward_length": 0, "leading_dense_block_count": None},
     ),
 )  # fmt: skip
 FAMILIES = {family.architecture: family for family in _ROWS}

@@ -105,10 +105,8 @@ def _of_lfm2(config: Mapping[str, Any], own: Mapping[str, Any], layers: int) -> 
         raise _unknown(f"layers of the types {sorted(set(map(str, named)))}")
     inner = own.get("block_ff_dim") or config["intermediate_size"]
     if own.get("block_auto_adjust_ff_dim"):
-        inner = int(2 * inner / 3)
-        if own["block_ffn_dim_multiplier"] is not None:
-            step = own["block_multiple_of"]
-            inner = -(-int(own["block_ffn_dim_multiplier"] * inner) // step) * step
+        step = own["block_multiple_of"]
+        inner = -(-int(own["block_ffn_dim_multiplier"] * int(2 * inner / 3)) // step) * step
     heads = own["num_key_value_heads"]
     return {
         "rms_norm_eps": config["norm_eps"], "intermediate_size": inner,
