@@ -1,6 +1,7 @@
 """Folders that transformers reads, on the CPU engine: its scores, our laws, and weights in fewer bits."""
 
 import copy
+import dataclasses
 import json
 import os
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+import transformers
 from huggingface_hub.errors import StrictDataclassError
 from transformers import CONFIG_MAPPING, LlamaForCausalLM
 
@@ -15,11 +17,13 @@ import draftwood
 from draftwood.engines.cpu import self_drafts
 from draftwood.engines.cpu.code.kernels import kernels
 from draftwood.engines.cpu.target import CpuTarget
-from draftwood.engines.cpu.weights import Weights
-from draftwood.engines.files.families import shape_of
+from draftwood.engines.cpu.weights import Weights, hub_names
 from draftwood.engines.files.formats import FORMATS
-from draftwood.engines.files.gguf_types import dequantised, quantised
-from draftwood.engines.files.hub_settings import hub_type, settings_of
+from draftwood.engines.files.gguf_file import GgufFile
+from draftwood.engines.files.gguf_types import dequantised, quantised, read_floats
+from draftwood.engines.files.hub_model import read_folder
+from draftwood.engines.files.hub_settings import settings_of
+from draftwood.engines.files.shapes import shape_of
 from draftwood.engines.tokens.tokenizer import HubTokenizer
 from draftwood.engines.transformers.self_draft import quantized_self
 from draftwood.engines.transformers.shared import shared_target
@@ -27,7 +31,18 @@ from draftwood.errors import CapabilityError, ModelError, ModelNotFoundError, Un
 from draftwood.tree import TokenTree
 from tests.engines.cpu.test_families import FLIP, IDS, QUICK, difference, read
 from tests.engines.cpu.test_hub_tokenizer import byte_level
-from tests.engines.cpu.tiny_families import LINEAR, PARTIAL, TINY, VOCAB, build, config_of, scores_of
+from tests.engines.cpu.tiny_families import (
+    LINEAR,
+    PARTIAL,
+    TINY,
+    VOCAB,
+    build,
+    config_of,
+    scores_of,
+    sizes_of,
+    tensors_of,
+    write,
+)
 from tests.engines.tiny import continued
 from tests.tiers import rest_is_slow
 
@@ -299,12 +314,11 @@ def without_one(settings, *path):
 def said(config):
     """The shape that a config describes, its factors and whether it is tied; None where it is refused."""
     try:
-        metadata, factors = settings_of(config)
-        tied = hub_type(config).defaults.get("tie_word_embeddings", False)
+        _, metadata, factors, tied = settings_of(config)
         shape = shape_of(metadata, VOCAB)
     except ModelError:
         return None
-    return shape, {k: v.tolist() for k, v in factors.items()}, config.get("tie_word_embeddings", tied)
+    return shape, {k: v.tolist() for k, v in factors.items()}, tied
 
 
 @pytest.mark.parametrize(
@@ -318,10 +332,12 @@ def said(config):
     ],
 )  # fmt: skip
 def test_windows_without_layer_types(kind, given, windows):
-    sizes = {"hidden_size": 64, "num_hidden_layers": 6, "num_attention_heads": 8}
-    found = settings_of({"model_type": kind, **sizes, **given})[0]
-    [which] = [found[key] for key in found if key.endswith("attention.sliding_window_pattern")]
-    assert which == [window == "1" for window in windows]
+    sizes = {
+        "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 6, "num_attention_heads": 8,
+        "max_position_embeddings": 64,
+    }  # fmt: skip
+    found = shape_of(settings_of({"model_type": kind, **sizes, **given}).metadata, VOCAB)
+    assert [*map(bool, found.windows)] == [window == "1" for window in windows]
 
 
 OWN = {
@@ -353,7 +369,7 @@ def test_a_folder_s_own_settings_of_requests_are_followed(place, folders, tmp_pa
 
 def test_scores_without_caps():
     config = config_of("gemma2", attn_logit_softcapping=None, final_logit_softcapping=None).to_dict()
-    shape = shape_of(settings_of(config)[0], VOCAB)
+    shape = shape_of(settings_of(config).metadata, VOCAB)
     assert (shape.attention_cap, shape.score_cap) == (0, 0)
 
 
@@ -372,6 +388,136 @@ def test_settings_as_older_folders_have_them(folders, tmp_path):
     one = folders("llama-yarn")
     ours = CpuTarget(changed(one.path, tmp_path, **old), threads=1)
     assert np.array_equal(read(ours, IDS[:30]), read(CpuTarget(one.path, threads=1), IDS[:30]))
+
+
+# --- layers of several kinds --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["lfm2", "lfm2moe"])
+def test_the_blocks_of_lfm2_are_the_same_in_a_file_a_folder_and_a_model_in_memory(name, folders, tmp_path):
+    one = folders(name)
+    file = GgufFile(write(tmp_path / "f.gguf", name, tensors_of(name, one.model), one.model.config))
+    expected = shape_of(file.metadata, VOCAB)
+    assert [mixer for mixer, _ in expected.blocks] == [
+        ("attention" if i in (2, 4) else "short_convolution") for i in range(6)
+    ]
+    units = ["gated_unit", "gated_unit", *["experts"] * 4] if name == "lfm2moe" else ["gated_unit"] * 6
+    assert [unit for _, unit in expected.blocks] == units
+    assert (expected.convolution, expected.kv_heads, expected.inner) == (3, 2, 256)
+    for hub in (read_folder(one.path, hub_names), memory(one.model)):
+        found = shape_of(hub.metadata, VOCAB)
+        assert dataclasses.replace(found, epsilon=expected.epsilon) == expected
+        ours, theirs = floats_of(hub), floats_of(file)
+        assert ours.keys() == theirs.keys()
+        for tensor, values in theirs.items():
+            np.testing.assert_array_equal(ours[tensor], values, tensor)
+
+
+def floats_of(file):
+    """All tensors by name as floats, one for each expert."""
+    found = {}
+    for name, tensor in file.tensors.items():
+        values = read_floats(tensor.kind, tensor.data).reshape(tensor.shape)
+        start, _, part = name.rpartition(".ffn_")
+        if not part.endswith("_exps.weight"):
+            found[name] = values
+            continue
+        names = part.removesuffix("_exps.weight").split("_")
+        halves = np.split(values, len(names), axis=1)
+        for which, half in zip(names, halves, strict=True):
+            found |= {f"{start}.ffn_{which}.{expert}.weight": one for expert, one in enumerate(half)}
+    return found
+
+
+OLD = {
+    "layer_types": "gone", "full_attn_idxs": [2, 4], "tie_embedding": True, "tie_word_embeddings": False,
+    "intermediate_size": 9999, "block_ff_dim": 380, "rope_parameters": "gone", "rope_theta": 1e6,
+    "sliding_window": 7, "block_norm_eps": 1.0,
+}  # fmt: skip
+
+
+def test_lfm2_s_settings_as_its_first_folders_have_them(folders, tmp_path):
+    path = folders("lfm2").path
+    old = read_folder(changed(path, tmp_path, **OLD), hub_names)
+    assert shape_of(old.metadata, VOCAB) == shape_of(read_folder(path).metadata, VOCAB)
+
+
+@pytest.mark.parametrize(
+    ("given", "inner"),
+    [
+        ({"intermediate_size": 12288, "block_multiple_of": 256}, 8192),
+        ({"intermediate_size": 1000, "block_multiple_of": 256}, 768),
+        ({"intermediate_size": 1000, "block_ffn_dim_multiplier": 1.3, "block_multiple_of": 100}, 900),
+        ({"intermediate_size": 1000, "block_auto_adjust_ff_dim": False}, 1000),
+    ],
+)
+def test_lfm2_s_gated_units_are_as_wide_as_transformers_makes_them(given, inner):
+    config = config_of("lfm2", **given)
+    with torch.device("meta"):
+        theirs = transformers.Lfm2ForCausalLM(config).model.layers[0].feed_forward.w1.out_features
+    assert shape_of(settings_of(config.to_dict()).metadata, VOCAB).inner == inner == theirs
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "sentence"),
+    [
+        ({"conv_bias": True}, UnsupportedModelError, "models with conv_bias True"),
+        ({"conv_L_cache": 4}, UnsupportedModelError, "no convolutions of 4 tokens"),
+        ({"layer_types": ["conv"] * 5 + ["mamba"]}, UnsupportedModelError, "layers of the types"),
+        ({"layer_types": ["full_attention"] * 5}, ModelError, "head_count_kv is"),
+        ({"layer_types": ["conv"] * 6}, ModelError, "head_count_kv is 0"),
+        ({"layer_types": 5}, ModelError, "of a wrong type"),
+        ({"block_multiple_of": 0}, ModelError, "of a wrong type"),
+        ({"num_key_value_heads": "two"}, ModelError, "head_count_kv is"),
+        ({"num_key_value_heads": 0}, ModelError, "head_count_kv is"),
+    ],
+)
+def test_lfm2_s_settings_that_are_refused(settings, error, sentence):
+    with pytest.raises(error, match=sentence):
+        shape_of(settings_of(config_of("lfm2").to_dict() | settings).metadata, VOCAB)
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "sentence"),
+    [
+        (
+            {"attention.head_count_kv": [0, 0, 2, 0, 1, 0]},
+            UnsupportedModelError,
+            "layers differ in attention.head",
+        ),
+        ({"attention.head_count_kv": [0, 2]}, ModelError, r"head_count_kv is \[0, 2\]"),
+        ({"attention.head_count_kv": [0.0, 2.0]}, ModelError, "head_count_kv is"),
+        ({"attention.head_count_kv": [False, True]}, ModelError, "head_count_kv is"),
+        ({"attention.head_count_kv": [0] * 6}, ModelError, "head_count_kv is 0"),
+        ({"shortconv.l_cache": 2}, UnsupportedModelError, "no convolutions of 2 tokens"),
+        ({"leading_dense_block_count": 7}, ModelError, "leading_dense_block_count is 7"),
+        ({"expert_gating_func": 1}, UnsupportedModelError, "mixtures with expert_gating_func 1"),
+        ({"expert_shared_count": 1}, UnsupportedModelError, "mixtures with expert_shared_count 1"),
+        ({"expert_weights_scale": float("nan")}, ModelError, "expert_weights_scale is nan"),
+    ],
+)
+def test_lfm2moe_s_numbers_that_are_refused(said, error, sentence):
+    given = sizes_of(config_of("lfm2moe")) | TINY["lfm2moe"].keys | said
+    metadata = {f"lfm2moe.{name}": value for name, value in given.items() if value is not None}
+    with pytest.raises(error, match=sentence):
+        shape_of(metadata | {"general.architecture": "lfm2moe"}, VOCAB)
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"), [("llama", "experts"), ("qwen3moe", "gated_unit"), ("gemma", "experts")]
+)
+def test_a_family_has_the_blocks_of_its_row_alone(name, unit):
+    metadata = {f"{name}.{key}": value for key, value in sizes_of(config_of(name)).items() if value is not None}
+    metadata |= {"general.architecture": name, f"{name}.expert_count": 6 if unit == "experts" else 0}
+    metadata[f"{name}.expert_used_count"] = 2
+    if name == "llama":  # mixtral is one
+        assert shape_of(metadata, VOCAB).blocks == (("attention", unit),) * 3
+    else:
+        with pytest.raises(UnsupportedModelError, match=f"no {name} with {unit}"):
+            shape_of(metadata, VOCAB)
+
+
+# --- damaged folders ---------------------------------------------------------------------------------------------
 
 
 def test_damaged_weights(tmp_path):

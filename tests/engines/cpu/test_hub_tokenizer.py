@@ -195,6 +195,14 @@ def test_ids_texts_and_chats_are_those_of_transformers(make, model_type, named, 
             compare(path)
 
 
+def test_a_chat_has_one_bos_token_where_its_template_and_its_tokenizer_write_it(tmp_path):
+    byte_level().save_pretrained(tmp_path)
+    ours = HubTokenizer(tmp_path)
+    assert ours("a")["input_ids"][0] == ours.bos_token_id
+    ids = chat(ours)
+    assert (ids[0], ids.count(ours.bos_token_id)) == (ours.bos_token_id, 1)
+
+
 def test_classes_of_transformers_that_do_not_take_tokenizer_json_as_it_is_are_known():
     names = {
         name.removesuffix("Fast") for name in dir(transformers) if name.endswith(("Tokenizer", "TokenizerFast"))

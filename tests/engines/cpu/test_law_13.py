@@ -15,8 +15,8 @@ from draftwood.tree import TokenTree
 from tests.engines.cpu.small_models import Truth, equal, random_tree, write_mixed
 from tests.tiers import rest_is_slow
 
-MODELS = ("llama Q8_0", "gemma3 F32", "mixed", "llama F16", "llama Q4_0", "gemma3 Q8_0")
-QUICK = MODELS[:3]
+MODELS = ("llama Q8_0", "gemma3 F32", "mixed", "lfm2 Q8_0", "llama F16", "llama Q4_0", "gemma3 Q8_0", "lfm2 F32")
+QUICK = MODELS[:4]
 LONG = 300
 
 
@@ -35,7 +35,16 @@ class Case:
 
     def at(self, length):
         """A session whose text is the first tokens of the case's text."""
-        return self.target.resume(self.saved, length)
+        return resumed(self.target, self.saved, self.text[:length])
+
+
+def resumed(target, saved, text):
+    """A session that begins as a saved one; it reads the rest of the text where it cannot begin at any token."""
+    session = target.resume(saved, len(text))
+    assert session.length <= len(text)
+    if session.length < len(text):
+        target.extend([(session, text[session.length :])])
+    return session
 
 
 @pytest.fixture(scope="module")
@@ -157,9 +166,9 @@ def test_every_number_of_threads(case):
 
 
 @pytest.mark.parametrize("name", runnable()[1:])
-@pytest.mark.parametrize("kind", ["F32", "Q8_0"])
-def test_every_instruction_set(tiny_gguf, kind, name):
-    path = tiny_gguf("gemma3", kind)
+@pytest.mark.parametrize(("family", "kind"), [("gemma3", "F32"), ("gemma3", "Q8_0"), ("lfm2", "Q8_0")])
+def test_every_instruction_set(tiny_gguf, family, kind, name):
+    path = tiny_gguf(family, kind)
     text = np.random.default_rng(6).integers(0, 320, 150).tolist()
     rows = [
         Truth(CpuTarget(path, threads=1, instructions=INSTRUCTIONS[one])).begin_with(text)
@@ -182,7 +191,7 @@ def test_sessions_resumed_at_any_length_and_cut(case):
         session.close()
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma3"])
+@pytest.mark.parametrize("family", ["llama", "gemma3", "lfm2"])
 def test_texts_across_the_borders_of_chunks(tiny_gguf, family):
     path = tiny_gguf(family, "Q8_0")
     target, random = CpuTarget(path, threads=2), np.random.default_rng(7)
@@ -194,7 +203,7 @@ def test_texts_across_the_borders_of_chunks(tiny_gguf, family):
     saved = target.save(session)
     for start in (*range(1015, 1034), 1087, 1089):
         root, *rest = text[start : start + 31]
-        fork = target.resume(saved, start)
+        fork = resumed(target, saved, text[:start])
         (scores,) = target.score([(fork, root, TokenTree.build(rest))])
         assert all(equal(scores, row, rows[start + row]) for row in range(31)), f"from {start}"
         parents = [int(random.integers(max(-1, i - 3), i)) for i in range(14)]
@@ -202,7 +211,7 @@ def test_texts_across_the_borders_of_chunks(tiny_gguf, family):
         (scores,) = target.score([(fork, root, tree)])
         node = 13
         path_of = tree.path(node)
-        twin = target.resume(saved, start)
+        twin = resumed(target, saved, text[:start])
         (alone,) = target.score([(twin, root, TokenTree.build(tree.tokens[path_of]))])
         assert equal(scores, 1 + node, alone.raw(len(path_of)))
         fork.keep(path_of)
@@ -293,7 +302,10 @@ class Tale:
     def truncate(self, which, length):
         one = self.pick(which)
         one.session.truncate(length)
-        one.text, one.scored = one.text[:length], None
+        assert one.session.length <= length or one.session.length == len(one.text)
+        one.text, one.scored = one.text[: one.session.length], None
+        if not one.text:
+            self.extend(which, [1])
 
     def save(self, which):
         one = self.pick(which)
@@ -303,7 +315,7 @@ class Tale:
         if self.saved:
             prefix, text = self.saved[which % len(self.saved)]
             length = min(length, len(text))
-            self.told.append(Told(self.target.resume(prefix, length), text[:length]))
+            self.told.append(Told(resumed(self.target, prefix, text[:length]), text[:length]))
 
     def close(self, which):
         self.told.pop(which % len(self.told)).session.close()

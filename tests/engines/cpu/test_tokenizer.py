@@ -10,7 +10,9 @@ from threading import Event
 
 import pytest
 from gguf import TokenType
+from tokenizers import Regex, pre_tokenizers
 
+from draftwood.api.prompts import render
 from draftwood.engines.files.gguf_file import GgufFile
 from draftwood.engines.files.vocabulary import KNOWN
 from draftwood.engines.tokens.encoders import SpecialTokens, byte_letters
@@ -138,9 +140,40 @@ def test_texts_are_split_as_llama_cpp_splits_them(both, pre):
         assert ours(text) == theirs(text), text
 
 
+NEWER = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s"
+)
+
+
+def test_the_expression_of_lfm2_5_splits_texts_as_that_of_lfm2():
+    """Their files have one name for both (llama.cpp, pull request 23826)."""
+    (older,) = KNOWN["lfm2"].patterns
+    both = [pre_tokenizers.Split(Regex(each), "isolated") for each in (older, NEWER)]
+    for text in [*random_texts(2_000, 9), *TEXTS, " \n \r\n\t\n  a", "\n\n\n", "  ", "a \n"]:
+        parts = [one.pre_tokenize_str(text) for one in both]
+        assert parts[0] == parts[1], text
+
+
 def test_every_kind_of_token_of_a_vocabulary_of_bytes(both):
     odd = [("中▁", TokenType.NORMAL), ("odd", TokenType.UNUSED), ("[PAD1]", TokenType.UNUSED)]
     check_same(*both([*BYTE_PAIRS, *odd], model="gpt2", pre="gpt-2", merges=MERGES), random_texts(100, 4))
+
+
+CHAT = (
+    "{{- bos_token -}}{%- for m in messages -%}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{%- endfor -%}"
+)
+
+
+@pytest.mark.parametrize("content", ["Hello", "an <|im_start|> in a text", ""])
+def test_a_chat_has_one_bos_token_where_its_template_writes_it_and_its_file_asks_for_it(both, content):
+    """As lfm2's do."""
+    tokens = [*BYTE_PAIRS, ("<|im_start|>", TokenType.CONTROL)]
+    theirs, ours = both(tokens, model="gpt2", pre="lfm2", merges=MERGES, template=CHAT)
+    assert ours("a")["input_ids"] == [1, ours.get_vocab()["a"]]
+    chat = [{"role": "user", "content": content}]
+    ids = render(chat, ours)
+    assert ids == render(chat, theirs)
+    assert (ids[0], ids.count(1)) == (1, 1)
 
 
 def test_a_byte_without_a_token_is_left_out(both):

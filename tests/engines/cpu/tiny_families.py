@@ -145,6 +145,31 @@ TINY = {
         neighbours=True,
     ),
 }  # fmt: skip
+_CONVOLVED = {
+    "num_hidden_layers": 6, "layer_types": [("conv", "full_attention")[i in (2, 4)] for i in range(6)],
+    "tie_word_embeddings": True,
+}  # fmt: skip
+_OF_CONVOLVED = {
+    "attention.head_count_kv": [0, 0, 2, 0, 2, 0], "shortconv.l_cache": 3, "attention.key_length": None,
+    "attention.value_length": None, "rope.dimension_count": None,
+}  # fmt: skip
+TINY |= {
+    "lfm2": Tiny(
+        "Lfm2", "lfm2", _CONVOLVED | {"intermediate_size": 380, "block_multiple_of": 64},
+        _OF_CONVOLVED | {"feed_forward_length": 256},
+    ),
+    "lfm2moe": Tiny(
+        "Lfm2Moe", "lfm2moe",
+        _CONVOLVED
+        | {
+            "num_dense_layers": 2, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 128,
+            "routed_scaling_factor": 1.0,
+        },
+        _OF_CONVOLVED
+        | _EXPERTS
+        | {"expert_feed_forward_length": 128, "leading_dense_block_count": 2, "expert_gating_func": 2},
+    ),
+}  # fmt: skip
 
 
 def config_of(name: str, **settings: Any) -> PretrainedConfig:
@@ -167,6 +192,9 @@ def build(name: str, seed: int = 0, **settings: Any) -> Any:
                 parameter.normal_(0, 0.5)
             else:
                 parameter.uniform_(-0.5 if tiny.adds_one else 0.5, 0.5 if tiny.adds_one else 1.5)
+        for buffer_name, buffer in model.named_buffers():
+            if buffer_name.endswith("expert_bias"):
+                buffer.normal_(0, 0.2)
     return model
 
 
@@ -200,12 +228,20 @@ _NAMES = {
     "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down", "mlp.gate_up_proj": "ffn_up", "input_layernorm": "attn_norm",
     "post_attention_layernorm": "ffn_norm", "mlp.gate": "ffn_gate_inp",
+    "self_attn.out_proj": "attn_output", "self_attn.q_layernorm": "attn_q_norm",
+    "self_attn.k_layernorm": "attn_k_norm", "operator_norm": "attn_norm", "ffn_norm": "ffn_norm",
+    "conv.in_proj": "shortconv.in_proj", "conv.conv": "shortconv.conv", "conv.out_proj": "shortconv.out_proj",
+    "feed_forward.w1": "ffn_gate", "feed_forward.w3": "ffn_up", "feed_forward.w2": "ffn_down",
+    "feed_forward.gate": "ffn_gate_inp",
 }  # fmt: skip
 _AFTER = {
     "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }  # fmt: skip
-_ENDS = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+_ENDS = {
+    "model.embed_tokens": "token_embd", "model.norm": "output_norm", "model.embedding_norm": "token_embd_norm",
+    "lm_head": "output",
+}  # fmt: skip
 
 
 def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
@@ -225,12 +261,16 @@ def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
             continue
         _, _, number, rest = full.split(".", 3)
         start = f"blk.{number}."
-        if rest == "mlp.experts.gate_up_proj":
+        if rest.endswith(".experts.gate_up_proj"):
             found[f"{start}ffn_gate_exps.weight"], found[f"{start}ffn_up_exps.weight"] = np.split(
                 tensor, 2, axis=1
             )
-        elif rest == "mlp.experts.down_proj":
+        elif rest.endswith(".experts.down_proj"):
             found[f"{start}ffn_down_exps.weight"] = tensor
+        elif rest == "feed_forward.expert_bias":
+            found[f"{start}exp_probs_b.bias"] = tensor
+        elif rest == "conv.conv.weight":
+            found[f"{start}shortconv.conv.weight"] = tensor[:, 0]
         else:
             part, ending = rest.rsplit(".", 1)
             heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}.get(names[part])
@@ -281,7 +321,10 @@ def write(
         write_vocabulary(writer, None)
     for tensor_name, tensor in tensors.items():
         chosen = fitting(kind if isinstance(kind, str) else kind(tensor_name), tensor.shape[-1])
-        if (tensor.ndim == 1 or "gate_inp" in tensor_name) and chosen not in ("F16", "BF16"):
+        if (tensor.ndim == 1 or "gate_inp" in tensor_name or "conv.conv" in tensor_name) and chosen not in (
+            "F16",
+            "BF16",
+        ):
             chosen = "F32"
         _add(writer, tensor_name, tensor, chosen)
     return written(writer, path)
@@ -290,12 +333,13 @@ def write(
 def sizes_of(config: PretrainedConfig) -> dict[str, Any]:
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     rope = config.rope_parameters
+    eps = float(config.norm_eps if hasattr(config, "norm_eps") else config.rms_norm_eps)
     return {
         "vocab_size": config.vocab_size, "context_length": config.max_position_embeddings,
         "embedding_length": config.hidden_size, "block_count": config.num_hidden_layers,
         "feed_forward_length": config.intermediate_size, "attention.head_count": config.num_attention_heads,
         "attention.head_count_kv": config.num_key_value_heads, "attention.key_length": head,
-        "attention.value_length": head, "attention.layer_norm_rms_epsilon": float(config.rms_norm_eps),
+        "attention.value_length": head, "attention.layer_norm_rms_epsilon": eps,
         "rope.dimension_count": int(head * rope.get("partial_rotary_factor", 1)),
         "rope.freq_base": float(rope.get("rope_theta", 10000.0)),
         "expert_used_count": getattr(config, "num_experts_per_tok", None),

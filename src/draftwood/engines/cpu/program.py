@@ -15,8 +15,8 @@ from draftwood.engines.cpu.code.kernels import Kernels
 from draftwood.engines.cpu.code.records import CHUNK, PART_HEAD, SLOTS, UNIT_ROWS, WIDEST, Later, Per, PhaseKernel
 from draftwood.engines.cpu.code.rounding import GROUP_RECORD
 from draftwood.engines.cpu.phases import Phase, limits
-from draftwood.engines.files.families import Shape, rotary_table
 from draftwood.engines.files.formats import GROUP, TILE
+from draftwood.engines.files.shapes import Shape, rotary_table
 
 Vector = NDArray[np.float32]
 Buffer = NDArray[Any]

@@ -1,9 +1,9 @@
 """What short convolutions keep of a text: the inputs of its last two tokens, in each layer.
 
-A row of a pass needs the inputs of the two tokens before it on its path. They are rows of the same pass, nodes that
-an earlier pass has read, or the last tokens of the committed text. Kept inputs lie in slots, and are never moved:
-`commit` remembers the slots of the accepted path. The inputs of a page's last two tokens are also copied to the end
-of the page, so a text can be cut, or begin another one, at every end of a page.
+A row of a pass needs the inputs of the two tokens before it on its path. They are rows of the same pass, nodes
+that an earlier pass has read, or the last tokens of the committed text. Kept inputs lie in slots and are never
+moved: `commit` remembers the slots of the accepted path. The inputs of a page's last two tokens are also copied to
+the end of the page, so a text can be cut, or begin another one, at every end of a page.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def _slot(inputs: NDArray[np.float32]) -> Slot:
 class RecentInputs:
     """The inputs that passes over a text need and leave: of its last tokens, and of nodes that are not kept yet.
 
-    ``sizes`` are (layers with a convolution, width). ``last`` are the slots of the last two of ``length`` committed
-    tokens, the last one first; None: those at the end of a page, or zeros before a text.
+    ``sizes`` are (layers with a convolution, width). ``last`` are the slots of the last two of ``length``
+    committed tokens, the last one first; None: those at the end of a page, or zeros before a text.
     """
 
     def __init__(
@@ -109,7 +109,8 @@ class RecentInputs:
     def _ends(self, page: int) -> NDArray[np.float32]:
         """Return the end of a page, float32[2, layers, width]."""
         layers, width = self._sizes
-        return self._pages.end(page, 4 * TOKENS * layers * width).view(np.float32).reshape(TOKENS, layers, width)
+        end = self._pages.end(page, 4 * TOKENS * layers * width)
+        return end.view(np.float32).reshape(TOKENS, layers, width)
 
 
 def kept(length: int, count: int) -> list[bool]:

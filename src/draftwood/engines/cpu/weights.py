@@ -15,23 +15,44 @@ from draftwood.engines.cpu.blocks.block import Block
 from draftwood.engines.cpu.blocks.embedding import add_embedding
 from draftwood.engines.cpu.blocks.experts import Experts
 from draftwood.engines.cpu.blocks.gated_unit import GatedUnit
-from draftwood.engines.cpu.blocks.norm import add_kept_states
+from draftwood.engines.cpu.blocks.norm import add_kept_states, norm_names
 from draftwood.engines.cpu.blocks.scores import add_scores
+from draftwood.engines.cpu.blocks.short_convolution import ShortConvolution
 from draftwood.engines.cpu.code.kernels import Kernels
 from draftwood.engines.cpu.packing import Matrix, packing
 from draftwood.engines.cpu.program import Program, Vector
 from draftwood.engines.cpu.tensors import LayerTensors, Tensors
-from draftwood.engines.files.families import shape_of
+from draftwood.engines.files.families import Family
 from draftwood.engines.files.formats import TILE
 from draftwood.engines.files.gguf_file import GgufFile, check_writes
 from draftwood.engines.files.gguf_types import growth
 from draftwood.engines.files.hub_model import HubModel, read_folder
+from draftwood.engines.files.shapes import shape_of
 from draftwood.errors import ModelError, UnsupportedModelError, UsageError
 from draftwood.local.machine import cores, free_memory
 
+BLOCKS: dict[str, type[Block]] = {
+    "attention": Attention, "short_convolution": ShortConvolution, "gated_unit": GatedUnit, "experts": Experts,
+}  # fmt: skip
+"""By the names in rows of `draftwood.engines.files.families.FAMILIES`."""
 Report = Callable[[int, int], None]  # takes bytes that are packed, and bytes in all
 
+_ENDS = {
+    "model.embed_tokens": "token_embd", "model.norm": "output_norm", "model.embedding_norm": "token_embd_norm",
+    "lm_head": "output",
+}  # fmt: skip
 _NEEDLESS = ("attn_rot_embd",)  # tensors of a layer that files may have but no pass reads
+
+
+def hub_names(family: Family) -> dict[str, str]:
+    """Return GGUF's names of a family's tensors by transformers'; ``#`` is the number of a layer or of an expert.
+
+    Endings are left out, but where transformers has none of GGUF's (``.weight`` or ``.bias``).
+    """
+    names = norm_names(before=family.norms == "before")
+    for block in (*family.mixers, *family.units):
+        names |= BLOCKS[block].hub_names
+    return _ENDS | {f"model.layers.#.{theirs}": f"blk.#.{name}" for theirs, name in names.items()}
 
 
 def opened(path: Path) -> GgufFile | HubModel:
@@ -40,7 +61,7 @@ def opened(path: Path) -> GgufFile | HubModel:
     Raises what these raise, and `check_writes`.
     """
     if path.is_dir():
-        return read_folder(path)
+        return read_folder(path, hub_names)
     file = GgufFile(path)
     check_writes(path, file.metadata.get)
     return file
@@ -77,11 +98,10 @@ class Weights:
             output = tensors.tensor("output.weight", shape.vocabulary, shape.width)
             self.output = tensors.matrix(output, shape.vocabulary)
         self.layers: list[list[Block]] = []
-        for layer in range(shape.layers):
+        for layer, names in enumerate(shape.blocks):
             of_layer = LayerTensors(tensors, layer, shape.family.norms, shape.width)
-            unit = Experts if shape.experts else GatedUnit
-            self.layers.append([block.load(of_layer, shape, layer) for block in (Attention, unit)])
-        self.last_norm = tensors.vector("output_norm.weight", shape.width)
+            self.layers.append([BLOCKS[name].load(of_layer, shape, layer) for name in names])
+        self.last_norm = tensors.vector(f"{shape.family.last_norm}.weight", shape.width)
         self.factors = self._factors()
         self._refuse_unknown()
 

@@ -3,40 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from draftwood.engines.files.families import Family
 from draftwood.engines.files.gguf_file import Stored, Tensor, damaged
 from draftwood.engines.files.gguf_types import read_floats
-from draftwood.engines.files.hub_settings import HubType, hub_type, settings_of
+from draftwood.engines.files.hub_settings import settings_of
 from draftwood.engines.files.open_file import OpenFile
 from draftwood.errors import ModelError, ModelNotFoundError
 from draftwood.files.foreign import json_object
 from draftwood.files.paths import content
 
-_ENDS = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
-_NAMES = {
-    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output", "self_attn.qkv_proj": "attn_qkv", "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down", "mlp.gate_up_proj": "ffn_up", "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm", "mlp.gate": "ffn_gate_inp", "block_sparse_moe.gate": "ffn_gate_inp",
-    "gate_up_proj": "ffn_gate_up_exps", "down_proj": "ffn_down_exps",  # of all experts in one
-}  # fmt: skip
-_OF_EXPERT = {
-    "gate_proj": "ffn_gate", "up_proj": "ffn_up", "down_proj": "ffn_down",
-    "w1": "ffn_gate", "w3": "ffn_up", "w2": "ffn_down",
-}  # fmt: skip
-_MORE_NORMS = {
-    "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
-    "post_feedforward_layernorm": "post_ffw_norm",
-}  # fmt: skip
-_LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)")
-_EXPERT = re.compile(r"(?:mlp|block_sparse_moe)\.experts\.(?:(\d+)\.)?(\w+)")
+_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
+
+
+Names = Callable[[Family], Mapping[str, str]]
+"""Returns GGUF's names of a family's tensors by transformers': `draftwood.engines.cpu.weights.hub_names`."""
 
 
 class HubModel:
@@ -51,20 +38,19 @@ class HubModel:
     halves = True
 
     def __init__(
-        self, path: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor],
+        self, path: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor], names: Names,
         files: Iterable[OpenFile] = (), generation: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         self.path, self.files = path, tuple(files)
-        kind = hub_type(config)
-        self.metadata, factors = settings_of(config)
-        tied = config.get("tie_word_embeddings", kind.defaults.get("tie_word_embeddings", False))
+        family, self.metadata, factors, tied = settings_of(config)
+        known = names(family)
         if not tied and "lm_head.weight" not in tensors:
             raise ModelError(f"the weights in {path} are incomplete (lm_head.weight is missing): get them again")
         self.tensors = {
-            name: one
+            name: _as_in_gguf(name, tensor, family)
             for theirs, tensor in tensors.items()
             if not (tied and theirs == "lm_head.weight") and not theirs.endswith("rotary_emb.inv_freq")
-            for name, one in [_named(_name_of(theirs, kind), tensor, kind)]
+            for name in [_name_of(theirs, known)]
         }
         for name, values in factors.items():
             self.tensors[f"{name}.weight"] = _floats(f"{name}.weight", values)
@@ -82,39 +68,40 @@ class HubModel:
             file.check_unchanged()
 
 
-def read_folder(folder: Path) -> HubModel:
+def read_folder(folder: Path, names: Names) -> HubModel:
     """Open the weights of a folder; raises what `HubModel` and `tensors_of` raise."""
     config = read_json(folder / "config.json")
-    hub_type(config)  # before any weights are looked for
+    settings_of(config)  # before any weights are looked for
     place = folder / "generation_config.json"
     generation = read_json(place) if place.is_file() else None
     files, tensors = weights_of(folder)
-    return HubModel(folder, config, tensors, files, generation)
+    return HubModel(folder, config, tensors, names, files, generation)
 
 
-def _named(name: str, tensor: Tensor, kind: HubType) -> tuple[str, Tensor]:
-    if kind.adds_one and name.endswith("norm.weight"):
-        return name, _floats(name, 1 + read_floats(tensor.kind, tensor.data))
-    return name, Tensor(name, tensor.kind, tensor.shape, tensor._data)
+def _as_in_gguf(name: str, tensor: Tensor, family: Family) -> Tensor:
+    """Return a tensor as GGUF files have it."""
+    if family.adds_one and name.endswith("norm.weight"):
+        return _floats(name, 1 + read_floats(tensor.kind, tensor.data))
+    if name.endswith(".shortconv.conv.weight") and len(tensor.shape) == 3:  # [channels, 1, tokens]
+        return _floats(name, read_floats(tensor.kind, tensor.data)[:, 0])
+    return Tensor(name, tensor.kind, tensor.shape, tensor._data)
 
 
 def _floats(name: str, values: np.ndarray[Any, Any]) -> Tensor:
     return Tensor(name, "F32", values.shape, np.ascontiguousarray(values, np.float32).view(np.uint8))
 
 
-def _name_of(name: str, kind: HubType) -> str:
+def _name_of(name: str, known: Mapping[str, str]) -> str:
     """Return GGUF's name of a tensor; where there is none its own, which `weights` then refuses."""
-    if (layer := _LAYER.fullmatch(name)) is None:
-        part, _, ending = name.rpartition(".")
-        return f"{_ENDS[part]}.{ending}" if part in _ENDS else name
-    start, rest = f"blk.{layer[1]}.", layer[2].removesuffix(".weight")
-    if (expert := _EXPERT.fullmatch(rest)) is not None:
-        if expert[1] is None:
-            return f"{start}{_NAMES[expert[2]]}.weight" if expert[2] in _NAMES else name
-        return f"{start}{_OF_EXPERT[expert[2]]}.{expert[1]}.weight" if expert[2] in _OF_EXPERT else name
-    part, ending = (rest.removesuffix(".bias"), "bias") if rest.endswith(".bias") else (rest, "weight")
-    names = _NAMES | _MORE_NORMS if kind.has_more_norms else _NAMES
-    return f"{start}{names[part]}.{ending}" if part in names else name
+    part, _, ending = name.rpartition(".")
+    if ending not in ("weight", "bias"):
+        part, ending = name, ""
+    found = known.get(_NUMBER.sub("#", part))
+    if found is None:
+        return name
+    for number in _NUMBER.findall(part):
+        found = found.replace("#", number, 1)
+    return f"{found}.{ending}" if ending else found
 
 
 _BYTES = {

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from draftwood.engines.cpu.self_drafts import in_few_bits
 from draftwood.engines.cpu.target import CpuTarget
+from draftwood.engines.cpu.weights import hub_names
 from draftwood.engines.files import gguf_file
 from draftwood.engines.files.hub_model import HubModel
 from draftwood.engines.per_model import once
@@ -66,7 +67,7 @@ def quantized_self(target: OurTarget, model: Any) -> CpuTarget:
 def _in_memory(model: Any) -> HubModel:
     name = Path(str(getattr(model.config, "_name_or_path", "") or type(model).__name__))
     tensors = {key: _tensor(key, value.detach()) for key, value in model.state_dict().items()}
-    return HubModel(name, model.config.to_dict(), tensors)
+    return HubModel(name, model.config.to_dict(), tensors, hub_names)
 
 
 def _tensor(name: str, value: Tensor) -> gguf_file.Tensor:

@@ -31,8 +31,8 @@ from draftwood.engines.cpu.code.rounding import one_exponential, write_rounded_r
 from draftwood.engines.cpu.code.values import LANES, Place, Value
 from draftwood.engines.cpu.program import Program
 from draftwood.engines.cpu.tensors import LayerTensors
-from draftwood.engines.files.families import Shape
 from draftwood.engines.files.formats import GROUP
+from draftwood.engines.files.shapes import Shape
 
 _LOWEST = float("-inf")
 
@@ -166,7 +166,9 @@ class Attention(Block):
     hub_names: ClassVar = {
         "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
         "self_attn.o_proj": "attn_output", "self_attn.qkv_proj": "attn_qkv",
-        "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "input_layernorm": "attn_norm",
+        "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+        "self_attn.out_proj": "attn_output", "self_attn.q_layernorm": "attn_q_norm",
+        "self_attn.k_layernorm": "attn_k_norm",
     }  # fmt: skip
 
     @classmethod

@@ -9,7 +9,7 @@ from typing import ClassVar
 from draftwood.engines.cpu.packing import Matrix
 from draftwood.engines.cpu.program import Program, Vector
 from draftwood.engines.cpu.tensors import LayerTensors
-from draftwood.engines.files.families import Shape
+from draftwood.engines.files.shapes import Shape
 
 
 class Block(ABC):

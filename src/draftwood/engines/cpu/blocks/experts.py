@@ -31,11 +31,12 @@ from draftwood.engines.cpu.code.records import (
     PhaseKernel,
     PieceCode,
 )  # fmt: skip
-from draftwood.engines.cpu.code.rounding import one_exponential
+from draftwood.engines.cpu.code.rounding import one_exponential, sigmoid
 from draftwood.engines.cpu.code.values import LANES, Value
 from draftwood.engines.cpu.program import Program
 from draftwood.engines.cpu.tensors import LayerTensors
-from draftwood.engines.files.families import Shape
+from draftwood.engines.files.formats import GROUP
+from draftwood.engines.files.shapes import Shape
 
 _LINE = 64
 _LOWEST = float("-inf")
@@ -59,6 +60,29 @@ def _chosen(piece: PieceCode) -> None:
             total.now = total.now + shares.f32[rank]
         with code.count(0, phase.used) as rank:
             shares.f32[rank] = shares.f32[rank] / total.now
+
+
+def _chosen_by_sigmoid(piece: PieceCode) -> None:
+    """Write a row's experts, the best by ``sigmoid(score) + bias``, and their shares: ``p / (sum of p + least)``
+    times ``scale``, p being the sigmoid and its sum that over the chosen, the best first.
+    """
+    code, phase = piece.code, piece.phase
+    with piece.rows() as row:
+        chances, ranked, first = phase.x[row], phase.ranked[row], row * phase.used
+        chosen, shares = phase.chosen + first * 8, phase.shares + first * 4
+        with code.count(0, phase.experts, LANES) as i:
+            chances.f32x16[i] = sigmoid(chances.f32x16[i])
+            ranked.f32x16[i] = chances.f32x16[i] + phase.bias.f32x16[i]
+        total = code.variable(code.real(0.0))
+        with code.count(0, phase.used) as rank:
+            _, best, _ = best_of(code, ranked, code.whole(0), phase.experts)
+            expert = best.signed().most(0)  # the first where all are NaN
+            ranked.f32[expert] = code.real(_LOWEST)
+            chosen.i64[rank] = expert
+            shares.f32[rank] = chances.f32[expert]
+            total.now = total.now + chances.f32[expert]
+        with code.count(0, phase.used) as rank:
+            shares.f32[rank] = shares.f32[rank] / (total.now + phase.share_least) * phase.share_scale
 
 
 def _grouped(piece: PieceCode) -> None:
@@ -149,6 +173,11 @@ MODULE = KernelModule("experts")
 _SLOTS = {"chosen": ADDRESS, "shares": ADDRESS, "used": NUMBER, "experts": NUMBER}
 _CHOSEN = MODULE.kernel("experts_chosen", Per.ROWS, _chosen, x=ROWS, **_SLOTS)
 """``chosen`` int64[slots]: the experts of rows with the scores x; ``shares`` float32[slots]: their weights."""
+_CHOSEN_BY_SIGMOID = MODULE.kernel(
+    "experts_chosen_by_sigmoid", Per.ROWS, _chosen_by_sigmoid, x=ROWS, ranked=ROWS, bias=ADDRESS,
+    share_least=REAL, share_scale=REAL, **_SLOTS,
+)  # fmt: skip
+"""The same for routers with a sigmoid; ``ranked`` is room for rows like x, ``bias`` float32[experts]."""
 _GROUPED = MODULE.kernel(
     "experts_grouped", Per.ONE, _grouped, chosen=ADDRESS, used=NUMBER, experts=NUMBER, places=ADDRESS,
     groups=ADDRESS, counts=ADDRESS,
@@ -179,13 +208,19 @@ class Experts(Block):
     """
 
     hub_names: ClassVar = {
-        "mlp.gate": "ffn_gate_inp", "block_sparse_moe.gate": "ffn_gate_inp",
-        "gate_up_proj": "ffn_gate_up_exps", "down_proj": "ffn_down_exps",  # of all experts in one
+        f"{place}.{theirs}": ours
+        for place in ("mlp", "block_sparse_moe", "feed_forward")
+        for theirs, ours in {
+            "gate": "ffn_gate_inp", "expert_bias": "exp_probs_b.bias", "experts.#.gate_proj": "ffn_gate.#",
+            "experts.#.up_proj": "ffn_up.#", "experts.#.down_proj": "ffn_down.#", "experts.#.w1": "ffn_gate.#",
+            "experts.#.w3": "ffn_up.#", "experts.#.w2": "ffn_down.#",
+            "experts.gate_up_proj": "ffn_gate_up_exps.weight", "experts.down_proj": "ffn_down_exps.weight",
+        }.items()
     }  # fmt: skip
 
     @classmethod
     def load(cls, tensors: LayerTensors, shape: Shape, layer: int) -> Experts:
-        width, inner, experts = shape.width, shape.inner, shape.experts
+        width, inner, experts = shape.width, shape.expert_inner, shape.experts
         matrices = {"ffn_gate_inp": tensors.part("ffn_gate_inp", (experts, width))}
         if "ffn_gate_up_exps" in tensors:
             matrices |= tensors.halves_of("ffn_gate_up_exps", (experts, 2 * inner, width))
@@ -195,7 +230,15 @@ class Experts(Block):
                 matrices[name] = tensors.joined([f"{name}.{expert}" for expert in range(experts)], size)
             elif name not in matrices:
                 matrices[name] = tensors.part(f"{name}_exps", (experts, *size))
-        return cls(shape, layer, matrices, tensors.norms("ffn_norm", "post_ffw_norm"))
+        vectors = tensors.norms("ffn_norm", "post_ffw_norm")
+        if shape.family.gating == "sigmoid":
+            has_bias = tensors.has_bias("exp_probs_b")
+            vectors["exp_probs_b.bias"] = (
+                tensors.bias("exp_probs_b", experts)
+                if has_bias
+                else np.zeros(-(-experts // GROUP) * GROUP, dtype=np.float32)
+            )
+        return cls(shape, layer, matrices, vectors)
 
     def build(self, program: Program) -> None:
         width, memory = self.shape.width, _memory(program)
@@ -203,7 +246,14 @@ class Experts(Block):
         inputs = add_norm_before(program, self.vectors.get("ffn_norm"), [router, gate, up])
         scores = program.shared("scores of experts", self.shape.experts)
         add_product(program, router, inputs, scores)
-        program.add(_CHOSEN, row=width, x=scores, **_some(memory, _CHOSEN))
+        if self.shape.family.gating == "softmax":
+            program.add(_CHOSEN, row=width, x=scores, **_some(memory, _CHOSEN))
+        else:
+            program.add(
+                _CHOSEN_BY_SIGMOID, row=width, x=scores, bias=self.vectors["exp_probs_b.bias"],
+                ranked=program.shared("ranked experts", self.shape.experts), share_least=self.shape.share_least,
+                share_scale=self.shape.share_scale, **_some(memory, _CHOSEN_BY_SIGMOID),
+            )  # fmt: skip
         program.add(_GROUPED, **_some(memory, _GROUPED))
         ordered = Inputs(
             program.shared("slots", width, program.slot_rows),

@@ -18,8 +18,8 @@ from draftwood.engines.cpu.code.values import LANES, Value
 from draftwood.engines.cpu.packing import Matrix
 from draftwood.engines.cpu.program import Program
 from draftwood.engines.cpu.tensors import LayerTensors
-from draftwood.engines.files.families import Shape
 from draftwood.engines.files.formats import TILE
+from draftwood.engines.files.shapes import Shape
 
 ACTIVATIONS: dict[str, Callable[[Value], Value]] = {"silu": silu, "gelu": gelu}
 FIELDS = {"gate": MATRIX, "up": MATRIX, "x": ROWS, "x_up": ROWS, "y": ROWS, "y_up": ROWS}
@@ -65,7 +65,8 @@ _GATES = {
 
 def gate_fields(program: Program, gate: Matrix, up: Matrix, inputs: Inputs) -> tuple[dict[str, Any], int, Inputs]:
     """Return the `FIELDS` of a gated unit, tiles per piece, and where its results lie, also rounded."""
-    inner, rows = program.shape.inner, program.slot_rows
+    inner = max(program.shape.inner, program.shape.expert_inner)
+    rows = program.slot_rows
     found = Inputs(program.shared("gate", inner, rows), program.shared_records("gate rounded", inner, rows))
     fields = {
         "gate": gate, "up": up, "x": inputs.of(gate), "x_up": inputs.of(up), "y": found.plain,
@@ -86,7 +87,8 @@ class GatedUnit(Block):
 
     hub_names: ClassVar = {
         "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
-        "mlp.gate_up_proj": "ffn_up", "post_attention_layernorm": "ffn_norm",
+        "mlp.gate_up_proj": "ffn_up", "feed_forward.w1": "ffn_gate", "feed_forward.w3": "ffn_up",
+        "feed_forward.w2": "ffn_down",
     }  # fmt: skip
 
     @classmethod

@@ -95,6 +95,15 @@ ROUNDED = MODULE.kernel("rounded", Per.ROWS, _rounded, x=ROWS, out=ROWS, width=N
 """Rows of x as records to out."""
 
 
+def norm_names(*, before: bool) -> dict[str, str]:
+    """Return GGUF's names of a layer's norms by transformers'; ``before``: norms stand only before blocks."""
+    return {
+        "input_layernorm": "attn_norm", "operator_norm": "attn_norm", "ffn_norm": "ffn_norm",
+        "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm",
+        "post_attention_layernorm": "ffn_norm" if before else "post_attention_norm",
+    }  # fmt: skip
+
+
 class Inputs(NamedTuple):
     """What a block's first matrices read: rows of float32, and the same rounded."""
 

@@ -18,7 +18,7 @@ from draftwood.engines.cpu.code.rounding import write_rounded_row
 from draftwood.engines.cpu.code.values import LANES, Value
 from draftwood.engines.cpu.program import Program
 from draftwood.engines.cpu.tensors import LayerTensors
-from draftwood.engines.files.families import Shape
+from draftwood.engines.files.shapes import Shape
 from draftwood.errors import UnsupportedModelError
 
 
@@ -77,8 +77,7 @@ class ShortConvolution(Block):
     """The short convolution of a layer, in place of attention."""
 
     hub_names: ClassVar = {
-        "operator_norm": "attn_norm", "conv.in_proj": "shortconv.in_proj", "conv.conv": "shortconv.conv",
-        "conv.out_proj": "shortconv.out_proj",
+        "conv.in_proj": "shortconv.in_proj", "conv.conv": "shortconv.conv", "conv.out_proj": "shortconv.out_proj",
     }  # fmt: skip
 
     @classmethod

@@ -153,8 +153,8 @@ PASS = Layout(
     scored=ADDRESS, scores=ADDRESS,  # int64[scored_rows], numbers of rows; float32[scored_rows, vocabulary]
     best=ADDRESS,  # of each piece of the scores and scored row: a `BEST` record
     choices=ADDRESS,  # int64[scored_rows]: best tokens
-    # int64[rows, 2, 2]: a short convolution's inputs one and two tokens before a row, an address and the bytes from
-    # layer to layer. int64[rows]: where the row's own inputs are kept; 0: nowhere.
+    # int64[rows, 2, 2]: a short convolution's inputs one and two tokens before a row, each by its address and the
+    # bytes from layer to layer. int64[rows]: where the row's own inputs are kept; 0: nowhere.
     before=ADDRESS, kept=ADDRESS,
 )  # fmt: skip
 """The record of a pass."""

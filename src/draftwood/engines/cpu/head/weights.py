@@ -20,9 +20,10 @@ from draftwood.engines.cpu.code.rounding import GROUP_RECORD
 from draftwood.engines.cpu.packing import Jobs, Matrix, Slabs, matrix_of, packed_shape, plan, write_tiles
 from draftwood.engines.cpu.program import Buffer, Program, Vector, floats, records
 from draftwood.engines.cpu.weights import Weights
-from draftwood.engines.files.families import Family, Shape
+from draftwood.engines.files.families import Family
 from draftwood.engines.files.formats import FORMATS, GROUP, TILE
 from draftwood.engines.files.gguf_types import quantised
+from draftwood.engines.files.shapes import Shape
 from draftwood.engines.heads.weights import HeadWeights
 from draftwood.errors import CapabilityError
 
@@ -145,7 +146,8 @@ def _shape(weights: HeadWeights) -> Shape:
                 "take the engine transformers"
             )
     return Shape(
-        family=Family(), width=shape.width, inner=inner, heads=queries // shape.dim, kv_heads=keys // shape.dim,
+        family=Family("head"), blocks=(("attention", "gated_unit"),), width=shape.width, inner=inner,
+        heads=queries // shape.dim, kv_heads=keys // shape.dim,
         head_size=shape.dim, vocabulary=len(weights.ids()), max_positions=1 << 24, epsilon=shape.eps, windows=(0,),
         turning=(True,), rotary=shape.dim, base=shape.theta, query_scale=shape.dim**-0.5,
     )  # fmt: skip

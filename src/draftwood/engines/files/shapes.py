@@ -1,0 +1,346 @@
+"""A model's sizes and constants, as its file says them, and the cosines and sines of its rotary positions.
+
+These are computed without the C library, so that they have the same bits anywhere. RoPE: Su et al., 2021 (arXiv
+2104.09864); YaRN: Peng et al., 2023 (arXiv 2309.00071).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.engines.files.families import FAMILIES, Family
+from draftwood.errors import ModelError, UnsupportedModelError
+
+MOST_LAYERS, MOST_WIDTH = 1024, 1 << 20
+_MOST_INNER = 1 << 20
+"""No model has more; metadata that say so are damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """How rotary positions are scaled, for texts longer than those that a model was first trained on."""
+
+    kind: str = "none"  # linear divides every frequency by the factor, yarn the slow ones; others none
+    factor: float = 1.0
+    original: int = 0  # tokens of the texts of that first training; yarn needs them
+    size: float = 1.0  # what cosines and sines are multiplied by
+    fast: float = 32.0  # rotations within the original length from which on frequencies stay,
+    slow: float = 1.0  # and below which they are divided
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The sizes and constants of a model, ``windows`` and ``turning`` per layer."""
+
+    family: Family
+    blocks: tuple[tuple[str, str], ...]  # names of the two of each layer: see `Family`
+    width: int
+    inner: int  # of the gated unit (gated MLP); 0: no layer has one
+    heads: int
+    kv_heads: int  # of layers of attention
+    head_size: int
+    vocabulary: int
+    max_positions: int
+    epsilon: float
+    windows: tuple[int, ...]  # 0: the layer sees the whole text
+    turning: tuple[bool, ...]  # whether the layer has rotary positions
+    rotary: int  # numbers of a head that are rotated, the first ones
+    base: float
+    query_scale: float
+    local_base: float = 0.0  # of layers with a window; 0: that of the others
+    scaling: Scaling = Scaling()
+    embedding_scale: float = 1.0
+    residual_scale: float = 1.0
+    score_scale: float = 1.0
+    attention_cap: float = 0.0
+    score_cap: float = 0.0
+    experts: int = 0  # 0: it is no mixture
+    used: int = 0  # experts of a token
+    expert_inner: int = 0  # of one expert's gated unit
+    share_scale: float = 1.0  # what shares of experts are multiplied by
+    share_least: float = 0.0  # what is added to the sum that shares are divided by
+    convolution: int = 0  # tokens that a short convolution reads; 0: no layer has one
+
+    @property
+    def layers(self) -> int:
+        return len(self.windows)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether texts may be longer than those of the first training, so that LongRoPE's long factors are taken.
+
+        The file decides, not the length of a text: its cached keys would be wrong when it has grown too long.
+        """
+        return self.max_positions > self.scaling.original > 0
+
+
+class _Keys:
+    """Numbers of a file's metadata under its architecture's name."""
+
+    def __init__(self, metadata: Mapping[str, Any], family: Family) -> None:
+        self._metadata, self.family = metadata, family
+        self.convolves = "short_convolution" in family.mixers
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self._metadata.get(f"{self.family.architecture}.{name}", self.family.missing.get(name, default))
+
+    def _wrong(self, name: str, found: Any) -> ModelError:
+        return ModelError(f"the file says {self.family.architecture}.{name} is {found!r:.40}: get the file again")
+
+    def whole(
+        self, name: str, default: int | None = None, most: int = 1 << 24, least: int = 1, *, zeros: bool = False
+    ) -> int:
+        """Return a whole number, or that of a list of equal ones; `ModelError` for one missing or out of range.
+
+        ``zeros``: those of a list do not count.
+        """
+        found = self.get(name, default)
+        if isinstance(found, list) and found and isinstance(found[0], int):
+            found = [one for one in found if one or not zeros] or [0]
+            if any(one != found[0] for one in found):
+                raise UnsupportedModelError(
+                    f"the CPU engine does not run models whose layers differ in {name}: take another engine"
+                )
+            found = found[0]
+        if isinstance(found, bool) or not isinstance(found, int) or not least <= found <= most:
+            raise self._wrong(name, found)
+        return found
+
+    def real(self, name: str, default: float | None = None, *, positive: bool = False) -> float:
+        """Return a number that is finite and not negative; 0 stands for the default where it is ``positive``."""
+        found = self.get(name, default)
+        if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found) or found < 0:
+            raise self._wrong(name, found)
+        return float(found or default or 0) if positive else float(found)
+
+    def lacking(self, name: str, layers: int) -> list[bool]:
+        """Return which layers have 0 of a number."""
+        found = self.get(name)
+        if not isinstance(found, list):
+            return [False] * layers
+        if len(found) != layers:
+            raise self._wrong(name, found)
+        return [one == 0 for one in found]
+
+    def pattern(self, layers: int) -> list[bool]:
+        """Return which layers have a window."""
+        name = "attention.sliding_window_pattern"
+        found = self.get(name, self.family.every)
+        if isinstance(found, list) and len(found) >= layers and all(isinstance(one, bool) for one in found):
+            return found[:layers]
+        if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+            raise self._wrong(name, found)
+        return [not found or (layer + 1) % found != 0 for layer in range(layers)]
+
+    def scaling(self) -> Scaling:
+        factor = self.real("rope.scaling.factor", self.real("rope.scale_linear", 0.0)) or 1.0
+        kind = self.get("rope.scaling.type", "linear")
+        if kind not in ("none", "linear", "yarn", "longrope"):
+            raise UnsupportedModelError(
+                f"the CPU engine does not know positions that are scaled by {kind!r:.40}: take another engine"
+            )
+        size = self.real("rope.scaling.attn_factor", 1.0, positive=True)
+        original = self.whole("rope.scaling.original_context_length", 0, 1 << 30, least=0)
+        return Scaling(
+            kind, factor, original or self.whole("context_length", most=1 << 30),
+            size * self.real("rope.scaling.yarn_attn_factor", 1.0, positive=True),
+            self.real("rope.scaling.yarn_beta_fast", 32.0, positive=True),
+            self.real("rope.scaling.yarn_beta_slow", 1.0, positive=True),
+        )  # fmt: skip
+
+
+def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
+    """Read a model's shape from a file's metadata; ``vocabulary`` is the number of its embeddings.
+
+    Raises `UnsupportedModelError` for other architectures, `ModelError` for sizes that make no sense.
+    """
+    kind = metadata.get("general.architecture")
+    family = FAMILIES.get(str(kind))
+    if family is None:
+        raise UnsupportedModelError(f"the CPU engine runs no models of type {kind!s:.40}: take another engine")
+    keys = _Keys(metadata, family)
+    width, layers = keys.whole("embedding_length", most=MOST_WIDTH), keys.whole("block_count", most=MOST_LAYERS)
+    heads, kv_heads, size = _heads(keys, width)
+    blocks = _blocks(keys, layers)
+    window = keys.whole("attention.sliding_window", 0, 1 << 30, least=0)
+    windows = tuple(window if here else 0 for here in keys.pattern(layers))
+    rotary = keys.whole("rope.dimension_count", size, size)
+    if rotary % 2:
+        raise ModelError(f"the file says rope.dimension_count is {rotary}, an odd number: get the file again")
+    base = keys.real("rope.freq_base", 10000.0, positive=True)
+    if base <= 1:
+        raise ModelError(f"the file says rotary positions have the base {base}: get the file again")
+    turns = keys.get("rope.scaling.finetuned", True) is not False or kind != "granite"
+    has = {block for both in blocks for block in both}
+    return Shape(
+        family=family, blocks=blocks, width=width,
+        inner=keys.whole("feed_forward_length", most=_MOST_INNER) if "gated_unit" in has else 0,
+        heads=heads, kv_heads=kv_heads, head_size=size,
+        vocabulary=vocabulary, max_positions=keys.whole("context_length", most=1 << 30),
+        epsilon=keys.real("attention.layer_norm_rms_epsilon"), windows=windows,
+        turning=tuple(turns and not (family.still and (i + 1) % family.still == 0) for i in range(layers)),
+        rotary=rotary, base=base, scaling=keys.scaling(),
+        local_base=_local_base(keys, base) if any(windows) else 0.0,
+        query_scale=keys.real("attention.scale", 0.0) or _divisor(kind, layers, width, heads, size) ** -0.5,
+        embedding_scale=width**0.5 if family.root_embedding else keys.real("embedding_scale", 1.0, positive=True),
+        residual_scale=keys.real("residual_scale", 1.0, positive=True),
+        score_scale=1 / keys.real("logit_scale", 1.0, positive=True),
+        attention_cap=keys.real("attn_logit_softcapping", 0.0),
+        score_cap=keys.real("final_logit_softcapping", 0.0),
+        convolution=_convolution(keys) if "short_convolution" in has else 0,
+        **(_experts(keys) if "experts" in has else {}),
+    )  # fmt: skip
+
+
+def _heads(keys: _Keys, width: int) -> tuple[int, int, int]:
+    """Return the numbers of query heads and key heads, and the size of a head."""
+    heads = keys.whole("attention.head_count", most=4096)
+    kv_heads = keys.whole("attention.head_count_kv", heads, 4096, zeros=keys.convolves)
+    usual = max(1, width // heads)
+    size, values = (keys.whole(f"attention.{name}_length", usual, 1024) for name in ("key", "value"))
+    if heads % kv_heads:
+        raise ModelError(f"the file says {heads} heads share {kv_heads} heads of keys: get the file again")
+    if values != size:
+        raise UnsupportedModelError(
+            f"the CPU engine runs no keys of {size} beside values of {values} numbers: take another engine"
+        )
+    return heads, kv_heads, size
+
+
+def _blocks(keys: _Keys, layers: int) -> tuple[tuple[str, str], ...]:
+    """Return the names of both blocks of each layer; `UnsupportedModelError` for those of other families."""
+    family = keys.family
+    dense = layers if not keys.get("expert_count") else keys.whole("leading_dense_block_count", 0, layers, 0)
+    lacking = keys.lacking("attention.head_count_kv", layers) if keys.convolves else [False] * layers
+    found = tuple(
+        ("short_convolution" if lacking[layer] else "attention", "gated_unit" if layer < dense else "experts")
+        for layer in range(layers)
+    )
+    if others := {unit for _, unit in found} - set(family.units):
+        raise UnsupportedModelError(
+            f"the CPU engine runs no {family.architecture} with {others.pop()}: take another engine"
+        )
+    return found
+
+
+def _convolution(keys: _Keys) -> int:
+    tokens = keys.whole("shortconv.l_cache")
+    if tokens != 3:
+        raise UnsupportedModelError(
+            f"the CPU engine runs no convolutions of {tokens} tokens, but of 3: take another engine"
+        )
+    return tokens
+
+
+def _local_base(keys: _Keys, base: float) -> float:
+    """Return the rotary base of layers with a window; 0: that of the others."""
+    if not keys.family.local:
+        return 0.0
+    local = keys.real("rope.freq_base_swa", base, positive=True)
+    if local <= 1:
+        raise ModelError(f"the file says rotary positions have the base {local}: get the file again")
+    return local
+
+
+def _experts(keys: _Keys) -> dict[str, Any]:
+    """Return what `Shape` says of experts."""
+    experts = keys.whole("expert_count", most=1 << 12)
+    is_sigmoid = keys.family.gating == "sigmoid"
+    neutral = {"expert_shared_count": 0, "expert_group_count": 1, "expert_gating_func": 2 if is_sigmoid else 1}
+    if not is_sigmoid:
+        neutral["expert_weights_scale"] = 1
+    for name, value in neutral.items():
+        if keys.get(name, value) not in (0, value):
+            raise UnsupportedModelError(
+                f"the CPU engine does not run mixtures with {name} {keys.get(name)!r:.20}: take another engine"
+            )
+    own = keys.get("expert_feed_forward_length") is not None
+    return {
+        "experts": experts, "used": keys.whole("expert_used_count", most=min(experts, 64)),
+        "expert_inner": keys.whole(f"{'expert_' if own else ''}feed_forward_length", most=_MOST_INNER),
+        "share_scale": keys.real("expert_weights_scale", 1.0, positive=True),
+        "share_least": 1e-6 if is_sigmoid else 0.0,  # as in transformers; llama.cpp has another one
+    }  # fmt: skip
+
+
+def _divisor(kind: Any, layers: int, width: int, heads: int, size: int) -> int:
+    """Return by whose root scores of attention are divided: a head's size, but in 27B models of two families."""
+    is_large = kind in ("gemma2", "gemma3") and (layers, width) in ((46, 4608), (62, 5376))
+    return width // heads if is_large else size
+
+
+# --- rotary positions -------------------------------------------------------------------------------------------
+
+Doubles = NDArray[np.float64]
+# pi / 2 in three parts; the first two have 33 bits, so that small multiples of them are exact.
+_QUARTER = (1.57079632673412561417e00, 6.07710050630396597660e-11, 2.02226624879595063154e-21)
+
+
+def rotary_table(shape: Shape, factors: Any, local: bool, positions: int) -> NDArray[np.float32]:
+    """Return cosines and sines of positions, as `table`; ``local``: of layers with a base of their own."""
+    if local and not shape.local_base:
+        return np.zeros(0, dtype=np.float32)
+    wide = None if factors is None or local else factors.astype(np.float64)
+    base, scaling = (shape.local_base, Scaling()) if local else (shape.base, shape.scaling)
+    angles, size = frequencies(shape.rotary, base, scaling, wide)
+    return table(angles, size, positions)
+
+
+def frequencies(rotary: int, base: float, scaling: Scaling, factors: Doubles | None) -> tuple[Doubles, float]:
+    """Return the angle per position of each pair, float64[rotary // 2], and what cosines are multiplied by.
+
+    ``factors`` divide single frequencies (llama 3, long contexts).
+    """
+    exact = Context(prec=30)
+    plain = [float(exact.power(Decimal(base), Decimal(-2 * i) / Decimal(rotary))) for i in range(rotary // 2)]
+    found = np.array(plain) if factors is None else np.array(plain) / factors
+    if scaling.factor == 1 or scaling.kind not in ("linear", "yarn"):
+        return found, scaling.size
+    if scaling.kind == "linear":
+        return found / scaling.factor, scaling.size
+    growth = 1 + 0.1 * max(0.0, _log(scaling.factor))
+    return _yarn(found, rotary, base, scaling), scaling.size * growth
+
+
+def _yarn(plain: Doubles, rotary: int, base: float, scaling: Scaling) -> Doubles:
+    """Divide slow frequencies by the factor, fast ones not, and those between by linear interpolation."""
+
+    def place(turns: float) -> float:
+        return rotary * _log(scaling.original / (turns * 2 * math.pi)) / (2 * _log(base))
+
+    low, high = max(0, math.floor(place(scaling.fast))), min(rotary - 1, math.ceil(place(scaling.slow)))
+    ramp = np.clip((np.arange(rotary // 2) - low) / max(0.001, high - low), 0, 1)
+    return plain / scaling.factor * ramp + plain * (1 - ramp)
+
+
+def _log(value: float) -> float:
+    return float(Context(prec=30).ln(Decimal(value)))
+
+
+def table(angles: Doubles, size: float, positions: int) -> NDArray[np.float32]:
+    """Return float32[positions, 2, pairs]: cosines and sines of position times frequency, times ``size``."""
+    every = np.arange(positions, dtype=np.float64)[:, None] * angles
+    cosines, sines = _circle(every)
+    return np.ascontiguousarray(np.stack((cosines * size, sines * size), axis=1).astype(np.float32))
+
+
+def _circle(angles: Doubles) -> tuple[Doubles, Doubles]:
+    """Return cosine and sine by basic arithmetic alone: angles modulo pi / 2, then their Taylor series."""
+    quarters = np.rint(angles * (2 / math.pi))
+    rest = angles - quarters * _QUARTER[0] - quarters * _QUARTER[1] - quarters * _QUARTER[2]
+    square = rest * rest
+    sine, cosine = np.ones_like(rest), np.ones_like(rest)
+    for n in range(16, 0, -2):
+        sine = 1 - sine * square / (n * (n + 1))
+        cosine = 1 - cosine * square / (n * (n - 1))
+    sine *= rest
+    which = quarters.astype(np.int64) & 3
+    cosines = np.choose(which, (cosine, -sine, -cosine, sine))
+    return cosines, np.choose(which, (sine, cosine, -sine, -cosine))
