@@ -439,7 +439,7 @@ OLD = {
 def test_lfm2_s_settings_as_its_first_folders_have_them(folders, tmp_path):
     path = folders("lfm2").path
     old = read_folder(changed(path, tmp_path, **OLD), hub_names)
-    assert shape_of(old.metadata, VOCAB) == shape_of(read_folder(path).metadata, VOCAB)
+    assert shape_of(old.metadata, VOCAB) == shape_of(read_folder(path, hub_names).metadata, VOCAB)
 
 
 @pytest.mark.parametrize(
