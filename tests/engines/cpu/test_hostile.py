@@ -251,8 +251,9 @@ def run(script, *arguments, **options):
 
 
 TREE = TokenTree.build([1, 2, 3, 4, 5, 6], [-1, -1, 1, 2, 0, 4])
-ENDS = ([], [9, 2, 3, 4], [9, 2, 3, 4, 7, 7, 7], [9, 2, 3])
-"""What may stand behind the text when an interrupt has come: nothing, what was kept, and so on."""
+ENDS = ([], [9, 2, 3, 4], [9, 2, 3, 4, 7, 7, 7], [9, 2, 3], [9, 2])
+"""What may stand behind the text when an interrupt has come: nothing, what was kept, and so on; with short
+convolutions the last cut is to the end of a page."""
 
 
 def live(target, session):
@@ -263,8 +264,10 @@ def live(target, session):
     session.truncate(len(TEXT[:62]) + 3)
 
 
+@pytest.mark.parametrize("family", ["llama", "lfm2"])
 @pytest.mark.parametrize("offset", rest_is_slow(range(9), 0))
-def test_sessions_go_on_behind_an_interrupt_at_any_line(path, offset):
+def test_sessions_go_on_behind_an_interrupt_at_any_line(tiny_gguf, family, offset):
+    path = tiny_gguf(family, "Q8_0")
     truth = Truth(CpuTarget(path, threads=1))
     truth.begin_with(TEXT[:62])
     was_cut, line = True, 1 + offset
