@@ -49,9 +49,9 @@ _AHEAD = 8  # draft nodes over which the cost of one more is averaged
 class CostModel:
     """Seconds of one pass over n tokens, as now believed; starts from a measured ``curve`` or a ``guess``."""
 
-    def __init__(self, curve: CostCurve | None = None, guess: CostCurve = GUESS) -> None:
+    def __init__(self, curve: CostCurve | None = None, guess: CostCurve | None = None) -> None:
         self.measured = curve is not None
-        self._curve = curve if curve is not None else guess
+        self._curve = curve or guess or GUESS
         pace, shape = (_PACE, _SHAPE) if self.measured else (_GUESSED_PACE, _GUESSED_SHAPE)
         self._log = [0.0] * _OCTAVES
         # Lists: for matrices this small, several times faster than arrays.
@@ -203,10 +203,22 @@ class CostModel:
 
     def widened(self, guess: CostCurve | None = None) -> CostModel:
         """Return a copy with larger uncertainty, for another batch size, for which there may be another guess."""
-        twin = CostModel(self._curve if self.measured else None, guess if guess is not None else self._curve)
+        twin = CostModel(self._curve if self.measured else None, guess or self._curve)
         twin._log = self._log
         twin._cov = (np.array(self._cov) + _PACE**2 + _SHAPE**2 * _WALK).tolist()
         return twin
+
+
+def of_size(
+    models: dict[int, CostModel], size: int, curve: CostCurve | None = None, guess: CostCurve | None = None
+) -> CostModel:
+    """Return the model of a batch size among ``models``; a new one starts from that of the nearest size, the first
+    one from a measured ``curve`` or a ``guess``.
+    """
+    if size not in models:
+        nearest = min(models, key=lambda known: abs(known - size), default=None)
+        models[size] = CostModel(curve, guess) if nearest is None else models[nearest].widened(guess)
+    return models[size]
 
 
 class SwitchCost:
