@@ -28,7 +28,7 @@ from draftwood.contracts.declaring import refuse_mismatch
 from draftwood.decoding import feedback as outcome
 from draftwood.decoding.draft_source import DraftSource
 from draftwood.decoding.feedback import BrokenRowError, CheckedScores
-from draftwood.decoding.prompt_scores import PromptScores, hidden_layers, shown_too
+from draftwood.decoding.prompt_scores import PromptScores, hidden_layers, shown_too, watched_by
 from draftwood.decoding.request import Emission, Request, Stopping
 from draftwood.step import MODEL, SourceStep, Step
 from draftwood.tree import TokenTree, constant
@@ -334,8 +334,7 @@ class ActiveSequence:
         self.ids = self.ids[:known]  # an interrupt while reading must not leave ids that the cache no longer holds
         new = self._engage(request.drafters) if request.drafters is not None else []
         self._read = self._resumed = 0
-        watch = self._watch(prompt, known)
-        asked = {} if watch is None else {"watch": [watch]}
+        asked = watched_by([self._watch(prompt, known)])
         (self._scores,) = self.target.extend([(self.session, prompt[known:])], **asked)
         self.prefill_s, self._read = perf_counter() - started, len(prompt)
         self._start(request)
