@@ -145,7 +145,6 @@ class ActiveSequence:
     def read(self, session: TargetSession, scores: Scores, seconds: float, tokens: int | None = None) -> None:
         """Take in what the target gave for the prompt, or for its next ``tokens``."""
         self._session, self._scores = session, scores
-        self.capabilities = session.capabilities or self.capabilities
         self._read += self.unread if tokens is None else tokens
         self.prefill_s += seconds
 
@@ -155,7 +154,6 @@ class ActiveSequence:
         ``readings``: what drafters had learnt of it, as `readings` returned.
         """
         self._session, self._readings = session, readings
-        self.capabilities = session.capabilities or self.capabilities
         self._read = self._resumed = session.length
 
     def readings(self) -> list[tuple[Drafter, SavedReading]]:

@@ -201,8 +201,8 @@ class DrafterAccounts:
         """Begin with what earlier calls have learnt of drafters with passes, and keep there what this one learns.
 
         A drafter that was resting until now has not been shown the target's states. If it would be asked in the
-        next step, it is skipped in that one, too, and shown them. So 5 steps left before and 0 in ``kept`` become 2:
-        it is skipped and shown states in the next step, and asked in the one after that.
+        next step, it is skipped in that one, too, and shown them. So 5 steps left before and 0 in ``kept`` become
+        2: it is skipped and shown states in the next step, and asked in the one after that.
         """
         before = {label: self.accounts.pop(label).left for label in self._kept if label in self.accounts}
         self._kept = kept

@@ -43,8 +43,8 @@ _EXPLORE = 0.003  # share of the decoding time that may be spent on passes of ot
 _MOST_SAVED = 2.0  # plain passes: the exploration budget grows up to this
 _MOST_SWITCH = 0.5  # plain passes that a change of width may take: more comes from something else
 _FIRST_TOKENS, _FIRST_PASSES = 6, 3.6
-"""The first guess of a text's pace: 6 tokens in the time of 3.6 plain passes, 0.6 of a pass each. What is measured is
-added to both, so after 30 tokens the guess is about a sixth of the sums."""
+"""The first guess of a text's pace: 6 tokens in the time of 3.6 plain passes, 0.6 of a pass each. What is measured
+is added to both, so after 30 tokens the guess is about a sixth of the sums."""
 _AHEAD = 8  # draft nodes over which the cost of one more is averaged
 
 
@@ -127,7 +127,7 @@ class CostModel:
     def explored(
         self, base: int, tokens: Sequence[float], times: Sequence[float], best: int, charge: float
     ) -> tuple[int, float]:
-        """Return how many candidates to score: ``best``, or a number whose cost was not measured lately; and by how
+        """Return how many candidates to score, ``best`` or a number whose cost was not measured lately, and by how
         many plain passes the latter is expected to be worse.
 
         If ``best`` brings 3 tokens in 15 ms, a plain pass takes 10 ms and another number brings 3 tokens in 20 ms,

@@ -27,8 +27,8 @@ _MOST_LOOKAHEAD = 256  # lookahead nodes of one drafter in one pass
 _FEW = 4  # requests whose texts are looked at for repeats
 _LEAST = 8  # a step asks drafters for at least this many draft nodes
 _SOON = 16
-"""The first 16 steps of a call that ask drafters are all judged, and later ones one in four (`SELDOM`). Of steps that
-ask no drafter one in 16 is judged."""
+"""The first 16 steps of a call that ask drafters are all judged, and later ones one in four (`SELDOM`). Of steps
+that ask no drafter one in 16 is judged."""
 _SHRINK, _SPARE = 0.98, 1.5  # the number asked for shrinks by 2 % per step, to 1.5 times what was worth scoring
 
 
