@@ -44,7 +44,6 @@ class DraftSource:
     def __init__(self, drafter: Drafter) -> None:
         self.drafter, self.number = drafter, 0  # its index in the set
         self.declared = NOTHING  # what it says of itself
-        self.seats: list[Declaration | None] = [None]  # what each of the set declares, None without a session
         self.session: DraftSession | None = None  # None once the drafter was disabled
         self.proposal = _EMPTY  # of this step
         self.resting = False  # whether it learns nothing of this step but its tokens, whatever it needs
@@ -66,14 +65,10 @@ class DraftSource:
         """What it is given of this step: nothing while it rests."""
         return _NO_NEEDS if self.resting else self.needs
 
-    def take_seat(self, number: int, seats: list[Declaration | None]) -> None:
-        """Be the one with this number in a set."""
-        self.number, self.seats = number, seats
-        self._hold(self.session)
-
-    def _hold(self, session: DraftSession | None) -> None:
-        self.session = session
-        self.seats[self.number] = None if session is None else self.declared
+    @property
+    def seat(self) -> Declaration | None:
+        """What a planner sees of it: what it declares, None where it has no session."""
+        return None if self.session is None else self.declared
 
     def open(self, ids: Sequence[int], noise: Noise | None, target_session: Any = None) -> None:
         """Start (again) from the committed text; ``target_session`` is that text in the target's cache."""
@@ -82,9 +77,9 @@ class DraftSource:
             return
         started = perf_counter()
         try:
-            self._hold(session := self.drafter.open(ids, noise))
+            self.session = self.drafter.open(ids, noise)
             if self.needs.target_session:
-                session.follow(target_session)
+                self.session.follow(target_session)
         except Exception as error:
             self._disable("open()", error)
         self.step.open_s = perf_counter() - started
@@ -234,8 +229,7 @@ class DraftSource:
     def close(self) -> None:
         """Close the session, if there is one; some keep the answer then, so it learns the rest of it."""
         self.catch_up()
-        session = self.session
-        self._hold(None)
+        session, self.session = self.session, None
         if session is not None:
             try:
                 session.close()
@@ -249,8 +243,7 @@ class DraftSource:
             exc_info=log.isEnabledFor(logging.DEBUG),
         )  # fmt: skip
         self.step.failed = True
-        session = self.session
-        self._hold(None)
+        session, self.session = self.session, None
         if session is not None:
             with suppress(Exception):  # what it raises now was reported already
                 session.close()

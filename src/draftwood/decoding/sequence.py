@@ -52,7 +52,6 @@ class ActiveSequence:
         self.number, self.target = number, target
         self.capabilities = target.capabilities
         self.sources: list[DraftSource] = []
-        self.drafters: list[Declaration | None] = []
         self._engage(drafters if request.drafters is None else request.drafters)
         self.prefill_s = 0.0
         self.step = Step(0, 0)
@@ -76,9 +75,8 @@ class ActiveSequence:
         for source in here.values():
             if source not in self.sources:
                 source.close()
-        self.drafters = [None] * len(self.sources)
         for number, source in enumerate(self.sources):
-            source.take_seat(number, self.drafters)
+            source.number = number
         self._lends_session = any([source.needs.target_session for source in self.sources])
         return [source for source in self.sources if id(source.drafter) not in here]
 
@@ -97,6 +95,10 @@ class ActiveSequence:
             source.ends, source.is_off = request.end_ids, source.declared.name in request.without
 
     # What a planner sees.
+
+    @property
+    def drafters(self) -> list[Declaration | None]:
+        return [source.seat for source in self.sources]
 
     @property
     def length(self) -> int:
