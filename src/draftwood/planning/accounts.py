@@ -86,7 +86,7 @@ class Overhead:
         return max(0.0, self.drafted - self.vain) if self.vain and self.drafted else 0.0
 
     def learn(self, states: Sequence[State], *, asked: bool) -> None:
-        if not states or states[0].traced:  # writing a trace takes time that other steps do not take
+        if states[0].traced:  # writing a trace takes time that other steps do not take
             return
         seconds = states[0].step.plan_s  # all share it
         for state in states:

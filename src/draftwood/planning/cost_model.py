@@ -262,7 +262,7 @@ class Pace:
 
     def learn(self, states: Sequence[State]) -> None:
         tokens = sum([len(state.step.emitted) for state in states])
-        seconds = states[0].step.score_s + sum([state.step.overhead_s for state in states]) if states else 0.0
+        seconds = states[0].step.score_s + sum([state.step.overhead_s for state in states])
         self._tokens = KEEP_SOME * self._tokens + tokens
         self._seconds = KEEP_SOME * self._seconds + seconds
 
