@@ -81,7 +81,7 @@ def test_ids_of_fewer_bits_go_on_in_int64_or_are_refused(llama):
             llama.generate(**ids, **GREEDY, custom_generate=draftwood.decode_with())
 
 
-def test_it_drafts_and_tells_how(llama):
+def test_decode_with_drafts_and_tells_how(llama):
     decoding = draftwood.decode_with("ngram", "fixed:16")
     ids = llama.generate(**ONE, **GREEDY, custom_generate=decoding)[0, len(PROMPT) :].tolist()
     (written,) = decoding.generations

@@ -56,7 +56,7 @@ def test_a_call_goes_on_with_what_the_last_one_learnt():
     assert anew.cost(1).passes == 0
 
 
-def test_it_begins_with_the_profile_of_this_machine(model):
+def test_learning_begins_with_the_profile_of_this_machine(model):
     assert fresh(model).curve is None
     profile(model)
     assert fresh(model).curve == CostCurve({128: CURVE})
@@ -137,7 +137,7 @@ def test_the_speed_of_a_busy_moment_is_not_kept(keeping, monkeypatch):
     assert speeds("owner/named") == quiet, "that of the last quiet time stays"
 
 
-def test_it_is_written_when_the_process_ends_and_now_and_then_before(model, keeping, monkeypatch):
+def test_what_was_learnt_is_written_when_the_process_ends_and_now_and_then_before(model, keeping, monkeypatch):
     write_some(model)
     assert findings.files("learned") == []
     monkeypatch.setattr("draftwood.api.learned._PATIENCE", -1.0)

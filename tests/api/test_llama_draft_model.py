@@ -276,7 +276,7 @@ def test_a_drafter_that_fails_is_off_for_the_request():
     assert llama.passes < 30
 
 
-def test_it_brings_nothing_heavy_and_not_the_package_itself():
+def test_importing_the_draft_model_brings_nothing_heavy_and_not_the_package_itself():
     code = (
         "import sys, draftwood; draftwood.LlamaDraftModel()\n"
         "heavy = {'torch', 'transformers', 'numba', 'llama_cpp', 'xllamacpp'} & set(sys.modules)\n"

@@ -26,7 +26,7 @@ WHERE = ("open", "draft", "learn", "extend", "close")
 
 
 @pytest.mark.parametrize("name", WELL_BEHAVED)
-def test_it_keeps_the_contract(name):
+def test_a_drafter_keeps_the_contract(name):
     target = ToyTarget(order=2)
     (drafter,) = WELL_BEHAVED[name](target, GREEDY)
     check_drafter(drafter)
@@ -37,7 +37,7 @@ def test_it_keeps_the_contract(name):
 @pytest.mark.parametrize(
     "name", [name for name in WELL_BEHAVED if name not in ("same", "wrong", "probing", "model")]
 )
-def test_it_keeps_the_contract_on_another_vocabulary(name):
+def test_a_drafter_keeps_the_contract_on_another_vocabulary(name):
     """Toys that know their target have its vocabulary and no other."""
     for vocab_size in (4, 31):
         (drafter,) = WELL_BEHAVED[name](ToyTarget(vocab_size=vocab_size), GREEDY)

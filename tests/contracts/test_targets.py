@@ -16,7 +16,7 @@ VARIANTS = TARGETS | {"one token per pass": ONE_BY_ONE}
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("order", [1, 2, 8])
-def test_it_keeps_the_contract(variant, order):
+def test_a_toy_target_keeps_the_contract(variant, order):
     target = ToyTarget(order=order, **VARIANTS[variant])
     check_target(target, tolerance=0)
     check_target(target, prompt=[0], tolerance=0)

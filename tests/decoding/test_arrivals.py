@@ -113,7 +113,7 @@ def test_a_prompt_that_cannot_be_read_ends_its_own_text_alone():
     assert texts[0] == greedy_truth(target, [1, 2], 20)
 
 
-def test_it_may_wait_only_where_nothing_is_written():
+def test_a_fetch_of_arrivals_may_wait_only_where_nothing_is_written():
     target = ToyTarget()
     arrivals = Scripted(sequences(target, (), [[1], [2]], limit=3), [3, 9])
     run(target, arrivals)

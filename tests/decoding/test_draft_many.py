@@ -21,9 +21,7 @@ class Text:
 
     def __init__(self, drafters, text):
         self.sources = [DraftSource(drafter) for drafter in drafters]
-        seats = [None] * len(self.sources)
-        for number, source in enumerate(self.sources):
-            source.take_seat(number, seats)
+        for source in self.sources:
             source.open(list(text), None)
         self.capabilities = ToyTarget().capabilities
         self.step = Step(0, len(text))

@@ -62,7 +62,7 @@ class Resting(FixedPlanner):
         )
 
 
-def test_it_is_shown_nothing_while_it_rests_and_knows_the_text_afterwards():
+def test_a_drafter_is_shown_nothing_while_it_rests_and_knows_the_text_afterwards():
     drafter = WatchingDrafter()
     truth = greedy_truth(ToyTarget(), PROMPT, 13)
     assert write(ToyTarget(), [drafter], Resting(0, steps=6), limit=13).ids == truth

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from draftwood import tasks
-from draftwood.api.prompts import decoder, render
-from draftwood.api.text import TextBuilder
+from draftwood.api.prompts import render
+from draftwood.api.text import Spelling, TextBuilder
 from draftwood.engines.tokens.fingerprint import tokenizer_fingerprint
 from draftwood.errors import ModelError, PromptError, UnsupportedModelError, UsageError
 from draftwood.local.find import find, gguf_file
@@ -141,7 +141,7 @@ def test_what_is_no_character_becomes_the_replacement_character(smollm2):
         assert smollm2.decode(ids[:end]).endswith("\ufffd")
     assert smollm2("a\ud800b") == smollm2("a\ufffdb")  # half a character, as JSON can spell it
     assert smollm2("\ud83d\ude42") == smollm2("🙂")
-    builder = TextBuilder(decoder(smollm2))
+    builder = TextBuilder(Spelling(smollm2))
     assert "".join(piece.text for token in [81, *ids, 2] for piece in builder.push(token, "")) == "a🙂"
 
 
@@ -245,7 +245,7 @@ def test_the_blank_that_a_vocabulary_puts_before_a_text_is_taken_away(tiny):
         ids = tokenizer(text)["input_ids"]
         assert tokenizer.decode(ids, skip_special_tokens=True) == text
     assert tokenizer.decode([265, 265]) == "ab ab"
-    builder = TextBuilder(decoder(tokenizer))
+    builder = TextBuilder(Spelling(tokenizer))
     assert [piece.text for token in (265, 265) for piece in builder.push(token, "")] == ["ab", " ab"]
     without = tiny(add_space_prefix=False)
     assert without.decode(without(" ab")["input_ids"], skip_special_tokens=True) == " ab"

@@ -66,7 +66,7 @@ def test_a_graphics_card_keeps_the_logits(dtype, monkeypatch):
 )
 @example(rows=2, vocab=1024, k=2, dtype=torch.float32, levels=2, seed=0)  # whole blocks
 @example(rows=2, vocab=1025, k=1, dtype=torch.float32, levels=2, seed=0)  # one token behind them
-def test_they_are_those_of_sorting_everything(rows, vocab, k, dtype, levels, seed):
+def test_the_best_tokens_are_those_of_sorting_everything(rows, vocab, k, dtype, levels, seed):
     """Few levels are many ties; and a part of the vocabulary is masked."""
     rng = np.random.default_rng(seed)
     values = rng.integers(0, levels, (rows, vocab)) / levels * 8

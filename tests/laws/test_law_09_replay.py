@@ -54,7 +54,7 @@ def test_a_text_that_ended_early_was_drafted_up_to_its_own_limit():
     assert replayed(trace, "ngram", 16) == [untimed(step) for step in live.steps]
 
 
-def test_so_was_one_that_a_stop_string_ended():
+def test_a_text_that_a_stop_string_ended_was_drafted_up_to_its_own_limit():
     def decode(ids):
         return "".join("abcdefgh"[i] for i in ids)
 

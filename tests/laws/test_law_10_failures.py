@@ -156,7 +156,7 @@ def test_the_text_is_unchanged_the_failure_reported_once_and_the_drafter_not_ask
 
 @pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize("failing", FAILING)
-def test_the_others_go_on(failing, order):
+def test_other_drafters_go_on_when_one_fails(failing, order):
     target = ToyTarget()
     made = [FAILING[failing], SameDrafter(target)][::order]
     same = made.index(SameDrafter(target))

@@ -48,14 +48,14 @@ def test_scores_are_the_same_however_a_text_was_read(tiny_gguf, engine, family, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("engine", "family", "kind"), FILES)
-def test_so_they_are_at_every_length(tiny_gguf, engine, family, kind):
+def test_scores_of_every_length_are_the_same_however_a_text_was_read(tiny_gguf, engine, family, kind):
     target, truth = target_and_truth(engine, tiny_gguf(family, kind))
     assert_scores_are_the_same(target, truth, range(2, 1 + LONGEST))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["llama.cpp", "cpu"])
-def test_so_they_are_of_the_small_model(engine):
+def test_scores_of_smollm2_are_the_same_however_a_text_was_read(engine):
     target, _ = draftwood.load("smollm2", engine=engine)
     assert_scores_are_the_same(target, OneByOne(target), (24, 132, 257, 400), target.capabilities.vocab_size)
 

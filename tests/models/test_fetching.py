@@ -17,6 +17,7 @@ import pytest
 from draftwood.errors import FetchError, UnknownNameError, UsageError
 from draftwood.local.catalogue import CATALOGUE, DEFAULT_MODEL
 from draftwood.local.find import find
+from draftwood.models import engine
 from draftwood.models.engine import choose
 from draftwood.models.fetch import fetch
 
@@ -222,7 +223,7 @@ def test_missing_packages_are_named_before_anything_is_downloaded(shop, monkeypa
     monkeypatch.setattr(shop.fetch_module, "_start_pip", refuse)
     gone = ("gguf", "accelerate")
     look = SimpleNamespace(find_spec=lambda name: None if name in gone else find_spec(name))
-    monkeypatch.setattr(shop.fetch_module, "importlib", SimpleNamespace(util=look))
+    monkeypatch.setattr(engine, "importlib", SimpleNamespace(util=look))
     with pytest.raises(FetchError, match=re.escape('accelerate, gguf: run pip install "draftwood[transformers]"')):
         fetch(NAME)
 

@@ -25,14 +25,14 @@ class Unhashable(Tokenizer):
     __hash__ = None
 
 
-def test_it_is_a_hash_of_the_vocabulary():
+def test_a_fingerprint_is_a_hash_of_the_vocabulary():
     wanted = hashlib.sha256(repr([("b", 0), ("a", 1)]).encode()).hexdigest()[:16]
     assert tokenizer_fingerprint(Tokenizer("b", "a")) == wanted
     assert tokenizer_fingerprint(Unhashable("b", "a")) == wanted
     assert tokenizer_fingerprint(Tokenizer("a", "b")) != wanted
 
 
-def test_it_is_remembered_until_tokens_are_added_or_the_tokenizer_goes():
+def test_a_fingerprint_is_remembered_until_tokens_are_added_or_the_tokenizer_goes():
     before = len(fingerprint._known)
     tokenizer = Tokenizer("a", "b")
     first = tokenizer_fingerprint(tokenizer)

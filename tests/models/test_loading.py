@@ -27,6 +27,7 @@ from draftwood.errors import (
 from draftwood.models.load import load
 
 load_module = importlib.import_module("draftwood.models.load")
+engine_module = importlib.import_module("draftwood.models.engine")
 VOCABULARY = 32
 
 
@@ -151,9 +152,9 @@ def test_a_device_that_does_not_take_the_model_is_said(saved, monkeypatch):
 
 def test_missing_packages_are_named(saved, monkeypatch):
     look = SimpleNamespace(find_spec=lambda name: None if name == "transformers" else find_spec(name))
-    monkeypatch.setattr(load_module, "importlib", SimpleNamespace(util=look))
+    monkeypatch.setattr(engine_module, "importlib", SimpleNamespace(util=look))
     with pytest.raises(ModelError, match=r'needs transformers: run pip install "draftwood\[transformers\]"'):
-        load(saved)
+        load(saved, engine="transformers")
 
 
 def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(folder):

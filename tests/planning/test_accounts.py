@@ -183,7 +183,7 @@ def test_one_that_is_quick_and_needs_no_scores_has_no_account():
     assert not accounts.why()
 
 
-def test_it_says_who_is_skipped_and_names_no_options():
+def test_accounts_say_who_is_skipped_and_names_no_options():
     accounts = DrafterAccounts()
     assert skips(accounts, 18, made())[-1]
     assert accounts.why() == ["recycler is not asked for 31 steps: it takes 0.4 ms and saves 0.0"]

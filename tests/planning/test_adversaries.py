@@ -200,7 +200,7 @@ def against_the_best(arms: dict[int, Times], found: Times, spans: Sequence[int])
 
 @pytest.mark.slow
 @pytest.mark.parametrize("curve", CURVES)
-def test_it_follows_a_text_that_turns_from_novel_to_copying_and_back(curve):
+def test_the_planner_follows_a_text_that_turns_from_novel_to_copying_and_back(curve):
     prompt, cost = novel(PROMPT), CURVES[curve]
     copying = copied(prompt, 64 * STEPS + REGIME)  # of which a pass may take 65 tokens
     output = [*novel(REGIME, 1), *copying, *novel(REGIME, 2)]
@@ -226,7 +226,7 @@ def turning(every: int) -> tuple[list[int], list[int], dict[int, Times]]:
 
 @pytest.mark.parametrize("measured", [True, False], ids=["profiled", "unprofiled"])
 @pytest.mark.parametrize("every", rest_is_slow([20, 5], 5))
-def test_it_follows_a_machine_that_turns_from_dear_to_flat_and_back(every, measured):
+def test_the_planner_follows_a_machine_that_turns_from_dear_to_flat_and_back(every, measured):
     prompt, output, arms = turning(every)
     found = replayed(prompt, output, goodput(DEAR if measured else None), dear_flat_dear)
     against_the_best(arms, found, TURNS)

@@ -64,7 +64,7 @@ def test_requests_are_judged_apart_and_forgotten_with_their_end():
     assert len(policy._turns) == 0
 
 
-def test_it_says_why():
+def test_backoff_says_why():
     policy, state = Backoff(pause=20), FakeState()
     policy.limit(state, 1, 9)
     assert policy.limit(state, 1, 9).why == "nothing drafted yet"
@@ -179,7 +179,7 @@ def test_texts_that_wait_count_as_those_that_run():
     assert [server.step(0.1, 1, waiting) for waiting in (0, 3, 15, 15)] == [None, None, 6, 0]
 
 
-def test_it_shortens_at_once_and_lengthens_when_the_load_has_stayed_low():
+def test_the_load_limit_shortens_drafts_at_once_and_lengthens_when_the_load_has_stayed_low():
     server = Server()
     found = [server.step(0.5, rows) for rows in (1, 16, *[1] * 6)]
     assert found == [None, 0, 0, 0, 0, 0, None, None]

@@ -48,7 +48,7 @@ def test_straight_lines_in_between_and_beyond(n, context, milliseconds):
     assert CostCurve(POINTS).seconds(n, context) == pytest.approx(milliseconds / 1000)
 
 
-def test_it_never_falls_beyond_what_was_measured():
+def test_a_cost_curve_never_falls_beyond_what_was_measured():
     curve = CostCurve({128: {1: 0.03, 4: 0.02}, 512: {1: 0.01, 4: 0.01}})
     assert curve.seconds(100, 128) == 0.02
     assert curve.seconds(4, 5000) == 0.01

@@ -32,7 +32,7 @@ def off(model, truth, n, context=100):
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 16, 40, 64, 200])
-def test_it_begins_with_what_was_measured(n):
+def test_a_cost_model_begins_with_what_was_measured(n):
     assert CostModel(CURVE).seconds(n, 100) == pytest.approx(CURVE.seconds(n, 100))
 
 
@@ -166,7 +166,7 @@ def after(*excesses: float) -> SwitchCost:
     return cost
 
 
-def test_it_is_what_plain_passes_behind_drafts_take_longer_and_nothing_where_drafts_follow():
+def test_the_switch_cost_is_what_plain_passes_after_drafts_take_longer_and_nothing_where_drafts_follow():
     cost = after(*[0.001] * 200)
     assert cost.charge == pytest.approx(0.001, rel=0.01)
     for _ in range(200):
@@ -176,7 +176,7 @@ def test_it_is_what_plain_passes_behind_drafts_take_longer_and_nothing_where_dra
 
 
 @given(st.lists(st.floats(), max_size=20))
-def test_it_is_a_number_and_bounded_whatever_the_clock_says(excesses):
+def test_the_switch_cost_is_a_number_and_bounded_whatever_the_clock_says(excesses):
     assert 0 <= after(*excesses).charge <= PLAIN / 2
 
 

@@ -22,7 +22,7 @@ ONE, OTHER = RandomDrafter(), RandomDrafter(seed=1)
     ("limits", "nodes"),
     [({}, 8), ({"remaining": 5}, 4), ({"remaining": 1}, 0), ({"max_pass": 4}, 3), ({"max_pass": 1}, 0)],
 )
-def test_it_asks_for_no_more_than_can_be_scored(limits, nodes):
+def test_fixed_asks_for_no_more_than_can_be_scored(limits, nodes):
     ((ask, other),) = FixedPlanner(8).ask([FakeState(drafters=[ONE, OTHER], **limits)])
     assert ask.nodes == other.nodes == nodes
     assert ask.accept_rates.tolist() == (ONE.prior.tolist() if ask.nodes + ask.lookahead_nodes else [])
@@ -106,7 +106,7 @@ def test_no_more_than_most_are_scored_however_likely():
 
 
 @given(STATES, PROPOSALS, st.floats(0, 1), st.integers(0, 9))
-def test_it_is_the_fixed_planner_with_a_floor(state, proposals, p, most):
+def test_threshold_is_the_fixed_planner_with_a_floor(state, proposals, p, most):
     state.drafters = [None] * len(proposals)
     (one,) = ThresholdPlanner(p, most).plan([state], [proposals])
     (other,) = FixedPlanner(most, p).plan([state], [proposals])

@@ -25,7 +25,7 @@ def check(row, noise, position, sampling):
     SEEDS, st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.sampled_from([0.01, 1, 4, 30, 1e12, 1e37]),
     st.sampled_from([1e-3, 0.3, 0.7, 1.0, 1.7, 1e4]),
 )  # fmt: skip
-def test_it_is_the_winner_of_all(seed, sequence, position, spread, temperature):
+def test_the_winner_of_the_kernel_is_the_winner_of_all(seed, sequence, position, spread, temperature):
     rng, noise = np.random.default_rng(seed % 1000), KeyedNoise(seed, sequence)
     row = (rng.normal(size=3000) / 9 * spread).astype(np.float32) * np.float32(min(1, temperature))
     for some in ({}, {"top_p": 0.999}, {"top_p": 0.5}, {"top_k": 2000}, {"top_k": 3, "min_p": 0.2, "top_p": 0.9}):

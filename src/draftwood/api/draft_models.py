@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -29,6 +30,13 @@ if TYPE_CHECKING:
     from draftwood.drafters.cascade.drafter import CascadeDrafter
 
 log = logging.getLogger("draftwood")
+
+# By engine, the modules that make draft models of a target, and those that open trained heads.
+_SELF_DRAFTS = {
+    CPU: "draftwood.engines.cpu.self_drafts",
+    TRANSFORMERS: "draftwood.engines.transformers.self_draft",
+}
+_HEADS = {CPU: "draftwood.engines.cpu.head.target", TRANSFORMERS: "draftwood.engines.transformers.head.load"}
 
 _NO_MEMORY = (
     "out of memory", "alloc_failed", "not enough memory", "can't allocate", "cannot allocate", "failed to allocate"
@@ -152,13 +160,7 @@ class DraftModels:
 
     def early_exit(self, layers: str) -> DraftTarget:
         """Return some of the target's own layers, on its cache. Raises what `early_exit` of the engine raises."""
-        drafts: Any
-        if self._engine == CPU:
-            from draftwood.engines.cpu import self_drafts as drafts
-        else:
-            self._only_transformers("early-exit")
-            from draftwood.engines.transformers import self_draft as drafts
-        return DraftTarget(drafts.early_exit(self.target, layers), weight_bytes=0)
+        return DraftTarget(self._self_drafts("early-exit").early_exit(self.target, layers), weight_bytes=0)
 
     def head(self, file: str, known: DraftTarget | None = None, *, optional: bool = False) -> DraftTarget | None:
         """Return a head that was trained for the target; without ``file``, the one that comes with draftwood.
@@ -181,13 +183,9 @@ class DraftModels:
             return once(self.target, "no head", said, lambda: log.warning(said)) if file else None
 
     def _head(self, file: str) -> DraftTarget:
-        if self.target is None or not self.target.capabilities.hidden or self._engine not in (CPU, TRANSFORMERS):
+        if self.target is None or not self.target.capabilities.hidden or self._engine not in _HEADS:
             raise CapabilityError("head needs the engine cpu or transformers, and hidden states: leave it out")
-        heads: Any
-        if self._engine == CPU:
-            from draftwood.engines.cpu.head import target as heads
-        else:
-            from draftwood.engines.transformers.head import load as heads
+        heads = import_module(_HEADS[self._engine])
         place = named(file) if file else heads.shipped_head(self.target)
         if place is None:
             raise UsageError(
@@ -202,23 +200,18 @@ class DraftModels:
 
         Raises `CapabilityError` where that would save nothing, or is not implemented.
         """
-        found: Any
-        if self._engine == CPU:
-            from draftwood.engines.cpu import self_drafts
-
-            found = self_drafts.quantized_self(self.target)  # type: ignore[arg-type]
-        elif self._engine == LLAMA_CPP:
+        if self._engine == LLAMA_CPP:
             raise CapabilityError(
                 "quantized-self makes no smaller copy of a GGUF file for llama.cpp: write draft-model:model=FILE "
                 "with a Q4_0 file of the same model, or run it on the engine cpu"
             )
+        drafts = self._self_drafts("quantized-self")
+        if self._engine == CPU:
+            found = drafts.quantized_self(self.target)
+        elif self.model is None:
+            raise CapabilityError("quantized-self needs the model itself: use generate or bench")
         else:
-            self._only_transformers("quantized-self")
-            if self.model is None:
-                raise CapabilityError("quantized-self needs the model itself: use generate or bench")
-            from draftwood.engines.transformers.self_draft import quantized_self
-
-            found = quantized_self(self.target, self.model)  # type: ignore[arg-type]
+            found = drafts.quantized_self(self.target, self.model)
         return DraftTarget(found, weight_bytes=found.weight_bytes, verifier=self.target)
 
     @property
@@ -226,9 +219,11 @@ class DraftModels:
         """The name of the target's engine, as it declares it; empty for targets that declare none."""
         return "" if self.target is None else self.target.engine
 
-    def _only_transformers(self, name: str) -> None:
-        if self._engine != TRANSFORMERS:
+    def _self_drafts(self, name: str) -> Any:
+        """Return the module of the engine that makes draft models of its targets, for the drafter ``name``."""
+        if self._engine not in _SELF_DRAFTS:
             raise CapabilityError(f"{name} works on models of transformers only: name a draft model instead")
+        return import_module(_SELF_DRAFTS[self._engine])
 
 
 def with_models(drafters: Sequence[Drafter], models: DraftModels) -> tuple[Drafter, ...]:

@@ -108,8 +108,13 @@ def generate(
         list of prompts neither is raised: that answer ends with ``finish_reason="error"`` and the reason in
         ``error``, and the others are written to their end.
     """
-    given = dict(locals())
-    with Stream(**given) as streamed:
+    with Stream(
+        model, prompts, tokenizer=tokenizer, drafters=drafters, planner=planner, rule=rule,
+        max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
+        repetition_penalty=repetition_penalty, seed=seed, stop=stop, logits_processor=logits_processor,
+        grammar=grammar, batch_size=batch_size, prediction=prediction, memory=memory, corpus=corpus,
+        context=context,
+    ) as streamed:  # fmt: skip
         for _ in streamed:
             pass
     return streamed.generations if streamed.many else streamed.generations[0]

@@ -17,7 +17,6 @@ from draftwood.engines.tokens.file_tokenizer import FileTokenizer
 from draftwood.errors import UsageError
 from draftwood.files.foreign import whole
 
-Decode = Callable[[Sequence[int]], str]
 _BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
 _REPLACED = "\ufffd"
 _MOST_READ = 8
@@ -45,7 +44,7 @@ class StopStrings:
     half a character.
     """
 
-    def __init__(self, strings: Sequence[str], decode: Decode) -> None:
+    def __init__(self, strings: Sequence[str], decode: Callable[[Sequence[int]], str]) -> None:
         if not all(strings):
             raise UsageError("a stop string is empty: leave it out or write some text")
         for string in strings:
@@ -88,9 +87,8 @@ class TextBuilder:
     whole. Special tokens are no part of the text; a stop string may hold their names.
     """
 
-    def __init__(self, decode: Decode | Spelling, stop: StopStrings | None = None, prompt: int = 0) -> None:
-        self._decode, self._stop, self._prompt = decode, stop, prompt
-        self._spelling = decode if isinstance(decode, Spelling) else None
+    def __init__(self, spelling: Spelling, stop: StopStrings | None = None, prompt: int = 0) -> None:
+        self._spelling, self._stop, self._prompt = spelling, stop, prompt
         self._ids: list[int] = []  # without special tokens
         # ids[prefix:] are decoded again with the next token; ids[:read] end with a whole character; of the text of
         # ids[prefix:], `done` characters were taken.
@@ -102,16 +100,16 @@ class TextBuilder:
 
     def push(self, token: int, source: str) -> list[Piece]:
         """Add a token; returns what can be shown now."""
-        name = "" if self._spelling is None else self._spelling.special(token)
+        name = self._spelling.special(token)
         if name:
             self._add(name if self._stop else "", None, self._prefix, self._read, self._done)
-        elif self._spelling is not None and self._spelling.only_whole:
+        elif self._spelling.only_whole:
             self._ids.append(token)
         elif self._spells(token):
-            if self._spelling is not None and self._run(len(self._ids)) and not self._spelling.byte(token):
-                self._take(self._decode(self._ids[self._prefix :]), 0, self._source)  # the bytes are all there
+            if self._run(len(self._ids)) and not self._spelling.byte(token):
+                self._take(self._unread(), 0, self._source)  # the bytes are all there
             self._ids.append(token)
-            now = self._decode(self._ids[self._prefix :])
+            now = self._unread()
             self._take(now, self._unfinished(now), source)
             self._source = source
         if self._stop is None:
@@ -124,27 +122,31 @@ class TextBuilder:
 
         Safe after an interrupt in `push`, since each change of state is one statement, which no signal splits.
         """
-        self._take(self._decode(self._ids[self._prefix :]), 0, source)
+        self._take(self._unread(), 0, source)
         if self._stop is not None:
             self._cut(len(self._stop.cut(self._left)))
         return self._show(len(self._left))
 
+    def _unread(self) -> str:
+        """Return the text of the tokens that are decoded again with the next one."""
+        return self._spelling(self._ids[self._prefix :])
+
     def _spells(self, token: int) -> bool:
         """Whether a token can change the text: what spells nothing completes no character."""
-        if self._spelling is not None and self._spelling.steps:
+        if self._spelling.steps:
             return self._spelling.byte(token) is not None
-        piece = self._decode([token]) if self._spelling is None else self._spelling.piece(token)
+        piece = self._spelling.piece(token)
         return self._read == len(self._ids) or piece is None or len(piece) > 0
 
     def _unfinished(self, now: str) -> int:
         """Return how many characters at the end of ``now`` may still change."""
         if bytes_ := self._run(len(self._ids)):
             before = self._ids[self._prefix : len(self._ids) - len(bytes_)]
-            return len(now) - len(self._decode(before)) if _is_open(bytes_) else 0
+            return len(now) - len(self._spelling(before)) if _is_open(bytes_) else 0
         if not now.endswith(_REPLACED):
             return 0
         run = len(now) - len(now.rstrip(_REPLACED))
-        pieces = [None if self._spelling is None else self._spelling.piece(t) for t in self._ids[self._prefix :]]
+        pieces = [self._spelling.piece(token) for token in self._ids[self._prefix :]]
         known = b"".join([piece for piece in pieces if piece is not None])
         if None in pieces:
             return min(run, 3)
@@ -165,7 +167,7 @@ class TextBuilder:
             is_long = len(self._ids) - prefix > _MOST_READ and not self._run(read + 1)
             begin = len(self._ids) - _MOST_READ // 2 if is_long else prefix
         # Without any text before them, some decoders would take the next tokens for the first of a text.
-        if begin > prefix and (later := self._decode(self._ids[begin:])):
+        if begin > prefix and (later := self._spelling(self._ids[begin:])):
             prefix, context = begin, later
             held = min(held, len(context))
         end = max(self._done, len(now) - held)
@@ -174,7 +176,7 @@ class TextBuilder:
 
     def _run(self, end: int) -> bytes:
         """Return the bytes of the tokens before ``end`` that are decoded together, a byte each."""
-        return b"" if self._spelling is None else self._spelling.run(self._ids[self._prefix : end])
+        return self._spelling.run(self._ids[self._prefix : end])
 
     def _add(self, new: str, source: str | None, prefix: int, read: int, done: int) -> None:
         left, text = self._left + new, self.text if source is None else self.text + new

@@ -135,11 +135,6 @@ class TargetSession(ABC):
     """Layers whose states scoring passes keep, some of `Capabilities.hidden`; set anew before any pass."""
 
     @property
-    def capabilities(self) -> Capabilities | None:
-        """Where passes over this text can do less than the target declares: what they can do."""
-        return None
-
-    @property
     def replay(self) -> int:
         """Committed tokens that the next pass reads again because a snapshot was restored."""
         return 0

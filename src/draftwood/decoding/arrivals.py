@@ -10,7 +10,7 @@ from typing import Protocol
 
 from draftwood.contracts import Drafter, Rule, Target
 from draftwood.contracts.declaring import refuse_mismatch
-from draftwood.decoding.prompt_scores import UNSEEN
+from draftwood.decoding.prompt_scores import watched_by
 from draftwood.decoding.request import Request
 from draftwood.decoding.sequence import ActiveSequence
 
@@ -77,7 +77,11 @@ class Entrance:
         return order
 
     def _read_pieces(self, order: Sequence[ActiveSequence], owed: ActiveSequence | None) -> list[ActiveSequence]:
-        """Read one chunk in all, or a whole one from ``owed`` on; returns the sequences that were read."""
+        """Read pieces of prompts in this order, one chunk of tokens in all; returns the sequences that were read.
+
+        ``owed`` gets a chunk of its own, whatever was read before it: of prompts of 100 and 300 tokens only the
+        100 are read with a chunk of 256, but if the longer one is owed a chunk, 256 of its tokens are read, too.
+        """
         pieces = self._pieces(order, owed)
         ends = [(s, size) for s, size in pieces if s.is_open and not s.is_half_read and size == s.unread]
         together = len(ends) > 1 and self._read_together(ends)
@@ -113,8 +117,7 @@ class Entrance:
         started = perf_counter()
         lengths = [sequence.session.length for sequence, _ in ends]
         try:
-            watches = [sequence.watch() for sequence, _ in ends]
-            asked = {"watch": [watch or UNSEEN for watch in watches]} if any(watches) else {}
+            asked = watched_by([sequence.watch() for sequence, _ in ends])
             texts = [(sequence.session, sequence.next_piece(size)) for sequence, size in ends]
             found = self._target.extend(texts, **asked)
         except Exception:  # each is read alone, which shows whose fault it is
@@ -128,8 +131,7 @@ class Entrance:
 
     def _read_piece(self, sequence: ActiveSequence, size: int) -> None:
         started = perf_counter()
-        watch, piece = sequence.watch(), sequence.next_piece(size)
-        asked = {} if watch is None else {"watch": [watch]}
+        asked, piece = watched_by([sequence.watch()]), sequence.next_piece(size)
         if not sequence.is_open:
             left = len(sequence.request.prompt) + sequence.request.limit - len(piece)
             ((session, scores),) = self._target.open([piece], reserve=left, **asked)
@@ -173,9 +175,7 @@ def check_request(request: Request, target: Target) -> None:
 def read_whole(target: Target, sequences: Sequence[ActiveSequence]) -> None:
     """Read all prompts in passes that they share."""
     started = perf_counter()
-    watches = [sequence.watch() for sequence in sequences]
-    # Without a watch the argument is left out: not every target has it.
-    asked = {"watch": [watch or UNSEEN for watch in watches]} if any(watches) else {}
+    asked = watched_by([sequence.watch() for sequence in sequences])
     requests = [sequence.request for sequence in sequences]
     reserve = max((r.limit for r in requests), default=0)
     opened = target.open([r.prompt for r in requests], reserve=reserve, **asked)

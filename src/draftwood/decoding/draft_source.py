@@ -44,7 +44,6 @@ class DraftSource:
     def __init__(self, drafter: Drafter) -> None:
         self.drafter, self.number = drafter, 0  # its index in the set
         self.declared = NOTHING  # what it says of itself
-        self.seats: list[Declaration | None] = [None]  # what each of the set declares, None without a session
         self.session: DraftSession | None = None  # None once the drafter was disabled
         self.proposal = _EMPTY  # of this step
         self.resting = False  # whether it learns nothing of this step but its tokens, whatever it needs
@@ -66,14 +65,10 @@ class DraftSource:
         """What it is given of this step: nothing while it rests."""
         return _NO_NEEDS if self.resting else self.needs
 
-    def take_seat(self, number: int, seats: list[Declaration | None]) -> None:
-        """Be the one with this number in a set."""
-        self.number, self.seats = number, seats
-        self._hold(self.session)
-
-    def _hold(self, session: DraftSession | None) -> None:
-        self.session = session
-        self.seats[self.number] = None if session is None else self.declared
+    @property
+    def seat(self) -> Declaration | None:
+        """What a planner sees of it: what it declares, None where it has no session."""
+        return None if self.session is None else self.declared
 
     def open(self, ids: Sequence[int], noise: Noise | None, target_session: Any = None) -> None:
         """Start (again) from the committed text; ``target_session`` is that text in the target's cache."""
@@ -82,9 +77,9 @@ class DraftSource:
             return
         started = perf_counter()
         try:
-            self._hold(session := self.drafter.open(ids, noise))
+            self.session = self.drafter.open(ids, noise)
             if self.needs.target_session:
-                session.follow(target_session)
+                self.session.follow(target_session)
         except Exception as error:
             self._disable("open()", error)
         self.step.open_s = perf_counter() - started
@@ -108,29 +103,23 @@ class DraftSource:
             choice = np.array(tokens[:1], dtype=np.int32)
             choice.flags.writeable = False
             lesson = Feedback(_EMPTY, _EMPTY, ascending(0), (), tokens, choice, source=self.number)
-            try:
-                self.session.learn(lesson)
-            except Exception as error:
-                self._disable("learn()", error)
+            self.tell("learn()", lambda session: session.learn(lesson))
 
     def draft(self, ask: Ask, vocab_size: int, base_tree: TokenTree | None = None) -> TokenTree:
         """Return what the drafter, which `is_asked`, proposes, checked; nothing if it is disabled or at fault.
 
         ``base_tree`` is what the other drafters propose, for a drafter that extends it.
         """
-        started = perf_counter()
+        started, asked = perf_counter(), (ask.nodes, ask.lookahead_nodes, ask.accept_rates)
         self.catch_up()
-        if (session := self.session) is not None:
-            self.prepare(ask)
-            try:
-                if base_tree is None:
-                    tree = session.draft(ask.nodes, ask.lookahead_nodes, ask.accept_rates)
-                else:
-                    tree = session.branch(base_tree, ask.nodes, ask.lookahead_nodes, ask.accept_rates)
-            except Exception as error:
-                self._disable("draft()", error)
-            else:
-                self._take("draft()", tree, vocab_size, 0 if base_tree is None else NO_CLAIM)
+        self.prepare(ask)
+        if base_tree is None:
+            self.tell("draft()", lambda session: self._take(session, session.draft(*asked), vocab_size, 0))
+        else:
+            self.tell(
+                "draft()",
+                lambda session: self._take(session, session.branch(base_tree, *asked), vocab_size, NO_CLAIM),
+            )
         self._record_draft(ask, perf_counter() - started)
         return self.proposal
 
@@ -149,25 +138,23 @@ class DraftSource:
 
         The tree's evidence classes begin at ``least``. Returns what `draft` would return.
         """
-        self._take("draft_many()", tree, vocab_size, least)
+        self.tell("draft_many()", lambda session: self._take(session, tree, vocab_size, least))
         self._record_draft(ask, seconds)
         return self.proposal
 
-    def _take(self, what: str, tree: TokenTree, vocab_size: int, least: int) -> None:
-        """Check a tree whose evidence classes begin at ``least``, and make it the proposal."""
-        self._own = None
-        try:
-            (tree.check_tokens if tree.is_grown else tree.check_integrity)(vocab_size)
-            if len(tree):
-                self.step.match_length = 0 if self.session is None else int(self.session.match_length)
-            if len(tree) and (least or not tree.is_grown):
-                evidence, classes = tree.evidence.tolist(), len(self.declared.prior)
-                if min(evidence) < least or max(evidence) >= classes:
-                    raise IntegrityError(f"evidence classes must lie in [0, {classes}), the length of the prior")
-                self._own = None if min(evidence) >= 0 else tree.evidence != NO_CLAIM
-            self.proposal = tree.locked()  # what it keeps of its own it may go on writing into
-        except Exception as error:
-            self._disable(what, error)
+    def _take(self, session: DraftSession, tree: TokenTree, vocab_size: int, least: int) -> None:
+        """Make a tree the proposal; raises where its tokens, its shape or its evidence classes, which begin at
+        ``least``, are not as the contract says.
+        """
+        (tree.check_tokens if tree.is_grown else tree.check_integrity)(vocab_size)
+        if len(tree):
+            self.step.match_length = int(session.match_length)
+        if len(tree) and (least or not tree.is_grown):
+            evidence, classes = tree.evidence.tolist(), len(self.declared.prior)
+            if min(evidence) < least or max(evidence) >= classes:
+                raise IntegrityError(f"evidence classes must lie in [0, {classes}), the length of the prior")
+            self._own = None if min(evidence) >= 0 else tree.evidence != NO_CLAIM
+        self.proposal = tree.locked()  # what it keeps of its own it may go on writing into
 
     def _record_draft(self, ask: Ask, seconds: float) -> None:
         step, tree = self.step, self.proposal
@@ -199,7 +186,8 @@ class DraftSource:
             self._credit(lesson)
 
     def _credit(self, lesson: Feedback) -> None:
-        # Equal siblings of its own count once. A lookahead node that is another's draft node too is not accepted.
+        # Two nodes of this drafter that became one of the tree count once. A node that this drafter proposed for
+        # lookahead only is not counted as accepted, even if another drafter proposed it as a draft and was right.
         rows = lesson.node_map if self._own is None else lesson.node_map[self._own]
         step, scored = self.step, set(rows.tolist()) - {-1}
         drafts = scored
@@ -241,8 +229,7 @@ class DraftSource:
     def close(self) -> None:
         """Close the session, if there is one; some keep the answer then, so it learns the rest of it."""
         self.catch_up()
-        session = self.session
-        self._hold(None)
+        session, self.session = self.session, None
         if session is not None:
             try:
                 session.close()
@@ -256,8 +243,7 @@ class DraftSource:
             exc_info=log.isEnabledFor(logging.DEBUG),
         )  # fmt: skip
         self.step.failed = True
-        session = self.session
-        self._hold(None)
+        session, self.session = self.session, None
         if session is not None:
             with suppress(Exception):  # what it raises now was reported already
                 session.close()

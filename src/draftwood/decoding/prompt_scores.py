@@ -93,5 +93,11 @@ def last_of_each(text: Sequence[int], most: float) -> Positions:
     return found[max(0, len(found) - int(max(1, min(most, len(found))))) :]
 
 
-UNSEEN = Watch(lambda _positions, _scores: None, _NONE)
-"""For a request whose drafters need no scores, read together with one whose drafters do."""
+_UNSEEN = Watch(lambda _positions, _scores: None, _NONE)  # of a text without a watch among others that have one
+
+
+def watched_by(watches: Sequence[Watch | None]) -> dict[str, list[Watch]]:
+    """Return the argument ``watch`` of `Target.open` and `Target.extend` for some texts, left out where none has a
+    watch: not every target takes it.
+    """
+    return {"watch": [watch or _UNSEEN for watch in watches]} if any(watches) else {}

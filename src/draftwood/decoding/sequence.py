@@ -28,7 +28,7 @@ from draftwood.contracts.declaring import refuse_mismatch
 from draftwood.decoding import feedback as outcome
 from draftwood.decoding.draft_source import DraftSource
 from draftwood.decoding.feedback import BrokenRowError, CheckedScores
-from draftwood.decoding.prompt_scores import PromptScores, hidden_layers, shown_too
+from draftwood.decoding.prompt_scores import PromptScores, hidden_layers, shown_too, watched_by
 from draftwood.decoding.request import Emission, Request, Stopping
 from draftwood.step import MODEL, SourceStep, Step
 from draftwood.tree import TokenTree, constant
@@ -52,7 +52,6 @@ class ActiveSequence:
         self.number, self.target = number, target
         self.capabilities = target.capabilities
         self.sources: list[DraftSource] = []
-        self.drafters: list[Declaration | None] = []
         self._engage(drafters if request.drafters is None else request.drafters)
         self.prefill_s = 0.0
         self.step = Step(0, 0)
@@ -76,9 +75,8 @@ class ActiveSequence:
         for source in here.values():
             if source not in self.sources:
                 source.close()
-        self.drafters = [None] * len(self.sources)
         for number, source in enumerate(self.sources):
-            source.take_seat(number, self.drafters)
+            source.number = number
         self._lends_session = any([source.needs.target_session for source in self.sources])
         return [source for source in self.sources if id(source.drafter) not in here]
 
@@ -97,6 +95,10 @@ class ActiveSequence:
             source.ends, source.is_off = request.end_ids, source.declared.name in request.without
 
     # What a planner sees.
+
+    @property
+    def drafters(self) -> list[Declaration | None]:
+        return [source.seat for source in self.sources]
 
     @property
     def length(self) -> int:
@@ -145,7 +147,6 @@ class ActiveSequence:
     def read(self, session: TargetSession, scores: Scores, seconds: float, tokens: int | None = None) -> None:
         """Take in what the target gave for the prompt, or for its next ``tokens``."""
         self._session, self._scores = session, scores
-        self.capabilities = session.capabilities or self.capabilities
         self._read += self.unread if tokens is None else tokens
         self.prefill_s += seconds
 
@@ -155,7 +156,6 @@ class ActiveSequence:
         ``readings``: what drafters had learnt of it, as `readings` returned.
         """
         self._session, self._readings = session, readings
-        self.capabilities = session.capabilities or self.capabilities
         self._read = self._resumed = session.length
 
     def readings(self) -> list[tuple[Drafter, SavedReading]]:
@@ -334,8 +334,7 @@ class ActiveSequence:
         self.ids = self.ids[:known]  # an interrupt while reading must not leave ids that the cache no longer holds
         new = self._engage(request.drafters) if request.drafters is not None else []
         self._read = self._resumed = 0
-        watch = self._watch(prompt, known)
-        asked = {} if watch is None else {"watch": [watch]}
+        asked = watched_by([self._watch(prompt, known)])
         (self._scores,) = self.target.extend([(self.session, prompt[known:])], **asked)
         self.prefill_s, self._read = perf_counter() - started, len(prompt)
         self._start(request)

@@ -90,15 +90,18 @@ def write(path: Path, value: Any) -> None:
 
 def remembered(key: str) -> int | None:
     """Return the number that a trial found; None if it is not known."""
-    found = remembered_list(key, [read(place_of(TRIAL, key))])
-    return found[0] if found else None
+    found = read(place_of(TRIAL, key))
+    return found if _is_count(found) else None
 
 
-def remembered_list(key: str, found: Any = None) -> list[int] | None:
+def remembered_list(key: str) -> list[int] | None:
     """Return the numbers that a trial found; None if they are not known."""
-    found = read(place_of(TRIAL, key)) if found is None else found
-    whole = isinstance(found, list) and all(type(value) is int and value >= 0 for value in found)
-    return found if whole else None
+    found = read(place_of(TRIAL, key))
+    return found if isinstance(found, list) and all(map(_is_count, found)) else None
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
 
 
 def remember(key: str, found: int | list[int]) -> None:

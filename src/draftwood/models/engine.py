@@ -17,6 +17,8 @@ from draftwood.models.importing import importing_torch
 TRANSFORMERS, LLAMA_CPP, CPU = "transformers", "llama.cpp", "cpu"
 ENGINES = (CPU, TRANSFORMERS, LLAMA_CPP)
 """Names of the engines."""
+PACKAGES = ("torch", "transformers")
+"""What the engine transformers needs."""
 FASTEST = "fastest"
 """Stands for the engine that is the fastest here for a model."""
 
@@ -93,7 +95,12 @@ def is_installed(engine: str) -> bool:
         return library.is_installed()
     if engine == CPU:
         return True
-    return all(importlib.util.find_spec(package) is not None for package in ("torch", "transformers"))
+    return not missing(*PACKAGES)
+
+
+def missing(*packages: str) -> list[str]:
+    """Return those of these packages that are not installed; none is imported."""
+    return [package for package in packages if importlib.util.find_spec(package) is None]
 
 
 def _able(place: Path | str) -> list[str]:
@@ -181,7 +188,7 @@ def downloaded(name: str, files: tuple[str, ...] = _READ) -> Path:
     It is downloaded if it is not there; of a folder ``files``. Raises `ModelNotFoundError` where huggingface_hub
     is missing, or the hub does not have or give it.
     """
-    if importlib.util.find_spec("huggingface_hub") is None:
+    if missing("huggingface_hub"):
         raise ModelNotFoundError(
             f"there is no {name} here, and getting it from the hub needs huggingface_hub: name what "
             "is here, or run pip install huggingface_hub"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import importlib.util
 import os
 import re
 import shutil
@@ -33,7 +32,7 @@ from draftwood.local.catalogue import (
 )  # fmt: skip
 from draftwood.local.find import model_folder
 from draftwood.models.convert import STEPS, convert
-from draftwood.models.engine import TRANSFORMERS, is_installed
+from draftwood.models.engine import PACKAGES, TRANSFORMERS, is_installed, missing
 
 Progress = Callable[[str, int, int], None]
 """Called with the stage and how much of it is done: ``("downloading", 1_000_000, 92_871_040)``.
@@ -41,7 +40,7 @@ Progress = Callable[[str, int, int], None]
 Stages in order: ``waiting`` (only while another process fetches the same model; 0 of 0), ``downloading``,
 ``checking``, ``unpacking`` (all three in bytes), ``converting`` (in steps, for transformers)."""
 
-_TO_CONVERT = ("torch", "transformers", "accelerate", "gguf")
+_TO_CONVERT = (*PACKAGES, "accelerate", "gguf")
 _BLOCK = 1 << 20
 _POLL_SECONDS = 0.1
 _NO_NETWORK = re.compile(r"connection|connect to|timed? ?out|name resolution|unreachable|proxy|SSL", re.I)
@@ -69,9 +68,8 @@ def fetch(name: str, *, progress: Progress | None = None, force: bool = False) -
 
     if not force and is_whole():
         return folder
-    missing = [package for package in _TO_CONVERT if converts and importlib.util.find_spec(package) is None]
-    if missing:
-        raise FetchError(f'fetching needs {", ".join(missing)}: run pip install "draftwood[transformers]" first')
+    if converts and (lacks := missing(*_TO_CONVERT)):
+        raise FetchError(f'fetching needs {", ".join(lacks)}: run pip install "draftwood[transformers]" first')
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _require_space(model, folder.parent, converts)

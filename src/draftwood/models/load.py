@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 import re
@@ -18,7 +17,6 @@ from draftwood.errors import (
     UnknownNameError,
     UnsupportedModelError,
     UsageError,
-    VocabularyError,
     number,
 )  # fmt: skip
 from draftwood.local.catalogue import DEFAULT_MODEL
@@ -26,15 +24,18 @@ from draftwood.local.machine import cores, free_memory, processor_limit
 from draftwood.models.engine import (
     CPU,
     FASTEST,
+    PACKAGES,
     TRANSFORMERS,
     choose,
     first_line,
     hub_answers,
     implied_engine,
     is_installed,
+    missing,
     say_chosen,
 )
 from draftwood.models.importing import importing_torch, uncollected
+from draftwood.models.load_gguf import check_vocabulary, load_gguf, load_gguf_tokenizer
 
 if TYPE_CHECKING:
     import torch
@@ -125,25 +126,32 @@ def load(
     chosen, place = choose(name, wanted, floats=weights is not None or asked is not None, device=device)
     if weights is not None and chosen != CPU:
         raise UsageError(f"weights={weights!r} is for the engine cpu, and {chosen} was named: leave that out")
+    loaded = None
     if chosen != TRANSFORMERS:
-        from draftwood.models.load_gguf import load_gguf
-
         try:
             with uncollected():
                 loaded = load_gguf(
                     Path(place), asked, device, engine=chosen, is_free=is_free, threads=threads,
                     gpu_layers=gpu_layers, exact=exact, weights=weights, report=report,
                 )  # fmt: skip
-            if wanted in (None, FASTEST) and loaded[0].engine == chosen:
-                say_chosen(name, chosen)
-            return loaded
         except UnsupportedModelError as error:  # its weights or its tokenizer
             if wanted != FASTEST or not Path(place).is_dir() or not is_installed(TRANSFORMERS):
                 raise
             _LOG.warning("%s", error)
-    if gpu_layers != -1 or exact is not None:
-        what = "exact" if exact is not None else "gpu_layers"
-        raise UsageError(f"{what} is for GGUF files, and {name} is loaded by transformers: leave it out")
+    if loaded is None:
+        if gpu_layers != -1 or exact is not None:
+            what = "exact" if exact is not None else "gpu_layers"
+            raise UsageError(f"{what} is for GGUF files, and {name} is loaded by transformers: leave it out")
+        loaded = _through_transformers(place, dtype, device, threads)
+    if wanted in (None, FASTEST) and getattr(loaded[0], "engine", TRANSFORMERS) == chosen:
+        say_chosen(name, chosen)
+    return loaded
+
+
+def _through_transformers(
+    place: Path | str, dtype: str, device: str | None, threads: int | None
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return model and tokenizer of a folder or a hub name, the model on its device in eval mode."""
     _require_packages()
     with uncollected():
         with importing_torch(threads):
@@ -155,20 +163,13 @@ def load(
         target = _device(device)
         with quiet_transformers():
             model, tokenizer = _read(place, dtype)
-    rows = model.get_input_embeddings().num_embeddings
-    if len(tokenizer) > rows:
-        raise VocabularyError(
-            f"the tokenizer of {place} knows {len(tokenizer)} tokens and the model {rows}: "
-            "they do not belong together; take both from one place"
-        )
+    check_vocabulary(place, tokenizer, model.get_input_embeddings().num_embeddings)
     try:
         model.to(target)
     except RuntimeError as error:  # out of memory, or no device of that number
         raise ModelError(
             f"the model cannot be put on {target} ({first_line(error)}): choose another device or dtype"
         ) from error
-    if wanted in (None, FASTEST) and chosen == TRANSFORMERS:
-        say_chosen(name, chosen)
     return model.eval(), tokenizer
 
 
@@ -176,8 +177,6 @@ def load_tokenizer(name: str | os.PathLike[str] = DEFAULT_MODEL, *, engine: str 
     """Load a model's tokenizer alone, from a folder without weights too; raises what `load` raises."""
     chosen, place = choose(name, engine)
     if chosen != TRANSFORMERS:
-        from draftwood.models.load_gguf import load_gguf_tokenizer
-
         return load_gguf_tokenizer(Path(place), engine=chosen, is_free=engine in (None, FASTEST))
     _require_packages()
     from transformers import AutoTokenizer
@@ -196,9 +195,8 @@ def _settings(place: Path | str) -> dict[str, bool]:
 
 
 def _require_packages() -> None:
-    missing = [package for package in ("torch", "transformers") if importlib.util.find_spec(package) is None]
-    if missing:
-        wanted = " and ".join(missing)
+    if lacks := missing(*PACKAGES):
+        wanted = " and ".join(lacks)
         raise ModelError(f'loading a model needs {wanted}: run pip install "draftwood[transformers]"')
 
 

@@ -15,8 +15,7 @@ _LOG = logging.getLogger("draftwood")
 
 def load_gguf(
     path: Path, dtype: str | None, device: str | None, *, engine: str, is_free: bool, threads: int | None,
-    gpu_layers: int, exact: bool | None, weights: str | None = None,
-    report: Callable[[int, int], None] | None = None,
+    gpu_layers: int, exact: bool | None, weights: str | None, report: Callable[[int, int], None] | None,
 ) -> tuple[Any, Any]:  # fmt: skip
     """Return target and tokenizer of a GGUF file, or of a folder for our own engine.
 
@@ -78,12 +77,18 @@ def _load_cpu(
     (tokenizer,) = made
     if not path.is_dir():
         source.end_ids = tokenizer.end_ids  # else it would read the vocabulary once more
-    elif len(tokenizer) > target.capabilities.vocab_size:
-        raise VocabularyError(
-            f"the tokenizer of {path} knows {len(tokenizer)} tokens and the model "
-            f"{target.capabilities.vocab_size}: they do not belong together; take both from one place"
-        )
+    else:
+        check_vocabulary(path, tokenizer, target.capabilities.vocab_size)
     return target, tokenizer
+
+
+def check_vocabulary(place: Path | str, tokenizer: Any, size: int) -> None:
+    """Raise `VocabularyError` where a model's tokenizer knows more tokens than the model, which has ``size``."""
+    if len(tokenizer) > size:
+        raise VocabularyError(
+            f"the tokenizer of {place} knows {len(tokenizer)} tokens and the model {size}: they do not belong "
+            "together; take both from one place"
+        )
 
 
 def _tokenizer(path: Path, source: Any) -> Any:

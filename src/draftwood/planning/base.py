@@ -12,7 +12,7 @@ import numpy as np
 
 from draftwood.contracts import Ask, Declaration, Feedback, Plan, Planner, PlannerSession, Prices, State
 from draftwood.planning.learned import Learned
-from draftwood.planning.ranking import Ranking, depth_limit, node_limit, nothing_planned, nothing_ranked, rank
+from draftwood.planning.ranking import Ranking, depth_limit, node_limit, nothing_ranked, rank
 from draftwood.tree import NO_CLAIM, TokenTree
 
 _CHAIN_OF = 4  # for a target without trees drafters are asked for four times the nodes; the best chain is scored
@@ -120,14 +120,15 @@ class TreePlanner(Planner, PlannerSession):
             return self._plan(states, proposals)
 
     def _plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:
-        plain = not (self.policies or any([len(tree) for trees in proposals for tree in trees]))
-        if plain and not any([state.traced for state in states]):
-            self.choose(states, [nothing_ranked(len(trees)) for trees in proposals])
-            return [nothing_planned(len(trees)) for trees in proposals]
-        rankings = [
-            rank(state, [self._believed(d, state, tree) for d, tree in zip(state.drafters, trees, strict=True)])
-            for state, trees in zip(states, proposals, strict=True)
-        ]
+        if self.policies or any([len(tree) for trees in proposals for tree in trees]):
+            rankings = [
+                rank(
+                    state, [self._believed(d, state, tree) for d, tree in zip(state.drafters, trees, strict=True)]
+                )
+                for state, trees in zip(states, proposals, strict=True)
+            ]
+        else:  # as in most steps of a text from which nothing can be copied
+            rankings = [nothing_ranked(len(trees)) for trees in proposals]
         if self.policies:
             held = zip(states, rankings, self._limits, strict=True)
             rankings = [self._held(state, ranking, limits) for state, ranking, limits in held]

@@ -14,20 +14,21 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Ask, Capabilities, Declaration, Feedback, Plan, State
+from draftwood.contracts import Ask, Capabilities, Declaration, Feedback, State
 from draftwood.errors import LARGEST, number
 from draftwood.planning import MOST, SELDOM
 from draftwood.planning.accounts import DrafterAccounts, Losses, Overhead, QuietSteps, Repeats, asking_accounts
 from draftwood.planning.base import NOTHING, RESTING, Policy, TreePlanner
 from draftwood.planning.cost_model import CostModel, Pace
 from draftwood.planning.learned import Learned
-from draftwood.planning.ranking import Ranking, gain, nothing_planned, nothing_ranked
-from draftwood.tree import TokenTree
+from draftwood.planning.ranking import Ranking, gain
 
 _MOST_LOOKAHEAD = 256  # lookahead nodes of one drafter in one pass
 _FEW = 4  # requests whose texts are looked at for repeats
 _LEAST = 8  # a step asks drafters for at least this many draft nodes
-_SOON = 16  # so many asked steps of a call are all judged, then each fourth; of unasked ones each sixteenth is
+_SOON = 16
+"""The first 16 steps of a call that ask drafters are all judged, and later ones one in four (`SELDOM`). Of steps
+that ask no drafter one in 16 is judged."""
 _SHRINK, _SPARE = 0.98, 1.5  # the number asked for shrinks by 2 % per step, to 1.5 times what was worth scoring
 
 
@@ -76,15 +77,14 @@ class GoodputPlanner(TreePlanner):
         self._losses = Losses()
         self._pace, self._priced = Pace(), False  # the latter: whether a drafter goes by prices
         self._asking = self._is_idle = False  # whether drafters are asked; whether not, and no policy either
-        self._passes = 1  # unasked steps that the one being judged stands for
         self._asked = self._unasked = 0  # steps of either kind, the latter since one was judged
-        self._judged = True
+        self._stands_for = 1  # how many such steps this one stands for where it is judged; else 0
         self._drafted = False  # whether the last pass had a draft
         self._overhead = Overhead()
         self._choice: _Choice | None = None
 
     def ask(self, states: Sequence[State]) -> list[list[Ask]]:
-        if self._judged:
+        if self._stands_for:
             with self.learned.lock:
                 self._overhead.learn(states, asked=self._asking)
         self._begin_step(states)
@@ -94,12 +94,12 @@ class GoodputPlanner(TreePlanner):
         self._asking = bool(drafters) and self._asks.begin(repeating=self._is_repeating(states))
         if self._asking:
             self._asked += 1
-            self._judged = self._asked <= _SOON or not self._asked % SELDOM
+            self._stands_for = 1 if self._asked <= _SOON else 0 if self._asked % SELDOM else SELDOM
         else:
             self._unasked += 1
-            self._judged = self._unasked >= _SOON or self._drafted
-            if self._judged:
-                self._passes, self._unasked = self._unasked, 0
+            self._stands_for = self._unasked if self._unasked >= _SOON or self._drafted else 0
+            if self._stands_for:
+                self._unasked = 0
         self._choice = None
         self._is_idle = not (self._asking or self.policies)
         if self._is_idle:
@@ -159,16 +159,9 @@ class GoodputPlanner(TreePlanner):
             return NOTHING
         return super().ask_one(drafter, state, nodes, min(lookahead_nodes, _MOST_LOOKAHEAD))
 
-    def plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:
-        if self._is_idle:
-            for state in states:
-                if state.traced:
-                    said = super().trace(state, nothing_ranked(0), 0)
-                    state.step.trace = {"plan": said | {"sources": self._accounts.why()}}
-            return [nothing_planned(len(trees)) for trees in proposals]
-        return super().plan(states, proposals)
-
     def choose(self, states: Sequence[State], rankings: Sequence[Ranking]) -> list[int]:
+        if self._is_idle:
+            return [0] * len(states)
         rows, context = len(states), max([state.length for state in states])
         model = self.learned.cost(rows)
         n_lookahead = sum([ranking.n_lookahead for ranking in rankings])
@@ -184,19 +177,12 @@ class GoodputPlanner(TreePlanner):
         highest = max(rates)
         best = rates.index(highest) if highest >= self._losses.demand * rates[0] else 0
         choice = self._choice = _Choice(model, context, times, tokens, best, best)
-        if self._judged:
+        if self._stands_for:
             self._judge(choice, states, rankings, base, n_lookahead)
         if self._asking:
             self._adapt(best, rankings)
         count = choice.count
         return [count] if owner is None else np.bincount(owner[:count], minlength=rows).tolist()
-
-    @property
-    def _stands_for(self) -> int:
-        """How many steps one that is judged stands for."""
-        if not self._asking:
-            return self._passes
-        return 1 if self._asked <= _SOON else SELDOM
 
     def _judge(
         self, choice: _Choice, states: Sequence[State], rankings: Sequence[Ranking], base: int, n_lookahead: int
@@ -255,7 +241,7 @@ class GoodputPlanner(TreePlanner):
 
     def learn(self, states: Sequence[State], feedback: Sequence[Sequence[Feedback]]) -> None:
         if self._is_idle:
-            if self._judged and states:
+            if self._stands_for:
                 self._learn_idle(states)
             return
         if self._priced:
@@ -263,7 +249,7 @@ class GoodputPlanner(TreePlanner):
         with self.learned.lock:
             super().learn(states, feedback)
             choice = self._choice
-            if choice is None or not states:
+            if choice is None:
                 return
             tokens = sum([1 + s.step.replayed + s.step.drafted + s.step.lookahead_scored for s in states])
             seconds = states[0].step.score_s
@@ -275,14 +261,14 @@ class GoodputPlanner(TreePlanner):
                 usual = given * choice.times[choice.best] / choice.tokens[choice.best]
                 choice.model.regretted((took - usual) / choice.times[0])  # what exploring has really cost
             self._learn_cost(choice.model, choice.context, states, tokens, plain=not choice.count)
-            if self._judged and self._asking:
+            if self._stands_for and self._asking:
                 added = self._lookahead_s(choice, states, tokens)
                 self._accounts.learn(states, choice.times[0], choice.saved, added, self._stands_for)
 
     def _learn_idle(self, states: Sequence[State]) -> None:
         """Learn from a plain pass for which no drafter was asked; most of these tell nothing new."""
         with self.learned.lock:
-            passes = self._passes
+            passes = self._stands_for
             model, context = self.learned.cost(len(states)), max([state.length for state in states])
             model.earn(passes)
             tokens = sum([1 + state.step.replayed for state in states])
@@ -311,22 +297,21 @@ class GoodputPlanner(TreePlanner):
     def _lookahead_s(self, choice: _Choice, states: Sequence[State], tokens: int) -> dict[str, float]:
         """Return the seconds that each drafter's lookahead nodes have added to a pass over so many tokens."""
         nodes: dict[str, int] = {}
-        if not any([state.step.lookahead_scored for state in states]):
-            return {}
         for state in states:
             for drafter, own in zip(state.drafters, state.step.by_source, strict=True):
                 if drafter is not None and own.lookahead_nodes:
                     nodes[drafter.label] = nodes.get(drafter.label, 0) + own.lookahead_nodes
-        times = choice.model.times(0, tokens, choice.context)
+        times = choice.model.times(0, tokens, choice.context) if nodes else []
         return {label: times[-1] - times[-1 - count] for label, count in nodes.items()}
 
     def trace(self, state: State, ranking: Ranking, count: int) -> dict[str, Any]:
         choice = self._choice
+        said = super().trace(state, ranking, count)
         if choice is None:
-            return super().trace(state, ranking, count)
+            return said | {"sources": self._accounts.why()}
         shown = sorted({n for n in _SHOWN if n < len(choice.times)} | {choice.best, choice.count})
         times, tokens = choice.times, choice.tokens
-        return super().trace(state, ranking, count) | {
+        return said | {
             "most": self.most,
             "best": choice.best,
             "explored": choice.count != choice.best,

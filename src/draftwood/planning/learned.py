@@ -10,7 +10,7 @@ from draftwood.contracts import Declaration
 from draftwood.planning.accounts import Account, Overhead, asking_accounts
 from draftwood.planning.beliefs import Beliefs
 from draftwood.planning.cost_curve import CostCurve
-from draftwood.planning.cost_model import CostModel
+from draftwood.planning.cost_model import CostModel, of_size
 
 Asking = tuple[Overhead, tuple[Account, Account], dict[str, Account]]
 _MOST_SETS = 256  # sets of drafters whose asking is known; the oldest is forgotten
@@ -44,11 +44,7 @@ class Learned:
         """Return the cost model of passes that ``rows`` requests share; a new one starts from the nearest batch
         size.
         """
-        size = rows.bit_length()
-        if size not in self.costs:
-            nearest = min(self.costs, key=lambda known: abs(known - size), default=None)
-            self.costs[size] = CostModel(self.curve) if nearest is None else self.costs[nearest].widened()
-        return self.costs[size]
+        return of_size(self.costs, rows.bit_length(), self.curve)
 
     def asking(self, rows: int, drafters: Sequence[Declaration | None], *, greedy: bool) -> Asking:
         """Return what asking these drafters has taken in steps of so many texts: the seconds outside of the pass;

@@ -138,12 +138,6 @@ def nothing_ranked(drafters: int) -> Ranking:
     return Ranking(TokenTree.empty(), (_NONE,) * drafters, (), [], 0, 0, 0)
 
 
-@lru_cache
-def nothing_planned(drafters: int) -> Plan:
-    """Return the plan of such a step: a pass over the root alone."""
-    return Plan(TokenTree.empty(), (_NONE,) * drafters)
-
-
 def _best_first(tree: TokenTree, worth: Sequence[float], depth: int) -> list[int]:
     """Return the draft nodes of at most this depth, likeliest first, of equals parents first."""
     drafts: Sequence[int] = range(len(tree))

@@ -16,7 +16,7 @@ from draftwood.contracts import Drafter, Floats, Needs, Noise, Planner
 from draftwood.contracts.declaring import refuse_mismatch
 from draftwood.decoding.arrivals import read_whole
 from draftwood.decoding.loop import one_pass
-from draftwood.decoding.prompt_scores import UNSEEN
+from draftwood.decoding.prompt_scores import watched_by
 from draftwood.drafters.cascade.session import CascadeSession
 from draftwood.drafters.draft_model.drafter import DraftTarget, ModelBackedDrafter
 from draftwood.errors import CapabilityError, UsageError
@@ -161,8 +161,7 @@ class CascadeDrafter(ModelBackedDrafter):
     def _read_on(self, behind: Sequence[tuple[CascadeSession, list[int]]], accept_rates: Floats) -> None:
         """Read the rest of texts that are known but for their ends, in one pass."""
         started = perf_counter()
-        watches = [session.ahead.watch_rest() for session, _ in behind]
-        asked = {"watch": [watch or UNSEEN for watch in watches]} if any(watches) else {}
+        asked = watched_by([session.ahead.watch_rest() for session, _ in behind])
         every = self.target.extend([(session.ahead.session, ids) for session, ids in behind], **asked)
         for (session, _), scores in zip(behind, every, strict=True):
             session.ahead.read_on(scores)

@@ -231,10 +231,12 @@ class Cache:
                 text.pending = False
 
     def settle(self, sequence: int, first: int, *, occupied: bool) -> None:
-        """Take a sequence off the positions from ``first`` on.
+        """Take a sequence off the positions from ``first`` on: these tokens were not accepted.
 
-        With ``occupied`` their cells are not freed, since others of the same pass that stay lie after them. Where
-        a model has a window that does not help: there the library frees what no token sees any more.
+        ``occupied``: cells that stay lie after theirs, and a text needs its cells in order. Free cells between
+        them would be filled with later tokens, so `Context.trash` takes them over. Of a tree in cells 10 to 13
+        whose nodes in 11 and 13 were accepted, 12 stays occupied. In a model with a window this does not help,
+        since the library frees what no token sees any more: then the cache has holes, and is written anew.
         """
         if occupied and self._weights.window:
             self._has_holes = True
@@ -279,10 +281,11 @@ class Cache:
         return True
 
     def lacks(self, text: TextCells, length: int) -> bool:
-        """Whether a token at a position would not see all of its window.
+        """Whether a text cut to this length has lost tokens that its next token must see.
 
-        llama.cpp neither saves nor protects what the token after a text's last one, drafted ones included, no
-        longer sees.
+        With a window of 512 a text of 1,000 tokens needs those from position 489 on for the token at 1,000. But
+        drafts may have gone on to position 1,010, and llama.cpp drops what the token after these no longer sees:
+        then 489 to 499 are gone, and the text must be read again.
         """
         return self._context.first(text.home) > max(0, length + 1 - self._weights.window)
 

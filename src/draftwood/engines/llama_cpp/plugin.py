@@ -119,7 +119,7 @@ class FollowedText:
 
     @property
     def drafters(self) -> list[Declaration | None]:
-        return [source.declared if source.session is not None else None for source in self._sources]
+        return [source.seat for source in self._sources]
 
     @property
     def length(self) -> int:

@@ -7,7 +7,6 @@ every width tried, F16 and F32 at none. Times of passes rise in steps of their o
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable
 from time import perf_counter
 
@@ -17,6 +16,7 @@ from draftwood.contracts import Floats
 from draftwood.engines.llama_cpp.context import RECURRENT, Context, ContextSettings, PassRow
 from draftwood.engines.llama_cpp.library import library
 from draftwood.engines.llama_cpp.weights import LlamaWeights
+from draftwood.engines.pass_times import kept_times, shortest
 from draftwood.errors import DraftwoodError
 from draftwood.local import findings
 from draftwood.local.machine import machine
@@ -117,22 +117,16 @@ def _is_nearest(scores: Floats, rows: Floats, place: int) -> bool:
 
 
 _TIMED = (1, 2, 3, 4, 5, 6, 8, 12, 16)
-_ROUNDS = 3
-_LONG = 0.5  # seconds after which no other round begins, and a first one ends
 
 
 def pass_times(weights: LlamaWeights, settings: ContextSettings, widest: int) -> dict[int, float]:
     """Return the seconds of passes over 1 to ``widest`` tokens at most; remembered from one start to the next."""
     key = trial_key(("pass times", _TIMED, widest), weights, settings)
-    known = findings.remembered_list(key)
-    if not known:
-        known = [max(1, round(1e6 * seconds)) for seconds in _measured(weights, settings, widest)]
-        findings.remember(key, known)
-    return {width: microseconds / 1e6 for width, microseconds in zip(_TIMED, known, strict=False)}
+    return kept_times(key, _TIMED, lambda: (_measured(weights, settings, widest), True))
 
 
 def _measured(weights: LlamaWeights, settings: ContextSettings, widest: int) -> list[float]:
-    """Return the shortest of some passes of each width, which other programs delayed least.
+    """Return the seconds of passes of each width.
 
     A wide pass is charged with what it adds to the plain one after it, too: the library plans its work anew
     whenever the width changes.
@@ -147,14 +141,16 @@ def _measured(weights: LlamaWeights, settings: ContextSettings, widest: int) -> 
         context.remove(0, READ)
         return taken
 
-    plain = behind = math.inf  # of passes over one token: after another such pass, and after a wide one
-    wide, started = [math.inf] * len(_TIMED), perf_counter()
-    for turn in range(_ROUNDS):
-        for i, width in enumerate(_TIMED[1:]):
-            late = perf_counter() - started > _LONG
-            if width > widest or (late and (turn or i)):
-                break
-            wide[i] = min(wide[i], seconds(width))
-            behind, plain = min(behind, seconds(1)), min(plain, seconds(1))
+    after_wide: list[float] = []  # of passes over one token, after a wide one and after another such pass
+    after_plain: list[float] = []
+
+    def wide_and_plain(width: int) -> float:
+        taken = seconds(width)
+        after_wide.append(seconds(1))
+        after_plain.append(seconds(1))
+        return taken
+
+    wide = shortest([width for width in _TIMED[1:] if width <= widest], wide_and_plain, least=1)
     context.close()
-    return [plain, *(taken + max(0.0, behind - plain) for taken in wide if taken < math.inf)]
+    plain = min(after_plain)
+    return [plain, *(taken + max(0.0, min(after_wide) - plain) for taken in wide)]

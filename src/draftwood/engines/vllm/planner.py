@@ -7,6 +7,7 @@ pass, with all that vLLM does around it.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from draftwood.errors import UsageError
 from draftwood.planning.accounts import Losses, Overhead, QuietSteps, asking_accounts
 from draftwood.planning.base import TreePlanner
 from draftwood.planning.cost_curve import CostCurve
-from draftwood.planning.cost_model import CostModel, Doubles, octave
+from draftwood.planning.cost_model import CostModel, Doubles, octave, of_size
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.goodput import GoodputPlanner
 from draftwood.planning.load import load as load_planner
@@ -63,6 +64,12 @@ class FixedChains:
         return "a fixed number"
 
 
+@lru_cache
+def _guess(rows: int) -> CostCurve:
+    """Return what passes over so many requests may cost, by 1 + the number of drafted tokens."""
+    return CostCurve.of({n: _GUESS * (1 + _SLOPE * (rows + n - 2)) for n in (1, _WIDEST)})
+
+
 class GoodputChains:
     """As much as gives the most expected tokens per second, possibly nothing; at most ``most`` of each chain.
 
@@ -84,13 +91,7 @@ class GoodputChains:
 
     def _cost(self, rows: int) -> CostModel:
         """Return the costs for this size of the batch, at first those of the nearest one, or a guess."""
-        size = self._size(rows)
-        if size not in self._costs:
-            nearest = min(self._costs, key=lambda known: abs(known - size), default=None)
-            guess = CostCurve.of({n: _GUESS * (1 + _SLOPE * (rows + n - 2)) for n in (1, _WIDEST)})
-            known = self._costs[nearest].widened(guess) if nearest is not None else CostModel(guess=guess)
-            self._costs[size] = known
-        return self._costs[size]
+        return of_size(self._costs, self._size(rows), guess=_guess(rows))
 
     def wants_drafts(self, own_s: float, *, asked: bool) -> bool:
         """Return whether drafters are asked now; the last step took ``own_s`` seconds here, ``asked`` or not."""
@@ -132,14 +133,13 @@ class GoodputChains:
             model.earn(1.0)
             return best
         while count > best and count > 1:
+            place = size, octave(1 + count)
             promised = float(tokens[count] / tokens[0]) - 1
             regret = float(times[count] / times[0]) - 1 - _KEPT * promised
-            known = model.is_known(1 + count, _OFTEN) or self._choices < self._again.get(
-                (size, octave(1 + count)), 0
-            )
+            known = model.is_known(1 + count, _OFTEN) or self._choices < self._again.get(place, 0)
             if promised > _WORTH and regret <= model.exploration_budget and not known:
-                model.exploration_budget -= max(0.0, regret)
-                self._again[size, octave(1 + count)] = self._choices + _PATIENCE
+                model.regretted(regret)
+                self._again[place] = self._choices + _PATIENCE
                 return count
             count //= 4
         model.earn(float(times[best] / times[0]))
