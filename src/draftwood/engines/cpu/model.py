@@ -29,7 +29,7 @@ from draftwood.engines.cpu.weights import Report, Weights
 from draftwood.engines.files.gguf_file import GgufFile
 from draftwood.engines.files.hub_model import HubModel
 from draftwood.engines.lent_scores import LentScores, RowScores
-from draftwood.local import findings
+from draftwood.engines.pass_times import kept_times, shortest
 from draftwood.local.machine import cores, machine
 
 
@@ -108,11 +108,10 @@ class CpuModel:
 
 _WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _CONTEXT = 256  # tokens before the pass, as of a short prompt, where the model takes so many
-_ROUNDS, _IN_A_ROW, _ENOUGH = 3, 4, 0.02
-"""Rounds; passes of a width in a row (the first after wider ones take longer); seconds after which a row ends."""
+_IN_A_ROW, _ENOUGH = 4, 0.02
+"""Passes of a width in a row (the first after wider ones take longer); seconds after which a row ends."""
 _FALL = 0.9  # a wider pass that took less than this share shows that the narrower one was disturbed
 _OWN = 0.7  # least share of the time in which this thread had its core; else nothing is remembered
-_LONG = 0.5  # seconds after which measuring ends, if two widths are measured
 
 
 def pass_times(model: CpuModel) -> dict[int, float]:
@@ -122,35 +121,30 @@ def pass_times(model: CpuModel) -> dict[int, float]:
     facts = repr((model.weights.shape, kinds, model.weights.embedding.kind, model.weights.output.kind))
     how = f"{machine()}|{model.instructions.name}|{model.threads}|{sources()}"
     key = f"pass times of cpu|{how}|{sha256(facts.encode()).hexdigest()[:16]}"
-    known = findings.remembered_list(key)
-    if not known:
-        begun, used = perf_counter(), thread_time()
-        known = [max(1, round(1e6 * seconds)) for seconds in _measured(model)]
-        had_core = thread_time() - used > _OWN * (perf_counter() - begun)
-        if had_core and all(wide > _FALL * narrow for narrow, wide in pairwise(known)):  # else try again next time
-            findings.remember(key, known)
-    return {width: microseconds / 1e6 for width, microseconds in zip(_WIDTHS, known, strict=False)}
+    return kept_times(key, _WIDTHS, lambda: _measured(model))
 
 
-def _measured(model: CpuModel) -> list[float]:
-    """Return the shortest of some passes of each width, which other programs delayed least."""
-    pages, most = Pages(model.page_bytes), model.weights.shape.max_positions
-    context = max(0, min(_CONTEXT, most - _WIDTHS[-1]))
+def _measured(model: CpuModel) -> tuple[list[float], bool]:
+    """Return the shortest of some passes of each width, and whether nothing seems to have disturbed them."""
+    shape, pages = model.weights.shape, Pages(model.page_bytes)
+    context = max(0, min(_CONTEXT, shape.max_positions - _WIDTHS[-1]))
     pages.make_ready(0, context + _WIDTHS[-1])
     pages.clear()
     recent = model.recent_inputs(pages, context)
-    best, started = [math.inf] * len(_WIDTHS), perf_counter()
-    for turn in range(_ROUNDS):
-        for i, width in enumerate(_WIDTHS):
-            if width > most or (perf_counter() - started > _LONG and (turn or i > 1)):
+
+    def seconds(width: int) -> float:
+        tokens = np.arange(width, dtype=np.int32) % shape.vocabulary
+        best, begun = math.inf, perf_counter()
+        for _ in range(_IN_A_ROW):
+            before = perf_counter()
+            model.run([Rows(pages, context, tokens, recent=recent, kept=[0] * width)])
+            now = perf_counter()
+            best = min(best, now - before)
+            if now - begun > _ENOUGH:
                 break
-            tokens = np.arange(width, dtype=np.int32) % model.weights.shape.vocabulary
-            begun = perf_counter()
-            for _ in range(_IN_A_ROW):
-                before = perf_counter()
-                model.run([Rows(pages, context, tokens, recent=recent, kept=[0] * width)])
-                now = perf_counter()
-                best[i] = min(best[i], now - before)
-                if now - begun > _ENOUGH:
-                    break
-    return [seconds for seconds in best if seconds < math.inf]
+        return best
+
+    begun, used = perf_counter(), thread_time()
+    found = shortest([width for width in _WIDTHS if width <= shape.max_positions], seconds, least=2)
+    had_core = thread_time() - used > _OWN * (perf_counter() - begun)
+    return found, had_core and all(wide > _FALL * narrow for narrow, wide in pairwise(found))

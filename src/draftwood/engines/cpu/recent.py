@@ -114,5 +114,5 @@ class RecentInputs:
 
 
 def kept(length: int, count: int) -> list[bool]:
-    """Return which of so many tokens after a text are needed later: the last two, and the last two of each page."""
+    """Return which of so many tokens after a text are needed later: the last two of all, and of each page."""
     return [i >= count - TOKENS or (length + i) % PAGE >= PAGE - TOKENS for i in range(count)]
