@@ -1,22 +1,64 @@
-"""Small random models for the CPU engine, and the truth about them: one token per pass, one text at a time."""
+"""Small random weights and models for the CPU engine, and the truth about these: one token per pass, one text at a
+time.
+"""
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gguf import GGMLQuantizationType, GGUFWriter
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFWriter
 
+from draftwood.engines.cpu.packing import plan
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.files.formats import FORMATS, GROUP
+from draftwood.engines.files.gguf_file import Tensor
 from draftwood.tree import TokenTree
-from tests.engines.cpu.random_blocks import HALVES, random_rows
 from tests.engines.tiny_gguf import written
 
+HALVES = {
+    "Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "Q4_1": (0, 2),
+    "Q5_1": (0, 2),
+}  # fmt: skip
+"""Bytes of a block where float16 numbers lie; elsewhere, at its beginning."""
 KINDS = ("Q4_K", "Q6_K", "Q5_K", "Q3_K", "Q2_K", "IQ4_XS", "Q5_1", "Q4_1", "IQ4_NL", "Q5_0")
 """Of the matrices of `write_mixed`, in turn."""
 WIDTH, FEED, HEADS, KV_HEADS, VOCAB, LAYERS = 256, 256, 4, 2, 90, 2
+
+
+def zeros(shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray:
+    """Return zeros that begin at a multiple of 64 bytes, as those of `Slabs` do."""
+    size = prod(shape) * np.dtype(dtype).itemsize
+    room = np.zeros(size + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    return room[start : start + size].view(dtype).reshape(shape)
+
+
+def random_rows(kind: str, rows: int, blocks: int, seed: int = 0) -> np.ndarray:
+    """Return uint8[rows, bytes of a row]; every byte is random but for the scales, which are finite."""
+    random = np.random.default_rng(seed)
+    size = GGML_QUANT_SIZES[GGMLQuantizationType[kind]][1]
+    raw = random.integers(0, 256, (rows, blocks, size), dtype=np.uint8)
+    for at in HALVES.get(kind, (0,)):
+        scales = random.normal(size=(rows, blocks)).astype(np.float16)
+        scales[random.random(scales.shape) < 0.05] = 0
+        scales[random.random(scales.shape) < 0.05] = np.float16(6e-8)  # the smallest there is
+        raw[..., at : at + 2] = scales[..., None].view(np.uint8)
+    return raw.reshape(rows, blocks * size)
+
+
+def tensor_of(kind: str, raw: np.ndarray, inputs: int) -> Tensor:
+    return Tensor("some.weight", kind, (*raw.shape[:-1], inputs), raw)
+
+
+def packed_tensor(tensor: Tensor, rows=None) -> np.ndarray:
+    """Pack a tensor of the file, or some of its rows."""
+    packed, parts = plan(tensor, rows, zeros)
+    for part in parts:
+        part.pack()
+    return packed
 
 
 def small_rows(kind: str, rows: int, inputs: int, seed: int) -> np.ndarray:

@@ -94,23 +94,6 @@ def test_scores_of_quantised_weights_are_those_of_what_they_stand_for(name, kind
     assert 1e-4 < difference(ours, theirs) < EIGHT_BITS
 
 
-@pytest.mark.parametrize("kind", ["F16", "BF16"])
-@pytest.mark.parametrize("name", ["llama", "gemma2", "olmo2", "mixtral"])
-def test_norms_biases_and_matrices_may_be_floats_of_16_bits(name, kind, files, tmp_path):
-    file = files(name, kind)
-    model, tensors = file.model, tensors_of(name, file.model)
-    path = write(tmp_path / "all.gguf", name, tensors, model.config, kind)
-    with torch.no_grad():
-        for parameter_name, parameter in model.named_parameters():
-            if parameter.ndim == 1:
-                one = 1 if TINY[name].adds_one else 0
-                parameter.copy_(torch.from_numpy(rounded(parameter.numpy()[None] + one, kind)[0] - one))
-            elif parameter_name.endswith("mlp.gate.weight"):
-                parameter.copy_(torch.from_numpy(rounded(parameter.numpy(), kind)))
-    ours, theirs = read(CpuTarget(path, threads=1), IDS), scores_of(model, IDS)
-    assert np.abs(ours - theirs).max() < FLIP * np.abs(theirs).max()
-
-
 UNREAD = ("attention.head_count", "expert_count", "expert_used_count")
 """Numbers without which llama.cpp ends the process: files without them are refused here."""
 

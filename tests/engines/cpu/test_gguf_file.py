@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from draftwood.engines.files.gguf_file import _TYPES, GgufFile, sampling_of
 from draftwood.errors import ModelError, ModelNotFoundError, UnsupportedModelError
 from draftwood.local.find import gguf_file
-from tests.engines.cpu.random_blocks import random_rows
+from tests.engines.cpu.small_models import random_rows
 from tests.engines.tiny_gguf import written
 
 METADATA = {

@@ -10,38 +10,38 @@ from gguf import GGMLQuantizationType, quants
 from draftwood.engines.cpu.packing import packed_shape, packing, plan
 from draftwood.engines.files.formats import FORMATS, GROUP, TILE, Format, codes_from_planes, planes_from_codes
 from draftwood.engines.files.gguf_file import Tensor
-from draftwood.engines.files.gguf_types import dequantised, plane_of_bits, read_blocks, read_floats, swapped_fields
-from draftwood.errors import ModelError, UnsupportedModelError
-from tests.engines.cpu.random_blocks import (
-    KINDS,
-    Codes,
-    pack,
-    packed_tensor,
-    random_rows,
-    read_codes,
-    tensor_of,
-    zeros,
+from draftwood.engines.files.gguf_types import (
+    Blocks,
+    dequantised,
+    plane_of_bits,
+    read_blocks,
+    read_floats,
+    swapped_fields,
 )
+from draftwood.errors import ModelError, UnsupportedModelError
+from tests.engines.cpu.small_models import packed_tensor, random_rows, tensor_of, zeros
 
 
-def naive_tiles(codes: Codes, form: Format) -> np.ndarray:
+def naive_tiles(kind: str, raw: np.ndarray) -> np.ndarray:
     """Pack one number after another, by the words of `formats`."""
-    outputs, inputs = codes.codes.shape
-    blocks = inputs // (GROUP * form.groups)
-    tiles = np.zeros((-(-outputs // TILE), blocks, form.block_bytes), np.uint8)
-    for output in range(outputs):
-        for block in range(blocks):
-            _naive_block(tiles[output // TILE, block], codes, form, output, block)
+    form, rows = FORMATS[kind], read_blocks(kind, raw)
+    codes = codes_from_planes(rows.planes, form)
+    tiles = np.zeros((-(-len(codes) // TILE), rows.scale.shape[1], form.block_bytes), np.uint8)
+    for output in range(len(codes)):
+        for block in range(tiles.shape[1]):
+            _naive_block(tiles[output // TILE, block], rows, codes[output], form, output, block)
     return tiles
 
 
-def _naive_block(place: np.ndarray, codes: Codes, form: Format, output: int, block: int) -> None:
+def _naive_block(
+    place: np.ndarray, rows: Blocks, codes: np.ndarray, form: Format, output: int, block: int
+) -> None:
     column, at = output % TILE, 0
-    for half in (codes.scale, codes.least) if form.least else (codes.scale,):
+    for half in (rows.scale, rows.least) if form.least else (rows.scale,):
         place[at + 2 * column : at + 2 * column + 2] = half[output, block : block + 1].view(np.uint8)
         at += 2 * TILE
     for group in range(block * form.groups, (block + 1) * form.groups):
-        for factors in (codes.factors, codes.least_factors):
+        for factors in (rows.factors, rows.least_factors):
             for i in range(form.factors if factors is not None else 0):
                 place[at + column] = int(factors[output, group * form.factors + i]) & 255
                 at += TILE
@@ -52,7 +52,7 @@ def _naive_block(place: np.ndarray, codes: Codes, form: Format, output: int, blo
                 for field in range(8 // bits):
                     step = vector + bits * field
                     for i in range(4):
-                        code = int(codes.codes[output, group * GROUP + 4 * step + i])
+                        code = int(codes[group * GROUP + 4 * step + i])
                         part = code >> below & ((1 << bits) - 1)
                         place[at + 64 * vector + 4 * column + i] |= part << (bits * field)
             at, below = at + 64 * bits, below + bits
@@ -62,20 +62,20 @@ def rows_of(kind: str, outputs: int, blocks: int) -> tuple[np.ndarray, int]:
     return random_rows(kind, outputs, blocks), blocks * GROUP * FORMATS[kind].groups
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("outputs", [3, 16, 21])
 def test_codes_lie_where_the_format_says(kind, outputs):
-    raw, _ = rows_of(kind, outputs, 2)
-    codes = read_codes(kind, raw)
-    np.testing.assert_array_equal(pack(codes, FORMATS[kind]), naive_tiles(codes, FORMATS[kind]))
+    raw, inputs = rows_of(kind, outputs, 2)
+    np.testing.assert_array_equal(packed_tensor(tensor_of(kind, raw, inputs)), naive_tiles(kind, raw))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("outputs", [1, 32, 53])
-def test_a_tensor_is_packed_in_pieces_as_its_codes_are(kind, outputs, monkeypatch):
+def test_a_tensor_is_packed_in_pieces_as_it_is_at_once(kind, outputs, monkeypatch):
     raw, inputs = rows_of(kind, outputs, 3)
+    tensor = tensor_of(kind, raw, inputs)
+    want = packed_tensor(tensor)
     monkeypatch.setattr("draftwood.engines.cpu.packing._AT_ONCE", 16 * inputs)
-    tensor, want = tensor_of(kind, raw, inputs), pack(read_codes(kind, raw), FORMATS[kind])
     np.testing.assert_array_equal(packed_tensor(tensor), want)
     counted: list[int] = []
     packed, pieces = plan(tensor, None, zeros)
@@ -114,7 +114,7 @@ def test_each_expert_is_packed_for_itself():
     packed = packed_tensor(tensor_of("Q4_K", experts, inputs))
     assert packed.shape == (3, 2, 2, FORMATS["Q4_K"].block_bytes)
     for expert, tiles in zip(experts, packed, strict=True):
-        np.testing.assert_array_equal(tiles, pack(read_codes("Q4_K", expert), FORMATS["Q4_K"]))
+        np.testing.assert_array_equal(tiles, packed_tensor(tensor_of("Q4_K", expert, inputs)))
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
@@ -158,7 +158,7 @@ def _bits(numbers: np.ndarray) -> np.ndarray:
     return numbers.view(np.uint32)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize(("rows", "blocks"), [(1, 1), (7, 5), (40, 3)])
 def test_weights_are_those_of_the_gguf_package(kind, rows, blocks):
     raw = random_rows(kind, rows, blocks)
@@ -167,7 +167,7 @@ def test_weights_are_those_of_the_gguf_package(kind, rows, blocks):
     np.testing.assert_array_equal(_bits(weights), _bits(quants.dequantize(raw, GGMLQuantizationType[kind])))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FORMATS)
 def test_planes_and_codes_hold_the_same(kind):
     planes = read_blocks(kind, random_rows(kind, 3, 2)).planes
     again = planes_from_codes(codes_from_planes(planes, FORMATS[kind]), FORMATS[kind])

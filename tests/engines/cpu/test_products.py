@@ -14,15 +14,15 @@ from draftwood.engines.cpu.blocks.norm import ROUNDED
 from draftwood.engines.cpu.code.instructions import INSTRUCTIONS, runnable
 from draftwood.engines.cpu.code.kernels import kernels
 from draftwood.engines.cpu.code.records import PASS
+from draftwood.engines.cpu.code.rounding import GROUP_RECORD, MINUS, STEP, SUMS
 from draftwood.engines.files.formats import FORMATS, GROUP, TILE
-from draftwood.engines.files.gguf_types import read_floats
-from tests.engines.cpu import exact
-from tests.engines.cpu.random_blocks import KINDS, pack, packed_tensor, random_rows, read_codes, tensor_of, zeros
+from tests.engines.cpu.small_models import packed_tensor, random_rows, tensor_of, zeros
+from tests.oracles.cpu_arithmetic import F, fma, read_matrix, rounded, same_bits
 from tests.tiers import rest_is_slow
 
 FLOATS = ("F32", "F16", "BF16")
 PLAIN_TOO = ("Q4_0", "Q8_0", *FLOATS)  # the plain set takes long to compile
-CASES = [(kind, name) for name in runnable() for kind in (*KINDS, *FLOATS)]
+CASES = [(kind, name) for name in runnable() for kind in (*FORMATS, *FLOATS)]
 QUICK = [(kind, name) for kind, name in CASES if name != "plain" or kind in PLAIN_TOO]
 _NUMBER, _PLACE = ctypes.c_int64, ctypes.c_void_p
 CORE = ctypes.CFUNCTYPE(
@@ -48,18 +48,17 @@ def inputs(rows: int, count: int, seed: int = 0) -> np.ndarray:
     return x
 
 
-def packed_of(kind: str, outputs: int, blocks: int) -> tuple[np.ndarray, object, int]:
-    """Return packed weights, what the twin needs, and the number of inputs."""
+def packed_of(kind, outputs, blocks):
+    """Return packed weights, the twin's matrix of the same, and the number of inputs."""
     if kind in FORMATS:
-        codes = read_codes(kind, random_rows(kind, outputs, blocks))
-        return pack(codes, FORMATS[kind]), codes, codes.codes.shape[1]
-    count = 32 * blocks + 7 - blocks % 4
-    random = np.random.default_rng(1)
-    values = random.normal(0, 1, (outputs, count)).astype(np.float32)
-    raw = (values.astype(np.float16) if kind == "F16" else values).view(np.uint8)
-    if kind == "BF16":
-        raw = np.ascontiguousarray(values.view(np.uint16)[:, 1::2]).view(np.uint8)
-    return packed_tensor(tensor_of(kind, raw, count)), read_floats(kind, raw), count
+        raw, count = random_rows(kind, outputs, blocks), GROUP * FORMATS[kind].groups * blocks
+    else:
+        count = 32 * blocks + 7 - blocks % 4
+        values = np.random.default_rng(1).normal(0, 1, (outputs, count)).astype(np.float32)
+        raw = (values.astype(np.float16) if kind == "F16" else values).view(np.uint8)
+        if kind == "BF16":
+            raw = np.ascontiguousarray(values.view(np.uint16)[:, 1::2]).view(np.uint8)
+    return packed_tensor(tensor_of(kind, raw, count)), read_matrix(kind, raw), count
 
 
 def run_core(name, kind, packed, x, y, tiles, adds=False, scale=1.0, bias=None):
@@ -71,23 +70,35 @@ def run_core(name, kind, packed, x, y, tiles, adds=False, scale=1.0, bias=None):
     )  # fmt: skip
 
 
-def twin(kind, known, x):
-    """Return what the core reads, and its result by the twin."""
-    if kind in FORMATS:
-        records = exact.rounded(x)
-        place = zeros(records.shape, np.uint8)
-        place[...] = records
-        return place, exact.product(known, FORMATS[kind], records)
-    return x, exact.float_product(known, x)
+def records(x):
+    """Return rows of inputs as the engine keeps them once they are rounded: uint8[rows, groups, 64]."""
+    whole, step = rounded(x)
+    groups = np.nan_to_num(whole).reshape(*step.shape, GROUP)
+    found = zeros((*step.shape, GROUP_RECORD), np.uint8)
+    found[..., :GROUP] = groups.astype(np.int8).view(np.uint8)
+    sums = np.stack([groups[..., :16].sum(-1), groups[..., 16:].sum(-1), groups.sum(-1)], axis=-1)
+    found[..., STEP : STEP + 4].view(F)[..., 0] = step
+    found[..., SUMS : SUMS + 12].view(np.int32)[...] = sums
+    found[..., MINUS : MINUS + 12].view(F)[...] = -step[..., None] * sums.astype(F)
+    return found
+
+
+def stored(total, y, bias, *, adds):
+    """Return ``y + scale * total``, or ``scale * total + bias``, the scale being 0.37."""
+    if adds:
+        return fma(total, F(0.37), y)
+    found = total * F(0.37)
+    return found if bias is None else found + bias
 
 
 @pytest.mark.parametrize(("kind", "name"), rest_is_slow(CASES, *QUICK))
 def test_a_product_has_the_bits_of_its_twin(kind, name):
     outputs = 5 * TILE - 3
-    packed, known, count = packed_of(kind, outputs, 1 if kind in FORMATS and FORMATS[kind].groups > 1 else 6)
-    given, truth = twin(kind, known, inputs(17, count))
+    packed, twin, count = packed_of(kind, outputs, 1 if kind in FORMATS and FORMATS[kind].groups > 1 else 6)
+    x = inputs(17, count)
+    given = records(x) if kind in FORMATS else x
     whole = np.zeros((17, 5 * TILE), dtype=np.float32)
-    whole[:, :outputs] = truth
+    whole[:, :outputs] = twin.times(x)
     random = np.random.default_rng(2)
     bias = random.normal(size=5 * TILE).astype(np.float32)
     for rows in range(1, 18):
@@ -99,38 +110,36 @@ def test_a_product_has_the_bits_of_its_twin(kind, name):
         columns = slice(TILE * low, TILE * max(low, high))
         shift = None if some is None else some[columns]
         expected = before.copy()
-        expected[:, columns] = exact.stored(whole[:rows, columns], before[:, columns], 0.37, shift, adds=adds)
+        expected[:, columns] = stored(whole[:rows, columns], before[:, columns], shift, adds=adds)
         run_core(name, kind, packed, given[:rows], y, (low, high), adds, 0.37, some)
-        assert exact.same_bits(y, expected), f"{rows} rows, tiles {low} to {high}"
+        assert same_bits(y, expected), f"{rows} rows, tiles {low} to {high}"
 
 
 @pytest.mark.parametrize("name", runnable())
 def test_a_row_whose_inputs_are_not_finite_spoils_no_other(name):
-    packed, known, count = packed_of("Q4_0", 2 * TILE, 4)
+    packed, twin, count = packed_of("Q4_0", 2 * TILE, 4)
     x = inputs(9, count)
     x[3, 40], x[5, 1], x[6, 2] = np.nan, np.inf, -np.inf
-    given, truth = twin("Q4_0", known, x)
     y = np.zeros((9, 2 * TILE), dtype=np.float32)
-    run_core(name, "Q4_0", packed, given, y, (0, 2))
-    assert exact.same_bits(y, truth)
+    run_core(name, "Q4_0", packed, records(x), y, (0, 2))
+    assert same_bits(y, twin.times(x))
     assert np.isfinite(y).all(axis=1).tolist() == [row not in (3, 5, 6) for row in range(9)]
 
 
 @pytest.mark.parametrize("name", runnable())
-@pytest.mark.parametrize("largest", [False, True])
 @pytest.mark.parametrize("kind", ["Q8_0", "Q5_0", "IQ4_NL"])
+@pytest.mark.parametrize("largest", [False, True])
 def test_the_largest_codes_and_inputs_do_not_overflow(kind, name, largest):
     if name == "plain" and kind not in PLAIN_TOO:
         pytest.skip("takes long to compile")
-    _, known, count = packed_of(kind, TILE, 2)
-    form = FORMATS[kind]
-    known.codes[:] = ((1 << sum(form.planes)) - 1) if largest else 0
-    packed = pack(known, form)
-    x = np.where(np.arange(count) % 64 < 32, 1, -1).astype(np.float32)[None]
-    given, truth = twin(kind, known, x)
+    codes = (0x80, 0x7F) if kind == "Q8_0" else (0x00, 0xFF)
+    raw = random_rows(kind, TILE, 2).reshape(TILE, 2, -1)
+    raw[..., 2:] = codes[largest]  # all but the scale
+    raw = raw.reshape(TILE, -1)
+    x = np.where(np.arange(2 * GROUP) % 64 < 32, 1, -1).astype(np.float32)[None]
     y = np.zeros((1, TILE), dtype=np.float32)
-    run_core(name, kind, packed, given, y, (0, 1))
-    assert exact.same_bits(y, truth)
+    run_core(name, kind, packed_tensor(tensor_of(kind, raw, 2 * GROUP)), records(x), y, (0, 1))
+    assert same_bits(y, read_matrix(kind, raw).times(x))
 
 
 @pytest.mark.parametrize("name", runnable())
@@ -138,14 +147,14 @@ def test_inputs_are_rounded_as_the_twin_rounds_them(name):
     x = inputs(7, 5 * GROUP, seed=3)
     x[1, 5], x[2, 40], x[3, 80] = np.nan, np.inf, -np.inf
     x[4, :GROUP] = np.arange(GROUP) - 15.5  # ties
-    out = zeros((7, 5, 64), np.uint8)
+    out = zeros((7, 5, GROUP_RECORD), np.uint8)
     whole = np.zeros(PASS.slots, dtype=np.int64)
     whole[PASS["rows"]] = 7
     phase = np.array([0, 3, *ROUNDED.slots({"x": x, "out": out, "width": 5 * GROUP})])  # three rows in a piece
     run = PIECE(kernels(INSTRUCTIONS[name])[ROUNDED])
     for piece in range(3):
         run(whole.ctypes.data, phase.ctypes.data, piece)
-    truth = exact.rounded(x)
+    truth = records(x)
     finite = np.isfinite(x.reshape(7, 5, GROUP)).all(axis=-1)
     assert np.array_equal(out[finite], truth[finite])
     assert np.isnan(out[..., 32:36].view(np.float32)[~finite]).all()
@@ -158,7 +167,7 @@ single = st.floats(width=32, allow_nan=False, allow_infinity=False)
 def test_the_fma_of_the_twin_is_rounded_once(a, b, c):
     whole = Fraction(a) * Fraction(b) + Fraction(c)
     with np.errstate(over="ignore"):
-        found = exact.fma(*(np.float32([value]) for value in (a, b, c)))[0]
+        found = fma(*(np.float32([value]) for value in (a, b, c)))[0]
     if not np.isfinite(found):
         assert abs(whole) >= Fraction(float(np.finfo(np.float32).max))
         return

@@ -1,0 +1,391 @@
+"""A whole pass of the CPU engine in plain numpy, one token at a time, with the engine's bits.
+
+Read it to learn what the engine computes; `draftwood.engines.cpu` computes it fast: many tokens at once, on
+threads, from packed weights. None of that changes a bit (law 13), so here a token is read alone, with the weights
+as they lie in a GGUF file. Since rounding makes sums depend on their order, the order is part of the definition.
+
+A token goes through `Pass.read`:
+
+    x = scale * embedding[token]
+    for each layer:
+        x += r * mixer(norm(x))    (attention or short_convolution)
+        x += r * unit(norm(x))     (gated_unit or experts)
+    scores = cap(scale * output @ norm(x))
+
+``x`` is float32[width], and so is whatever is not said to be something else. Families differ in where norms stand
+(before a block, after it, or both: the file has a tensor for each), in constants, and in what
+`draftwood.engines.files.families` lists. Products, ``W @ x``, and elementary functions are in
+`tests.oracles.cpu_arithmetic`; a product rounds x to 8 bits where W is quantised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from tests.oracles.cpu_arithmetic import (
+    F,
+    Floats,
+    Plain,
+    Quantised,
+    capped,
+    exponential,
+    fma,
+    folded,
+    gelu,
+    in_lanes,
+    read_matrix,
+    sigmoid,
+    silu,
+)
+
+from draftwood.engines.cpu.code.records import CHUNK
+from draftwood.engines.files.formats import FORMATS
+from draftwood.engines.files.gguf_file import GgufFile
+from draftwood.engines.files.gguf_types import dequantised, read_blocks, read_floats
+from draftwood.engines.files.shapes import rotary_table, shape_of
+
+
+class Row(NamedTuple):
+    """What a pass finds out about one token."""
+
+    states: Floats  # [layers + 1, width]: x before each layer; last, the norm of x after the last layer
+    scores: Floats  # [vocabulary]
+    best: int  # the token with the best score, of equal ones the lowest; -1 if a score is NaN or all are -infinity
+
+
+@dataclass
+class Text:
+    """What is kept of the tokens that were read: per layer a list with one entry for each token."""
+
+    layers: list[list[Any]]
+
+    def copy(self) -> Text:
+        """Return a text that can go on differently, as the branches of a tree do."""
+        return Text([list(kept) for kept in self.layers])
+
+
+class Pass:
+    """The model of a GGUF file; ``shape`` has its sizes and constants."""
+
+    def __init__(self, file: GgufFile) -> None:
+        self.file = file
+        self.matrix = cache(self._matrix)
+        self.vector = cache(self._vector)
+        self.shape = shape_of(file.metadata, file.tensors["token_embd.weight"].shape[0])
+        self.layers = [Layer(self, number) for number in range(self.shape.layers)]
+
+    def begin(self) -> Text:
+        """Return a text without tokens."""
+        return Text([[] for _ in self.layers])
+
+    def read(self, token: int, text: Text) -> Row:
+        """Read the next token of a text, and add to the text what must be kept of it."""
+        states = []
+        with np.errstate(all="ignore"):
+            x = self.embedding(token)
+            for layer, kept in zip(self.layers, text.layers, strict=True):
+                states.append(x)
+                mixer, unit = layer.blocks
+                mix = attention if mixer == "attention" else short_convolution
+                x = layer.added(x, mix(layer, layer.norm("attn_norm", x), kept), "post_attention_norm")
+                feed = gated_unit if unit == "gated_unit" else experts
+                x = layer.added(x, feed(layer, layer.norm("ffn_norm", x)), "post_ffw_norm")
+            last = norm(x, self.vector(f"{self.shape.family.last_norm}.weight"), self.shape.epsilon)
+            scores = self.scores(last)
+        found = not np.isnan(scores).any() and scores.max() > -np.inf
+        return Row(np.array([*states, last]), scores, int(scores.argmax()) if found else -1)
+
+    def embedding(self, token: int) -> Floats:
+        """Return the token's row of the embedding, ``(scale * code - least) * embedding scale``: [width]."""
+        tensor = self.file.tensors["token_embd.weight"]
+        raw = tensor.rows(slice(token, token + 1))
+        if tensor.kind in FORMATS:
+            (row,) = dequantised(read_blocks(tensor.kind, raw), FORMATS[tensor.kind])
+        else:
+            (row,) = read_floats(tensor.kind, raw)
+        return row * F(self.shape.embedding_scale)
+
+    def scores(self, x: Floats) -> Floats:
+        """Return ``cap(score scale * output @ x)``: [vocabulary]. Some files have the embedding as output, too."""
+        name = "output" if "output.weight" in self.file.tensors else "token_embd"
+        found = self.matrix(f"{name}.weight").times(x) * F(self.shape.score_scale)
+        return capped(found, self.shape.score_cap)
+
+    def _vector(self, name: str) -> Any:
+        """Return a tensor of floats, such as a norm's weights, as float32; None where the file has none."""
+        tensor = self.file.tensors.get(name)
+        return None if tensor is None else read_floats(tensor.kind, tensor.data)
+
+    def _matrix(self, name: str, expert: int | None = None) -> Quantised | Plain:
+        """Return a matrix, or one of the experts' matrices that lie in one tensor."""
+        tensor = self.file.tensors[name]
+        return read_matrix(tensor.kind, tensor.data if expert is None else tensor.data[expert])
+
+
+class Layer:
+    """One layer's tensors, by their names in the file without ``blk.N.`` and ``.weight``, and its constants."""
+
+    def __init__(self, model: Pass, number: int) -> None:
+        self.model = model
+        self.shape = model.shape
+        self.blocks = self.shape.blocks[number]
+        self._start = f"blk.{number}."
+        self.window = self.shape.windows[number]  # 0: the layer sees the whole text
+        self.turns = self._turns() if self.shape.turning[number] else None
+
+    def _turns(self) -> Floats:
+        """Return cosines and sines of all positions, float32[positions, 2, pairs]."""
+        shape = self.shape
+        factors = self.model.vector("rope_freqs.weight")
+        if factors is None:
+            factors = self.model.vector(f"rope_factors_{'long' if shape.is_long else 'short'}.weight")
+        local = bool(self.window and shape.local_base)  # layers with a window may have frequencies of their own
+        return rotary_table(shape, factors, local, shape.max_positions)
+
+    def has(self, name: str) -> bool:
+        return f"{self._start}{name}.weight" in self.model.file.tensors
+
+    def vector(self, name: str) -> Any:
+        """Return a vector, named in full; None where the layer has none."""
+        return self.model.vector(self._start + name)
+
+    def product(self, name: str, x: Floats, expert: int | None = None) -> Floats:
+        """Return ``W x + bias``, without bias where the layer has none."""
+        found = self.model.matrix(f"{self._start}{name}.weight", expert).times(x)
+        bias = self.vector(f"{name}.bias")
+        return found if bias is None else found + bias
+
+    def products(self, names: tuple[str, ...], x: Floats, expert: int | None = None) -> Floats:
+        """Return the products of those matrices that the layer has, one after the other.
+
+        Some files have one matrix in place of several, with their rows in the same order.
+        """
+        return np.concatenate([self.product(name, x, expert) for name in names if self.has(name)])
+
+    def norm(self, name: str, x: Floats) -> Floats:
+        """Return the norm of x; x itself where the layer has none of this name."""
+        return norm(x, self.vector(f"{name}.weight"), self.shape.epsilon) if self.has(name) else x
+
+    def added(self, x: Floats, y: Floats, name: str) -> Floats:
+        """Return ``x + residual scale * norm(y)`` by fma, y being a block's result."""
+        return fma(self.norm(name, y), F(self.shape.residual_scale), x)
+
+
+# --- norms -------------------------------------------------------------------------------------------------------
+
+
+def norm(x: Floats, weight: Floats, epsilon: float) -> Floats:
+    """Return ``x / sqrt(mean(x**2) + epsilon) * weight`` of a whole row [n] (RMSNorm, arXiv 1910.07467).
+
+    Squares are added by fma in 16 lanes, which are folded; x is multiplied by 1 / root, then by the weight.
+    """
+    total = np.zeros(16, F)
+    for run in in_lanes(x):
+        total = fma(run, run, total)
+    return x * _inverse_root(folded(total), len(x), epsilon) * weight
+
+
+def head_norm(heads: Floats, weight: Floats, epsilon: float) -> Floats:
+    """Return the norm of each row of [heads, size]; squares are added by fma, one after another."""
+    total = np.zeros(len(heads), F)
+    for column in heads.T:
+        total = fma(column, column, total)
+    return heads * _inverse_root(total, heads.shape[1], epsilon)[:, None] * weight
+
+
+def _inverse_root(squares: Floats, count: int, epsilon: float) -> Floats:
+    return F(1) / np.sqrt(squares / F(count) + F(epsilon))
+
+
+# --- attention ---------------------------------------------------------------------------------------------------
+
+
+def attention(layer: Layer, x: Floats, kept: list[Any]) -> Floats:
+    """Return ``attn_output @ attend(q, keys, values)``: [width] from [width].
+
+    Queries, keys and values are products of x, as heads of ``head_size`` numbers; each head of keys serves
+    ``heads / kv_heads`` heads of queries (arXiv 2305.13245). Queries and keys get a norm, where the family has one
+    (of each head, or of the whole row), and rotary positions. Queries are then multiplied by ``query_scale``.
+    ``kept`` has each token's keys and values, float16[kv_heads, head_size] both, rounded to the nearest.
+    """
+    shape, position = layer.shape, len(kept)
+    every = layer.products(("attn_qkv", "attn_q", "attn_k", "attn_v"), x)
+    q, rest = np.split(every, [shape.heads * shape.head_size])
+    k, v = np.split(rest, 2)
+    q = _heads(layer, "attn_q", q, position) * F(shape.query_scale)
+    k = _heads(layer, "attn_k", k, position)
+    v = v.reshape(-1, shape.head_size)
+    kept.append((k.astype(np.float16), v.astype(np.float16)))
+    keys, values = (np.stack(some).astype(F) for some in zip(*kept, strict=True))
+    found = attend(q, keys, values, layer.window, shape.attention_cap)
+    return layer.product("attn_output", found.ravel())
+
+
+def _heads(layer: Layer, name: str, row: Floats, position: int) -> Floats:
+    """Return a row of queries or keys as heads, with norm and rotary positions: [heads, size].
+
+    In files of some families the numbers that rotate together are neighbours: (0, 1), (2, 3) and so on. They are
+    reordered here, to lie ``rotary / 2`` apart as in the other files: this is the order of the sums in `attend`.
+    """
+    shape, weight = layer.shape, layer.vector(f"{name}_norm.weight")
+    if shape.family.head_norm == "row":
+        row = norm(row, weight, shape.epsilon)
+    heads = row.reshape(-1, shape.head_size)
+    if shape.family.pairs == "neighbours":
+        first = np.arange(0, shape.rotary, 2)
+        heads = heads[:, [*first, *first + 1, *range(shape.rotary, shape.head_size)]]
+    if shape.family.head_norm == "head":
+        heads = head_norm(heads, weight, shape.epsilon)
+    return heads if layer.turns is None else turned(heads, *layer.turns[position])
+
+
+def turned(heads: Floats, cosines: Floats, sines: Floats) -> Floats:
+    """Rotate the pairs (i, i + pairs) of heads [heads, size] by a position's angles [pairs]: arXiv 2104.09864.
+
+    (a, b) becomes (a * cos - b * sin, b * cos + a * sin): the second product is rounded, then the first one is
+    added to it by fma. Numbers after the first 2 * pairs stay as they are.
+    """
+    a, b, rest = np.split(heads, [len(cosines), 2 * len(cosines)], axis=1)
+    return np.concatenate((fma(a, cosines, -(b * sines)), fma(b, cosines, a * sines), rest), axis=1)
+
+
+def attend(q: Floats, keys: Floats, values: Floats, window: int, cap: float) -> Floats:
+    """Return ``softmax(cap(q . k)) . v`` over the text, or over its last ``window`` positions unless 0.
+
+    q and the result are [heads, size]; keys and values are [positions, kv_heads, size]. Chunks of `CHUNK`
+    positions, counted from the text's beginning, are computed apart (`_chunk`). Their sums of weights, and of
+    weighted values, are multiplied by exp(the chunk's largest score - the largest of all) and added in order, by
+    fma (arXiv 1805.02867). The sum of values is then multiplied by 1 / the sum of weights.
+    """
+    grouped = q.reshape(keys.shape[1], -1, q.shape[1])  # [kv_heads, queries of each, size]
+    first = max(0, len(keys) - window) if window else 0
+    parts = []
+    for start in range(first // CHUNK * CHUNK, len(keys), CHUNK):
+        here = slice(start, start + CHUNK)
+        parts.append(_chunk(grouped, keys[here], values[here], max(0, first - start), cap))
+    largest = np.fmax.reduce([part.largest for part in parts])
+    weights, total = np.zeros_like(largest), np.zeros_like(grouped)
+    for part in parts:
+        factor = exponential(part.largest - largest)
+        weights = fma(factor, part.weights, weights)
+        total = fma(factor[..., None], part.values, total)
+    return (total * (F(1) / weights)[..., None]).reshape(q.shape)
+
+
+class _Part(NamedTuple):
+    """What is computed of one chunk, for [kv_heads, queries of each]."""
+
+    largest: Floats
+    weights: Floats  # their sum
+    values: Floats  # the sum of weight * value, [..., size]
+
+
+def _chunk(q: Floats, keys: Floats, values: Floats, low: int, cap: float) -> _Part:
+    """Return the part of one chunk, without its first ``low`` positions, which lie before the window.
+
+    A score is q[0] * k[0], then + q[1] * k[1] and so on, by fma; a weight is exp(score - largest score). Weights
+    are added in 16 lanes, by position in the chunk, which are folded; weighted values are added position by
+    position, by fma.
+    """
+    scores = np.zeros((*q.shape[:2], len(keys)), F)
+    for i in range(q.shape[2]):
+        scores = fma(keys[:, :, i].T[:, None], q[:, :, i, None], scores)
+    scores = capped(scores, cap)
+    largest = np.fmax.reduce(scores[..., low:], axis=-1, initial=F(-np.inf))  # which is no NaN
+    weights = exponential(scores - largest[..., None])
+    weights[..., :low] = 0
+    total, sums = np.zeros((*q.shape[:2], 16), F), np.zeros_like(q)
+    for run in in_lanes(weights):
+        total = total + run
+    for position in range(low, len(keys)):
+        sums = fma(values[position][:, None], weights[..., position, None], sums)
+    return _Part(largest, folded(total), sums)
+
+
+# --- short convolution -------------------------------------------------------------------------------------------
+
+
+def short_convolution(layer: Layer, x: Floats, kept: list[Any]) -> Floats:
+    """Return ``shortconv.out_proj @ (c * s)``: [width]. lfm2 has it in place of attention (arXiv 2511.23404).
+
+    ``b, c, u = split(shortconv.in_proj @ x)``, and ``w = b * u``, rounded once. For the token at t,
+    ``s = conv[:, 0] * w(t - 2) + conv[:, 1] * w(t - 1) + conv[:, 2] * w(t)`` with ``conv`` [width, 3]: the first
+    product is rounded, the second and the third are added by fma. w is 0 before the text. ``kept`` has the w of
+    each token, as float32; the last two are needed.
+    """
+    b, c, u = np.split(layer.product("shortconv.in_proj", x), 3)
+    kept.append(b * u)
+    conv = layer.vector("shortconv.conv.weight").T
+    nothing = [np.zeros_like(b)] * (len(conv) - 1)
+    first, *others = [*nothing, *kept][-len(conv) :]
+    total = conv[0] * first
+    for taps, w in zip(conv[1:], others, strict=True):
+        total = fma(taps, w, total)
+    return layer.product("shortconv.out_proj", c * total)
+
+
+# --- gated unit and experts --------------------------------------------------------------------------------------
+
+
+def gated_unit(layer: Layer, x: Floats, expert: int | None = None) -> Floats:
+    """Return ``ffn_down @ (act(ffn_gate @ x) * (ffn_up @ x))``: [width] (arXiv 2002.05202).
+
+    ``act`` is silu or gelu. ``expert`` is a number in a mixture, whose units lie in ``ffn_gate_exps`` and so on.
+    Some files have the rows of both ``ffn_gate`` and ``ffn_up`` in ``ffn_up``.
+    """
+    end = "" if expert is None else "_exps"
+    gate, up = np.split(layer.products((f"ffn_gate{end}", f"ffn_up{end}"), x, expert), 2)
+    act = silu if layer.shape.family.gate == "silu" else gelu
+    return layer.product(f"ffn_down{end}", act(gate) * up, expert)
+
+
+def experts(layer: Layer, x: Floats) -> Floats:
+    """Return the sum of share * gated unit over the chosen experts: [width] (arXiv 2401.04088).
+
+    The experts' scores are ``ffn_gate_inp @ x``. Results are added by fma, the best expert's first.
+    """
+    scores = layer.product("ffn_gate_inp", x)
+    choose = _by_softmax if layer.shape.family.gating == "softmax" else _by_sigmoid
+    chosen, shares = choose(layer, scores)
+    total = np.zeros_like(x)
+    for expert, share in zip(chosen, shares, strict=True):
+        total = fma(gated_unit(layer, x, expert), share, total)
+    return total
+
+
+def _by_softmax(layer: Layer, scores: Floats) -> tuple[list[int], Floats]:
+    """Return the experts with the best scores, best first, and their shares: softmax over the chosen.
+
+    A share is exp(score - best score), divided by the sum of these, which are added in this order.
+    """
+    chosen, best = _ranked(scores, layer.shape.used)
+    weights = exponential(best - best[0])
+    return chosen, weights / sum(weights, F(0))
+
+
+def _by_sigmoid(layer: Layer, scores: Floats) -> tuple[list[int], Floats]:
+    """Return the experts with the best ``p + bias``, best first, and their shares, as in lfm2moe.
+
+    p is sigmoid(score). A share is ``p / total * share_scale``, without bias; total is the sum of the chosen p,
+    added in this order, plus ``share_least`` (1e-6).
+    """
+    p = sigmoid(scores)
+    chosen, _ = _ranked(p + layer.vector("exp_probs_b.bias"), layer.shape.used)
+    total = sum(p[chosen], F(0)) + F(layer.shape.share_least)
+    return chosen, p[chosen] / total * F(layer.shape.share_scale)
+
+
+def _ranked(scores: Floats, used: int) -> tuple[list[int], Floats]:
+    """Return the places of the best scores, of equal ones the lower first, and these scores. NaN are below all."""
+    left = scores.copy()
+    chosen: list[int] = []
+    best: list[np.float32] = []
+    for _ in range(used):
+        place = int(np.where(np.isnan(left), F(-np.inf), left).argmax())
+        chosen.append(place)
+        best.append(left[place])
+        left[place] = -np.inf
+    return chosen, np.array(best)
