@@ -26,28 +26,49 @@ if TYPE_CHECKING:
     from draftwood.measure.records.records import Records
     from draftwood.measure.records.writer import RecordsWriter
 
-_TASKS = "Kinds of prompts; with a variant and a temperature: grammar:one-sentence@0.7. [default: all]"
-Tasks = Annotated[str | None, Option(metavar="TASK,TASK", help=_TASKS)]
-_PEERS = "Other engines on the same weights: transformers:lookup, llama.cpp, all."
-Peers = Annotated[str | None, Option(metavar="PEER,PEER", help=_PEERS)]
-_TEMPERATURE = "Temperature for every prompt. [default: the task's own, else greedy]"
-Temperature = Annotated[float | None, Option(help=_TEMPERATURE)]
-Rounds = Annotated[int, Option(min=1, help="How often each prompt is answered by each arm.")]
-Seed = Annotated[int, Option(help="Seed of sampling and of the order of runs.")]
-_SUSTAIN = "Instead of comparing, repeat one answer for this long and show how its speed changes."
-Sustain = Annotated[float | None, Option(min=1, metavar="SECONDS", help=_SUSTAIN)]
-
 
 @options.shared
 def bench(
-    call: typer.Context, loading: options.Loading, tasks: Tasks = None, prompts: measuring.Prompts = None,
-    chat: options.Chat = None, limit: measuring.Limit = None,
-    drafters: measuring.Arms = options.DRAFTERS_DEFAULT, peers: Peers = None,
-    planner: options.PlannerName = options.PLANNER_DEFAULT, rule: options.RuleName = options.RULE_DEFAULT, *,
-    texts: given.SourceFlags, temperature: Temperature = None, max_new_tokens: measuring.MaxNewTokens = 192,
-    rounds: Rounds = 2, seed: Seed = 0, sustain: Sustain = None, output: measuring.RecordsOut = None,
+    call: typer.Context,
+    loading: options.Loading,
+    tasks: Annotated[
+        str | None,
+        Option(
+            metavar="TASK,TASK",
+            help="Kinds of prompts; with a variant and a temperature: grammar:one-sentence@0.7. [default: all]",
+        ),
+    ] = None,
+    prompts: measuring.Prompts = None,
+    chat: options.Chat = None,
+    limit: measuring.Limit = None,
+    drafters: measuring.Arms = options.DRAFTERS_DEFAULT,
+    peers: Annotated[
+        str | None,
+        Option(
+            metavar="PEER,PEER", help="Other engines on the same weights: transformers:lookup, llama.cpp, all."
+        ),
+    ] = None,
+    planner: options.PlannerName = options.PLANNER_DEFAULT,
+    rule: options.RuleName = options.RULE_DEFAULT,
+    *,
+    texts: given.SourceFlags,
+    temperature: Annotated[
+        float | None, Option(help="Temperature for every prompt. [default: the task's own, else greedy]")
+    ] = None,
+    max_new_tokens: measuring.MaxNewTokens = 192,
+    rounds: Annotated[int, Option(min=1, help="How often each prompt is answered by each arm.")] = 2,
+    seed: Annotated[int, Option(help="Seed of sampling and of the order of runs.")] = 0,
+    sustain: Annotated[
+        float | None,
+        Option(
+            min=1,
+            metavar="SECONDS",
+            help="Instead of comparing, repeat one answer for this long and show how its speed changes.",
+        ),
+    ] = None,
+    output: measuring.RecordsOut = None,
     as_json: options.Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Compare sets of drafters, and other engines, on the same prompts.
 
     Each set, but for none, drafts also from what --prediction, --memory, --corpus and --context give. Its memory

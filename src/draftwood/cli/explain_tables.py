@@ -32,30 +32,38 @@ def show_arms(arms: Sequence[dict[str, Any]]) -> None:
 def show_answers(answers: Sequence[Answer]) -> None:
     """Print a line per answer, and how to see more of one."""
     to, found = screen.console(), {answer.id: rates([answer]) for answer in answers}
-    columns: dict[str, Callable[[Answer], str]] = {
-        "answer": lambda a: str(a.id),
-        "tokens": lambda a: str(found[a.id].tokens),
-        "passes": lambda a: str(found[a.id].passes),
-        "tokens per pass": lambda a: number(found[a.id].mean_acceptance_length),
-        "guesses right": lambda a: percent(found[a.id].acceptance_rate),
-        "prompt": lambda a: f"{a.task} {a.name}, {a.arm}" + (f", round {a.round + 1}" if a.round > 0 else ""),
-    }
-    screen.show_table(to, columns, answers, ("prompt",))
+    screen.show_table(
+        to,
+        {
+            "answer": lambda a: str(a.id),
+            "tokens": lambda a: str(found[a.id].tokens),
+            "passes": lambda a: str(found[a.id].passes),
+            "tokens per pass": lambda a: number(found[a.id].mean_acceptance_length),
+            "guesses right": lambda a: percent(found[a.id].acceptance_rate),
+            "prompt": lambda a: f"{a.task} {a.name}, {a.arm}" + (f", round {a.round + 1}" if a.round > 0 else ""),
+        },
+        answers,
+        ("prompt",),
+    )
     to.print("To see the steps of one: --answer N")
 
 
 def show_steps(rows: Sequence[dict[str, Any]], answer: Answer) -> None:
     """Print a line per step."""
     to, texts = screen.console(), dict(zip((row["step"] for row in rows), _texts(answer), strict=True))
-    columns: dict[str, Callable[[dict[str, Any]], str | Text]] = {
-        "step": lambda r: str(r["step"]),
-        "text": lambda r: texts[r["step"]],
-        "guesses right": lambda r: f"{r['accepted']} of {r['drafted']}" if r["drafted"] else "",
-        "expected ms": lambda r: number(r["expected_ms"], 1),
-        "ms": lambda r: number(r["ms"], 1),
-        "why": lambda r: r["why"],
-    }
-    screen.show_table(to, columns, rows, ("text", "why"))
+    screen.show_table(
+        to,
+        {
+            "step": lambda r: str(r["step"]),
+            "text": lambda r: texts[r["step"]],
+            "guesses right": lambda r: f"{r['accepted']} of {r['drafted']}" if r["drafted"] else "",
+            "expected ms": lambda r: number(r["expected_ms"], 1),
+            "ms": lambda r: number(r["ms"], 1),
+            "why": lambda r: r["why"],
+        },
+        rows,
+        ("text", "why"),
+    )
     to.print("To see all that is known of one step: --step K")
 
 
@@ -113,16 +121,20 @@ def _show_alternatives(to: Console, found: dict[str, Any]) -> None:
     best = max(row["tokens_per_second"] for row in rows) or 1.0
     chosen, most = plan.get("chosen"), plan.get("best")
     marked = {most: "best", chosen: "chosen, the best" if chosen == most else "chosen"}
-    columns: dict[str, Callable[[dict[str, Any]], str]] = {
-        "guesses": lambda r: str(r["nodes"]),
-        "expected tokens": lambda r: number(r["expected_tokens"]),
-        "ms": lambda r: number(r["ms"], 1),
-        "tokens/s": lambda r: number(r["tokens_per_second"], 1),
-        "of the best": lambda r: percent(r["tokens_per_second"] / best),
-        "": lambda r: marked.get(r["nodes"], ""),
-    }
     to.print("\nWhat the planner expected of so many guesses:")
-    screen.show_table(to, columns, rows, ("",))
+    screen.show_table(
+        to,
+        {
+            "guesses": lambda r: str(r["nodes"]),
+            "expected tokens": lambda r: number(r["expected_tokens"]),
+            "ms": lambda r: number(r["ms"], 1),
+            "tokens/s": lambda r: number(r["tokens_per_second"], 1),
+            "of the best": lambda r: percent(r["tokens_per_second"] / best),
+            "": lambda r: marked.get(r["nodes"], ""),
+        },
+        rows,
+        ("",),
+    )
     to.print()
 
 

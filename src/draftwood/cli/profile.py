@@ -18,22 +18,27 @@ from draftwood.measure.records.provenance import provenance
 if TYPE_CHECKING:
     from draftwood.measure.profile.rows import Profile
 
-Numbers = Annotated[str | None, Option(metavar="N,N,...", help="Tokens per pass. [default: 1 to 128]")]
-_CONTEXTS = "Tokens in the cache before the pass. [default: 128,512,2048]"
-Contexts = Annotated[str | None, Option(metavar="N,N,...", help=_CONTEXTS)]
-Rounds = Annotated[int | None, Option(min=1, help="Passes of each size. [default: as many as --seconds allow]")]
-Seconds = Annotated[float, Option(min=1, help="Most time for all passes together.")]
-Output = Annotated[Path | None, Option("--output", "-o", metavar="FILE.jsonl", help="Write the profile here.")]
 
 _SECONDS = 90.0  # as in measure.profile, whose import is slow; a test compares both
 
 
 @options.shared
 def profile(
-    loading: options.Loading, sizes: Numbers = None, contexts: Contexts = None, rounds: Rounds = None,
-    seconds: Seconds = _SECONDS, output: Output = None, force: early.Force = False,
+    loading: options.Loading,
+    sizes: Annotated[str | None, Option(metavar="N,N,...", help="Tokens per pass. [default: 1 to 128]")] = None,
+    contexts: Annotated[
+        str | None, Option(metavar="N,N,...", help="Tokens in the cache before the pass. [default: 128,512,2048]")
+    ] = None,
+    rounds: Annotated[
+        int | None, Option(min=1, help="Passes of each size. [default: as many as --seconds allow]")
+    ] = None,
+    seconds: Annotated[float, Option(min=1, help="Most time for all passes together.")] = _SECONDS,
+    output: Annotated[
+        Path | None, Option("--output", "-o", metavar="FILE.jsonl", help="Write the profile here.")
+    ] = None,
+    force: early.Force = False,
     as_json: options.Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Measure what a pass over n tokens costs here.
 
     Without --sizes, --contexts and --rounds the profile is also kept in the cache folder, where planners read it.

@@ -23,18 +23,6 @@ if TYPE_CHECKING:
     from draftwood.measure.records.traces import Trace
     from draftwood.planning.cost_curve import CostCurve
 
-_TRACES = "Recorded answers: your own logs as JSON lines, or files that --trace or bench -o wrote."
-Traces = Annotated[list[Path] | None, Argument(metavar="[TRACE...]", help=_TRACES)]
-_LIVE = "Instead of TRACE: let a model answer without drafts, and count what copying would have got right."
-Live = Annotated[bool, Option("--live", help=_LIVE)]
-_PLANNER = "How much is drafted. May be given again. [default: goodput with --profile or --cost, else fixed:16]"
-Planners = Annotated[list[str] | None, Option("--planner", help=_PLANNER)]
-_TOKENIZER = "Model, folder or GGUF file whose tokenizer splits logs of text."
-Tokenizer = Annotated[str | None, Option(metavar="MODEL", help=_TOKENIZER)]
-_PROFILE = "Cost of a pass: a file of draftwood profile, or a model that was profiled on this machine."
-Profile = Annotated[Path | None, Option(metavar="FILE|MODEL", help=_PROFILE)]
-_COST = "Milliseconds of a pass by its number of tokens: 1=31,4=30,16=53,64=151."
-Cost = Annotated[str | None, Option(metavar="N=MS,N=MS", help=_COST)]
 
 _SUITE = "code-suite"  # five prompts of unfinished code
 _UNTIMED = "fixed:16"  # the default where passes have no cost, so that goodput has nothing to weigh
@@ -77,10 +65,51 @@ class LiveFlags:
 
 @options.shared
 def simulate(
-    call: typer.Context, loading: options.Loading, asked: LiveFlags, traces: Traces = None, live: Live = False,
-    drafters: measuring.Arms = options.DRAFTERS_DEFAULT, planner: Planners = None, tokenizer: Tokenizer = None,
-    profile: Profile = None, cost: Cost = None, as_json: options.Json = False,
-) -> None:  # fmt: skip
+    call: typer.Context,
+    loading: options.Loading,
+    asked: LiveFlags,
+    traces: Annotated[
+        list[Path] | None,
+        Argument(
+            metavar="[TRACE...]",
+            help="Recorded answers: your own logs as JSON lines, or files that --trace or bench -o wrote.",
+        ),
+    ] = None,
+    live: Annotated[
+        bool,
+        Option(
+            "--live",
+            help="Instead of TRACE: let a model answer without drafts, and count what copying would have "
+            "got right.",
+        ),
+    ] = False,
+    drafters: measuring.Arms = options.DRAFTERS_DEFAULT,
+    planner: Annotated[
+        list[str] | None,
+        Option(
+            "--planner",
+            help="How much is drafted. May be given again. [default: goodput with --profile or --cost, else "
+            "fixed:16]",
+        ),
+    ] = None,
+    tokenizer: Annotated[
+        str | None, Option(metavar="MODEL", help="Model, folder or GGUF file whose tokenizer splits logs of text.")
+    ] = None,
+    profile: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE|MODEL",
+            help="Cost of a pass: a file of draftwood profile, or a model that was profiled on this machine.",
+        ),
+    ] = None,
+    cost: Annotated[
+        str | None,
+        Option(
+            metavar="N=MS,N=MS", help="Milliseconds of a pass by its number of tokens: 1=31,4=30,16=53,64=151."
+        ),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
     """Replay answers and count the passes that drafting takes.
 
     The answers are recorded ones; with --live a model writes them first, without drafts.
@@ -238,16 +267,21 @@ _DEARER = "?: above the tokens per pass, since by these costs a wider pass takes
 def _show(rows: list[dict[str, Any]]) -> None:
     several = len({row["planner"] for row in rows}) > 1
     to = screen.console()
-    columns = {
-        "task": lambda r: r["task"],
-        "drafter": lambda r: f"{r['drafter']} {r['planner']}" if several else r["drafter"],
-        "passes": lambda r: str(r["verifier_passes"]),
-        "tokens per pass": lambda r: number(r["ideal_speedup"]),
-        "predicted speedup": lambda r: ratio(r["predicted_speedup"], r["ideal_speedup"]),
-        "acceptance rate": lambda r: percent(r["acceptance_rate"]),
-        "draft coverage": lambda r: percent(r["draft_coverage"]),
-    }
-    said = screen.show_table(to, columns, rows, ("task", "drafter"), {"?": _DEARER})
+    said = screen.show_table(
+        to,
+        {
+            "task": lambda r: r["task"],
+            "drafter": lambda r: f"{r['drafter']} {r['planner']}" if several else r["drafter"],
+            "passes": lambda r: str(r["verifier_passes"]),
+            "tokens per pass": lambda r: number(r["ideal_speedup"]),
+            "predicted speedup": lambda r: ratio(r["predicted_speedup"], r["ideal_speedup"]),
+            "acceptance rate": lambda r: percent(r["acceptance_rate"]),
+            "draft coverage": lambda r: percent(r["draft_coverage"]),
+        },
+        rows,
+        ("task", "drafter"),
+        {"?": _DEARER},
+    )
     to.print(f"tokens per pass: the speedup if wide passes cost what narrow ones do{said}. {screen.MORE}")
 
 
@@ -257,15 +291,19 @@ def _show_probe(found: dict[str, Any]) -> None:
     rows = [{"prompt": f"{row['task']} {row['name']}", **row} for row in found["prompts"]]
     rows += [{"prompt": "all", **found}]
     rows += [{"prompt": f"of these n = {row['n']}", **row} for row in found["per_n"]]
-    columns = {
-        "prompt": lambda r: r["prompt"],
-        "targets": lambda r: str(r["targets"]),
-        "proposals": lambda r: str(r["proposals"]),
-        "accepted": lambda r: str(r["accepted"]),
-        "acceptance rate": lambda r: number(r["acceptance_rate"], 3),
-        "accepted per target": lambda r: number(r["accepted_per_target"], 3),
-    }
-    screen.show_table(to, columns, rows, ("prompt",))
+    screen.show_table(
+        to,
+        {
+            "prompt": lambda r: r["prompt"],
+            "targets": lambda r: str(r["targets"]),
+            "proposals": lambda r: str(r["proposals"]),
+            "accepted": lambda r: str(r["accepted"]),
+            "acceptance rate": lambda r: number(r["acceptance_rate"], 3),
+            "accepted per target": lambda r: number(r["accepted_per_target"], 3),
+        },
+        rows,
+        ("prompt",),
+    )
     to.print(
         "Decoding was unchanged. Targets: tokens that decoding wrote; proposals: those for which the text had a "
         "continuation to offer; accepted: it was the token. Below, the same answers replayed with drafts.\n"
