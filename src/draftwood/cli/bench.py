@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from draftwood.local.findings import Setting
     from draftwood.measure.bench.arms import Arm
     from draftwood.measure.bench.run import BenchSettings
-    from draftwood.measure.records.records import Records
+    from draftwood.measure.records.records import Records, Row
     from draftwood.measure.records.writer import RecordsWriter
 
 
@@ -177,14 +177,11 @@ def _arms(
         yield from map(PeerArm, found)
 
 
-Cell = Callable[[dict[str, Any]], str]
-
-
-def columns() -> dict[str, Cell]:
+def columns() -> dict[str, Callable[[Row], str]]:
     """Return what the table shows of its rows."""
     from draftwood.measure.bench.table import SPEEDUP, sameness, tokens_per_pass
 
-    def speedup(row: dict[str, Any]) -> str:
+    def speedup(row: Row) -> str:
         found, interval = row["speedup_unlooped"], row["speedup_unlooped_interval"]
         between = f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval and interval[0] < interval[1] else ""
         star = "*" * (found is not None and found > SPEEDUP)
@@ -202,11 +199,11 @@ def columns() -> dict[str, Cell]:
     }
 
 
-def _show(rows: list[dict[str, Any]], kept: Records, machine: str) -> None:
+def _show(rows: list[Row], kept: Records, machine: str) -> None:
     """Print the table, engine by engine and the worst task first, the means, trends and notes."""
     from draftwood.measure.bench.table import APART, SPEEDUP, geometric_mean
 
-    def place(row: dict[str, Any]) -> tuple[bool, str, bool, float]:
+    def place(row: Row) -> tuple[bool, str, bool, float]:
         speedup = row["speedup_unlooped"]
         return row["engine"] != "draftwood", row["engine"], speedup is None, speedup or 0.0
 
@@ -233,7 +230,7 @@ def _show(rows: list[dict[str, Any]], kept: Records, machine: str) -> None:
         to.print(note)
 
 
-def _trend(row: dict[str, Any]) -> str:
+def _trend(row: Row) -> str:
     if row["kept"] is None:
         return f"{row['drafter']}: too few answers on a quiet machine for a trend; give it more seconds"
     heat = [window["celsius"] for window in row["windows"] if "celsius" in window]
@@ -244,7 +241,7 @@ def _trend(row: dict[str, Any]) -> str:
     )
 
 
-def _notes(rows: list[dict[str, Any]], kept: Records) -> Iterator[str]:
+def _notes(rows: list[Row], kept: Records) -> Iterator[str]:
     """Yield what one must know to read the table."""
     from draftwood.measure.bench.table import draft_memory
     from draftwood.measure.records.records import TRACED

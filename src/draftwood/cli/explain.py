@@ -17,7 +17,7 @@ from draftwood.cli.prompt import as_asked, read_prompt, read_system
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
-    from draftwood.measure.records.records import Answer
+    from draftwood.measure.records.records import Answer, Row
 
 
 _OF_ROWS = frozenset(("rows", "live", "answer", "step", "as_json"))
@@ -107,7 +107,7 @@ def _explain_live(loaded: Loaded, content: Any, step: int | None, as_json: bool)
 
 
 def _show(
-    answers: Sequence[Answer], step: int | None, as_json: bool, text: Callable[[int], str], ruled: dict[str, Any]
+    answers: Sequence[Answer], step: int | None, as_json: bool, text: Callable[[int], str], ruled: Row
 ) -> None:
     """Show one step, one answer, or what the answers of each arm amount to; ``ruled`` is said in JSON only."""
     from draftwood.cli import explain_tables

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
 from draftwood.cli import screen
-from draftwood.measure.records.records import Answer
+from draftwood.measure.records.records import Answer, Row
 from draftwood.measure.records.timing import rates
 from draftwood.measure.report.steps import stretches
 from draftwood.measure.wording import count, number, percent
@@ -18,7 +17,7 @@ from draftwood.measure.wording import count, number, percent
 _TEXT = 16  # characters shown of what a step wrote
 
 
-def show_arms(arms: Sequence[dict[str, Any]]) -> None:
+def show_arms(arms: Sequence[Row]) -> None:
     """Print for each arm the sentences that sum up its answers."""
     to = screen.console()
     for arm in arms:
@@ -48,7 +47,7 @@ def show_answers(answers: Sequence[Answer]) -> None:
     to.print("To see the steps of one: --answer N")
 
 
-def show_steps(rows: Sequence[dict[str, Any]], answer: Answer) -> None:
+def show_steps(rows: Sequence[Row], answer: Answer) -> None:
     """Print a line per step."""
     to, texts = screen.console(), dict(zip((row["step"] for row in rows), _texts(answer), strict=True))
     screen.show_table(
@@ -78,7 +77,7 @@ def _texts(answer: Answer) -> list[Text]:
     return found
 
 
-def show_step(found: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> None:
+def show_step(found: Row, answer: Answer, text: Callable[[int], str]) -> None:
     """Print all that is known of one step."""
     to = screen.console()
     show_head(to, found)
@@ -99,7 +98,7 @@ def show_step(found: dict[str, Any], answer: Answer, text: Callable[[int], str])
     show_tree(to, found, answer, text)
 
 
-def show_head(to: Console, found: dict[str, Any]) -> None:
+def show_head(to: Console, found: Row) -> None:
     """Print what a step wrote, why it checked as many guesses, and its time."""
     written = screen.visible(found["text"] or " ".join(f"#{t}" for t in found["emitted"]))
     of = ", ".join(f"{name} {ms:.2f}" for name, ms in found["ms_of"].items() if ms)
@@ -107,14 +106,14 @@ def show_head(to: Console, found: dict[str, Any]) -> None:
     to.print(f"{found['why']}; {found['ms']:.1f} ms{f' ({of})' if of else ''}")
 
 
-def show_tree(to: Console, found: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> None:
+def show_tree(to: Console, found: Row, answer: Answer, text: Callable[[int], str]) -> None:
     """Print the tree of guesses that a step checked, if one is known."""
     if found["tree"]:
         to.print(_tree(found["tree"], answer, text), soft_wrap=False)
         to.print("✓: right; percentages: how likely the planner thought each guess; ?: looked at to learn only")
 
 
-def _show_alternatives(to: Console, found: dict[str, Any]) -> None:
+def _show_alternatives(to: Console, found: Row) -> None:
     rows, plan = found["alternatives"], found["plan"]
     if not rows:
         return
@@ -138,7 +137,7 @@ def _show_alternatives(to: Console, found: dict[str, Any]) -> None:
     to.print()
 
 
-def _tree(tree: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> Tree:
+def _tree(tree: Row, answer: Answer, text: Callable[[int], str]) -> Tree:
     """Draw the tree of guesses: a run of only children is one line, branches hang below it."""
     children: dict[int, list[int]] = {}
     for node, parent in enumerate(tree["parents"]):

@@ -14,6 +14,7 @@ from typer import Option
 from draftwood.cli import early, options, screen
 from draftwood.errors import UsageError
 from draftwood.measure.records.provenance import provenance
+from draftwood.measure.records.records import Row
 
 if TYPE_CHECKING:
     from draftwood.measure.profile.rows import Profile
@@ -69,7 +70,7 @@ def profile(
     doubt = measured.doubt(threads_of(settings) or 1)
     reasons += ["noise"] * bool(doubt)
     usual = profile_path(*(setting_of(model) or settings.values()))
-    by_kind: dict[str, list[dict[str, Any]]] = {}
+    by_kind: dict[str, list[Row]] = {}
     for row in measured.rows():
         by_kind.setdefault(row["row"], []).append({k: v for k, v in row.items() if k != "row"})
     document = {**settings, "rounds": measured.rounds, **by_kind, "provenance": provenance(doubt=doubt or None)}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from draftwood.measure.prompt_files import PromptJob
-    from draftwood.measure.records.records import Answer
+    from draftwood.measure.records.records import Answer, Row
     from draftwood.measure.records.traces import Trace
     from draftwood.planning.cost_curve import CostCurve
 
@@ -140,13 +140,11 @@ def simulate(
     else:
         known = options.load_tokenizer(tokenizer) if tokenizer is not None else None
         answered, interrupted = [trace for path in traces or () for trace in read_traces(path, known)], False
-    plain: Found = {}
-    found: Found = {}
-    labels = [label for label, _ in arms(drafters)]
-    stopped = curve is not None and _replay(answered, [("none", "fixed:0")], known, curve, plain)
-    if not stopped:
-        stopped = _replay(answered, [(label, name) for name in planners for label in labels], known, curve, found)
-    alone = plain.get(("none", "fixed:0"), [])
+    plain = [] if curve is None else [("none", "fixed:0")]
+    replayed = dict.fromkeys((label, name) for name in planners for label, _ in arms(drafters))
+    found: list[list[Answer]] = []
+    stopped = _replay(answered, [*plain, *replayed], known, curve, found)
+    alone = found.pop(0) if plain and found else []
     rows = [row for task in dict.fromkeys(t.task for t in answered) for row in _rows(found, alone, task)]
     totals = [row | {"task": "all"} for row in _rows(found, alone, None)]
     document |= {"rows": rows, "totals": totals, "interrupted": stopped or interrupted}
@@ -185,9 +183,7 @@ def _curve(profile: Path | None, cost: str | None) -> CostCurve | None:
     return curve
 
 
-def _answer(
-    loading: options.Loading, asked: LiveFlags, *, quiet: bool
-) -> tuple[list[Trace], Any, dict[str, Any], bool]:
+def _answer(loading: options.Loading, asked: LiveFlags, *, quiet: bool) -> tuple[list[Trace], Any, Row, bool]:
     """Let a model answer plainly, probed token by token by a drafter that copies what followed the longest match.
 
     Returns the answers, the tokenizer, what the probe counted, and whether it was interrupted; an interrupted
@@ -226,14 +222,14 @@ def _answer(
     return traces, tokenizer, {**found, "prompts": each, **probed(answers)}, stop.pressed
 
 
-Found = dict[tuple[str, str], "list[Answer]"]
-"""(label of the drafters, planner) -> replayed answers."""
-
-
 def _replay(
-    traces: list[Trace], arms: list[tuple[str, str]], tokenizer: Any, curve: CostCurve | None, found: Found
-) -> bool:
-    """Replay everything into ``found``; returns whether it was interrupted, which loses no finished answer."""
+    traces: list[Trace], arms: list[tuple[str, str]], tokenizer: Any, curve: CostCurve | None,
+    found: list[list[Answer]],
+) -> bool:  # fmt: skip
+    """Replay everything by each arm (label of the drafters, planner), whose answers are added to ``found``.
+
+    Returns whether it was interrupted, which loses no finished answer.
+    """
     from draftwood.measure.simulate import simulate
 
     settings: dict[str, Any] = {} if tokenizer is None else {"vocab_size": len(tokenizer)}
@@ -241,30 +237,31 @@ def _replay(
         settings |= {"cost": curve.seconds, "curve": curve}
     with screen.progress() as bar, screen.CtrlC() as stop:
         for label, planner in arms:
-            answers = found[label, planner] = []
+            answers: list[Answer] = []
+            found.append(answers)
             for answer in simulate(traces, label, planner, **settings):
                 answers.append(answer)
                 bar(len(answers), len(traces), f"{label}, {planner}")
     return stop.pressed
 
 
-def _rows(found: Found, plain: Sequence[Answer], task: str | None) -> list[dict[str, Any]]:
+def _rows(found: Sequence[list[Answer]], plain: Sequence[Answer], task: str | None) -> list[Row]:
     """Return one row per arm and planner over the answers of a task; None is all tasks."""
     from draftwood.measure.simulate import row
 
     rows = []
-    for (label, _), answers in found.items():
+    for answers in found:
         if chosen := [a for a in answers if task in (None, a.task)]:
             names = {(a.task, a.name) for a in chosen}
             alone = [a for a in plain if (a.task, a.name) in names]
-            rows.append(row(chosen, alone or None) | {"drafter": label})
+            rows.append(row(chosen, alone or None))
     return rows
 
 
 _DEARER = "?: above the tokens per pass, since by these costs a wider pass takes less time: check the costs"
 
 
-def _show(rows: list[dict[str, Any]]) -> None:
+def _show(rows: list[Row]) -> None:
     several = len({row["planner"] for row in rows}) > 1
     to = screen.console()
     said = screen.show_table(
@@ -285,7 +282,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
     to.print(f"tokens per pass: the speedup if wide passes cost what narrow ones do{said}. {screen.MORE}")
 
 
-def _show_probe(found: dict[str, Any]) -> None:
+def _show_probe(found: Row) -> None:
     """Print what the probe counted."""
     to = screen.console()
     rows = [{"prompt": f"{row['task']} {row['name']}", **row} for row in found["prompts"]]

@@ -23,7 +23,7 @@ from draftwood.local.findings import watch
 from draftwood.serve.answer import Choice
 from draftwood.serve.asking import HEADER, ChoiceMaker, Wishes
 from draftwood.serve.errors import BAD_REQUEST, NOT_FOUND, ApiError, StrictRoute, answer_errors
-from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, Every, Messages, Writing
+from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, Every, JsonObject, Messages, Writing
 from draftwood.serve.forms import ChatForm, TextForm
 from draftwood.serve.guards import Guard, namespace_of
 from draftwood.serve.inbox import Readers
@@ -147,7 +147,7 @@ class Server:
         return JSONResponse(await unless_gone(http, whole(answers, form)), headers=headers)
 
 
-def tokenized(setup: Setup, asked: TokenizeRequest, *, special: bool) -> dict[str, Any]:
+def tokenized(setup: Setup, asked: TokenizeRequest, *, special: bool) -> JsonObject:
     """Return the ids that a text or chat has in the server's requests; raises `ApiError` or `PromptError`."""
     if (asked.prompt is None) == (asked.messages is None):
         raise ApiError(BAD_REQUEST, "give either a prompt or messages")
@@ -165,7 +165,7 @@ def tokenized(setup: Setup, asked: TokenizeRequest, *, special: bool) -> dict[st
     return found
 
 
-def _detokenized(setup: Setup, asked: DetokenizeRequest) -> dict[str, Any]:
+def _detokenized(setup: Setup, asked: DetokenizeRequest) -> JsonObject:
     """Return the text of ids; raises `ApiError`."""
     vocab = setup.target.capabilities.vocab_size
     if odd := [token for token in asked.tokens if not 0 <= token < vocab]:
@@ -215,11 +215,11 @@ def _add_models(app: FastAPI, server: Server) -> None:
     about = {"id": server.settings.model, "object": "model", "created": server.started, "owned_by": "draftwood"}
 
     @app.get("/v1/models")
-    async def models() -> dict[str, Any]:
+    async def models() -> JsonObject:
         return {"object": "list", "data": [about]}
 
     @app.get("/v1/models/{name:path}")
-    async def model(name: str) -> dict[str, Any]:
+    async def model(name: str) -> JsonObject:
         server.check_name(name)
         return about
 
@@ -239,7 +239,7 @@ def _add_watching(app: FastAPI, server: Server) -> None:
     inbox = server.worker.inbox
 
     @app.get("/health")
-    async def health() -> dict[str, Any]:
+    async def health() -> JsonObject:
         about = {"status": "ok", "model": server.settings.model, "since": server.started}
         about |= {
             "drafters": server.setup.names,

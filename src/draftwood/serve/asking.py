@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from draftwood.api.prompts import check_fits, most_characters, render
 from draftwood.api.setup import Setup
-from draftwood.contracts import Drafter, Processor, Sampling
+from draftwood.contracts import Drafter, Processor
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.errors import UnknownNameError, UsageError
 from draftwood.grammar.grammar import Grammar, answer_or_calls, call_grammar, check_parameters
@@ -26,8 +26,6 @@ from draftwood.serve.logprobs import LogprobRecorder
 from draftwood.serve.tools import ToolUse, hidden_tags, tools_of, without_calls
 
 HEADER = "x-draftwood"
-_SAMPLING = Sampling.__dataclass_fields__
-_NO_TAGS: Mapping[str, int] = {}
 _MOST_GRAMMAR = 1 << 16
 """Most characters of a grammar: compiling takes time quadratic in them, in which other requests may wait."""
 
@@ -70,7 +68,7 @@ class ChoiceMaker:
         if asked.top_logprobs and not asked.logprobs:
             raise ApiError(BAD_REQUEST, "top_logprobs needs logprobs: set logprobs to true", param="top_logprobs")
         top = asked.top_logprobs or 0 if asked.logprobs else None
-        return self._answers(asked, ids, asked.limit, top, grammar, tools, tags)
+        return self._answers(asked, ids, top, grammar, tools, tags)
 
     def completions(self, asked: CompletionRequest) -> list[Choice]:
         """Return the choices of all prompts, prompt by prompt; raises as `chat`."""
@@ -79,7 +77,7 @@ class ChoiceMaker:
         for prompt in asked.prompts:
             text = prompt if isinstance(prompt, str) else None
             ids = list(prompt) if text is None else self._ids(text)
-            for answer in self._answers(asked, ids, asked.limit, asked.logprobs, grammar):
+            for answer in self._answers(asked, ids, asked.logprobs, grammar, None, {}):
                 answer.index, answer.prompt_text = len(answers), text
                 answers.append(answer)
         return answers
@@ -95,15 +93,15 @@ class ChoiceMaker:
         return list(self.setup.tokenizer(text)["input_ids"])
 
     def _answers(
-        self, asked: Common, ids: Sequence[int], limit: int | None, top: int | None,
-        grammar: Grammar | None, tools: ToolUse | None = None, tags: Mapping[str, int] = _NO_TAGS,
+        self, asked: ChatRequest | CompletionRequest, ids: Sequence[int], top: int | None,
+        grammar: Grammar | None, tools: ToolUse | None, tags: Mapping[str, int],
     ) -> list[Choice]:  # fmt: skip
         """Return the choices of one prompt.
 
         Log-probabilities are kept of each token and the ``top`` best at its place; None: of none. ``tags`` are
         those of `Choice`.
         """
-        setup, can = self.setup, self.setup.target.capabilities
+        setup, can, limit = self.setup, self.setup.target.capabilities, asked.limit
         without = (asked.draftwood or DraftingField()).without(setup.names)
         room = max(1, can.max_positions - len(ids))
         most = room if limit is None else min(limit, room)
@@ -111,32 +109,35 @@ class ChoiceMaker:
             ids, max_new_tokens=None if limit is None else max(1, most), stop=asked.stop, served=True,
             trace=self.wishes.trace, grammar=grammar,
             drafters=() if without is None else self._drafters(asked, len(ids) + most),
-            **{name: getattr(asked, name) for name in Common.model_fields if name in _SAMPLING},
+            temperature=asked.temperature, top_k=asked.top_k, top_p=asked.top_p, min_p=asked.min_p,
+            repetition_penalty=asked.repetition_penalty, seed=asked.seed,
         )  # fmt: skip
         request = replace(request, without=without or frozenset(), limit=min(request.limit, room))
         if self.seconds is not None and (request.seconds is None or request.seconds > self.seconds):
             request = replace(request, seconds=self.seconds)
         if asked.ignore_eos and grammar is None:
             request = replace(request, end_ids=frozenset())
+        processors: list[Processor] = []
+        if asked.presence_penalty or asked.frequency_penalty:
+            penalties = asked.presence_penalty or 0.0, asked.frequency_penalty or 0.0
+            processors.append(Penalties(*penalties, len(ids)))
+        if asked.logit_bias:
+            processors.append(Biases(_biases(asked.logit_bias, can.vocab_size)))
+        request = replace(request, processors=[*processors, *request.processors])
+        has_prompt = isinstance(asked, CompletionRequest) and asked.echo
         found = []
         for number in range(asked.n or 1):
-            processors: list[Processor] = []
-            if asked.presence_penalty or asked.frequency_penalty:
-                penalties = asked.presence_penalty or 0.0, asked.frequency_penalty or 0.0
-                processors.append(Penalties(*penalties, len(request.prompt)))
-            if asked.logit_bias:
-                processors.append(Biases(_biases(asked.logit_bias, can.vocab_size)))
-            processors += request.processors
-            logprobs, shown = None, request.shown
+            own, logprobs = replace(request, sequence=number), None
             if top is not None:
-                has_prompt = isinstance(asked, CompletionRequest) and asked.echo
-                logprobs = LogprobRecorder(request.sampling, top, request.prompt if has_prompt else ())
-                processors.append(logprobs)
-                shown = logprobs.show if has_prompt else shown
-            own = replace(request, processors=processors, sequence=number, shown=shown)
+                logprobs = LogprobRecorder(request.sampling, top, ids if has_prompt else ())
+                own = replace(own, processors=[*own.processors, logprobs])
+                if has_prompt:
+                    own = replace(own, shown=logprobs.show)
             # With a limit of 0 the first token, which comes from reading the prompt, is not returned.
-            more: dict[str, Any] = {"is_silent": most == 0, "tools": tools, "tags": tags}
-            found.append(Choice(setup, own, self.loop, number, logprobs, self.namespace, **more))
+            found.append(Choice(
+                setup, own, self.loop, number, logprobs, self.namespace, is_silent=most == 0, tools=tools,
+                tags=tags,
+            ))  # fmt: skip
         return found
 
     def _drafters(self, asked: Common, most: int) -> Sequence[Drafter] | None:

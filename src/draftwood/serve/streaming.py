@@ -11,6 +11,7 @@ from fastapi.responses import StreamingResponse
 
 from draftwood.serve.answer import Choice, Update
 from draftwood.serve.errors import GONE, ApiError, as_api_error
+from draftwood.serve.fields import JsonObject
 from draftwood.serve.forms import ChatForm
 from draftwood.serve.responses import ResponseForm
 
@@ -72,7 +73,7 @@ async def _gone(http: Request) -> None:
         pass
 
 
-async def whole(answers: Sequence[Choice], form: ChatForm | ResponseForm) -> dict[str, Any]:
+async def whole(answers: Sequence[Choice], form: ChatForm | ResponseForm) -> JsonObject:
     """Wait for all choices; returns the response. Raises `ApiError` where one of them fails."""
     try:
         reasons = await asyncio.gather(*(answer.finished() for answer in answers))

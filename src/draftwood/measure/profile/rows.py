@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from draftwood.files.lines import write_whole
 from draftwood.local.crowding import Others
 from draftwood.measure.records.provenance import provenance
-from draftwood.measure.records.records import header
+from draftwood.measure.records.records import Row, header
 
 UNSTEADY = 1.5
 """Equal passes whose third quartile is so many times the first were disturbed; 1.02 to 1.2 on idle machines."""
@@ -56,7 +56,7 @@ class Profile:
         unsteady = median(one["q3_s"] / one["q1_s"] for one in found) > UNSTEADY
         return "equal passes took unequal times" if unsteady else ""
 
-    def rows(self) -> Iterator[dict[str, Any]]:
+    def rows(self) -> Iterator[Row]:
         """Yield the records of its file, without the header."""
         for case, seconds in sorted(self.passes.items()):
             yield {"row": "pass", "context": case.context, "n": case.n, **spread(seconds)}

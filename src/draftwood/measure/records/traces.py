@@ -14,7 +14,7 @@ from draftwood.engines.tokens.fingerprint import tokenizer_fingerprint
 from draftwood.errors import RecordError, UsageError, VocabularyError
 from draftwood.files.foreign import LeftOut
 from draftwood.files.lines import read_lines, write_whole
-from draftwood.measure.records.records import grouped_by, header
+from draftwood.measure.records.records import Row, grouped_by, header
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Trace:
     limit: int | None = None  # most tokens that might have been written; None: the text is taken to end there
     finish_reason: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Row:
         """Return a JSON-ready dictionary without what is unknown."""
         names = self.__dataclass_fields__
         return {name: value for name in names if (value := getattr(self, name)) is not None}
@@ -123,7 +123,7 @@ def grouped(traces: Iterable[Trace]) -> Iterator[tuple[str, list[Trace]]]:
     yield from grouped_by(traces, lambda trace: trace.task).items()
 
 
-def exchanged(line: Mapping[str, Any]) -> dict[str, Any]:
+def exchanged(line: Mapping[str, Any]) -> Row:
     """Return a line of a log with what its bodies ``request`` and ``response`` say as ``messages`` or ``prompt``,
     and ``output``; other lines as they are.
     """
