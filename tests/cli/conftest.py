@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -70,6 +71,11 @@ class Ran:
     code: int
     out: str
     err: str
+
+    @property
+    def document(self) -> Any:
+        """What it printed with ``--json``."""
+        return json.loads(self.out)
 
 
 class Terminal(io.StringIO):

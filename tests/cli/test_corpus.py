@@ -1,7 +1,5 @@
 """draftwood corpus."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -32,12 +30,12 @@ def test_build_and_stats(draftwood, folder, tiny, tmp_path):
     assert ran.out.startswith(f"{out}: 35 tokens of 2 documents, 0.0 MB\n")
     assert ran.err == "left out: 1 binary\n"
     ran = draftwood("corpus", "build", str(folder), "-o", str(out), "--tokenizer", tiny, "--json")
-    found = json.loads(ran.out)
+    found = ran.document
     assert (found["tokens"], found["documents"], found["skipped"]) == (35, 2, {"binary": 1})
     said = draftwood("corpus", "stats", str(out))
     assert said.code == 0
     assert "documents  2\n" in said.out
-    facts = json.loads(draftwood("corpus", "stats", str(out), "--json").out)
+    facts = draftwood("corpus", "stats", str(out), "--json").document
     assert (facts["tokens"], facts["documents"], facts["parts"], facts["model"]) == (35, 2, 1, tiny)
     assert facts["bytes"] == out.stat().st_size
 

@@ -36,7 +36,7 @@ def test_a_bench_is_one_json_document(draftwood, tiny, prompts, tmp_path):
     ran = draftwood("bench", "-m", tiny, "--prompts", prompts, "--drafters", "ngram,ngram+lookup", *SHORT,
                     "-o", str(tmp_path / "rows.jsonl"), "--json")  # fmt: skip
     assert (ran.code, ran.err) == (0, "")
-    found = json.loads(ran.out)
+    found = ran.document
     assert {(r["task"], r["drafter"]) for r in found["rows"]} == {
         (task, arm) for task in ("mine", "warm") for arm in ("none", "ngram", "ngram+lookup")
     }
@@ -74,7 +74,7 @@ def test_other_programs_are_counted_once_all_arms_have_ended_and_the_busiest_sit
     call = ("bench", "-m", tiny, "--prompts", prompts, "--limit", "1", *SHORT, "-o", str(tmp_path / "rows.jsonl"))
     assert "took 0.5 of" in " ".join(draftwood(*call, "--rounds", "1").out.split())
     closed.append("again")
-    assert json.loads(draftwood(*call, "--rounds", "2", "--json").out)["other_programs"] == 0.5
+    assert draftwood(*call, "--rounds", "2", "--json").document["other_programs"] == 0.5
     kept = read_records(tmp_path / "rows.jsonl")
     assert [row["other_programs"] for row in kept.of_kind("machine")] == [0.5, 0.2]
     assert {a.other_programs for a in kept.answers if a.sitting == 0} == {0.5}  # those that did not know it
@@ -91,7 +91,7 @@ def test_a_bench_on_a_busy_machine_compares_nothing_and_the_next_run_measures_ag
     assert "times" not in told
     assert "geometric mean" not in told
     assert "in no comparison, since other programs left too few cores: 18 of 18 answers" in told.replace("\n", " ")
-    found = json.loads(draftwood(*call, "--json").out)  # three prompts of two arms: two rounds, and one more
+    found = draftwood(*call, "--json").document  # three prompts of two arms: two rounds, and one more
     kept = read_records(tmp_path / "rows.jsonl").answers
     assert [sum(a.sitting == n for a in kept if a.round != TRACED) for n in (0, 1)] == [18, 12]
     assert all(row["speedup"] and row["beside"] and row["apart"] is None for row in found["rows"])
@@ -114,7 +114,7 @@ def test_a_live_simulation_counts_replays_and_keeps_its_answers(draftwood, tiny,
     live = ("simulate", "--live", "-m", tiny, "--prompts", prompts, *SHORT, "--cost", "1=31,4=30,16=53")
     ran = draftwood(*live, *flags, "--trace", str(trace))
     assert (ran.code, ran.err) == (0, "")
-    document = json.loads(ran.out)
+    document = ran.document
     found = document["probe"]
     assert found["targets"] == 3 * 11
     assert found["proposals"] == sum(p["proposals"] for p in found["prompts"])
@@ -129,7 +129,7 @@ def test_a_live_simulation_counts_replays_and_keeps_its_answers(draftwood, tiny,
     again = draftwood("simulate", str(trace), "--cost", "1=31,4=30,16=53", "--tokenizer", tiny, *flags)
     assert (again.code, again.err) == (0, "")
     same = ("task", "drafter", "planner", "generated", "verifier_passes")
-    replayed = json.loads(again.out)["rows"]
+    replayed = again.document["rows"]
     assert [[r[n] for n in same] for r in replayed] == [[r[n] for n in same] for r in document["rows"]]
 
 
@@ -145,7 +145,7 @@ def test_a_live_simulation_reads_token_ids_and_blocks_of_text(draftwood, tiny, t
         assert (ran.code, said in ran.out + ran.err) == (code, True)
         assert max(map(len, ran.out.splitlines()[:6]), default=0) <= 80
     file.write_text("first block\nof two lines\n\n\nsecond block\n")
-    found = json.loads(draftwood(*live, "--prompts", str(file), "--json").out)["probe"]
+    found = draftwood(*live, "--prompts", str(file), "--json").document["probe"]
     assert [p["name"] for p in found["prompts"]] == ["block 1", "block 2"]
     file.write_text("\n\n")
     ran = draftwood(*live, "--prompts", str(file))
@@ -193,7 +193,7 @@ def test_generate_keeps_its_answers(draftwood, tiny, tmp_path):
         assert ran.code == 0
         answers = read_records(tmp_path / "rows.jsonl").answers
         assert len(answers) == number + 1
-    document = json.loads(ran.out)
+    document = ran.document
     assert answers[-1].output_ids == document["ids"]
     assert "".join(answers[-1].pieces) == document["text"]
     assert any(step.trace and step.trace["tokens"] for step in answers[-1].steps)
@@ -204,7 +204,7 @@ def test_texts_that_a_lossy_rule_changed_are_counted(draftwood, tiny, prompts, t
     rows, page = tmp_path / "rows.jsonl", tmp_path / "page.html"
     flags = ("bench", "-m", tiny, "--prompts", prompts, *SHORT, "--rounds", "1", "--drafters", "ngram",
              "--planner", "fixed:8", "--rule", "top-k:k=99", "-o", str(rows))  # fmt: skip
-    found = json.loads(draftwood(*flags, "--json").out)
+    found = draftwood(*flags, "--json").document
     assert found["difference"] == []
     for row in found["rows"]:
         assert row["rule"] == ("top-k:k=99" if row["drafter"] == "ngram" else None)

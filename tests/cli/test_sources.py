@@ -35,7 +35,7 @@ def corpus(tiny, answered, tmp_path_factory):
 
 def document(ran):
     assert (ran.code, ran.err) == (0, "")
-    return json.loads(ran.out)
+    return ran.document
 
 
 def write(path, text):
@@ -43,15 +43,21 @@ def write(path, text):
     return f"@{path}"
 
 
+@pytest.fixture
+def generate(draftwood, tiny):
+    """Answer the prompt on the tiny model with next to no drafting, with further flags."""
+    return lambda *more: draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *RAW, *more)
+
+
 # --- generate ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["prediction", "context", "corpus"])
-def test_further_text_is_drafted_from(draftwood, tiny, answered, corpus, tmp_path, name):
+def test_further_text_is_drafted_from(generate, answered, corpus, tmp_path, name):
     text = answered["text"]
     flags = {"corpus": [corpus, corpus]}.get(name, ["other", write(tmp_path / "t", text + "\n")])
     flags = [word for given in flags for word in (f"--{name}", given)]
-    found = document(draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *RAW, *flags, "--json"))
+    found = document(generate(*flags, "--json"))
     assert found["ids"] == answered["ids"]
     assert found["passes"] < answered["passes"] / 2
     drafter = {"context": "ngram"}.get(name, name)
@@ -59,10 +65,10 @@ def test_further_text_is_drafted_from(draftwood, tiny, answered, corpus, tmp_pat
     assert drafter in found["sources"]
 
 
-def test_a_memory_is_made_used_and_kept(draftwood, tiny, answered, tmp_path):
+def test_a_memory_is_made_used_and_kept(generate, answered, tmp_path):
     path = tmp_path / "folder" / "m.dwm"
-    flags = ("generate", PROMPT, "-m", tiny, *PLAIN, *RAW, "--memory", str(path), "--json")
-    first, second = document(draftwood(*flags)), document(draftwood(*flags))
+    flags = ("--memory", str(path), "--json")
+    first, second = document(generate(*flags)), document(generate(*flags))
     assert first["ids"] == second["ids"] == answered["ids"]
     assert second["passes"] < first["passes"]
     (only,) = Memory.open(path).answers()
@@ -74,9 +80,9 @@ def test_a_folder_is_no_memory(draftwood, tmp_path):
     assert (ran.code, f"--memory {tmp_path} is a folder: name a file" in ran.err) == (2, True)
 
 
-def test_a_memory_keeps_what_was_written_before_an_interrupt(draftwood, tiny, answered, tmp_path, interrupt):
+def test_a_memory_keeps_what_was_written_before_an_interrupt(generate, answered, tmp_path, interrupt):
     interrupt(9)
-    ran = draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *RAW, "--memory", str(tmp_path / "m.dwm"))
+    ran = generate("--memory", str(tmp_path / "m.dwm"))
     assert ran.code == 130
     (only,) = Memory.open(tmp_path / "m.dwm").answers()
     assert 2 <= len(only.ids) < 40
@@ -94,14 +100,14 @@ def test_the_legend_and_the_rows_name_what_drafted(draftwood, tiny, answered, tm
     assert (kept.arm, kept.drafters) == ("ngram+prediction", ["ngram", "prediction"])
 
 
-def test_a_comparison_begins_every_run_with_the_memory_as_it_stood(draftwood, tiny, answered, tmp_path, corpus):
+def test_a_comparison_begins_every_run_with_the_memory_as_it_stood(generate, answered, tmp_path, corpus):
     path = tmp_path / "m.dwm"
-    call = ("generate", PROMPT, "-m", tiny, *PLAIN, *RAW, "--memory", str(path), "--compare", "--json")
-    found = document(draftwood(*call))
+    call = ("--memory", str(path), "--compare", "--json")
+    found = document(generate(*call))
     assert found["identical"] is True
     assert found["passes"] == answered["passes"]
     assert not path.exists()
-    found = document(draftwood(*call, "--prediction", answered["text"], "--corpus", corpus, "--context", "abc"))
+    found = document(generate(*call, "--prediction", answered["text"], "--corpus", corpus, "--context", "abc"))
     assert found["identical"] is True
     assert found["passes"] < answered["passes"] / 2
 

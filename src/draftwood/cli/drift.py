@@ -63,14 +63,23 @@ def drift(
     jobs = _jobs(prompt, tasks, prompts, limit, chat)
     own = prompt is not None or prompts is not None
     model, tokenizer, jobs = measuring.load(loading, jobs, chat, own=own, quiet=as_json)
-    settings: dict[str, Any] = {"drafters": drafters, "planner": planner, "tokenizer": tokenizer}
-    settings |= {"max_new_tokens": max_new_tokens, "seed": seed}
+    settings: dict[str, Any] = {
+        "drafters": drafters,
+        "planner": planner,
+        "tokenizer": tokenizer,
+        "max_new_tokens": max_new_tokens,
+        "seed": seed,
+    }
     if temperature is not None:
         settings["temperature"] = temperature
     if rules:
         settings["seed"] = secrets.randbits(32) if seed is None else seed  # one for all texts
-    named = {"model": loading.model, "dtype": loading.setting_of(model).dtype}
-    named |= {"drafters": drafters, "planner": planner}
+    named = {
+        "model": loading.model,
+        "dtype": loading.setting_of(model).dtype,
+        "drafters": drafters,
+        "planner": planner,
+    }
     texts: list[tuple[PromptJob, Drift]] = []
     finished: list[PromptJob] = []
     with screen.CtrlC() as stop:

@@ -172,9 +172,14 @@ class Loaded:
     def keywords(self) -> dict[str, Any]:
         """All keyword arguments of `draftwood.stream` and `draftwood.Conversation` that the flags name."""
         given = self.given
-        objects = {"tokenizer": self.tokenizer, "drafters": given.drafters}
-        objects |= {"planner": given.planner, "rule": given.rule}
-        return objects | given.sources | given.settings
+        return {
+            "tokenizer": self.tokenizer,
+            "drafters": given.drafters,
+            "planner": given.planner,
+            "rule": given.rule,
+            **given.sources,
+            **given.settings,
+        }
 
     def request(self, ids: list[int]) -> Request:
         """Return what the flags ask for, the model's own settings filled in."""

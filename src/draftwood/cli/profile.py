@@ -14,10 +14,10 @@ from typer import Option
 from draftwood.cli import early, options, screen
 from draftwood.errors import UsageError
 from draftwood.measure.records.provenance import provenance
-from draftwood.measure.records.records import Row
 
 if TYPE_CHECKING:
     from draftwood.measure.profile.rows import Profile
+    from draftwood.measure.records.records import Row
 
 
 _SECONDS = 90.0  # as in measure.profile, whose import is slow; a test compares both

@@ -117,8 +117,13 @@ def _train(loading: options.Loading, output: Path, plan: TrainingPlan, folder: P
 
     model, tokenizer = loading.load_model()
     job, made = HeadJob(model, tokenizer, folder, plan), None
-    about: dict[str, Any] = {"model": loading.model, "weights": loading.weights, "dtype": loading.dtype}
-    about |= {"engine": job.target.target.engine, "target": job.target.fingerprint}
+    about = {
+        "model": loading.model,
+        "weights": loading.weights,
+        "dtype": loading.dtype,
+        "engine": job.target.target.engine,
+        "target": job.target.fingerprint,
+    }
     note, asked = folder / "plan.json", _asked(about, replace(plan, text_seconds=0.0, train_seconds=0.0))
     if note.exists() and note.read_text(encoding="utf-8") != asked:
         raise UsageError(f"{folder} was begun with other settings: give them again, or remove it to start anew")

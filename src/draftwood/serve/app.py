@@ -240,13 +240,16 @@ def _add_watching(app: FastAPI, server: Server) -> None:
 
     @app.get("/health")
     async def health() -> JsonObject:
-        about = {"status": "ok", "model": server.settings.model, "since": server.started}
-        about |= {
+        return {
+            "status": "ok",
+            "model": server.settings.model,
+            "since": server.started,
             "drafters": server.setup.names,
             "rule": label(server.setup.rule),
             "lossy": server.setup.rule.lossy,
+            "running": inbox.running,
+            "waiting": inbox.waiting,
         }
-        return {**about, "running": inbox.running, "waiting": inbox.waiting}
 
     @app.get("/", include_in_schema=False)
     async def start() -> Response:

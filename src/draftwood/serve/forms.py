@@ -93,8 +93,12 @@ class ChatForm:
                 calls.append(_begun(one.text))
             else:
                 calls[-1]["function"]["arguments"] += one.text
-        message: JsonObject = {"role": "assistant", "content": text if text or not calls else None}
-        message |= {"refusal": None, "tool_calls": calls} if calls else {"refusal": None}
+        message: JsonObject = {
+            "role": "assistant",
+            "content": text if text or not calls else None,
+            "refusal": None,
+        }
+        message |= {"tool_calls": calls} if calls else {}
         logprobs, said = self._logprobs(answer), answer.reason_of_calls(reason)
         return {"index": answer.index, "message": message, "logprobs": logprobs, "finish_reason": said}
 

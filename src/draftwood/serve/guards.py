@@ -217,8 +217,13 @@ class PatientServer(uvicorn.Server):
     """
 
     def __init__(self, app: Any, seconds: float, say: Callable[[str], None], **settings: Any) -> None:
-        told: dict[str, Any] = {"http": PatientProtocol, "log_level": "warning", "server_header": False}
-        told |= {"timeout_keep_alive": _KEEP_ALIVE + 5, "headers": [("Keep-Alive", f"timeout={_KEEP_ALIVE}")]}
+        told: dict[str, Any] = {
+            "http": PatientProtocol,
+            "log_level": "warning",
+            "server_header": False,
+            "timeout_keep_alive": _KEEP_ALIVE + 5,
+            "headers": [("Keep-Alive", f"timeout={_KEEP_ALIVE}")],
+        }
         super().__init__(uvicorn.Config(app, **{**told, **settings}))
         self._worker: Worker = app.state.worker
         self._seconds, self._say, self._hurries = seconds, say, False

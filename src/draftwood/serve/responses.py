@@ -105,12 +105,12 @@ def _functions(tools: Any) -> list[JsonObject]:
     return [_in_chats(tool) for tool in given if isinstance(tool, dict) and tool.get("type") == "function"]
 
 
-def _in_chats(tool: Mapping[str, Any]) -> JsonObject:
+def _in_chats(tool: JsonObject) -> JsonObject:
     """Return a function, or its name, as chats have it."""
     return {"type": "function", "function": {name: value for name, value in tool.items() if name != "type"}}
 
 
-def _message(item: Mapping[str, Any]) -> JsonObject | None:
+def _message(item: JsonObject) -> JsonObject | None:
     """Return an item of the input as a chat message; None for the model's own reasoning."""
     kind = item.get("type", "message")
     if kind == "reasoning":
@@ -126,7 +126,7 @@ def _message(item: Mapping[str, Any]) -> JsonObject | None:
     return {"role": "system" if role == "developer" else role, "content": _text(item.get("content"))}
 
 
-def _joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> JsonObject:
+def _joined(first: JsonObject, second: JsonObject) -> JsonObject:
     """Return two parts of an assistant's turn as one message: its texts, then its calls, as a chat has them."""
     texts = [part["content"] for part in (first, second) if part["content"] is not None]
     calls = [call for part in (first, second) for call in part.get("tool_calls", ())]

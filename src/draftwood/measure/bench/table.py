@@ -59,12 +59,12 @@ def table(records: Records) -> list[Row]:
     return rows
 
 
-def tokens_per_pass(row: Mapping[str, Any]) -> float | None:
+def tokens_per_pass(row: Row) -> float | None:
     """Return the mean acceptance length of a row without looped tails, with them where there is nothing else."""
     return row["mean_acceptance_length_unlooped"] or row["mean_acceptance_length"]
 
 
-def sameness(row: Mapping[str, Any]) -> str:
+def sameness(row: Row) -> str:
     """Say whether the texts of a row of `table` are plain decoding's: yes, no, nothing where none can be compared.
 
     Texts that a lossy rule changed are counted: that they differ is no error.
@@ -74,7 +74,7 @@ def sameness(row: Mapping[str, Any]) -> str:
     return {True: "yes", False: "no", None: ""}[row["identical"]]
 
 
-def draft_memory(rows: Sequence[Mapping[str, Any]], arm: str) -> str | None:
+def draft_memory(rows: Sequence[Row], arm: str) -> str | None:
     """Say what the draft models of an arm take on top of the target; None where that is nothing, or not known."""
     weights, cache = (
         max((row[name] or 0 for row in rows if row["drafter"] == arm), default=0)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from draftwood.files.lines import write_whole
 from draftwood.local.crowding import Others
@@ -70,7 +70,7 @@ def spread(seconds: Sequence[float]) -> dict[str, float]:
     return {"median_s": middle, "q1_s": q1, "q3_s": q3, "rounds": len(seconds)}
 
 
-def write_profile(path: Path, measured: Profile, settings: Mapping[str, Any], doubt: str = "") -> None:
+def write_profile(path: Path, measured: Profile, settings: Row, doubt: str = "") -> None:
     """Write a profile completely or not at all, for `draftwood.api.learned.read_profile`; raises `RecordError` if
     it cannot be written. ``settings`` say what was measured: model, dtype, threads, device; ``doubt`` is that of
     `Profile`."""

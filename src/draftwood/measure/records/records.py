@@ -13,7 +13,7 @@ A profile is such a file too, with records of its own (``pass``, ``prefill``, ..
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -119,7 +119,7 @@ class Answer:
             yield {"row": "step", "answer": self.id, **step.to_json()}
 
     @classmethod
-    def read(cls, record: Mapping[str, Any]) -> Self:
+    def read(cls, record: Row) -> Self:
         """Read an answer's record, without its steps; unknown or missing fields raise `RecordError`."""
         given = {name: value for name, value in record.items() if name not in ("row", "n_steps")}
         known = {f.name for f in dataclasses.fields(cls)}
@@ -188,7 +188,7 @@ def token_texts(ids: Sequence[int], tokenizer: Any) -> list[str]:
     return texts
 
 
-def header(verb: str, settings: Mapping[str, Any], provenance: Mapping[str, Any]) -> Row:
+def header(verb: str, settings: Row, provenance: Row) -> Row:
     """Return the first line of a records file; to resume a run its ``settings`` must be the same."""
     facts = {"settings": dict(settings), "provenance": dict(provenance)}
     return {"row": "header", "format": FORMAT, "verb": verb, **facts}
@@ -244,7 +244,7 @@ def _take(found: Records, record: Row, missing: int, prompts: dict[tuple[str, st
     return 0
 
 
-def _checked_header(record: Mapping[str, Any]) -> Row:
+def _checked_header(record: Row) -> Row:
     if "trace" in (record.get("row"), record.get("verb")):
         told = "has no steps (draftwood simulate replays it): give records of generate or bench"
         raise RecordError(f"this is a trace, which {told}")

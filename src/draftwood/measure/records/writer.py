@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
 
 from draftwood.errors import RecordError, UsageError
 from draftwood.files.foreign import json_object
@@ -102,7 +101,7 @@ class RecordsWriter:
         self._held.close()
 
 
-def _refuse_another_run(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+def _refuse_another_run(path: Path, old: Row, new: Row) -> None:
     """Raise `UsageError` if the records could not be compared with those in the file."""
     if old["verb"] != new["verb"]:
         raise UsageError(f"{path} was written by draftwood {old['verb']}: choose another -o")

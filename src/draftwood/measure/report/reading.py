@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 from draftwood.errors import RecordError, UsageError
 from draftwood.measure.records.records import TRACED, Answer, Records, Row, read_records
@@ -77,7 +76,7 @@ def _read(path: Path) -> Records:
     return records
 
 
-def _facts(header: Mapping[str, Any]) -> Row:
+def _facts(header: Row) -> Row:
     known = Records(dict(header)).facts
     return {name: known[name] for name in _SAME if known.get(name) is not None}
 
@@ -92,7 +91,7 @@ def _refuse_other_prompts(read: Sequence[tuple[Path, Records]]) -> None:
             )
 
 
-def _refuse_apart(one: Mapping[str, Any], two: Mapping[str, Any]) -> None:
+def _refuse_apart(one: Row, two: Row) -> None:
     """Refuse files whose timings cannot be compared."""
     a, b = one["settings"] | _facts(one), two["settings"] | _facts(two)
     apart = [name for name in _SAME if name in a and name in b and a[name] != b[name]]
