@@ -9,7 +9,7 @@ PROMPT = "abcabcabcabc"
 
 
 def flags(model, tokens=16):
-    return ["--model", model, "--max-new-tokens", str(tokens)]
+    return ["--model", model, "--max-new-tokens", tokens]
 
 
 def test_drafts_change_nothing(draftwood, tiny):
@@ -36,7 +36,7 @@ def test_tasks_and_files(draftwood, tiny, tmp_path):
     assert [line.split()[0] for line in ran.out.splitlines() if "100.0 %" in line] == ["chat", "grammar", "all"]
     file = tmp_path / "mine.txt"
     file.write_text("abc abc\n\nxyz xyz\n")
-    found = draftwood("drift", "--prompts", str(file), *flags(tiny, 4), "--json").document
+    found = draftwood("drift", "--prompts", file, *flags(tiny, 4), "--json").document
     assert [one["name"] for one in found["prompts"]] == ["block 1", "block 2"]
     assert found["total"]["tokens"] == 8
 

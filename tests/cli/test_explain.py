@@ -46,7 +46,7 @@ def test_one_answer_is_shown_step_by_step(draftwood, rows):
 def test_one_step_is_shown_with_alternatives_and_tree(draftwood, rows):
     document = draftwood("explain", rows, "--answer", "0", "--json").document
     drafted = next(step["step"] for step in document["steps"] if step["drafted"])
-    ran = draftwood("explain", rows, "--answer", "0", "--step", str(drafted))
+    ran = draftwood("explain", rows, "--answer", "0", "--step", drafted)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith(f"Step {drafted}, after ")
     for said in (" guess", "tokens/s", "chosen", "the guesses that were checked", "└── "):
@@ -126,13 +126,13 @@ def test_rows_of_earlier_versions_are_explained_as_far_as_their_counts_go(draftw
     writer = RecordsWriter(tmp_path / "rows.jsonl", header("bench", {}, {}))
     writer.answer(Answer(3, "chat", "one", "ngram", drafters=["ngram"], output_ids=[1, 4, 9], steps=[step]))
     writer.close()
-    ran = draftwood("explain", str(tmp_path / "rows.jsonl"))
+    ran = draftwood("explain", tmp_path / "rows.jsonl")
     assert ran.code == 0
     assert "The planner's reasons were recorded for no step; of the others only counts are known." in " ".join(
         ran.out.split()
     )
     assert "3 of 5 guesses checked" in ran.out
-    one = draftwood("explain", str(tmp_path / "rows.jsonl"), "--step", "1")
+    one = draftwood("explain", tmp_path / "rows.jsonl", "--step", "1")
     assert one.out.startswith("Step 1, after 2 tokens: #4 #9")
 
 

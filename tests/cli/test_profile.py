@@ -54,7 +54,7 @@ def test_json_is_one_document(profile, tiny):
 
 def test_files(profile, tmp_path, alone):
     rows = tmp_path / "new" / "rows.jsonl"
-    ran = profile("-o", str(rows))
+    ran = profile("-o", rows)
     assert ran.code == 0
     assert ran.err == f"written: {rows}\n{NOT_KEPT}\n"
     assert read_profile(rows)[1].contexts == (8, 32)
@@ -72,18 +72,18 @@ def test_a_usual_profile_is_kept_in_the_cache(draftwood, tiny, alone):
 def test_a_noisy_profile_is_marked_and_not_used_without_a_word(draftwood, tiny, alone, monkeypatch, tmp_path):
     noisy, rows, trace = "other programs took 1.3 of 2 cores meanwhile", tmp_path / "p.jsonl", tmp_path / "t.jsonl"
     monkeypatch.setattr("draftwood.measure.profile.rows.Profile.doubt", lambda *_: noisy)
-    ran = draftwood("profile", "--model", tiny, "--seconds", "1", "-o", str(rows))
+    ran = draftwood("profile", "--model", tiny, "--seconds", "1", "-o", rows)
     assert "not kept in the cache folder, because of noise\n" in ran.err
     assert "NOISY" in ran.out
     assert all(len(line) <= 80 for line in ran.out.splitlines()[1:])
     assert not alone.exists()
     trace.write_text('{"ids": [1, 2, 1, 2], "prompt_ids": [1], "output_ids": [2, 1, 2]}\n')
-    assert f"warning: {rows} is noisy ({noisy})" in draftwood("simulate", str(trace), "--profile", str(rows)).err
+    assert f"warning: {rows} is noisy ({noisy})" in draftwood("simulate", trace, "--profile", rows).err
 
 
 def test_ctrl_c_keeps_finished_rounds(profile, interrupt, tmp_path, alone):
     interrupt(6 + 2 * 6 + 3)  # six passes a round, and one that warms up
-    ran = profile("--rounds", "9", "--json", "-o", str(tmp_path / "p.jsonl"))
+    ran = profile("--rounds", "9", "--json", "-o", tmp_path / "p.jsonl")
     assert ran.code == 130
     assert ran.document["rounds"] == 2
     assert read_profile(tmp_path / "p.jsonl")[1].contexts == (8, 32)
@@ -98,7 +98,7 @@ def test_a_profile_that_was_not_kept_is_not_looked_for_in_vain(profile, draftwoo
     trace = tmp_path / "t.jsonl"
     trace.write_text('{"ids": [1, 2, 1, 2], "prompt_ids": [1], "output_ids": [2, 1, 2]}\n')
     assert "because of --sizes" in profile().err
-    ran = draftwood("simulate", str(trace), "--profile", tiny)
+    ran = draftwood("simulate", trace, "--profile", tiny)
     assert ran.code == 2
     assert "none was kept of a model of this name" in ran.err
     assert "without --sizes" in ran.err

@@ -67,7 +67,7 @@ def test_prompts_of_text_files(draftwood, tiny, tmp_path):
     prompts, rows = tmp_path / "mine.jsonl", tmp_path / "rows.jsonl"
     messages = [{"role": "user", "content": "hello"}]
     prompts.write_text("".join(json.dumps(one) + "\n" for one in ({"prompt": "hello"}, {"messages": messages})))
-    flags = ("--prompts", str(prompts), "-m", tiny, *SHORT, "-o", str(rows))
+    flags = ("--prompts", prompts, "-m", tiny, *SHORT, "-o", rows)
     ran = draftwood("bench", *flags)
     assert (ran.code, ran.err.count(SAID)) == (0, 1)
     text, chat = [a.prompt_ids for a in read_records(rows).answers if a.round == 0 and a.arm != "none"]

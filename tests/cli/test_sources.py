@@ -67,7 +67,7 @@ def test_further_text_is_drafted_from(generate, answered, corpus, tmp_path, name
 
 def test_a_memory_is_made_used_and_kept(generate, answered, tmp_path):
     path = tmp_path / "folder" / "m.dwm"
-    flags = ("--memory", str(path), "--json")
+    flags = ("--memory", path, "--json")
     first, second = document(generate(*flags)), document(generate(*flags))
     assert first["ids"] == second["ids"] == answered["ids"]
     assert second["passes"] < first["passes"]
@@ -76,13 +76,13 @@ def test_a_memory_is_made_used_and_kept(generate, answered, tmp_path):
 
 
 def test_a_folder_is_no_memory(draftwood, tmp_path):
-    ran = draftwood("generate", PROMPT, "-m", "nowhere", "--memory", str(tmp_path))
+    ran = draftwood("generate", PROMPT, "-m", "nowhere", "--memory", tmp_path)
     assert (ran.code, f"--memory {tmp_path} is a folder: name a file" in ran.err) == (2, True)
 
 
 def test_a_memory_keeps_what_was_written_before_an_interrupt(generate, answered, tmp_path, interrupt):
     interrupt(9)
-    ran = generate("--memory", str(tmp_path / "m.dwm"))
+    ran = generate("--memory", tmp_path / "m.dwm")
     assert ran.code == 130
     (only,) = Memory.open(tmp_path / "m.dwm").answers()
     assert 2 <= len(only.ids) < 40
@@ -91,7 +91,7 @@ def test_a_memory_keeps_what_was_written_before_an_interrupt(generate, answered,
 
 def test_the_legend_and_the_rows_name_what_drafted(draftwood, tiny, answered, tmp_path):
     rows = tmp_path / "rows.jsonl"
-    flags = ("--prediction", answered["text"], "-o", str(rows))
+    flags = ("--prediction", answered["text"], "-o", rows)
     ran = draftwood("generate", PROMPT, "-m", tiny, "--drafters", "ngram", *RAW, *flags)
     assert ran.code == 0
     assert "drafted by prediction" in ran.err
@@ -102,7 +102,7 @@ def test_the_legend_and_the_rows_name_what_drafted(draftwood, tiny, answered, tm
 
 def test_a_comparison_begins_every_run_with_the_memory_as_it_stood(generate, answered, tmp_path, corpus):
     path = tmp_path / "m.dwm"
-    call = ("--memory", str(path), "--compare", "--json")
+    call = ("--memory", path, "--compare", "--json")
     found = document(generate(*call))
     assert found["identical"] is True
     assert found["passes"] == answered["passes"]
@@ -120,7 +120,7 @@ def prompts(tmp_path):
     path = tmp_path / "mine.jsonl"
     rows = [{"task": "mine", "name": name, "prompt": PROMPT} for name in ("a", "again")]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
+    return path
 
 
 def bench(draftwood, tiny, prompts, *flags):
@@ -133,7 +133,7 @@ def passes(rows):
 
 def test_a_bench_adds_sources_to_every_arm_but_plain(draftwood, tiny, prompts, corpus, answered, tmp_path):
     flags = ("--prediction", answered["text"], "--corpus", corpus, "--context", "abc")
-    flags = (*flags, "-o", str(tmp_path / "r.jsonl"))
+    flags = (*flags, "-o", tmp_path / "r.jsonl")
     arms = ("--drafters", "lookup:length=1,ngram+prediction:length=4", "--rounds", "1")
     found = document(bench(draftwood, tiny, prompts, *flags, *arms))
     assert {row["drafter"] for row in found["rows"]} == {
@@ -150,7 +150,7 @@ def test_a_bench_adds_sources_to_every_arm_but_plain(draftwood, tiny, prompts, c
 
 def test_a_memory_goes_from_prompt_to_prompt_and_begins_rounds_anew(draftwood, tiny, prompts, answered, tmp_path):
     path, rows = tmp_path / "m.dwm", tmp_path / "r.jsonl"
-    arms = ("--drafters", "lookup:length=1,lookup:length=2", "--memory", str(path), "-o", str(rows))
+    arms = ("--drafters", "lookup:length=1,lookup:length=2", "--memory", path, "-o", rows)
     found = document(bench(draftwood, tiny, prompts, *arms))
     assert found["header"]["settings"]["memory"] == "0 answers"
     assert not path.exists()
@@ -165,11 +165,11 @@ def test_a_memory_goes_from_prompt_to_prompt_and_begins_rounds_anew(draftwood, t
 
 def test_a_bench_starts_from_a_memory_file_and_leaves_it(draftwood, tiny, prompts, answered, tmp_path):
     path = tmp_path / "m.dwm"
-    document(draftwood("generate", PROMPT, "-m", tiny, *RAW, "--memory", str(path), "--json"))
+    document(draftwood("generate", PROMPT, "-m", tiny, *RAW, "--memory", path, "--json"))
     before = path.read_bytes()
     for way in (["--memory", str(path)], ["--drafters", f"lookup:length=1+memory:file={path}"]):
         rows = tmp_path / f"{len(way[1])}.jsonl"
-        document(bench(draftwood, tiny, prompts, *way, "--rounds", "1", "-o", str(rows)))
+        document(bench(draftwood, tiny, prompts, *way, "--rounds", "1", "-o", rows))
         counts = passes(read_records(rows))
         assert max(counts.values()) < answered["passes"]
         assert path.read_bytes() == before
@@ -209,6 +209,6 @@ def test_a_corpus_of_another_tokenizer(draftwood, tiny, corpus, tmp_path):
     words.add_tokens(["another"])
     AutoModelForCausalLM.from_pretrained(tiny).save_pretrained(tmp_path / "other")
     PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(tmp_path / "other")
-    ran = draftwood("generate", PROMPT, "-m", str(tmp_path / "other"), *RAW, "--corpus", corpus)
+    ran = draftwood("generate", PROMPT, "-m", tmp_path / "other", *RAW, "--corpus", corpus)
     assert (ran.code, ran.out) == (1, "")
     assert "holds the ids of another tokenizer" in ran.err
