@@ -22,7 +22,7 @@ from draftwood.api.text import Spelling
 from draftwood.local.findings import watch
 from draftwood.serve.answer import Choice
 from draftwood.serve.asking import HEADER, ChoiceMaker, Wishes
-from draftwood.serve.errors import BAD_REQUEST, NOT_FOUND, ApiError, StrictRoute, answer_errors
+from draftwood.serve.errors import NOT_FOUND, ApiError, StrictRoute, answer_errors
 from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, Every, JsonObject, Messages, Writing
 from draftwood.serve.forms import ChatForm, TextForm
 from draftwood.serve.guards import Guard, namespace_of
@@ -122,8 +122,12 @@ class Server:
     def check_name(self, name: str | None) -> None:
         """Raise `ApiError` for a model that is not served here."""
         if name is not None and name != (served := self.settings.model):
-            said = f"no model {name[:200]!r} is served here: ask for {served!r}"
-            raise ApiError(NOT_FOUND, said, param="model", code="model_not_found")
+            raise ApiError(
+                f"no model {name[:200]!r} is served here: ask for {served!r}",
+                NOT_FOUND,
+                param="model",
+                code="model_not_found",
+            )
 
     async def respond(
         self, http: Request, asked: Writing, form_of: type[ChatForm | ResponseForm],
@@ -150,7 +154,7 @@ class Server:
 def tokenized(setup: Setup, asked: TokenizeRequest, *, special: bool) -> JsonObject:
     """Return the ids that a text or chat has in the server's requests; raises `ApiError` or `PromptError`."""
     if (asked.prompt is None) == (asked.messages is None):
-        raise ApiError(BAD_REQUEST, "give either a prompt or messages")
+        raise ApiError("give either a prompt or messages")
     takes = setup.target.capabilities.max_positions
     most = max(takes, _MOST_TOKENS)
     if asked.messages is not None:
@@ -169,7 +173,7 @@ def _detokenized(setup: Setup, asked: DetokenizeRequest) -> JsonObject:
     """Return the text of ids; raises `ApiError`."""
     vocab = setup.target.capabilities.vocab_size
     if odd := [token for token in asked.tokens if not 0 <= token < vocab]:
-        raise ApiError(BAD_REQUEST, f"{odd[0]} is no token id below {vocab}", param="tokens")
+        raise ApiError(f"{odd[0]} is no token id below {vocab}", param="tokens")
     return {"prompt": decoder(setup.tokenizer, special=True)(asked.tokens)}
 
 

@@ -20,7 +20,7 @@ from draftwood.errors import UnknownNameError, UsageError
 from draftwood.grammar.grammar import Grammar, answer_or_calls, call_grammar, check_parameters
 from draftwood.serve.answer import Choice
 from draftwood.serve.calls import CLOSING, OPENING
-from draftwood.serve.errors import BAD_REQUEST, GONE, ApiError
+from draftwood.serve.errors import GONE, ApiError
 from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, DraftingField, ResponseFormat
 from draftwood.serve.logprobs import LogprobRecorder
 from draftwood.serve.tools import ToolUse, hidden_tags, tools_of, without_calls
@@ -66,7 +66,7 @@ class ChoiceMaker:
         tags = {} if tools is None else hidden_tags(self.setup.tokenizer)
         grammar = grammar_of(asked, tools, tags)
         if asked.top_logprobs and not asked.logprobs:
-            raise ApiError(BAD_REQUEST, "top_logprobs needs logprobs: set logprobs to true", param="top_logprobs")
+            raise ApiError("top_logprobs needs logprobs: set logprobs to true", param="top_logprobs")
         top = asked.top_logprobs or 0 if asked.logprobs else None
         return self._answers(asked, ids, top, grammar, tools, tags)
 
@@ -88,7 +88,7 @@ class ChoiceMaker:
 
     def _ids(self, text: str) -> list[int]:
         if self.left.is_set():
-            raise ApiError(GONE, "the client has gone")
+            raise ApiError("the client has gone", GONE)
         check_fits(text, self.setup.tokenizer, self._positions)
         return list(self.setup.tokenizer(text)["input_ids"])
 
@@ -148,8 +148,10 @@ class ChoiceMaker:
         if asked.prediction is not None and self.setup.drafters:
             text = asked.prediction.text
             if len(text) > (longest := most_characters(self.setup.tokenizer, most)):
-                said = f"the prediction has {len(text):,} characters, this text at most {longest:,}: send less"
-                raise ApiError(BAD_REQUEST, said, param="prediction")
+                raise ApiError(
+                    f"the prediction has {len(text):,} characters, this text at most {longest:,}: send less",
+                    param="prediction",
+                )
             drafters = self.setup.predicting(text) if text else None
         found = self.setup.drafters if drafters is None else drafters
         if not any(isinstance(drafter, MemoryDrafter) for drafter in found):
@@ -188,9 +190,9 @@ def _biases(given: Mapping[str, float], vocab: int) -> dict[int, float]:
     try:
         found = {int(token): value for token, value in given.items()}
     except ValueError as error:
-        raise ApiError(BAD_REQUEST, "logit_bias maps token ids to numbers", param="logit_bias") from error
+        raise ApiError("logit_bias maps token ids to numbers", param="logit_bias") from error
     if odd := [token for token in found if not 0 <= token < vocab]:
-        raise ApiError(BAD_REQUEST, f"logit_bias: {odd[0]} is no token id below {vocab}", param="logit_bias")
+        raise ApiError(f"logit_bias: {odd[0]} is no token id below {vocab}", param="logit_bias")
     return found
 
 
@@ -209,12 +211,14 @@ def grammar_of(asked: Common, tools: ToolUse | None, tags: Mapping[str, int]) ->
         if asked.guided_regex is not None:
             found.append(("guided_regex", Grammar.regex(asked.guided_regex)))
         if len(found) > 1:
-            said = f"an answer cannot follow {found[0][0]} and {found[1][0]} at once: leave one out"
-            raise ApiError(BAD_REQUEST, said, param=found[1][0])
+            raise ApiError(
+                f"an answer cannot follow {found[0][0]} and {found[1][0]} at once: leave one out",
+                param=found[1][0],
+            )
         for name, grammar in found:
             if len(grammar.text) > _MOST_GRAMMAR:
                 said = f"the grammar has {len(grammar.text):,} characters, the most are {_MOST_GRAMMAR:,} here"
-                raise ApiError(BAD_REQUEST, f"{said}: simplify it", param=name)
+                raise ApiError(f"{said}: simplify it", param=name)
             try:
                 grammar.compiled()
             except UsageError:
@@ -228,7 +232,7 @@ def grammar_of(asked: Common, tools: ToolUse | None, tags: Mapping[str, int]) ->
                 return either
             return grammar
     except UsageError as error:
-        raise ApiError(BAD_REQUEST, str(error), param=found[0][0] if found else "response_format") from error
+        raise ApiError(str(error), param=found[0][0] if found else "response_format") from error
     return None
 
 
@@ -236,6 +240,5 @@ def _formatted(wanted: ResponseFormat) -> Grammar:
     if wanted.type == "json_object":
         return Grammar.json_object()
     if wanted.json_schema is None or wanted.json_schema.schema_ is None:
-        said = "response_format of type json_schema needs json_schema.schema"
-        raise ApiError(BAD_REQUEST, said, param="response_format")
+        raise ApiError("response_format of type json_schema needs json_schema.schema", param="response_format")
     return Grammar.json_schema(wanted.json_schema.schema_)

@@ -12,7 +12,7 @@ from pydantic import field_validator
 
 from draftwood.serve.answer import Choice, Update
 from draftwood.serve.calls import Event
-from draftwood.serve.errors import BAD_REQUEST, ApiError
+from draftwood.serve.errors import ApiError
 from draftwood.serve.fields import ChatRequest, Items, JsonObject, JsonSchema, Messages, Tokens, Top, Writing
 from draftwood.serve.meanings import REFUSED, RESPONSES
 from draftwood.serve.shapes import chat_logprobs, event, usage_of
@@ -50,7 +50,7 @@ class ResponsesRequest(Writing):
         """Return the same as a chat; raises `ApiError`, or pydantic's error for invalid fields."""
         for name, said in REFUSED[RESPONSES].items():
             if getattr(self, name) is not None:
-                raise ApiError(BAD_REQUEST, said, param=name)
+                raise ApiError(said, param=name)
         scored = self.top_logprobs is not None or "message.output_text.logprobs" in (self.include or ())
         given = {
             **{name: getattr(self, name) for name in _AS_IN_CHATS},
@@ -92,7 +92,7 @@ class ResponsesRequest(Writing):
     def _format(self) -> JsonObject | None:
         found = (self.text or {}).get("format")
         if not isinstance(found, Mapping | None):
-            raise ApiError(BAD_REQUEST, "text.format must be an object with a type", param="text.format")
+            raise ApiError("text.format must be an object with a type", param="text.format")
         if found is None or found.get("type") != "json_schema":
             return None if found is None else dict(found)
         fields = {name: value for name, value in found.items() if name != "type"}
@@ -121,7 +121,7 @@ def _message(item: JsonObject) -> JsonObject | None:
     if kind == "function_call_output":
         return {"role": "tool", "content": _text(item.get("output", "")), "tool_call_id": item.get("call_id")}
     if kind != "message":
-        raise ApiError(BAD_REQUEST, f"an item of type {str(kind)[:80]!r} cannot be read here", param="input")
+        raise ApiError(f"an item of type {str(kind)[:80]!r} cannot be read here", param="input")
     role = item.get("role")
     return {"role": "system" if role == "developer" else role, "content": _text(item.get("content"))}
 
@@ -142,7 +142,7 @@ def _text(content: Any) -> str | None:
         for part in content
     ):
         return "".join(part["text"] for part in content)
-    raise ApiError(BAD_REQUEST, "parts of a message must be texts: this model reads no others", param="input")
+    raise ApiError("parts of a message must be texts: this model reads no others", param="input")
 
 
 class ResponseForm:

@@ -61,7 +61,7 @@ async def unless_gone(http: Request, work: Coroutine[Any, Any, Any]) -> Any:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
-        raise ApiError(GONE, "the client has gone")
+        raise ApiError("the client has gone", GONE)
     finally:
         task.cancel()
         gone.cancel()

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from draftwood.api.prompts import decoder, plain_messages
 from draftwood.serve.calls import CLOSING, OPENING, TAGS
-from draftwood.serve.errors import BAD_REQUEST, ApiError
+from draftwood.serve.errors import ApiError
 from draftwood.serve.fields import AllowedTools, ChatRequest, FunctionTool, JsonObject, NamedTool
 from draftwood.serve.json_reader import nearest, readable
 
@@ -53,7 +53,7 @@ def tools_of(asked: ChatRequest) -> ToolUse | None:
     if isinstance(choice, AllowedTools):
         functions, choice = _named(functions, choice.allowed_tools.tools), choice.allowed_tools.mode
     if choice == "required" and not functions:
-        raise ApiError(BAD_REQUEST, "tool_choice is 'required', and there are no tools", param="tool_choice")
+        raise ApiError("tool_choice is 'required', and there are no tools", param="tool_choice")
     if not functions or choice == "none":
         return None
     return ToolUse(functions, forced=choice == "required", is_named=False)
@@ -63,8 +63,7 @@ def _named(functions: Sequence[FunctionTool], wanted: Sequence[NamedTool]) -> li
     """Return the functions that a choice names; raises `ApiError` for one that is not there."""
     names = {tool.function.name for tool in wanted}
     for name in sorted(names.difference(function.name for function in functions)):
-        said = f"tool_choice names {name!r}, which is none of the tools"
-        raise ApiError(BAD_REQUEST, said, param="tool_choice")
+        raise ApiError(f"tool_choice names {name!r}, which is none of the tools", param="tool_choice")
     return [function for function in functions if function.name in names]
 
 
@@ -117,7 +116,7 @@ def _written(call: Any, number: int) -> str:
 
 
 def _unreadable(number: int, said: str) -> ApiError:
-    return ApiError(BAD_REQUEST, f"message {number}: {said}", param="messages")
+    return ApiError(f"message {number}: {said}", param="messages")
 
 
 def _signature(function: FunctionTool) -> JsonObject:
