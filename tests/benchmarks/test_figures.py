@@ -44,7 +44,7 @@ def test_the_picture_is_what_its_rows_give(script):
     assert picture == script("race").draw(script("race").ROWS), "run python benchmarks/race.py draw"
 
 
-def test_both_sides_of_the_race_write_the_same_text(script):
+def test_plain_and_drafted_write_the_same_text_in_the_race(script):
     race = script("race")
     plain, drafted = race.read_records(race.ROWS).answers
     assert plain.output_ids == drafted.output_ids

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -71,6 +72,11 @@ class Ran:
     out: str
     err: str
 
+    @property
+    def document(self) -> Any:
+        """What it printed with ``--json``."""
+        return json.loads(self.out)
+
 
 class Terminal(io.StringIO):
     """A stream that says it is a terminal."""
@@ -84,20 +90,21 @@ Draftwood = Callable[..., Ran]
 
 @pytest.fixture
 def draftwood(monkeypatch: pytest.MonkeyPatch) -> Draftwood:
-    """Run a command; ``stdin`` is what is piped in, ``terminal`` makes both outputs terminals."""
+    """Run a command of words, paths and numbers; ``stdin`` is what is piped in, ``terminal`` makes both outputs
+    terminals."""
     from draftwood.cli.main import run
 
     monkeypatch.setenv("TERM", "xterm-256color")
     for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
         monkeypatch.delenv(name, raising=False)
 
-    def call(*arguments: str, stdin: bytes = b"", terminal: bool = False) -> Ran:
+    def call(*arguments: object, stdin: bytes = b"", terminal: bool = False) -> Ran:
         out, err = (Terminal() if terminal else io.StringIO() for _ in range(2))
         with monkeypatch.context() as patch:
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
             patch.setattr(sys, "stdout", out)
             patch.setattr(sys, "stderr", err)
-            code = run(arguments)
+            code = run(list(map(str, arguments)))
         return Ran(code, out.getvalue(), err.getvalue())
 
     return call

@@ -16,16 +16,22 @@ def script(*lines):
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def test_a_script_gets_answers_only(draftwood, tiny):
-    ran = draftwood("chat", "--model", tiny, *FLAGS, stdin=script("hello", "", "and now?"))
+@pytest.fixture
+def chat(draftwood, tiny):
+    """Chat with the tiny model, with further flags; ``stdin`` is what is piped in."""
+    return lambda *more, stdin: draftwood("chat", "--model", tiny, *FLAGS, *more, stdin=stdin)
+
+
+def test_a_script_gets_answers_only(chat, draftwood, tiny):
+    ran = chat(stdin=script("hello", "", "and now?"))
     assert (ran.code, ran.err) == (0, "")
     first = draftwood("generate", "hello", "--chat", "--model", tiny, *FLAGS).out
     assert ran.out.startswith(first)
     assert len(ran.out) >= 2 * 12
 
 
-def test_stats_show_that_a_turn_reads_only_what_is_new(draftwood, tiny):
-    ran = draftwood("chat", "--model", tiny, *FLAGS, stdin=script("hello", "again", "/stats", "/exit", "unheard"))
+def test_stats_show_that_a_turn_reads_only_what_is_new(chat):
+    ran = chat(stdin=script("hello", "again", "/stats", "/exit", "unheard"))
     first, second = [line for line in ran.out.splitlines() if line.startswith("turn ")]
     assert first.startswith("turn 1: read 8 of 8, wrote 12 tokens, ")
     # There are 8 + 12 from before; new are the answer's last token, <end>, and <user>again<end><assistant>.
@@ -33,9 +39,9 @@ def test_stats_show_that_a_turn_reads_only_what_is_new(draftwood, tiny):
     assert "tokens per pass" in second
 
 
-def test_undo_and_reset_take_the_text_back(draftwood, tiny):
+def test_undo_and_reset_take_the_text_back(chat):
     def answers(*lines):
-        ran = draftwood("chat", "--model", tiny, *FLAGS, stdin=script(*lines))
+        ran = chat(stdin=script(*lines))
         assert (ran.code, ran.err) == (0, "")
         return ran.out
 
@@ -51,8 +57,8 @@ def test_undo_and_reset_take_the_text_back(draftwood, tiny):
     assert answers("/undo", "/stats") == "there is nothing to take back\nnothing was said yet\n"
 
 
-def test_an_unknown_command_ends_a_script_and_a_path_is_none(draftwood, tiny):
-    ran = draftwood("chat", "--model", tiny, *FLAGS, stdin=script("/usr/bin holds what?", "/rest", "hello"))
+def test_an_unknown_command_ends_a_script_and_a_path_is_none(chat):
+    ran = chat(stdin=script("/usr/bin holds what?", "/rest", "hello"))
     assert (ran.code, ran.out.count("\n")) == (2, 1)
     assert "did you mean '/reset'" in ran.err
 
@@ -130,12 +136,12 @@ def test_a_full_conversation_goes_on_after_reset(talk):
     assert "turn 1: read 803 of 803, wrote 12" in ran.out
 
 
-def test_forget_drops_the_oldest_turns_and_says_so(draftwood, tiny):
+def test_forget_drops_the_oldest_turns_and_says_so(chat):
     lines = ("a" * 900, "b" * 900, "c" * 900, "/stats")
-    ran = draftwood("chat", "--model", tiny, *FLAGS, "--system", "be nice", "--forget", stdin=script(*lines))
+    ran = chat("--system", "be nice", "--forget", stdin=script(*lines))
     assert ran.code == 0
     assert ran.err == "(the conversation was full: the oldest turn was forgotten)\n"
-    kept = draftwood("chat", "--model", tiny, *FLAGS, "--system", "be nice", stdin=script("b" * 900, "c" * 900))
+    kept = chat("--system", "be nice", stdin=script("b" * 900, "c" * 900))
     assert f"of {(9 + 903) + (13 + 903)}, wrote 12" in ran.out
     assert ran.out.splitlines()[2] == kept.out.splitlines()[1] or kept.code == 0
 
@@ -150,8 +156,8 @@ def test_an_answer_that_is_cut_is_not_cut_in_silence(draftwood, tiny):
 # --- what is typed -----------------------------------------------------------------------------------------------
 
 
-def test_a_backslash_continues_a_question(draftwood, tiny, talk):
-    split = draftwood("chat", "--model", tiny, *FLAGS, stdin=b"hel\\\nlo\n/stats\n")
+def test_a_backslash_continues_a_question(chat, talk):
+    split = chat(stdin=b"hel\\\nlo\n/stats\n")
     assert split.code == 0
     assert "turn 1: read 9 of 9" in split.out
     assert "turn 1: read 9 of 9" in talk("hel\\", "lo", "/stats").out

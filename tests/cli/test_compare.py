@@ -1,15 +1,12 @@
 """The timing comparison of `draftwood.measure.compare`."""
 
-import json
-
 import pytest
 
 from draftwood.api.generation import Generation
-from draftwood.api.setup import Setup
 from draftwood.cli.answering import sameness, verdict
 from draftwood.errors import UsageError
 from draftwood.local.crowding import Others
-from draftwood.measure.compare import PlainAndDrafted, _margin, compare
+from draftwood.measure.compare import PlainAndDrafted, _Arms, compare
 from draftwood.step import Step
 from draftwood.testing import ToyTarget
 
@@ -56,11 +53,11 @@ def test_a_busy_machine_is_told_and_tried_once_more(draftwood, tiny, monkeypatch
     taken = iter([2.0] * 4 + [0.0] * 2)  # two arms in each of three rounds
     monkeypatch.setattr(Others, "cores", property(lambda _: next(taken)))
     flags = ("generate", "one two one two", "-m", tiny, "--max-new-tokens", "12", "--compare", "--json")
-    found = json.loads(draftwood(*flags).out)
+    found = draftwood(*flags).document
     assert found["speedup"] == pytest.approx(found["plain_seconds"] / found["drafted_seconds"])
     assert (found["rounds"], list(found["busy"])) == (3, ["0", "1"])
     monkeypatch.setattr(Others, "cores", 2.0)
-    found = json.loads(draftwood(*flags).out)
+    found = draftwood(*flags).document
     assert (found["rounds"], len(found["busy"]), found["speedup"], found["identical"]) == (3, 3, None, True)
 
 
@@ -77,7 +74,10 @@ def test_the_margin_of_a_difference():
     target = ToyTarget()
     result = compare(target, PROMPT, rounds=1, max_new_tokens=6)
     result.drafted[0].ids[3] ^= 1
-    known = Setup(target, None, "none", "fixed:0")
-    assert _margin(known, PROMPT, result, {"temperature": 0.0, "seed": 0}) > 0
-    assert _margin(known, PROMPT, result, {"temperature": 1.0, "seed": 0}) is None
-    assert _margin(known, PROMPT, result, {"repetition_penalty": 1.1, "seed": 0}) is None
+    for settings, is_told in (
+        ({"temperature": 0.0}, True),
+        ({"temperature": 1.0}, False),
+        ({"repetition_penalty": 1.1}, False),
+    ):
+        margin = _Arms(target, PROMPT, settings | {"seed": 0}).margin(result)
+        assert margin > 0 if is_told else margin is None

@@ -23,7 +23,7 @@ def test_every_verb_prints_by_one_function():
     assert bare <= OTHERS
 
 
-def test_it_cleans(capsys):
+def test_printed_text_has_no_control_characters(capsys):
     screen.say(f"name: {EVIL}\nnext\tline")
     out = capsys.readouterr().out
     assert not OBEYED.search(out)

@@ -1,7 +1,5 @@
 """draftwood corpus."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -21,23 +19,23 @@ def folder(tmp_path):
 
 @pytest.fixture
 def corpus(draftwood, folder, tiny, tmp_path):
-    assert draftwood("corpus", "build", str(folder), "-o", str(tmp_path / "a.dwc"), "--tokenizer", tiny).code == 0
+    assert draftwood("corpus", "build", folder, "-o", tmp_path / "a.dwc", "--tokenizer", tiny).code == 0
     return tmp_path / "a.dwc"
 
 
 def test_build_and_stats(draftwood, folder, tiny, tmp_path):
     out = tmp_path / "new" / "a.dwc"
-    ran = draftwood("corpus", "build", str(folder), "-o", str(out), "--tokenizer", tiny)
+    ran = draftwood("corpus", "build", folder, "-o", out, "--tokenizer", tiny)
     assert ran.code == 0
     assert ran.out.startswith(f"{out}: 35 tokens of 2 documents, 0.0 MB\n")
     assert ran.err == "left out: 1 binary\n"
-    ran = draftwood("corpus", "build", str(folder), "-o", str(out), "--tokenizer", tiny, "--json")
-    found = json.loads(ran.out)
+    ran = draftwood("corpus", "build", folder, "-o", out, "--tokenizer", tiny, "--json")
+    found = ran.document
     assert (found["tokens"], found["documents"], found["skipped"]) == (35, 2, {"binary": 1})
-    said = draftwood("corpus", "stats", str(out))
+    said = draftwood("corpus", "stats", out)
     assert said.code == 0
     assert "documents  2\n" in said.out
-    facts = json.loads(draftwood("corpus", "stats", str(out), "--json").out)
+    facts = draftwood("corpus", "stats", out, "--json").document
     assert (facts["tokens"], facts["documents"], facts["parts"], facts["model"]) == (35, 2, 1, tiny)
     assert facts["bytes"] == out.stat().st_size
 
@@ -46,21 +44,21 @@ def test_records(draftwood, tiny, tmp_path):
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"prompt": "why", "output": "because"}\n{"prompt": "how", "output": "so"}\n')
     out = tmp_path / "a.dwc"
-    ran = draftwood("corpus", "build", str(rows), "-o", str(out), "--tokenizer", tiny)
+    ran = draftwood("corpus", "build", rows, "-o", out, "--tokenizer", tiny)
     assert "4 documents" in ran.out
-    ran = draftwood("corpus", "build", str(rows), "-o", str(out), "--tokenizer", tiny, "--field", "output")
+    ran = draftwood("corpus", "build", rows, "-o", out, "--tokenizer", tiny, "--field", "output")
     assert "2 documents" in ran.out
-    ran = draftwood("corpus", "build", str(rows), "-o", str(out), "--tokenizer", tiny, "--field", "answer")
+    ran = draftwood("corpus", "build", rows, "-o", out, "--tokenizer", tiny, "--field", "answer")
     assert (ran.code, ran.out) == (2, "")
     assert "no record has a field answer" in ran.err
 
 
 def test_files_that_are_no_corpus(draftwood, tmp_path):
     (tmp_path / "text").write_text("hello")
-    ran = draftwood("corpus", "stats", str(tmp_path / "text"))
+    ran = draftwood("corpus", "stats", tmp_path / "text")
     assert (ran.code, ran.out) == (1, "")
     assert "no file of draftwood" in ran.err
-    ran = draftwood("corpus", "stats", str(tmp_path / "missing"))
+    ran = draftwood("corpus", "stats", tmp_path / "missing")
     assert ran.code == 2
     assert "cannot be read" in ran.err
 
@@ -69,7 +67,7 @@ def test_a_damaged_corpus_is_noticed_by_stats(draftwood, corpus):
     data = bytearray(corpus.read_bytes())
     data[-100] ^= 1
     corpus.write_bytes(data)
-    ran = draftwood("corpus", "stats", str(corpus))
+    ran = draftwood("corpus", "stats", corpus)
     assert (ran.code, ran.out) == (1, "")
     assert "damaged" in ran.err
 
@@ -82,16 +80,16 @@ def test_what_is_no_corpus_is_not_replaced(draftwood, folder, tiny, tmp_path):
     write_counts(tmp_path / "c.dwn", np.array([[1, 2, -1, -1, 3, 1]], dtype=np.int32))
     before = {path: path.read_bytes() for path in (precious, tmp_path / "m.dwm", tmp_path / "c.dwn")}
     for output in (tmp_path, *before):
-        ran = draftwood("corpus", "build", str(folder), "-o", str(output), "--tokenizer", tiny)
+        ran = draftwood("corpus", "build", folder, "-o", output, "--tokenizer", tiny)
         assert (ran.code, ran.out) == (2, "")
     assert {path: path.read_bytes() for path in before} == before
 
 
 def test_missing_paths_and_models(draftwood, tmp_path, tiny):
-    out = ["-o", str(tmp_path / "a.dwc")]
-    ran = draftwood("corpus", "build", str(tmp_path / "missing"), *out, "--tokenizer", tiny)
+    out = ["-o", tmp_path / "a.dwc"]
+    ran = draftwood("corpus", "build", tmp_path / "missing", *out, "--tokenizer", tiny)
     assert (ran.code, "cannot be read" in ran.err) == (2, True)
-    assert draftwood("corpus", "build", str(tmp_path), *out, "--tokenizer", "nobody").code == 2
+    assert draftwood("corpus", "build", tmp_path, *out, "--tokenizer", "nobody").code == 2
     assert draftwood("corpus", "build", *out).code == 2
     alone = draftwood("corpus")
     assert (alone.code, "build" in alone.out) == (0, True)

@@ -32,7 +32,7 @@ def test_without_its_model(draftwood, monkeypatch, tmp_path):
     assert ran.err == "error: the model smollm2 is not here yet: run draftwood fetch smollm2\n"
 
 
-def test_it_shows_the_whole_and_the_worst_kind_first(draftwood, tiny_demo):
+def test_the_demo_shows_the_whole_and_the_worst_kind_first(draftwood, tiny_demo):
     ran = draftwood("demo", *SHORT)
     assert ran.code == 0
     parts = (
@@ -51,7 +51,7 @@ def test_it_shows_the_whole_and_the_worst_kind_first(draftwood, tiny_demo):
     assert speedups == sorted(speedups)
 
 
-def test_both_texts_stand_beside_each_other_on_a_terminal(draftwood, tiny_demo, monkeypatch):
+def test_plain_and_drafted_texts_stand_beside_each_other_on_a_terminal(draftwood, tiny_demo, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     shown = draftwood("demo", *SHORT, terminal=True).out
     assert shown.count("\x1b[?25h") >= 3  # the cursor is back after each race

@@ -1,7 +1,5 @@
 """``draftwood drift`` on a tiny random model."""
 
-import json
-
 import pytest
 
 from draftwood.cli.drift import _show_rules
@@ -11,7 +9,7 @@ PROMPT = "abcabcabcabc"
 
 
 def flags(model, tokens=16):
-    return ["--model", model, "--max-new-tokens", str(tokens)]
+    return ["--model", model, "--max-new-tokens", tokens]
 
 
 def test_drafts_change_nothing(draftwood, tiny):
@@ -24,7 +22,7 @@ def test_drafts_change_nothing(draftwood, tiny):
 @pytest.mark.parametrize("sampling", [[], ["--temperature", "1", "--seed", "3"]])
 def test_json_is_one_document(draftwood, tiny, sampling):
     ran = draftwood("drift", PROMPT, *flags(tiny), "--raw", "--json", *sampling)
-    found = json.loads(ran.out)
+    found = ran.document
     assert (ran.code, ran.err) == (0, "")
     assert found["total"]["text_identical"] is True
     assert found["total"]["kl_max"] < 1e-6
@@ -38,7 +36,7 @@ def test_tasks_and_files(draftwood, tiny, tmp_path):
     assert [line.split()[0] for line in ran.out.splitlines() if "100.0 %" in line] == ["chat", "grammar", "all"]
     file = tmp_path / "mine.txt"
     file.write_text("abc abc\n\nxyz xyz\n")
-    found = json.loads(draftwood("drift", "--prompts", str(file), *flags(tiny, 4), "--json").out)
+    found = draftwood("drift", "--prompts", file, *flags(tiny, 4), "--json").document
     assert [one["name"] for one in found["prompts"]] == ["block 1", "block 2"]
     assert found["total"]["tokens"] == 8
 
@@ -47,7 +45,7 @@ def test_ctrl_c_keeps_what_was_compared(draftwood, tiny, interrupt):
     interrupt(9)
     ran = draftwood("drift", PROMPT, *flags(tiny, 40), "--raw", "--json")
     assert ran.code == 130
-    assert 0 < json.loads(ran.out)["total"]["tokens"] < 40
+    assert 0 < ran.document["total"]["tokens"] < 40
 
 
 def test_a_rule_without_texts_has_no_change(capsys):
@@ -64,7 +62,7 @@ def test_rules_are_held_against_plain_decoding(draftwood, tiny):
     assert (ran.code, ran.err) == (0, "")
     assert "lossy: top-k:k=40, threshold:tau=0.3. Their texts may differ" in ran.out
     assert max(map(len, ran.out.splitlines()[1:6])) <= 80
-    found = json.loads(draftwood(*call, "--json").out)
+    found = draftwood(*call, "--json").document
     assert [one["rule"] for one in found["rules"]] == ["top-k:k=40", "threshold:tau=0.0", "threshold:tau=0.3"]
     assert [one["lossy"] for one in found["rules"]] == [True, False, True]
     assert found["rules"][1]["ids"] == [found["plain_ids"][0]]

@@ -138,14 +138,14 @@ def test_files_of_something_else(unloaded, tmp_path, verb):
     path = tmp_path / "thesis.jsonl"
     path.write_text("years of work")
     name, *more = verb.split()
-    assert f"was not written by draftwood {name}" in unloaded(name, *more, "-o", str(path))
+    assert f"was not written by draftwood {name}" in unloaded(name, *more, "-o", path)
     assert path.read_text() == "years of work"
 
 
 @pytest.mark.parametrize("verb", ["generate -", "explain --live -", "bench", "simulate --live", "drift"])
 def test_prompts_that_are_too_long(draftwood, tiny, tmp_path, verb):
     (tmp_path / "long.txt").write_text("x" * 2048)
-    own = () if verb.endswith("-") else ("--prompts", str(tmp_path / "long.txt"))
+    own = () if verb.endswith("-") else ("--prompts", tmp_path / "long.txt")
     ran = draftwood(*verb.split(), *own, "-m", tiny, "--raw", stdin=b"x" * 2048)
     assert (ran.code, ran.out.strip()) == (2, "")
     assert "has 2048 tokens, the model takes 2048 with its answer: shorten the prompt" in ran.err
@@ -153,7 +153,7 @@ def test_prompts_that_are_too_long(draftwood, tiny, tmp_path, verb):
 
 def test_settings_of_a_prompt_in_a_file(unloaded, tmp_path):
     (tmp_path / "p.jsonl").write_text('{"prompt": "x", "temperature": -3}\n')
-    assert "p.jsonl, line 1: temperature must" in unloaded("bench", "--prompts", str(tmp_path / "p.jsonl"))
+    assert "p.jsonl, line 1: temperature must" in unloaded("bench", "--prompts", tmp_path / "p.jsonl")
     (tmp_path / "empty").write_text("\n")
     said = unloaded("generate", "x", "--prediction", f"@{tmp_path / 'empty'}")
     assert "is empty: give some text, or leave it out" in said

@@ -1,6 +1,5 @@
 """``draftwood explain``: rows and a live answer, for people and as JSON, and its errors."""
 
-import json
 import re
 
 import pytest
@@ -45,9 +44,9 @@ def test_one_answer_is_shown_step_by_step(draftwood, rows):
 
 
 def test_one_step_is_shown_with_alternatives_and_tree(draftwood, rows):
-    document = json.loads(draftwood("explain", rows, "--answer", "0", "--json").out)
+    document = draftwood("explain", rows, "--answer", "0", "--json").document
     drafted = next(step["step"] for step in document["steps"] if step["drafted"])
-    ran = draftwood("explain", rows, "--answer", "0", "--step", str(drafted))
+    ran = draftwood("explain", rows, "--answer", "0", "--step", drafted)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith(f"Step {drafted}, after ")
     for said in (" guess", "tokens/s", "chosen", "the guesses that were checked", "└── "):
@@ -55,14 +54,14 @@ def test_one_step_is_shown_with_alternatives_and_tree(draftwood, rows):
 
 
 def test_json_is_one_document(draftwood, rows):
-    whole = json.loads(draftwood("explain", rows, "--json").out)
+    whole = draftwood("explain", rows, "--json").document
     assert [arm["planner"] for arm in whole["arms"]] == ["goodput", "fixed:4"]
     assert (whole["answer"], whole["steps"]) == (None, None)
-    one = json.loads(draftwood("explain", rows, "--answer", "1", "--json").out)
+    one = draftwood("explain", rows, "--answer", "1", "--json").document
     assert one["answer"] == 1
     assert sum(len(step["emitted"]) for step in one["steps"]) == 29
     assert [step["step"] for step in one["steps"]] == [*range(1, 1 + len(one["steps"]))]
-    step = json.loads(draftwood("explain", rows, "--answer", "0", "--step", "1", "--json").out)
+    step = draftwood("explain", rows, "--answer", "0", "--step", "1", "--json").document
     assert step["step"] == 1
     assert step["plan"]["planner"] == "goodput"
     assert {"alternatives", "sources", "policies", "tree", "ms_of", "why"} <= step.keys()
@@ -75,10 +74,10 @@ def test_a_live_answer_is_written_and_explained(draftwood, tiny):
     assert ran.code == 0
     assert ran.out.startswith(plain + "\n" + "default, planner goodput: 1 answer\n")
     assert "why" in ran.out
-    found = json.loads(draftwood("explain", "--live", PROMPT, *flags, "--json").out)
+    found = draftwood("explain", "--live", PROMPT, *flags, "--json").document
     assert sum(len(step["emitted"]) for step in found["steps"]) == 29
     piped = draftwood("explain", "--live", "-", *flags, "--json", "--step", "1", stdin=PROMPT.encode())
-    assert json.loads(piped.out)["step"] == 1
+    assert piped.document["step"] == 1
 
 
 def test_a_terminal_gets_colours_unless_it_wants_none(draftwood, rows, monkeypatch):
@@ -98,14 +97,14 @@ def test_an_answer_of_one_token_has_nothing_to_explain(draftwood, tiny):
     assert ran.code == 0
     assert "nothing to explain" in ran.out
     as_json = draftwood("explain", "--live", PROMPT, "--model", tiny, "--max-new-tokens", "1", "--json")
-    assert json.loads(as_json.out)["steps"] == []
+    assert as_json.document["steps"] == []
 
 
 def test_ctrl_c_explains_what_was_written(draftwood, tiny, interrupt):
     interrupt(6)
     ran = draftwood("explain", "--live", PROMPT, "--model", tiny, "--max-new-tokens", "200", "--json")
     assert ran.code == 130
-    assert 0 < len(json.loads(ran.out)["steps"]) <= 6
+    assert 0 < len(ran.document["steps"]) <= 6
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
@@ -127,13 +126,13 @@ def test_rows_of_earlier_versions_are_explained_as_far_as_their_counts_go(draftw
     writer = RecordsWriter(tmp_path / "rows.jsonl", header("bench", {}, {}))
     writer.answer(Answer(3, "chat", "one", "ngram", drafters=["ngram"], output_ids=[1, 4, 9], steps=[step]))
     writer.close()
-    ran = draftwood("explain", str(tmp_path / "rows.jsonl"))
+    ran = draftwood("explain", tmp_path / "rows.jsonl")
     assert ran.code == 0
     assert "The planner's reasons were recorded for no step; of the others only counts are known." in " ".join(
         ran.out.split()
     )
     assert "3 of 5 guesses checked" in ran.out
-    one = draftwood("explain", str(tmp_path / "rows.jsonl"), "--step", "1")
+    one = draftwood("explain", tmp_path / "rows.jsonl", "--step", "1")
     assert one.out.startswith("Step 1, after 2 tokens: #4 #9")
 
 
@@ -142,7 +141,7 @@ def test_json_names_the_rule_of_answers_written_now_and_of_recorded_ones(draftwo
     flags, kept = ("--live", "abcabcabc", *shared, "--json"), str(tmp_path / "rows.jsonl")
 
     def said(*arguments):
-        found = json.loads(draftwood("explain", *arguments).out)
+        found = draftwood("explain", *arguments).document
         return found["rule"], found["lossy"]
 
     assert said(*flags) == ("exact", False)

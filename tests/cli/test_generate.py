@@ -1,6 +1,5 @@
 """``draftwood generate`` on a tiny random model."""
 
-import json
 import re
 import signal
 import subprocess
@@ -23,9 +22,15 @@ def flags(model, tokens=40):
     return ["--raw", "--model", model, "--max-new-tokens", str(tokens)]
 
 
-def test_a_pipe_gets_the_text_and_nothing_else(draftwood, tiny):
-    ran = draftwood("generate", PROMPT, *flags(tiny))
-    document = json.loads(draftwood("generate", PROMPT, *flags(tiny), "--json").out)
+@pytest.fixture
+def generate(draftwood, tiny):
+    """Answer the prompt on the tiny model, with further arguments."""
+    return lambda *more, **how: draftwood("generate", PROMPT, *flags(tiny), *more, **how)
+
+
+def test_a_pipe_gets_the_text_and_nothing_else(generate):
+    ran = generate()
+    document = generate("--json").document
     assert ran.code == 0
     assert ran.out == document["text"].removesuffix("\n") + "\n"
     assert ESCAPE not in ran.out + ran.err
@@ -34,19 +39,19 @@ def test_a_pipe_gets_the_text_and_nothing_else(draftwood, tiny):
     assert "tokens per pass" in ran.err
 
 
-def test_a_terminal_gets_colours_and_everything_on_one_stream(draftwood, tiny):
-    ran = draftwood("generate", PROMPT, *flags(tiny), terminal=True)
+def test_a_terminal_gets_colours_and_everything_on_one_stream(generate):
+    ran = generate(terminal=True)
     assert ran.code == 0
     assert ESCAPE in ran.out
     assert "■ written by the model" in ran.out
     assert "acceptance rate" in ran.out
-    plain = draftwood("generate", PROMPT, *flags(tiny)).out
+    plain = generate().out
     assert plain in re.sub(r"\x1b\[[0-9;]*m", "", ran.out)
 
 
-def test_json_is_one_document(draftwood, tiny):
-    ran = draftwood("generate", PROMPT, *flags(tiny), "--json", "--seed", "5")
-    found = json.loads(ran.out)
+def test_json_is_one_document(generate):
+    ran = generate("--json", "--seed", "5")
+    found = ran.document
     assert (ran.code, ran.err) == (0, "")
     assert len(found["ids"]) == len(found["sources"]) == 40
     assert 1 + sum(len(step["emitted"]) for step in found["steps"]) == 40
@@ -58,26 +63,26 @@ def test_json_is_one_document(draftwood, tiny):
 
 
 @pytest.mark.parametrize("sampling", [[], ["--temperature", "0.8", "--top-p", "0.9"]])
-def test_compare(draftwood, tiny, sampling):
-    ran = draftwood("generate", PROMPT, *flags(tiny), *sampling, "--compare", "--json", "--rounds", "3")
-    found = json.loads(ran.out)
+def test_compare(generate, sampling):
+    ran = generate(*sampling, "--compare", "--json", "--rounds", "3")
+    found = ran.document
     assert (ran.code, ran.err) == (0, "")
     assert found["identical"] is True
     assert found["rounds"] in (3, 4)  # one more where the times cannot be
     assert found["speedup"] == pytest.approx(found["plain_seconds"] / found["drafted_seconds"])
 
 
-def test_stop_ends_the_text(draftwood, tiny):
-    whole = draftwood("generate", PROMPT, *flags(tiny)).out
-    ran = draftwood("generate", PROMPT, *flags(tiny), "--stop", whole[10:13], "--stop", "never")
+def test_stop_ends_the_text(generate):
+    whole = generate().out
+    ran = generate("--stop", whole[10:13], "--stop", "never")
     assert ran.code == 0
     assert ran.out == whole[: whole.index(whole[10:13])] + "\n"
 
 
-def test_prompts_from_files_and_standard_input(draftwood, tiny, tmp_path):
+def test_prompts_from_files_and_standard_input(generate, draftwood, tiny, tmp_path):
     file = tmp_path / "prompt.txt"
     file.write_bytes(b"\xef\xbb\xbf" + PROMPT.encode() + b"\r\n")
-    expected = draftwood("generate", PROMPT, *flags(tiny)).out
+    expected = generate().out
     assert draftwood("generate", f"@{file}", *flags(tiny)).out == expected
     assert draftwood("generate", "-", *flags(tiny), stdin=PROMPT.encode() + b"\n").out == expected
 
@@ -93,10 +98,10 @@ def test_files_without_text_are_refused(draftwood, tmp_path, content):
 
 
 @pytest.mark.parametrize("arguments", [[], ["--compare"]])
-def test_ctrl_c_keeps_what_was_produced(draftwood, tiny, interrupt, arguments):
-    whole = draftwood("generate", PROMPT, *flags(tiny)).out
+def test_ctrl_c_keeps_what_was_produced(generate, interrupt, arguments):
+    whole = generate().out
     interrupt(12)
-    ran = draftwood("generate", PROMPT, *flags(tiny), *arguments)
+    ran = generate(*arguments)
     assert ran.code == 130
     text = ran.out.removesuffix("\n")
     assert 0 < len(text) < 40
@@ -138,15 +143,15 @@ def test_sigint_in_a_process_of_its_own(tiny):
 LOSSY = ("--drafters", "ngram", "--planner", "fixed:8", "--rule", "top-k:k=99")
 
 
-def test_a_lossy_rule_is_said(draftwood, tiny):
-    plain = json.loads(draftwood("generate", PROMPT, *flags(tiny), "--json").out)
+def test_a_lossy_rule_is_said(generate):
+    plain = generate("--json").document
     assert (plain["rule"], plain["lossy"]) == ("exact", False)
-    found = json.loads(draftwood("generate", PROMPT, *flags(tiny), *LOSSY, "--json").out)
+    found = generate(*LOSSY, "--json").document
     assert (found["rule"], found["lossy"]) == ("top-k:k=99", True)
     assert found["ids"] != plain["ids"]
     said = "lossy: by the rule top-k:k=99 this text may differ from that of plain decoding"
-    assert draftwood("generate", PROMPT, *flags(tiny), *LOSSY).err.count(said) == 1
-    compared = draftwood("generate", PROMPT, *flags(tiny), *LOSSY, "--compare").err
+    assert generate(*LOSSY).err.count(said) == 1
+    compared = generate(*LOSSY, "--compare").err
     assert "changed by the lossy rule top-k:k=99 from token" in compared.replace("\n", " ")
     assert "NOT identical" not in compared
 
@@ -164,7 +169,7 @@ def test_an_answer_is_held_to_a_form(draftwood, tiny, tmp_path):
     ):
         ran = draftwood("generate", "hello", "--model", tiny, *form, "--json")
         assert ran.code == 0, ran.err
-        assert json.loads(ran.out)["text"].replace(" ", "") == text.replace(" ", "")
+        assert ran.document["text"].replace(" ", "") == text.replace(" ", "")
 
 
 def test_where_a_head_would_pay_it_is_said_how_one_is_made(draftwood, tiny, tiny_gguf, monkeypatch):

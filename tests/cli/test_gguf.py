@@ -68,13 +68,13 @@ def test_bench_needs_the_extra_llama_alone_but_for_intervals(small):
 
 def test_generate_records_what_ran_and_the_text_is_the_file_s(draftwood, gguf, tmp_path):
     kept = tmp_path / "kept.jsonl"
-    assert draftwood("generate", "Hi", "-m", gguf, *SHORT, "-o", str(kept)).code == 0
+    assert draftwood("generate", "Hi", "-m", gguf, *SHORT, "-o", kept).code == 0
     settings = json.loads(kept.read_text().splitlines()[0])["settings"]
     assert (settings["model"], bool(re.fullmatch(r"Q4_1 \S+ exact", settings["dtype"]))) == (gguf, True)
     for engine in ("cpu", "llama.cpp"):
         call = ("generate", "Hi", "--engine", engine, *SHORT, "--json")
         chosen, named = (draftwood(*call, "-m", model) for model in ("smollm2", str(Path(gguf).parent)))
-        assert json.loads(chosen.out)["ids"] == json.loads(named.out)["ids"]
+        assert chosen.document["ids"] == named.document["ids"]
 
 
 @pytest.mark.parametrize("engine", ["cpu", "llama.cpp"])
@@ -89,7 +89,7 @@ def test_a_file_s_own_settings_of_sampling_are_followed_through_every_door(engin
     flags = ("--temperature", "0.9", "--top-k", "6", "--top-p", "0.95", "--repetition-penalty", "1.2")
     without = str(tiny_gguf("llama", "Q8_0"))
     for asked in (call, [without if one == path else one for one in (*call, *flags)]):
-        assert json.loads(draftwood(*asked, "--max-new-tokens", "24").out)["ids"] == own.ids
+        assert draftwood(*asked, "--max-new-tokens", "24").document["ids"] == own.ids
     with running(Setup(model, tokenizer, "ngram", "fixed:6")) as server:
         body = {"prompt": "ab", "seed": 3, "max_tokens": 24}
         answer = httpx.post(f"{server.url}/v1/completions", json=body, timeout=60).json()
@@ -115,7 +115,7 @@ def test_every_verb(draftwood, small, engine, verb, more):
     if verb[0] == "chat":
         assert "turn 2: read" in ran.out
     if verb[0] in ("simulate", "profile"):
-        found = json.loads(ran.out)
+        found = ran.document
         found = found.get("probe", found)
         assert (found["dtype"].partition(" ")[0], found["threads"]) == ("Q4_1", 1)
 
@@ -125,32 +125,32 @@ def test_logs_of_llama_cpp_s_server_say_which_of_its_types_would_pay(draftwood, 
     body = {"messages": [{"role": "user", "content": said}], "max_tokens": 8, "stream": False}
     log = tmp_path / "log.jsonl"
     log.write_text(json.dumps({"request": body, "response": {"choices": [{"message": {"content": said}}]}}))
-    ran = draftwood("simulate", "--live", "-m", gguf, *SHORT, "--prompts", str(log), "--json")
-    assert json.loads(ran.out)["probe"]["prompts"][0]["targets"] == 3, ran.err
+    ran = draftwood("simulate", "--live", "-m", gguf, *SHORT, "--prompts", log, "--json")
+    assert ran.document["probe"]["prompts"][0]["targets"] == 3, ran.err
     types = "ngram,ngram-simple,ngram-cache"
     flags = ("--tokenizer", gguf, "--drafters", types, "--cost", "1=6.8,4=10.7,16=32", "--json")
-    ran = draftwood("simulate", str(log), *flags)
+    ran = draftwood("simulate", log, *flags)
     assert ran.code == 0, ran.err
-    assert {row["drafter"] for row in json.loads(ran.out)["rows"]} == set(types.split(","))
+    assert {row["drafter"] for row in ran.document["rows"]} == set(types.split(","))
 
 
 def test_the_profile_of_a_file_is_found_under_its_name(draftwood, gguf, tmp_path, monkeypatch):
     log = tmp_path / "log.jsonl"
     log.write_text('{"prompt_ids": [1, 2, 1, 2], "output_ids": [1, 2, 1, 2, 1, 2]}')
-    assert "draftwood profile" in draftwood("simulate", str(log), "--profile", gguf).err
+    assert "draftwood profile" in draftwood("simulate", log, "--profile", gguf).err
     monkeypatch.setenv("DRAFTWOOD_CACHE", str(tmp_path))
     place = profile_path(gguf, "Q4_1 fast", 1)
     assert draftwood("profile", "-m", gguf, "--fast", "--sizes", "1,4", "--contexts", "16", "--rounds", "1",
-                     "--threads", "1", "-o", str(place)).code == 0  # fmt: skip
-    found = draftwood("simulate", str(log), "--profile", gguf, "--json")
-    assert json.loads(found.out)["rows"][0]["predicted_speedup"] > 0, found.err
+                     "--threads", "1", "-o", place).code == 0  # fmt: skip
+    found = draftwood("simulate", log, "--profile", gguf, "--json")
+    assert found.document["rows"][0]["predicted_speedup"] > 0, found.err
 
 
 def test_a_corpus_is_built_with_the_file_s_tokenizer(draftwood, gguf, tmp_path):
     text, corpus = tmp_path / "text.txt", tmp_path / "text.dwc"
     text.write_text("a short text, and again a short text")
-    assert draftwood("corpus", "build", str(text), "-o", str(corpus), "--tokenizer", gguf).code == 0
-    assert draftwood("generate", "Hi", "-m", gguf, "--corpus", str(corpus), *SHORT).code == 0
+    assert draftwood("corpus", "build", text, "-o", corpus, "--tokenizer", gguf).code == 0
+    assert draftwood("generate", "Hi", "-m", gguf, "--corpus", corpus, *SHORT).code == 0
 
 
 @pytest.mark.parametrize(("line", "sentence"), [
@@ -170,7 +170,7 @@ def test_info_says_which_engines_there_are(draftwood, monkeypatch):
     from draftwood.engines.llama_cpp import library
 
     def said():
-        return json.loads(draftwood("info", "--json").out)["engines"]["llama.cpp"]
+        return draftwood("info", "--json").document["engines"]["llama.cpp"]
 
     assert said().endswith((", processor", ", graphics card"))
     monkeypatch.setattr(library, "SOURCES", [replace(source, good=("0.0.1",)) for source in library.SOURCES])

@@ -52,7 +52,7 @@ def test_every_pass_and_the_bound(draftwood, tiny, sampling, spec):
 def test_the_planner_scores_the_whole_block_unless_another_one_is_named(draftwood, tiny, tmp_path):
     def nodes(number, *more):
         rows = tmp_path / f"{number}.jsonl"
-        ran = draftwood("generate", PROMPT, *flags(tiny, "--drafters", "jacobi:block=5", "-o", str(rows), *more))
+        ran = draftwood("generate", PROMPT, *flags(tiny, "--drafters", "jacobi:block=5", "-o", rows, *more))
         assert ran.code == 0
         (answer,) = explainable(rows)
         return answer.planner, max(step.drafted for step in answer.steps)

@@ -48,7 +48,7 @@ def test_wrong_use_is_named_with_what_is_nearest(draftwood, line, hint):
 
 def test_a_file_too_many_is_no_prompt(draftwood, tmp_path):
     (rows := tmp_path / "b.jsonl").touch()
-    ran = draftwood("explain", str(rows), "c.jsonl")
+    ran = draftwood("explain", rows, "c.jsonl")
     assert (ran.code, "c.jsonl" in ran.err, "quotes" in ran.err) == (2, True, False)
 
 

@@ -26,7 +26,7 @@ def prompts(tmp_path):
         {"task": "warm", "prompt": "sampled", "temperature": 1.0},
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
+    return path
 
 
 # --- bench ---------------------------------------------------------------------------------------------------
@@ -34,9 +34,9 @@ def prompts(tmp_path):
 
 def test_a_bench_is_one_json_document(draftwood, tiny, prompts, tmp_path):
     ran = draftwood("bench", "-m", tiny, "--prompts", prompts, "--drafters", "ngram,ngram+lookup", *SHORT,
-                    "-o", str(tmp_path / "rows.jsonl"), "--json")  # fmt: skip
+                    "-o", tmp_path / "rows.jsonl", "--json")  # fmt: skip
     assert (ran.code, ran.err) == (0, "")
-    found = json.loads(ran.out)
+    found = ran.document
     assert {(r["task"], r["drafter"]) for r in found["rows"]} == {
         (task, arm) for task in ("mine", "warm") for arm in ("none", "ngram", "ngram+lookup")
     }
@@ -71,10 +71,10 @@ def test_other_programs_are_counted_once_all_arms_have_ended_and_the_busiest_sit
     closed = []
     monkeypatch.setattr(OurArm, "close", lambda _: closed.append("closed"))
     monkeypatch.setattr(Others, "cores", property(lambda _: 1 / len(closed) if closed else None))
-    call = ("bench", "-m", tiny, "--prompts", prompts, "--limit", "1", *SHORT, "-o", str(tmp_path / "rows.jsonl"))
+    call = ("bench", "-m", tiny, "--prompts", prompts, "--limit", "1", *SHORT, "-o", tmp_path / "rows.jsonl")
     assert "took 0.5 of" in " ".join(draftwood(*call, "--rounds", "1").out.split())
     closed.append("again")
-    assert json.loads(draftwood(*call, "--rounds", "2", "--json").out)["other_programs"] == 0.5
+    assert draftwood(*call, "--rounds", "2", "--json").document["other_programs"] == 0.5
     kept = read_records(tmp_path / "rows.jsonl")
     assert [row["other_programs"] for row in kept.of_kind("machine")] == [0.5, 0.2]
     assert {a.other_programs for a in kept.answers if a.sitting == 0} == {0.5}  # those that did not know it
@@ -83,7 +83,7 @@ def test_other_programs_are_counted_once_all_arms_have_ended_and_the_busiest_sit
 def test_a_bench_on_a_busy_machine_compares_nothing_and_the_next_run_measures_again(
     draftwood, tiny, prompts, tmp_path, monkeypatch
 ):
-    call = ("bench", "-m", tiny, "--prompts", prompts, *SHORT, "-o", str(tmp_path / "rows.jsonl"))
+    call = ("bench", "-m", tiny, "--prompts", prompts, *SHORT, "-o", tmp_path / "rows.jsonl")
     with monkeypatch.context() as patch:
         patch.setattr(Others, "cores", 64.0)
         told = draftwood(*call).out
@@ -91,7 +91,7 @@ def test_a_bench_on_a_busy_machine_compares_nothing_and_the_next_run_measures_ag
     assert "times" not in told
     assert "geometric mean" not in told
     assert "in no comparison, since other programs left too few cores: 18 of 18 answers" in told.replace("\n", " ")
-    found = json.loads(draftwood(*call, "--json").out)  # three prompts of two arms: two rounds, and one more
+    found = draftwood(*call, "--json").document  # three prompts of two arms: two rounds, and one more
     kept = read_records(tmp_path / "rows.jsonl").answers
     assert [sum(a.sitting == n for a in kept if a.round != TRACED) for n in (0, 1)] == [18, 12]
     assert all(row["speedup"] and row["beside"] and row["apart"] is None for row in found["rows"])
@@ -112,9 +112,9 @@ def test_a_live_simulation_counts_replays_and_keeps_its_answers(draftwood, tiny,
         ("--planner", "fixed:1", "--planner", "fixed:8", "--drafters", "ngram,lookup", "--json"),
     )
     live = ("simulate", "--live", "-m", tiny, "--prompts", prompts, *SHORT, "--cost", "1=31,4=30,16=53")
-    ran = draftwood(*live, *flags, "--trace", str(trace))
+    ran = draftwood(*live, *flags, "--trace", trace)
     assert (ran.code, ran.err) == (0, "")
-    document = json.loads(ran.out)
+    document = ran.document
     found = document["probe"]
     assert found["targets"] == 3 * 11
     assert found["proposals"] == sum(p["proposals"] for p in found["prompts"])
@@ -126,10 +126,10 @@ def test_a_live_simulation_counts_replays_and_keeps_its_answers(draftwood, tiny,
     ]  # fmt: skip
     assert all(row["ideal_speedup"] == row["generated"] / row["verifier_passes"] for row in document["rows"])
     assert document["totals"][0]["generated"] == 33
-    again = draftwood("simulate", str(trace), "--cost", "1=31,4=30,16=53", "--tokenizer", tiny, *flags)
+    again = draftwood("simulate", trace, "--cost", "1=31,4=30,16=53", "--tokenizer", tiny, *flags)
     assert (again.code, again.err) == (0, "")
     same = ("task", "drafter", "planner", "generated", "verifier_passes")
-    replayed = json.loads(again.out)["rows"]
+    replayed = again.document["rows"]
     assert [[r[n] for n in same] for r in replayed] == [[r[n] for n in same] for r in document["rows"]]
 
 
@@ -141,26 +141,26 @@ def test_a_live_simulation_reads_token_ids_and_blocks_of_text(draftwood, tiny, t
         ("5 9999999\n", 2, "outside the vocabulary"),
     ):
         file.write_text(text)
-        ran = draftwood(*live, "--prompt-ids-file", str(file))
+        ran = draftwood(*live, "--prompt-ids-file", file)
         assert (ran.code, said in ran.out + ran.err) == (code, True)
         assert max(map(len, ran.out.splitlines()[:6]), default=0) <= 80
     file.write_text("first block\nof two lines\n\n\nsecond block\n")
-    found = json.loads(draftwood(*live, "--prompts", str(file), "--json").out)["probe"]
+    found = draftwood(*live, "--prompts", file, "--json").document["probe"]
     assert [p["name"] for p in found["prompts"]] == ["block 1", "block 2"]
     file.write_text("\n\n")
-    ran = draftwood(*live, "--prompts", str(file))
+    ran = draftwood(*live, "--prompts", file)
     assert (ran.code, "holds no prompt" in ran.err) == (2, True)
 
 
 def test_simulate_takes_any_ids(draftwood, tmp_path):
     trace = tmp_path / "foreign.jsonl"
     trace.write_text('{"prompt_ids": [900000, 1], "output_ids": [1, 900000, 1, 900000, 1, 5]}\n')
-    ran = draftwood("simulate", str(trace), "--planner", "fixed:2", "--planner", "fixed:4")
+    ran = draftwood("simulate", trace, "--planner", "fixed:2", "--planner", "fixed:4")
     assert ran.code == 0
     assert "tokens per" in ran.out
     assert "default fixed:4" in ran.out
     trace.write_text(json.dumps({"prompt_ids": [1, 2, 3] * 9, "output_ids": [1, 2, 3] * 30}) + "\n")
-    cheap = draftwood("simulate", str(trace), "--planner", "fixed:4", "--cost", "1=1000,2=200,8=100").out
+    cheap = draftwood("simulate", trace, "--planner", "fixed:4", "--cost", "1=1000,2=200,8=100").out
     assert "?: above the tokens per pass, since by these costs a wider pass takes less time" in cheap.replace(
         "\n", " "
     )
@@ -177,7 +177,7 @@ def test_simulate_takes_any_ids(draftwood, tmp_path):
 def test_wrong_traces_and_calls_are_told(draftwood, tmp_path, lines, arguments, code, said):
     trace = tmp_path / "trace.jsonl"
     trace.write_text(lines)
-    ran = draftwood("simulate", str(trace), *arguments)
+    ran = draftwood("simulate", trace, *arguments)
     assert (ran.code, ran.out) == (code, "")
     assert said in ran.err
 
@@ -186,14 +186,14 @@ def test_wrong_traces_and_calls_are_told(draftwood, tmp_path, lines, arguments, 
 
 
 def test_generate_keeps_its_answers(draftwood, tiny, tmp_path):
-    path = str(tmp_path / "rows.jsonl")
+    path = tmp_path / "rows.jsonl"
     for number in range(2):
         given = ("-m", tiny, *SHORT, "--planner", "fixed:16", "-o", path, "--json")
         ran = draftwood("generate", "one two one two", *given)
         assert ran.code == 0
         answers = read_records(tmp_path / "rows.jsonl").answers
         assert len(answers) == number + 1
-    document = json.loads(ran.out)
+    document = ran.document
     assert answers[-1].output_ids == document["ids"]
     assert "".join(answers[-1].pieces) == document["text"]
     assert any(step.trace and step.trace["tokens"] for step in answers[-1].steps)
@@ -203,8 +203,8 @@ def test_generate_keeps_its_answers(draftwood, tiny, tmp_path):
 def test_texts_that_a_lossy_rule_changed_are_counted(draftwood, tiny, prompts, tmp_path):
     rows, page = tmp_path / "rows.jsonl", tmp_path / "page.html"
     flags = ("bench", "-m", tiny, "--prompts", prompts, *SHORT, "--rounds", "1", "--drafters", "ngram",
-             "--planner", "fixed:8", "--rule", "top-k:k=99", "-o", str(rows))  # fmt: skip
-    found = json.loads(draftwood(*flags, "--json").out)
+             "--planner", "fixed:8", "--rule", "top-k:k=99", "-o", rows)  # fmt: skip
+    found = draftwood(*flags, "--json").document
     assert found["difference"] == []
     for row in found["rows"]:
         assert row["rule"] == ("top-k:k=99" if row["drafter"] == "ngram" else None)
@@ -214,5 +214,5 @@ def test_texts_that_a_lossy_rule_changed_are_counted(draftwood, tiny, prompts, t
     assert "lossy: by the rule top-k:k=99" in shown.out.replace("\n", " ")
     assert "NO" not in shown.out
     assert {a.rule for a in read_records(rows).answers} == {None, "top-k:k=99"}
-    assert draftwood("report", str(rows), "-o", str(page)).code == 0
+    assert draftwood("report", rows, "-o", page).code == 0
     assert "by the lossy rule top-k:k=99" in page.read_text()

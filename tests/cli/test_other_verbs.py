@@ -1,6 +1,5 @@
 """fetch, info."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -73,7 +72,7 @@ def test_info_tells_measured_speeds_from_expected_ones_and_how_to_install_engine
     )
     assert said["llama.cpp"].startswith("not measured here; "), "85 tokens/s of another machine would seem slower"
     assert "measured one by one: draftwood bench --peers llama.cpp compares" in draftwood("info").out
-    assert json.loads(draftwood("info", "--json").out)["speeds"]["cpu"] == {
+    assert draftwood("info", "--json").document["speeds"]["cpu"] == {
         "tokens_per_second": 99.6,
         "dtype": "smollm2",
         "day": "2026-11-26",
@@ -85,9 +84,9 @@ def test_info_tells_measured_speeds_from_expected_ones_and_how_to_install_engine
 
 
 def test_info_as_json_also_without_torch(draftwood, cache, monkeypatch):
-    found = json.loads(draftwood("info", "--json").out)
+    found = draftwood("info", "--json").document
     assert found["devices"][0] == "cpu"
     assert {model["name"]: model["state"] for model in found["models"]} == dict.fromkeys(CATALOGUE, "missing")
     monkeypatch.setattr("draftwood.cli.info.package_version", lambda _name: None)
-    assert json.loads(draftwood("info", "--json").out)["threads"] is None
+    assert draftwood("info", "--json").document["threads"] is None
     assert "not installed" in draftwood("info").out

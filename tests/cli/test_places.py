@@ -21,14 +21,14 @@ SHORT = ("--max-new-tokens", "6")
 def prompts(tmp_path):
     path = tmp_path / "prompts.txt"
     path.write_text("one two one two one\nthree four three four\n")
-    return str(path)
+    return path
 
 
 @pytest.fixture
 def rows(draftwood, tiny, tmp_path):
     path = tmp_path / "rows.jsonl"
     for _ in range(2):
-        assert draftwood("generate", PROMPT, *flags(tiny, 8), "-o", str(path)).code == 0
+        assert draftwood("generate", PROMPT, *flags(tiny, 8), "-o", path).code == 0
     return path
 
 
@@ -37,7 +37,7 @@ def writing(verb, tiny, prompts, rows, place):
     return {
         "profile": ("profile", "-m", tiny, "--sizes", "1,2", "--contexts", "16", "--rounds", "1", "-o", place),
         "trace": ("simulate", "--live", "-m", tiny, "--prompts", prompts, *SHORT, "--trace", place),
-        "report": ("report", str(rows), "-o", place),
+        "report": ("report", rows, "-o", place),
         "generate": ("generate", PROMPT, *flags(tiny, 8), "-o", place),
         "bench": ("bench", "-m", tiny, "--prompts", prompts, *SHORT, "--rounds", "1", "-o", place),
         "corpus": ("corpus", "build", prompts, "--tokenizer", tiny, "-o", place),
@@ -86,7 +86,7 @@ def device(tmp_path):
 @pytest.mark.parametrize("verb", [*WRITERS, *REFUSED])
 def test_devices_are_written_to_or_refused_and_never_replaced(draftwood, tiny, prompts, rows, device, verb):
     place = device(3)  # as /dev/null
-    ran = draftwood(*writing(verb, tiny, prompts, rows, str(place)))
+    ran = draftwood(*writing(verb, tiny, prompts, rows, place))
     assert ran.code == 2 * (verb in REFUSED), ran.err
     assert ("it is a pipe or a device" in ran.err or "is a pipe or a device, and" in ran.err) == (verb in REFUSED)
     assert place.is_char_device()
@@ -114,7 +114,7 @@ def test_pipes_get_the_whole_file_to_its_end(draftwood, tiny, prompts, rows, tmp
     if verb == "report":
         assert got[0].endswith(b"</html>")
     elif verb == "corpus":
-        assert draftwood("corpus", "stats", str(tmp_path / "got")).code == 0
+        assert draftwood("corpus", "stats", tmp_path / "got").code == 0
     else:
         first, *others = [json.loads(line) for line in got[0].splitlines()]
         assert first["row"] == "header"
@@ -178,7 +178,7 @@ def test_names_that_are_no_utf_8(draftwood, tiny_gguf, tmp_path, engine):
     prompts.write_text("one two one two one\n")
     for verb in ("generate", "generate", "bench", "bench", "profile", "trace", "corpus", "report"):
         place = rows if verb == "generate" else folder / verb
-        ran = draftwood(*writing(verb, str(model), str(prompts), rows, str(place)), *of_engine(verb, engine))
+        ran = draftwood(*writing(verb, model, prompts, rows, place), *of_engine(verb, engine))
         assert ran.code == 0, ran.err
     assert [answer.id for answer in read_records(rows).answers] == [0, 1], "the second call goes on"
     assert "caf\ufffd" in read_records(rows).header["settings"]["model"]
@@ -189,7 +189,7 @@ def test_what_is_there_is_replaced_only_by_force(draftwood, tiny, prompts, rows,
     ending = {"profile": "jsonl", "trace": "jsonl", "report": "html"}[verb]
     place = tmp_path / f"thesis.{ending}"
     place.write_text("years of work")
-    arguments = writing(verb, tiny, prompts, rows, str(place))
+    arguments = writing(verb, tiny, prompts, rows, place)
     refused = draftwood(*arguments)
     assert refused.code == 2
     assert refused.err.endswith("or replace it with --force\n")
@@ -204,7 +204,7 @@ def test_what_is_there_is_replaced_only_by_force(draftwood, tiny, prompts, rows,
 
 def test_rows_that_are_no_profile_are_not_to_be_destroyed(draftwood, rows):
     before = rows.read_bytes()
-    ran = draftwood("simulate", str(rows), "--profile", str(rows), "--planner", "fixed:8")
+    ran = draftwood("simulate", rows, "--profile", rows, "--planner", "fixed:8")
     assert ran.code == 1
     assert f"profile -o {rows}" not in ran.err
     assert "draftwood profile -o NEW.jsonl" in ran.err
@@ -222,9 +222,9 @@ def test_every_verb_says_that_the_last_record_is_torn_and_goes_on(draftwood, tin
         assert found.err.count("ends in a record that was cut off") == 1
         return found
 
-    page = str(tmp_path / "page.html")
-    ran("report", str(rows), "-o", page)
-    ran("explain", str(rows))
-    ran("simulate", str(rows), "--planner", "fixed:8")
-    ran("generate", PROMPT, *flags(tiny, 8), "-o", str(rows))
+    page = tmp_path / "page.html"
+    ran("report", rows, "-o", page)
+    ran("explain", rows)
+    ran("simulate", rows, "--planner", "fixed:8")
+    ran("generate", PROMPT, *flags(tiny, 8), "-o", rows)
     assert [answer.id for answer in read_records(rows).answers] == [0, 1]

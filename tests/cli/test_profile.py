@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 
 import pytest
 
@@ -28,8 +27,14 @@ def flags(model, *more):
     return ["--model", model, "--sizes", "1,4,16", "--contexts", "8,32", "--rounds", "2", *more]
 
 
-def test_a_table_for_people(draftwood, tiny):
-    ran = draftwood("profile", *flags(tiny))
+@pytest.fixture
+def profile(draftwood, tiny):
+    """Profile the tiny model, with further arguments."""
+    return lambda *more: draftwood("profile", *flags(tiny), *more)
+
+
+def test_a_table_for_people(profile):
+    ran = profile()
     assert (ran.code, ran.err) == (0, NOT_KEPT + "; -o FILE.jsonl keeps it\n")
     assert ESCAPE not in ran.out
     for said in ("quartiles", "tokens per", "2 rounds"):
@@ -37,9 +42,9 @@ def test_a_table_for_people(draftwood, tiny):
     assert ["pass", "8", "32"] in [line.split() for line in ran.out.splitlines()]
 
 
-def test_json_is_one_document(draftwood, tiny):
-    ran = draftwood("profile", *flags(tiny), "--json")
-    found = json.loads(ran.out)
+def test_json_is_one_document(profile, tiny):
+    ran = profile("--json")
+    found = ran.document
     assert ran.code == 0
     assert (found["model"], found["dtype"], found["device"], found["rounds"]) == (tiny, "float32", "cpu", 2)
     assert {(row["context"], row["n"]) for row in found["pass"]} == {(c, n) for c in (8, 32) for n in (1, 4, 16)}
@@ -47,9 +52,9 @@ def test_json_is_one_document(draftwood, tiny):
     assert {"provenance", "threads"} <= set(found)
 
 
-def test_files(draftwood, tiny, tmp_path, alone):
+def test_files(profile, tmp_path, alone):
     rows = tmp_path / "new" / "rows.jsonl"
-    ran = draftwood("profile", *flags(tiny), "-o", str(rows))
+    ran = profile("-o", rows)
     assert ran.code == 0
     assert ran.err == f"written: {rows}\n{NOT_KEPT}\n"
     assert read_profile(rows)[1].contexts == (8, 32)
@@ -67,20 +72,20 @@ def test_a_usual_profile_is_kept_in_the_cache(draftwood, tiny, alone):
 def test_a_noisy_profile_is_marked_and_not_used_without_a_word(draftwood, tiny, alone, monkeypatch, tmp_path):
     noisy, rows, trace = "other programs took 1.3 of 2 cores meanwhile", tmp_path / "p.jsonl", tmp_path / "t.jsonl"
     monkeypatch.setattr("draftwood.measure.profile.rows.Profile.doubt", lambda *_: noisy)
-    ran = draftwood("profile", "--model", tiny, "--seconds", "1", "-o", str(rows))
+    ran = draftwood("profile", "--model", tiny, "--seconds", "1", "-o", rows)
     assert "not kept in the cache folder, because of noise\n" in ran.err
     assert "NOISY" in ran.out
     assert all(len(line) <= 80 for line in ran.out.splitlines()[1:])
     assert not alone.exists()
     trace.write_text('{"ids": [1, 2, 1, 2], "prompt_ids": [1], "output_ids": [2, 1, 2]}\n')
-    assert f"warning: {rows} is noisy ({noisy})" in draftwood("simulate", str(trace), "--profile", str(rows)).err
+    assert f"warning: {rows} is noisy ({noisy})" in draftwood("simulate", trace, "--profile", rows).err
 
 
-def test_ctrl_c_keeps_finished_rounds(draftwood, tiny, interrupt, tmp_path, alone):
+def test_ctrl_c_keeps_finished_rounds(profile, interrupt, tmp_path, alone):
     interrupt(6 + 2 * 6 + 3)  # six passes a round, and one that warms up
-    ran = draftwood("profile", *flags(tiny), "--rounds", "9", "--json", "-o", str(tmp_path / "p.jsonl"))
+    ran = profile("--rounds", "9", "--json", "-o", tmp_path / "p.jsonl")
     assert ran.code == 130
-    assert json.loads(ran.out)["rounds"] == 2
+    assert ran.document["rounds"] == 2
     assert read_profile(tmp_path / "p.jsonl")[1].contexts == (8, 32)
     assert not alone.exists()
 
@@ -89,11 +94,11 @@ def test_the_default_is_that_of_the_instrument():
     assert inspect.signature(verb.profile).parameters["seconds"].default == SECONDS
 
 
-def test_a_profile_that_was_not_kept_is_not_looked_for_in_vain(draftwood, tiny, tmp_path, alone):
+def test_a_profile_that_was_not_kept_is_not_looked_for_in_vain(profile, draftwood, tiny, tmp_path, alone):
     trace = tmp_path / "t.jsonl"
     trace.write_text('{"ids": [1, 2, 1, 2], "prompt_ids": [1], "output_ids": [2, 1, 2]}\n')
-    assert "because of --sizes" in draftwood("profile", *flags(tiny)).err
-    ran = draftwood("simulate", str(trace), "--profile", tiny)
+    assert "because of --sizes" in profile().err
+    ran = draftwood("simulate", trace, "--profile", tiny)
     assert ran.code == 2
     assert "none was kept of a model of this name" in ran.err
     assert "without --sizes" in ran.err

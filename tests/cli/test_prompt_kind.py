@@ -16,12 +16,12 @@ SHORT = ("--max-new-tokens", "3", "--threads", "1")
 
 def tokens(ran):
     assert (ran.code, ran.err) == (0, "")
-    return json.loads(ran.out)["prompt_tokens"]
+    return ran.document["prompt_tokens"]
 
 
 def test_generate_takes_the_template_and_says_so_once_unless_the_user_chose(draftwood, tiny, tmp_path):
     call = ("generate", "hello", "-m", tiny, *SHORT)
-    found = [json.loads(draftwood(*call, "--json", *flag).out) for flag in ([], ["--chat"], ["--raw"])]
+    found = [draftwood(*call, "--json", *flag).document for flag in ([], ["--chat"], ["--raw"])]
     assert [(one["prompt_tokens"], one["chat"]) for one in found] == [(8, True), (8, True), (5, False)]
     assert tokens(draftwood(*call, "--system", "be nice", "--json")) == 5 + 3 + 7 + 2
     assert draftwood(*call).err.count(SAID) == draftwood(*call, terminal=True).err.count(SAID) == 1
@@ -59,15 +59,15 @@ def test_explain_explains_an_answer_and_not_a_continuation(draftwood, tiny):
     call = ("explain", "--live", "hello", "-m", tiny, *SHORT)
     ran = draftwood(*call)
     assert (ran.code, SAID in ran.err) == (0, True)
-    context = json.loads(draftwood(*call, "--json").out)["steps"][0]["context"]
-    assert context == json.loads(draftwood(*call, "--json", "--raw").out)["steps"][0]["context"] + 3
+    context = draftwood(*call, "--json").document["steps"][0]["context"]
+    assert context == draftwood(*call, "--json", "--raw").document["steps"][0]["context"] + 3
 
 
 def test_prompts_of_text_files(draftwood, tiny, tmp_path):
     prompts, rows = tmp_path / "mine.jsonl", tmp_path / "rows.jsonl"
     messages = [{"role": "user", "content": "hello"}]
     prompts.write_text("".join(json.dumps(one) + "\n" for one in ({"prompt": "hello"}, {"messages": messages})))
-    flags = ("--prompts", str(prompts), "-m", tiny, *SHORT, "-o", str(rows))
+    flags = ("--prompts", prompts, "-m", tiny, *SHORT, "-o", rows)
     ran = draftwood("bench", *flags)
     assert (ran.code, ran.err.count(SAID)) == (0, 1)
     text, chat = [a.prompt_ids for a in read_records(rows).answers if a.round == 0 and a.arm != "none"]

@@ -18,11 +18,11 @@ def save(path, **settings):
 
 def test_files_make_one_page_with_the_given_title(draftwood, tmp_path):
     page = tmp_path / "page.html"
-    ran = draftwood("report", save(tmp_path / "a.jsonl"), "-o", str(page), "--title", "Ours & theirs")
+    ran = draftwood("report", save(tmp_path / "a.jsonl"), "-o", page, "--title", "Ours & theirs")
     assert (ran.code, ran.err, ran.out.startswith(f"{page}: ")) == (0, "", True)
     assert "<h1>Ours &amp; theirs</h1>" in page.read_text(encoding="utf-8")
     files = [str(tmp_path / "a.jsonl"), save(tmp_path / "b.jsonl")]
-    assert draftwood("report", *files, "-o", str(page), "--answers", "0", "--force").code == 0
+    assert draftwood("report", *files, "-o", page, "--answers", "0", "--force").code == 0
     assert "Measured in 2 sittings" in page.read_text(encoding="utf-8")
 
 
@@ -32,12 +32,12 @@ def test_wrong_calls_say_what_to_do_and_write_nothing(draftwood, tmp_path):
     mixed = "error: records with dtype 'float32' and with 'bfloat16' cannot stand in one table: make two reports\n"
     for arguments, code, said in (
         ([rows], 2, "--output"),
-        (["-o", str(page)], 2, "RECORDS"),
-        ([str(tmp_path / "missing.jsonl"), "-o", str(page)], 2, "cannot be read"),
-        ([str(tmp_path / "broken.jsonl"), "-o", str(page)], 1, "broken.jsonl"),
+        (["-o", page], 2, "RECORDS"),
+        ([tmp_path / "missing.jsonl", "-o", page], 2, "cannot be read"),
+        ([tmp_path / "broken.jsonl", "-o", page], 1, "broken.jsonl"),
         ([rows, "-o", rows], 2, "choose another -o"),
-        ([rows, save(tmp_path / "other.jsonl", dtype="bfloat16"), "-o", str(page)], 2, mixed),
-        ([rows, "-o", str(tmp_path)], 2, "is a folder: name a file in it with -o"),
+        ([rows, save(tmp_path / "other.jsonl", dtype="bfloat16"), "-o", page], 2, mixed),
+        ([rows, "-o", tmp_path], 2, "is a folder: name a file in it with -o"),
     ):
         ran = draftwood("report", *arguments)
         assert (ran.code, said in ran.err) == (code, True), ran.err

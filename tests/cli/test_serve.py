@@ -17,7 +17,7 @@ from tests.helpers import limit_threads
 
 
 @pytest.mark.parametrize("streams", [False, True])  # while the server is interrupted, twice
-def test_it_says_its_address_and_ends_with_an_interrupt(tiny, streams):
+def test_the_server_says_its_address_and_ends_with_an_interrupt(tiny, streams):
     command = [sys.executable, "-m", "draftwood", "serve", "--model", tiny, "--name", "tiny", "--port", "0"]
     quiet = {**os.environ, "DRAFTWOOD_LEARNED": "off"}
     pipe = subprocess.PIPE

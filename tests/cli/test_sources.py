@@ -35,7 +35,7 @@ def corpus(tiny, answered, tmp_path_factory):
 
 def document(ran):
     assert (ran.code, ran.err) == (0, "")
-    return json.loads(ran.out)
+    return ran.document
 
 
 def write(path, text):
@@ -43,15 +43,21 @@ def write(path, text):
     return f"@{path}"
 
 
+@pytest.fixture
+def generate(draftwood, tiny):
+    """Answer the prompt on the tiny model with next to no drafting, with further flags."""
+    return lambda *more: draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *RAW, *more)
+
+
 # --- generate ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["prediction", "context", "corpus"])
-def test_further_text_is_drafted_from(draftwood, tiny, answered, corpus, tmp_path, name):
+def test_further_text_is_drafted_from(generate, answered, corpus, tmp_path, name):
     text = answered["text"]
     flags = {"corpus": [corpus, corpus]}.get(name, ["other", write(tmp_path / "t", text + "\n")])
     flags = [word for given in flags for word in (f"--{name}", given)]
-    found = document(draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *RAW, *flags, "--json"))
+    found = document(generate(*flags, "--json"))
     assert found["ids"] == answered["ids"]
     assert found["passes"] < answered["passes"] / 2
     drafter = {"context": "ngram"}.get(name, name)
@@ -59,10 +65,10 @@ def test_further_text_is_drafted_from(draftwood, tiny, answered, corpus, tmp_pat
     assert drafter in found["sources"]
 
 
-def test_a_memory_is_made_used_and_kept(draftwood, tiny, answered, tmp_path):
+def test_a_memory_is_made_used_and_kept(generate, answered, tmp_path):
     path = tmp_path / "folder" / "m.dwm"
-    flags = ("generate", PROMPT, "-m", tiny, *PLAIN, *RAW, "--memory", str(path), "--json")
-    first, second = document(draftwood(*flags)), document(draftwood(*flags))
+    flags = ("--memory", path, "--json")
+    first, second = document(generate(*flags)), document(generate(*flags))
     assert first["ids"] == second["ids"] == answered["ids"]
     assert second["passes"] < first["passes"]
     (only,) = Memory.open(path).answers()
@@ -70,13 +76,13 @@ def test_a_memory_is_made_used_and_kept(draftwood, tiny, answered, tmp_path):
 
 
 def test_a_folder_is_no_memory(draftwood, tmp_path):
-    ran = draftwood("generate", PROMPT, "-m", "nowhere", "--memory", str(tmp_path))
+    ran = draftwood("generate", PROMPT, "-m", "nowhere", "--memory", tmp_path)
     assert (ran.code, f"--memory {tmp_path} is a folder: name a file" in ran.err) == (2, True)
 
 
-def test_a_memory_keeps_what_was_written_before_an_interrupt(draftwood, tiny, answered, tmp_path, interrupt):
+def test_a_memory_keeps_what_was_written_before_an_interrupt(generate, answered, tmp_path, interrupt):
     interrupt(9)
-    ran = draftwood("generate", PROMPT, "-m", tiny, *PLAIN, *RAW, "--memory", str(tmp_path / "m.dwm"))
+    ran = generate("--memory", tmp_path / "m.dwm")
     assert ran.code == 130
     (only,) = Memory.open(tmp_path / "m.dwm").answers()
     assert 2 <= len(only.ids) < 40
@@ -85,7 +91,7 @@ def test_a_memory_keeps_what_was_written_before_an_interrupt(draftwood, tiny, an
 
 def test_the_legend_and_the_rows_name_what_drafted(draftwood, tiny, answered, tmp_path):
     rows = tmp_path / "rows.jsonl"
-    flags = ("--prediction", answered["text"], "-o", str(rows))
+    flags = ("--prediction", answered["text"], "-o", rows)
     ran = draftwood("generate", PROMPT, "-m", tiny, "--drafters", "ngram", *RAW, *flags)
     assert ran.code == 0
     assert "drafted by prediction" in ran.err
@@ -94,14 +100,14 @@ def test_the_legend_and_the_rows_name_what_drafted(draftwood, tiny, answered, tm
     assert (kept.arm, kept.drafters) == ("ngram+prediction", ["ngram", "prediction"])
 
 
-def test_a_comparison_begins_every_run_with_the_memory_as_it_stood(draftwood, tiny, answered, tmp_path, corpus):
+def test_a_comparison_begins_every_run_with_the_memory_as_it_stood(generate, answered, tmp_path, corpus):
     path = tmp_path / "m.dwm"
-    call = ("generate", PROMPT, "-m", tiny, *PLAIN, *RAW, "--memory", str(path), "--compare", "--json")
-    found = document(draftwood(*call))
+    call = ("--memory", path, "--compare", "--json")
+    found = document(generate(*call))
     assert found["identical"] is True
     assert found["passes"] == answered["passes"]
     assert not path.exists()
-    found = document(draftwood(*call, "--prediction", answered["text"], "--corpus", corpus, "--context", "abc"))
+    found = document(generate(*call, "--prediction", answered["text"], "--corpus", corpus, "--context", "abc"))
     assert found["identical"] is True
     assert found["passes"] < answered["passes"] / 2
 
@@ -114,7 +120,7 @@ def prompts(tmp_path):
     path = tmp_path / "mine.jsonl"
     rows = [{"task": "mine", "name": name, "prompt": PROMPT} for name in ("a", "again")]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
+    return path
 
 
 def bench(draftwood, tiny, prompts, *flags):
@@ -127,7 +133,7 @@ def passes(rows):
 
 def test_a_bench_adds_sources_to_every_arm_but_plain(draftwood, tiny, prompts, corpus, answered, tmp_path):
     flags = ("--prediction", answered["text"], "--corpus", corpus, "--context", "abc")
-    flags = (*flags, "-o", str(tmp_path / "r.jsonl"))
+    flags = (*flags, "-o", tmp_path / "r.jsonl")
     arms = ("--drafters", "lookup:length=1,ngram+prediction:length=4", "--rounds", "1")
     found = document(bench(draftwood, tiny, prompts, *flags, *arms))
     assert {row["drafter"] for row in found["rows"]} == {
@@ -144,7 +150,7 @@ def test_a_bench_adds_sources_to_every_arm_but_plain(draftwood, tiny, prompts, c
 
 def test_a_memory_goes_from_prompt_to_prompt_and_begins_rounds_anew(draftwood, tiny, prompts, answered, tmp_path):
     path, rows = tmp_path / "m.dwm", tmp_path / "r.jsonl"
-    arms = ("--drafters", "lookup:length=1,lookup:length=2", "--memory", str(path), "-o", str(rows))
+    arms = ("--drafters", "lookup:length=1,lookup:length=2", "--memory", path, "-o", rows)
     found = document(bench(draftwood, tiny, prompts, *arms))
     assert found["header"]["settings"]["memory"] == "0 answers"
     assert not path.exists()
@@ -159,11 +165,11 @@ def test_a_memory_goes_from_prompt_to_prompt_and_begins_rounds_anew(draftwood, t
 
 def test_a_bench_starts_from_a_memory_file_and_leaves_it(draftwood, tiny, prompts, answered, tmp_path):
     path = tmp_path / "m.dwm"
-    document(draftwood("generate", PROMPT, "-m", tiny, *RAW, "--memory", str(path), "--json"))
+    document(draftwood("generate", PROMPT, "-m", tiny, *RAW, "--memory", path, "--json"))
     before = path.read_bytes()
     for way in (["--memory", str(path)], ["--drafters", f"lookup:length=1+memory:file={path}"]):
         rows = tmp_path / f"{len(way[1])}.jsonl"
-        document(bench(draftwood, tiny, prompts, *way, "--rounds", "1", "-o", str(rows)))
+        document(bench(draftwood, tiny, prompts, *way, "--rounds", "1", "-o", rows))
         counts = passes(read_records(rows))
         assert max(counts.values()) < answered["passes"]
         assert path.read_bytes() == before
@@ -203,6 +209,6 @@ def test_a_corpus_of_another_tokenizer(draftwood, tiny, corpus, tmp_path):
     words.add_tokens(["another"])
     AutoModelForCausalLM.from_pretrained(tiny).save_pretrained(tmp_path / "other")
     PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(tmp_path / "other")
-    ran = draftwood("generate", PROMPT, "-m", str(tmp_path / "other"), *RAW, "--corpus", corpus)
+    ran = draftwood("generate", PROMPT, "-m", tmp_path / "other", *RAW, "--corpus", corpus)
     assert (ran.code, ran.out) == (1, "")
     assert "holds the ids of another tokenizer" in ran.err

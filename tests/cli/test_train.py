@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("short_texts")
 
 def head(model, output, *more):
     small = ("--minutes", "0.1", "--vocabulary", "60", "--steps", "2")
-    return ["train", "head", model, "-o", str(output), *small, *more]
+    return ["train", "head", model, "-o", output, *small, *more]
 
 
 def same_texts(place, spec):
@@ -36,7 +36,7 @@ def test_a_head_is_made_and_drafts(draftwood, tiny, tiny_gguf, tmp_path, engine)
     output, model = tmp_path / "head.safetensors", tiny if engine == "transformers" else str(tiny_gguf())
     mine = tmp_path / "mine.txt"
     mine.write_text("some text of the user's own, of more than sixty-four tokens " * 9)
-    ran = draftwood(*head(model, output, "--text", str(mine)))
+    ran = draftwood(*head(model, output, "--text", mine))
     assert ran.code == 0, ran.err
     mine.unlink()
     assert f"written: {output}" in ran.out
@@ -77,7 +77,7 @@ def test_ctrl_c_keeps_all_and_the_same_command_goes_on(draftwood, tiny, tmp_path
     again = draftwood(*head(tiny, output, "--keep"))
     assert again.code == 0, again.err
     assert (folder / "texts.jsonl").read_text() == texts, "no text was written again"
-    other = draftwood(*head(tiny, tmp_path / "second", "--written", str(folder / "texts.jsonl"), "--keep"))
+    other = draftwood(*head(tiny, tmp_path / "second", "--written", folder / "texts.jsonl", "--keep"))
     assert other.code == 0, other.err
     assert not (tmp_path / "second.training" / "texts.jsonl").exists(), "what another run wrote serves again"
 
@@ -163,8 +163,8 @@ def test_files_that_hold_nothing_or_are_there_already(draftwood, tiny, tmp_path)
     some, mine = tmp_path / "some.jsonl", tmp_path / "mine"
     mine.write_text("mine")
     for held, place, more, said in (
-        ("hi", "head.safetensors", ["--text", str(some)], "too few to train on"),
-        ('{"row": "header"}\n', "other.safetensors", ["--written", str(some)], "holds no texts that this model"),
+        ("hi", "head.safetensors", ["--text", some], "too few to train on"),
+        ('{"row": "header"}\n', "other.safetensors", ["--written", some], "holds no texts that this model"),
         ("", "mine", [], "--force"),
     ):
         some.write_text(held)

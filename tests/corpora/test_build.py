@@ -192,7 +192,7 @@ def test_a_folder_becomes_a_corpus(tmp_path):
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["a.dwc"]
 
 
-def test_the_corpus_itself_is_no_part_of_it(tmp_path):
+def test_a_corpus_has_no_text_of_its_own_file(tmp_path):
     files(tmp_path, a="abc")
     assert len(made(tmp_path, tmp_path).corpus.documents) == 1
     assert made(tmp_path, tmp_path).skipped == Counter()

@@ -15,7 +15,7 @@ DOCUMENTS = st.lists(st.lists(st.sampled_from([0, 1, 2, 255, 256, 257, 49151, 2*
 
 @settings(max_examples=60, deadline=None)
 @given(documents=DOCUMENTS, wide=st.booleans(), piece=st.integers(1, 9))
-def test_it_sorts_as_plain_sorting_does(documents, wide, piece):
+def test_the_suffix_array_sorts_as_plain_sorting_does(documents, wide, piece):
     # The table of ids is as long as the largest.
     documents = [[t % 1000 for t in document] for document in documents]
     tokens = Corpus.of(documents).parts[0].tokens

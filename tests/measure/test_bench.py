@@ -60,6 +60,14 @@ def bench(labels=("none", "ngram"), jobs=JOBS, path=None, seen=None, peers=(), *
         raise
 
 
+def finished(rounds, *given, **settings):
+    """Run a bench to its end; returns its writer, closed."""
+    work, writer, _ = bench(*given, **settings)
+    work.run(rounds)
+    writer.close()
+    return writer
+
+
 def test_every_arm_answers_every_prompt_in_every_round(tmp_path):
     seen: list = []
     work, writer, arms = bench(seen=seen, path=tmp_path / "rows.jsonl")
@@ -83,8 +91,7 @@ def test_every_arm_answers_every_prompt_in_every_round(tmp_path):
 
 
 def test_texts_agree_and_the_table_says_so():
-    work, writer, _ = bench()
-    work.run(2)
+    writer = finished(2)
     rows = {(r["task"], r["drafter"]): r for r in table(writer.records)}
     assert set(rows) == {(t, d) for t in ("toy", "other") for d in ("none", "ngram")}
     row = rows["toy", "ngram"]
@@ -111,9 +118,7 @@ def test_a_stopped_bench_goes_on_where_it_stopped(tmp_path):
     writer.close()
     kept = read_records(path).answers
     assert len(kept) == 5
-    work, writer, _ = bench(path=path, seen=seen)
-    work.run(2)
-    writer.close()
+    finished(2, path=path, seen=seen)
     rows = read_records(path)
     assert rows.answers[:5] == kept
     assert len({a.key for a in rows.answers}) == 15
@@ -125,13 +130,11 @@ def test_a_stopped_bench_goes_on_where_it_stopped(tmp_path):
 
 
 def test_a_temperature_for_all_prompts():
-    work, writer, _ = bench(temperature=0.7, seed=5)
-    work.run(1)
+    writer = finished(1, temperature=0.7, seed=5)
     assert {tuple(a.sampling.items()) for a in writer.records.answers} == {(("temperature", 0.7),)}
     assert {a.seed for a in writer.records.answers} == {5}
     assert len(writer.records.answers) == 3 * 2, "without a file no trace is written"
-    work, writer, _ = bench(temperature=0.0)
-    work.run(1)
+    writer = finished(1, temperature=0.0)
     assert {tuple(a.sampling) for a in writer.records.answers} == {()}
     assert BenchSettings().sampling(JOBS[2]) == {"temperature": 1.0}
 
@@ -215,9 +218,7 @@ def test_what_a_speedup_cannot_be_above_is_of_its_own_prompts():
 
 
 def test_another_prompt_under_the_same_name_is_refused(tmp_path):
-    work, writer, _ = bench(path=tmp_path / "r.jsonl")
-    work.run(1)
-    writer.close()
+    finished(1, path=tmp_path / "r.jsonl")
     with pytest.raises(UsageError, match="holds another prompt named toy a: choose another -o"):
         bench(path=tmp_path / "r.jsonl", jobs=[PromptJob("toy", "a", [1, 2, 3])])
     work, writer, _ = bench(path=tmp_path / "r.jsonl")
@@ -288,9 +289,7 @@ def test_an_arm_that_comes_later_is_timed_beside_plain_decoding_of_its_own_sitti
     """Once "suffix 0.61", against plain decoding of another moment; together 1.42."""
     path = tmp_path / "rows.jsonl"
     for labels in (("none", "lookup"), ("none", "lookup", "ngram")):
-        work, writer, _ = bench(labels, path=path)
-        work.run(2)
-        writer.close()
+        finished(2, labels, path=path)
     kept = read_records(path)
     assert [sum(a.arm == arm and a.round >= 0 for a in kept.answers) for arm in ("none", "lookup", "ngram")] == [
         12, 6, 6,
@@ -304,9 +303,7 @@ def test_an_arm_that_comes_later_is_timed_beside_plain_decoding_of_its_own_sitti
     }  # fmt: skip
     assert rows["toy", "ngram"]["tokens_per_second"] == 23.0
     assert rows["toy", "lookup"]["tokens_per_second"] == pytest.approx(23.0 / slow)
-    work, writer, _ = bench(("none", "lookup", "ngram"), path=path)
-    work.run(2)
-    writer.close()
+    writer = finished(2, ("none", "lookup", "ngram"), path=path)
     assert len(writer.records.answers) == len(kept.answers), "nothing is missing"
 
 

@@ -100,7 +100,7 @@ def test_the_table_has_the_most_of_all_answers():
     assert [found["none"][name] for name in names] == [None, None]
 
 
-def test_it_is_said_only_of_arms_that_take_something():
+def test_draft_memory_is_said_only_of_arms_that_take_some():
     found = table(Records({}, rows()))
     said = draft_memory(found, "draft-model:model=S")
     assert said == "270.00 MB of draft weights, at most 12.34 MB of draft cache at the end of an answer"

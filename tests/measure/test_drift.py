@@ -39,12 +39,13 @@ def directly(p_row, q_row):
 def test_an_exact_rule_drifts_nowhere(options, sampling):
     target = ToyTarget(**options)
     found = drift(target, PROMPT, max_new_tokens=24, **sampling)
-    assert (len(found.kl), found.figures()["kl_max"], found.figures()["kl_mean"]) == (24, 0.0, 0.0)
-    assert found.figures()["perplexity_plain"] == found.figures()["perplexity_other"]
+    told = found.figures()
+    assert (len(found.kl), told["kl_max"], told["kl_mean"]) == (24, 0.0, 0.0)
+    assert told["perplexity_plain"] == told["perplexity_other"]
     assert (
-        found.figures()["equal_share"],
-        found.figures()["first_difference"],
-        found.figures()["text_identical"],
+        told["equal_share"],
+        told["first_difference"],
+        told["text_identical"],
     ) == (1.0, None, True)
     assert found.ids == sampled_truth(target, Sampling(**sampling), limit=24)
     assert target.open_sessions == 0
@@ -63,13 +64,14 @@ def noisy(target, count):
 def test_figures_are_what_a_direct_computation_gives():
     found, plain, other = noisy(ToyTarget(), 24)
     assert found.kl == pytest.approx([directly(p, q) for p, q in zip(plain, other, strict=True)])
-    assert found.figures()["kl_mean"] == pytest.approx(np.mean(found.kl))
-    assert found.figures()["kl_max"] == max(found.kl) > 0
+    told = found.figures()
+    assert told["kl_mean"] == pytest.approx(np.mean(found.kl))
+    assert told["kl_max"] == max(found.kl) > 0
     surprise = [-log_softmax(row)[token] for row, token in zip(other, found.ids, strict=True)]
-    assert found.figures()["perplexity_other"] == pytest.approx(math.exp(np.mean(surprise)))
-    assert found.figures()["equal_share"] == sum(found.same) / 24 < 1
-    assert found.figures()["first_difference"] == found.same.index(False)
-    assert not found.figures()["text_identical"]
+    assert told["perplexity_other"] == pytest.approx(math.exp(np.mean(surprise)))
+    assert told["equal_share"] == sum(found.same) / 24 < 1
+    assert told["first_difference"] == found.same.index(False)
+    assert not told["text_identical"]
 
 
 def test_wide_passes_that_are_off_are_seen():
@@ -118,9 +120,10 @@ def test_an_interrupt_keeps_what_was_compared(monkeypatch):
 def test_drafts_of_a_real_model_drift_by_rounding_alone():
     prompt = "Repeat after me: one two three four five six seven. One two three four five six seven. One"
     found = drift("smollm2", prompt, max_new_tokens=24)
-    assert found.figures()["text_identical"]
-    assert found.figures()["kl_max"] < 1e-8
-    assert found.figures()["perplexity_other"] == pytest.approx(found.figures()["perplexity_plain"], rel=1e-5)
+    told = found.figures()
+    assert told["text_identical"]
+    assert told["kl_max"] < 1e-8
+    assert told["perplexity_other"] == pytest.approx(told["perplexity_plain"], rel=1e-5)
 
 
 def test_what_is_refused():
@@ -148,11 +151,12 @@ def test_a_lossy_rule_is_held_against_plain_decoding():
     found, target = ruled("threshold:tau=0.5", seed=0), ToyTarget()
     ids = found.texts[0].ids
     assert found.plain[0].ids == greedy_truth(target) != ids
-    assert found.figures()["changed"] == 1.0
+    told = found.figures()
+    assert told["changed"] == 1.0
     surprise = [-log_softmax(target.scores_after([*PROMPT, *ids[:i]]))[t] for i, t in enumerate(ids)]
-    assert found.figures()["perplexity"] == pytest.approx(np.exp(np.mean(surprise)))
-    assert found.figures()["tokens_per_pass"] > ruled("exact", seed=0).figures()["tokens_per_pass"]
-    assert found.figures()["speedup"] > 0
+    assert told["perplexity"] == pytest.approx(np.exp(np.mean(surprise)))
+    assert told["tokens_per_pass"] > ruled("exact", seed=0).figures()["tokens_per_pass"]
+    assert told["speedup"] > 0
 
 
 def test_texts_count_by_their_tokens_and_no_speedup_is_above_what_passes_allow():

@@ -233,14 +233,15 @@ def test_files_that_hold_nothing_to_explain_are_refused(tmp_path):
     (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "trace.jsonl").write_text(json.dumps(header("trace", {}, {})) + '\n{"prompt_ids": [1]}\n')
     (tmp_path / "broken.jsonl").write_text(json.dumps(header("bench", {}, {})) + "\nnothing\n{}\n")
-    for name, said in {"empty": "is empty", "trace": "is a trace, which has no steps"}.items():
-        with pytest.raises(RecordError, match=said):
+    save(tmp_path / "none.jsonl", [])
+    save(tmp_path / "plain.jsonl", answers()[:1])
+    for name, kind, said in (
+        ("empty", RecordError, "is empty"),
+        ("trace", RecordError, "is a trace, which has no steps"),
+        ("missing", UsageError, "cannot be read"),
+        ("none", RecordError, "nothing to show"),
+        ("plain", UsageError, "holds plain decoding only"),
+        ("broken", RecordError, "line 2"),
+    ):
+        with pytest.raises(kind, match=said):
             explainable(tmp_path / f"{name}.jsonl")
-    with pytest.raises(UsageError, match="cannot be read"):
-        explainable(tmp_path / "missing.jsonl")
-    with pytest.raises(RecordError, match="nothing to show"):
-        explainable(save(tmp_path / "none.jsonl", []))
-    with pytest.raises(UsageError, match="holds plain decoding only"):
-        explainable(save(tmp_path / "plain.jsonl", answers()[:1]))
-    with pytest.raises(RecordError, match="line 2"):
-        explainable(tmp_path / "broken.jsonl")

@@ -72,55 +72,66 @@ def test_a_run_that_was_cut_off_goes_on_after_its_last_whole_answer(tmp_path, na
     assert rows.of_kind("difference") == [{"row": "difference", "answer": 1}]
 
 
-def test_a_broken_line_is_named_by_number(tmp_path):
+@pytest.mark.parametrize(
+    ("damaged", "said"),
+    [
+        (lambda lines: [*lines[:3], lines[3][:20] + "\n", *lines[4:]], "line 4: no JSON"),  # never a cut
+        (lambda lines: lines[0][:20], "line 1: no JSON"),  # nothing of it is ours
+        (lambda lines: [lines[0], lines[2]], "line 2: a step without its answer"),
+        (
+            lambda lines: [*lines[:3], lines[-1].replace('"row": "step"', '"row": "answer"')],
+            "line 4: .* steps of the answer before are missing",
+        ),
+        (lambda lines: [lines[0], "[1]\n"], "line 2: list instead of an object"),
+    ],
+)
+def test_a_broken_line_is_named_by_number(tmp_path, damaged, said):
     path = filled(tmp_path / "rows.jsonl", answer(0), answer(1))
-    lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join([*lines[:3], lines[3][:20] + "\n", *lines[4:]]))
-    with pytest.raises(RecordError, match=r"line 4: no JSON"):  # in the middle it is damage, never a cut
-        read_records(path)
-    path.write_text(lines[0][:20])
-    with pytest.raises(RecordError, match=r"line 1: no JSON"):  # nothing of it is ours
-        read_records(path)
-    path.write_text("".join([lines[0], lines[2]]))
-    with pytest.raises(RecordError, match="line 2: a step without its answer"):
-        read_records(path)
-    path.write_text("".join([*lines[:3], lines[-1].replace('"row": "step"', '"row": "answer"')]))
-    with pytest.raises(RecordError, match=r"line 4: .* steps of the answer before are missing"):
-        read_records(path)
-    path.write_text(lines[0] + "[1]\n")
-    with pytest.raises(RecordError, match="line 2: list instead of an object"):
+    path.write_text("".join(damaged(path.read_text().splitlines(keepends=True))))
+    with pytest.raises(RecordError, match=said):
         read_records(path)
 
 
-def test_foreign_files_are_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (json.dumps(HEADER | {"format": 9}), "format 9, not 1"),
+        ('{"prompt_ids": [1], "output_ids": [2]}', "no header"),
+        ("", "is empty"),
+        (b"\xff\xfe\x00", "line 1 is no UTF-8 text: its bytes look like UTF-16"),
+    ],
+)
+def test_foreign_files_are_refused(tmp_path, content, said):
     path = tmp_path / "rows.jsonl"
-    path.write_text(json.dumps(HEADER | {"format": 9}) + "\n")
-    with pytest.raises(RecordError, match="format 9, not 1"):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(RecordError, match=said):
         read_records(path)
-    path.write_text('{"prompt_ids": [1], "output_ids": [2]}\n')
-    with pytest.raises(RecordError, match="no header"):
-        read_records(path)
-    path.write_text("")
-    with pytest.raises(RecordError, match="is empty"):
-        read_records(path)
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(RecordError, match="line 1 is no UTF-8 text: its bytes look like UTF-16"):
-        read_records(path)
+
+
+def test_files_that_are_missing_or_not_compressed_are_refused(tmp_path):
     (tmp_path / "a.zst").write_bytes(b"no zstd at all")
     with pytest.raises(RecordError, match="damaged or not compressed"):
         read_records(tmp_path / "a.zst")
     with pytest.raises(UsageError, match="cannot be read"):
         read_records(tmp_path / "nothing")
-    path.write_text(json.dumps(HEADER) + '\n{"row": "answer", "id": 0, "task": "t", "name": "n", "mood": 1}\n')
-    with pytest.raises(RecordError, match=r"line 2: an answer has unknown fields \['mood'\]"):
-        read_records(path)
-    path.write_text(json.dumps(HEADER) + '\n{"row": "answer", "id": 0}\n')
-    with pytest.raises(RecordError, match=r"lacks \['arm', 'name', 'task'\]"):
-        read_records(path)
-    for row in ({"row": "answer", "id": 0, "task": "t", "name": "n", "arm": "a", "n_steps": "x"}, {"row": "step"}):
-        path.write_text(f"{json.dumps(HEADER)}\n{json.dumps(row)}\n")
-        with pytest.raises(RecordError, match="line 2: "):
-            read_records(path)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (
+            {"row": "answer", "id": 0, "task": "t", "name": "n", "mood": 1},
+            r"an answer has unknown fields \['mood'\]",
+        ),
+        ({"row": "answer", "id": 0}, r"an answer lacks \['arm', 'name', 'task'\]"),
+        ({"row": "answer", "id": 0, "task": "t", "name": "n", "arm": "a", "n_steps": "x"}, ""),
+        ({"row": "step"}, ""),
+    ],
+)
+def test_rows_that_cannot_be_are_refused(tmp_path, row, said):
+    (tmp_path / "rows.jsonl").write_text(f"{json.dumps(HEADER)}\n{json.dumps(row)}\n")
+    with pytest.raises(RecordError, match=f"line 2: {said}"):
+        read_records(tmp_path / "rows.jsonl")
 
 
 def test_a_run_of_other_settings_is_not_mixed_in(tmp_path):

@@ -311,20 +311,20 @@ def test_two_runs_become_more_rounds_and_their_differences_keep_their_answers(ro
 
 
 def test_files_without_anything_to_show_are_refused(tmp_path):
-    with pytest.raises(RecordError, match="nothing to show"):
-        gather([save(tmp_path / "a.jsonl", [])])
-    with pytest.raises(RecordError, match="nothing that a report shows"):
-        gather([save(tmp_path / "b.jsonl", [], [{"row": "memo"}])])
-    with pytest.raises(UsageError, match="twice"):
-        gather([tmp_path / "a.jsonl", tmp_path / "a.jsonl"])
-    with pytest.raises(UsageError, match="cannot be read"):
-        gather([tmp_path / "missing.jsonl"])
+    difference = {"row": "difference", "answer": 1, "against": 0, "index": 2}
+    for rows, said in (
+        ([], "nothing to show"),
+        ([{"row": "memo"}], "nothing that a report shows"),
+        ([difference], "not in the file"),
+    ):
+        with pytest.raises(RecordError, match=said):
+            gather([save(tmp_path / "a.jsonl", [], rows)])
+    for names, said in (("aa", "twice"), ("b", "cannot be read")):
+        with pytest.raises(UsageError, match=said):
+            gather([tmp_path / f"{name}.jsonl" for name in names])
     (tmp_path / "t.jsonl").write_text(json.dumps(header("trace", {}, {})) + '\n{"prompt_ids": [1]}\n')
     with pytest.raises(RecordError, match="is a trace, which has no steps"):
         gather([tmp_path / "t.jsonl"])
-    stray = save(tmp_path / "c.jsonl", [], [{"row": "difference", "answer": 1, "against": 0, "index": 2}])
-    with pytest.raises(RecordError, match="not in the file"):
-        gather([stray])
 
 
 def test_a_profile_alone_makes_a_page(tmp_path):

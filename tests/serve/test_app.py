@@ -14,13 +14,23 @@ def asked(**more):
     return {"model": "tiny", "messages": HELLO, "max_tokens": 24, "temperature": 0} | more
 
 
+def post(url, body, words=""):
+    """Ask for a chat; ``words`` are those of our header."""
+    headers = {"x-draftwood": words} if words else {}
+    return httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers, timeout=60)
+
+
+def chat(client, **more):
+    return client.chat.completions.create(**asked(**more))
+
+
 def joined(chunks):
     return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
 
 
 @pytest.mark.parametrize("settings", [{}, {"temperature": 0.8, "seed": 7, "top_p": 0.9}, {"stop": ["x"]}])
 def test_a_chat_is_the_text_of_generate(client, alone, settings):
-    found = client.chat.completions.create(**asked(**settings))
+    found = chat(client, **settings)
     theirs = alone(HELLO, **settings)
     assert found.choices[0].message.content == theirs.text
     assert found.choices[0].finish_reason == theirs.finish_reason
@@ -30,9 +40,7 @@ def test_a_chat_is_the_text_of_generate(client, alone, settings):
 
 def test_a_stream_is_the_same_text(client, alone):
     options = {"include_usage": True}
-    chunks = list(
-        client.chat.completions.create(**asked(stream=True, stream_options=options, seed=3, temperature=1))
-    )
+    chunks = list(chat(client, stream=True, stream_options=options, seed=3, temperature=1))
     theirs = alone(HELLO, temperature=1.0, seed=3)
     assert joined(chunks) == theirs.text
     assert chunks[0].choices[0].delta.role == "assistant"
@@ -50,11 +58,11 @@ def test_plain_texts_with_several_prompts_and_echo(client, alone):
 
 
 def test_several_choices_are_drawn_apart_and_their_prompt_counts_once(client):
-    found = client.chat.completions.create(**asked(n=3, temperature=1.0, seed=5))
+    found = chat(client, n=3, temperature=1.0, seed=5)
     assert len({one.message.content for one in found.choices}) == 3
     assert [one.index for one in found.choices] == [0, 1, 2]
     assert found.usage.completion_tokens == 72
-    again = list(client.chat.completions.create(**asked(n=3, temperature=1.0, seed=5, stream=True)))
+    again = list(chat(client, n=3, temperature=1.0, seed=5, stream=True))
     for number, one in enumerate(found.choices):
         parts = [c.choices[0] for c in again if c.choices[0].index == number]
         assert "".join(part.delta.content or "" for part in parts) == one.message.content
@@ -62,23 +70,23 @@ def test_several_choices_are_drawn_apart_and_their_prompt_counts_once(client):
 
 def test_a_prediction_is_copied_from_and_counted(client, alone):
     text = alone(HELLO, max_new_tokens=64).text
-    found = client.chat.completions.create(**asked(max_tokens=64, prediction={"type": "content", "content": text}))
+    found = chat(client, max_tokens=64, prediction={"type": "content", "content": text})
     assert found.choices[0].message.content == text
     counted = found.usage.completion_tokens_details
     assert counted.accepted_prediction_tokens > 40
-    wrong = client.chat.completions.create(
-        **asked(max_tokens=64, prediction={"type": "content", "content": [{"type": "text", "text": text[::-1]}]})
+    wrong = chat(
+        client, max_tokens=64, prediction={"type": "content", "content": [{"type": "text", "text": text[::-1]}]}
     )
     assert wrong.choices[0].message.content == text
-    none = client.chat.completions.create(**asked(max_tokens=64)).usage.completion_tokens_details
+    none = chat(client, max_tokens=64).usage.completion_tokens_details
     assert (none.accepted_prediction_tokens, none.rejected_prediction_tokens) == (0, 0)
 
 
 def test_penalties_and_biases_change_the_text_alike_with_and_without_drafts(client):
-    plain = client.chat.completions.create(**asked(max_tokens=64)).choices[0].message.content
+    plain = chat(client, max_tokens=64).choices[0].message.content
     for settings in ({"presence_penalty": 2}, {"frequency_penalty": 1.5}, {"logit_bias": {"40": 100}}):
         both = [
-            client.chat.completions.create(**asked(max_tokens=64, **settings), extra_headers=headers)
+            chat(client, max_tokens=64, **settings, extra_headers=headers)
             for headers in ({}, {"x-draftwood": "plain"})
         ]
         texts = {one.choices[0].message.content for one in both}
@@ -90,8 +98,7 @@ def test_penalties_and_biases_change_the_text_alike_with_and_without_drafts(clie
 @pytest.mark.parametrize(("cores", "said"), [(0.0, ""), (99.0, "other programs took 99.0 of ")])
 def test_a_trace_tells_at_its_end_what_slowed_it_down(url, monkeypatch, cores, said):
     monkeypatch.setattr(Others, "cores", cores)
-    wishes = {"x-draftwood": "trace"}
-    answer = httpx.post(f"{url}/v1/chat/completions", json=asked(stream=True), headers=wishes, timeout=60)
+    answer = post(url, asked(stream=True), "trace")
     told = [
         json.loads(line[6:]).get("draftwood", {}).get("busy") for line in answer.text.splitlines() if "{" in line
     ]
@@ -100,8 +107,7 @@ def test_a_trace_tells_at_its_end_what_slowed_it_down(url, monkeypatch, cores, s
 
 
 def test_a_trace_tells_who_drafted_what(url):
-    body = asked(stream=True, max_tokens=48)
-    answer = httpx.post(f"{url}/v1/chat/completions", json=body, headers={"x-draftwood": "trace"}, timeout=60)
+    answer = post(url, asked(stream=True, max_tokens=48), "trace")
     chunks = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
     told = [chunk["draftwood"] for chunk in chunks if "draftwood" in chunk]
     assert "".join(piece["text"] for one in told for piece in one["pieces"]) == "".join(
@@ -112,9 +118,7 @@ def test_a_trace_tells_who_drafted_what(url):
     trees = [step for step in steps if step["tree"]]
     assert any(step["tree"]["path"] for step in trees)
     assert all(len(step["tree"]["path"]) == step["accepted"] for step in trees)
-    whole = httpx.post(
-        f"{url}/v1/chat/completions", json=asked(), headers={"x-draftwood": "trace, plain"}, timeout=60
-    ).json()
+    whole = post(url, asked(), "trace, plain").json()
     assert whole["draftwood"][0]["sources"] == ["model"] * 24
 
 
@@ -134,9 +138,9 @@ def test_unknown_routes_words_and_fields(url):
     assert httpx.get(f"{url}/v1/chat/completions").status_code == 405
     assert httpx.get(f"{url}/v1/models/tiny").json()["id"] == "tiny"
     assert httpx.get(f"{url}/v1/models/other").status_code == 404
-    found = httpx.post(f"{url}/v1/chat/completions", json=asked(service_tier="auto", zzz=1), timeout=60)
+    found = post(url, asked(service_tier="auto", zzz=1))
     assert found.headers["x-draftwood-ignored"] == "service_tier, zzz"
-    wrong = httpx.post(f"{url}/v1/chat/completions", json=asked(), headers={"x-draftwood": "tracing"})
+    wrong = post(url, asked(), "tracing")
     assert wrong.status_code == 400
     assert "trace" in wrong.json()["error"]["message"]
 
@@ -158,7 +162,7 @@ def test_metrics_add_up(url, client):
         return lambda start: sum(float(v) for name, v in found.items() if name.startswith(start))
 
     before = numbers()
-    client.chat.completions.create(**asked(n=2))
+    chat(client, n=2)
     httpx.post(f"{url}/v1/chat/completions", content=b"{")
     after = numbers()
     gained = {name: after(name) - before(name) for name in (

@@ -66,7 +66,7 @@ def test_what_is_no_choice_is_refused(url, path, field, said):
     assert said in found.json()["error"]["message"]
 
 
-def test_a_stream_tells_it_with_its_usage(url):
+def test_a_stream_tells_its_drafters_with_its_usage(url):
     more = {"stream": True, "stream_options": {"include_usage": True}}
     found = asked(url, "/v1/chat/completions", {"draft": False}, **more).text
     assert '"draftwood":{"drafters":[],"passes":47,"draft_tokens":0,"accepted_tokens":0}' in found

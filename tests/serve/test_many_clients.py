@@ -26,6 +26,10 @@ def asked(number=0, **more):
     return {"messages": messages, "max_tokens": 24, "temperature": 0.7 * (number % 2), "seed": number} | more
 
 
+def post(server, body, path=CHAT, **more):
+    return httpx.post(f"{server.url}{path}", json=body, **{"timeout": 60} | more)
+
+
 def wait(url, **wanted):
     """Wait until as many texts run and wait; returns how many texts have ended in which way."""
     for _ in range(6000):
@@ -51,8 +55,7 @@ def gated():
 def test_seventeen_at_once_get_what_each_would_get_alone():
     setup = toy()
     with running(setup) as server, ThreadPoolExecutor(17) as pool:
-        post = lambda n: httpx.post(f"{server.url}{CHAT}", json=asked(n), timeout=120).json()  # noqa: E731
-        found = list(pool.map(post, range(17)))
+        found = list(pool.map(lambda number: post(server, asked(number), timeout=120).json(), range(17)))
     for number, one in enumerate(found):
         body = asked(number)
         alone = draftwood.generate(
@@ -68,26 +71,26 @@ def test_clients_that_go_away_free_their_place(gated):
         for stream in (True, False):
             gate.clear()
             with pytest.raises(httpx.TimeoutException):
-                httpx.post(f"{server.url}{CHAT}", json=asked(stream=stream, max_tokens=15_000), timeout=1)
+                post(server, asked(stream=stream, max_tokens=15_000), timeout=1)
             gate.set()
         with httpx.stream("POST", f"{server.url}{CHAT}", json=asked(stream=True, max_tokens=15_000)) as answer:
             next(answer.iter_lines())
         assert wait(server.url, running=0, waiting=0) == {"cancelled": 3}
-        assert httpx.post(f"{server.url}{CHAT}", json=asked(), timeout=60).status_code == 200
+        assert post(server, asked()).status_code == 200
 
 
 def test_one_too_many_is_told_when_to_come_again(gated):
     setup, gate = gated
     with running(setup, most_running=1, most_waiting=1) as server, ThreadPoolExecutor(2) as pool:
-        first = [pool.submit(httpx.post, f"{server.url}{CHAT}", json=asked(n), timeout=60) for n in range(2)]
+        first = [pool.submit(post, server, asked(n)) for n in range(2)]
         wait(server.url, running=1, waiting=1)
-        refused = httpx.post(f"{server.url}{CHAT}", json=asked())
+        refused = post(server, asked())
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
         assert refused.json()["error"]["type"] == "rate_limit_error"
         assert "try again later" in refused.json()["error"]["message"]
         gate.set()
         assert [one.result().status_code for one in first] == [200, 200]
-        many = httpx.post(f"{server.url}{CHAT}", json=asked(n=3))
+        many = post(server, asked(n=3))
         assert many.status_code == 400
         assert "takes 2" in many.json()["error"]["message"]
 
@@ -96,13 +99,13 @@ def test_one_too_many_is_told_when_to_come_again(gated):
 def test_clients_that_leave_while_they_wait_give_up_their_places(gated, more):
     setup, gate = gated
     with running(setup, most_running=1, most_waiting=3) as server, ThreadPoolExecutor(2) as pool:
-        first = pool.submit(httpx.post, f"{server.url}{CHAT}", json=asked(), timeout=60)
+        first = pool.submit(post, server, asked())
         wait(server.url, running=1)
         for _ in range(2):
             with pytest.raises(httpx.TimeoutException):
-                httpx.post(f"{server.url}{CHAT}", json=asked(**more), timeout=1)
+                post(server, asked(**more), timeout=1)
             wait(server.url, waiting=0)
-        last = pool.submit(httpx.post, f"{server.url}{CHAT}", json=asked(n=3), timeout=60)
+        last = pool.submit(post, server, asked(n=3))
         wait(server.url, waiting=3)  # all places
         gate.set()
         assert (first.result().status_code, last.result().status_code) == (200, 200)
@@ -131,15 +134,15 @@ def long(number):
 def test_requests_that_are_read_wait_for_nobody_who_has_left_and_hold_nobody_up(reading):
     read, gate = reading
     with running(toy(), most_running=1, most_waiting=3) as server, ThreadPoolExecutor(4) as pool:
-        staying = [pool.submit(httpx.post, f"{server.url}{CHAT}", json=long(0), timeout=60)]
+        staying = [pool.submit(post, server, long(0))]
         wait(server.url, running=0, waiting=1)
         for number in range(6):  # and leave before they are read
             with pytest.raises(httpx.TimeoutException):
-                httpx.post(f"{server.url}{CHAT}", json=long(number), timeout=0.5)
+                post(server, long(number), timeout=0.5)
             wait(server.url, running=0, waiting=1)
-        staying += [pool.submit(httpx.post, f"{server.url}{CHAT}", json=long(n), timeout=60) for n in range(6, 9)]
+        staying += [pool.submit(post, server, long(n)) for n in range(6, 9)]
         wait(server.url, running=0, waiting=4)
-        refused = httpx.post(f"{server.url}{CHAT}", json=asked())
+        refused = post(server, asked())
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
         gate.set()
         assert [one.result().status_code for one in staying] == [200] * 4  # each had its place
@@ -157,10 +160,10 @@ def test_prompts_of_who_has_left_are_not_tokenized():
 def test_a_short_request_and_the_server_s_health_are_answered_while_a_long_one_is_read(reading):
     _, gate = reading
     with running(toy()) as server, ThreadPoolExecutor(1) as pool:
-        first = pool.submit(httpx.post, f"{server.url}{CHAT}", json=long(0), timeout=60)
+        first = pool.submit(post, server, long(0))
         wait(server.url, running=0, waiting=1)
-        assert httpx.post(f"{server.url}{CHAT}", json=asked(), timeout=60).status_code == 200
-        assert httpx.post(f"{server.url}/tokenize", json={"prompt": "hi"}, timeout=60).status_code == 200
+        assert post(server, asked()).status_code == 200
+        assert post(server, {"prompt": "hi"}, "/tokenize").status_code == 200
         assert not first.done()
         gate.set()
         assert first.result().status_code == 200
@@ -190,7 +193,7 @@ def test_what_fails_in_mid_text_is_an_error_object_and_the_next_text_is_written(
     else:
         setup.request = lambda *given, **more: original(*given, logits_processor=[failing], **more)
     with running(setup) as server:
-        found = httpx.post(f"{server.url}{path}", json=body | {"stream": stream}, timeout=60)
+        found = post(server, body | {"stream": stream}, path)
         assert found.status_code == (200 if stream else 500)
         if stream:
             *_, told = found.text.removesuffix("data: [DONE]\n\n").split("data: ")
@@ -202,7 +205,7 @@ def test_what_fails_in_mid_text_is_an_error_object_and_the_next_text_is_written(
         assert ("ask again" if who == "model" else "ZeroDivisionError") in told
         assert "out of memory" in caplog.text
         left[0] = -1  # nothing fails any more
-        assert httpx.post(f"{server.url}{path}", json=body, timeout=60).status_code == 200
+        assert post(server, body, path).status_code == 200
         assert wait(server.url, running=0, waiting=0)["error"] >= 1
 
 
@@ -211,16 +214,16 @@ def test_keys_and_bodies():
         for headers in ({}, {"authorization": "Bearer nonsense"}, {"authorization": "sesame"}):
             for refused in (
                 httpx.get(f"{server.url}/v1/models", headers=headers),
-                httpx.post(f"{server.url}{CHAT}", json=asked(), headers=headers),
+                post(server, asked(), headers=headers),
             ):
                 assert refused.status_code == 401
                 assert refused.json()["error"]["code"] == "invalid_api_key"
         assert httpx.get(f"{server.url}/health").status_code == 200
         known = {"authorization": "Bearer second"}
         prediction = {"type": "content", "content": "x"}  # without drafters it is of no use, and does no harm
-        found = httpx.post(f"{server.url}{CHAT}", json=asked(prediction=prediction), headers=known, timeout=60)
+        found = post(server, asked(prediction=prediction), headers=known)
         assert found.status_code == 200
-        large = httpx.post(f"{server.url}{CHAT}", json=asked(user="x" * 20_000), headers=known)
+        large = post(server, asked(user="x" * 20_000), headers=known)
         parts = (b"x" * 6_000 for _ in range(9))  # says no length
         endless = httpx.post(f"{server.url}{CHAT}", content=parts, headers=known)
         for refused in (large, endless):
@@ -284,7 +287,7 @@ def test_the_load_policy_hears_of_the_queue():
 def test_a_warm_up_is_in_no_metric_and_no_memory():
     setup = toy("ngram+memory")
     with running(setup, warms_up=True) as server:
-        found = httpx.post(f"{server.url}/v1/chat/completions", json=asked(), timeout=60).json()
+        found = post(server, asked()).json()
         wait(server.url, running=0)
         text = httpx.get(f"{server.url}/metrics").text
     assert f'vllm:generation_tokens_total{{model_name="tiny"}} {found["usage"]["completion_tokens"]}.0' in text

@@ -19,7 +19,7 @@ PRIVATE = (
 )
 
 
-def test_it_loads_nothing_and_runs_nothing_but_its_own(url):
+def test_the_page_loads_nothing_and_runs_nothing_but_its_own(url):
     assert not re.search(r"https?://|//[a-z]+\.|@import|url\(", TEXT)
     assert not re.search(r"<[^>]+\s(on\w+|style)=", TEXT)
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|Function\(", TEXT)

@@ -64,6 +64,6 @@ def test_text_and_calls_of_one_turn_are_one_message():
         ({"tools": [{"type": "function", "name": "not a name!"}]}, "name"),
     ],
 )
-def test_what_it_cannot_do_is_refused(client, change, said):
+def test_what_a_response_cannot_do_is_refused(client, change, said):
     with pytest.raises(openai.BadRequestError, match=said):
         client.responses.create(**asked(**change))

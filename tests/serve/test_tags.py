@@ -45,7 +45,7 @@ def tokenizer(request, tmp_path, tagged):
     return LlamaTokenizer(LlamaWeights(path, vocabulary_only=True))
 
 
-def test_the_reader_of_calls_sees_them_and_no_client_does(tokenizer):
+def test_the_reader_of_calls_sees_hidden_tags_and_no_client_does(tokenizer):
     tags = hidden_tags(tokenizer)
     assert set(tags) == set(TAGS)
     ids = tokenizer(f"<think>ab a</think>\nab {CALL}{CALL} ab<think>", add_special_tokens=False)["input_ids"]
@@ -77,7 +77,7 @@ def test_tags_that_are_text_are_told_as_they_are(tiny_folder):
     assert hidden_tags(AutoTokenizer.from_pretrained(tiny_folder)) == {}
 
 
-def test_no_client_is_told_of_them(tagged):
+def test_no_client_is_told_of_hidden_tags(tagged):
     setup = Setup(str(tagged), None, "none", "fixed:1")
     bias = {str(setup.tokenizer.convert_tokens_to_ids(tag)): 100 - n for n, tag in enumerate((*TAGS, *SPECIAL))}
     asked = {"model": "tiny", "max_tokens": 20, "logit_bias": bias, "temperature": 2.0, "top_p": 1.0,

@@ -105,7 +105,7 @@ def updates(most):
     return told, seen
 
 
-def test_on_the_cpu_engine_it_learns_goes_on_and_drafts(target, written, tmp_path):
+def test_a_head_of_the_cpu_engine_learns_goes_on_and_drafts(target, written, tmp_path):
     plan = TrainingPlan(**PLAN, written=written)
     told, seen = updates(12)
     assert HeadJob(target, None, tmp_path / "folder", plan).run(told) is None
@@ -137,7 +137,7 @@ def test_on_the_cpu_engine_it_learns_goes_on_and_drafts(target, written, tmp_pat
 
 
 @pytest.mark.parametrize("kind", ["F32", "Q8_0"])
-def test_both_engines_train_the_same_head(tiny_gguf, kind, caplog):
+def test_cpu_and_transformers_train_the_same_head(tiny_gguf, kind, caplog):
     from transformers import AutoModelForCausalLM
 
     path = tiny_gguf("llama", kind)

@@ -50,7 +50,7 @@ def made(target, folder, seconds=3600.0, **settings):
     return training, partial(training.run, files.files())
 
 
-def test_it_learns(target, tmp_path):
+def test_training_raises_the_agreement(target, tmp_path):
     training, run = made(target, tmp_path)
     before = training.judge()
     run(lambda progress: progress.updates < 60)

@@ -23,31 +23,52 @@ if TYPE_CHECKING:
     from draftwood.local.findings import Setting
     from draftwood.measure.bench.arms import Arm
     from draftwood.measure.bench.run import BenchSettings
-    from draftwood.measure.records.records import Records
+    from draftwood.measure.records.records import Records, Row
     from draftwood.measure.records.writer import RecordsWriter
-
-_TASKS = "Kinds of prompts; with a variant and a temperature: grammar:one-sentence@0.7. [default: all]"
-Tasks = Annotated[str | None, Option(metavar="TASK,TASK", help=_TASKS)]
-_PEERS = "Other engines on the same weights: transformers:lookup, llama.cpp, all."
-Peers = Annotated[str | None, Option(metavar="PEER,PEER", help=_PEERS)]
-_TEMPERATURE = "Temperature for every prompt. [default: the task's own, else greedy]"
-Temperature = Annotated[float | None, Option(help=_TEMPERATURE)]
-Rounds = Annotated[int, Option(min=1, help="How often each prompt is answered by each arm.")]
-Seed = Annotated[int, Option(help="Seed of sampling and of the order of runs.")]
-_SUSTAIN = "Instead of comparing, repeat one answer for this long and show how its speed changes."
-Sustain = Annotated[float | None, Option(min=1, metavar="SECONDS", help=_SUSTAIN)]
 
 
 @options.shared
 def bench(
-    call: typer.Context, loading: options.Loading, tasks: Tasks = None, prompts: measuring.Prompts = None,
-    chat: options.Chat = None, limit: measuring.Limit = None,
-    drafters: measuring.Arms = options.DRAFTERS_DEFAULT, peers: Peers = None,
-    planner: options.PlannerName = options.PLANNER_DEFAULT, rule: options.RuleName = options.RULE_DEFAULT, *,
-    texts: given.SourceFlags, temperature: Temperature = None, max_new_tokens: measuring.MaxNewTokens = 192,
-    rounds: Rounds = 2, seed: Seed = 0, sustain: Sustain = None, output: measuring.RecordsOut = None,
+    call: typer.Context,
+    loading: options.Loading,
+    tasks: Annotated[
+        str | None,
+        Option(
+            metavar="TASK,TASK",
+            help="Kinds of prompts; with a variant and a temperature: grammar:one-sentence@0.7. [default: all]",
+        ),
+    ] = None,
+    prompts: measuring.Prompts = None,
+    chat: options.Chat = None,
+    limit: measuring.Limit = None,
+    drafters: measuring.Arms = options.DRAFTERS_DEFAULT,
+    peers: Annotated[
+        str | None,
+        Option(
+            metavar="PEER,PEER", help="Other engines on the same weights: transformers:lookup, llama.cpp, all."
+        ),
+    ] = None,
+    planner: options.PlannerName = options.PLANNER_DEFAULT,
+    rule: options.RuleName = options.RULE_DEFAULT,
+    *,
+    texts: given.SourceFlags,
+    temperature: Annotated[
+        float | None, Option(help="Temperature for every prompt. [default: the task's own, else greedy]")
+    ] = None,
+    max_new_tokens: measuring.MaxNewTokens = 192,
+    rounds: Annotated[int, Option(min=1, help="How often each prompt is answered by each arm.")] = 2,
+    seed: Annotated[int, Option(help="Seed of sampling and of the order of runs.")] = 0,
+    sustain: Annotated[
+        float | None,
+        Option(
+            min=1,
+            metavar="SECONDS",
+            help="Instead of comparing, repeat one answer for this long and show how its speed changes.",
+        ),
+    ] = None,
+    output: measuring.RecordsOut = None,
     as_json: options.Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Compare sets of drafters, and other engines, on the same prompts.
 
     Each set, but for none, drafts also from what --prediction, --memory, --corpus and --context give. Its memory
@@ -156,14 +177,11 @@ def _arms(
         yield from map(PeerArm, found)
 
 
-Cell = Callable[[dict[str, Any]], str]
-
-
-def columns() -> dict[str, Cell]:
+def columns() -> dict[str, Callable[[Row], str]]:
     """Return what the table shows of its rows."""
     from draftwood.measure.bench.table import SPEEDUP, sameness, tokens_per_pass
 
-    def speedup(row: dict[str, Any]) -> str:
+    def speedup(row: Row) -> str:
         found, interval = row["speedup_unlooped"], row["speedup_unlooped_interval"]
         between = f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval and interval[0] < interval[1] else ""
         star = "*" * (found is not None and found > SPEEDUP)
@@ -181,11 +199,11 @@ def columns() -> dict[str, Cell]:
     }
 
 
-def _show(rows: list[dict[str, Any]], kept: Records, machine: str) -> None:
+def _show(rows: list[Row], kept: Records, machine: str) -> None:
     """Print the table, engine by engine and the worst task first, the means, trends and notes."""
     from draftwood.measure.bench.table import APART, SPEEDUP, geometric_mean
 
-    def place(row: dict[str, Any]) -> tuple[bool, str, bool, float]:
+    def place(row: Row) -> tuple[bool, str, bool, float]:
         speedup = row["speedup_unlooped"]
         return row["engine"] != "draftwood", row["engine"], speedup is None, speedup or 0.0
 
@@ -212,7 +230,7 @@ def _show(rows: list[dict[str, Any]], kept: Records, machine: str) -> None:
         to.print(note)
 
 
-def _trend(row: dict[str, Any]) -> str:
+def _trend(row: Row) -> str:
     if row["kept"] is None:
         return f"{row['drafter']}: too few answers on a quiet machine for a trend; give it more seconds"
     heat = [window["celsius"] for window in row["windows"] if "celsius" in window]
@@ -223,7 +241,7 @@ def _trend(row: dict[str, Any]) -> str:
     )
 
 
-def _notes(rows: list[dict[str, Any]], kept: Records) -> Iterator[str]:
+def _notes(rows: list[Row], kept: Records) -> Iterator[str]:
     """Yield what one must know to read the table."""
     from draftwood.measure.bench.table import draft_memory
     from draftwood.measure.records.records import TRACED

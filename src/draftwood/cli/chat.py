@@ -22,13 +22,18 @@ if TYPE_CHECKING:
     from draftwood.api.conversation import Conversation
     from draftwood.api.generation import Generation
 
-Forget = Annotated[bool, Option("--forget", help="Drop the oldest turns when the conversation grows too long.")]
 
 _COMMAND = re.compile(r"/[A-Za-z?]*")  # "/usr/bin holds what?" is a question, not a command
 
 
 @options.shared
-def chat(given: Given, system: options.System = None, forget: Forget = False) -> None:
+def chat(
+    given: Given,
+    system: options.System = None,
+    forget: Annotated[
+        bool, Option("--forget", help="Drop the oldest turns when the conversation grows too long.")
+    ] = False,
+) -> None:
     """Chat with a model; /help lists the commands."""
     system, loaded = prompt.read_system(system), given.load()
     from draftwood.api.conversation import Conversation

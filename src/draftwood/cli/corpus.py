@@ -15,23 +15,29 @@ from draftwood.measure.wording import count
 if TYPE_CHECKING:
     from draftwood.drafters.corpus.corpus import Corpus
 
-_PATHS = "Folders (without what .gitignore names), files of text, .jsonl files of records."
-Paths = Annotated[list[Path], Argument(metavar="PATH...", help=_PATHS)]
-File = Annotated[Path, Argument(metavar="FILE", help="A file that corpus build wrote.")]
-Output = Annotated[Path, Option("--output", "-o", metavar="FILE.dwc", help="Write the corpus here.")]
-_TOKENIZER = "The model that will use it, or a folder with its tokenizer."
-Tokenizer = Annotated[str, Option(metavar="MODEL", help=_TOKENIZER)]
-_FIELD = "Fields of records to take as texts. [default: text, else prompt and output]"
-Field = Annotated[list[str] | None, Option(metavar="NAME", help=_FIELD)]
 
 app = options.group("corpus", "Text to draft from: build and inspect such files.")
 
 
 @app.command()
 def build(
-    paths: Paths, output: Output, tokenizer: Tokenizer = options.MODEL_DEFAULT, field: Field = None,
+    paths: Annotated[
+        list[Path],
+        Argument(
+            metavar="PATH...",
+            help="Folders (without what .gitignore names), files of text, .jsonl files of records.",
+        ),
+    ],
+    output: Annotated[Path, Option("--output", "-o", metavar="FILE.dwc", help="Write the corpus here.")],
+    tokenizer: Annotated[
+        str, Option(metavar="MODEL", help="The model that will use it, or a folder with its tokenizer.")
+    ] = options.MODEL_DEFAULT,
+    field: Annotated[
+        list[str] | None,
+        Option(metavar="NAME", help="Fields of records to take as texts. [default: text, else prompt and output]"),
+    ] = None,
     as_json: options.Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Index the text of folders and files."""
     from draftwood.corpora.build import build as make
     from draftwood.drafters.corpus.file import KIND
@@ -56,7 +62,10 @@ def build(
 
 
 @app.command()
-def stats(file: File, as_json: options.Json = False) -> None:
+def stats(
+    file: Annotated[Path, Argument(metavar="FILE", help="A file that corpus build wrote.")],
+    as_json: options.Json = False,
+) -> None:
     """Show what a corpus holds, after reading it through."""
     from draftwood.drafters.corpus.corpus import Corpus
 

@@ -6,7 +6,6 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import mean
@@ -261,17 +260,22 @@ def _show_table(done: list[_Raced]) -> None:
     from draftwood.measure.bench.table import geometric_mean
 
     rows = sorted(done, key=lambda one: one.answers.speedup or math.inf)
-    columns: dict[str, Callable[[_Raced], str]] = {
-        "kind": lambda r: r.kind,
-        "speedup": lambda r: ratio(r.answers.speedup, r.answers.most_speedup) or "busy" * bool(r.answers.busy),
-        "tokens per pass": lambda r: number(r.answers.drafted[0].stats.mean_acceptance_length),
-        "drafted tokens/s": lambda r: number(r.speed("drafted"), 0),
-        "plain tokens/s": lambda r: number(r.speed("plain"), 0),
-        "llama.cpp tokens/s": lambda r: number(r.llama, 0) + "~" * bool(r.runs and r.apart),
-    }
     to = screen.console()
     to.print()
-    noted = screen.show_table(to, columns, rows, ("kind",), {"?": IMPOSSIBLE, **_APART})
+    noted = screen.show_table(
+        to,
+        {
+            "kind": lambda r: r.kind,
+            "speedup": lambda r: ratio(r.answers.speedup, r.answers.most_speedup) or "busy" * bool(r.answers.busy),
+            "tokens per pass": lambda r: number(r.answers.drafted[0].stats.mean_acceptance_length),
+            "drafted tokens/s": lambda r: number(r.speed("drafted"), 0),
+            "plain tokens/s": lambda r: number(r.speed("plain"), 0),
+            "llama.cpp tokens/s": lambda r: number(r.llama, 0) + "~" * bool(r.runs and r.apart),
+        },
+        rows,
+        ("kind",),
+        {"?": IMPOSSIBLE, **_APART},
+    )
     told = [one for one in rows if one.answers.speedup]
     if not told:
         to.print(f"\nnothing to compare{noted}")

@@ -15,19 +15,13 @@ from draftwood.measure.records.provenance import provenance
 from draftwood.measure.wording import IMPOSSIBLE, count, number, percent, ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from draftwood.measure.drift import Drift, RuleDrift
     from draftwood.measure.prompt_files import PromptJob
 
 _TASKS = "code-edit,summary,chat"
 
-PromptText = Annotated[str | None, Argument(metavar="[PROMPT|@FILE|-]", help="One prompt instead of the tasks.")]
-Tasks = Annotated[str | None, Option(help=f"Tasks, with commas between. [default: {_TASKS}]")]
-Limit = Annotated[int | None, Option(min=1, help="Most prompts of each task. [default: 1; of --prompts all]")]
-Temperature = Annotated[float | None, Option(help="0: always the likeliest token. [default: the task's own]")]
-_RULE = "A lossy rule to compare with plain decoding. May be given again."
-Rules = Annotated[list[str] | None, Option("--rule", metavar="RULE", help=_RULE)]
 
 TARGET = 0.03
 """Largest increase of perplexity that source document 2 (docs/sources.md) allows its threshold rule."""
@@ -35,12 +29,29 @@ TARGET = 0.03
 
 @options.shared
 def drift(
-    loading: options.Loading, prompt: PromptText = None, tasks: Tasks = None, prompts: measuring.Prompts = None,
-    chat: options.Chat = None, limit: Limit = None, drafters: options.Drafters = options.DRAFTERS_DEFAULT,
-    planner: options.PlannerName = options.PLANNER_DEFAULT, rule: Rules = None,
-    max_new_tokens: measuring.MaxNewTokens = 64, temperature: Temperature = None, seed: options.Seed = None,
+    loading: options.Loading,
+    prompt: Annotated[
+        str | None, Argument(metavar="[PROMPT|@FILE|-]", help="One prompt instead of the tasks.")
+    ] = None,
+    tasks: Annotated[str | None, Option(help=f"Tasks, with commas between. [default: {_TASKS}]")] = None,
+    prompts: measuring.Prompts = None,
+    chat: options.Chat = None,
+    limit: Annotated[
+        int | None, Option(min=1, help="Most prompts of each task. [default: 1; of --prompts all]")
+    ] = None,
+    drafters: options.Drafters = options.DRAFTERS_DEFAULT,
+    planner: options.PlannerName = options.PLANNER_DEFAULT,
+    rule: Annotated[
+        list[str] | None,
+        Option("--rule", metavar="RULE", help="A lossy rule to compare with plain decoding. May be given again."),
+    ] = None,
+    max_new_tokens: measuring.MaxNewTokens = 64,
+    temperature: Annotated[
+        float | None, Option(help="0: always the likeliest token. [default: the task's own]")
+    ] = None,
+    seed: options.Seed = None,
     as_json: options.Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Measure how far drafts or lossy rules move scores and texts."""
     from draftwood.measure.drift import Drift, rule_drift
     from draftwood.measure.drift import drift as measure
@@ -52,14 +63,23 @@ def drift(
     jobs = _jobs(prompt, tasks, prompts, limit, chat)
     own = prompt is not None or prompts is not None
     model, tokenizer, jobs = measuring.load(loading, jobs, chat, own=own, quiet=as_json)
-    settings: dict[str, Any] = {"drafters": drafters, "planner": planner, "tokenizer": tokenizer}
-    settings |= {"max_new_tokens": max_new_tokens, "seed": seed}
+    settings: dict[str, Any] = {
+        "drafters": drafters,
+        "planner": planner,
+        "tokenizer": tokenizer,
+        "max_new_tokens": max_new_tokens,
+        "seed": seed,
+    }
     if temperature is not None:
         settings["temperature"] = temperature
     if rules:
         settings["seed"] = secrets.randbits(32) if seed is None else seed  # one for all texts
-    named = {"model": loading.model, "dtype": loading.setting_of(model).dtype}
-    named |= {"drafters": drafters, "planner": planner}
+    named = {
+        "model": loading.model,
+        "dtype": loading.setting_of(model).dtype,
+        "drafters": drafters,
+        "planner": planner,
+    }
     texts: list[tuple[PromptJob, Drift]] = []
     finished: list[PromptJob] = []
     with screen.CtrlC() as stop:
@@ -93,14 +113,6 @@ def drift(
 
 
 Figures = dict[str, Any]
-_COLUMNS: dict[str, Callable[[Figures], str]] = {
-    "text": lambda one: f"{one['task']} {one['name']}" if "task" in one else "all",
-    "tokens": lambda one: str(one["tokens"]),
-    "KL mean": lambda one: f"{one['kl_mean']:.1e}",
-    "KL largest": lambda one: f"{one['kl_max']:.1e}",
-    "same choice": lambda one: f"{100 * one['equal_share']:.1f} %",
-    "perplexity": lambda one: number(one["perplexity_plain"], 4),
-}
 
 
 def _show_texts(named: dict[str, str], parts: list[Figures], total: Figures, differing: int) -> None:
@@ -109,7 +121,19 @@ def _show_texts(named: dict[str, str], parts: list[Figures], total: Figures, dif
 
     to, rounding = screen.console(), limits(named["dtype"])
     to.print("{model}, {dtype}: drafted decoding ({drafters}, {planner}), and plain decoding".format(**named))
-    screen.show_table(to, _COLUMNS, parts + [total] * (len(parts) > 1), ("text",))
+    screen.show_table(
+        to,
+        {
+            "text": lambda one: f"{one['task']} {one['name']}" if "task" in one else "all",
+            "tokens": lambda one: str(one["tokens"]),
+            "KL mean": lambda one: f"{one['kl_mean']:.1e}",
+            "KL largest": lambda one: f"{one['kl_max']:.1e}",
+            "same choice": lambda one: f"{100 * one['equal_share']:.1f} %",
+            "perplexity": lambda one: number(one["perplexity_plain"], 4),
+        },
+        parts + [total] * (len(parts) > 1),
+        ("text",),
+    )
     to.print(
         "KL: the extra surprise, in nats, of a token drawn from plain decoding for a reader who expects drafted "
         "decoding; 0 is equal. Perplexity: the text is as hard to guess as this many equally likely tokens. "
@@ -127,16 +151,6 @@ def _show_texts(named: dict[str, str], parts: list[Figures], total: Figures, dif
     )
 
 
-_RULE_COLUMNS: dict[str, Callable[[Figures], str]] = {
-    "rule": lambda one: one["rule"],
-    "texts changed": lambda one: percent(one["changed"]),
-    "perplexity": lambda one: number(one["perplexity"], 4),
-    "change": lambda one: _change(one["perplexity_change"]),
-    "tokens per pass": lambda one: number(one["tokens_per_pass"]),
-    "speedup": lambda one: ratio(one["speedup"], one["most_speedup"]) or "busy" * bool(one["busy"]),
-}
-
-
 def _change(value: float | None) -> str:
     return "" if value is None else f"{value:+.4f}" + "*" * (value <= TARGET)
 
@@ -146,8 +160,20 @@ def _show_rules(named: dict[str, str], rules: list[Figures], prompts: int) -> No
     to, on = screen.console(), count(prompts, "prompt")
     by = "drafted decoding ({drafters}, {planner}) by each rule, and plain".format(**named)
     to.print(f"{named['model']}, {named['dtype']}: {by}, on {on}")
-    marks = {"*": f"*: at most {TARGET} more than plain's", "?": IMPOSSIBLE}
-    said = screen.show_table(to, _RULE_COLUMNS, rules, ("rule",), marks)
+    said = screen.show_table(
+        to,
+        {
+            "rule": lambda one: one["rule"],
+            "texts changed": lambda one: percent(one["changed"]),
+            "perplexity": lambda one: number(one["perplexity"], 4),
+            "change": lambda one: _change(one["perplexity_change"]),
+            "tokens per pass": lambda one: number(one["tokens_per_pass"]),
+            "speedup": lambda one: ratio(one["speedup"], one["most_speedup"]) or "busy" * bool(one["busy"]),
+        },
+        rules,
+        ("rule",),
+        {"*": f"*: at most {TARGET} more than plain's", "?": IMPOSSIBLE},
+    )
     if lossy := [one["rule"] for one in rules if one["lossy"]]:
         to.print(f"lossy: {', '.join(lossy)}. Their texts may differ from those of plain decoding.")
     left = "; without texts that were written while other programs left too few cores"

@@ -17,16 +17,8 @@ from draftwood.cli.prompt import as_asked, read_prompt, read_system
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
-    from draftwood.measure.records.records import Answer
+    from draftwood.measure.records.records import Answer, Row
 
-_RECORDS = "A file that generate or bench wrote with -o."
-Records = Annotated[Path | None, Argument(metavar="RECORDS", help=_RECORDS)]
-_LIVE = "Instead of RECORDS: answer this prompt now, and explain the answer."
-Live = Annotated[str | None, Option(metavar="PROMPT|@FILE|-", help=_LIVE)]
-_ANSWER = "Explain this answer of RECORDS step by step; the first is 0."
-AnswerNumber = Annotated[int | None, Option("--answer", min=0, metavar="N", help=_ANSWER)]
-_STEP = "Show all that is known of one step; the first is 1."
-StepNumber = Annotated[int | None, Option("--step", min=1, metavar="K", help=_STEP)]
 
 _OF_ROWS = frozenset(("rows", "live", "answer", "step", "as_json"))
 
@@ -35,10 +27,25 @@ _OF_ROWS = frozenset(("rows", "live", "answer", "step", "as_json"))
 def explain(
     call: typer.Context,
     given: Given,
-    rows: Records = None,
-    live: Live = None,
-    answer: AnswerNumber = None,
-    step: StepNumber = None,
+    rows: Annotated[
+        Path | None, Argument(metavar="RECORDS", help="A file that generate or bench wrote with -o.")
+    ] = None,
+    live: Annotated[
+        str | None,
+        Option(
+            metavar="PROMPT|@FILE|-", help="Instead of RECORDS: answer this prompt now, and explain the answer."
+        ),
+    ] = None,
+    answer: Annotated[
+        int | None,
+        Option(
+            "--answer", min=0, metavar="N", help="Explain this answer of RECORDS step by step; the first is 0."
+        ),
+    ] = None,
+    step: Annotated[
+        int | None,
+        Option("--step", min=1, metavar="K", help="Show all that is known of one step; the first is 1."),
+    ] = None,
     chat: options.Chat = None,
     system: options.System = None,
     as_json: options.Json = False,
@@ -100,7 +107,7 @@ def _explain_live(loaded: Loaded, content: Any, step: int | None, as_json: bool)
 
 
 def _show(
-    answers: Sequence[Answer], step: int | None, as_json: bool, text: Callable[[int], str], ruled: dict[str, Any]
+    answers: Sequence[Answer], step: int | None, as_json: bool, text: Callable[[int], str], ruled: Row
 ) -> None:
     """Show one step, one answer, or what the answers of each arm amount to; ``ruled`` is said in JSON only."""
     from draftwood.cli import explain_tables

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
 from draftwood.cli import screen
-from draftwood.measure.records.records import Answer
+from draftwood.measure.records.records import Answer, Row
 from draftwood.measure.records.timing import rates
 from draftwood.measure.report.steps import stretches
 from draftwood.measure.wording import count, number, percent
@@ -18,7 +17,7 @@ from draftwood.measure.wording import count, number, percent
 _TEXT = 16  # characters shown of what a step wrote
 
 
-def show_arms(arms: Sequence[dict[str, Any]]) -> None:
+def show_arms(arms: Sequence[Row]) -> None:
     """Print for each arm the sentences that sum up its answers."""
     to = screen.console()
     for arm in arms:
@@ -32,30 +31,38 @@ def show_arms(arms: Sequence[dict[str, Any]]) -> None:
 def show_answers(answers: Sequence[Answer]) -> None:
     """Print a line per answer, and how to see more of one."""
     to, found = screen.console(), {answer.id: rates([answer]) for answer in answers}
-    columns: dict[str, Callable[[Answer], str]] = {
-        "answer": lambda a: str(a.id),
-        "tokens": lambda a: str(found[a.id].tokens),
-        "passes": lambda a: str(found[a.id].passes),
-        "tokens per pass": lambda a: number(found[a.id].mean_acceptance_length),
-        "guesses right": lambda a: percent(found[a.id].acceptance_rate),
-        "prompt": lambda a: f"{a.task} {a.name}, {a.arm}" + (f", round {a.round + 1}" if a.round > 0 else ""),
-    }
-    screen.show_table(to, columns, answers, ("prompt",))
+    screen.show_table(
+        to,
+        {
+            "answer": lambda a: str(a.id),
+            "tokens": lambda a: str(found[a.id].tokens),
+            "passes": lambda a: str(found[a.id].passes),
+            "tokens per pass": lambda a: number(found[a.id].mean_acceptance_length),
+            "guesses right": lambda a: percent(found[a.id].acceptance_rate),
+            "prompt": lambda a: f"{a.task} {a.name}, {a.arm}" + (f", round {a.round + 1}" if a.round > 0 else ""),
+        },
+        answers,
+        ("prompt",),
+    )
     to.print("To see the steps of one: --answer N")
 
 
-def show_steps(rows: Sequence[dict[str, Any]], answer: Answer) -> None:
+def show_steps(rows: Sequence[Row], answer: Answer) -> None:
     """Print a line per step."""
     to, texts = screen.console(), dict(zip((row["step"] for row in rows), _texts(answer), strict=True))
-    columns: dict[str, Callable[[dict[str, Any]], str | Text]] = {
-        "step": lambda r: str(r["step"]),
-        "text": lambda r: texts[r["step"]],
-        "guesses right": lambda r: f"{r['accepted']} of {r['drafted']}" if r["drafted"] else "",
-        "expected ms": lambda r: number(r["expected_ms"], 1),
-        "ms": lambda r: number(r["ms"], 1),
-        "why": lambda r: r["why"],
-    }
-    screen.show_table(to, columns, rows, ("text", "why"))
+    screen.show_table(
+        to,
+        {
+            "step": lambda r: str(r["step"]),
+            "text": lambda r: texts[r["step"]],
+            "guesses right": lambda r: f"{r['accepted']} of {r['drafted']}" if r["drafted"] else "",
+            "expected ms": lambda r: number(r["expected_ms"], 1),
+            "ms": lambda r: number(r["ms"], 1),
+            "why": lambda r: r["why"],
+        },
+        rows,
+        ("text", "why"),
+    )
     to.print("To see all that is known of one step: --step K")
 
 
@@ -70,7 +77,7 @@ def _texts(answer: Answer) -> list[Text]:
     return found
 
 
-def show_step(found: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> None:
+def show_step(found: Row, answer: Answer, text: Callable[[int], str]) -> None:
     """Print all that is known of one step."""
     to = screen.console()
     show_head(to, found)
@@ -91,7 +98,7 @@ def show_step(found: dict[str, Any], answer: Answer, text: Callable[[int], str])
     show_tree(to, found, answer, text)
 
 
-def show_head(to: Console, found: dict[str, Any]) -> None:
+def show_head(to: Console, found: Row) -> None:
     """Print what a step wrote, why it checked as many guesses, and its time."""
     written = screen.visible(found["text"] or " ".join(f"#{t}" for t in found["emitted"]))
     of = ", ".join(f"{name} {ms:.2f}" for name, ms in found["ms_of"].items() if ms)
@@ -99,34 +106,38 @@ def show_head(to: Console, found: dict[str, Any]) -> None:
     to.print(f"{found['why']}; {found['ms']:.1f} ms{f' ({of})' if of else ''}")
 
 
-def show_tree(to: Console, found: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> None:
+def show_tree(to: Console, found: Row, answer: Answer, text: Callable[[int], str]) -> None:
     """Print the tree of guesses that a step checked, if one is known."""
     if found["tree"]:
         to.print(_tree(found["tree"], answer, text), soft_wrap=False)
         to.print("✓: right; percentages: how likely the planner thought each guess; ?: looked at to learn only")
 
 
-def _show_alternatives(to: Console, found: dict[str, Any]) -> None:
+def _show_alternatives(to: Console, found: Row) -> None:
     rows, plan = found["alternatives"], found["plan"]
     if not rows:
         return
     best = max(row["tokens_per_second"] for row in rows) or 1.0
     chosen, most = plan.get("chosen"), plan.get("best")
     marked = {most: "best", chosen: "chosen, the best" if chosen == most else "chosen"}
-    columns: dict[str, Callable[[dict[str, Any]], str]] = {
-        "guesses": lambda r: str(r["nodes"]),
-        "expected tokens": lambda r: number(r["expected_tokens"]),
-        "ms": lambda r: number(r["ms"], 1),
-        "tokens/s": lambda r: number(r["tokens_per_second"], 1),
-        "of the best": lambda r: percent(r["tokens_per_second"] / best),
-        "": lambda r: marked.get(r["nodes"], ""),
-    }
     to.print("\nWhat the planner expected of so many guesses:")
-    screen.show_table(to, columns, rows, ("",))
+    screen.show_table(
+        to,
+        {
+            "guesses": lambda r: str(r["nodes"]),
+            "expected tokens": lambda r: number(r["expected_tokens"]),
+            "ms": lambda r: number(r["ms"], 1),
+            "tokens/s": lambda r: number(r["tokens_per_second"], 1),
+            "of the best": lambda r: percent(r["tokens_per_second"] / best),
+            "": lambda r: marked.get(r["nodes"], ""),
+        },
+        rows,
+        ("",),
+    )
     to.print()
 
 
-def _tree(tree: dict[str, Any], answer: Answer, text: Callable[[int], str]) -> Tree:
+def _tree(tree: Row, answer: Answer, text: Callable[[int], str]) -> Tree:
     """Draw the tree of guesses: a run of only children is one line, branches hang below it."""
     children: dict[int, list[int]] = {}
     for node, parent in enumerate(tree["parents"]):

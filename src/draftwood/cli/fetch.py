@@ -10,11 +10,11 @@ from typer import Argument, Option
 from draftwood.cli import options, screen
 from draftwood.measure.wording import percent
 
-Name = Annotated[str, Argument(help="A model of `draftwood info`.")]
-Force = Annotated[bool, Option("--force", help="Fetch again, even if the model is there already.")]
 
-
-def fetch(name: Name = options.MODEL_DEFAULT, force: Force = False) -> None:
+def fetch(
+    name: Annotated[str, Argument(help="A model of `draftwood info`.")] = options.MODEL_DEFAULT,
+    force: Annotated[bool, Option("--force", help="Fetch again, even if the model is there already.")] = False,
+) -> None:
     """Download a model and prepare it; prints its folder."""
     from draftwood.local.catalogue import CATALOGUE
     from draftwood.models.fetch import fetch as bring

@@ -23,27 +23,34 @@ if TYPE_CHECKING:
     from draftwood.measure.compare import PlainAndDrafted
     from draftwood.measure.records.writer import RecordsWriter
 
-_PROMPT = "The prompt itself, @ and a file that holds it, or - for standard input."
-PromptText = Annotated[str, Argument(metavar="PROMPT|@FILE|-", help=_PROMPT)]
-Compare = Annotated[bool, Option("--compare", help="Answer with and without drafts by turns, and compare.")]
-_OUTPUT = "Append the answer and its steps to this file."
-Output = Annotated[Path | None, Option("--output", "-o", metavar="RECORDS.jsonl[.zst]", help=_OUTPUT)]
-Rounds = Annotated[int | None, Option(min=2, help="How often --compare answers each way. [default: 2]")]
-_ITERATIONS = "Show for each pass how the guesses of the drafter jacobi become text."
-ShowIterations = Annotated[bool, Option("--show-iterations", help=_ITERATIONS)]
-
 
 @options.shared
 def generate(
     call: typer.Context,
-    prompt: PromptText,
+    prompt: Annotated[
+        str,
+        Argument(
+            metavar="PROMPT|@FILE|-",
+            help="The prompt itself, @ and a file that holds it, or - for standard input.",
+        ),
+    ],
     given: Given,
     chat: options.Chat = None,
     system: options.System = None,
-    compare: Compare = False,
-    rounds: Rounds = None,
-    show_iterations: ShowIterations = False,
-    output: Output = None,
+    compare: Annotated[
+        bool, Option("--compare", help="Answer with and without drafts by turns, and compare.")
+    ] = False,
+    rounds: Annotated[int | None, Option(min=2, help="How often --compare answers each way. [default: 2]")] = None,
+    show_iterations: Annotated[
+        bool,
+        Option("--show-iterations", help="Show for each pass how the guesses of the drafter jacobi become text."),
+    ] = False,
+    output: Annotated[
+        Path | None,
+        Option(
+            "--output", "-o", metavar="RECORDS.jsonl[.zst]", help="Append the answer and its steps to this file."
+        ),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Answer a prompt; colours show which drafter proposed each token."""

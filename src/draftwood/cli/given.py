@@ -21,26 +21,24 @@ if TYPE_CHECKING:
     from draftwood.decoding.request import Request
 
 
-_TEMPERATURE = "0: always the likeliest token. [default: the model's, else 0]"
-_TOP_P = "Sample from the likeliest tokens whose probabilities add up to this."
-_LIMIT = "Most tokens to write. [default: the model's own setting, else 256]"
-_PREDICTION = "Text that you expect in the answer: drafts copy it. May be given again."
-_MEMORY = "File of earlier answers: drafts copy them, and new answers are added."
-_CORPUS = "File of `draftwood corpus build`: drafts copy its texts. May be given again."
-_CONTEXT = "Further text that drafts copy; the model does not read it. May be given again."
 _LITTLE, _GAIN = 1.3, 1.15  # below so many tokens per pass, or times plain decoding, drafts brought little
 _SLOW, _SURE = 8e-3, 32  # from so many seconds of a plain pass on a head pays; plain passes that it takes to know
-_LEARNED = "Use and keep what was learnt about the speed of this model here: numbers, never text."
 
 
 @dataclass(frozen=True)
 class WritingFlags:
     """How the tokens of an answer are chosen, and where it ends."""
 
-    max_new_tokens: Annotated[int | None, Option(min=1, help=_LIMIT)] = None
-    temperature: Annotated[float | None, Option(help=_TEMPERATURE)] = None
+    max_new_tokens: Annotated[
+        int | None, Option(min=1, help="Most tokens to write. [default: the model's own setting, else 256]")
+    ] = None
+    temperature: Annotated[
+        float | None, Option(help="0: always the likeliest token. [default: the model's, else 0]")
+    ] = None
     top_k: Annotated[int | None, Option(help="Sample from this many of the likeliest tokens.")] = None
-    top_p: Annotated[float | None, Option(help=_TOP_P)] = None
+    top_p: Annotated[
+        float | None, Option(help="Sample from the likeliest tokens whose probabilities add up to this.")
+    ] = None
     min_p: Annotated[float | None, Option(help="Leave out tokens below this share of the top probability.")] = None
     repetition_penalty: Annotated[float | None, Option(help="Above 1: fewer repeated tokens.")] = None
     seed: options.Seed = None
@@ -76,10 +74,29 @@ class GrammarFlags:
 class SourceFlags:
     """Further texts to draft from."""
 
-    prediction: Annotated[list[str] | None, Option(metavar="TEXT|@FILE", help=_PREDICTION)] = None
-    memory: Annotated[Path | None, Option(metavar="FILE", help=_MEMORY)] = None
-    corpus: Annotated[list[Path] | None, Option(metavar="FILE", help=_CORPUS)] = None
-    context: Annotated[list[str] | None, Option(metavar="TEXT|@FILE", help=_CONTEXT)] = None
+    prediction: Annotated[
+        list[str] | None,
+        Option(
+            metavar="TEXT|@FILE", help="Text that you expect in the answer: drafts copy it. May be given again."
+        ),
+    ] = None
+    memory: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="File of earlier answers: drafts copy them, and new answers are added."),
+    ] = None
+    corpus: Annotated[
+        list[Path] | None,
+        Option(
+            metavar="FILE", help="File of `draftwood corpus build`: drafts copy its texts. May be given again."
+        ),
+    ] = None
+    context: Annotated[
+        list[str] | None,
+        Option(
+            metavar="TEXT|@FILE",
+            help="Further text that drafts copy; the model does not read it. May be given again.",
+        ),
+    ] = None
 
     @cached_property
     def sources(self) -> dict[str, Any]:
@@ -96,7 +113,13 @@ class DraftingFlags(SourceFlags):
     drafters: options.Drafters = options.DRAFTERS_DEFAULT
     planner: options.PlannerName = options.PLANNER_DEFAULT
     rule: options.RuleName = options.RULE_DEFAULT
-    learned: Annotated[bool, Option("--learned/--no-learned", help=_LEARNED)] = True
+    learned: Annotated[
+        bool,
+        Option(
+            "--learned/--no-learned",
+            help="Use and keep what was learnt about the speed of this model here: numbers, never text.",
+        ),
+    ] = True
 
     def check(self) -> list[str]:
         """Check everything that can be checked without a model; return the names of the drafters."""
@@ -149,9 +172,14 @@ class Loaded:
     def keywords(self) -> dict[str, Any]:
         """All keyword arguments of `draftwood.stream` and `draftwood.Conversation` that the flags name."""
         given = self.given
-        objects = {"tokenizer": self.tokenizer, "drafters": given.drafters}
-        objects |= {"planner": given.planner, "rule": given.rule}
-        return objects | given.sources | given.settings
+        return {
+            "tokenizer": self.tokenizer,
+            "drafters": given.drafters,
+            "planner": given.planner,
+            "rule": given.rule,
+            **given.sources,
+            **given.settings,
+        }
 
     def request(self, ids: list[int]) -> Request:
         """Return what the flags ask for, the model's own settings filled in."""

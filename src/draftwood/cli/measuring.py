@@ -15,10 +15,21 @@ from draftwood.errors import UsageError
 if TYPE_CHECKING:
     from draftwood.measure.prompt_files import PromptJob
 
-_OUTPUT = "Keep every answer and step in this file; if it has some already, go on from there."
-RecordsOut = Annotated[Path | None, Option("--output", "-o", metavar="RECORDS.jsonl[.zst]", help=_OUTPUT)]
-_PROMPTS = "Your own prompts: a JSONL file, or a text file with blank lines between prompts."
-Prompts = Annotated[Path | None, Option(metavar="FILE", help=_PROMPTS)]
+RecordsOut = Annotated[
+    Path | None,
+    Option(
+        "--output",
+        "-o",
+        metavar="RECORDS.jsonl[.zst]",
+        help="Keep every answer and step in this file; if it has some already, go on from there.",
+    ),
+]
+Prompts = Annotated[
+    Path | None,
+    Option(
+        metavar="FILE", help="Your own prompts: a JSONL file, or a text file with blank lines between prompts."
+    ),
+]
 Arms = Annotated[str, Option(metavar="ARM,ARM", help="Sets to compare: ngram,ngram+lookup:length=8.")]
 MaxNewTokens = Annotated[int, Option(min=1, help="Most tokens of an answer.")]
 Limit = Annotated[int | None, Option(min=1, help="Most prompts per task.")]

@@ -29,33 +29,52 @@ PLANNER_DEFAULT = "goodput"
 RULE_DEFAULT = "exact"
 
 Drafters = Annotated[str, Option(help="Drafters, joined by +: ngram+lookup:max_ngram=3. none: no drafts.")]
-_PLANNER = "How much is drafted: goodput (as much as pays), fixed:16, off; with policies: goodput+battery."
-PlannerName = Annotated[str, Option("--planner", help=_PLANNER)]
-_RULE = "exact keeps the text that is written without drafts; threshold:tau=0.15 and top-k:k=2 may change it."
-RuleName = Annotated[str, Option("--rule", metavar="RULE", help=_RULE)]
+PlannerName = Annotated[
+    str,
+    Option(
+        "--planner",
+        help="How much is drafted: goodput (as much as pays), fixed:16, off; with policies: goodput+battery.",
+    ),
+]
+RuleName = Annotated[
+    str,
+    Option(
+        "--rule",
+        metavar="RULE",
+        help="exact keeps the text that is written without drafts; threshold:tau=0.15 and top-k:k=2 may "
+        "change it.",
+    ),
+]
 Seed = Annotated[int | None, Option(help="The same seed gives the same text. [default: a new one]")]
-_CHAT = "Use the model's chat template, or continue the text as it is. [default: --chat if it has a template]"
-Chat = Annotated[bool | None, Option("--chat/--raw", help=_CHAT)]
+Chat = Annotated[
+    bool | None,
+    Option(
+        "--chat/--raw",
+        help="Use the model's chat template, or continue the text as it is. [default: --chat if it has "
+        "a template]",
+    ),
+]
 System = Annotated[str | None, Option(metavar="TEXT|@FILE", help="System message.")]
 Json = Annotated[bool, Option("--json", help="Print one JSON document and nothing else.")]
-_MODEL = "A model of `draftwood info`, a folder, a GGUF file, or a hub name."
-_ENGINE = "cpu (draftwood's own), llama.cpp or transformers. [default: the fastest here for the model]"
-_EXACT = "On llama.cpp: passes in which drafts change no rounding, or faster ones. [default: --exact if possible]"
-_WEIGHTS = "Round the weights to 4 or 8 bits, on the engine cpu: faster, but another model, a little worse."
 
 
 @dataclass(frozen=True)
 class ModelFlag:
     """Which model."""
 
-    model: Annotated[str, Option("--model", "-m", help=_MODEL)] = MODEL_DEFAULT
+    model: Annotated[
+        str, Option("--model", "-m", help="A model of `draftwood info`, a folder, a GGUF file, or a hub name.")
+    ] = MODEL_DEFAULT
 
 
 @dataclass(frozen=True)
 class Engines:
     """What computes a model, whichever it is."""
 
-    engine: Annotated[str | None, Option(help=_ENGINE)] = None
+    engine: Annotated[
+        str | None,
+        Option(help="cpu (draftwood's own), llama.cpp or transformers. [default: the fastest here for the model]"),
+    ] = None
     device: Annotated[str | None, Option(help="cpu, cuda, cuda:1 or mps. [default: the best there is]")] = None
     gpu_layers: Annotated[int, Option(min=-1, help="Layers of a GGUF file on a graphics card; -1: all.")] = -1
     threads: Annotated[int | None, Option(min=1, help="CPU threads. [default: the engine's choice]")] = None
@@ -64,8 +83,21 @@ class Engines:
 @dataclass(frozen=True)
 class _MachineFlags(Engines):
     dtype: Annotated[str, Option(help="Number format of a folder's model.")] = "float32"
-    exact: Annotated[bool | None, Option("--exact/--fast", help=_EXACT)] = None
-    weights: Annotated[str | None, Option(metavar="int4|int8", help=_WEIGHTS)] = None
+    exact: Annotated[
+        bool | None,
+        Option(
+            "--exact/--fast",
+            help="On llama.cpp: passes in which drafts change no rounding, or faster ones. [default: "
+            "--exact if possible]",
+        ),
+    ] = None
+    weights: Annotated[
+        str | None,
+        Option(
+            metavar="int4|int8",
+            help="Round the weights to 4 or 8 bits, on the engine cpu: faster, but another model, a little worse.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -17,23 +17,29 @@ from draftwood.measure.records.provenance import provenance
 
 if TYPE_CHECKING:
     from draftwood.measure.profile.rows import Profile
+    from draftwood.measure.records.records import Row
 
-Numbers = Annotated[str | None, Option(metavar="N,N,...", help="Tokens per pass. [default: 1 to 128]")]
-_CONTEXTS = "Tokens in the cache before the pass. [default: 128,512,2048]"
-Contexts = Annotated[str | None, Option(metavar="N,N,...", help=_CONTEXTS)]
-Rounds = Annotated[int | None, Option(min=1, help="Passes of each size. [default: as many as --seconds allow]")]
-Seconds = Annotated[float, Option(min=1, help="Most time for all passes together.")]
-Output = Annotated[Path | None, Option("--output", "-o", metavar="FILE.jsonl", help="Write the profile here.")]
 
 _SECONDS = 90.0  # as in measure.profile, whose import is slow; a test compares both
 
 
 @options.shared
 def profile(
-    loading: options.Loading, sizes: Numbers = None, contexts: Contexts = None, rounds: Rounds = None,
-    seconds: Seconds = _SECONDS, output: Output = None, force: early.Force = False,
+    loading: options.Loading,
+    sizes: Annotated[str | None, Option(metavar="N,N,...", help="Tokens per pass. [default: 1 to 128]")] = None,
+    contexts: Annotated[
+        str | None, Option(metavar="N,N,...", help="Tokens in the cache before the pass. [default: 128,512,2048]")
+    ] = None,
+    rounds: Annotated[
+        int | None, Option(min=1, help="Passes of each size. [default: as many as --seconds allow]")
+    ] = None,
+    seconds: Annotated[float, Option(min=1, help="Most time for all passes together.")] = _SECONDS,
+    output: Annotated[
+        Path | None, Option("--output", "-o", metavar="FILE.jsonl", help="Write the profile here.")
+    ] = None,
+    force: early.Force = False,
     as_json: options.Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Measure what a pass over n tokens costs here.
 
     Without --sizes, --contexts and --rounds the profile is also kept in the cache folder, where planners read it.
@@ -64,7 +70,7 @@ def profile(
     doubt = measured.doubt(threads_of(settings) or 1)
     reasons += ["noise"] * bool(doubt)
     usual = profile_path(*(setting_of(model) or settings.values()))
-    by_kind: dict[str, list[dict[str, Any]]] = {}
+    by_kind: dict[str, list[Row]] = {}
     for row in measured.rows():
         by_kind.setdefault(row["row"], []).append({k: v for k, v in row.items() if k != "row"})
     document = {**settings, "rounds": measured.rounds, **by_kind, "provenance": provenance(doubt=doubt or None)}

@@ -9,16 +9,17 @@ from typer import Argument, Option
 
 from draftwood.cli import early, screen
 
-_RECORDS = "Files that bench, generate or profile wrote with -o."
-Records = Annotated[list[Path], Argument(metavar="RECORDS...", help=_RECORDS)]
-Output = Annotated[Path, Option("--output", "-o", metavar="PAGE.html", help="Write the page here.")]
-Title = Annotated[str | None, Option(metavar="TEXT", help="Title of the page. [default: the model]")]
-_ANSWERS = "Answers shown as text. [default: one per task]"
-Answers = Annotated[int | None, Option(min=0, metavar="N", help=_ANSWERS)]
-
 
 def report(
-    rows: Records, output: Output, title: Title = None, answers: Answers = None, force: early.Force = False
+    rows: Annotated[
+        list[Path], Argument(metavar="RECORDS...", help="Files that bench, generate or profile wrote with -o.")
+    ],
+    output: Annotated[Path, Option("--output", "-o", metavar="PAGE.html", help="Write the page here.")],
+    title: Annotated[str | None, Option(metavar="TEXT", help="Title of the page. [default: the model]")] = None,
+    answers: Annotated[
+        int | None, Option(min=0, metavar="N", help="Answers shown as text. [default: one per task]")
+    ] = None,
+    force: early.Force = False,
 ) -> None:
     """Show what was measured as one self-contained HTML page."""
     from draftwood.measure.report.page import build, write

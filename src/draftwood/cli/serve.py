@@ -29,23 +29,6 @@ KEYS = "DRAFTWOOD_API_KEY"
 _SOCKETS = 8192
 _NO_MEMORY = ("out of memory", "not enough memory", "allocate", "alloc_failed", "can't start new thread")
 
-Host = Annotated[str, Option(help="Address to listen on; 0.0.0.0 listens on every network of this machine.")]
-Port = Annotated[int, Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")]
-_NAME = "The model's name in the API. [default: what --model says]"
-Name = Annotated[str | None, Option(metavar="NAME", help=_NAME)]
-_KEY = f"Serve only clients that send this key. May be given again. [default: ${KEYS}, else everybody]"
-ApiKey = Annotated[list[str] | None, Option(metavar="KEY", help=_KEY)]
-_ALLOWED = "A further host name that requests may ask for; * allows any. May be given again."
-AllowedHost = Annotated[list[str] | None, Option(metavar="NAME", help=_ALLOWED)]
-MostRunning = Annotated[int, Option("--max-running", min=1, help="Most texts that are written at the same time.")]
-MostWaiting = Annotated[int, Option("--max-waiting", min=0, help="Most texts that wait; more get status 429.")]
-_PREFIX = "Most memory for what was read of ended texts, so that a next turn need not read it; 0 keeps nothing."
-PrefixMiB = Annotated[int, Option("--prefix-cache-mib", min=0, help=_PREFIX)]
-_SECONDS = "End a text that takes longer than this. [default: no limit]"
-MostSeconds = Annotated[float | None, Option("--max-seconds", min=0.001, help=_SECONDS)]
-_SPECIAL = "Read names of control tokens in messages as these tokens: only for clients that you trust."
-SpecialTokens = Annotated[bool, Option(help=_SPECIAL)]
-
 
 @dataclass(frozen=True)
 class _Serving(Loading, DraftingFlags):
@@ -55,16 +38,49 @@ class _Serving(Loading, DraftingFlags):
 @options.shared
 def serve(
     given: _Serving,
-    host: Host = "127.0.0.1",
-    port: Port = 8000,
-    name: Name = None,
-    api_key: ApiKey = None,
-    allowed_host: AllowedHost = None,
-    max_running: MostRunning = 16,
-    max_waiting: MostWaiting = 64,
-    prefix_cache_mib: PrefixMiB = 512,
-    max_seconds: MostSeconds = None,
-    special_tokens: SpecialTokens = False,
+    host: Annotated[
+        str, Option(help="Address to listen on; 0.0.0.0 listens on every network of this machine.")
+    ] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    name: Annotated[
+        str | None, Option(metavar="NAME", help="The model's name in the API. [default: what --model says]")
+    ] = None,
+    api_key: Annotated[
+        list[str] | None,
+        Option(
+            metavar="KEY",
+            help=f"Serve only clients that send this key. May be given again. [default: ${KEYS}, else everybody]",
+        ),
+    ] = None,
+    allowed_host: Annotated[
+        list[str] | None,
+        Option(
+            metavar="NAME", help="A further host name that requests may ask for; * allows any. May be given again."
+        ),
+    ] = None,
+    max_running: Annotated[
+        int, Option("--max-running", min=1, help="Most texts that are written at the same time.")
+    ] = 16,
+    max_waiting: Annotated[
+        int, Option("--max-waiting", min=0, help="Most texts that wait; more get status 429.")
+    ] = 64,
+    prefix_cache_mib: Annotated[
+        int,
+        Option(
+            "--prefix-cache-mib",
+            min=0,
+            help="Most memory for what was read of ended texts, so that a next turn need not read it; 0 "
+            "keeps nothing.",
+        ),
+    ] = 512,
+    max_seconds: Annotated[
+        float | None,
+        Option("--max-seconds", min=0.001, help="End a text that takes longer than this. [default: no limit]"),
+    ] = None,
+    special_tokens: Annotated[
+        bool,
+        Option(help="Read names of control tokens in messages as these tokens: only for clients that you trust."),
+    ] = False,
 ) -> None:
     """Serve a model by the OpenAI API, with a page to try it on."""
     try:

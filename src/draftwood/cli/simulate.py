@@ -19,22 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from draftwood.measure.prompt_files import PromptJob
-    from draftwood.measure.records.records import Answer
+    from draftwood.measure.records.records import Answer, Row
     from draftwood.measure.records.traces import Trace
     from draftwood.planning.cost_curve import CostCurve
 
-_TRACES = "Recorded answers: your own logs as JSON lines, or files that --trace or bench -o wrote."
-Traces = Annotated[list[Path] | None, Argument(metavar="[TRACE...]", help=_TRACES)]
-_LIVE = "Instead of TRACE: let a model answer without drafts, and count what copying would have got right."
-Live = Annotated[bool, Option("--live", help=_LIVE)]
-_PLANNER = "How much is drafted. May be given again. [default: goodput with --profile or --cost, else fixed:16]"
-Planners = Annotated[list[str] | None, Option("--planner", help=_PLANNER)]
-_TOKENIZER = "Model, folder or GGUF file whose tokenizer splits logs of text."
-Tokenizer = Annotated[str | None, Option(metavar="MODEL", help=_TOKENIZER)]
-_PROFILE = "Cost of a pass: a file of draftwood profile, or a model that was profiled on this machine."
-Profile = Annotated[Path | None, Option(metavar="FILE|MODEL", help=_PROFILE)]
-_COST = "Milliseconds of a pass by its number of tokens: 1=31,4=30,16=53,64=151."
-Cost = Annotated[str | None, Option(metavar="N=MS,N=MS", help=_COST)]
 
 _SUITE = "code-suite"  # five prompts of unfinished code
 _UNTIMED = "fixed:16"  # the default where passes have no cost, so that goodput has nothing to weigh
@@ -77,10 +65,51 @@ class LiveFlags:
 
 @options.shared
 def simulate(
-    call: typer.Context, loading: options.Loading, asked: LiveFlags, traces: Traces = None, live: Live = False,
-    drafters: measuring.Arms = options.DRAFTERS_DEFAULT, planner: Planners = None, tokenizer: Tokenizer = None,
-    profile: Profile = None, cost: Cost = None, as_json: options.Json = False,
-) -> None:  # fmt: skip
+    call: typer.Context,
+    loading: options.Loading,
+    asked: LiveFlags,
+    traces: Annotated[
+        list[Path] | None,
+        Argument(
+            metavar="[TRACE...]",
+            help="Recorded answers: your own logs as JSON lines, or files that --trace or bench -o wrote.",
+        ),
+    ] = None,
+    live: Annotated[
+        bool,
+        Option(
+            "--live",
+            help="Instead of TRACE: let a model answer without drafts, and count what copying would have "
+            "got right.",
+        ),
+    ] = False,
+    drafters: measuring.Arms = options.DRAFTERS_DEFAULT,
+    planner: Annotated[
+        list[str] | None,
+        Option(
+            "--planner",
+            help="How much is drafted. May be given again. [default: goodput with --profile or --cost, else "
+            "fixed:16]",
+        ),
+    ] = None,
+    tokenizer: Annotated[
+        str | None, Option(metavar="MODEL", help="Model, folder or GGUF file whose tokenizer splits logs of text.")
+    ] = None,
+    profile: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE|MODEL",
+            help="Cost of a pass: a file of draftwood profile, or a model that was profiled on this machine.",
+        ),
+    ] = None,
+    cost: Annotated[
+        str | None,
+        Option(
+            metavar="N=MS,N=MS", help="Milliseconds of a pass by its number of tokens: 1=31,4=30,16=53,64=151."
+        ),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
     """Replay answers and count the passes that drafting takes.
 
     The answers are recorded ones; with --live a model writes them first, without drafts.
@@ -111,13 +140,11 @@ def simulate(
     else:
         known = options.load_tokenizer(tokenizer) if tokenizer is not None else None
         answered, interrupted = [trace for path in traces or () for trace in read_traces(path, known)], False
-    plain: Found = {}
-    found: Found = {}
-    labels = [label for label, _ in arms(drafters)]
-    stopped = curve is not None and _replay(answered, [("none", "fixed:0")], known, curve, plain)
-    if not stopped:
-        stopped = _replay(answered, [(label, name) for name in planners for label in labels], known, curve, found)
-    alone = plain.get(("none", "fixed:0"), [])
+    plain = [] if curve is None else [("none", "fixed:0")]
+    replayed = dict.fromkeys((label, name) for name in planners for label, _ in arms(drafters))
+    found: list[list[Answer]] = []
+    stopped = _replay(answered, [*plain, *replayed], known, curve, found)
+    alone = found.pop(0) if plain and found else []
     rows = [row for task in dict.fromkeys(t.task for t in answered) for row in _rows(found, alone, task)]
     totals = [row | {"task": "all"} for row in _rows(found, alone, None)]
     document |= {"rows": rows, "totals": totals, "interrupted": stopped or interrupted}
@@ -156,9 +183,7 @@ def _curve(profile: Path | None, cost: str | None) -> CostCurve | None:
     return curve
 
 
-def _answer(
-    loading: options.Loading, asked: LiveFlags, *, quiet: bool
-) -> tuple[list[Trace], Any, dict[str, Any], bool]:
+def _answer(loading: options.Loading, asked: LiveFlags, *, quiet: bool) -> tuple[list[Trace], Any, Row, bool]:
     """Let a model answer plainly, probed token by token by a drafter that copies what followed the longest match.
 
     Returns the answers, the tokenizer, what the probe counted, and whether it was interrupted; an interrupted
@@ -197,14 +222,14 @@ def _answer(
     return traces, tokenizer, {**found, "prompts": each, **probed(answers)}, stop.pressed
 
 
-Found = dict[tuple[str, str], "list[Answer]"]
-"""(label of the drafters, planner) -> replayed answers."""
-
-
 def _replay(
-    traces: list[Trace], arms: list[tuple[str, str]], tokenizer: Any, curve: CostCurve | None, found: Found
-) -> bool:
-    """Replay everything into ``found``; returns whether it was interrupted, which loses no finished answer."""
+    traces: list[Trace], arms: list[tuple[str, str]], tokenizer: Any, curve: CostCurve | None,
+    found: list[list[Answer]],
+) -> bool:  # fmt: skip
+    """Replay everything by each arm (label of the drafters, planner), whose answers are added to ``found``.
+
+    Returns whether it was interrupted, which loses no finished answer.
+    """
     from draftwood.measure.simulate import simulate
 
     settings: dict[str, Any] = {} if tokenizer is None else {"vocab_size": len(tokenizer)}
@@ -212,60 +237,70 @@ def _replay(
         settings |= {"cost": curve.seconds, "curve": curve}
     with screen.progress() as bar, screen.CtrlC() as stop:
         for label, planner in arms:
-            answers = found[label, planner] = []
+            answers: list[Answer] = []
+            found.append(answers)
             for answer in simulate(traces, label, planner, **settings):
                 answers.append(answer)
                 bar(len(answers), len(traces), f"{label}, {planner}")
     return stop.pressed
 
 
-def _rows(found: Found, plain: Sequence[Answer], task: str | None) -> list[dict[str, Any]]:
+def _rows(found: Sequence[list[Answer]], plain: Sequence[Answer], task: str | None) -> list[Row]:
     """Return one row per arm and planner over the answers of a task; None is all tasks."""
     from draftwood.measure.simulate import row
 
     rows = []
-    for (label, _), answers in found.items():
+    for answers in found:
         if chosen := [a for a in answers if task in (None, a.task)]:
             names = {(a.task, a.name) for a in chosen}
             alone = [a for a in plain if (a.task, a.name) in names]
-            rows.append(row(chosen, alone or None) | {"drafter": label})
+            rows.append(row(chosen, alone or None))
     return rows
 
 
 _DEARER = "?: above the tokens per pass, since by these costs a wider pass takes less time: check the costs"
 
 
-def _show(rows: list[dict[str, Any]]) -> None:
+def _show(rows: list[Row]) -> None:
     several = len({row["planner"] for row in rows}) > 1
     to = screen.console()
-    columns = {
-        "task": lambda r: r["task"],
-        "drafter": lambda r: f"{r['drafter']} {r['planner']}" if several else r["drafter"],
-        "passes": lambda r: str(r["verifier_passes"]),
-        "tokens per pass": lambda r: number(r["ideal_speedup"]),
-        "predicted speedup": lambda r: ratio(r["predicted_speedup"], r["ideal_speedup"]),
-        "acceptance rate": lambda r: percent(r["acceptance_rate"]),
-        "draft coverage": lambda r: percent(r["draft_coverage"]),
-    }
-    said = screen.show_table(to, columns, rows, ("task", "drafter"), {"?": _DEARER})
+    said = screen.show_table(
+        to,
+        {
+            "task": lambda r: r["task"],
+            "drafter": lambda r: f"{r['drafter']} {r['planner']}" if several else r["drafter"],
+            "passes": lambda r: str(r["verifier_passes"]),
+            "tokens per pass": lambda r: number(r["ideal_speedup"]),
+            "predicted speedup": lambda r: ratio(r["predicted_speedup"], r["ideal_speedup"]),
+            "acceptance rate": lambda r: percent(r["acceptance_rate"]),
+            "draft coverage": lambda r: percent(r["draft_coverage"]),
+        },
+        rows,
+        ("task", "drafter"),
+        {"?": _DEARER},
+    )
     to.print(f"tokens per pass: the speedup if wide passes cost what narrow ones do{said}. {screen.MORE}")
 
 
-def _show_probe(found: dict[str, Any]) -> None:
+def _show_probe(found: Row) -> None:
     """Print what the probe counted."""
     to = screen.console()
     rows = [{"prompt": f"{row['task']} {row['name']}", **row} for row in found["prompts"]]
     rows += [{"prompt": "all", **found}]
     rows += [{"prompt": f"of these n = {row['n']}", **row} for row in found["per_n"]]
-    columns = {
-        "prompt": lambda r: r["prompt"],
-        "targets": lambda r: str(r["targets"]),
-        "proposals": lambda r: str(r["proposals"]),
-        "accepted": lambda r: str(r["accepted"]),
-        "acceptance rate": lambda r: number(r["acceptance_rate"], 3),
-        "accepted per target": lambda r: number(r["accepted_per_target"], 3),
-    }
-    screen.show_table(to, columns, rows, ("prompt",))
+    screen.show_table(
+        to,
+        {
+            "prompt": lambda r: r["prompt"],
+            "targets": lambda r: str(r["targets"]),
+            "proposals": lambda r: str(r["proposals"]),
+            "accepted": lambda r: str(r["accepted"]),
+            "acceptance rate": lambda r: number(r["acceptance_rate"], 3),
+            "accepted per target": lambda r: number(r["accepted_per_target"], 3),
+        },
+        rows,
+        ("prompt",),
+    )
     to.print(
         "Decoding was unchanged. Targets: tokens that decoding wrote; proposals: those for which the text had a "
         "continuation to offer; accepted: it was the token. Below, the same answers replayed with drafts.\n"

@@ -23,15 +23,6 @@ from draftwood.models.importing import importing_torch
 if TYPE_CHECKING:
     from draftwood.training.job import TrainingPlan
 
-ModelArgument = Annotated[str | None, Argument(metavar="[MODEL]", help="The same as --model.")]
-HeadFile = Annotated[Path, Option("--output", "-o", metavar="FILE.safetensors", help="Write the head here.")]
-_TEXT = "Train on this text, too. May be given again."
-_MINUTES = "Half for writing and reading text, half for training. --text and --written are read beyond that."
-_WRITTEN = "Write no text, but take that of an earlier run (its texts.jsonl)."
-_KEEP = "Keep the folder of texts and hidden states at the end."
-_VOCABULARY = "How many of the most frequent tokens it can propose."
-_STEPS = "How many tokens in a row it is trained to predict."
-_STATES = "Layers whose input it reads."
 
 _TOLD = ("date", "draftwood", "commit", "packages")  # of the provenance: what is of the machine stays there
 
@@ -40,15 +31,29 @@ _TOLD = ("date", "draftwood", "commit", "packages")  # of the provenance: what i
 class TrainingSettings:
     """Flags of a training."""
 
-    minutes: Annotated[float, Option(min=0.1, help=_MINUTES)] = 60.0
-    texts: Annotated[list[Path] | None, Option("--text", metavar="FILE", help=_TEXT)] = None
-    written: Annotated[Path | None, Option("--written", metavar="FILE", help=_WRITTEN)] = None
+    minutes: Annotated[
+        float,
+        Option(
+            min=0.1,
+            help="Half for writing and reading text, half for training. --text and --written are read "
+            "beyond that.",
+        ),
+    ] = 60.0
+    texts: Annotated[
+        list[Path] | None, Option("--text", metavar="FILE", help="Train on this text, too. May be given again.")
+    ] = None
+    written: Annotated[
+        Path | None,
+        Option(
+            "--written", metavar="FILE", help="Write no text, but take that of an earlier run (its texts.jsonl)."
+        ),
+    ] = None
     seed: Annotated[int, Option(min=0, help="Seed of the texts and of their order.")] = 0
-    keep: Annotated[bool, Option("--keep", help=_KEEP)] = False
+    keep: Annotated[bool, Option("--keep", help="Keep the folder of texts and hidden states at the end.")] = False
     force: early.Force = False
-    vocabulary: Annotated[int, Option(min=16, help=_VOCABULARY)] = 8192
-    steps: Annotated[int, Option(min=1, max=16, help=_STEPS)] = 4
-    states: Annotated[str | None, Option("--states", metavar="N,N,N", help=_STATES)] = None
+    vocabulary: Annotated[int, Option(min=16, help="How many of the most frequent tokens it can propose.")] = 8192
+    steps: Annotated[int, Option(min=1, max=16, help="How many tokens in a row it is trained to predict.")] = 4
+    states: Annotated[str | None, Option("--states", metavar="N,N,N", help="Layers whose input it reads.")] = None
     start: Annotated[Path | None, Option("--from", metavar="HEAD", help="Go on training this head.")] = None
 
     def plan(self, threads: int | None) -> TrainingPlan:
@@ -74,7 +79,10 @@ app = options.group("train", "Train a head that drafts for a model.")
 @app.command()
 @options.shared
 def head(
-    loading: options.Loading, output: HeadFile, settings: TrainingSettings, name: ModelArgument = None
+    loading: options.Loading,
+    output: Annotated[Path, Option("--output", "-o", metavar="FILE.safetensors", help="Write the head here.")],
+    settings: TrainingSettings,
+    name: Annotated[str | None, Argument(metavar="[MODEL]", help="The same as --model.")] = None,
 ) -> None:
     """Train a head, which drafts from the model's hidden states.
 
@@ -109,8 +117,13 @@ def _train(loading: options.Loading, output: Path, plan: TrainingPlan, folder: P
 
     model, tokenizer = loading.load_model()
     job, made = HeadJob(model, tokenizer, folder, plan), None
-    about: dict[str, Any] = {"model": loading.model, "weights": loading.weights, "dtype": loading.dtype}
-    about |= {"engine": job.target.target.engine, "target": job.target.fingerprint}
+    about = {
+        "model": loading.model,
+        "weights": loading.weights,
+        "dtype": loading.dtype,
+        "engine": job.target.target.engine,
+        "target": job.target.fingerprint,
+    }
     note, asked = folder / "plan.json", _asked(about, replace(plan, text_seconds=0.0, train_seconds=0.0))
     if note.exists() and note.read_text(encoding="utf-8") != asked:
         raise UsageError(f"{folder} was begun with other settings: give them again, or remove it to start anew")

@@ -120,7 +120,7 @@ def compare(
                 for piece in answer:
                     if (arm, number) == ("drafted", 0):
                         on_piece(piece)
-    result.margin = _margin(arms.setup, arms.ids, result, arms.settings)
+    result.margin = arms.margin(result)
     return result
 
 
@@ -142,7 +142,7 @@ def race(
                 del running[arm]
             else:
                 on_piece(arm, piece)
-    into.margin = _margin(arms.setup, arms.ids, into, arms.settings)
+    into.margin = arms.margin(into)
 
 
 class _Arms:
@@ -180,16 +180,14 @@ class _Arms:
         text = self.ids if ids is None else ids
         return stream(setup.model, text, tokenizer=setup.tokenizer, **self.settings | how | changed)
 
-
-def _margin(setup: Setup, ids: list[int], result: PlainAndDrafted, settings: dict[str, Any]) -> float | None:
-    """The margin where the texts differ; None unless the raw scores alone decided."""
-    other, request = result.differing(), setup.request(ids, **settings)
-    sampling = request.sampling
-    altered = setup.rule.lossy or not sampling.greedy or sampling.repetition_penalty != 1 or request.processors
-    if other is None or altered:
-        return None
-    parted = first_difference(setup.target, ids, result.plain[0].ids, other)
-    return parted.margin if parted else None
+    def margin(self, result: PlainAndDrafted) -> float | None:
+        """Return the margin where the texts differ; None unless the raw scores alone decided."""
+        other, request = result.differing(), self.setup.request(self.ids, **self.settings)
+        raw = request.sampling.greedy and request.sampling.repetition_penalty == 1 and not request.processors
+        if other is None or self.setup.rule.lossy or not raw:
+            return None
+        parted = first_difference(self.setup.target, self.ids, result.plain[0].ids, other)
+        return parted.margin if parted else None
 
 
 def _finished(answers: list[Generation]) -> list[Generation]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from draftwood.errors import PromptError, UsageError
 from draftwood.files.foreign import LeftOut, given_text
 from draftwood.files.lines import compressed, read_lines
 from draftwood.files.paths import content
+from draftwood.measure.records.records import Row
 from draftwood.measure.records.traces import exchanged
 
 
@@ -82,7 +82,7 @@ def read_prompt_ids(path: Path) -> list[PromptJob]:
     return _named_apart(path, jobs)
 
 
-def _job(path: Path, number: int, line: Mapping[str, Any]) -> PromptJob:
+def _job(path: Path, number: int, line: Row) -> PromptJob:
     line = exchanged(line)
     prompt = line.get("messages") or line.get("prompt") or line.get("text") or line.get("prompt_ids")
     if not prompt:

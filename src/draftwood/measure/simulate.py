@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.replay import MAX_ID, Cost, ReplayClock, ReplayTarget
-from draftwood.measure.records.records import Answer
+from draftwood.measure.records.records import Answer, Row
 from draftwood.measure.records.timing import acceptance_length, rates
 from draftwood.measure.records.traces import Trace, grouped
 from draftwood.planning.cost_curve import CostCurve
@@ -93,7 +93,7 @@ def recorded_request(trace: Trace) -> Request:
     return Request(trace.prompt_ids, trace.limit, criteria=[lambda ids: len(ids) >= written])
 
 
-def row(answers: Sequence[Answer], plain: Sequence[Answer] | None = None) -> dict[str, Any]:
+def row(answers: Sequence[Answer], plain: Sequence[Answer] | None = None) -> Row:
     """Return the figures of answers of one task, drafter and planner, under the names of docs/words.md. ``plain``
     are the same answers replayed without drafts, if passes have a cost: ``predicted_speedup`` is their decode
     seconds over those of ``answers``, where drafting and planning take the time that they really took."""
@@ -116,7 +116,7 @@ def row(answers: Sequence[Answer], plain: Sequence[Answer] | None = None) -> dic
     }  # fmt: skip
 
 
-def probed(answers: Iterable[Answer]) -> dict[str, Any]:
+def probed(answers: Iterable[Answer]) -> Row:
     """Return what a probe counted over some answers, JSON-ready: ``targets``, tokens that decoding wrote without
     the one that reading the prompt gives, the ``proposals`` for them, those ``accepted`` that were equal, their
     rates, and under ``per_n`` the same by match length."""
@@ -127,7 +127,7 @@ def probed(answers: Iterable[Answer]) -> dict[str, Any]:
         if source.proposed:
             by_match.setdefault(source.match_length, []).append(bool(step.trace and step.trace["right"]))
 
-    def figures(right: list[bool]) -> dict[str, Any]:
+    def figures(right: list[bool]) -> Row:
         proposals, accepted = len(right), sum(right)
         return {
             "targets": targets,

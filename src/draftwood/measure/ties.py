@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from draftwood.contracts import Sampling, Target
 from draftwood.decoding.sequence import common_prefix
 from draftwood.engines.rounding import Rounding, rounding_of
 from draftwood.measure.bench.table import PLAIN
-from draftwood.measure.records.records import Answer, Records, grouped_by
+from draftwood.measure.records.records import Answer, Records, Row, grouped_by
 from draftwood.verify.noise import KeyedNoise
 
 # Of a number format: its epsilon; the units in the last place by which wide and narrow passes were seen to differ:
@@ -65,7 +64,7 @@ def first_difference(
     return Difference(index, pair, float(best - second), float(best))
 
 
-def differences(records: Records, target: Target | None, dtype: str) -> Iterator[dict[str, Any]]:
+def differences(records: Records, target: Target | None, dtype: str) -> Iterator[Row]:
     """Yield a ``difference`` record for each text that differs from plain decoding's; of equal texts of an arm
     only the first, and none that ``records`` has. The margin comes from ``target``, whose ``dtype`` decides what a
     near-tie is; None for other weights or noise (llama.cpp, transformers' sampling), truncated or penalised
@@ -86,9 +85,9 @@ def differences(records: Records, target: Target | None, dtype: str) -> Iterator
             yield _record(answer, truth, target if answer.engine != "llama.cpp" else None, dtype)
 
 
-def _record(answer: Answer, truth: Answer, target: Target | None, dtype: str) -> dict[str, Any]:
+def _record(answer: Answer, truth: Answer, target: Target | None, dtype: str) -> Row:
     index = common_prefix(answer.output_ids, truth.output_ids)
-    found: dict[str, Any] = {"row": "difference", "answer": answer.id, "against": truth.id, "index": index}
+    found: Row = {"row": "difference", "answer": answer.id, "against": truth.id, "index": index}
     comparable = not answer.sampled or answer.engine == "draftwood"
     if target is None or not comparable or set(answer.sampling) - {"temperature"}:
         return found | {"margin": None, "near_tie": None}

@@ -116,7 +116,7 @@ class Choice:
         if self.error is not None:
             raise as_api_error(self.error)
         if finish is None or finish not in _REASONS:
-            raise ApiError(FAILED, f"the text was ended before its time ({finish}): ask again")
+            raise ApiError(f"the text was ended before its time ({finish}): ask again", FAILED)
         return _REASONS[finish]
 
     def read(self, text: str, reason: str | None) -> list[Event]:

@@ -22,8 +22,8 @@ from draftwood.api.text import Spelling
 from draftwood.local.findings import watch
 from draftwood.serve.answer import Choice
 from draftwood.serve.asking import HEADER, ChoiceMaker, Wishes
-from draftwood.serve.errors import BAD_REQUEST, NOT_FOUND, ApiError, StrictRoute, answer_errors
-from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, Every, Messages, Writing
+from draftwood.serve.errors import NOT_FOUND, ApiError, StrictRoute, answer_errors
+from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, Every, JsonObject, Messages, Writing
 from draftwood.serve.forms import ChatForm, TextForm
 from draftwood.serve.guards import Guard, namespace_of
 from draftwood.serve.inbox import Readers
@@ -122,8 +122,12 @@ class Server:
     def check_name(self, name: str | None) -> None:
         """Raise `ApiError` for a model that is not served here."""
         if name is not None and name != (served := self.settings.model):
-            said = f"no model {name[:200]!r} is served here: ask for {served!r}"
-            raise ApiError(NOT_FOUND, said, param="model", code="model_not_found")
+            raise ApiError(
+                f"no model {name[:200]!r} is served here: ask for {served!r}",
+                NOT_FOUND,
+                param="model",
+                code="model_not_found",
+            )
 
     async def respond(
         self, http: Request, asked: Writing, form_of: type[ChatForm | ResponseForm],
@@ -147,10 +151,10 @@ class Server:
         return JSONResponse(await unless_gone(http, whole(answers, form)), headers=headers)
 
 
-def tokenized(setup: Setup, asked: TokenizeRequest, *, special: bool) -> dict[str, Any]:
+def tokenized(setup: Setup, asked: TokenizeRequest, *, special: bool) -> JsonObject:
     """Return the ids that a text or chat has in the server's requests; raises `ApiError` or `PromptError`."""
     if (asked.prompt is None) == (asked.messages is None):
-        raise ApiError(BAD_REQUEST, "give either a prompt or messages")
+        raise ApiError("give either a prompt or messages")
     takes = setup.target.capabilities.max_positions
     most = max(takes, _MOST_TOKENS)
     if asked.messages is not None:
@@ -165,11 +169,11 @@ def tokenized(setup: Setup, asked: TokenizeRequest, *, special: bool) -> dict[st
     return found
 
 
-def _detokenized(setup: Setup, asked: DetokenizeRequest) -> dict[str, Any]:
+def _detokenized(setup: Setup, asked: DetokenizeRequest) -> JsonObject:
     """Return the text of ids; raises `ApiError`."""
     vocab = setup.target.capabilities.vocab_size
     if odd := [token for token in asked.tokens if not 0 <= token < vocab]:
-        raise ApiError(BAD_REQUEST, f"{odd[0]} is no token id below {vocab}", param="tokens")
+        raise ApiError(f"{odd[0]} is no token id below {vocab}", param="tokens")
     return {"prompt": decoder(setup.tokenizer, special=True)(asked.tokens)}
 
 
@@ -215,11 +219,11 @@ def _add_models(app: FastAPI, server: Server) -> None:
     about = {"id": server.settings.model, "object": "model", "created": server.started, "owned_by": "draftwood"}
 
     @app.get("/v1/models")
-    async def models() -> dict[str, Any]:
+    async def models() -> JsonObject:
         return {"object": "list", "data": [about]}
 
     @app.get("/v1/models/{name:path}")
-    async def model(name: str) -> dict[str, Any]:
+    async def model(name: str) -> JsonObject:
         server.check_name(name)
         return about
 
@@ -239,14 +243,17 @@ def _add_watching(app: FastAPI, server: Server) -> None:
     inbox = server.worker.inbox
 
     @app.get("/health")
-    async def health() -> dict[str, Any]:
-        about = {"status": "ok", "model": server.settings.model, "since": server.started}
-        about |= {
+    async def health() -> JsonObject:
+        return {
+            "status": "ok",
+            "model": server.settings.model,
+            "since": server.started,
             "drafters": server.setup.names,
             "rule": label(server.setup.rule),
             "lossy": server.setup.rule.lossy,
+            "running": inbox.running,
+            "waiting": inbox.waiting,
         }
-        return {**about, "running": inbox.running, "waiting": inbox.waiting}
 
     @app.get("/", include_in_schema=False)
     async def start() -> Response:

@@ -14,20 +14,18 @@ from numpy.typing import NDArray
 
 from draftwood.api.prompts import check_fits, most_characters, render
 from draftwood.api.setup import Setup
-from draftwood.contracts import Drafter, Processor, Sampling
+from draftwood.contracts import Drafter, Processor
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.errors import UnknownNameError, UsageError
 from draftwood.grammar.grammar import Grammar, answer_or_calls, call_grammar, check_parameters
 from draftwood.serve.answer import Choice
 from draftwood.serve.calls import CLOSING, OPENING
-from draftwood.serve.errors import BAD_REQUEST, GONE, ApiError
+from draftwood.serve.errors import GONE, ApiError
 from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, DraftingField, ResponseFormat
 from draftwood.serve.logprobs import LogprobRecorder
 from draftwood.serve.tools import ToolUse, hidden_tags, tools_of, without_calls
 
 HEADER = "x-draftwood"
-_SAMPLING = Sampling.__dataclass_fields__
-_NO_TAGS: Mapping[str, int] = {}
 _MOST_GRAMMAR = 1 << 16
 """Most characters of a grammar: compiling takes time quadratic in them, in which other requests may wait."""
 
@@ -68,9 +66,9 @@ class ChoiceMaker:
         tags = {} if tools is None else hidden_tags(self.setup.tokenizer)
         grammar = grammar_of(asked, tools, tags)
         if asked.top_logprobs and not asked.logprobs:
-            raise ApiError(BAD_REQUEST, "top_logprobs needs logprobs: set logprobs to true", param="top_logprobs")
+            raise ApiError("top_logprobs needs logprobs: set logprobs to true", param="top_logprobs")
         top = asked.top_logprobs or 0 if asked.logprobs else None
-        return self._answers(asked, ids, asked.limit, top, grammar, tools, tags)
+        return self._answers(asked, ids, top, grammar, tools, tags)
 
     def completions(self, asked: CompletionRequest) -> list[Choice]:
         """Return the choices of all prompts, prompt by prompt; raises as `chat`."""
@@ -79,7 +77,7 @@ class ChoiceMaker:
         for prompt in asked.prompts:
             text = prompt if isinstance(prompt, str) else None
             ids = list(prompt) if text is None else self._ids(text)
-            for answer in self._answers(asked, ids, asked.limit, asked.logprobs, grammar):
+            for answer in self._answers(asked, ids, asked.logprobs, grammar, None, {}):
                 answer.index, answer.prompt_text = len(answers), text
                 answers.append(answer)
         return answers
@@ -90,20 +88,20 @@ class ChoiceMaker:
 
     def _ids(self, text: str) -> list[int]:
         if self.left.is_set():
-            raise ApiError(GONE, "the client has gone")
+            raise ApiError("the client has gone", GONE)
         check_fits(text, self.setup.tokenizer, self._positions)
         return list(self.setup.tokenizer(text)["input_ids"])
 
     def _answers(
-        self, asked: Common, ids: Sequence[int], limit: int | None, top: int | None,
-        grammar: Grammar | None, tools: ToolUse | None = None, tags: Mapping[str, int] = _NO_TAGS,
+        self, asked: ChatRequest | CompletionRequest, ids: Sequence[int], top: int | None,
+        grammar: Grammar | None, tools: ToolUse | None, tags: Mapping[str, int],
     ) -> list[Choice]:  # fmt: skip
         """Return the choices of one prompt.
 
         Log-probabilities are kept of each token and the ``top`` best at its place; None: of none. ``tags`` are
         those of `Choice`.
         """
-        setup, can = self.setup, self.setup.target.capabilities
+        setup, can, limit = self.setup, self.setup.target.capabilities, asked.limit
         without = (asked.draftwood or DraftingField()).without(setup.names)
         room = max(1, can.max_positions - len(ids))
         most = room if limit is None else min(limit, room)
@@ -111,32 +109,35 @@ class ChoiceMaker:
             ids, max_new_tokens=None if limit is None else max(1, most), stop=asked.stop, served=True,
             trace=self.wishes.trace, grammar=grammar,
             drafters=() if without is None else self._drafters(asked, len(ids) + most),
-            **{name: getattr(asked, name) for name in Common.model_fields if name in _SAMPLING},
+            temperature=asked.temperature, top_k=asked.top_k, top_p=asked.top_p, min_p=asked.min_p,
+            repetition_penalty=asked.repetition_penalty, seed=asked.seed,
         )  # fmt: skip
         request = replace(request, without=without or frozenset(), limit=min(request.limit, room))
         if self.seconds is not None and (request.seconds is None or request.seconds > self.seconds):
             request = replace(request, seconds=self.seconds)
         if asked.ignore_eos and grammar is None:
             request = replace(request, end_ids=frozenset())
+        processors: list[Processor] = []
+        if asked.presence_penalty or asked.frequency_penalty:
+            penalties = asked.presence_penalty or 0.0, asked.frequency_penalty or 0.0
+            processors.append(Penalties(*penalties, len(ids)))
+        if asked.logit_bias:
+            processors.append(Biases(_biases(asked.logit_bias, can.vocab_size)))
+        request = replace(request, processors=[*processors, *request.processors])
+        has_prompt = isinstance(asked, CompletionRequest) and asked.echo
         found = []
         for number in range(asked.n or 1):
-            processors: list[Processor] = []
-            if asked.presence_penalty or asked.frequency_penalty:
-                penalties = asked.presence_penalty or 0.0, asked.frequency_penalty or 0.0
-                processors.append(Penalties(*penalties, len(request.prompt)))
-            if asked.logit_bias:
-                processors.append(Biases(_biases(asked.logit_bias, can.vocab_size)))
-            processors += request.processors
-            logprobs, shown = None, request.shown
+            own, logprobs = replace(request, sequence=number), None
             if top is not None:
-                has_prompt = isinstance(asked, CompletionRequest) and asked.echo
-                logprobs = LogprobRecorder(request.sampling, top, request.prompt if has_prompt else ())
-                processors.append(logprobs)
-                shown = logprobs.show if has_prompt else shown
-            own = replace(request, processors=processors, sequence=number, shown=shown)
+                logprobs = LogprobRecorder(request.sampling, top, ids if has_prompt else ())
+                own = replace(own, processors=[*own.processors, logprobs])
+                if has_prompt:
+                    own = replace(own, shown=logprobs.show)
             # With a limit of 0 the first token, which comes from reading the prompt, is not returned.
-            more: dict[str, Any] = {"is_silent": most == 0, "tools": tools, "tags": tags}
-            found.append(Choice(setup, own, self.loop, number, logprobs, self.namespace, **more))
+            found.append(Choice(
+                setup, own, self.loop, number, logprobs, self.namespace, is_silent=most == 0, tools=tools,
+                tags=tags,
+            ))  # fmt: skip
         return found
 
     def _drafters(self, asked: Common, most: int) -> Sequence[Drafter] | None:
@@ -147,8 +148,10 @@ class ChoiceMaker:
         if asked.prediction is not None and self.setup.drafters:
             text = asked.prediction.text
             if len(text) > (longest := most_characters(self.setup.tokenizer, most)):
-                said = f"the prediction has {len(text):,} characters, this text at most {longest:,}: send less"
-                raise ApiError(BAD_REQUEST, said, param="prediction")
+                raise ApiError(
+                    f"the prediction has {len(text):,} characters, this text at most {longest:,}: send less",
+                    param="prediction",
+                )
             drafters = self.setup.predicting(text) if text else None
         found = self.setup.drafters if drafters is None else drafters
         if not any(isinstance(drafter, MemoryDrafter) for drafter in found):
@@ -187,9 +190,9 @@ def _biases(given: Mapping[str, float], vocab: int) -> dict[int, float]:
     try:
         found = {int(token): value for token, value in given.items()}
     except ValueError as error:
-        raise ApiError(BAD_REQUEST, "logit_bias maps token ids to numbers", param="logit_bias") from error
+        raise ApiError("logit_bias maps token ids to numbers", param="logit_bias") from error
     if odd := [token for token in found if not 0 <= token < vocab]:
-        raise ApiError(BAD_REQUEST, f"logit_bias: {odd[0]} is no token id below {vocab}", param="logit_bias")
+        raise ApiError(f"logit_bias: {odd[0]} is no token id below {vocab}", param="logit_bias")
     return found
 
 
@@ -208,12 +211,14 @@ def grammar_of(asked: Common, tools: ToolUse | None, tags: Mapping[str, int]) ->
         if asked.guided_regex is not None:
             found.append(("guided_regex", Grammar.regex(asked.guided_regex)))
         if len(found) > 1:
-            said = f"an answer cannot follow {found[0][0]} and {found[1][0]} at once: leave one out"
-            raise ApiError(BAD_REQUEST, said, param=found[1][0])
+            raise ApiError(
+                f"an answer cannot follow {found[0][0]} and {found[1][0]} at once: leave one out",
+                param=found[1][0],
+            )
         for name, grammar in found:
             if len(grammar.text) > _MOST_GRAMMAR:
                 said = f"the grammar has {len(grammar.text):,} characters, the most are {_MOST_GRAMMAR:,} here"
-                raise ApiError(BAD_REQUEST, f"{said}: simplify it", param=name)
+                raise ApiError(f"{said}: simplify it", param=name)
             try:
                 grammar.compiled()
             except UsageError:
@@ -227,7 +232,7 @@ def grammar_of(asked: Common, tools: ToolUse | None, tags: Mapping[str, int]) ->
                 return either
             return grammar
     except UsageError as error:
-        raise ApiError(BAD_REQUEST, str(error), param=found[0][0] if found else "response_format") from error
+        raise ApiError(str(error), param=found[0][0] if found else "response_format") from error
     return None
 
 
@@ -235,6 +240,5 @@ def _formatted(wanted: ResponseFormat) -> Grammar:
     if wanted.type == "json_object":
         return Grammar.json_object()
     if wanted.json_schema is None or wanted.json_schema.schema_ is None:
-        said = "response_format of type json_schema needs json_schema.schema"
-        raise ApiError(BAD_REQUEST, said, param="response_format")
+        raise ApiError("response_format of type json_schema needs json_schema.schema", param="response_format")
     return Grammar.json_schema(wanted.json_schema.schema_)

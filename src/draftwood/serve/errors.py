@@ -37,7 +37,9 @@ class ApiError(DraftwoodError):
     ``code`` is a word for programs, such as ``model_not_found``.
     """
 
-    def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None) -> None:
+    def __init__(
+        self, message: str, status: int = BAD_REQUEST, *, param: str | None = None, code: str | None = None
+    ) -> None:
         super().__init__(message)
         self.status, self.param, self.code = status, param, code
 
@@ -61,16 +63,16 @@ def as_api_error(error: Exception) -> ApiError:
     if isinstance(error, ApiError):
         return error
     if isinstance(error, QueueFullError):
-        return ApiError(TOO_MANY, str(error), code="queue_full")
+        return ApiError(str(error), TOO_MANY, code="queue_full")
     if isinstance(error, UsageError | CapabilityError):
         if "shorten the prompt" in (said := str(error)):  # agents shorten their context when they read this
             said = f"this model's maximum context length is exceeded: {said}"
-            return ApiError(BAD_REQUEST, said, code="context_length_exceeded")
-        return ApiError(BAD_REQUEST, said)
+            return ApiError(said, code="context_length_exceeded")
+        return ApiError(said)
     if isinstance(error, DraftwoodError):
-        return ApiError(FAILED, str(error))
+        return ApiError(str(error), FAILED)
     log.error("a request has failed", exc_info=error)
-    return ApiError(FAILED, f"the server failed on this request ({type(error).__name__}): see its log")
+    return ApiError(f"the server failed on this request ({type(error).__name__}): see its log", FAILED)
 
 
 def answer_errors(app: FastAPI) -> None:
@@ -88,7 +90,7 @@ def answer_errors(app: FastAPI) -> None:
             TOO_SLOW: "the body did not arrive in time: send it faster",
             TOO_LARGE: "the body is too large for this server, or has too many values: send less",
         }.get(error.status_code, str(error.detail))
-        found = ApiError(error.status_code, said).response
+        found = ApiError(said, error.status_code).response
         found.headers.update(error.headers or {})  # Allow: which methods a path takes
         return found
 
@@ -103,13 +105,13 @@ def _invalid(errors: Sequence[Any], body: Any) -> ApiError:
     place, first = max(((_place(one, body), one) for one in errors), key=lambda both: len(both[0]))
     reason, param = str(first["msg"]).removeprefix("Value error, "), ".".join(map(str, place))
     if first["type"] == "json_invalid":
-        return ApiError(BAD_REQUEST, f"the body is no valid JSON ({first['ctx']['error']})")
+        return ApiError(f"the body is no valid JSON ({first['ctx']['error']})")
     if isinstance(body, bytes):
         said = "the body is not declared as JSON: send 'Content-Type: application/json' with it"
-        return ApiError(BAD_REQUEST, said)
+        return ApiError(said)
     if not param:
-        return ApiError(BAD_REQUEST, f"the body is no JSON object as expected ({reason})")
-    return ApiError(BAD_REQUEST, f"{param}: {reason}", param=param)
+        return ApiError(f"the body is no JSON object as expected ({reason})")
+    return ApiError(f"{param}: {reason}", param=param)
 
 
 def _place(error: Any, body: Any) -> list[int | str]:

@@ -17,11 +17,13 @@ from draftwood.serve.meanings import ALL, REFUSED, TEXT, read_as
 MOST_CHOICES, MOST_TOP, MOST_STOPS, MOST_MESSAGES, MOST_BIASES = 16, 20, 64, 4096, 1 << 16
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 
+JsonObject = dict[str, Any]
+
 Item = TypeVar("Item")
 Every = Annotated[list[Item], Field(fail_fast=True)]
 """A list of which the first wrong item is told: errors for a million would take minutes and gigabytes."""
 Items = Annotated[Every[Item], Field(max_length=MOST_MESSAGES)]
-Messages = Annotated[Items[dict[str, Any]], Field(min_length=1)]
+Messages = Annotated[Items[JsonObject], Field(min_length=1)]
 Tokens = Annotated[int, Field(ge=1, le=ALL)]
 Top = Annotated[int, Field(ge=0, le=MOST_TOP)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
@@ -78,7 +80,7 @@ class FunctionTool(Lenient):
 
     name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
     description: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: JsonObject | None = None
     strict: bool | None = None
 
 
@@ -122,7 +124,7 @@ class JsonSchema(Lenient):
     name: Annotated[str, Field(max_length=256)] = "answer"
     description: str | None = None
     strict: bool | None = None
-    schema_: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
+    schema_: Annotated[JsonObject | None, Field(alias="schema")] = None
 
 
 class ResponseFormat(Lenient):
@@ -226,7 +228,7 @@ class ChatRequest(Common):
 
     @field_validator("messages")
     @classmethod
-    def _known_roles(cls, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _known_roles(cls, messages: list[JsonObject]) -> list[JsonObject]:
         """Refuse roles that the API does not have; a developer's words are those of the system."""
         for number, message in enumerate(messages, 1):
             role = message.get("role")

@@ -10,7 +10,7 @@ from typing import Any
 from draftwood.serve.answer import Choice, ToldToken, Update
 from draftwood.serve.calls import Event
 from draftwood.serve.errors import ApiError
-from draftwood.serve.fields import Common
+from draftwood.serve.fields import Common, JsonObject
 from draftwood.serve.shapes import chat_logprobs, event, summary_of, text_logprobs, told_of, usage_of
 from draftwood.serve.tools import new_id
 
@@ -31,7 +31,7 @@ class ChatForm:
         self._with_usage, self._traced = options is not None and options.include_usage, traced
         self._told: dict[int, int] = {}  # by the choice's index: tokens whose log-probabilities were sent
 
-    def whole(self, answers: Sequence[Choice], reasons: Sequence[str]) -> dict[str, Any]:
+    def whole(self, answers: Sequence[Choice], reasons: Sequence[str]) -> JsonObject:
         choices = [self._whole(answer, reason) for answer, reason in zip(answers, reasons, strict=True)]
         found = {**self._about, "choices": choices, "usage": usage_of(answers)}
         return found | ({"draftwood": [summary_of(answer) for answer in answers]} if self._traced else {})
@@ -67,15 +67,15 @@ class ChatForm:
     def failed(self, error: ApiError) -> bytes:
         return event(error.body) + _DONE
 
-    def _event(self, choices: list[dict[str, Any]], **more: Any) -> bytes:
+    def _event(self, choices: list[JsonObject], **more: Any) -> bytes:
         return event({**self._about, "object": self.piece, "choices": choices, **more})
 
-    def _begin(self, answer: Choice) -> dict[str, Any] | None:
+    def _begin(self, answer: Choice) -> JsonObject | None:
         delta = {"role": "assistant", "content": ""}
         return {"index": answer.index, "delta": delta, "logprobs": None, "finish_reason": None}
 
-    def _delta(self, answer: Choice, one: Event | None, reason: str | None) -> dict[str, Any]:
-        delta: dict[str, Any] = {"content": ""} if reason is None else {}
+    def _delta(self, answer: Choice, one: Event | None, reason: str | None) -> JsonObject:
+        delta: JsonObject = {"content": ""} if reason is None else {}
         if one is not None and one.kind == "text":
             delta = {"content": one.text}
         elif one is not None:
@@ -84,8 +84,8 @@ class ChatForm:
         said = None if reason is None else answer.reason_of_calls(reason)
         return {"index": answer.index, "delta": delta, "logprobs": None, "finish_reason": said}
 
-    def _whole(self, answer: Choice, reason: str) -> dict[str, Any]:
-        text, calls = "", list[dict[str, Any]]()
+    def _whole(self, answer: Choice, reason: str) -> JsonObject:
+        text, calls = "", list[JsonObject]()
         for one in answer.read(answer.text, reason):
             if one.kind == "text":
                 text += one.text
@@ -93,8 +93,12 @@ class ChatForm:
                 calls.append(_begun(one.text))
             else:
                 calls[-1]["function"]["arguments"] += one.text
-        message: dict[str, Any] = {"role": "assistant", "content": text if text or not calls else None}
-        message |= {"refusal": None, "tool_calls": calls} if calls else {"refusal": None}
+        message: JsonObject = {
+            "role": "assistant",
+            "content": text if text or not calls else None,
+            "refusal": None,
+        }
+        message |= {"tool_calls": calls} if calls else {}
         logprobs, said = self._logprobs(answer), answer.reason_of_calls(reason)
         return {"index": answer.index, "message": message, "logprobs": logprobs, "finish_reason": said}
 
@@ -104,7 +108,7 @@ class ChatForm:
         return {"content": chat_logprobs(answer.told(first), answer.spelling), "refusal": None}
 
 
-def _begun(name: str) -> dict[str, Any]:
+def _begun(name: str) -> JsonObject:
     return {"id": new_id(), "type": "function", "function": {"name": name, "arguments": ""}}
 
 
@@ -118,19 +122,19 @@ class TextForm(ChatForm):
         self._echo = bool(getattr(asked, "echo", None))
         self._starts: dict[int, int] = {}  # by the choice's index: characters of its prompt, once that was sent
 
-    def _begin(self, answer: Choice) -> dict[str, Any] | None:
+    def _begin(self, answer: Choice) -> JsonObject | None:
         if not self._echo or answer.has_logprobs:  # those of the prompt are known once it was read
             return None
         return self._delta(answer, None, None)
 
-    def _delta(self, answer: Choice, one: Event | None, reason: str | None) -> dict[str, Any]:
+    def _delta(self, answer: Choice, one: Event | None, reason: str | None) -> JsonObject:
         text = "" if one is None else one.text
         if self._echo and answer.index not in self._starts:
             before, _ = answer.told_prompt()
             self._starts[answer.index], text = len(before), before + text
         return {"index": answer.index, "text": text, "logprobs": None, "finish_reason": reason}
 
-    def _whole(self, answer: Choice, reason: str) -> dict[str, Any]:
+    def _whole(self, answer: Choice, reason: str) -> JsonObject:
         logprobs = self._logprobs(answer)
         return self._delta(answer, Event("text", answer.text, 0), reason) | {"logprobs": logprobs}
 

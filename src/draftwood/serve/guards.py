@@ -88,14 +88,14 @@ class Guard:
                 f"{odd[0][:200]!r} is no name of this server: if it is one of yours, start it with "
                 "--allowed-host and this name"
             )
-            return ApiError(FORBIDDEN, said, code="host_not_allowed")
+            return ApiError(said, FORBIDDEN, code="host_not_allowed")
         given = dict(headers)
         if self._digests and path not in _OPEN and not self._has_key(given.get(b"authorization", b"")):
             said = "this server asks for an API key: send it as 'Authorization: Bearer KEY'"
-            return ApiError(UNAUTHORIZED, said, code="invalid_api_key")
+            return ApiError(said, UNAUTHORIZED, code="invalid_api_key")
         length = given.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self._most:
-            return ApiError(TOO_LARGE, f"the body is larger than {self._most} bytes")
+            return ApiError(f"the body is larger than {self._most} bytes", TOO_LARGE)
         return None
 
     def _is_known(self, host: str) -> bool:
@@ -217,8 +217,13 @@ class PatientServer(uvicorn.Server):
     """
 
     def __init__(self, app: Any, seconds: float, say: Callable[[str], None], **settings: Any) -> None:
-        told: dict[str, Any] = {"http": PatientProtocol, "log_level": "warning", "server_header": False}
-        told |= {"timeout_keep_alive": _KEEP_ALIVE + 5, "headers": [("Keep-Alive", f"timeout={_KEEP_ALIVE}")]}
+        told: dict[str, Any] = {
+            "http": PatientProtocol,
+            "log_level": "warning",
+            "server_header": False,
+            "timeout_keep_alive": _KEEP_ALIVE + 5,
+            "headers": [("Keep-Alive", f"timeout={_KEEP_ALIVE}")],
+        }
         super().__init__(uvicorn.Config(app, **{**told, **settings}))
         self._worker: Worker = app.state.worker
         self._seconds, self._say, self._hurries = seconds, say, False

@@ -104,8 +104,9 @@ class Inbox:
         if texts > most:
             raise UsageError(f"{texts} texts are asked for at once, and this server takes {most}: ask for fewer")
         if taken + self._unread + texts > most:
-            said = f"{self.running} requests are being answered and {self.waiting} wait: try again later"
-            raise QueueFullError(said)
+            raise QueueFullError(
+                f"{self.running} requests are being answered and {self.waiting} wait: try again later"
+            )
 
     def put(self, texts: Sequence[ServedText]) -> None:
         """Queue all of these, or none: raises as `unread`."""

@@ -105,8 +105,8 @@ class SpelledText(TextBuilder):
         super().__init__(spelling, stop)
         self._spelled_by = spelling
         self._group: list[int] = []  # tokens since the last one that completed a character
-        self._told = self._characters = self._bytes = self._shown_bytes = 0
-        self._ends: list[int] = []  # of the tokens, in bytes
+        self._told = self._characters = 0
+        self._surplus = 0  # bytes of text that were shown, beyond those of the tokens that are shown whole
         self.tokens: list[SpelledToken] = []
         self.shown = 0
 
@@ -133,20 +133,18 @@ class SpelledText(TextBuilder):
             name = as_text(own)
         self.tokens.append(SpelledToken(name, own, self._characters))
         self._characters += _characters(own)
-        self._bytes += len(own)
-        self._ends.append(self._bytes)
 
     def _cut(self, end: int) -> None:
         super()._cut(end)
         left = len(self.text.encode())
-        for place, (token, until) in enumerate(zip(self.tokens, self._ends, strict=True)):
-            if until > left:
-                own = token.bytes[: max(0, len(token.bytes) - (until - left))]
-                self.tokens[place], self._ends[place] = token._replace(bytes=own), min(until, left)
+        for place, token in enumerate(self.tokens):
+            self.tokens[place] = token._replace(bytes=token.bytes[:left])
+            left -= len(self.tokens[place].bytes)
 
     def _tell(self, pieces: list[Piece]) -> list[Piece]:
-        self._shown_bytes += sum(len(piece.text.encode()) for piece in pieces)
-        while self.shown < len(self.tokens) and self._ends[self.shown] <= self._shown_bytes:
+        self._surplus += sum(len(piece.text.encode()) for piece in pieces)
+        while self.shown < len(self.tokens) and len(self.tokens[self.shown].bytes) <= self._surplus:
+            self._surplus -= len(self.tokens[self.shown].bytes)
             self.shown += 1
         return pieces
 

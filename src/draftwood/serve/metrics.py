@@ -5,7 +5,8 @@ They have vLLM's names where vLLM has one (its documentation, "Production metric
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from time import perf_counter
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -28,14 +29,16 @@ class Metrics:
     """
 
     def __init__(self, model: str, names: Sequence[str], inbox: Inbox) -> None:
-        self._registry, self._model, self._names = CollectorRegistry(), model, names
+        self._registry, self._names = CollectorRegistry(), names
         self._last: dict[int, float] = {}  # when a running text got its latest token, by the object's id
 
-        def many(name: str, help: str, *labels: str) -> Counter:
-            return Counter(name, help, ["model_name", *labels], registry=self._registry)
+        # Each takes the values of its other labels and returns the number to be counted up.
+        def many(name: str, help: str, *labels: str) -> Callable[..., Counter]:
+            return partial(Counter(name, help, ["model_name", *labels], registry=self._registry).labels, model)
 
-        def spread(name: str, help: str, buckets: Sequence[float] = _FIRST) -> Histogram:
-            return Histogram(name, help, ["model_name"], registry=self._registry, buckets=buckets)
+        def spread(name: str, help: str, buckets: Sequence[float] = _FIRST) -> Callable[[], Histogram]:
+            found = Histogram(name, help, ["model_name"], registry=self._registry, buckets=buckets)
+            return partial(found.labels, model)
 
         self._first_token = spread("vllm:time_to_first_token_seconds", "Wait for a first token")
         self._between = spread("vllm:inter_token_latency_seconds", "Seconds per later token", _BETWEEN)
@@ -63,51 +66,50 @@ class Metrics:
             Gauge(name, help, ["model_name"], registry=self._registry).labels(model).set_function(read)
 
     def note(self, job: ServedText, emission: Emission) -> None:
-        now, model = perf_counter(), self._model
+        now = perf_counter()
         if emission.tokens:
             self._note_tokens(job, emission, now)
         if emission.step is not None:
             self._note_step(emission.step)
         if emission.finish is not None:
             self._last.pop(id(job), None)
-            self._whole.labels(model).observe(now - job.arrived)
-            self._ended.labels(model, emission.finish).inc()
+            self._whole().observe(now - job.arrived)
+            self._ended(emission.finish).inc()
 
     def _note_tokens(self, job: ServedText, emission: Emission, now: float) -> None:
-        model, count = self._model, len(emission.tokens)
+        count = len(emission.tokens)
         last = self._last.get(id(job))
         if last is None:
-            self._first_token.labels(model).observe(now - job.arrived)
-            self._queued.labels(model).observe((job.begun or now) - job.arrived)
-            self._prompt.labels(model).inc(len(job.request.prompt))
-            self._queries.labels(model).inc(len(job.request.prompt))
-            self._hits.labels(model).inc(job.cached)
+            self._first_token().observe(now - job.arrived)
+            self._queued().observe((job.begun or now) - job.arrived)
+            self._prompt().inc(len(job.request.prompt))
+            self._queries().inc(len(job.request.prompt))
+            self._hits().inc(job.cached)
         else:
             for _ in emission.tokens:
-                self._between.labels(model).observe((now - last) / count)
+                self._between().observe((now - last) / count)
         self._last[id(job)] = now
-        self._written.labels(model).inc(count)
+        self._written().inc(count)
         for source in emission.sources:
-            self._by_source.labels(model, "model" if source == MODEL else self._names[source]).inc()
+            self._by_source("model" if source == MODEL else self._names[source]).inc()
 
     def _note_step(self, step: Step) -> None:
-        model = self._model
-        self._passes.labels(model).inc()
+        self._passes().inc()
         for stage in _STAGES:
-            self._seconds.labels(model, stage).inc(getattr(step, f"{stage}_s"))
+            self._seconds(stage).inc(getattr(step, f"{stage}_s"))
         if not step.drafted:
             return
-        self._drafts.labels(model).inc()
-        self._drafted.labels(model).inc(step.drafted)
-        self._accepted.labels(model).inc(step.accepted)
+        self._drafts().inc()
+        self._drafted().inc(step.drafted)
+        self._accepted().inc(step.accepted)
         for depth in range(step.accepted):
-            self._by_place.labels(model, str(min(depth, _POSITIONS - 1))).inc()
+            self._by_place(str(min(depth, _POSITIONS - 1))).inc()
         for name, source in zip(self._names, step.by_source, strict=False):
             if source.kept:
-                self._scored_of.labels(model, name).inc(source.kept)
+                self._scored_of(name).inc(source.kept)
 
     def refused(self, status: int) -> None:
-        self._refused.labels(self._model, str(status)).inc()
+        self._refused(str(status)).inc()
 
     def text(self) -> bytes:
         return generate_latest(self._registry)

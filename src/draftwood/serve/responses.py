@@ -12,8 +12,8 @@ from pydantic import field_validator
 
 from draftwood.serve.answer import Choice, Update
 from draftwood.serve.calls import Event
-from draftwood.serve.errors import BAD_REQUEST, ApiError
-from draftwood.serve.fields import ChatRequest, Items, JsonSchema, Messages, Tokens, Top, Writing
+from draftwood.serve.errors import ApiError
+from draftwood.serve.fields import ChatRequest, Items, JsonObject, JsonSchema, Messages, Tokens, Top, Writing
 from draftwood.serve.meanings import REFUSED, RESPONSES
 from draftwood.serve.shapes import chat_logprobs, event, usage_of
 from draftwood.serve.tools import new_id
@@ -29,13 +29,13 @@ class ResponsesRequest(Writing):
     instructions: str | None = None
     max_output_tokens: Tokens | None = None
     top_logprobs: Top | None = None
-    text: dict[str, Any] | None = None
-    tools: Items[dict[str, Any]] | None = None
-    tool_choice: str | dict[str, Any] | None = None
+    text: JsonObject | None = None
+    tools: Items[JsonObject] | None = None
+    tool_choice: str | JsonObject | None = None
     previous_response_id: str | None = None
     conversation: Any = None
     prompt: Any = None
-    metadata: dict[str, Any] | None = None
+    metadata: JsonObject | None = None
     store: bool | None = None
     parallel_tool_calls: bool | None = None
     include: Items[str] | None = None
@@ -50,7 +50,7 @@ class ResponsesRequest(Writing):
         """Return the same as a chat; raises `ApiError`, or pydantic's error for invalid fields."""
         for name, said in REFUSED[RESPONSES].items():
             if getattr(self, name) is not None:
-                raise ApiError(BAD_REQUEST, said, param=name)
+                raise ApiError(said, param=name)
         scored = self.top_logprobs is not None or "message.output_text.logprobs" in (self.include or ())
         given = {
             **{name: getattr(self, name) for name in _AS_IN_CHATS},
@@ -65,8 +65,8 @@ class ResponsesRequest(Writing):
         }
         return ChatRequest.model_validate({name: value for name, value in given.items() if value is not None})
 
-    def _messages(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+    def _messages(self) -> list[JsonObject]:
+        found: list[JsonObject] = []
         if self.instructions is not None:
             found.append({"role": "system", "content": self.instructions})
         if isinstance(self.input, str):
@@ -89,28 +89,28 @@ class ResponsesRequest(Writing):
             return {"type": "allowed_tools", "allowed_tools": allowed}
         return choice if _functions(self.tools) else None
 
-    def _format(self) -> dict[str, Any] | None:
+    def _format(self) -> JsonObject | None:
         found = (self.text or {}).get("format")
         if not isinstance(found, Mapping | None):
-            raise ApiError(BAD_REQUEST, "text.format must be an object with a type", param="text.format")
+            raise ApiError("text.format must be an object with a type", param="text.format")
         if found is None or found.get("type") != "json_schema":
             return None if found is None else dict(found)
         fields = {name: value for name, value in found.items() if name != "type"}
         return {"type": "json_schema", "json_schema": JsonSchema.model_validate(fields).model_dump(by_alias=True)}
 
 
-def _functions(tools: Any) -> list[dict[str, Any]]:
+def _functions(tools: Any) -> list[JsonObject]:
     """Return the functions among the tools; tools that OpenAI's service would run itself are left out."""
     given = tools if isinstance(tools, list) else []
     return [_in_chats(tool) for tool in given if isinstance(tool, dict) and tool.get("type") == "function"]
 
 
-def _in_chats(tool: Mapping[str, Any]) -> dict[str, Any]:
+def _in_chats(tool: JsonObject) -> JsonObject:
     """Return a function, or its name, as chats have it."""
     return {"type": "function", "function": {name: value for name, value in tool.items() if name != "type"}}
 
 
-def _message(item: Mapping[str, Any]) -> dict[str, Any] | None:
+def _message(item: JsonObject) -> JsonObject | None:
     """Return an item of the input as a chat message; None for the model's own reasoning."""
     kind = item.get("type", "message")
     if kind == "reasoning":
@@ -121,12 +121,12 @@ def _message(item: Mapping[str, Any]) -> dict[str, Any] | None:
     if kind == "function_call_output":
         return {"role": "tool", "content": _text(item.get("output", "")), "tool_call_id": item.get("call_id")}
     if kind != "message":
-        raise ApiError(BAD_REQUEST, f"an item of type {str(kind)[:80]!r} cannot be read here", param="input")
+        raise ApiError(f"an item of type {str(kind)[:80]!r} cannot be read here", param="input")
     role = item.get("role")
     return {"role": "system" if role == "developer" else role, "content": _text(item.get("content"))}
 
 
-def _joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+def _joined(first: JsonObject, second: JsonObject) -> JsonObject:
     """Return two parts of an assistant's turn as one message: its texts, then its calls, as a chat has them."""
     texts = [part["content"] for part in (first, second) if part["content"] is not None]
     calls = [call for part in (first, second) for call in part.get("tool_calls", ())]
@@ -142,7 +142,7 @@ def _text(content: Any) -> str | None:
         for part in content
     ):
         return "".join(part["text"] for part in content)
-    raise ApiError(BAD_REQUEST, "parts of a message must be texts: this model reads no others", param="input")
+    raise ApiError("parts of a message must be texts: this model reads no others", param="input")
 
 
 class ResponseForm:
@@ -152,9 +152,9 @@ class ResponseForm:
         self._asked, self._model, self._status = asked, model, "in_progress"
         self._told = 0  # tokens whose log-probabilities were sent
         self._id, self._created, self._number = f"resp_{secrets.token_hex(16)}", int(time.time()), 0
-        self._output = list[dict[str, Any]]()
+        self._output = list[JsonObject]()
 
-    def whole(self, answers: Sequence[Choice], reasons: Sequence[str]) -> dict[str, Any]:
+    def whole(self, answers: Sequence[Choice], reasons: Sequence[str]) -> JsonObject:
         self.written(answers[0], answers[0].text, reasons[0])
         return self._said(answers[0])
 
@@ -194,7 +194,7 @@ class ResponseForm:
             return [self._in_item("response.function_call_arguments.delta", delta=one.text)]
         begun = [] if self._output and self._item["status"] == "in_progress" else self._begin(_message_item())
         self._item["content"][0]["text"] += one.text
-        scores = list[dict[str, Any]]()
+        scores = list[JsonObject]()
         if not answer.has_tools:  # calls have none, and that a token belongs to one is known late
             scores = chat_logprobs(answer.told(self._told), answer.spelling)
             self._told = answer.certain
@@ -202,11 +202,11 @@ class ResponseForm:
         return [*begun, told]
 
     @property
-    def _item(self) -> dict[str, Any]:
+    def _item(self) -> JsonObject:
         """The last item of the output."""
         return self._output[-1]
 
-    def _begin(self, item: dict[str, Any]) -> list[bytes]:
+    def _begin(self, item: JsonObject) -> list[bytes]:
         self._output.append(item)
         is_message = item["type"] == "message"
         shown = {**item, "content": []} if is_message else item
@@ -232,7 +232,7 @@ class ResponseForm:
         done = self._event("response.output_item.done", output_index=len(self._output) - 1, item=item)
         return [*told, done]
 
-    def _said(self, answer: Choice) -> dict[str, Any]:
+    def _said(self, answer: Choice) -> JsonObject:
         asked, status = self._asked, self._status
         return {
             "id": self._id, "object": "response", "created_at": self._created, "status": status,
@@ -255,16 +255,16 @@ class ResponseForm:
         return event(body, kind)
 
 
-def _message_item() -> dict[str, Any]:
+def _message_item() -> JsonObject:
     return {"id": f"msg_{secrets.token_hex(16)}", "type": "message", "status": "in_progress",
             "role": "assistant", "content": [_part()]}  # fmt: skip
 
 
-def _part() -> dict[str, Any]:
+def _part() -> JsonObject:
     return {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
 
 
-def _usage(answer: Choice) -> dict[str, Any]:
+def _usage(answer: Choice) -> JsonObject:
     found = usage_of([answer])
     return {
         "input_tokens": found["prompt_tokens"],

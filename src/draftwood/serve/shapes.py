@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from draftwood.api.text import Spelling
 from draftwood.serve.answer import Choice, ToldToken, Update
+from draftwood.serve.fields import JsonObject
 from draftwood.serve.logprobs import SpelledToken, TokenLogprobs
 from draftwood.step import MODEL, Step
 
@@ -15,14 +15,14 @@ _LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
 """Line ends of Unicode at which some clients split events; json.dumps escapes other line ends, but not these."""
 
 
-def event(body: dict[str, Any], kind: str | None = None) -> bytes:
+def event(body: JsonObject, kind: str | None = None) -> bytes:
     """Return an event, of a ``kind`` if it has one; lone surrogates are escaped, as UTF-8 cannot hold them."""
     data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).translate(_LINE_ENDS)
     head = "" if kind is None else f"event: {kind}\n"
     return f"{head}data: {data}\n\n".encode(errors="backslashreplace")
 
 
-def usage_of(answers: Sequence[Choice]) -> dict[str, Any]:
+def usage_of(answers: Sequence[Choice]) -> JsonObject:
     """Return a request's usage; the tokens of each prompt count once, however many choices it has."""
     prompts = {id(answer.job.request.prompt): answer for answer in answers}.values()
     prompt, cached = sum(one.generation.prompt_tokens for one in prompts), sum(one.job.cached for one in prompts)
@@ -48,7 +48,7 @@ def usage_of(answers: Sequence[Choice]) -> dict[str, Any]:
     }
 
 
-def chat_logprobs(some: Sequence[ToldToken], spelling: Spelling) -> list[dict[str, Any]]:
+def chat_logprobs(some: Sequence[ToldToken], spelling: Spelling) -> list[JsonObject]:
     """Return log-probabilities as chats and responses have them."""
     return [
         {
@@ -60,13 +60,13 @@ def chat_logprobs(some: Sequence[ToldToken], spelling: Spelling) -> list[dict[st
     ]
 
 
-def _entry(text: str, own: bytes, logprob: float) -> dict[str, Any]:
+def _entry(text: str, own: bytes, logprob: float) -> JsonObject:
     return {"token": text, "logprob": logprob, "bytes": list(own)}
 
 
 def _candidate(
     spelled: SpelledToken, scored: TokenLogprobs, token: int, logprob: float, spelling: Spelling
-) -> dict[str, Any]:
+) -> JsonObject:
     if token == scored.token:
         return _entry(spelled.text, spelled.bytes, logprob)
     own = b"" if spelling.special(token) else spelling.piece(token)
@@ -74,7 +74,7 @@ def _candidate(
     return _entry(text, text.encode() if own is None else own, logprob)
 
 
-def text_logprobs(some: Sequence[ToldToken], spelling: Spelling) -> dict[str, Any]:
+def text_logprobs(some: Sequence[ToldToken], spelling: Spelling) -> JsonObject:
     """Return log-probabilities as plain texts have them."""
     scores = [scored for _, scored in some]
     wants_top = any(scored is not None and scored.top for scored in scores)
@@ -98,14 +98,14 @@ def _best(spelled: SpelledToken, scored: TokenLogprobs | None, spelling: Spellin
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
-def told_of(answer: Choice, update: Update) -> dict[str, Any]:
+def told_of(answer: Choice, update: Update) -> JsonObject:
     """Return the trace of one update of a stream: its text by source, and the step that it comes from."""
     pieces = [{"text": piece.text, "source": piece.source} for piece in update.pieces]
     step = None if update.step is None else _step(update.step, answer)
     return {"pieces": pieces, "tokens": update.tokens, "step": step}
 
 
-def _step(step: Step, answer: Choice) -> dict[str, Any]:
+def _step(step: Step, answer: Choice) -> JsonObject:
     """Return a step as JSON; its tree as texts, parents (-1: the root), sources, and indices of accepted nodes."""
     trace, tree = step.trace, None
     if trace and trace.get("tokens"):
@@ -117,7 +117,7 @@ def _step(step: Step, answer: Choice) -> dict[str, Any]:
     return {**said, "ms": round(step.seconds * 1e3, 3), "tree": tree}
 
 
-def summary_of(answer: Choice) -> dict[str, Any]:
+def summary_of(answer: Choice) -> JsonObject:
     """Return the trace of one choice of a whole response: rates, and a record per step, as in our files."""
     rates, found = answer.generation.stats, answer.generation
     return {

@@ -11,6 +11,7 @@ from fastapi.responses import StreamingResponse
 
 from draftwood.serve.answer import Choice, Update
 from draftwood.serve.errors import GONE, ApiError, as_api_error
+from draftwood.serve.fields import JsonObject
 from draftwood.serve.forms import ChatForm
 from draftwood.serve.responses import ResponseForm
 
@@ -60,7 +61,7 @@ async def unless_gone(http: Request, work: Coroutine[Any, Any, Any]) -> Any:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
-        raise ApiError(GONE, "the client has gone")
+        raise ApiError("the client has gone", GONE)
     finally:
         task.cancel()
         gone.cancel()
@@ -72,7 +73,7 @@ async def _gone(http: Request) -> None:
         pass
 
 
-async def whole(answers: Sequence[Choice], form: ChatForm | ResponseForm) -> dict[str, Any]:
+async def whole(answers: Sequence[Choice], form: ChatForm | ResponseForm) -> JsonObject:
     """Wait for all choices; returns the response. Raises `ApiError` where one of them fails."""
     try:
         reasons = await asyncio.gather(*(answer.finished() for answer in answers))

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from draftwood.api.prompts import decoder, plain_messages
 from draftwood.serve.calls import CLOSING, OPENING, TAGS
-from draftwood.serve.errors import BAD_REQUEST, ApiError
-from draftwood.serve.fields import AllowedTools, ChatRequest, FunctionTool, NamedTool
+from draftwood.serve.errors import ApiError
+from draftwood.serve.fields import AllowedTools, ChatRequest, FunctionTool, JsonObject, NamedTool
 from draftwood.serve.json_reader import nearest, readable
 
 _TOLD = """You may call functions. Their signatures, as JSON Schema, one to a line:
@@ -33,7 +33,7 @@ class ToolUse:
         self.reason: Literal["stop", "tool_calls"] = "stop" if is_named else "tool_calls"  # as in the API
         self.parameters = {one.name: _parameters(one) for one in functions}  # JSON Schema by function
 
-    def messages(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def messages(self, messages: Sequence[Mapping[str, Any]]) -> list[JsonObject]:
         """Return the conversation with the functions in its system message, and all calls so far as text."""
         told = without_calls(messages)
         lines = "\n".join(_json(_signature(function)) for function in self._functions)
@@ -53,7 +53,7 @@ def tools_of(asked: ChatRequest) -> ToolUse | None:
     if isinstance(choice, AllowedTools):
         functions, choice = _named(functions, choice.allowed_tools.tools), choice.allowed_tools.mode
     if choice == "required" and not functions:
-        raise ApiError(BAD_REQUEST, "tool_choice is 'required', and there are no tools", param="tool_choice")
+        raise ApiError("tool_choice is 'required', and there are no tools", param="tool_choice")
     if not functions or choice == "none":
         return None
     return ToolUse(functions, forced=choice == "required", is_named=False)
@@ -63,8 +63,7 @@ def _named(functions: Sequence[FunctionTool], wanted: Sequence[NamedTool]) -> li
     """Return the functions that a choice names; raises `ApiError` for one that is not there."""
     names = {tool.function.name for tool in wanted}
     for name in sorted(names.difference(function.name for function in functions)):
-        said = f"tool_choice names {name!r}, which is none of the tools"
-        raise ApiError(BAD_REQUEST, said, param="tool_choice")
+        raise ApiError(f"tool_choice names {name!r}, which is none of the tools", param="tool_choice")
     return [function for function in functions if function.name in names]
 
 
@@ -86,7 +85,7 @@ def hidden_tags(tokenizer: Any) -> dict[str, int]:
     return found
 
 
-def without_calls(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def without_calls(messages: Sequence[Mapping[str, Any]]) -> list[JsonObject]:
     """Return a conversation with all calls so far as text, since few chat templates know calls.
 
     Raises `ApiError` or `PromptError`, with the number of the message.
@@ -94,7 +93,7 @@ def without_calls(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     return [_as_text(message, number) for number, message in enumerate(plain_messages(messages), 1)]
 
 
-def _as_text(message: Mapping[str, Any], number: int) -> dict[str, Any]:
+def _as_text(message: Mapping[str, Any], number: int) -> JsonObject:
     calls, older = message.get("tool_calls") or [], message.get("function_call")
     if not isinstance(calls, list):
         raise _unreadable(number, "tool_calls must be a list of calls")
@@ -117,15 +116,15 @@ def _written(call: Any, number: int) -> str:
 
 
 def _unreadable(number: int, said: str) -> ApiError:
-    return ApiError(BAD_REQUEST, f"message {number}: {said}", param="messages")
+    return ApiError(f"message {number}: {said}", param="messages")
 
 
-def _signature(function: FunctionTool) -> dict[str, Any]:
+def _signature(function: FunctionTool) -> JsonObject:
     described = {"description": function.description} if function.description else {}
     return {"name": function.name, **described, "parameters": _parameters(function)}
 
 
-def _parameters(function: FunctionTool) -> dict[str, Any]:
+def _parameters(function: FunctionTool) -> JsonObject:
     return function.parameters or {"type": "object", "properties": {}, "additionalProperties": False}
 
 

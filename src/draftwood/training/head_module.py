@@ -16,6 +16,9 @@ from torch.nn.functional import silu
 
 from draftwood.engines.heads.weights import HeadShape
 
+KeysAndValues = tuple[Tensor, Tensor]
+"""Of all tokens at one step, each [batch, heads, tokens, dim]."""
+
 
 class RMSNorm(nn.Module):
     """Root mean square norm of ``width`` numbers, computed in float32."""
@@ -57,7 +60,7 @@ class _Attention(nn.Module):
         """Repeat key-value heads for the query heads that share them."""
         return x.repeat_interleave(self.heads // self.kv_heads, 1)
 
-    def forward(self, x: Tensor, before: list[tuple[Tensor, Tensor]]) -> Tensor:
+    def forward(self, x: Tensor, before: list[KeysAndValues]) -> Tensor:
         """Attend at step ``len(before)``, where ``before`` holds keys and values of the earlier steps.
 
         The token at ``j`` sees the target's pairs (step 0) up to ``j - step``, and of each later step i the one
@@ -98,7 +101,7 @@ class _Layer(nn.Module):
         gate, up, down = matrix(shape.width, inner), matrix(shape.width, inner), matrix(inner, shape.width)
         self.mlp: Any = nn.ModuleDict({"gate_proj": gate, "up_proj": up, "down_proj": down})
 
-    def forward(self, states: Tensor, embedded: Tensor, before: list[tuple[Tensor, Tensor]]) -> Tensor:
+    def forward(self, states: Tensor, embedded: Tensor, before: list[KeysAndValues]) -> Tensor:
         joined = torch.cat((self.input_layernorm(embedded), self.hidden_norm(states)), -1)
         x = states + self.self_attn(joined, before)
         y, mlp = self.post_attention_layernorm(x), self.mlp
@@ -126,7 +129,7 @@ class HeadModule(nn.Module):
         [batch, tokens, width] the embeddings of the tokens that follow. At step i the first i mean nothing.
         """
         x, found = self.fc(states), []
-        before: list[tuple[Tensor, Tensor]] = []
+        before: list[KeysAndValues] = []
         for step in range(steps):
             if step:
                 x = _later(x, 1)

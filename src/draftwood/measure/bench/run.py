@@ -16,7 +16,7 @@ from draftwood.local.crowding import Others
 from draftwood.measure.bench.arms import Arm
 from draftwood.measure.bench.table import BUSY, PLAIN, table
 from draftwood.measure.prompt_files import PromptJob
-from draftwood.measure.records.records import TRACED, Answer, sampling_said, token_texts
+from draftwood.measure.records.records import TRACED, Answer, Row, sampling_said, token_texts
 from draftwood.measure.records.writer import RecordsWriter
 from draftwood.measure.wording import doubted
 from draftwood.planning.policies.sensors import temperature
@@ -171,9 +171,9 @@ class Sustained:
 
     arm: str  # its label
     # Per answer: at_s (seconds since the start), tokens_per_second of decoding; where known celsius, and busy.
-    windows: list[dict[str, Any]] = field(default_factory=list)
+    windows: list[Row] = field(default_factory=list)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Row:
         """Return a record of kind ``sustained``: the mean pace of the first and the last quarter of the time, and
         the share that was kept; None for fewer than four answers on a quiet machine."""
         first = last = kept = None

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from draftwood.measure.records.records import TRACED, Answer, Records, grouped_by
+from draftwood.measure.records.records import TRACED, Answer, Records, Row, grouped_by
 from draftwood.measure.records.timing import acceptance_length, gaps, generated, kept, rates, seconds_until
 
 PLAIN = {
@@ -33,7 +33,7 @@ APART = {
 _RESAMPLES, _CONFIDENCE = 2000, 0.95
 
 
-def table(records: Records) -> list[dict[str, Any]]:
+def table(records: Records) -> list[Row]:
     """Return one dictionary per task and arm, in the order of their first answers; keys are the words of
     docs/words.md.
 
@@ -59,12 +59,12 @@ def table(records: Records) -> list[dict[str, Any]]:
     return rows
 
 
-def tokens_per_pass(row: Mapping[str, Any]) -> float | None:
+def tokens_per_pass(row: Row) -> float | None:
     """Return the mean acceptance length of a row without looped tails, with them where there is nothing else."""
     return row["mean_acceptance_length_unlooped"] or row["mean_acceptance_length"]
 
 
-def sameness(row: Mapping[str, Any]) -> str:
+def sameness(row: Row) -> str:
     """Say whether the texts of a row of `table` are plain decoding's: yes, no, nothing where none can be compared.
 
     Texts that a lossy rule changed are counted: that they differ is no error.
@@ -74,7 +74,7 @@ def sameness(row: Mapping[str, Any]) -> str:
     return {True: "yes", False: "no", None: ""}[row["identical"]]
 
 
-def draft_memory(rows: Sequence[Mapping[str, Any]], arm: str) -> str | None:
+def draft_memory(rows: Sequence[Row], arm: str) -> str | None:
     """Say what the draft models of an arm take on top of the target; None where that is nothing, or not known."""
     weights, cache = (
         max((row[name] or 0 for row in rows if row["drafter"] == arm), default=0)
@@ -95,7 +95,7 @@ Groups = dict[tuple[str, str], list[Answer]]  # (task, arm) -> answers
 Place = tuple[str, int]  # prompt and sitting: what was timed there can be compared
 
 
-def _row(task: str, arm: str, arms: Groups, quiet: Groups) -> dict[str, Any]:
+def _row(task: str, arm: str, arms: Groups, quiet: Groups) -> Row:
     answers = arms[task, arm]
     first = list({a.name: a for a in reversed(answers)}.values())
     places, against = _against_plain(answers, arms, quiet)
@@ -127,7 +127,7 @@ def _most(answers: Sequence[Answer], name: str) -> float | None:
     return max((value for a in answers if (value := getattr(a, name)) is not None), default=None)
 
 
-def _rates(answers: Sequence[Answer]) -> dict[str, Any]:
+def _rates(answers: Sequence[Answer]) -> Row:
     """Rates over the steps; a peer without steps has at most an acceptance rate."""
     found, unlooped = rates(answers), rates(answers, unlooped=True)
     drafted = sum(a.drafted or 0 for a in answers)
@@ -148,7 +148,7 @@ def _plains(one: Answer, arms: Groups) -> list[list[Answer]]:
     return [held for plain in plains if (held := [a for a in plain if one.comparable(a)])]
 
 
-def _against_plain(answers: list[Answer], arms: Groups, quiet: Groups) -> tuple[set[Place], dict[str, Any]]:
+def _against_plain(answers: list[Answer], arms: Groups, quiet: Groups) -> tuple[set[Place], Row]:
     """Return where an arm was timed beside plain decoding, and what came of it."""
     one = answers[0]
     plains, calm, still = _plains(one, arms), quiet.get((one.task, one.arm), []), _plains(one, quiet)

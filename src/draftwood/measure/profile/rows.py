@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from draftwood.files.lines import write_whole
 from draftwood.local.crowding import Others
 from draftwood.measure.records.provenance import provenance
-from draftwood.measure.records.records import header
+from draftwood.measure.records.records import Row, header
 
 UNSTEADY = 1.5
 """Equal passes whose third quartile is so many times the first were disturbed; 1.02 to 1.2 on idle machines."""
@@ -56,7 +56,7 @@ class Profile:
         unsteady = median(one["q3_s"] / one["q1_s"] for one in found) > UNSTEADY
         return "equal passes took unequal times" if unsteady else ""
 
-    def rows(self) -> Iterator[dict[str, Any]]:
+    def rows(self) -> Iterator[Row]:
         """Yield the records of its file, without the header."""
         for case, seconds in sorted(self.passes.items()):
             yield {"row": "pass", "context": case.context, "n": case.n, **spread(seconds)}
@@ -70,7 +70,7 @@ def spread(seconds: Sequence[float]) -> dict[str, float]:
     return {"median_s": middle, "q1_s": q1, "q3_s": q3, "rounds": len(seconds)}
 
 
-def write_profile(path: Path, measured: Profile, settings: Mapping[str, Any], doubt: str = "") -> None:
+def write_profile(path: Path, measured: Profile, settings: Row, doubt: str = "") -> None:
     """Write a profile completely or not at all, for `draftwood.api.learned.read_profile`; raises `RecordError` if
     it cannot be written. ``settings`` say what was measured: model, dtype, threads, device; ``doubt`` is that of
     `Profile`."""

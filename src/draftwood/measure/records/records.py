@@ -13,7 +13,7 @@ A profile is such a file too, with records of its own (``pass``, ``prefill``, ..
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -26,6 +26,9 @@ from draftwood.files.lines import read_lines, warn_of_torn
 from draftwood.local.crowding import crowds
 from draftwood.local.findings import threads_of
 from draftwood.step import MODEL, Step
+
+Row = dict[str, Any]
+"""A row of a file, of a table, or of a page: a JSON object."""
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -107,7 +110,7 @@ class Answer:
         if emission.step is not None:
             self.steps.append(emission.step)
 
-    def lines(self, without: Collection[str] = ()) -> Iterator[dict[str, Any]]:
+    def lines(self, without: Collection[str] = ()) -> Iterator[Row]:
         """Yield the answer's record, without these fields, and those of its steps."""
         names = [f.name for f in dataclasses.fields(self) if f.name not in ("steps", *without)]
         known = {name: value for name in names if (value := getattr(self, name)) not in (None, {})}
@@ -116,7 +119,7 @@ class Answer:
             yield {"row": "step", "answer": self.id, **step.to_json()}
 
     @classmethod
-    def read(cls, record: Mapping[str, Any]) -> Self:
+    def read(cls, record: Row) -> Self:
         """Read an answer's record, without its steps; unknown or missing fields raise `RecordError`."""
         given = {name: value for name, value in record.items() if name not in ("row", "n_steps")}
         known = {f.name for f in dataclasses.fields(cls)}
@@ -131,12 +134,12 @@ class Answer:
 class Records:
     """The content of a records file."""
 
-    header: dict[str, Any]  # its first line
+    header: Row  # its first line
     answers: list[Answer] = field(default_factory=list)  # complete ones, with their steps
-    others: list[dict[str, Any]] = field(default_factory=list)  # other kinds (difference, pass, ...), in order
+    others: list[Row] = field(default_factory=list)  # other kinds (difference, pass, ...), in order
     torn: bool = False  # whether the file ends in a record that was cut off, which is left out here
 
-    def of_kind(self, kind: str) -> list[dict[str, Any]]:
+    def of_kind(self, kind: str) -> list[Row]:
         return [record for record in self.others if record.get("row") == kind]
 
     @property
@@ -144,7 +147,7 @@ class Records:
         """The number of the last sitting."""
         return len(self.of_kind("resumed"))
 
-    def add(self, record: dict[str, Any]) -> None:
+    def add(self, record: Row) -> None:
         """Add a record that is no answer; what is known of the machine is known of all answers of the sitting."""
         self.others.append(record)
         for answer in self.answers if record.get("row") == "machine" else ():
@@ -152,7 +155,7 @@ class Records:
                 answer.other_programs = record["other_programs"]
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Row:
         """What the header says of the model and the machine."""
         return {**self.header.get("provenance", {}), **self.header.get("settings", {})}
 
@@ -185,7 +188,7 @@ def token_texts(ids: Sequence[int], tokenizer: Any) -> list[str]:
     return texts
 
 
-def header(verb: str, settings: Mapping[str, Any], provenance: Mapping[str, Any]) -> dict[str, Any]:
+def header(verb: str, settings: Row, provenance: Row) -> Row:
     """Return the first line of a records file; to resume a run its ``settings`` must be the same."""
     facts = {"settings": dict(settings), "provenance": dict(provenance)}
     return {"row": "header", "format": FORMAT, "verb": verb, **facts}
@@ -216,7 +219,7 @@ def read_records(path: Path) -> Records:
     return found
 
 
-def _take(found: Records, record: dict[str, Any], missing: int, prompts: dict[tuple[str, str], Answer]) -> int:
+def _take(found: Records, record: Row, missing: int, prompts: dict[tuple[str, str], Answer]) -> int:
     """Add a record; returns how many steps of the last answer are missing now."""
     kind, answers = record.get("row"), found.answers
     if kind == "step":
@@ -241,7 +244,7 @@ def _take(found: Records, record: dict[str, Any], missing: int, prompts: dict[tu
     return 0
 
 
-def _checked_header(record: Mapping[str, Any]) -> dict[str, Any]:
+def _checked_header(record: Row) -> Row:
     if "trace" in (record.get("row"), record.get("verb")):
         told = "has no steps (draftwood simulate replays it): give records of generate or bench"
         raise RecordError(f"this is a trace, which {told}")

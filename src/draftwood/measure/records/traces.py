@@ -14,7 +14,7 @@ from draftwood.engines.tokens.fingerprint import tokenizer_fingerprint
 from draftwood.errors import RecordError, UsageError, VocabularyError
 from draftwood.files.foreign import LeftOut
 from draftwood.files.lines import read_lines, write_whole
-from draftwood.measure.records.records import grouped_by, header
+from draftwood.measure.records.records import Row, grouped_by, header
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Trace:
     limit: int | None = None  # most tokens that might have been written; None: the text is taken to end there
     finish_reason: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Row:
         """Return a JSON-ready dictionary without what is unknown."""
         names = self.__dataclass_fields__
         return {name: value for name in names if (value := getattr(self, name)) is not None}
@@ -71,20 +71,20 @@ def read_traces(path: Path, tokenizer: Any = None) -> list[Trace]:
     return [trace for _, trace in traces.values()]
 
 
-def write_traces(path: Path, traces: Iterable[Trace], provenance: Mapping[str, Any], tokenizer: Any) -> None:
+def write_traces(path: Path, traces: Iterable[Trace], provenance: Row, tokenizer: Any) -> None:
     """Write a trace file completely or not at all."""
     made_with = {"tokenizer": tokenizer_fingerprint(tokenizer)} if tokenizer is not None else {}
     write_whole(path, [header("trace", made_with, provenance), *(t.to_json() for t in traces)])
 
 
-def _refuse_other_tokenizer(path: Path, header: Mapping[str, Any], tokenizer: Any) -> None:
+def _refuse_other_tokenizer(path: Path, header: Row, tokenizer: Any) -> None:
     settings = header.get("settings")
     made_with = settings.get("tokenizer") if isinstance(settings, Mapping) else None
     if tokenizer is not None and made_with not in (None, tokenizer_fingerprint(tokenizer)):
         raise VocabularyError(f"{path} was made with another tokenizer: give that one, or leave --tokenizer out")
 
 
-def _trace(path: Path, number: int, line: Mapping[str, Any], tokenizer: Any) -> Trace:
+def _trace(path: Path, number: int, line: Row, tokenizer: Any) -> Trace:
     line = exchanged(line)
     prompt, output = (_ids(line, name, tokenizer) for name in ("prompt", "output"))
     task, name = str(line.get("task", path.name.partition(".")[0])), str(line.get("name", f"line {number}"))
@@ -94,7 +94,7 @@ def _trace(path: Path, number: int, line: Mapping[str, Any], tokenizer: Any) -> 
     return Trace(task, name, prompt, output, limit, reason if isinstance(reason, str) else None)
 
 
-def _ids(line: Mapping[str, Any], which: str, tokenizer: Any) -> list[int]:
+def _ids(line: Row, which: str, tokenizer: Any) -> list[int]:
     """Return the ids of the prompt or the output, tokenized if the line holds text only."""
     name = f"{which}_ids"
     if "prompt_ids" in line and "output_ids" in line:
@@ -123,7 +123,7 @@ def grouped(traces: Iterable[Trace]) -> Iterator[tuple[str, list[Trace]]]:
     yield from grouped_by(traces, lambda trace: trace.task).items()
 
 
-def exchanged(line: Mapping[str, Any]) -> dict[str, Any]:
+def exchanged(line: Row) -> Row:
     """Return a line of a log with what its bodies ``request`` and ``response`` say as ``messages`` or ``prompt``,
     and ``output``; other lines as they are.
     """

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
 
 from draftwood.errors import RecordError, UsageError
 from draftwood.files.foreign import json_object
 from draftwood.files.lines import Appender, compressed, write_whole
 from draftwood.files.paths import alone, is_stream
-from draftwood.measure.records.records import OF_THE_PROMPT, Answer, Records, read_records
+from draftwood.measure.records.records import OF_THE_PROMPT, Answer, Records, Row, read_records
 
 _SAME_MACHINE = ("draftwood", "commit", "packages", "processor", "instructions")
 
@@ -23,10 +22,10 @@ class RecordsWriter:
     lock. Raises `RecordError` or `UsageError` if the file is broken, of other settings, locked or cannot be
     written."""
 
-    def __init__(self, path: Path | None, header: dict[str, Any], *, wait: float | None = 1.0) -> None:
+    def __init__(self, path: Path | None, header: Row, *, wait: float | None = 1.0) -> None:
         self.records = Records(json_object(json.dumps(header), "the header", RecordError))  # as it is read again
         self.path = path
-        self._resumed: dict[str, Any] | None = None  # a record that comes before the next answer
+        self._resumed: Row | None = None  # a record that comes before the next answer
         self._written: dict[tuple[str, str], Answer] = {}
         self._file: Appender | None = None
         self._held = ExitStack()
@@ -52,7 +51,7 @@ class RecordsWriter:
         if not begun:
             self._file.write([header])
 
-    def _resume(self, path: Path, header: dict[str, Any]) -> None:
+    def _resume(self, path: Path, header: Row) -> None:
         """Take over the complete records."""
         self.records = read_records(path)
         _refuse_another_run(path, self.records.header, header)
@@ -87,13 +86,13 @@ class RecordsWriter:
             self._file.write(self._lines(answer))
         self.records.answers.append(answer)
 
-    def _lines(self, answer: Answer) -> Iterator[dict[str, Any]]:
+    def _lines(self, answer: Answer) -> Iterator[Row]:
         """Lines of an answer, without what the first answer to its prompt holds already."""
         first = self._written.setdefault((answer.task, answer.name), answer)
         known = [n for n in OF_THE_PROMPT if first is not answer and getattr(first, n) == getattr(answer, n)]
         return answer.lines(without=known)
 
-    def other(self, record: dict[str, Any]) -> None:
+    def other(self, record: Row) -> None:
         if self._file is not None:
             self._file.write([record])
         self.records.add(record)
@@ -102,7 +101,7 @@ class RecordsWriter:
         self._held.close()
 
 
-def _refuse_another_run(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+def _refuse_another_run(path: Path, old: Row, new: Row) -> None:
     """Raise `UsageError` if the records could not be compared with those in the file."""
     if old["verb"] != new["verb"]:
         raise UsageError(f"{path} was written by draftwood {old['verb']}: choose another -o")

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
-from draftwood.measure.records.records import Records
+from draftwood.measure.records.records import Records, Row
 from draftwood.measure.records.timing import kept
 from draftwood.measure.report.standings import Standings
 from draftwood.measure.wording import count, number
@@ -27,7 +26,7 @@ def _scale(values: Iterable[float], *, logarithmic: bool) -> Place:
     return lambda value: round(_MARGIN + (100 - 2 * _MARGIN) * (measure(value) - low) / span, 2)
 
 
-def prompts(standings: Standings, records: Records) -> dict[str, Any] | None:
+def prompts(standings: Standings, records: Records) -> Row | None:
     """Return a row per task and arm, with a dot per prompt; None where nothing was timed against plain."""
     arms = standings.foremost(MOST_ARMS)
     timed = [r for r in standings.drafted if r["per_prompt"] and r["drafter"] in arms]
@@ -55,7 +54,7 @@ def prompts(standings: Standings, records: Records) -> dict[str, Any] | None:
     return {"rows": rows, "ticks": ticks} | marks
 
 
-def costs(profile: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+def costs(profile: Sequence[Row]) -> Row | None:
     """Return the cost curve of a profile and its other measurements; None without a profile."""
     passes = sorted((row for row in profile if row["row"] == "pass"), key=lambda r: (r["context"], r["n"]))
     lines: dict[str, list[tuple[float, ...]]] = {}
@@ -68,7 +67,7 @@ def costs(profile: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     } if passes else None  # fmt: skip
 
 
-def trends(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+def trends(rows: Sequence[Row]) -> Row | None:
     """Return tokens per second over minutes of a ``sustained`` run; None without one."""
     timed = [row for row in rows if row.get("windows")]
     lines = {row["drafter"]: [(w["at_s"], *[w["tokens_per_second"]] * 3) for w in row["windows"]] for row in timed}
@@ -78,7 +77,7 @@ def trends(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
 def _curves(
     lines: dict[str, list[tuple[float, ...]]], below: str, beside: str, *, logarithmic: bool = False
-) -> dict[str, Any]:
+) -> Row:
     """Return lines by name, each of points (x, y, low, high); low and high bound a bar at the point."""
     points = [point for line in lines.values() for point in line]
     top = max(high for *_, high in points) or 1.0

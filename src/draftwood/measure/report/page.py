@@ -15,11 +15,11 @@ from draftwood.files.paths import whole_file
 from draftwood.local.crowding import crowds
 from draftwood.measure.bench.table import ACCEPTED_PER_CYCLE, APART, BUSY, SPEEDUP, sameness
 from draftwood.measure.records.provenance import package_version
-from draftwood.measure.records.records import TRACED, Answer
+from draftwood.measure.records.records import TRACED, Answer, Row
 from draftwood.measure.report import figures, shown
 from draftwood.measure.report.reading import Material, gather
 from draftwood.measure.report.sentences import arms
-from draftwood.measure.report.standings import PLAIN_ARMS, Row, Standings
+from draftwood.measure.report.standings import PLAIN_ARMS, Standings
 from draftwood.measure.report.steps import TokenTexts
 from draftwood.measure.wording import clean, count, number, percent, share
 
@@ -69,7 +69,7 @@ def build(paths: Sequence[Path], title: str | None = None, most: int | None = No
 MOST_TOLD = 3  # best drafted arms whose steps are summed up in sentences; `draftwood explain` tells of all
 
 
-def render(values: dict[str, Any]) -> str:
+def render(values: Row) -> str:
     """Return the page as HTML; all values are escaped."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
@@ -104,7 +104,7 @@ def write(path: Path, page: str, sources: Sequence[Path] = ()) -> int:
     return len(content)
 
 
-def lead(material: Material, standings: Standings) -> dict[str, Any]:
+def lead(material: Material, standings: Standings) -> Row:
     """Return the facts of the first sentence: what was measured."""
     drafted = {arm: engine for arm, engine in standings.arms.items() if arm not in PLAIN_ARMS}
     others = [engine for engine in drafted.values() if engine != "draftwood"]
@@ -124,7 +124,7 @@ def lead(material: Material, standings: Standings) -> dict[str, Any]:
     }
 
 
-def noise(material: Material, standings: Standings) -> dict[str, Any] | None:
+def noise(material: Material, standings: Standings) -> Row | None:
     """Return how busy the machine was with other programs while the busiest file was written, and the numbers of
     rows that are ``doubted`` or, for that reason, have no speedup (``apart``); None where nothing was timed or
     nothing is known.
@@ -150,7 +150,7 @@ def noise(material: Material, standings: Standings) -> dict[str, Any] | None:
     return told | {"busy": busy, "doubted": doubted, "apart": apart}
 
 
-def headline(standings: Standings) -> dict[str, Any] | None:
+def headline(standings: Standings) -> Row | None:
     """Return the headline figure and its rows, the worst task first; None if nothing was measured.
 
     It is the speedup (``gain``) if plain decoding was timed, else tokens per pass (``length``).
@@ -196,7 +196,7 @@ _COSTS: dict[str, Callable[[Row], str]] = {
 }
 
 
-def results(standings: Standings) -> dict[str, Any] | None:
+def results(standings: Standings) -> Row | None:
     """Return both tables of all results, grouped by task; a column without any figure is left out."""
     if not standings.rows:
         return None
@@ -215,12 +215,12 @@ def results(standings: Standings) -> dict[str, Any] | None:
     }
 
 
-def differences(material: Material, standings: Standings, texts: TokenTexts) -> dict[str, Any] | None:
+def differences(material: Material, standings: Standings, texts: TokenTexts) -> Row | None:
     """Return the texts that differ from plain decoding's, with their margins; None without any."""
     if not standings.rows:
         return None
 
-    def one(row: dict[str, Any], answer: Answer, plain: Answer) -> dict[str, Any]:
+    def one(row: Row, answer: Answer, plain: Answer) -> Row:
         i = row["index"]
         theirs, ours = (texts.text(a.output_ids[i] if i < len(a.output_ids) else None) for a in (plain, answer))
         known = {name: row.get(name) for name in ("index", "margin", "near_tie", "rounding", "cause")}

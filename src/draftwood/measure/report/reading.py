@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 from draftwood.errors import RecordError, UsageError
-from draftwood.measure.records.records import TRACED, Answer, Records, read_records
+from draftwood.measure.records.records import TRACED, Answer, Records, Row, read_records
 
 _SAME = ("model", "dtype", "threads", "device", "processor", "cores")
 """Facts that must be equal in all files that have them: else their timings cannot be compared."""
@@ -19,18 +18,18 @@ _SAME = ("model", "dtype", "threads", "device", "processor", "cores")
 class Material:
     """Everything that a page shows."""
 
-    headers: list[tuple[str, dict[str, Any]]]  # (file name, header) of each file
+    headers: list[tuple[str, Row]]  # (file name, header) of each file
     # Of bench and generate: answers (an id may stand for one of each file) and sustained runs.
     records: Records = field(default_factory=lambda: Records({}))
     # Records of differences, each with the answer that differs and the one of plain decoding.
-    differences: list[tuple[dict[str, Any], Answer, Answer]] = field(default_factory=list)
-    profile: list[dict[str, Any]] = field(default_factory=list)
+    differences: list[tuple[Row, Answer, Answer]] = field(default_factory=list)
+    profile: list[Row] = field(default_factory=list)
     runs: int = 0  # sittings of bench: the rounds of one are not interleaved with another's
     # Of each file: cores that other programs took during its runs, and load of the minute before one began.
     busy: list[tuple[float | None, float | None]] = field(default_factory=list)
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Row:
         """Model, dtype, threads, device, processor and cores, as far as the files have them."""
         return self.records.facts
 
@@ -77,7 +76,7 @@ def _read(path: Path) -> Records:
     return records
 
 
-def _facts(header: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(header: Row) -> Row:
     known = Records(dict(header)).facts
     return {name: known[name] for name in _SAME if known.get(name) is not None}
 
@@ -92,7 +91,7 @@ def _refuse_other_prompts(read: Sequence[tuple[Path, Records]]) -> None:
             )
 
 
-def _refuse_apart(one: Mapping[str, Any], two: Mapping[str, Any]) -> None:
+def _refuse_apart(one: Row, two: Row) -> None:
     """Refuse files whose timings cannot be compared."""
     a, b = one["settings"] | _facts(one), two["settings"] | _facts(two)
     apart = [name for name in _SAME if name in a and name in b and a[name] != b[name]]

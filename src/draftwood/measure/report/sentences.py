@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from statistics import fmean, median
-from typing import Any
 
-from draftwood.measure.records.records import Answer, grouped_by
+from draftwood.measure.records.records import Answer, Row, grouped_by
 from draftwood.measure.report.reasons import REASONS, Rows, odds
 from draftwood.measure.report.steps import steps_of
 from draftwood.measure.wording import count, share
@@ -28,7 +27,7 @@ def arms(answers: Sequence[Answer]) -> Rows:
     return found
 
 
-def summary(answers: Sequence[Answer], rows: Rows) -> dict[str, Any]:
+def summary(answers: Sequence[Answer], rows: Rows) -> Row:
     """Return the figures of one arm's answers; ``rows`` are their steps, as `steps_of` gives them."""
     steps = [step for answer in answers for step in answer.steps]
     counts = ("calls", "proposed", "kept", "accepted", "failed")
@@ -73,7 +72,7 @@ def _forecast(rows: Rows) -> dict[str, float] | None:
     }  # fmt: skip
 
 
-def sentences(rows: Rows, found: dict[str, Any]) -> Iterator[str]:
+def sentences(rows: Rows, found: Row) -> Iterator[str]:
     """Yield what these steps and their figures say, the most important first."""
     if not rows:
         yield "Nothing was decoded: no pass beyond reading the prompt."

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any
 
-from draftwood.measure.records.records import TRACED, Answer, Records
+from draftwood.measure.records.records import TRACED, Answer, Records, Row
 from draftwood.measure.records.timing import kept, rates
 from draftwood.measure.report.standings import PLAIN_ARMS, Standings
 from draftwood.measure.report.steps import TokenTexts, steps_of, stretches
@@ -42,7 +41,7 @@ def choose(records: Records, standings: Standings, most: int | None) -> list[Ans
     return turns[: len(ranked) if most is None else most]
 
 
-def _placed(answer: Answer, standings: Standings) -> dict[str, Any]:
+def _placed(answer: Answer, standings: Standings) -> Row:
     """Return an answer's speedup, if it was timed, beside the mean of its task and arm, and how far off it is."""
     row = standings.row(answer.task, answer.arm)
     speedup = next((dot["speedup"] for dot in row["per_prompt"] if dot["name"] == answer.name), None)
@@ -51,9 +50,7 @@ def _placed(answer: Answer, standings: Standings) -> dict[str, Any]:
     return {"speedup": speedup, "mean": mean, "timed": bool(row["gain"]), "of": row["prompts"], "off": off}
 
 
-def article(
-    answer: Answer, look: Mapping[str, int], standings: Standings, before: Sequence[Answer]
-) -> dict[str, Any]:
+def article(answer: Answer, look: Mapping[str, int], standings: Standings, before: Sequence[Answer]) -> Row:
     """Return an answer as the template shows it, after those that come before it on the page."""
     found, tokens, prompt = rates([answer]), len(answer.output_ids), "".join(answer.prompt_pieces or ())
     ((begun, _),), *steps = stretches(answer)
@@ -82,7 +79,7 @@ def _marked(stretches: Sequence[tuple[str, str]], look: Mapping[str, int]) -> It
         yield from ((part, "" if i % 2 else style) for i, part in enumerate(parts) if part)
 
 
-def data(answers: Sequence[Answer], look: Mapping[str, int], texts: TokenTexts) -> dict[str, Any]:
+def data(answers: Sequence[Answer], look: Mapping[str, int], texts: TokenTexts) -> Row:
     """Return the steps of these answers and the texts of their tokens by id; ``look``: drafter -> its number."""
     found, ids = [], set[int]()
     for answer in answers:

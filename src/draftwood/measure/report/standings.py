@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from draftwood.measure.bench.table import PLAIN, geometric_mean, table, tokens_per_pass
-from draftwood.measure.records.records import Records
+from draftwood.measure.records.records import Records, Row
 from draftwood.measure.wording import doubted
-
-Row = dict[str, Any]
 
 PLAIN_ARMS = frozenset(name for names in PLAIN.values() for name in names)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from typing import Any
 
-from draftwood.measure.records.records import Answer
+from draftwood.measure.records.records import Answer, Row
 from draftwood.measure.report.reasons import NUMBERS, choice, listed
 from draftwood.step import MODEL, SourceStep, Step
 
@@ -51,7 +50,7 @@ class Tree:
         return cls(**found, path=path)
 
 
-def steps_of(answer: Answer) -> list[dict[str, Any]]:
+def steps_of(answer: Answer) -> list[Row]:
     """Return everything that is known about each step of an answer, JSON-ready."""
     at = len(answer.output_ids) - sum(len(s.emitted) for s in answer.steps)
     found = []
@@ -74,7 +73,7 @@ def steps_of(answer: Answer) -> list[dict[str, Any]]:
     return found
 
 
-def _source(own: SourceStep, name: str) -> dict[str, Any]:
+def _source(own: SourceStep, name: str) -> Row:
     stages = {"stages": [asdict(stage) for stage in own.stages]} if own.stages else {}
     return {"source": name, **{k: getattr(own, k) for k in _COUNTS}, "draft_ms": _ms(own.draft_s)} | stages
 
