@@ -8,6 +8,7 @@ from openai import OpenAI
 
 from draftwood.api.setup import Setup
 from draftwood.api.user_texts import UserTexts
+from draftwood.engines.cpu.target import CpuTarget
 from draftwood.serve.prefixes import Prefixes
 from draftwood.testing import ToyTarget
 from tests.serve.conftest import running
@@ -44,6 +45,19 @@ def test_the_longest_known_beginning_is_found_in_its_own_namespace(target):
     assert prefixes.begin("other", text, 20) is None
     assert prefixes.begin("", [3] * 90, 20) is None
     assert Prefixes(ToyTarget(), 1 << 20).begin("", [1] * 90, 1) is None
+
+
+def test_a_text_of_short_convolutions_goes_on_from_the_end_of_a_page(tiny_gguf):
+    target, text = CpuTarget(tiny_gguf("lfm2", "Q8_0")), [5 + n % 60 for n in range(200)]
+    prefixes = Prefixes(target, 1 << 30)
+    prefixes.keep("", ended(opened(target, text)))
+    for common, length in ((199, 192), (100, 64), (64, 64)):
+        session, _ = prefixes.begin("", [*text[:common], 7, 8], 0)
+        assert session.ids == text[:length]
+        (scores,) = target.extend([(session, [*text[length:common], 7])])
+        ((_, truth),) = target.open([[*text[:common], 7]])
+        assert scores.raw(0).tobytes() == truth.raw(0).tobytes()
+    assert prefixes.begin("", [*text[:63], 7, 8], 0) is None
 
 
 def test_memory_is_bounded_and_longer_texts_take_the_place_of_their_beginnings(target):

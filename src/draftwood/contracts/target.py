@@ -229,9 +229,9 @@ class Target(ABC):
         return None
 
     def resume(self, prefix: Any, length: int, *, reserve: int = 0) -> Any:
-        """Open a session whose committed text is the first ``length`` tokens of what `save` returned.
+        """Open a session whose committed text is the first ``length`` tokens of what `save` returned, or fewer.
 
-        ``reserve`` as in `open`.
+        The caller reads on from the session's ``length``. ``reserve`` as in `open`.
         """
         raise CapabilityError("this target keeps no prefixes")
 

@@ -61,6 +61,9 @@ class Prefixes:
         kept = self._kept.pop(best)
         self._kept.append(kept)
         session = self._target.resume(kept.prefix, length, reserve=reserve + len(prompt) - length)
+        if session.length < _SHORTEST:  # the target goes on from fewer tokens
+            session.close()
+            return None
         return session, kept.drafters
 
     def keep(self, namespace: str, sequence: ActiveSequence) -> None:

@@ -74,7 +74,8 @@ class CpuTrainingTarget(TrainingTarget):
 
     def last_layer(self) -> dict[str, Tensor]:
         weights, family = self._weights, self._weights.shape.family
-        if family.norms != "before" or family.gate != "silu" or weights.shape.experts:
+        usual = weights.shape.blocks[-1] == ("attention", "gated_unit")
+        if family.norms != "before" or family.gate != "silu" or not usual:
             return {}
         found = {own: weights.floats(weights.matrices[-1][its]) for its, own in MATRICES.items()}
         norms = {own: weights.vectors[-1][its] for its, own in _NORMS.items()} | {"norm": weights.last_norm}

@@ -223,7 +223,7 @@ class OwnReader(Reader):
     def resume(self, saved: Prefix, length: int) -> None:
         common = min(length, len(saved.ids))
         self._session = self.target.resume(saved, common)
-        self._ids = [] if self._session is None else list(saved.ids[:common])
+        self._ids = [] if self._session is None else list(saved.ids[: self._session.length])
 
     def close(self) -> None:
         session, self._session = self._session, None

@@ -37,7 +37,7 @@ class Rows:
     ways: Sequence[Sequence[int]] | None = None
     scored: Sequence[int] | None = None  # numbers of the rows that are scored; None: all
     positions: Sequence[int] | None = None  # of rows; None: each one's is the length of the path before it
-    more: int = 0  # further cells that later passes over the same units will see
+    more: int = 0  # cells after these that later passes will read with the same chunks, as a growing tree does
     # Of models with short convolutions: the text's recent inputs, and where each row's are kept; 0: nowhere.
     recent: RecentInputs | None = None
     kept: Sequence[int] = ()

@@ -21,8 +21,8 @@ _LOG = logging.getLogger("draftwood")
 _IDLE = 5000
 """Rounds in which a helper looks for the next pass before it sleeps: 2 ms, so it stays awake through drafting."""
 _ALONE, _MOST_ALONE = 0.01, 0.6
-"""Seconds without helpers, from the beginning of a pass in which a thread lost its core: the first time, and at
-most if it happens again and again. If the pass itself took longer, the next one has helpers again."""
+"""After a thread lost its core in a pass, passes that begin within so many seconds have no helpers: 0.01 after the
+first time, twice as long after each further time, at most 0.6."""
 _LOST, _LOST_SHARE = 5e-4, 0.15
 """Seconds, and share of a pass, for which the caller may lose its core before passes go on without helpers."""
 _core_time = perf_counter if os.name == "nt" else thread_time  # Windows counts in steps as long as passes

@@ -35,10 +35,10 @@ def read_and_grow(
 ) -> int:  # fmt: skip
     """Run the pass of a filled record, over pairs of a text, and then passes over one node each, best first.
 
-    ``passes`` int64[5] has the address of the pool's function for one pass, the rows of the first pass, chunks of
-    keys that all passes see, address and length of the limits of a pass over one row. ``record`` to ``scores``
-    are arrays of the `draftwood.engines.cpu.passes.PassRecord`. A pass reads its states from ``x`` and leaves
-    there what it made of them. ``vocabulary`` has the token of each draft id; ``key`` to ``ends`` are
+    ``passes`` int64[5] has the address of the pool's function for one pass, the rows of the first pass, the number
+    of chunks of positions in every pass, and address and length of the limits of a pass over one row. ``record``
+    to ``scores`` are arrays of the `draftwood.engines.cpu.passes.PassRecord`. A pass reads its states from ``x``
+    and leaves there the head's own. ``vocabulary`` has the token of each draft id; ``key`` to ``ends`` are
     those of a `draftwood.drafters.head.reading.TreeRequest`. The rest is filled as
     `draftwood.engines.heads.text.GrownTree` has it; the first two ``sizes`` become the numbers of nodes and of
     passes. Returns whether a thread was late in a pass.
