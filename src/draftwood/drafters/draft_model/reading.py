@@ -55,8 +55,7 @@ class Reader(ABC):
         """Bytes that the cached tokens take in a cache of its own; None: the target does not tell."""
         return 0
 
-    @abstractmethod
-    def keep(self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[Row]) -> None:
+    def keep(self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[Row]) -> None:  # noqa: B027
         """Note what was read, for the next `begin`."""
 
     def truncate(self, length: int) -> None:  # noqa: B027  (nothing to do on a cache that others cut)
@@ -69,8 +68,7 @@ class Reader(ABC):
     def resume(self, saved: Any, length: int) -> None:  # noqa: B027  (nothing to take over where nothing is saved)
         """Begin after the first ``length`` tokens, at most, of what `save` returned."""
 
-    @abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  (nothing to free on a cache of others)
         """Free the cache."""
 
     def _start(self, unread: Sequence[int]) -> None:
@@ -138,12 +136,6 @@ class SharedReader(Reader):
         self._start(text[-1:].tolist())
         return None
 
-    def keep(self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[Row]) -> None:
-        pass
-
-    def close(self) -> None:
-        self._session = None
-
 
 class OwnReader(Reader):
     """Reads on a cache of its own. Draft tokens that the text took stay in it, so none is read twice."""
@@ -210,12 +202,12 @@ class OwnReader(Reader):
     def truncate(self, length: int) -> None:
         if self._session is None or length >= len(self._ids):
             return
-        self._tokens, self._parents, self._rows, self._last = [], [], [], None
-        if length:
-            self._session.truncate(length)
-            self._ids = self._ids[: self._session.length]
-        else:
+        if not length:
             self.close()
+            return
+        self._tokens, self._parents, self._rows, self._last = [], [], [], None
+        self._session.truncate(length)
+        self._ids = self._ids[: self._session.length]
 
     def save(self) -> Prefix | None:
         return None if self._session is None else self.target.save(self._session)
