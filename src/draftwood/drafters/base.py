@@ -61,11 +61,14 @@ def draft_tree(
     return grown_tree(columns, accept_rates[columns[2]])
 
 
-def grown_tree(columns: NDArray[np.int32], belief: Floats, reached: Floats | None = None) -> TokenTree:
+def grown_tree(
+    columns: NDArray[np.int32], belief: Floats, reached: Floats | None = None, draft_prob: Floats | None = None
+) -> TokenTree:
     """Return the tree that one of our kernels has grown; the arrays become the tree's own, and read-only.
 
     ``columns`` int32[3 or more, n] holds tokens, parents and evidence classes; ``belief`` float32[n] the accept
-    rates; ``reached`` float32[n], where it is known, how likely each node is reached and right.
+    rates; ``reached`` float32[n], where it is known, how likely each node is reached and right; ``draft_prob``
+    float32[n], what a drafting model gave each token.
     """
     _, source, nan, drafts = shared_columns(len(belief))
     for array in (columns, belief):
@@ -74,8 +77,8 @@ def grown_tree(columns: NDArray[np.int32], belief: Floats, reached: Floats | Non
             array.flags.writeable = False
     known = {} if reached is None else {"path_belief": reached}
     return TokenTree.grown(
-        tokens=columns[0], parents=columns[1], belief=belief, source=source, evidence=columns[2], draft_prob=nan,
-        lookahead=drafts, **known,
+        tokens=columns[0], parents=columns[1], belief=belief, source=source, evidence=columns[2],
+        draft_prob=nan if draft_prob is None else draft_prob, lookahead=drafts, **known,
     )  # fmt: skip
 
 

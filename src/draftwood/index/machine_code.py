@@ -156,11 +156,16 @@ def is_usable() -> bool:
     return not _unusable and _is_tried()
 
 
+def numba_settings() -> list[tuple[str, str]]:
+    """Return what the environment says of how numba compiles, sorted."""
+    names = sorted(name for name in os.environ if name.startswith("NUMBA_") and name != "NUMBA_CACHE_DIR")
+    return [(name, os.environ[name]) for name in names]
+
+
 @cache
 def _is_tried() -> bool:
     tried_system = sys.platform == "linux" and platform.machine() == "x86_64"
-    asked = [name for name in os.environ if name.startswith("NUMBA_") and name != "NUMBA_CACHE_DIR"]
-    if not tried_system or sys.implementation.name != "cpython" or asked:
+    if not tried_system or sys.implementation.name != "cpython" or numba_settings():
         return False
     if os.environ.get("DRAFTWOOD_KERNELS") == "numba":
         return False
