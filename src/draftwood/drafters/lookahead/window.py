@@ -40,7 +40,7 @@ class Window:
 
     @property
     def full(self) -> bool:
-        """Whether the ``size - 2`` passes of warming up are done."""
+        """Whether the passes of warming up are done, two fewer than an n-gram has tokens."""
         return len(self.levels) == self._options.ngram - 1
 
     def start(self, text: Text) -> None:

@@ -233,7 +233,9 @@ def _with_base_tree(
     for c in range(n):
         found[c, _NODE], worth[c] = OFF_BASE, accept_rates[found[c, CLASS]]
     own = n
-    for child in range(parent + 1, columns.shape[1] if parent != OFF_BASE else 0):
+    if parent == OFF_BASE:
+        return n
+    for child in range(parent + 1, columns.shape[1]):
         if columns[1, child] != parent:
             continue
         if n == len(found):
