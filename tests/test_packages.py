@@ -122,7 +122,7 @@ def test_the_sdist_holds_what_tests_and_builds_it(built):
     assert built[0].stat().st_size < 5_000_000 + HEAD
 
 
-def test_both_have_the_version_of_the_package(built):
+def test_both_packages_have_the_version_of_the_repository(built):
     assert [path.name.partition("-")[2] for path in built] == [
         f"{draftwood.__version__}.tar.gz",
         f"{draftwood.__version__}-py3-none-any.whl",

@@ -43,7 +43,7 @@ WITHOUT_MODELS = sorted(
 
 
 @pytest.mark.parametrize("spec", WITHOUT_MODELS)
-def test_its_drafters_write_the_plain_text_on_a_toy(spec):
+def test_drafters_of_a_seed_write_the_plain_text_on_a_toy(spec):
     prompt = [1, 2, 3, 1, 2, 3, 1, 2]
     texts = [
         draftwood.generate(ToyTarget(seed=3), prompt, drafters=drafters, planner="fixed:4", max_new_tokens=12).ids

@@ -50,7 +50,7 @@ def test_the_empty_tree():
     assert empty.path(-1) == []
 
 
-def test_it_cannot_be_changed_and_says_what_it_is():
+def test_a_tree_cannot_be_changed_and_shows_its_nodes():
     with pytest.raises(dataclasses.FrozenInstanceError):
         TREE.tokens = np.zeros(5)
     assert repr(TREE) == "TokenTree(tokens=[5, 7, 6, 8, 9], parents=[-1, -1, 0, 0, 2])"

@@ -108,9 +108,9 @@ class Step:
         row = _row(self)
         if self.by_source:
             row["by_source"] = [_row(source) for source in self.by_source]
-        for source, found in zip(self.by_source, row.get("by_source", ()), strict=True):
-            if source.stages:
-                found["stages"] = [dataclasses.asdict(stage) for stage in source.stages]
+        for source in row.get("by_source", ()):
+            if "stages" in source:
+                source["stages"] = [dataclasses.asdict(stage) for stage in source["stages"]]
         return row
 
     @classmethod

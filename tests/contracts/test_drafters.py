@@ -52,7 +52,7 @@ def test_a_drafter_with_a_cache_of_its_own_closes_it():
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
 @pytest.mark.parametrize("name", [name for name in WELL_BEHAVED if name not in SCORED | SHARING | ANSWERING])
-def test_what_it_learnt_step_by_step_is_what_it_would_have_read_at_once(name, sampling):
+def test_a_text_learnt_step_by_step_is_drafted_as_one_read_at_once(name, sampling):
     """But for what scores, other requests or where the answer began taught: that is not in the text."""
     target = ToyTarget(order=2)
     (drafter,) = WELL_BEHAVED[name](target, sampling)

@@ -41,7 +41,7 @@ def test_what_each_variant_declares():
 # --- the toy itself ------------------------------------------------------------------------------------------
 
 
-def test_its_probabilities_are_those_of_its_scores():
+def test_probabilities_of_the_toy_are_those_of_its_scores():
     target = ToyTarget()
     row = target.scores_after([1, 2, 3]).astype(np.float64)
     assert target.probabilities([1, 2, 3], GREEDY).tolist() == np.eye(8)[row.argmax()].tolist()

@@ -68,7 +68,7 @@ def cascade(target, drafters, **options):
 
 
 @pytest.mark.parametrize("trees", [True, False])
-def test_it_keeps_the_contract(trees):
+def test_a_cascade_keeps_the_contract(trees):
     small = ToyTarget(order=2, trees=trees)
     check_drafter(cascade(small, [cascade(small, load("ngram+recycling"))]), prompt=[7])
     assert small.open_sessions == 0

@@ -228,7 +228,7 @@ def test_kernels_that_are_named_alike_are_kept_in_different_folders():
     for entry in ENTRIES:
         import_module(f"draftwood.drafters.{entry.rpartition('.')[0]}")
     functions = [kernel.py_func for kernel in KERNELS]
-    assert len({(machine_code._folders(one)[-1], machine_code._stem(one)) for one in functions}) == len(KERNELS)
+    assert len({(machine_code._folders(one)[-1], machine_code.name_of(one)) for one in functions}) == len(KERNELS)
 
 
 @pytest.mark.parametrize("settings", [{}, NUMBA])
@@ -293,10 +293,11 @@ def test_damaged_machine_code_is_not_run(package):
     whole = file.read_bytes()
     read = (
         "import sys; from pathlib import Path; import draftwood.index.machine_code as m\n"
-        "m._name = lambda *_: sys.argv[-1]; file = Path(sys.argv[-1]); whole = file.read_bytes()\n"
+        f"file = Path({str(file)!r}); whole, (name, _, key) = file.read_bytes(), file.stem.partition('-')\n"
+        "assert m.read_code([file.parent], name, key)\n"
         "damaged = b'', whole[:100], whole[:-1], whole[:200] + bytes(64) + whole[264:], b'x' + whole\n"
-        "for part in damaged: file.write_bytes(part); assert m._read(run := m.load, '') is None\n"
-    ).replace("sys.argv[-1]", repr(str(file)))
+        "for part in damaged: file.write_bytes(part); assert m.read_code([file.parent], name, key) is None\n"
+    )
     run(read, PYTHONPATH=str(package.parent.parent))
     assert ask(package, 1)[1], "it is compiled again"
     assert file.read_bytes() == whole or ask(package, 1) == (21, ""), "and kept again"

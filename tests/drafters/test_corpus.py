@@ -40,7 +40,7 @@ def file(tmp_path):
     documents=DOCUMENTS, text=TEXT, nodes=st.integers(0, 20), most=st.integers(1, 8), levels=st.integers(1, 4),
     seed=st.integers(0, 99),
 )  # fmt: skip
-def test_it_proposes_what_the_twin_grows(documents, text, nodes, most, levels, seed):
+def test_the_drafter_proposes_what_the_twin_grows(documents, text, nodes, most, levels, seed):
     accept_rates = np.random.default_rng(seed).random(len(PRIOR), dtype=np.float32)
     session = of(documents, max_match=most, levels=levels).open(text, None)
     tree = session.draft(nodes, 3, accept_rates)

@@ -59,7 +59,7 @@ def feedback(proposal, choice, emitted, rows=None):
     start=st.sampled_from(["prompt", "previous"]),
     prompt=st.lists(st.integers(0, 1), min_size=1, max_size=9),
 )
-def test_it_follows_the_literal_iteration(target, block, start, prompt):
+def test_jacobi_follows_the_literal_iteration(target, block, start, prompt):
     ids, steps = steps_of(target, JacobiDrafter(block=block, start=start), prompt)
     text = [*prompt, *ids]
     at, guesses = len(prompt) + 1, []  # where the block begins, and its literal iterate
@@ -185,6 +185,3 @@ def test_other_text_ends_the_block():
     session.learn(feedback(session.draft(4, 0, RATES), [5, 6, 7, 5, 6], [5]))
     session.extend([6, 6])
     assert len(session.draft(4, 0, RATES)) == 4
-    session.close()
-    session.close()
-    assert len(session.draft(4, 0, RATES)) == 0

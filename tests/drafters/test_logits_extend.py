@@ -64,7 +64,7 @@ def paths(tree):
     nodes=st.integers(0, 30),
     cut=st.integers(0, 8),
 )
-def test_it_proposes_what_a_search_through_the_text_finds(prompt, answer, row, roots, length, nodes, cut):
+def test_branches_are_what_a_search_through_the_text_finds(prompt, answer, row, roots, length, nodes, cut):
     session = LogitsExtendDrafter(roots=roots, length=length).open(prompt, None)
     probabilities = np.sort(np.random.default_rng(len(answer)).dirichlet(np.full(6, 0.3)))[::-1]
     shares = probabilities.astype(np.float32)
@@ -138,6 +138,3 @@ def test_cuts():
     assert len(session.draft(30, 0, RATES)) == 0
     session.learn(feedback([9], [[9, 1, 2]], [[0.5, 0.3, 0.1]]))
     assert paths(session.draft(30, 0, RATES)) == first
-    session.close()
-    session.close()
-    assert len(session.draft(30, 0, RATES)) == 0

@@ -85,7 +85,7 @@ def test_the_window_comes_whole_or_not_at_all_and_hangs_as_one_mask_rule_wants_i
 @pytest.mark.parametrize(
     "options", ["window=7:ngram=5", "window=1:ngram=6", "window=2:ngram=2", "window=3:ngram=9"]
 )
-def test_it_says_how_many_lookahead_nodes_its_window_takes_at_most(options):
+def test_the_drafter_needs_as_many_lookahead_nodes_as_its_window_takes_at_most(options):
     (drafter,) = load(f"lookahead:{options}:prompt=false")
     live = steps_of(ToyTarget(20), [drafter], [1, 2, 3], LookaheadOnly(1), 12)
     sizes = [len(session.window.tokens) for session, _ in live]

@@ -33,7 +33,7 @@ def filled(path=None, count=4, first=0):
     return memory
 
 
-def test_it_comes_back_from_its_file(path):
+def test_a_memory_comes_back_from_its_file(path):
     memory = filled()
     credit(memory, unique(2), times=7)
     assert memory.changed
@@ -430,7 +430,7 @@ def test_the_name_of_who_was_forgotten_does_not_stay(path):
     assert np.array(unique(9), "<i4").tobytes() not in path.read_bytes()
 
 
-def test_it_has_the_size_with_which_it_was_saved(path, caplog):
+def test_a_memory_has_the_size_with_which_it_was_saved(path, caplog):
     filled().save(path)
     assert Memory.open(path).size == 10_000
     assert Memory.open(path, 20_000).size == 20_000

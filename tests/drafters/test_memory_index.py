@@ -148,7 +148,7 @@ ANSWERS = st.integers(0, 30).map(lambda number: unique(number, 37 * number % 90)
         st.tuples(ANSWERS, st.sampled_from(["", "", "", "ann"]), st.integers(0, 40)), min_size=1, max_size=60
     ),
 )
-def test_it_holds_exactly_what_a_list_would_and_proposes_nothing_else(size, steps):
+def test_a_memory_holds_exactly_what_a_list_would_and_proposes_nothing_else(size, steps):
     memory, naive = Memory(size), NaiveMemory(size)
     for ids, namespace, times in steps:
         memory.add(ids, namespace)

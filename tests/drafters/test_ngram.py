@@ -14,7 +14,7 @@ def draft(drafter, text, nodes=16, accept_rates=None):
     return session.draft(nodes, 0, drafter.prior if accept_rates is None else accept_rates)
 
 
-def test_its_classes_are_those_of_its_index():
+def test_the_classes_of_the_drafter_are_those_of_its_index():
     assert CLASSES == MATCHED + FOLLOWED + BY_COUNT == len(NgramDrafter().prior) == 660
     assert NgramDrafter().prior.dtype == np.float32
 
@@ -33,7 +33,7 @@ def test_where_occurrences_disagree_it_branches():
     assert tree.parents.tolist() == [-1, -1]
 
 
-def test_it_asks_only_the_accept_rates():
+def test_a_draft_rests_on_nothing_but_the_accept_rates():
     text = [7, 1, 5, 9, 2, 5, 7, 1, 6, 9, 2, 6, 7, 1]
     accept_rates = np.full(CLASSES, 0.01, np.float32)
     accept_rates[MATCHED + FOLLOWED :] = 0.9
@@ -49,8 +49,6 @@ def test_further_texts_are_copied_from_too_and_survive_cutting():
     session.truncate(3)
     session.extend([5, 6])
     assert session.draft(1, 0, drafter.prior).tokens.tolist() == [7]
-    session.close()
-    assert len(session.draft(4, 0, drafter.prior)) == 0
     assert "30" not in repr(drafter)
 
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.ngram import NaiveNgram
 
-from draftwood.drafters.base import draft_tree
 from draftwood.drafters.ngram.index import Cursor, NgramIndex
 from draftwood.drafters.ngram.kernel import CLASSES, DISTINCT, FREQUENT, REACH
 from draftwood.errors import IntegrityError, UsageError
+from draftwood.tree import TokenTree
 
 RATES = np.random.default_rng(3).uniform(0.05, 0.95, CLASSES).astype(np.float32)  # all different: no ties
 
@@ -40,7 +40,7 @@ def grown(index: NgramIndex, cursor: Cursor, nodes: int, depth: int, frequent: i
     columns, (belief, reached) = index.grow(cursor, RATES, nodes, depth, frequent)
     wide = np.zeros((7, nodes), dtype=np.int32), np.zeros((3, nodes), dtype=np.float32)
     chain, (*_, odds) = index.grow(cursor, RATES, nodes, depth, frequent, arrays=wide)
-    best = draft_tree(columns[0], columns[2], belief, columns[1]).best_chain()
+    best = TokenTree.build(columns[0], columns[1], belief=belief).best_chain()
     assert [*chain[4:].tolist(), odds.tolist()] == [*columns[[0, 2, 3]][:, best].tolist(), reached[best].tolist()]
     assert (belief == RATES[columns[2]]).all()
     above = np.append(reached, 1)[columns[1]]
@@ -96,7 +96,7 @@ def followed(index, twin, copy: list[int]):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_so_they_do_on_long_edited_texts(seed: int) -> None:
+def test_trees_are_those_of_the_twin_on_long_edited_texts(seed: int) -> None:
     """What counts only after dozens of tokens: lost cursors, far places, long matches, ties of frequent tokens."""
     text, copy = edited(np.random.default_rng(seed))
     index, _, twin = read([text, []])

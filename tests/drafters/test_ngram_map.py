@@ -12,7 +12,7 @@ from draftwood.errors import UsageError
 
 
 @given(script=SCRIPTS, n=st.integers(1, 4), m=st.integers(1, 6), hits=st.none() | st.integers(1, 3))
-def test_they_draft_what_the_reference_drafts(script, n, m, hits):
+def test_both_maps_draft_what_the_reference_drafts(script, n, m, hits):
     play(script, made(n, m, hits), NaiveMap(n, m, hits))
 
 

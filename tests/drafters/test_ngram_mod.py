@@ -28,7 +28,7 @@ def used(drafter):
 
 @settings(max_examples=30)
 @given(script=SCRIPTS, n=st.sampled_from([1, 2, 3, 5, 33, 40]), least=st.integers(0, 6), most=st.integers(0, 9))
-def test_it_drafts_what_the_reference_drafts(script, n, least, most):
+def test_ngram_mod_drafts_what_the_reference_drafts(script, n, least, most):
     pool = NaivePool(n)
     play(script, NgramModDrafter(n, least, most), NaiveMod(pool, least, most))
 

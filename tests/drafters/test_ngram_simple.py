@@ -30,7 +30,7 @@ class Oracle:
 
 
 @given(script=SCRIPTS, n=st.integers(1, 4), m=st.integers(1, 9))
-def test_it_drafts_what_the_reference_drafts(script, n, m):
+def test_ngram_simple_drafts_what_the_reference_drafts(script, n, m):
     play(script, NgramSimpleDrafter(size_n=n, size_m=m), Oracle(n, m))
 
 

@@ -40,7 +40,7 @@ def class_of(depth, size, total, count):
     nodes=st.integers(0, 20),
     length=st.integers(1, 18),
 )
-def test_it_suggests_what_counting_says(context, prompt, answer, order, p, learn, nodes, length):
+def test_parrot_suggests_what_counting_says(context, prompt, answer, order, p, learn, nodes, length):
     drafter = ParrotDrafter(order=order, p=p, length=length, learn=learn, context=tuple(context))
     session = drafter.open(prompt, None)
     for i in range(0, len(answer), 3):
@@ -60,7 +60,7 @@ def test_it_suggests_what_counting_says(context, prompt, answer, order, p, learn
 
 @settings(max_examples=50)
 @given(text=st.lists(st.integers(0, 40), min_size=200, max_size=900), order=st.integers(2, 5))
-def test_so_it_does_on_texts_that_outgrow_its_first_table(text, order):
+def test_parrot_suggests_what_counting_says_on_texts_that_outgrow_its_first_table(text, order):
     drafter = ParrotDrafter(order=order, p=0.05)
     for at in (len(text), len(text) // 2):
         wanted = naive_suggest(text[:at], at, order, 0.05, 16)

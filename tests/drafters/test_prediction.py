@@ -86,7 +86,7 @@ def check_against_twin(texts, answer, window, nodes, accept_rates, floor):
     seed=st.integers(0, 3),
     floor=st.sampled_from([0.0, 0.01, 0.3]),
 )
-def test_it_proposes_what_the_naive_twin_does(texts, answer, window, nodes, seed, floor):
+def test_trees_are_those_of_the_naive_twin(texts, answer, window, nodes, seed, floor):
     accept_rates = RATES if not seed else np.random.default_rng(seed).random(len(PRIOR)).astype(np.float32)
     check_against_twin(texts, answer, window, nodes, accept_rates, floor)
 
@@ -111,12 +111,12 @@ def edited(draw):
 
 @settings(max_examples=30)
 @given(both=edited(), window=st.sampled_from([8, 64]), nodes=st.sampled_from([4, 16, 40]))
-def test_so_it_does_on_edited_texts(both, window, nodes):
+def test_trees_are_those_of_the_naive_twin_on_edited_texts(both, window, nodes):
     check_against_twin([both[0]], both[1], window, nodes, RATES, 0.01)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_so_it_does_on_long_texts(seed):
+def test_trees_are_those_of_the_naive_twin_on_long_texts(seed):
     """What counts only after dozens of tokens: a lost cursor, long matches, places outside the window.
 
     Odd seeds have phrases that come again and again, so that several places match for long.
@@ -146,7 +146,7 @@ def test_what_stood_between_the_ends_of_two_texts_is_no_replacement():
 EXPECTED = list(range(100, 200))
 
 
-def test_it_begins_with_the_text():
+def test_the_first_draft_begins_with_the_text():
     session = PredictionDrafter(texts=(tuple(EXPECTED),)).open([1, 2], None)
     assert best(session) == EXPECTED[:16]
     session.begin_answer([100])

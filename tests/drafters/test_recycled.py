@@ -101,7 +101,7 @@ def said(one, context, accept_rates=None, *, length=0, longest=LONGEST, **option
     depth=st.integers(1, 6),
     longest=st.integers(1, 3),
 )
-def test_it_grows_what_its_twin_grows(rows, seed, base_tree, noise, nodes, depth, longest):
+def test_the_table_grows_what_its_twin_grows(rows, seed, base_tree, noise, nodes, depth, longest):
     one, twin = table(), NaiveRecycled()
     accept_rates = np.random.default_rng(seed).random(CLASSES).astype(np.float32)
     text = [3, 1]

@@ -16,7 +16,7 @@ from draftwood.drafters.corpus.file import write_corpus
 from draftwood.drafters.llama_cpp.ngram_counts import NgramCounts
 from draftwood.drafters.llama_cpp.ngram_counts_file import read_counts, write_counts
 from draftwood.errors import DraftwoodError, FileFormatError
-from draftwood.files.format import ALIGNMENT, MAGIC, header_bytes, kind_of, read_header
+from draftwood.files.format import ALIGNMENT, MAGIC, header_bytes, kind_of, read_payload
 
 FIXED = struct.Struct("<8sIIQ16s16s")
 RNG = np.random.default_rng(0)
@@ -70,9 +70,8 @@ def whole(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("whole") / "file"
     write, use = FORMATS[request.param]
     write(path)
-    header = read_header(path, kind_of(path))
-    content = path.read_bytes()
-    return use, dict(header.about) | {"kind": header.kind}, content[header.start :], path.with_name("changed")
+    header, payload = read_payload(path, kind_of(path))
+    return use, dict(header.about) | {"kind": header.kind}, payload, path.with_name("changed")
 
 
 def used(use, path, content):

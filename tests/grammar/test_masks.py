@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 import draftwood
-from draftwood.drafters.base import draft_tree
 from draftwood.grammar.follower import Follower
 from draftwood.grammar.grammar import Grammar
 from draftwood.grammar.vocabulary import holds, members, vocabulary_of, words_of
+from draftwood.tree import TokenTree
 from tests.grammar.conftest import END, SCHEMA
 
 GRAMMARS = {
@@ -70,7 +70,7 @@ def naive_fitting(grammar, vocabulary, answer, tokens, parents):
 
 def fitting(follower, answer, tokens, parents):
     tokens, parents = (np.array(some, dtype=np.int32) for some in (tokens, parents))
-    tree = draft_tree(tokens, np.zeros_like(tokens), np.full(len(tokens), 0.5, np.float32), parents)
+    tree = TokenTree.build(tokens, parents, belief=0.5)
     return set(follower.fitting(answer, tree).tolist())
 
 

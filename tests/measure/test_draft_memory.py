@@ -50,7 +50,7 @@ def test_a_model_that_two_drafters_share_is_counted_once_and_its_caches_twice():
 def test_of_a_cascade_every_model_counts():
     inner = toy(30)
     known = DraftTarget(ToyTarget(), weight_bytes=1000)
-    cascade = CascadeDrafter(target=known.target, drafters=(*load("ngram"), inner), known=known)
+    cascade = CascadeDrafter(target=known, drafters=(*load("ngram"), inner))
     tokens, (weights, cache) = written(ToyTarget(), cascade)
     assert weights == 1030
     assert cache > 1.5 * (tokens - 6) * PER_TOY_TOKEN

@@ -153,9 +153,9 @@ class DraftModels:
         found = self.named(name)
         model, tokenizer = LOADED.get(name)
         return CascadeDrafter(
-            drafters=with_models(inner, DraftModels(found.target, model, tokenizer)), target=found.target,
+            drafters=with_models(inner, DraftModels(found.target, model, tokenizer)), target=found,
             length=length, p_min=p_min, model=name,
-            planner=load_planner(DEFAULT, learned(model)), vocab_size=found.vocab_size, known=found,
+            planner=load_planner(DEFAULT, learned(model)),
         )  # fmt: skip
 
     def early_exit(self, layers: str) -> DraftTarget:

@@ -44,25 +44,31 @@ def read_rates(module_file: str) -> Floats:
 
 
 def draft_tree(
-    tokens: NDArray[np.int32], evidence: NDArray[np.int32], belief: Floats,
-    parents: NDArray[np.int32] | None = None,
-) -> TokenTree:  # fmt: skip
-    """Return a tree of draft nodes, a chain without ``parents``; columns that all such trees share are cached.
-
-    The given arrays become the tree's own, and read-only.
+    tokens: Sequence[int] | NDArray[Any],
+    evidence: ArrayLike,
+    accept_rates: Floats,
+    parents: ArrayLike | None = None,
+) -> TokenTree:
+    """Return a tree of tokens int32[n], a chain without ``parents``, believed in as much as the accept rates of
+    their ``evidence`` classes say. Siblings must differ. The arguments are copied.
     """
-    chain, source, nan, drafts = shared_columns(len(tokens))
-    up = chain if parents is None else parents
-    for array in (tokens, up, belief, evidence):
-        array.flags.writeable = False
-    return TokenTree(tokens, up, belief, source, evidence, nan, drafts)
+    n = len(tokens)
+    if not n:
+        return TokenTree.empty()
+    columns = np.empty((3, n), dtype=np.int32)
+    columns[0], columns[2] = tokens, evidence
+    columns[1] = shared_columns(n)[0] if parents is None else parents
+    return grown_tree(columns, accept_rates[columns[2]])
 
 
-def grown_tree(columns: NDArray[np.int32], belief: Floats, reached: Floats | None = None) -> TokenTree:
+def grown_tree(
+    columns: NDArray[np.int32], belief: Floats, reached: Floats | None = None, draft_prob: Floats | None = None
+) -> TokenTree:
     """Return the tree that one of our kernels has grown; the arrays become the tree's own, and read-only.
 
     ``columns`` int32[3 or more, n] holds tokens, parents and evidence classes; ``belief`` float32[n] the accept
-    rates; ``reached`` float32[n], where it is known, how likely each node is reached and right.
+    rates; ``reached`` float32[n], where it is known, how likely each node is reached and right; ``draft_prob``
+    float32[n], what a drafting model gave each token.
     """
     _, source, nan, drafts = shared_columns(len(belief))
     for array in (columns, belief):
@@ -71,8 +77,8 @@ def grown_tree(columns: NDArray[np.int32], belief: Floats, reached: Floats | Non
             array.flags.writeable = False
     known = {} if reached is None else {"path_belief": reached}
     return TokenTree.grown(
-        tokens=columns[0], parents=columns[1], belief=belief, source=source, evidence=columns[2], draft_prob=nan,
-        lookahead=drafts, **known,
+        tokens=columns[0], parents=columns[1], belief=belief, source=source, evidence=columns[2],
+        draft_prob=nan if draft_prob is None else draft_prob, lookahead=drafts, **known,
     )  # fmt: skip
 
 
@@ -126,9 +132,6 @@ class TextSession(DraftSession):
     def truncate(self, length: int) -> None:
         self._length = max(0, min(length, self._length))
 
-    def close(self) -> None:
-        self._buffer, self._length = np.empty(0, dtype=np.int32), 0
-
 
 class AnswerSession(TextSession):
     """Follows the committed text and remembers where the latest answer begins: ``start``, or the text's length."""
@@ -149,7 +152,3 @@ class AnswerSession(TextSession):
     def truncate(self, length: int) -> None:
         super().truncate(length)
         self.start = min(self.start, self._length)
-
-    def close(self) -> None:
-        super().close()
-        self.start = 0

@@ -104,21 +104,13 @@ def header_bytes(kind: str, about: Mapping[str, Any], length: int, checksum: byt
     return whole[: _FIXED.size - _DIGEST] + _digest(whole) + text
 
 
-def read_header(path: Path, kind: str, *, version: int = 1) -> Header:
-    """Read and check the header of a file of this kind; of the payload only the size is checked.
+@contextmanager
+def open_payload(path: Path, kind: str, *, version: int = 1) -> Iterator[tuple[Header, BinaryIO]]:
+    """Give the checked header of a file of this kind, and the file open at its payload, of which only the size is
+    checked. Both are of one file, even if another one replaces it meanwhile.
 
     Raises `UsageError` if the file is missing or cannot be read, and `FileFormatError` if it is foreign, cut off,
     damaged, of another kind, or of a newer version than ``version``.
-    """
-    with open_payload(path, kind, version=version) as (header, _):
-        return header
-
-
-@contextmanager
-def open_payload(path: Path, kind: str, *, version: int = 1) -> Iterator[tuple[Header, BinaryIO]]:
-    """Give the checked header, and the file open at its payload; raises what `read_header` does.
-
-    Both are of one file, even if another one replaces it meanwhile.
     """
     with opened(path) as file:
         header = _read(path, file, version)
@@ -131,7 +123,7 @@ def open_payload(path: Path, kind: str, *, version: int = 1) -> Iterator[tuple[H
 def kind_of(path: Path) -> str | None:
     """Return the kind of a file of any version, or None if it is not in our format.
 
-    Raises what `read_header` raises for files that are missing, cut off or damaged.
+    Raises what `open_payload` raises for files that are missing, cut off or damaged.
     """
     with opened(path) as file:
         ours = is_ours(file.read(len(MAGIC)))
@@ -187,7 +179,7 @@ def _read(path: Path, file: BinaryIO, version: int | None) -> Header:
 
 
 def read_payload(path: Path, kind: str, *, version: int = 1) -> tuple[Header, bytes]:
-    """Return header and payload, both checked; raises what `read_header` does."""
+    """Return header and payload, both checked; raises what `open_payload` does."""
     with open_payload(path, kind, version=version) as (header, file):
         payload = file.read(header.length)
     if hashlib.blake2b(payload, digest_size=_DIGEST).digest() != header.checksum:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
-import numpy as np
-
 from draftwood.contracts import Floats, Noise
 from draftwood.drafters.base import AnswerSession, BaseDrafter, draft_tree, fixed_rates
 from draftwood.grammar.follower import Follower
@@ -56,7 +54,5 @@ class GrammarSession(AnswerSession):
         most = min(nodes, self._drafter.length)
         forced = self._follower.forced(answer, most)
         likely = self._follower.likely(answer + forced, most - len(forced))
-        if not forced and not likely:
-            return TokenTree.empty()
-        evidence = np.repeat(np.array([FORCED, LIKELY], dtype=np.int32), [len(forced), len(likely)])
-        return draft_tree(np.array(forced + likely, dtype=np.int32), evidence, accept_rates[evidence])
+        evidence = [FORCED] * len(forced) + [LIKELY] * len(likely)
+        return draft_tree(forced + likely, evidence, accept_rates)

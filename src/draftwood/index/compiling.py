@@ -8,7 +8,6 @@ other modules included. Most hold Python's global lock, so no other thread chang
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -55,8 +54,7 @@ def compiled(signature: str, *, reorder: bool = False, nogil: bool = False) -> C
 
 def stamp(function: Any, *options: object) -> str:
     """Digest of a kernel's code and constants as loaded, helpers in other modules included."""
-    names = sorted(name for name in os.environ if name.startswith("NUMBA_") and name != "NUMBA_CACHE_DIR")
-    parts: list[object] = [_FORMAT, np.__version__, [(name, os.environ[name]) for name in names], options]
+    parts: list[object] = [_FORMAT, np.__version__, machine_code.numba_settings(), options]
     waiting, seen = [function], set()
     while waiting:
         found = waiting.pop()

@@ -15,7 +15,7 @@ import logging
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
@@ -66,20 +66,45 @@ def load(function: Any, signature: str, stamp: str) -> Kernel | None:
     if not is_usable():
         return None
     try:
-        found = _read(function, stamp)
-        return None if found is None else Kernel(function, signature, _linked(function, found))
+        kept = read_code(_folders(function), name_of(function), f"{stamp}-{_machine()}")
+        if kept is None:
+            return None
+        header, _, code = kept.partition(b"\n")
+        return Kernel(function, signature, _linked(function, MachineCode(code, *json.loads(header))))
     except Exception as error:  # whatever another version of LLVM, or of numba's modules, does differently
         _LOG.info("the machine code of %s cannot be used: %s", function.__qualname__, error)
         _unusable.append(error)
         return None
 
 
-def _read(function: Any, stamp: str) -> MachineCode | None:
-    for folder in _folders(function):
+def save(function: Any, stamp: str, found: MachineCode) -> None:
+    """Keep a kernel's machine code for the next process; raises `OSError` where that is impossible."""
+    content = json.dumps([found.entry, list(found.environments)]).encode() + b"\n" + found.code
+    keep_code(_folders(function), name_of(function), f"{stamp}-{_machine()}", content)
+
+
+def read_code(folders: Iterable[Path], name: str, key: str) -> bytes | None:
+    """Return what `keep_code` has kept under this name and ``key``; None where no folder has it whole."""
+    for folder in folders:
         with suppress(OSError):
-            header, _, code = read_checked(folder / _name(function, stamp)).partition(b"\n")
-            return MachineCode(code, *json.loads(header))
+            return read_checked(folder / f"{name}-{key}.kernel")
     return None
+
+
+def keep_code(folders: Iterable[Path], name: str, key: str, code: bytes) -> None:
+    """Keep machine code in the first of these folders that can be written to, with the newest other versions.
+
+    ``key`` is a digest of all that the code depends on. Raises `OSError` where no folder can be written to.
+    """
+    failure: BaseException = OSError()
+    for folder in folders:
+        path = folder / f"{name}-{key}.kernel"
+        try:
+            write_checked(path, code)
+            return prune(path, name)
+        except FileFormatError as error:
+            failure = error.__cause__ or error
+    raise failure
 
 
 def read_checked(path: Path) -> bytes:
@@ -96,36 +121,19 @@ def write_checked(path: Path, content: bytes) -> None:
         beside.write_bytes(hashlib.sha256(content).digest() + content)
 
 
-def save(function: Any, stamp: str, found: MachineCode) -> None:
-    """Keep a kernel's machine code for the next process; raises `OSError` where that is impossible."""
-    content = json.dumps([found.entry, list(found.environments)]).encode() + b"\n" + found.code
-    failure: BaseException = OSError()
-    for folder in _folders(function):
-        path = folder / _name(function, stamp)
-        try:
-            write_checked(path, content)
-            return prune(path, function)
-        except FileFormatError as error:
-            failure = error.__cause__ or error
-    raise failure
-
-
-def prune(new: Path, function: Any) -> None:
+def prune(new: Path, name: str) -> None:
     """Remove the oldest versions; after a jump of the clock the ``new`` one may seem old."""
     with suppress(OSError):
-        others = [path for path in new.parent.glob(f"{_stem(function)}-*{new.suffix}") if path != new]
+        others = [path for path in new.parent.glob(f"{name}-*{new.suffix}") if path != new]
         others.sort(key=lambda path: -path.stat().st_mtime)
         for version in others[_KEPT - 1 :]:
             for file in new.parent.glob(f"{version.stem}.*"):  # numba has two of each
                 file.unlink()  # a process that wanted to load it compiles it anew
 
 
-def _stem(function: Any) -> str:
+def name_of(function: Any) -> str:
+    """Return the name of a kernel's files."""
     return f"{Path(function.__code__.co_filename).stem}.{function.__qualname__}"
-
-
-def _name(function: Any, stamp: str) -> str:
-    return f"{_stem(function)}-{stamp}-{_machine()}.kernel"
 
 
 def _folders(function: Any) -> list[Path]:
@@ -148,11 +156,16 @@ def is_usable() -> bool:
     return not _unusable and _is_tried()
 
 
+def numba_settings() -> list[tuple[str, str]]:
+    """Return what the environment says of how numba compiles, sorted."""
+    names = sorted(name for name in os.environ if name.startswith("NUMBA_") and name != "NUMBA_CACHE_DIR")
+    return [(name, os.environ[name]) for name in names]
+
+
 @cache
 def _is_tried() -> bool:
     tried_system = sys.platform == "linux" and platform.machine() == "x86_64"
-    asked = [name for name in os.environ if name.startswith("NUMBA_") and name != "NUMBA_CACHE_DIR"]
-    if not tried_system or sys.implementation.name != "cpython" or asked:
+    if not tried_system or sys.implementation.name != "cpython" or numba_settings():
         return False
     if os.environ.get("DRAFTWOOD_KERNELS") == "numba":
         return False

@@ -141,7 +141,8 @@ class _Cache(FunctionCache):
 
     def save_overload(self, sig: Any, data: Any) -> None:
         super().save_overload(sig, data)
-        machine_code.prune(Path(self.cache_path, f"{self._impl.filename_base}.nbi"), self._py_func.__wrapped__)
+        name = machine_code.name_of(self._py_func.__wrapped__)
+        machine_code.prune(Path(self.cache_path, f"{self._impl.filename_base}.nbi"), name)
 
 
 def _keep(function: Any, stamp: str, kernel: Any) -> None:

@@ -174,7 +174,7 @@ def check_target(target: Target, *, prompt: Sequence[int] = (1, 2, 3), tolerance
     if can.rollback == "none":
         tree = TokenTree.empty()
     elif can.trees:
-        tree = TokenTree.build([tokens[0], tokens[1], tokens[2], tokens[3]], [-1, 0, -1, 2])
+        tree = TokenTree.build(tokens, [-1, 0, -1, 2])
     else:
         tree = TokenTree.build(tokens)
     ((session, _),) = target.open([list(prompt)], reserve=8)
@@ -184,7 +184,7 @@ def check_target(target: Target, *, prompt: Sequence[int] = (1, 2, 3), tolerance
         path = tree.path(node)
         text = [*prompt, root, *tree.tokens[path].tolist()]
         ((fresh, truth),) = target.open([text])
-        gap = np.abs(scores.numpy(scores.raw(1 + node)) - truth.numpy(truth.raw(0))).max()
+        gap = _gap(scores, 1 + node, truth)
         assert gap <= tolerance, f"node {node} scores differ from its own chain's by {gap}"
         fresh.close()
     kept = tree.path(len(tree) - 1)
@@ -234,6 +234,12 @@ def _check_settled(target: Target, session: Any, text: list[int], tolerance: flo
     """Check that a session goes on, by one token, as a new one that reads the text does."""
     ((fresh, _),) = target.open([text])
     after, truth = target.extend([(session, [text[0]]), (fresh, [text[0]])])
-    gap = np.abs(after.numpy(after.raw(0)) - truth.numpy(truth.raw(0))).max()
+    gap = _gap(after, 0, truth)
     assert gap <= tolerance, f"the cache differs from a fresh reading: scores differ by {gap}"
     fresh.close()
+
+
+def _gap(scores: Scores, row: int, truth: Scores) -> float:
+    """Return by how much a row of raw scores differs from the first row of others."""
+    gap: float = np.abs(scores.numpy(scores.raw(row)) - truth.numpy(truth.raw(0))).max()
+    return gap

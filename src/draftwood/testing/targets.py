@@ -220,15 +220,10 @@ class ToySession(TargetSession):
 
     def place(self, root: int, tree: TokenTree) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Put root and nodes after the committed rows; returns their positions, and which rows each sees."""
-        n = self._length
-        at = tree.positions(n).astype(np.int64)
-        self.tokens = np.concatenate((self.tokens[:n], [root], tree.tokens)).astype(np.int64)
-        self.positions = np.concatenate((self.positions[:n], at))
-        sees = np.zeros((1 + len(tree), len(self.tokens)), dtype=np.bool_)
-        sees[:, : n + 1] = True
-        sees[1:, n + 1 :] = tree.ancestor_mask
-        self._scored, self._lines = (root, tree), []
-        return at, sees
+        self._lines = []
+        found = self.grow([root, *tree.tokens.tolist()], [-1, *(1 + tree.parents).tolist()])
+        self._scored = root, tree
+        return found
 
     def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Put nodes after the committed rows and those grown before; returns what `place` returns."""
@@ -255,14 +250,12 @@ class ToySession(TargetSession):
     def keep(self, path: Sequence[int]) -> None:
         assert self._scored is not None, "keep() follows score()"
         root, tree = self._scored
-        n, self._scored = self._length, None
+        self._scored = None
         if self._target.rollback == "snapshot" and len(path) < len(tree):
             self._target.replayed += 1 + len(path)
             self.append([root, *tree.tokens[list(path)].tolist()])
-            return
-        rows = [*range(n + 1), *(n + 1 + node for node in path)]
-        self.tokens, self.positions = self.tokens[rows], self.positions[rows]
-        self._length = len(rows)
+        else:
+            self.settle([0, *(1 + node for node in path)])
 
     def truncate(self, length: int) -> None:
         self._length = min(length, self._length)

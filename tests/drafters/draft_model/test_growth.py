@@ -14,7 +14,7 @@ from draftwood.drafters.draft_model.experience import (
     experience_with,
 )
 from draftwood.drafters.draft_model.growth import ROOT, Candidate, Growth, candidates, chosen
-from draftwood.drafters.draft_model.noise_kernel import FewNoise
+from draftwood.drafters.draft_model.noise_kernel import keyed_candidates
 from draftwood.testing import ToyTarget
 from draftwood.tree import NO_CLAIM, TokenTree
 from draftwood.verify.noise import KeyedNoise
@@ -114,7 +114,7 @@ def test_the_kernel_finds_the_same_candidates(temperature, tokens):
             probabilities = rng.dirichlet(np.full(tokens, 0.2)).astype(np.float32)
             for row in (probabilities, np.where(probabilities > 0.1, probabilities, 0).astype(np.float32)):
                 naive = candidates(ids, row, position, noise)
-                fast = FewNoise(noise).candidates(ids, row, position)
+                fast = keyed_candidates(ids, row, position, noise)
                 assert [one.token for one in fast] == [one.token for one in naive]
                 np.testing.assert_allclose(fast, naive, rtol=1e-7)
 
@@ -122,7 +122,7 @@ def test_the_kernel_finds_the_same_candidates(temperature, tokens):
 def test_the_kernel_finds_nothing_in_a_broken_row():
     ids, noise = np.array([4, 7, 9], dtype=np.int32), KeyedNoise(1, 0, 1.0)
     for chance in (0.0, np.nan):
-        assert FewNoise(noise).candidates(ids, np.full(3, chance, dtype=np.float32), 0) == []
+        assert keyed_candidates(ids, np.full(3, chance, dtype=np.float32), 0, noise) == []
 
 
 def test_costs_follow_the_median_and_are_tried_again():

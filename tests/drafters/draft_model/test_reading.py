@@ -89,7 +89,7 @@ def test_tokens_that_the_target_lacks_are_not_proposed(cascade, caplog):
     models = DraftModels(target)
     drafter = DraftModelDrafter(target=model).with_models(models)
     if cascade:
-        drafter = CascadeDrafter(target=model, drafters=load("ngram"), known=drafter.found)
+        drafter = CascadeDrafter(target=drafter.found, drafters=load("ngram"))
     drafter = drafter.with_models(models)
     assert drafter.with_models(models) is drafter
     assert run(target, [drafter]) == run(target, [])

@@ -7,12 +7,12 @@ and Re, "Accelerating LLM Inference with Staged Speculative Decoding", arXiv 230
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from draftwood.child_safe import ChildSafeLock
-from draftwood.contracts import Drafter, Floats, Needs, Noise, Planner
+from draftwood.contracts import Drafter, Floats, Needs, Noise, Planner, Target
 from draftwood.contracts.declaring import refuse_mismatch
 from draftwood.decoding.arrivals import read_whole
 from draftwood.decoding.loop import one_pass
@@ -59,9 +59,8 @@ class CascadeDrafter(ModelBackedDrafter):
     """Proposes what a smaller model would write that has drafters of its own; these may be cascades, too.
 
     The ``target`` is the smaller model, on a cache of its own; records call it ``model``. A ``planner`` decides
-    how much of what its ``drafters`` propose it scores. Tokens from ``vocab_size`` on are not proposed. ``known``
-    is what else is known of a model that draftwood has loaded. Raises `CapabilityError` where a drafter needs what
-    the model lacks, or the model cannot take tokens back.
+    how much of what its ``drafters`` propose it scores. Raises `CapabilityError` where a drafter needs what the
+    model lacks, or the model cannot take tokens back.
     """
 
     name: ClassVar[str] = "draft-model"
@@ -69,19 +68,23 @@ class CascadeDrafter(ModelBackedDrafter):
     model: str = "draft-model"
     drafters: tuple[Drafter, ...] = ()
     planner: Planner = field(default_factory=GoodputPlanner, repr=False)
-    vocab_size: int | None = field(default=None, repr=False)
-    known: DraftTarget | None = field(default=None, repr=False)
     stage_time: StageTime = field(default_factory=StageTime, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.target is None:
             raise UsageError("a cascade needs its model: give a target")
-        self.refuse_states(self.target)
-        refuse_mismatch(self.target.capabilities, self.drafters)
-        size = self.target.capabilities.vocab_size
-        limited = (d.limited(size) if isinstance(d, ModelBackedDrafter) else d for d in self.drafters)
+        self.refuse_states(self.own)
+        can = self.own.capabilities
+        refuse_mismatch(can, self.drafters)
+        limited = (d.limited(can.vocab_size) if isinstance(d, ModelBackedDrafter) else d for d in self.drafters)
         object.__setattr__(self, "drafters", tuple(limited))
+
+    @property
+    def own(self) -> Target:
+        """The smaller model."""
+        assert self.found is not None
+        return self.found.target
 
     @property
     def needs(self) -> Needs:
@@ -91,18 +94,10 @@ class CascadeDrafter(ModelBackedDrafter):
     def models(self) -> tuple[DraftTarget, ...]:
         """Its model, and those by which its drafters draft."""
         inner = [model for d in self.drafters if isinstance(d, ModelBackedDrafter) for model in d.models]
-        return (self.known or DraftTarget(self.target), *inner)
-
-    def with_models(self, models: Any) -> CascadeDrafter:
-        """Return this drafter, which has its model, without the tokens that the target lacks."""
-        return self if models.target is None else self.limited(models.target.capabilities.vocab_size)
-
-    def limited(self, vocab_size: int) -> Self:
-        known = self.target.capabilities.vocab_size if self.vocab_size is None else self.vocab_size
-        return self if known <= vocab_size else replace(self, vocab_size=vocab_size)
+        return (*super().models, *inner)
 
     def open(self, prompt: Sequence[int], noise: Noise | None) -> CascadeSession:  # type: ignore[override]
-        room = self.target.capabilities.max_positions
+        room = self.own.capabilities.max_positions
         if len(prompt) >= room:
             raise CapabilityError(
                 f"the prompt has {len(prompt)} tokens and the draft model {self.model!r} takes at most {room}: it "
@@ -150,7 +145,7 @@ class CascadeDrafter(ModelBackedDrafter):
         for session in (*new, *known):
             session.wants_more()
         if new:
-            read_whole(self.target, [session.ahead for session in new])
+            read_whole(self.own, [session.ahead for session in new])
             for session in new:
                 session.ahead.open_sources()
                 session.ahead.begin()
@@ -162,7 +157,7 @@ class CascadeDrafter(ModelBackedDrafter):
         """Read the rest of texts that are known but for their ends, in one pass."""
         started = perf_counter()
         asked = watched_by([session.ahead.watch_rest() for session, _ in behind])
-        every = self.target.extend([(session.ahead.session, ids) for session, ids in behind], **asked)
+        every = self.own.extend([(session.ahead.session, ids) for session, ids in behind], **asked)
         for (session, _), scores in zip(behind, every, strict=True):
             session.ahead.read_on(scores)
         seconds = perf_counter() - started
@@ -185,7 +180,7 @@ class CascadeDrafter(ModelBackedDrafter):
             for session in ready:
                 session.wants_more()
             started = perf_counter()
-            one_pass(self.target, ready[0].planner, [session.ahead for session in ready], perf_counter)
+            one_pass(self.own, ready[0].planner, [session.ahead for session in ready], perf_counter)
             seconds = perf_counter() - started
             self.stage_time.learn(seconds)
             for session in ready:

@@ -27,9 +27,10 @@ from draftwood.contracts import (
 from draftwood.decoding.feedback import BrokenRowError
 from draftwood.decoding.request import Request, Stopping
 from draftwood.decoding.sequence import ActiveSequence
+from draftwood.drafters.base import TextSession
 from draftwood.drafters.draft_model.experience import evidence_class
 from draftwood.drafters.draft_model.growth import SAMPLED, Candidate, candidates
-from draftwood.drafters.draft_model.session import ReadableText
+from draftwood.drafters.draft_model.session import can_read
 from draftwood.step import StageStep, Step, stages_of
 from draftwood.tree import TokenTree
 
@@ -38,7 +39,7 @@ _KEEP = 0.95  # weight of earlier tokens and passes in the averages
 _RESERVE = 256  # tokens that the cache of a new text has room for as well
 
 
-class CascadeSession(ReadableText):
+class CascadeSession(TextSession):
     """One text, and the text that the draft model of a ``cascade``, a `CascadeDrafter`, writes ahead of it."""
 
     def __init__(self, prompt: Sequence[int], noise: Noise | None, cascade: Any) -> None:
@@ -46,10 +47,9 @@ class CascadeSession(ReadableText):
         self.prices, self.ends = Prices(), frozenset[int]()
         self.stages: tuple[StageStep, ...] = ()
         self._cascade, self._noise = cascade, noise
-        self.planner: PlannerSession = (
-            cascade.planner.open()
-        )  # decides how much of the inner drafts the model scores
-        self._room = cascade.target.capabilities.max_positions
+        # Decides how much of the inner drafts the model scores.
+        self.planner: PlannerSession = cascade.planner.open()
+        self._room = cascade.own.capabilities.max_positions
         self._ahead: Ahead | None = None  # None: the model has read nothing of the text
         self._hope, self._pace = _HOPE, 1.0  # pace: tokens that a pass of the model writes
         self._most = 0  # tokens of the draft under way
@@ -66,7 +66,6 @@ class CascadeSession(ReadableText):
             self.drop()
 
     def close(self) -> None:
-        super().close()
         self.drop()
 
     def drop(self) -> None:
@@ -80,7 +79,7 @@ class CascadeSession(ReadableText):
     def begin(self, nodes: int) -> bool:
         """Begin a draft; returns whether there is anything to write, which there is not after unknown tokens."""
         self._own, self._inner = StageStep(self._cascade.model), ()
-        readable = self._length and self.can_read(self._cascade.target)
+        readable = self._length and can_read(self._cascade.own, self.text)
         self._most = max(0, min(nodes, self._cascade.length, self._room - self._length)) if readable else 0
         return self._most > 0
 
@@ -93,7 +92,7 @@ class CascadeSession(ReadableText):
         """Follow the committed text; returns what of it the model must read before its next pass."""
         if self._ahead is None:
             text = self.text.tolist()
-            self._ahead = Ahead(text, self._noise, self._cascade.target, self._cascade.drafters)
+            self._ahead = Ahead(text, self._noise, self._cascade.own, self._cascade.drafters)
             return text
         return self._ahead.follow(self.text)
 
@@ -166,7 +165,7 @@ class CascadeSession(ReadableText):
 
     def _proposes(self, one: Candidate) -> bool:
         """Whether the draft takes this token in; it ends before the first that it does not."""
-        size = self._cascade.vocab_size
+        size = self._cascade.found.vocab_size
         return (size is None or one.token < size) and one.confidence >= self._cascade.p_min
 
 

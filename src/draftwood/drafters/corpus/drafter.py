@@ -90,7 +90,6 @@ class CorpusSession(TextSession):
         from draftwood.drafters.corpus.kernel import grow  # loads kernels, so only when needed
 
         self._drafter, self._grow = drafter, grow
-        self._corpora = drafter.corpora
         self._bound = 0  # no match is longer than the last one plus what was read since
         super().__init__(prompt)
 
@@ -102,10 +101,6 @@ class CorpusSession(TextSession):
         super().truncate(length)
         self._bound = self._drafter.max_match
 
-    def close(self) -> None:
-        super().close()
-        self._corpora = ()
-
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         nodes = min(nodes, MOST_NODES)
         context = self.text[max(self._length - self._bound, 0) :]
@@ -113,13 +108,10 @@ class CorpusSession(TextSession):
         if nodes < 1 or not len(context):
             return TokenTree.empty()
         accept_rates = for_kernel(accept_rates, len(PRIOR))
-        parts = [part for corpus in self._corpora if corpus._is_whole for part in corpus.parts]
+        parts = [part for corpus in self._drafter.corpora if corpus._is_whole for part in corpus.parts]
         trees = [self._grown(part, context, nodes, accept_rates) for part in parts]
         self._bound = self.match_length
-        trees = [tree for tree in trees if len(tree)]
-        if len(trees) < 2:
-            return trees[0] if trees else TokenTree.empty()
-        tree = merge(trees)[0]
+        tree = merge([tree for tree in trees if len(tree)])[0]
         if len(tree) <= nodes:
             return tree
         order = np.argsort(-tree.path_belief, kind="stable")  # a parent never comes after its child

@@ -21,27 +21,14 @@ def _surest(
     return surest(key, position, ids, probabilities, temperature, found)
 
 
-class FewNoise:
-    """Candidates with the noise of `KeyedNoise`, equal to the last digits of its logarithms.
-
-    Parameters
-    ----------
-    noise
-        The rule's.
+def keyed_candidates(ids: Ints, probabilities: Floats, position: int, noise: KeyedNoise) -> list[Candidate]:
+    """Return what `draftwood.drafters.draft_model.growth.candidates` returns, equal to the last digits of the
+    noise's logarithms.
     """
-
-    def __init__(self, noise: KeyedNoise) -> None:
-        self._temperature = noise.temperature
-        self._key = noise.key
-
-    def candidates(
-        self, ids: Ints, probabilities: Floats, position: int, most: int = LOOKED_AT
-    ) -> list[Candidate]:
-        """Return what `draftwood.drafters.draft_model.growth.candidates` returns with this noise."""
-        found = np.empty((most + 2, max(3, len(ids))), dtype=np.float64)
-        ids, probabilities = np.ascontiguousarray(ids), np.ascontiguousarray(probabilities)
-        count = _surest(self._key, position, ids, probabilities, self._temperature, found)
-        return [
-            Candidate(int(ids[int(at)]), probability, confidence)
-            for at, probability, confidence in found[:count, :3].tolist()
-        ]
+    found = np.empty((LOOKED_AT + 2, max(3, len(ids))), dtype=np.float64)
+    ids, probabilities = np.ascontiguousarray(ids), np.ascontiguousarray(probabilities)
+    count = _surest(noise.key, position, ids, probabilities, noise.temperature, found)
+    return [
+        Candidate(int(ids[int(at)]), probability, confidence)
+        for at, probability, confidence in found[:count, :3].tolist()
+    ]

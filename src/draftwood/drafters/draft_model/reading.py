@@ -9,9 +9,6 @@ from typing import Any, NamedTuple
 from draftwood.contracts import Floats, Ints, Prefix
 from draftwood.drafters.draft_model.growth import ROOT, Growth
 
-_FEW = 8
-"""Up to this many unread tokens join the tree's first pass; more get a pass of their own."""
-
 
 class Row(NamedTuple):
     """The best tokens after one token: ids int32[k] and probabilities float32[k]."""
@@ -55,8 +52,7 @@ class Reader(ABC):
         """Bytes that the cached tokens take in a cache of its own; None: the target does not tell."""
         return 0
 
-    @abstractmethod
-    def keep(self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[Row]) -> None:
+    def keep(self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[Row]) -> None:  # noqa: B027
         """Note what was read, for the next `begin`."""
 
     def truncate(self, length: int) -> None:  # noqa: B027  (nothing to do on a cache that others cut)
@@ -69,8 +65,7 @@ class Reader(ABC):
     def resume(self, saved: Any, length: int) -> None:  # noqa: B027  (nothing to take over where nothing is saved)
         """Begin after the first ``length`` tokens, at most, of what `save` returned."""
 
-    @abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  (nothing to free on a cache of others)
         """Free the cache."""
 
     def _start(self, unread: Sequence[int]) -> None:
@@ -138,23 +133,18 @@ class SharedReader(Reader):
         self._start(text[-1:].tolist())
         return None
 
-    def keep(self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[Row]) -> None:
-        pass
-
-    def close(self) -> None:
-        self._session = None
-
 
 class OwnReader(Reader):
     """Reads on a cache of its own. Draft tokens that the text took stay in it, so none is read twice."""
+
+    few = 8
+    """Up to this many unread tokens join the tree's first pass; more get a pass of their own."""
 
     def __init__(self, target: Any, k: int) -> None:
         super().__init__(target, k)
         self._ids: list[int] = []  # cached
         self._last: Row | None = None  # of the last cached token
-        self._tokens: list[int] = []  # read after them
-        self._parents: list[int] = []
-        self._rows: list[Row] = []
+        self._grown: list[tuple[int, int, Row]] = []  # read after them: parent, token, row
 
     def unread(self, length: int) -> int:
         return length - len(self._ids)
@@ -164,7 +154,7 @@ class OwnReader(Reader):
         if len(self._ids) == len(text) and self._last is None:  # its row is not known after a cut
             self.truncate(len(text) - 1)
         left = text[len(self._ids) :].tolist()
-        if self._session is None or len(left) > _FEW:
+        if self._session is None or len(left) > self.few:
             self._read(left)
             left = []
         self._start(left)
@@ -172,11 +162,11 @@ class OwnReader(Reader):
 
     def _settle(self, text: Ints) -> None:
         """Commit what was read of tokens that the text has taken, and forget the rest."""
-        if self._session is not None and not self._tokens:
-            self._session.truncate(self._session.length)  # forgets what a pass that failed has left
-        if not self._tokens:
+        if not self._grown:
+            if self._session is not None:
+                self._session.truncate(self._session.length)  # forgets what a pass that failed has left
             return
-        children = {both: i for i, both in enumerate(zip(self._parents, self._tokens, strict=True))}
+        children = {(parent, token): i for i, (parent, token, _) in enumerate(self._grown)}
         path: list[int] = []
         for token in text[len(self._ids) :].tolist():
             node = children.get((path[-1] if path else -1, token))
@@ -184,10 +174,10 @@ class OwnReader(Reader):
                 break
             path.append(node)
         self.target.settle(self._session, path)
-        if path:
-            self._ids += [self._tokens[node] for node in path]
-            self._last = self._rows[path[-1]]
-        self._tokens, self._parents, self._rows = [], [], []
+        for node in path:
+            _, token, self._last = self._grown[node]
+            self._ids.append(token)
+        self._grown = []
 
     def _read(self, ids: Sequence[int]) -> None:
         if self._session is None:
@@ -199,9 +189,7 @@ class OwnReader(Reader):
         self._last = Row(best, probabilities)
 
     def keep(self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[Row]) -> None:
-        self._tokens += tokens
-        self._parents += parents
-        self._rows += rows
+        self._grown += zip(parents, tokens, rows, strict=True)
 
     @property
     def cache_bytes(self) -> int | None:
@@ -210,12 +198,12 @@ class OwnReader(Reader):
     def truncate(self, length: int) -> None:
         if self._session is None or length >= len(self._ids):
             return
-        self._tokens, self._parents, self._rows, self._last = [], [], [], None
-        if length:
-            self._session.truncate(length)
-            self._ids = self._ids[: self._session.length]
-        else:
+        if not length:
             self.close()
+            return
+        self._grown, self._last = [], None
+        self._session.truncate(length)
+        self._ids = self._ids[: self._session.length]
 
     def save(self) -> Prefix | None:
         return None if self._session is None else self.target.save(self._session)
@@ -227,8 +215,7 @@ class OwnReader(Reader):
 
     def close(self) -> None:
         session, self._session = self._session, None
-        self._ids, self._last = [], None
-        self._tokens, self._parents, self._rows = [], [], []
+        self._ids, self._grown, self._last = [], [], None
         if session is not None:
             session.close()
 
@@ -237,23 +224,16 @@ class ChainReader(OwnReader):
     """The same for targets that read chains only: each token is committed to the cache, and cut off again."""
 
     is_chain = True
+    few = 0
     _sure = 0  # length of the cached prefix that was already compared with the text
 
-    def begin(self, text: Ints) -> Row | None:
+    def _settle(self, text: Ints) -> None:
+        """Cut off what the text has not taken."""
         sure = min(self._sure, len(self._ids))
-        differs = len(self._ids)
-        for at, (mine, token) in enumerate(zip(self._ids[sure:], text[sure:].tolist(), strict=False), sure):
-            if mine != token:
-                differs = at
-                break
-        self.truncate(min(differs, len(text)))
-        if len(self._ids) == len(text) and self._last is None:  # its row is not known after a cut
-            self.truncate(len(text) - 1)
-        if left := text[len(self._ids) :].tolist():
-            self._read(left)
+        pairs = enumerate(zip(self._ids[sure:], text[sure:].tolist(), strict=False), sure)
+        differs = next((at for at, (mine, token) in pairs if mine != token), len(text))
+        self.truncate(differs)
         self._sure = len(text)
-        self._start(())
-        return self._last
 
     def read(self, growth: Growth, nodes: Sequence[int]) -> list[Row]:
         (node,) = nodes

@@ -8,7 +8,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-from draftwood.contracts import Floats, Ints, Noise, Prices, SavedReading
+from draftwood.contracts import Floats, Ints, Noise, Prices, SavedReading, Target
 from draftwood.drafters.base import TextSession
 from draftwood.drafters.draft_model.experience import Experience
 from draftwood.drafters.draft_model.growth import ROOT, Candidate, Growth, candidates, chosen
@@ -17,26 +17,9 @@ from draftwood.tree import TokenTree
 from draftwood.verify.noise import KeyedNoise
 
 
-class ReadableText(TextSession):
-    """A session that knows whether its model has all tokens of the text. Readable ones are looked at once."""
-
-    _readable = 0  # length of the beginning of the text that the model can read, as far as it was looked at
-
-    def can_read(self, target: Any) -> bool:
-        """Return whether every token of the text lies in the vocabulary of this model (a `Target`)."""
-        new = self.text[self._readable :]
-        if max(new.tolist(), default=0) >= target.capabilities.vocab_size:  # of a few, quicker than numpy's
-            return False
-        self._readable = self._length
-        return True
-
-    def truncate(self, length: int) -> None:
-        super().truncate(length)
-        self._readable = min(self._readable, self._length)
-
-    def close(self) -> None:
-        super().close()
-        self._readable = 0
+def can_read(target: Target, text: Ints) -> bool:
+    """Return whether every token of a text, int32[n], lies in the vocabulary of this model."""
+    return bool(text.max(initial=0) < target.capabilities.vocab_size)
 
 
 _KEEP = 0.97  # the weight of earlier steps
@@ -86,7 +69,7 @@ class Copies:
             self._latest = _NOTHING
 
 
-class ModelSession(ReadableText):
+class ModelSession(TextSession):
     """One text, and its place in the cache that the draft model reads.
 
     ``reader`` is the cache; ``experience`` is what is known of the model's passes, which its sessions share.
@@ -140,7 +123,7 @@ class ModelSession(ReadableText):
         """Return how deep a tree may be; 0 where the text cannot be read, or no pass pays for its first token."""
         depth = min(self._depth, self._room - self._length)
         is_there = nodes > 0 and depth > 0 and self._length and self.reader.is_ready
-        if not is_there or not self.can_read(self.reader.target):
+        if not is_there or not can_read(self.reader.target, self.text):
             return 0
         cost, prices = self.experience.costs()[1], self.prices
         if not prices.pass_s or self.experience.hope * prices.token >= cost + prices.node:
@@ -173,7 +156,6 @@ class ModelSession(ReadableText):
         self.reader.resume(saved, length)
 
     def close(self) -> None:
-        super().close()
         self.reader.close()
 
     @property
@@ -186,9 +168,9 @@ def _candidates_with(noise: Noise | None) -> Callable[[Ints, Floats, int], list[
     """Return `candidates` with this noise, as a faster function where the noise is our own."""
     if not isinstance(noise, KeyedNoise):
         return partial(candidates, noise=noise)
-    from draftwood.drafters.draft_model.noise_kernel import FewNoise  # loads a kernel, so only when needed
+    from draftwood.drafters.draft_model.noise_kernel import keyed_candidates  # loads a kernel
 
-    return FewNoise(noise).candidates
+    return partial(keyed_candidates, noise=noise)
 
 
 def draft_together(

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from draftwood.contracts import Feedback, Floats, Needs, Noise
-from draftwood.drafters.base import shared_columns
+from draftwood.drafters.base import grown_tree
 from draftwood.drafters.draft_model.drafter import DraftTarget, ModelBackedDrafter
 from draftwood.drafters.draft_model.experience import BOUNDS, CLASSES, FIRSTS
 from draftwood.drafters.draft_model.growth import LOOKED_AT, MOST_NODES, MOST_READ, Growth
@@ -75,12 +75,8 @@ class HeadDraftSession(ModelSession):
             known.learn_child(belief)
         if prices.pass_s and is_usual:
             known.learn_pass(len(grown.beliefs), grown.seconds / prices.pass_s)
-        (tokens, parents, evidence), (belief, own, reached) = grown.columns, grown.numbers
-        _, source, _, drafts = shared_columns(len(tokens))
-        return TokenTree.grown(
-            tokens=tokens, parents=parents, belief=belief, source=source, evidence=evidence, draft_prob=own,
-            lookahead=drafts, path_belief=reached,
-        )  # fmt: skip
+        belief, own, reached = grown.numbers
+        return grown_tree(grown.columns, belief, reached, own)
 
     def observe_hidden(self, first: int, states: Mapping[int, Any]) -> None:
         """Take in states of text that the target read (`draftwood.contracts.DraftSession.observe_hidden`)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,9 +104,6 @@ class HeadReader(Reader):
                 start = max(first, length - 1)
                 self._waiting.append((start, [layer[start - first :] for layer in states]))
         return positions, parts
-
-    def keep(self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[Row]) -> None:
-        pass
 
     def truncate(self, length: int) -> None:
         if self._session.length and self._session.positions[-1] >= length - 1:

@@ -90,8 +90,7 @@ class JacobiSession(AnswerSession):
             places = range(self._length, self._length + self._drafter.block)
             self._guesses, self._states = [self._guess(place) for place in places], [FRESH] * len(places)
         n = min(nodes, len(self._guesses))
-        evidence = _PLACE[:n] + np.array(self._states[:n], dtype=np.int32)
-        return draft_tree(np.array(self._guesses[:n], dtype=np.int32), evidence, accept_rates[evidence])
+        return draft_tree(self._guesses[:n], _PLACE[:n] + self._states[:n], accept_rates)
 
     def _guess(self, place: int) -> int:
         """Return a first guess; a random one depends on nothing but seed and place."""

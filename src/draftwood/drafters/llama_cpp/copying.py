@@ -129,9 +129,8 @@ class ReferenceSession(TextSession):
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         if nodes < 1 or self._length < 2:  # llama.cpp does not call a speculator then
             return TokenTree.empty()
-        tokens = self.propose()[:nodes].copy()
-        evidence = self._evidence[: len(tokens)].copy()
-        return draft_tree(tokens, evidence, accept_rates[evidence])
+        tokens = self.propose()[:nodes]
+        return draft_tree(tokens, self._evidence[: len(tokens)], accept_rates)
 
     def learn(self, feedback: Feedback) -> None:
         if (feedback.node_map >= 0).any():
@@ -145,6 +144,14 @@ class ReferenceSession(TextSession):
 
     def begin_answer(self, ids: Sequence[int] | NDArray[Any]) -> None:
         super().extend(ids)
+
+
+def hashes(text: Ints, first: int, last: int, size: int, factor: int) -> NDArray[np.uint32]:
+    """Return the lowest 32 bits of the hash of the ``size`` tokens at each start in ``range(first, last)``."""
+    found = np.zeros(last - first, dtype=np.uint32)
+    for i in range(size):
+        found = found * np.uint32(factor) + text[first + i : last + i].astype(np.uint32)
+    return found
 
 
 def occurrences(text: Ints, pattern: Ints, first: int, last: int) -> NDArray[np.int64]:
@@ -288,9 +295,7 @@ class MapSession(ReferenceSession):
         for first, last in self._ranges(len(text)):
             if last < first:
                 continue
-            h = np.zeros(last + 1 - first, dtype=np.uint32)
-            for i in range(n):
-                h = h * np.uint32(_FACTOR) + text[first + i : last + 1 + i].astype(np.uint32)
+            h = hashes(text, first, last + 1, n, _FACTOR)
             slots, back = np.unique(h[::-1] % HASHES, return_index=True)  # the latest start of each slot
             free = self._hashes[slots] == 0
             self._hashes[slots[free]] = last - back[free]
@@ -325,7 +330,3 @@ class MapSession(ReferenceSession):
         winner = int(np.argmax(key.counts))
         others = sum(key.counts) - key.counts[winner]
         return -1 if others and key.counts[winner] < 2 * others else winner
-
-    def close(self) -> None:
-        super().close()
-        self._hashes, self._keys, self._drafted = np.zeros(0, dtype=np.int32), [], None

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.child_safe import ChildSafeLock
@@ -151,11 +150,10 @@ class NgramCacheSession(TextSession):
             return TokenTree.empty()
         levels = self._counts, self._shared.dynamic, self._shared.static
         found = self._propose(levels, self.text[-_TAIL:], n)
-        if not len(found):
-            return TokenTree.empty()
-        self.match_length = int(found[0, 2])
-        evidence = found[:, 1].astype(np.int32)
-        return draft_tree(found[:, 0].copy(), evidence, accept_rates[evidence])
+        tokens, evidence, sizes = found.T
+        if len(sizes):
+            self.match_length = int(sizes[0])
+        return draft_tree(tokens, evidence, accept_rates)
 
     def extend(self, ids: Sequence[int] | NDArray[Any]) -> None:
         self._counts.read(ids)
@@ -169,9 +167,7 @@ class NgramCacheSession(TextSession):
             self._unlearnt = min(self._unlearnt, self._length)
 
     def close(self) -> None:
-        text, start, drafter = self.text, self._unlearnt, self._drafter
-        super().close()
-        self._counts.clear()
-        self._unlearnt = 0
-        if drafter.dynamic is not None:
-            self._shared.learn(text, start, save=drafter.save)
+        start = self._unlearnt
+        self._unlearnt = self._length  # once, however often it is closed
+        if self._drafter.dynamic is not None:
+            self._shared.learn(self.text, start, save=self._drafter.save)

@@ -16,7 +16,7 @@ import numpy as np
 
 from draftwood.contracts import DraftSession, Floats, Ints, Noise
 from draftwood.drafters.base import BaseDrafter, fixed_rates
-from draftwood.drafters.llama_cpp.copying import NOTHING, ReferenceSession
+from draftwood.drafters.llama_cpp.copying import NOTHING, ReferenceSession, hashes
 
 log = logging.getLogger("draftwood")
 
@@ -55,10 +55,8 @@ class HashPool:
         """Map the ``size`` tokens at each start in ``range(first, last)`` to the token after them."""
         if first >= last:
             return
-        keys = np.zeros(last - first, dtype=np.uint32)  # of 64 bits in llama.cpp, of which a slot is the lowest 22
-        for i in range(size):
-            keys = keys * np.uint32(_FACTOR % (1 << 32)) + text[first + i : last + i].astype(np.uint32)
-        slots = keys % SLOTS
+        # Keys are of 64 bits in llama.cpp, of which a slot is the lowest 22.
+        slots = hashes(text, first, last, size, _FACTOR % (1 << 32)) % SLOTS
         self.used += int((self._entries[np.unique(slots)] == EMPTY).sum())
         self._entries[slots] = text[first + size : last + size]  # of equal slots the last one stays
 

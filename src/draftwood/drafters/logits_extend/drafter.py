@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Feedback, Floats, Needs, Noise
-from draftwood.drafters.base import BaseDrafter, TextSession, fixed_rates, grown_tree
+from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree, fixed_rates
 from draftwood.tree import TokenTree
 
 RANKS = (1, 2, 4)  # upper bounds (inclusive) of the classes of ranks; one more class follows
@@ -98,10 +98,8 @@ class LogitsExtendSession(TextSession):
                 heapreplace(heap, (worth * believed[first + reason + 2], which, depth + 1, len(tree) - 1))
             else:
                 heappop(heap)
-        if not tree:
-            return TokenTree.empty()
-        columns = np.array(tree, dtype=np.int32).T.copy()
-        return grown_tree(columns, accept_rates[columns[2]])
+        tokens, parents, evidence = np.array(tree).reshape(-1, 3).T
+        return draft_tree(tokens, evidence, accept_rates, parents)
 
     def _branches(self) -> list[tuple[list[int], int, int]]:
         """Tokens of each branch, the first evidence class of its rank and probability, the reason of its root."""
@@ -150,7 +148,3 @@ class LogitsExtendSession(TextSession):
             self._clear()
             self._length = 0
             self.extend(kept)
-
-    def close(self) -> None:
-        super().close()
-        self._clear()

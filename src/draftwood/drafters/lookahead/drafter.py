@@ -88,8 +88,7 @@ class LookaheadSession(TextSession):
     """One text, the window ahead of it, and the n-grams collected so far."""
 
     def __init__(self, drafter: LookaheadDrafter, prompt: Sequence[int]) -> None:
-        options = {name: getattr(drafter, name) for name in ("vocabulary", "forward_one", "variant", "seed")}
-        self.window = Window(drafter.window, drafter.ngram, **options)
+        self.window = Window(drafter)
         self.collected = NgramPool(drafter.ngram, drafter.guesses or drafter.window, read_text=drafter.prompt)
         super().__init__(prompt)
 
@@ -141,10 +140,6 @@ class LookaheadSession(TextSession):
             super().truncate(max(0, length))
             self.collected.reread(self.text)
             self.window.start(self.text)
-
-    def close(self) -> None:
-        super().close()
-        self.collected = NgramPool(2, 0, read_text=False)
 
 
 class NgramPool:
@@ -214,9 +209,8 @@ class NgramPool:
             negative, _, token, above, which, depth, group = heappop(heap)
             parent, depth, worth = len(tree), depth + 1, -negative
             tree.append((token, above, which))
-        tokens, parents, evidence = np.array(tree, dtype=np.int32).T.copy()
-        classes = evidence.astype(np.int32)
-        return draft_tree(tokens, classes, accept_rates[classes], parents)
+        tokens, parents, evidence = np.array(tree).T
+        return draft_tree(tokens, evidence, accept_rates, parents)
 
 
 _Group = list[tuple[tuple[int, ...], int]]  # n-grams that share a beginning, latest first, and where each was seen

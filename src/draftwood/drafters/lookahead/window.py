@@ -29,33 +29,29 @@ class Window:
     second and further tokens of a step, the variant of the ``authors`` drops a column each and draws a new one,
     that of ``llama.cpp`` drops the first level and copies the next one to the end.
 
-    The parameters are those of `LookaheadDrafter`; ``size`` is the tokens of an n-gram, one more than the levels.
+    The ``options`` are a `LookaheadDrafter`'s. It has a level less than an n-gram has tokens.
     """
 
-    def __init__(
-        self, width: int, size: int, *, vocabulary: int, forward_one: bool, variant: str, seed: int
-    ) -> None:
-        self._width, self._size = width, size
-        self._vocabulary, self._forward_one, self._seed = vocabulary, forward_one, seed
-        self._copies = variant == "llama.cpp"
+    def __init__(self, options: Any) -> None:
+        self._options = options
         self.levels: list[list[int]] = []
-        self._random = random.Random(seed)
+        self._random = random.Random(options.seed)
         self._fresh = True
 
     @property
     def full(self) -> bool:
-        """Whether the ``size - 2`` passes of warming up are done."""
-        return len(self.levels) == self._size - 1
+        """Whether the passes of warming up are done, two fewer than an n-gram has tokens."""
+        return len(self.levels) == self._options.ngram - 1
 
     def start(self, text: Text) -> None:
         """Begin again with a first level of random guesses."""
-        self._random = random.Random(self._seed)
+        self._random = random.Random(self._options.seed)
         self._fresh = True
-        self.levels = [[0, *self._drawn(self._width + self._size - 3, text)]]
+        self.levels = [[0, *self._drawn(self._options.window + self._options.ngram - 3, text)]]
 
     def _drawn(self, count: int, text: Text) -> list[int]:
-        if self._vocabulary:
-            return [self._random.randrange(self._vocabulary) for _ in range(count)]
+        if size := self._options.vocabulary:
+            return [self._random.randrange(size) for _ in range(count)]
         if not len(text):
             return [0] * count
         return [int(text[self._random.randrange(len(text))]) for _ in range(count)]
@@ -92,7 +88,7 @@ class Window:
             self._forward(steps, width - 1, text)
             return
         del self.levels[0]
-        if self._copies:
+        if self._options.variant == "llama.cpp":
             for _ in range(steps - 1):
                 above = self.levels[1:]
                 self.levels = [*above, (above or self.levels)[0]]
@@ -105,7 +101,7 @@ class Window:
             self._forward(self._steps(emitted), len(self.levels[0]), text)
 
     def _steps(self, emitted: int) -> int:
-        return min(1, emitted) if self._forward_one else emitted
+        return min(1, emitted) if self._options.forward_one else emitted
 
     def _forward(self, columns: int, width: int, text: Text) -> None:
         if columns or width < len(self.levels[0]):

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from draftwood.contracts import Floats, Noise
-from draftwood.drafters.base import BaseDrafter, TextSession
+from draftwood.drafters.base import BaseDrafter, TextSession, draft_tree
 from draftwood.errors import UsageError
 from draftwood.tree import TokenTree
 
@@ -60,12 +60,10 @@ class LookupSession(TextSession):
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         size, start = self._find()
         self.match_length = size
-        n = min(nodes, self._drafter.length)
-        if size < self._drafter.min_ngram or n < 1:
+        if size < self._drafter.min_ngram:
             return TokenTree.empty()
-        return TokenTree.build(
-            self.text[start : start + n].copy(), belief=accept_rates[size - 1], evidence=size - 1
-        )
+        n = max(0, min(nodes, self._drafter.length))
+        return draft_tree(self.text[start : start + n], size - 1, accept_rates)
 
     def _find(self) -> tuple[int, int]:
         """Size of the longest n-gram at the end that occurs earlier, and where its newest occurrence ends."""

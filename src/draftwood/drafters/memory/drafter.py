@@ -191,8 +191,6 @@ class MemorySession(AnswerSession):
 
     def close(self) -> None:
         self._remember()
-        super().close()
-        self._cursor = None
         self._drafter.save_if_due()
 
     def _remember(self) -> None:

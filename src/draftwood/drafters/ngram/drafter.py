@@ -104,6 +104,3 @@ class NgramSession(DraftSession):
             kept = self._index.text[self._start : self._start + max(0, length)].copy()
             self._index, self._cursor = self._drafter.begun.copy(), type(self._cursor)()
             self._index.read(kept, self._cursor)
-
-    def close(self) -> None:
-        self._index, self._cursor, self._start, self._new = type(self._index)(), type(self._cursor)(), 0, []

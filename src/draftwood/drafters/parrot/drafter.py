@@ -104,17 +104,9 @@ class ParrotSession(AnswerSession):
             self._tokens[0, known:] = -1
         limits, lists = (until, self._length, self._drafter.order - 1, n), (self._links, self._places)
         n = self._suggest(self._buffer, limits, self._drafter.p, self._head, lists, self._tokens, out)
-        if not n:
-            return TokenTree.empty()
-        self.match_length = int(out[0, 0])
-        tokens, evidence = self._buffer[self._length : self._length + n].copy(), out[1, :n].copy()
-        return draft_tree(tokens, evidence, accept_rates[evidence])
+        self.match_length = int(out[0, 0]) if n else 0
+        return draft_tree(self._buffer[self._length : self._length + n], out[1, :n], accept_rates)
 
     def truncate(self, length: int) -> None:
         super().truncate(max(0, length) + self._offset)
-        self._forget()
-
-    def close(self) -> None:
-        super().close()
-        self._offset = 0
         self._forget()

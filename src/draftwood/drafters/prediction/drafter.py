@@ -78,7 +78,7 @@ class PredictionSession(AnswerSession):
         self._kernel = kernel
         self._drafter, self._expected = drafter, drafter.expected
         self._state = np.zeros(kernel.STATE, dtype=np.int64)
-        self._out = np.empty((5, drafter.length), dtype=np.int32)
+        self._out = np.empty((3, drafter.length), dtype=np.int32)
         super().__init__(prompt)
 
     def _restart(self) -> None:
@@ -98,10 +98,8 @@ class PredictionSession(AnswerSession):
             answer = self._buffer, self._length
             n = self._kernel.draft(texts, answer, self._state, drafter.window, limits, rates, out)
         self.match_length = int(self._state[self._kernel.MATCH])
-        if not n:
-            return TokenTree.empty()
-        evidence = out[2, :n].astype(np.int32)
-        return draft_tree(out[0, :n].copy(), evidence, accept_rates[evidence], out[1, :n].copy())
+        tokens, parents, evidence = out[:, :n]
+        return draft_tree(tokens, evidence, accept_rates, parents)
 
     def truncate(self, length: int) -> None:
         super().truncate(length)

@@ -361,11 +361,11 @@ def _go_on(
 
 
 @inner
-def _child(out: Ints, parent: int, token: int, eldest: int) -> np.int64:
-    """The child of ``parent`` with this token, -1 without; ``eldest`` is the root's first child."""
-    child = np.int64(eldest if parent < 0 else out[3, parent])
-    while child >= 0 and out[0, child] != token:
-        child = np.int64(out[4, child])
+def _child(out: Ints, nodes: int, parent: int, token: int) -> int:
+    """The child of ``parent`` with this token among so many nodes, or their number."""
+    child = parent + 1
+    while child < nodes and (out[1, child] != parent or out[0, child] != token):
+        child += 1
     return child
 
 
@@ -388,7 +388,7 @@ def _grow(
 ) -> int:
     """Grow the tree from its branches, best first; equal siblings become one node. Returns how many nodes."""
     (table, reach), (nodes, floor), (accept_rates, out) = branches, limits, grown
-    path, n, eldest = np.empty(nodes, np.float64), 0, np.int64(-1)  # eldest: the root's first child
+    path, n = np.empty(nodes, np.float64), 0
     while n < nodes:
         best = -1
         for k in range(count):
@@ -402,15 +402,11 @@ def _grow(
             reach[best] = -1.0
             continue
         parent = table[row + NODE]
-        child = _child(out, parent, token, eldest)
-        if child < 0:
-            child, n = np.int64(n), n + 1
-            out[0, child], out[1, child], out[2, child], out[3, child] = token, parent, table[row + CLASS], -1
+        child = _child(out, n, parent, token)
+        if child == n:
+            out[0, child], out[1, child], out[2, child] = token, parent, table[row + CLASS]
             path[child] = reach[best]
-            if parent < 0:
-                out[4, child], eldest = eldest, child
-            else:
-                out[4, child], out[3, parent] = out[3, parent], child
+            n += 1
         table[row + NODE] = child
         _step(table, row)
         count = _go_on(flat, state, branches, count, best, path[child], accept_rates)
@@ -426,7 +422,7 @@ def draft(
 ) -> int:
     """Follow the answer and propose a tree, grown best first; returns how many nodes.
 
-    Rows of ``out`` int32[5, room]: tokens, parents, evidence; two more are scratch.
+    Rows of ``out`` int32[3, room]: tokens, parents, evidence.
     """
     text, length = answer
     near = np.empty(NEAREST, np.int64), np.empty(NEAREST, np.int64)

@@ -49,7 +49,7 @@ WAYS = 4
 SAMPLED = LONGEST * KINDS * K * BUCKETS
 OFF_BASE = -2  # not a node of the base tree
 USED, CLOCK = 0, 1
-_CHILD, _COLUMNS = 2, 3  # of a candidate, after TOKEN and CLASS: its node in the base tree
+_NODE, _COLUMNS = 2, 3  # of a candidate, after TOKEN and CLASS: its node in the base tree
 _LOOKUPS = LONGEST * K
 _GAPS = np.array(GAPS)
 _BUCKETS = np.array([bisect_right(EDGES, math.exp(-mark / 16)) for mark in range(256)])  # of packed probabilities
@@ -225,13 +225,21 @@ def _candidates(places: Places, context: Ints, known: int, noise: Noise, positio
 
 
 @inner
-def _with_base_tree(base_tree: Tree, child: int, accept_rates: Floats, n: int, found: Longs, worth: Floats) -> int:
-    """Add the base tree's siblings, from ``child`` on, to the ``n`` tokens found; of equals the likelier stays."""
+def _with_base_tree(
+    base_tree: Tree, parent: int, accept_rates: Floats, n: int, found: Longs, worth: Floats
+) -> int:
+    """Add the children of a node of the base tree to the ``n`` tokens found; of equals the likelier stays."""
     columns, trust = base_tree
     for c in range(n):
-        found[c, _CHILD], worth[c] = OFF_BASE, accept_rates[found[c, CLASS]]
+        found[c, _NODE], worth[c] = OFF_BASE, accept_rates[found[c, CLASS]]
     own = n
-    while child >= 0 and n < len(found):
+    if parent == OFF_BASE:
+        return n
+    for child in range(parent + 1, columns.shape[1]):
+        if columns[1, child] != parent:
+            continue
+        if n == len(found):
+            break
         c = 0
         while c < own and found[c, TOKEN] != columns[0, child]:
             c += 1
@@ -241,24 +249,8 @@ def _with_base_tree(base_tree: Tree, child: int, accept_rates: Floats, n: int, f
         if c >= own or trust[child] > worth[c]:
             found[c, TOKEN], worth[c] = columns[0, child], trust[child]
             found[c, CLASS] = NO_CLAIM
-        found[c, _CHILD] = child
-        child = columns[3, child]
+        found[c, _NODE] = child
     return n
-
-
-@inner
-def _link(base_tree: Ints) -> int:
-    """Write nodes' first children and next siblings to rows 2 and 3; returns the root's first child."""
-    first = -1
-    for node in range(base_tree.shape[1]):
-        base_tree[2, node] = -1
-    for node in range(base_tree.shape[1] - 1, -1, -1):
-        parent = base_tree[1, node]
-        if parent < 0:
-            base_tree[3, node], first = first, node
-        else:
-            base_tree[3, node], base_tree[2, parent] = base_tree[2, parent], node
-    return first
 
 
 @compiled(
@@ -271,8 +263,8 @@ def grow(
 ) -> int:  # fmt: skip
     """Grow the tree of what may follow the tail, likeliest first; returns how many nodes.
 
-    ``base_tree``: int32[4, s], tokens and parents of others' drafts, two rows to work in, and the nodes' belief;
-    -1 is returned where the parents make no tree. ``limits``: tokens before the next one, depth, longest context.
+    ``base_tree``: int32[2, s], tokens and parents of others' drafts, and the nodes' belief; -1 is returned where
+    the parents make no tree. ``limits``: tokens before the next one, depth, longest context.
     Written to ``tree``: tokens, parents, evidence (-1 where only the base tree proposes a node), int32[3, nodes];
     belief (0 there).
     """
@@ -283,13 +275,13 @@ def grow(
     context, found = np.empty(LONGEST, np.int32), np.empty((_LOOKUPS + _BASE_CHILDREN, _COLUMNS), np.int64)
     nodes, worth, own = out.shape[1], np.empty(len(found), np.float32), np.empty(out.shape[1], np.float32)
     order, chance, entries = empty(nodes, _COLUMNS)
-    parent, below, likely, child = -1, 0, 1.0, _link(columns)
+    parent, below, likely, base = -1, 0, 1.0, -1  # base: the parent's node in the base tree
     for node in range(nodes):
         room = nodes - node
         if below < depth and likely > bar(order, chance, room):
             known = min(longest, _context(tail, out[0], out[1], parent, context))
             n = _candidates(places, context, known, noise, length + below, found)
-            for c in range(_with_base_tree(base_tree, child, accept_rates, n, found, worth)):
+            for c in range(_with_base_tree(base_tree, base, accept_rates, n, found, worth)):
                 slot = offer(order, chance, room, likely * worth[c])
                 if slot >= 0:
                     own[slot] = worth[c]
@@ -300,8 +292,7 @@ def grow(
         if slot < 0:
             return node
         belief[node] = own[slot] if entries[slot, CLASS] != NO_CLAIM else 0.0
-        parent, below, likely = node, entries[slot, DEPTH], chance[slot]
-        child = columns[2, entries[slot, _CHILD]] if entries[slot, _CHILD] >= 0 else -1
+        parent, below, likely, base = node, entries[slot, DEPTH], chance[slot], entries[slot, _NODE]
     return nodes
 
 
@@ -377,8 +368,7 @@ class RecycledTable:
             return np.empty((3, 0), dtype=np.int32), np.empty(0, dtype=np.float32)
         out, belief = np.empty((3, nodes), dtype=np.int32), np.empty(nodes, dtype=np.float32)
         last = np.ascontiguousarray(tail[-LONGEST:], dtype=np.int32)
-        others = np.empty((4, len(base_tree)), dtype=np.int32)
-        others[0], others[1] = base_tree.tokens, base_tree.parents
+        others = np.array((base_tree.tokens, base_tree.parents), dtype=np.int32)
         trust = np.ascontiguousarray(np.broadcast_to(base_tree.belief, len(base_tree)), dtype=np.float32)
         n = grow(self._places, last, (others, trust), accept_rates, noise, tuple(limits), (out, belief))
         if n < 0:
