@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -21,35 +20,25 @@ from draftwood.engines.cpu.code.products import write_float_product, write_produ
 from draftwood.engines.cpu.code.records import KernelModule, PhaseKernel, Writer
 from draftwood.engines.files.formats import FORMATS
 from draftwood.engines.files.gguf_types import FLOATS
-from draftwood.errors import FileFormatError
-from draftwood.index.machine_code import engine_of, read_checked, write_checked
+from draftwood.index.machine_code import engine_of, keep_code, read_code
 
 _LOG = logging.getLogger("draftwood.compiling")
 
 
 def compiled(name: str, writers: Sequence[Writer], instructions: Instructions) -> bytes:
     """Return the machine code of a module that these functions write: from disk where it was compiled before."""
-    path = _folder() / f"cpu-{name}-{instructions.name}-{sources()}.kernel"
-    with suppress(OSError):
-        return read_checked(path)
+    named = [_folder()], f"cpu-{name}-{instructions.name}", sources()
+    known = read_code(*named)
+    if known is not None:
+        return known
     _LOG.info("compiling %s for %s", name, instructions.name)
     module = ir.Module(name)
     for write in writers:
         write(module, instructions.has_half)
     code = machine_code(module, instructions)
-    with suppress(OSError, FileFormatError):
-        write_checked(path, code)
-        _prune(path, f"cpu-{name}-{instructions.name}-*.kernel")
+    with suppress(OSError):
+        keep_code(*named, code)
     return code
-
-
-def _prune(new: Path, pattern: str) -> None:
-    """Remove versions that were written more than a week ago; another checkout may use a younger one."""
-    week = 7 * 24 * 3600
-    for path in new.parent.glob(pattern):
-        with suppress(OSError):
-            if path != new and time.time() - path.stat().st_mtime > week:
-                path.unlink()
 
 
 def _folder() -> Path:
@@ -102,13 +91,15 @@ class Linked:
     """Machine code, loaded into memory: addresses of its functions by name."""
 
     def __init__(self, code: bytes) -> None:
-        self._engine = engine_of()
+        self._engine, self._found = engine_of(), dict[str, int]()
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
 
     def find(self, name: str) -> int:
         """Return the address of a function; 0 where there is none of this name."""
-        return int(self._engine.get_function_address(name))
+        if name not in self._found:
+            self._found[name] = int(self._engine.get_function_address(name))
+        return self._found[name]
 
 
 class Kernels:
