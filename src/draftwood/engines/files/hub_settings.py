@@ -86,8 +86,8 @@ def _settings(given: Mapping[str, Any], family: Family) -> HubSettings:
     still = config.get("no_rope_layers")
     if still is not None and list(still) != [int((i + 1) % 4 != 0) for i in range(layers)]:
         raise _unknown("models in which other layers than every fourth have no rotary positions")
-    head = config.get("head_dim") or width // int(_number(config, "num_attention_heads"))
-    head = int(_number({"head_dim": head}, "head_dim", most=MOST_WIDTH))
+    usual_head = width // int(_number(config, "num_attention_heads"))
+    head = int(_number(config, "head_dim", usual_head, MOST_WIDTH))
     found |= {f"attention.{name}_length": head for name in ("key", "value")}
     found |= _windows(config, own, family, layers)
     rope, factors = _rope(config, family, head)
@@ -159,10 +159,10 @@ def _rope(config: Mapping[str, Any], family: Family, head: int) -> tuple[dict[st
         said = said.get("full_attention") or {}
     if local.get("rope_type", "default") != "default":
         raise _unknown(f"positions of layers with a window that are scaled by {local['rope_type']!r:.40}")
-    settings = {"rope_theta": config["rope_theta"]} | {k: v for k, v in said.items() if v is not None}
+    settings = {name: config.get(name) for name in ("rope_theta", "partial_rotary_factor")}
+    settings |= {name: value for name, value in said.items() if value is not None}
     type_ = settings.get("rope_type", settings.get("type", "default"))
-    part = settings.get("partial_rotary_factor", config.get("partial_rotary_factor"))
-    rotary = int(head * _number({"partial_rotary_factor": part}, "partial_rotary_factor", 1.0))
+    rotary = int(head * _number(settings, "partial_rotary_factor", 1.0))
     if rotary != head and family.architecture != "phi3":
         # In other types transformers turns whole heads where positions are not scaled, and fails where they are.
         if type_ != "default":
