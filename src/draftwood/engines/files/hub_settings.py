@@ -101,8 +101,7 @@ def _of_lfm2(config: Mapping[str, Any], own: Mapping[str, Any], layers: int) -> 
     named, some = config.get("layer_types"), config.get("full_attn_idxs")
     if named is None:
         named = ["full_attention" if some is None or i in some else "conv" for i in range(layers)]
-    if set(named) - {"full_attention", "conv"}:
-        raise _unknown(f"layers of the types {sorted(set(map(str, named)))}")
+    _check_types(named, "full_attention", "conv")
     inner = own.get("block_ff_dim") or config["intermediate_size"]
     if own.get("block_auto_adjust_ff_dim"):
         step = own["block_multiple_of"]
@@ -114,6 +113,11 @@ def _of_lfm2(config: Mapping[str, Any], own: Mapping[str, Any], layers: int) -> 
         "num_key_value_heads": [heads if one == "full_attention" else 0 for one in named],
         "tie_word_embeddings": config.get("tie_embedding", config["tie_word_embeddings"]),
     }  # fmt: skip
+
+
+def _check_types(named: Any, *known: str) -> None:
+    if set(named) - {*known}:
+        raise _unknown(f"layers of the types {sorted(set(map(str, named)))}")
 
 
 def _unknown(what: str) -> UnsupportedModelError:
@@ -136,8 +140,7 @@ def _windows(config: Mapping[str, Any], own: Mapping[str, Any], family: Family, 
     if named is None and family.architecture == "smollm3":
         raise _unknown("smollm3 with a window and without layer_types")
     if named is not None:
-        if set(named) - {"sliding_attention", "full_attention"}:
-            raise _unknown(f"layers of the types {sorted(set(map(str, named)))}")
+        _check_types(named, "full_attention", "sliding_attention")
         here: Any = [name == "sliding_attention" for name in named]
     elif "max_window_layers" in own:
         here = [i >= own["max_window_layers"] for i in range(layers)]
