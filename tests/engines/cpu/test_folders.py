@@ -417,7 +417,8 @@ def floats_of(file):
     """All tensors by name as floats, one for each expert."""
     found = {}
     for name, tensor in file.tensors.items():
-        values = read_floats(tensor.kind, tensor.data).reshape(tensor.shape)
+        values = read_floats(tensor.kind, tensor.data)
+        values = values.reshape([size for size in tensor.shape if size != 1])  # of convolutions one is
         start, _, part = name.rpartition(".ffn_")
         if not part.endswith("_exps.weight"):
             found[name] = values

@@ -82,8 +82,6 @@ def _as_in_gguf(name: str, tensor: Tensor, family: Family) -> Tensor:
     """Return a tensor as GGUF files have it."""
     if family.adds_one and name.endswith("norm.weight"):
         return _floats(name, 1 + read_floats(tensor.kind, tensor.data))
-    if name.endswith(".shortconv.conv.weight") and len(tensor.shape) == 3:  # [channels, 1, tokens]
-        return _floats(name, read_floats(tensor.kind, tensor.data)[:, 0])
     return Tensor(name, tensor.kind, tensor.shape, tensor._data)
 
 
