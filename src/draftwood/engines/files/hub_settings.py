@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.files.families import HUB_FAMILIES, Family
+from draftwood.engines.files.families import GATINGS, HUB_FAMILIES, Family
 from draftwood.engines.files.shapes import MOST_LAYERS, MOST_WIDTH
 from draftwood.errors import ModelError, UnsupportedModelError
 
@@ -79,7 +79,7 @@ def _settings(given: Mapping[str, Any], family: Family) -> HubSettings:
     found |= {theirs: config[ours] for ours, theirs in _SIZES.items() if config.get(ours) is not None}
     experts = config.get("num_local_experts", config.get("num_experts"))
     if experts is not None:
-        found["expert_count"] = experts
+        found |= {"expert_count": experts, "expert_gating_func": GATINGS[family.gating]}
     if "query_pre_attn_scalar" in config:
         found["attention.scale"] = _number(config, "query_pre_attn_scalar") ** -0.5
     width = int(_number(config, "hidden_size", most=MOST_WIDTH))

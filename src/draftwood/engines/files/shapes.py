@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.files.families import FAMILIES, Family
+from draftwood.engines.files.families import FAMILIES, GATINGS, Family
 from draftwood.errors import ModelError, UnsupportedModelError
 
 MOST_LAYERS, MOST_WIDTH = 1024, 1 << 20
@@ -247,9 +247,9 @@ def _convolution(keys: _Keys) -> int:
 def _experts(keys: _Keys) -> dict[str, Any]:
     """Return what `Shape` says of experts."""
     experts = keys.whole("expert_count", most=1 << 12)
-    is_sigmoid = keys.family.gating == "sigmoid"
-    neutral = {"expert_shared_count": 0, "expert_group_count": 1, "expert_gating_func": 2 if is_sigmoid else 1}
-    if not is_sigmoid:
+    gating = keys.family.gating
+    neutral = {"expert_shared_count": 0, "expert_group_count": 1, "expert_gating_func": GATINGS[gating]}
+    if gating == "softmax":
         neutral["expert_weights_scale"] = 1
     for name, value in neutral.items():
         if keys.get(name, value) not in (0, value):
@@ -261,7 +261,7 @@ def _experts(keys: _Keys) -> dict[str, Any]:
         "experts": experts, "used": keys.whole("expert_used_count", most=min(experts, 64)),
         "expert_inner": keys.whole(f"{'expert_' if own else ''}feed_forward_length", most=_MOST_INNER),
         "share_scale": keys.real("expert_weights_scale", 1.0, positive=True),
-        "share_least": 1e-6 if is_sigmoid else 0.0,  # as in transformers; llama.cpp has another one
+        "share_least": 1e-6 if gating == "sigmoid" else 0.0,  # as in transformers; llama.cpp has another one
     }  # fmt: skip
 
 
