@@ -34,7 +34,8 @@ EIGHT_BITS = 0.05
 """Root of the mean square of what inputs in 8 bits change, as part of that of all scores. One of them is off by
 step / sqrt(12), step being largest / 127 and the largest of 32 about 2.5 times their root mean square: 0.6 % per
 product. There are four in a row in each of up to seven layers and one behind: 3 %."""
-MIXTURES = ("qwen3moe", "mixtral")
+MIXTURES = ("qwen3moe", "mixtral", "lfm2moe")
+KEPT = ("mlp.gate.weight", "feed_forward.gate.weight", "conv.conv.weight")  # in floats, whatever the file's type
 QUICK = ("llama", "gemma2", "gemma3", "phi3", "qwen3moe")
 
 
@@ -51,7 +52,7 @@ def files(tmp_path_factory):
             path = write(place, name, tensors_of(name, model), model.config, kind)
             with torch.no_grad():
                 for parameter_name, parameter in model.named_parameters():
-                    if parameter.ndim > 1 and not parameter_name.endswith("mlp.gate.weight"):
+                    if parameter.ndim > 1 and not parameter_name.endswith(KEPT):
                         parameter.copy_(
                             torch.from_numpy(rounded(parameter.numpy(), fitting(kind, parameter.shape[-1])))
                         )

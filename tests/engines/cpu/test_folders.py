@@ -130,7 +130,7 @@ def test_drafted_texts_are_plain_ones_however_often_they_are_written(weights, na
             assert draftwood.generate(target, prompt, **given).ids == plain
 
 
-def test_a_weight_beyond_float16_is_refused_there(tmp_path):
+def test_a_weight_beyond_float16_is_refused_in_float16(tmp_path):
     model = build("llama")
     with torch.no_grad():
         model.model.layers[1].mlp.up_proj.weight[3, 5] = -65520.0  # the least that becomes infinite
@@ -155,7 +155,7 @@ def test_a_model_of_transformers_drafts_by_its_own_weights_in_few_bits(folders):
     assert len(drafted.steps) < 30  # some were accepted
 
 
-def test_so_does_one_in_floats_on_this_engine_and_no_other(folders):
+def test_a_cpu_target_in_floats_drafts_by_its_own_weights_and_one_in_8_bits_does_not(folders):
     target, _ = draftwood.load(folders("llama").path, engine="cpu")
     plain = draftwood.generate(target, IDS[:20], drafters="none", max_new_tokens=30).ids
     drafted = draftwood.generate(target, IDS[:20], drafters="quantized-self", planner="fixed:4", max_new_tokens=30)
@@ -166,7 +166,7 @@ def test_so_does_one_in_floats_on_this_engine_and_no_other(folders):
         draftwood.generate(target, IDS[:20], drafters="quantized-self", max_new_tokens=3)
 
 
-def test_it_is_not_made_of_a_file_that_was_written_to_since(tmp_path):
+def test_weights_in_few_bits_are_not_made_of_a_file_that_was_written_to(tmp_path):
     build("llama").save_pretrained(tmp_path)
     target, file = CpuTarget(tmp_path), tmp_path / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-64])
@@ -199,7 +199,7 @@ def test_a_file_that_is_cut_or_written_to_while_it_is_packed_is_told(tiny_gguf, 
     assert begun
 
 
-def test_the_copy_follows_the_model():
+def test_weights_in_few_bits_follow_those_of_the_model():
     model = build("llama")
     for pack in (True, False):
         draftwood.prepare(model, pack=pack)
@@ -211,7 +211,7 @@ def test_the_copy_follows_the_model():
         assert not np.array_equal(read(first, IDS[:9]), read(second, IDS[:9]))
 
 
-def test_models_that_have_no_copy():
+def test_models_that_have_no_weights_in_few_bits():
     model = build("llama")
     with pytest.raises(CapabilityError, match="this model has float64 on cpu: use other drafters"):
         quantized_self(shared_target(model), model.double())
@@ -417,7 +417,8 @@ def floats_of(file):
     """All tensors by name as floats, one for each expert."""
     found = {}
     for name, tensor in file.tensors.items():
-        values = read_floats(tensor.kind, tensor.data).reshape(tensor.shape)
+        values = read_floats(tensor.kind, tensor.data)
+        values = values.reshape([size for size in tensor.shape if size != 1])  # of convolutions one is
         start, _, part = name.rpartition(".ffn_")
         if not part.endswith("_exps.weight"):
             found[name] = values

@@ -94,7 +94,7 @@ def said(scores):
     return found
 
 
-def test_it_says_nearly_what_torch_says(head, target, monkeypatch):
+def test_a_head_s_scores_are_nearly_those_of_torch(head, target, monkeypatch):
     monkeypatch.setattr("draftwood.engines.transformers.head.network.fast_format", lambda _: torch.float32)
     weights, tensors = as_kept(random_head()), target.model.weights.file.tensors
     embedding, rows = (

@@ -21,7 +21,7 @@ from tests.tiers import rest_is_slow
 
 @pytest.mark.parametrize("family", ["llama", "gemma3", "lfm2"])
 @pytest.mark.parametrize("kind", rest_is_slow(["F32", "F16", "Q8_0", "Q4_0", "Q4_1"], "F32", "Q8_0"))
-def test_it_keeps_the_contract(tiny_gguf, family, kind):
+def test_the_target_keeps_the_contract(tiny_gguf, family, kind):
     target = CpuTarget(tiny_gguf(family, kind), threads=2)
     check_target(target, tolerance=0)
     check_target(target, prompt=[0], tolerance=0)
@@ -30,7 +30,7 @@ def test_it_keeps_the_contract(tiny_gguf, family, kind):
 
 
 @pytest.mark.parametrize("name", rest_is_slow(runnable(), runnable()[0]))
-def test_files_of_many_types_keep_it(tmp_path, name):
+def test_files_of_many_types_keep_the_contract(tmp_path, name):
     check_target(CpuTarget(write_mixed(tmp_path / "m.gguf"), instructions=INSTRUCTIONS[name]), tolerance=0)
 
 

@@ -134,10 +134,12 @@ _ROWS = (
         },
         mixers=("attention", "short_convolution"), units=("gated_unit", "experts"), head_norm="head",
         last_norm="token_embd_norm", gating="sigmoid",
-        missing={"expert_feed_forward_length": 0, "leading_dense_block_count": None},
+        missing={"expert_feed_forward_length": 0, "leading_dense_block_count": None, "expert_gating_func": None},
     ),
 )  # fmt: skip
 FAMILIES = {family.architecture: family for family in _ROWS}
 """By ``general.architecture`` of a GGUF file."""
 HUB_FAMILIES = {kind: family for family in _ROWS for kind in family.hub}
 """By ``model_type`` of a config.json."""
+GATINGS = {"softmax": 1, "sigmoid": 2}
+"""GGUF's numbers of `Family.gating`."""

@@ -242,11 +242,24 @@ def _tensor(part: OpenFile, place: _Place, begin: int, alignment: int) -> Tensor
     if place.shape[-1] % weights:
         why = f"the tensor {place.name!r} has {place.shape[-1]} columns, no multiple of the {weights} of {kind}"
         raise damaged(part.path, why)
-    start = begin + place.offset
-    if place.offset % alignment or start + place.size > part.size:
-        raise damaged(part.path, f"the tensor {place.name!r} lies outside the file or is not aligned")
-    shape = (*place.shape[:-1], place.shape[-1] // weights * size)
-    return Tensor(place.name, kind, place.shape, Stored(part, start, shape))
+    if place.offset % alignment:
+        raise damaged(part.path, f"the tensor {place.name!r} is not aligned")
+    return stored(part, place.name, kind, place.shape, begin + place.offset, (weights, size))
+
+
+def stored(
+    file: OpenFile, name: str, kind: str, shape: tuple[int, ...], start: int, block: tuple[int, int]
+) -> Tensor:
+    """Return a tensor of a file; a block is so many weights in so many bytes.
+
+    Raises `ModelError` where the file ends before it.
+    """
+    weights, size = block
+    *outer, inputs = shape or (1,)
+    place = Stored(file, start, (*outer, inputs // weights * size))
+    if start + place.nbytes > file.size:
+        raise damaged(file.path, f"the tensor {name!r} lies outside the file")
+    return Tensor(name, kind, shape, place)
 
 
 def _other_parts(path: Path, metadata: dict[str, Any]) -> Iterator[Path]:

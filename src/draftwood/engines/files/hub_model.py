@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from draftwood.engines.files.families import Family
-from draftwood.engines.files.gguf_file import Stored, Tensor, damaged
+from draftwood.engines.files.gguf_file import Tensor, damaged, stored
 from draftwood.engines.files.gguf_types import read_floats
 from draftwood.engines.files.hub_settings import settings_of
 from draftwood.engines.files.open_file import OpenFile
@@ -82,8 +82,6 @@ def _as_in_gguf(name: str, tensor: Tensor, family: Family) -> Tensor:
     """Return a tensor as GGUF files have it."""
     if family.adds_one and name.endswith("norm.weight"):
         return _floats(name, 1 + read_floats(tensor.kind, tensor.data))
-    if name.endswith(".shortconv.conv.weight") and len(tensor.shape) == 3:  # [channels, 1, tokens]
-        return _floats(name, read_floats(tensor.kind, tensor.data)[:, 0])
     return Tensor(name, tensor.kind, tensor.shape, tensor._data)
 
 
@@ -189,10 +187,9 @@ def _tensor(file: OpenFile, start: int, name: str, said: Any) -> Tensor:
         raise damaged(file.path, f"the tensor {name!r} is of an impossible shape")
     if kind not in _BYTES:
         return Tensor(name, f"type {kind}", shape, None)
-    if high - low != prod(shape) * _BYTES[kind] or start + high > file.size:
-        raise damaged(file.path, f"the tensor {name!r} lies outside the file or has another size")
-    *rows, last = shape or (1,)
-    return Tensor(name, kind, shape, Stored(file, start + low, (*rows, last * _BYTES[kind])))
+    if high - low != prod(shape) * _BYTES[kind]:
+        raise damaged(file.path, f"the tensor {name!r} has another size")
+    return stored(file, name, kind, shape, start + low, (1, _BYTES[kind]))
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.files.families import HUB_FAMILIES, Family
+from draftwood.engines.files.families import GATINGS, HUB_FAMILIES, Family
 from draftwood.engines.files.shapes import MOST_LAYERS, MOST_WIDTH
 from draftwood.errors import ModelError, UnsupportedModelError
 
@@ -79,15 +79,15 @@ def _settings(given: Mapping[str, Any], family: Family) -> HubSettings:
     found |= {theirs: config[ours] for ours, theirs in _SIZES.items() if config.get(ours) is not None}
     experts = config.get("num_local_experts", config.get("num_experts"))
     if experts is not None:
-        found["expert_count"] = experts
+        found |= {"expert_count": experts, "expert_gating_func": GATINGS[family.gating]}
     if "query_pre_attn_scalar" in config:
         found["attention.scale"] = _number(config, "query_pre_attn_scalar") ** -0.5
     width = int(_number(config, "hidden_size", most=MOST_WIDTH))
     still = config.get("no_rope_layers")
     if still is not None and list(still) != [int((i + 1) % 4 != 0) for i in range(layers)]:
         raise _unknown("models in which other layers than every fourth have no rotary positions")
-    head = config.get("head_dim") or width // int(_number(config, "num_attention_heads"))
-    head = int(_number({"head_dim": head}, "head_dim", most=MOST_WIDTH))
+    usual_head = width // int(_number(config, "num_attention_heads"))
+    head = int(_number(config, "head_dim", usual_head, MOST_WIDTH))
     found |= {f"attention.{name}_length": head for name in ("key", "value")}
     found |= _windows(config, own, family, layers)
     rope, factors = _rope(config, family, head)
@@ -101,8 +101,7 @@ def _of_lfm2(config: Mapping[str, Any], own: Mapping[str, Any], layers: int) -> 
     named, some = config.get("layer_types"), config.get("full_attn_idxs")
     if named is None:
         named = ["full_attention" if some is None or i in some else "conv" for i in range(layers)]
-    if set(named) - {"full_attention", "conv"}:
-        raise _unknown(f"layers of the types {sorted(set(map(str, named)))}")
+    _check_types(named, "full_attention", "conv")
     inner = own.get("block_ff_dim") or config["intermediate_size"]
     if own.get("block_auto_adjust_ff_dim"):
         step = own["block_multiple_of"]
@@ -114,6 +113,11 @@ def _of_lfm2(config: Mapping[str, Any], own: Mapping[str, Any], layers: int) -> 
         "num_key_value_heads": [heads if one == "full_attention" else 0 for one in named],
         "tie_word_embeddings": config.get("tie_embedding", config["tie_word_embeddings"]),
     }  # fmt: skip
+
+
+def _check_types(named: Any, *known: str) -> None:
+    if set(named) - {*known}:
+        raise _unknown(f"layers of the types {sorted(set(map(str, named)))}")
 
 
 def _unknown(what: str) -> UnsupportedModelError:
@@ -136,8 +140,7 @@ def _windows(config: Mapping[str, Any], own: Mapping[str, Any], family: Family, 
     if named is None and family.architecture == "smollm3":
         raise _unknown("smollm3 with a window and without layer_types")
     if named is not None:
-        if set(named) - {"sliding_attention", "full_attention"}:
-            raise _unknown(f"layers of the types {sorted(set(map(str, named)))}")
+        _check_types(named, "full_attention", "sliding_attention")
         here: Any = [name == "sliding_attention" for name in named]
     elif "max_window_layers" in own:
         here = [i >= own["max_window_layers"] for i in range(layers)]
@@ -159,10 +162,10 @@ def _rope(config: Mapping[str, Any], family: Family, head: int) -> tuple[dict[st
         said = said.get("full_attention") or {}
     if local.get("rope_type", "default") != "default":
         raise _unknown(f"positions of layers with a window that are scaled by {local['rope_type']!r:.40}")
-    settings = {"rope_theta": config["rope_theta"]} | {k: v for k, v in said.items() if v is not None}
+    settings = {name: config.get(name) for name in ("rope_theta", "partial_rotary_factor")}
+    settings |= {name: value for name, value in said.items() if value is not None}
     type_ = settings.get("rope_type", settings.get("type", "default"))
-    part = settings.get("partial_rotary_factor", config.get("partial_rotary_factor"))
-    rotary = int(head * _number({"partial_rotary_factor": part}, "partial_rotary_factor", 1.0))
+    rotary = int(head * _number(settings, "partial_rotary_factor", 1.0))
     if rotary != head and family.architecture != "phi3":
         # In other types transformers turns whole heads where positions are not scaled, and fails where they are.
         if type_ != "default":

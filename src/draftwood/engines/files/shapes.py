@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.files.families import FAMILIES, Family
+from draftwood.engines.files.families import FAMILIES, GATINGS, Family
 from draftwood.errors import ModelError, UnsupportedModelError
 
 MOST_LAYERS, MOST_WIDTH = 1024, 1 << 20
@@ -120,6 +120,13 @@ class _Keys:
             raise self._wrong(name, found)
         return float(found or default or 0) if positive else float(found)
 
+    def base(self, name: str, default: float) -> float:
+        """Return a base of rotary positions."""
+        found = self.real(name, default, positive=True)
+        if found <= 1:
+            raise ModelError(f"the file says rotary positions have the base {found}: get the file again")
+        return found
+
     def lacking(self, name: str, layers: int) -> list[bool]:
         """Return which layers have 0 of a number."""
         found = self.get(name)
@@ -174,9 +181,7 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
     rotary = keys.whole("rope.dimension_count", size, size)
     if rotary % 2:
         raise ModelError(f"the file says rope.dimension_count is {rotary}, an odd number: get the file again")
-    base = keys.real("rope.freq_base", 10000.0, positive=True)
-    if base <= 1:
-        raise ModelError(f"the file says rotary positions have the base {base}: get the file again")
+    base = keys.base("rope.freq_base", 10000.0)
     turns = keys.get("rope.scaling.finetuned", True) is not False or kind != "granite"
     has = {block for both in blocks for block in both}
     return Shape(
@@ -187,7 +192,7 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
         epsilon=keys.real("attention.layer_norm_rms_epsilon"), windows=windows,
         turning=tuple(turns and not (family.still and (i + 1) % family.still == 0) for i in range(layers)),
         rotary=rotary, base=base, scaling=keys.scaling(),
-        local_base=_local_base(keys, base) if any(windows) else 0.0,
+        local_base=keys.base("rope.freq_base_swa", base) if family.local and any(windows) else 0.0,
         query_scale=keys.real("attention.scale", 0.0) or _divisor(kind, layers, width, heads, size) ** -0.5,
         embedding_scale=width**0.5 if family.root_embedding else keys.real("embedding_scale", 1.0, positive=True),
         residual_scale=keys.real("residual_scale", 1.0, positive=True),
@@ -239,22 +244,12 @@ def _convolution(keys: _Keys) -> int:
     return tokens
 
 
-def _local_base(keys: _Keys, base: float) -> float:
-    """Return the rotary base of layers with a window; 0: that of the others."""
-    if not keys.family.local:
-        return 0.0
-    local = keys.real("rope.freq_base_swa", base, positive=True)
-    if local <= 1:
-        raise ModelError(f"the file says rotary positions have the base {local}: get the file again")
-    return local
-
-
 def _experts(keys: _Keys) -> dict[str, Any]:
     """Return what `Shape` says of experts."""
     experts = keys.whole("expert_count", most=1 << 12)
-    is_sigmoid = keys.family.gating == "sigmoid"
-    neutral = {"expert_shared_count": 0, "expert_group_count": 1, "expert_gating_func": 2 if is_sigmoid else 1}
-    if not is_sigmoid:
+    gating = keys.family.gating
+    neutral = {"expert_shared_count": 0, "expert_group_count": 1, "expert_gating_func": GATINGS[gating]}
+    if gating == "softmax":
         neutral["expert_weights_scale"] = 1
     for name, value in neutral.items():
         if keys.get(name, value) not in (0, value):
@@ -266,7 +261,7 @@ def _experts(keys: _Keys) -> dict[str, Any]:
         "experts": experts, "used": keys.whole("expert_used_count", most=min(experts, 64)),
         "expert_inner": keys.whole(f"{'expert_' if own else ''}feed_forward_length", most=_MOST_INNER),
         "share_scale": keys.real("expert_weights_scale", 1.0, positive=True),
-        "share_least": 1e-6 if is_sigmoid else 0.0,  # as in transformers; llama.cpp has another one
+        "share_least": 1e-6 if gating == "sigmoid" else 0.0,  # as in transformers; llama.cpp has another one
     }  # fmt: skip
 
 
@@ -284,20 +279,21 @@ _QUARTER = (1.57079632673412561417e00, 6.07710050630396597660e-11, 2.02226624879
 
 
 def rotary_table(shape: Shape, factors: Any, local: bool, positions: int) -> NDArray[np.float32]:
-    """Return cosines and sines of positions, as `table`; ``local``: of layers with a base of their own."""
+    """Return float32[positions, 2, pairs]: cosines and sines of position times frequency.
+
+    ``factors`` divide single frequencies, None where the file has none. ``local`` is of layers with a base of
+    their own, for which nothing is scaled; without such layers the table is empty.
+    """
     if local and not shape.local_base:
         return np.zeros(0, dtype=np.float32)
-    wide = None if factors is None or local else factors.astype(np.float64)
     base, scaling = (shape.local_base, Scaling()) if local else (shape.base, shape.scaling)
-    angles, size = frequencies(shape.rotary, base, scaling, wide)
-    return table(angles, size, positions)
+    angles, size = _frequencies(shape.rotary, base, scaling, None if local else factors)
+    cosines, sines = _circle(np.arange(positions, dtype=np.float64)[:, None] * angles)
+    return np.stack((cosines * size, sines * size), axis=1).astype(np.float32)
 
 
-def frequencies(rotary: int, base: float, scaling: Scaling, factors: Doubles | None) -> tuple[Doubles, float]:
-    """Return the angle per position of each pair, float64[rotary // 2], and what cosines are multiplied by.
-
-    ``factors`` divide single frequencies (llama 3, long contexts).
-    """
+def _frequencies(rotary: int, base: float, scaling: Scaling, factors: Any) -> tuple[Doubles, float]:
+    """Return the angle per position of each pair, float64[rotary // 2], and what cosines are multiplied by."""
     exact = Context(prec=30)
     plain = [float(exact.power(Decimal(base), Decimal(-2 * i) / Decimal(rotary))) for i in range(rotary // 2)]
     found = np.array(plain) if factors is None else np.array(plain) / factors
@@ -322,13 +318,6 @@ def _yarn(plain: Doubles, rotary: int, base: float, scaling: Scaling) -> Doubles
 
 def _log(value: float) -> float:
     return float(Context(prec=30).ln(Decimal(value)))
-
-
-def table(angles: Doubles, size: float, positions: int) -> NDArray[np.float32]:
-    """Return float32[positions, 2, pairs]: cosines and sines of position times frequency, times ``size``."""
-    every = np.arange(positions, dtype=np.float64)[:, None] * angles
-    cosines, sines = _circle(every)
-    return np.ascontiguousarray(np.stack((cosines * size, sines * size), axis=1).astype(np.float32))
 
 
 def _circle(angles: Doubles) -> tuple[Doubles, Doubles]:
