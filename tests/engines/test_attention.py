@@ -8,13 +8,11 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 
 from draftwood.engines.transformers import attention
-from draftwood.engines.transformers.head import target as head_target
 from draftwood.engines.transformers.selftest import agreeing
 from draftwood.engines.transformers.session import PassRows
 from draftwood.engines.transformers.shared import ways
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.tree import TokenTree
-from tests.engines import test_head
 from tests.engines.registered import tiny
 from tests.engines.rounding import TOLERANCE
 from tests.engines.test_target import truth
@@ -114,14 +112,11 @@ def test_layouts_of_what_attention_takes_and_gives_change_no_score(family, way, 
     for layout in (*itertools.permutations(range(3)), "padded"):
         with monkeypatch.context() as patched, Kernels(layout):
             patched.setattr(attention, "_FOLDED", folded)
-            for place, name in ((attention.Pass, "attend"), (attention.Pass, "store"), (head_target, "attention")):
+            for place, name in ((attention.Pass, "attend"), (attention.Pass, "store")):
                 patched.setattr(place, name, taking(getattr(place, name), layout))
             target, reason = agreeing(ways(model, packed=False)[way], model)  # the self-test
             assert isinstance(target, TransformersTarget), f"{layout}: {reason}"
             assert (target.decoder is None, target.capabilities.trees, target.capabilities.batch) == (way, 1, 1)
             found = np.stack(read(target, texts, tree))
             assert np.array_equal(found, expected if expected is not None else found), layout
-            if target.decoder is not None:
-                test_head.test_drafting_computes_what_training_does(target, patched)
-                test_head.test_a_tree_reads_each_branch_as_a_chain(target, patched)
         expected = found

@@ -15,7 +15,7 @@ from draftwood.engines.cpu.head.target import fitted
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.heads.fitting import usual
 from draftwood.engines.heads.weights import read_head
-from draftwood.engines.transformers.head.load import embedding_fingerprint
+from draftwood.engines.transformers.head import embedding_fingerprint
 from draftwood.errors import CapabilityError, ModelError, UsageError
 from draftwood.training.head import Trained, begun, loss_of, write_head
 from draftwood.training.job import HeadJob, TrainingPlan, frequent, training_target

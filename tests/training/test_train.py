@@ -9,7 +9,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from draftwood.engines.heads.fitting import usual
 from draftwood.engines.heads.weights import HeadShape, HeadWeights
-from draftwood.engines.transformers.head.load import fitted
+from draftwood.engines.transformers.head import fitted
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import ModelError
 from draftwood.training.head import loss_of
@@ -55,7 +55,7 @@ def test_training_raises_the_agreement(target, tmp_path):
     before = training.judge()
     run(lambda progress: progress.updates < 60)
     assert training.judge()[0] > before[0] + 0.03
-    tensors = training.module.tensors(range(64), torch.bfloat16)
+    tensors = training.module.tensors(range(64), torch.float32)
     head = fitted(target, HeadWeights(training.module.shape, tensors))
     assert head.weight_bytes
 

@@ -36,7 +36,7 @@ _SELF_DRAFTS = {
     CPU: "draftwood.engines.cpu.self_drafts",
     TRANSFORMERS: "draftwood.engines.transformers.self_draft",
 }
-_HEADS = {CPU: "draftwood.engines.cpu.head.target", TRANSFORMERS: "draftwood.engines.transformers.head.load"}
+_HEADS = {CPU: "draftwood.engines.cpu.head.target", TRANSFORMERS: "draftwood.engines.transformers.head"}
 
 _NO_MEMORY = (
     "out of memory", "alloc_failed", "not enough memory", "can't allocate", "cannot allocate", "failed to allocate"

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from draftwood.engines.heads.weights import HeadShape
-from draftwood.engines.transformers.head.load import embedding_fingerprint
+from draftwood.engines.transformers.head import embedding_fingerprint
 from draftwood.engines.transformers.lean_parts import read_parts
 from draftwood.errors import CapabilityError
 from draftwood.training.head_module import HeadModule

@@ -1,4 +1,4 @@
-"""A head on the CPU engine: nearly what it says in torch, the same in passes of every shape, and texts intact."""
+"""A head on the CPU engine: nearly what training says, the same in passes of every shape, and texts intact."""
 
 from __future__ import annotations
 
@@ -18,18 +18,16 @@ from draftwood.engines.cpu.passes import PassRecord, Rows
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.files.formats import FORMATS
 from draftwood.engines.files.gguf_types import dequantised, quantised, read_floats
-from draftwood.engines.heads.text import ReducedScores
 from draftwood.engines.heads.weights import HeadShape, HeadWeights, read_head
 from draftwood.engines.lent_scores import RowScores
-from draftwood.engines.transformers.head.load import embedding_fingerprint
-from draftwood.engines.transformers.head.network import HeadNetwork
-from draftwood.engines.transformers.head.target import TorchHead
+from draftwood.engines.transformers.head import embedding_fingerprint
 from draftwood.errors import CapabilityError, UsageError
 from draftwood.training.head_module import HeadModule
 from draftwood.tree import TokenTree
 from draftwood.verify.noise import KeyedNoise
 from tests.engines.tiny_gguf import LAYERS, VOCAB, WIDTH
 from tests.helpers import check_texts_with_a_head, check_turns_with_a_head
+from tests.toy_head import grow
 
 TOKENS = 90  # of the head's vocabulary
 
@@ -48,13 +46,12 @@ def random_head(seed=0, layers=(0, 1), inner=96, width=WIDTH):
 
 def as_kept(weights):
     """A head whose matrices are what the engine keeps of them, so that what differs is the arithmetic."""
-    kept = {
-        name: torch.from_numpy(dequantised(quantised(KIND, value.numpy()), FORMATS[KIND]))
-        if value.dim() == 2
-        else value
-        for name, value in weights.tensors.items()
-    }
+    kept = {name: as_kept_matrix(value) if value.dim() == 2 else value for name, value in weights.tensors.items()}
     return replace(weights, tensors=kept)
+
+
+def as_kept_matrix(matrix):
+    return torch.from_numpy(dequantised(quantised(KIND, matrix.numpy()), FORMATS[KIND]))
 
 
 def saved(path, weights):
@@ -86,35 +83,37 @@ def tokens_for(count, seed=0):
     return np.random.default_rng(seed).integers(0, VOCAB, count).tolist()
 
 
-def said(scores):
-    """Probabilities by token, float32[rows, vocabulary]."""
-    ids, probabilities = scores.top_k(TOKENS)
-    found = np.zeros((len(ids), VOCAB), dtype=np.float32)
-    np.put_along_axis(found, ids, probabilities, axis=1)
-    return found
+def check_says_what_training_does(head, weights, embedding, rows):
+    """Ask that a head says nearly what `HeadModule` says: after pairs, some of which were not shown, and nodes."""
+    module = HeadModule(weights.shape, 4, 2, len(weights.tensors["midlayer.mlp.gate_proj.weight"]))
+    module.load_state_dict({name: value for name, value in weights.tensors.items() if name != "d2t"})
+    attention, width = module.midlayer.self_attn, weights.shape.width
+    positions, rng = [*range(10), *range(25, 55)], np.random.default_rng(0)
+
+    def turned_at_positions(x, heads, turned=attention.turned):
+        whole = x.new_zeros(1, positions[-1] + 1, x.shape[-1])
+        whole[:, positions] = x
+        return turned(whole, heads)[:, :, positions]
+
+    attention.turned = turned_at_positions
+    states = [rng.normal(size=(len(positions), width)).astype(np.float32) for _ in weights.shape.layers]
+    tokens = rng.integers(0, len(embedding), len(positions)).tolist()
+    with torch.inference_mode():
+        made = module(torch.from_numpy(np.concatenate(states, -1))[None], embedding[tokens][None], 4)
+        scores = [one[0, -1] @ rows[weights.ids()].T for one in made]
+    for deep, expected in enumerate(scores):
+        end, twin = len(positions) - deep, SteppedHead(head)
+        after = twin.read(twin.open(), positions[:end], [[one[:end] for one in states]], tokens[:end])
+        found = torch.from_numpy(after(tokens[end:]))
+        assert (found.softmax(-1) - expected.softmax(-1)).abs().sum() / 2 < 0.05, "total variation"
 
 
-def test_a_head_s_scores_are_nearly_those_of_torch(head, target, monkeypatch):
-    monkeypatch.setattr("draftwood.engines.transformers.head.network.fast_format", lambda _: torch.float32)
+def test_a_head_says_nearly_what_training_does(target):
     weights, tensors = as_kept(random_head()), target.model.weights.file.tensors
     embedding, rows = (
         torch.from_numpy(read_floats("F32", tensors[f"{name}.weight"].data)) for name in ("token_embd", "output")
     )
-    true = TorchHead(
-        HeadNetwork(weights, embedding, rows), weights.ids().astype(np.int32), (0, 1), target.capabilities
-    )
-    states, tokens = some_states(40), tokens_for(40)
-    positions = [*range(10), *range(25, 55)]  # some were not shown
-    head = SteppedHead(head)
-    ours, theirs = head.open(), true.open()
-    found = head.read(ours, positions, [states], tokens)
-    expected = true.read(theirs, positions, [[torch.from_numpy(one) for one in states]], tokens)
-    for parents in ((), (-1, -1, -1), (0, 0, 2), (3, 5)):
-        if parents:
-            some = tokens_for(len(parents), len(parents))
-            (found,), (expected,) = head.grow([(ours, some, parents)]), true.grow([(theirs, some, parents)])
-        gap = np.abs(said(found) - said(expected)).sum(-1) / 2
-        assert gap.max() < 0.05, "total variation"
+    check_says_what_training_does(fitted(target, weights), weights, embedding, rows)
 
 
 def test_copies_and_cuts(head):
@@ -232,48 +231,42 @@ class TestRefusals:
 class SteppedHead:
     """The twin of a `CpuHead` in passes over one token each: every node after its whole path, after the text."""
 
-    grows_alone = False
-
     def __init__(self, head):
         self._head, self._program, self._record = head, head._program, PassRecord(head._program)
-        self.layers, self.capabilities = head.layers, head.capabilities
+        self.layers, self.capabilities, self.open = head.layers, head.capabilities, head.open
 
-    def open(self):
-        text = self._head.open()
-        text.forget_grown = lambda: text.__dict__.update(nodes=[])
-        return text
+    def read_and_grow(self, text, positions, parts, tokens, asked):
+        after = self.read(text, positions, parts, tokens)
+
+        def row_after(path):
+            (ids,), (probabilities,) = RowScores(after(path)[None]).top_k(int(asked.sizes[3]))
+            return self._head._ids[ids], probabilities
+
+        return grow(asked, row_after([]), row_after)
 
     def read(self, text, positions, parts, tokens):
-        states = [np.concatenate(one) for one in zip(*parts, strict=True)]
+        """Read pairs; returns what gives the scores after these further tokens."""
+        states, width = [np.concatenate(one) for one in zip(*parts, strict=True)], self._program.shape.width
         for i, (where, token) in enumerate(zip(positions, tokens, strict=True)):
             for layer, some in enumerate(states):
-                self._head._whole.target_states[0, layer * WIDTH : (layer + 1) * WIDTH] = some[i]
-            row = self._pass(text, text.length, token, where, (FUSE,))
+                self._head._whole.target_states[0, layer * width : (layer + 1) * width] = some[i]
+            first = self._pass(text, text.length, token, where, (FUSE,))
             text.positions.append(where)
-        text.nodes, text.last = [], self._program.x[0, :WIDTH].copy()
-        return self._said([row])
+        last = self._program.x[0, :width].copy()
 
-    def grow(self, requests):
-        return [
-            self._said([self._row(text, *node) for node in zip(*some, strict=True)]) for text, *some in requests
-        ]
+        def after(path):
+            row, self._program.x[0, :width] = first, last
+            for i, one in enumerate(path):
+                row = self._pass(text, text.length + i, one, text.positions[-1] + 1 + i)
+            return row
 
-    def _row(self, text, token, parent):
-        path = (*(text.nodes[parent] if parent >= 0 else ()), token)
-        text.nodes.append(path)
-        self._program.x[0, :WIDTH] = text.last
-        for i, one in enumerate(path):
-            row = self._pass(text, text.length + i, one, text.positions[-1] + 1 + i)
-        return row
+        return after
 
     def _pass(self, text, cell, token, where, asked=()):
         text.pages.make_ready(cell, cell + 1)
         self._record.fill([Rows(text.pages, cell, [token], positions=[where])], asked)
         self._head._pool.run(self._record.address, 1)
         return self._record.results(1)[0][0].copy()
-
-    def _said(self, rows):
-        return ReducedScores(RowScores(np.array(rows)), self._head._ids)
 
 
 @pytest.mark.parametrize("noise", [None, KeyedNoise(5, 1, 0.8), KeyedNoise(6)])

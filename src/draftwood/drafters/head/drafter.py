@@ -16,7 +16,7 @@ from draftwood.contracts import Feedback, Floats, Needs, Noise
 from draftwood.drafters.base import grown_tree
 from draftwood.drafters.draft_model.drafter import DraftTarget, ModelBackedDrafter
 from draftwood.drafters.draft_model.experience import BOUNDS, CLASSES, FIRSTS
-from draftwood.drafters.draft_model.growth import LOOKED_AT, MOST_NODES, MOST_READ, Growth
+from draftwood.drafters.draft_model.growth import LOOKED_AT, MOST_NODES, MOST_READ
 from draftwood.drafters.draft_model.session import ModelSession
 from draftwood.drafters.head.reading import HeadReader, TreeRequest
 from draftwood.index.arguments import for_kernel
@@ -38,19 +38,15 @@ class HeadDraftSession(ModelSession):
         ours = (noise.temperature, noise.key) if isinstance(noise, KeyedNoise) else (0.0, np.zeros(3, np.int64))
         self._temperature, self._key = ours
 
-    def start(self, nodes: int, accept_rates: Floats, base_tree: TokenTree) -> Growth | None:
-        """Begin a tree; None also where the target's state before the last token was not shown."""
-        return super().start(nodes, accept_rates, base_tree) if self.reader.covers(self._length) else None
-
     def draft(self, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
         return self.branch(TokenTree.empty(), nodes, lookahead_nodes, accept_rates)
 
     def branch(self, base_tree: TokenTree, nodes: int, lookahead_nodes: int, accept_rates: Floats) -> TokenTree:
-        """Grow a tree. A head that grows it in one call does not continue ``base_tree``, and may repeat its nodes:
-        what others copy only tells whether reading pays.
+        """Grow a tree, empty where the target's state before the last token was not shown.
+
+        It does not continue ``base_tree``, and may repeat its nodes: what others copy only tells whether reading
+        pays.
         """
-        if not self.reader.target.grows_alone:
-            return super().branch(base_tree, nodes, lookahead_nodes, accept_rates)
         known, prices, empty = self.experience, self.prices, TokenTree.empty()
         depth = self.may_draft(nodes) if self.reader.covers(self._length) else 0
         if not depth:
@@ -70,7 +66,8 @@ class HeadDraftSession(ModelSession):
         ends, rates = np.array([*self.ends], dtype=np.int32), for_kernel(accept_rates, CLASSES)
         asked = TreeRequest(self._key, np.array(sizes), np.array(worth), rates, FIRSTS, BOUNDS, ends)
         is_usual = self.reader.unread(self._length) <= _FEW
-        grown = self.reader.grow(self.text, asked)
+        self.reader.begin(self.text)
+        grown = self.reader.grow(asked)
         for belief in grown.beliefs:
             known.learn_child(belief)
         if prices.pass_s and is_usual:
@@ -104,6 +101,7 @@ class HeadDrafter(ModelBackedDrafter):
 
     name: ClassVar[str] = "head"
     session_kind: ClassVar[type[HeadDraftSession]] = HeadDraftSession
+    batches: ClassVar[bool] = False  # one call grows one text's tree
 
     file: str = ""
     optional: bool = False
@@ -112,11 +110,6 @@ class HeadDrafter(ModelBackedDrafter):
     def needs(self) -> Needs:
         layers = () if self.found is None else self.found.target.layers
         return Needs(prices=True, base_tree=True, hidden=layers)
-
-    @property
-    def batches(self) -> bool:  # type: ignore[override]
-        """Whether texts share passes: not where one call grows a text's tree."""
-        return self.found is None or not self.found.target.grows_alone
 
     def with_models(self, models: Any) -> HeadDrafter | None:
         """Return the drafter with its head; raises what `draftwood.api.draft_models.DraftModels.head` raises."""

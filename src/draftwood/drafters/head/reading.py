@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.contracts import Floats, Ints
-from draftwood.drafters.draft_model.reading import Reader, Row
+from draftwood.drafters.draft_model.reading import Reader
 
 Longs = NDArray[np.int64]
 _LONGEST = 128
@@ -34,7 +34,7 @@ class TreeRequest(NamedTuple):
 
 
 class HeadReader(Reader):
-    """Reads the hidden states that the target has shown; the row of the text's last token is then known at once.
+    """Reads the hidden states that the target has shown.
 
     ``target`` is a head of an engine. States may be missing where the drafter rested: the head then sees less of
     the text.
@@ -44,8 +44,8 @@ class HeadReader(Reader):
         super().__init__(target, k)
         self._session = target.open()
         self._waiting: list[tuple[int, list[Any]]] = []  # first position, states [n, width] per layer; ascending
-        # Of the last pair: the head's row after it, or its states where the head reads and grows in one call.
-        self._last: Any = None
+        self._last: Any = None  # states of the last pair
+        self._chosen: tuple[Any, ...] = ()  # positions, states and tokens that the next call reads
 
     def see(self, first: int, states: Mapping[int, Any]) -> None:
         """Take the target's states at the tokens from position ``first`` on."""
@@ -64,25 +64,18 @@ class HeadReader(Reader):
         last = self._session.positions[-1] if self._session.length else -2
         return min(length - 2 - last, _LONGEST)
 
-    def begin(self, text: Ints) -> Row | None:
-        self._session.forget_grown()
+    def begin(self, text: Ints) -> None:
+        """Choose what `grow` reads: the text's new pairs, or its last one again."""
         positions, parts = self._pairs(len(text))
-        if positions:
-            tokens = text[1:][positions].tolist()
-            scores = self.target.read(self._session, positions, parts, tokens)
-            (ids,), (probabilities,) = scores.top_k(self.k)
-            self._last = Row(ids, probabilities)
-        self._start(())
-        return self._last
-
-    def grow(self, text: Ints, asked: TreeRequest) -> Any:
-        """Read the text's new pairs, and grow a tree (`draftwood.engines.heads.text.GrownTree`)."""
-        positions, parts = self._pairs(len(text))
-        if not positions:  # drafted once more after the same text: its last pair is read again
+        if not positions:  # drafted once more after the same text
             positions, parts = self._session.positions[-1:], [self._last]
             self._session.truncate(positions[0])
         self._last = [layer[-1:] for layer in parts[-1]]
-        return self.target.read_and_grow(self._session, positions, parts, text[1:][positions].tolist(), asked)
+        self._chosen = positions, parts, text[1:][positions].tolist()
+
+    def grow(self, asked: TreeRequest) -> Any:
+        """Read what was chosen, and grow a tree (`draftwood.engines.heads.text.GrownTree`)."""
+        return self.target.read_and_grow(self._session, *self._chosen, asked)
 
     def _pairs(self, length: int) -> tuple[list[int], list[list[Any]]]:
         """Return positions and states of the new pairs in a text of this length.
@@ -125,5 +118,5 @@ class HeadReader(Reader):
         return int(self._session.cache_bytes)
 
     def close(self) -> None:
-        self._waiting, self._last = [], None
+        self._waiting, self._last, self._chosen = [], None, ()
         self._session.close()

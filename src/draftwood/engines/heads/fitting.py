@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.engines.files.formats import GROUP
 from draftwood.engines.heads.weights import HeadWeights, read_head
 from draftwood.engines.per_model import once
 from draftwood.errors import CapabilityError
@@ -60,10 +61,19 @@ def check_fit(
                 f"{name} was made for another model ({what}: {its}, here {ours}): train one for this model "
                 "with draftwood train head"
             )
+    tensors = weights.tensors
+    for part in (
+        shape.width,
+        *(len(tensors[f"midlayer.{one}_proj.weight"]) for one in ("self_attn.q", "mlp.gate")),
+    ):
+        if part % GROUP:
+            raise CapabilityError(
+                f"heads draft whose sizes are multiples of {GROUP}, and one of {name} is {part}: leave it out"
+            )
     layers = shape.layers or usual(count)
     if missing := set(layers) - set(shown):
         raise CapabilityError(f"{name} reads layers {sorted(missing)}, which this model does not show")
-    if weights.tensors["fc.weight"].shape[1] != len(layers) * width:
+    if tensors["fc.weight"].shape[1] != len(layers) * width:
         raise CapabilityError(f"{name} does not read {len(layers)} layers: its config.json must name them")
     if weights.target and weights.target != own:
         log.warning("%s was trained for other weights of this shape: fewer of its drafts will be right", name)

@@ -71,8 +71,6 @@ class CpuHead:
     reads, ``capabilities`` and ``kernels`` the target's.
     """
 
-    grows_alone = True
-
     def __init__(
         self, weights: PackedHead, kernels: Kernels, threads: int, ids: Any, layers: tuple[int, ...],
         capabilities: Capabilities,

@@ -25,7 +25,6 @@ from draftwood.engines.files.formats import FORMATS, GROUP, TILE
 from draftwood.engines.files.gguf_types import quantised
 from draftwood.engines.files.shapes import Shape
 from draftwood.engines.heads.weights import HeadWeights
-from draftwood.errors import CapabilityError
 
 KIND = "Q4_1"
 """How a head's own matrices are kept: reading them is most of the time of its step, and 8 bits guess no better."""
@@ -139,12 +138,6 @@ def _shape(weights: HeadWeights) -> Shape:
     shape, tensors = weights.shape, weights.tensors
     queries, keys = (len(tensors[f"{_LAYER}self_attn.{name}_proj.weight"]) for name in "qk")
     inner = len(tensors[f"{_LAYER}mlp.gate_proj.weight"])
-    for size in (shape.width, queries, inner):
-        if size % GROUP:
-            raise CapabilityError(
-                f"the CPU engine runs heads whose sizes are multiples of {GROUP}, and one of this head is {size}: "
-                "take the engine transformers"
-            )
     return Shape(
         family=Family("head"), blocks=(("attention", "gated_unit"),), width=shape.width, inner=inner,
         heads=queries // shape.dim, kv_heads=keys // shape.dim,

@@ -1,0 +1,82 @@
+"""Trained heads for models of transformers: the CPU engine's head drafts for them, from states that are copied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from draftwood.engines.cpu.code.kernels import Kernels, kernels
+from draftwood.engines.cpu.code.running import POOL
+from draftwood.engines.cpu.head.target import CpuHead, CpuHeadText
+from draftwood.engines.cpu.head.weights import PackedHead
+from draftwood.engines.cpu.packing import Matrix, Slabs, matrix_of, plan
+from draftwood.engines.files.gguf_file import Tensor as InMemory
+from draftwood.engines.heads.fitting import check_fit, fingerprint_of, fingerprint_rows, head_in, shipped
+from draftwood.engines.heads.text import GrownTree
+from draftwood.engines.heads.weights import HeadWeights
+from draftwood.engines.transformers.target import TransformersTarget
+from draftwood.errors import CapabilityError
+
+
+class TransformersHead(CpuHead):
+    """A head that takes states of transformers' models, tensors on any device, and drafts on the processor."""
+
+    def read_and_grow(
+        self, session: CpuHeadText, positions: Sequence[int], parts: Sequence[Sequence[Tensor]],  # type: ignore[override]
+        tokens: Sequence[int], asked: Any,
+    ) -> GrownTree:  # fmt: skip
+        """As of `CpuHead`."""
+        copied = [[states.to("cpu", torch.float32).numpy() for states in layers] for layers in parts]
+        return super().read_and_grow(session, positions, copied, tokens, asked)
+
+
+def head_of(target: TransformersTarget, path: Path) -> TransformersHead:
+    """Return the head in this file, ready to draft for a target; read once per target and file. Raises
+    `CapabilityError` for a head that was made for another model, `ModelError` for a file that is no head."""
+    return head_in(path, target, lambda weights, name: fitted(target, weights, name))
+
+
+def shipped_head(target: TransformersTarget) -> Path | None:
+    """Return the head that comes with draftwood for this target; None where there is none."""
+    return shipped(embedding_fingerprint(target.token_tables()[0]))
+
+
+def fitted(target: TransformersTarget, weights: HeadWeights, name: str = "this head") -> TransformersHead:
+    """Return a head for a target; raises `CapabilityError` where it was made for another model."""
+    embedding, rows = target.token_tables()
+    sizes, own = (embedding.shape[1], embedding.shape[0], target.n_layers), embedding_fingerprint(embedding)
+    layers, ids = check_fit(name, weights, sizes, target.capabilities.hidden, own), weights.ids()
+    if "lm_head.weight" not in weights.tensors:
+        if rows is None:
+            raise CapabilityError(
+                f"{name} scores tokens by the model's own weights, which were released: keep them"
+            )
+        scoring = rows[torch.from_numpy(ids).to(rows.device)].to("cpu", torch.float32).numpy()
+        weights = replace(weights, tensors={**weights.tensors, "lm_head.weight": scoring})
+    functions = kernels()
+    tables: Any = SimpleNamespace(embedding=_packed(embedding, functions))
+    head, threads = PackedHead(weights, tables, functions), min(POOL, torch.get_num_threads())
+    return TransformersHead(head, functions, threads, ids.astype(np.int32), layers, target.capabilities)
+
+
+def _packed(embedding: Tensor, functions: Kernels) -> Matrix:
+    """Return an embedding [vocab, width] in 8 bits."""
+    bits = embedding.to("cpu", torch.bfloat16).contiguous().view(torch.uint8).numpy()
+    packed, parts = plan(InMemory("embedding", "BF16", tuple(embedding.shape), bits), None, Slabs().zeros, "Q8_0")
+    for part in parts:
+        part.pack()
+    return matrix_of("Q8_0", packed, len(embedding), embedding.shape[1], functions)
+
+
+def embedding_fingerprint(embedding: Tensor) -> str:
+    """Return the fingerprint of a model with this embedding [vocab, width], in whatever number format."""
+    rows = torch.from_numpy(fingerprint_rows(len(embedding))).to(embedding.device)
+    values = embedding.detach()[rows].to("cpu", torch.bfloat16).contiguous()
+    return fingerprint_of(values.view(torch.int16).numpy())

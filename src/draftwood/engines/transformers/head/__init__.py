@@ -1,1 +1,0 @@
-"""Trained heads: a small layer that reads the target's hidden states and drafts."""
