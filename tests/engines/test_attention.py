@@ -114,7 +114,7 @@ def test_layouts_of_what_attention_takes_and_gives_change_no_score(family, way, 
             patched.setattr(attention, "_FOLDED", folded)
             for place, name in ((attention.Pass, "attend"), (attention.Pass, "store")):
                 patched.setattr(place, name, taking(getattr(place, name), layout))
-            target, reason = agreeing(ways(model, packed=False)[way], model)  # the self-test
+            target, reason = agreeing([*ways(model, packed=False).values()][way], model)  # the self-test
             assert isinstance(target, TransformersTarget), f"{layout}: {reason}"
             assert (target.decoder is None, target.capabilities.trees, target.capabilities.batch) == (way, 1, 1)
             found = np.stack(read(target, texts, tree))

@@ -177,10 +177,9 @@ def test_what_no_text_has_committed_is_finite():
     target.score([(good, 5, TokenTree.build([BAD, 6, BAD], [-1, 0, -1])), (bad, 5, TokenTree.empty())])
     target.score([(good, 5, TokenTree.empty())])  # alone: the pass before it is taken back
     good.keep([])
-    for buffers in (target.arena.keys, target.arena.values):
-        for tensor in buffers:
-            assert torch.isfinite(tensor[good.slot]).all()
-            assert not torch.isfinite(tensor[bad.slot]).all()
+    for tensor in target.arena.tensors():
+        assert torch.isfinite(tensor[good.slot]).all()
+        assert not torch.isfinite(tensor[bad.slot]).all()
     bad.close()
     good.close()
-    assert all(torch.isfinite(t).all() for t in (*target.arena.keys, *target.arena.values))
+    assert all(torch.isfinite(t).all() for t in target.arena.tensors())

@@ -86,10 +86,9 @@ def test_after_every_step_the_cache_equals_a_fresh_reading(family):
         session.keep(kept)
         text += [root, *tree.tokens[kept].tolist()]
         ((fresh, _),) = target.open([text])
-        for tensors in (target.arena.keys, target.arena.values):
-            for layer in tensors:
-                ours, theirs = (layer[s.slot, :, : len(text)] for s in (session, fresh))
-                assert (ours - theirs).abs().max() < TOLERANCE
+        for tensor in target.arena.tensors():
+            ours, theirs = (tensor[s.slot, :, : len(text)] for s in (session, fresh))
+            assert (ours - theirs).abs().max() < TOLERANCE
         fresh.close()
 
 
@@ -169,7 +168,7 @@ def test_a_batch_holds_no_more_memory_than_transformers_own_cache():
     length, rows = 960, 5
     target.open([[1] * length] * rows)
     own = rows * length * 3 * 2 * 2 * 8 * 4  # layers, keys and values, key-value heads, width, bytes
-    assert sum(buffer.nbytes for buffer in target.arena._tensors()) <= 1.1 * own
+    assert sum(buffer.nbytes for buffer in target.arena.tensors()) <= 1.1 * own
 
 
 @pytest.mark.slow
@@ -178,14 +177,14 @@ def test_two_hundred_requests_leave_no_more_behind_than_one():
     for length in (180, *np.random.default_rng(6).integers(5, 180, 200).tolist()):
         ((session, _),) = target.open([[1] * length], reserve=200)
         session.close()
-    held = sum(buffer.nbytes for buffer in target.arena._tensors())
+    held = sum(buffer.nbytes for buffer in target.arena.tensors())
     assert held <= (180 + 200 + 64) * 3 * 2 * 2 * 8 * 4
     many = target.open([[1] * 10] * 7)
     for session, _ in many:
         session.close()
     target.open([[1] * 300])
     assert (
-        sum(buffer.nbytes for buffer in target.arena._tensors()) <= held
+        sum(buffer.nbytes for buffer in target.arena.tensors()) <= held
     )  # a batch does not leave its slots behind
 
 
@@ -252,11 +251,11 @@ def test_an_interrupt_while_the_cache_is_made_anew_leaves_it_whole(monkeypatch):
     ((session, _),) = target.open([[1, 2, 3, 4]])
     made = cache.zeros
 
-    def interrupted(shape, like):
+    def interrupted(*size_and_like):
         interrupted.calls += 1
         if interrupted.calls == 3:
             raise KeyboardInterrupt
-        return made(shape, like)
+        return made(*size_and_like)
 
     interrupted.calls = 0
     monkeypatch.setattr(cache, "zeros", interrupted)

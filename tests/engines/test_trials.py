@@ -116,13 +116,13 @@ def test_a_wrong_entry_is_noticed_and_replaced(start):
     model = build("llama")
     text = write(model)
     key = trial_key(model, packed=True)
-    right = findings.remembered(key)
-    assert right == 0
-    for wrong in (3, 99):
-        findings.remember(key, wrong)
+    place = findings.place_of(findings.TRIAL, key)
+    assert findings.read(place) == "lean"
+    for wrong in ("own cache", "no way", 3, [], {"lean": 1}):
+        findings.write(place, wrong)
         start()
         assert write(build("llama")) == text
-    assert findings.remembered(key) == 0
+    assert findings.read(place) == "lean"
 
 
 def test_a_way_that_fails_now_is_not_believed(start, monkeypatch):
@@ -142,12 +142,12 @@ def test_a_way_that_fails_now_is_not_believed(start, monkeypatch):
         return made
 
     ways = shared.ways
-    monkeypatch.setattr(shared, "ways", lambda *a: [lambda: broken(ways(*a)[0]()), *ways(*a)[1:]])
+    monkeypatch.setattr(shared, "ways", lambda *a: ways(*a) | {"lean": lambda: broken(ways(*a)["lean"]())})
     counted = start()
     monkeypatch.setattr(shared, "_weights_key", lambda *_: None)  # as if these weights were new
     model = build("llama")
     assert write(model) == text
-    assert findings.remembered(trial_key(model, packed=True)) == 1
+    assert findings.read(findings.place_of(findings.TRIAL, trial_key(model, packed=True))) == "modules"
     assert counted
 
 

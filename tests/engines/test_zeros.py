@@ -16,10 +16,11 @@ def resident():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("shape", [(1,), (3, 5, 7), (4, 3, 2000, 64)])
-def test_they_are_zeros_that_can_be_written_to_in_a_pass(shape, dtype):
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (3, 5, 7, 2), (4, 3, 2000, 64)])
+def test_new_buffers_are_zeros_that_can_be_written_to_in_a_pass(shape, dtype):
+    slots, heads, rows, dim = shape
     with torch.inference_mode():
-        made = zeros(shape, torch.ones(1, dtype=dtype))
+        made = zeros(slots, rows, torch.ones(heads, 1, dim, dtype=dtype))
     assert (made.shape, made.dtype) == (shape, dtype)
     assert not made.any()
     with torch.inference_mode():
@@ -44,8 +45,8 @@ def test_short_texts_beside_a_long_one_take_what_they_fill():
     arena.reserve(8192)
     held = [tensor[1, :, :64].clone() for tensor in arena.buffers(0, rows, rows)]
     assert all(torch.equal(some, rows) for some in held)
-    assert sum(buffer.nbytes for buffer in arena._tensors()) > 100 << 20
-    assert resident() - before < sum(buffer.nbytes for buffer in arena._tensors()) / 4
+    assert sum(buffer.nbytes for buffer in arena.tensors()) > 100 << 20
+    assert resident() - before < sum(buffer.nbytes for buffer in arena.tensors()) / 4
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -62,7 +63,7 @@ def test_growing_beside_a_long_text_takes_no_more():
     arena.reserve(8193)  # all slots are copied, of which few rows were written
     for tensor in arena.buffers(0, rows, rows):
         assert all(torch.equal(tensor[slot, :, :64], rows) for slot in slots)
-    assert resident() - before < sum(buffer.nbytes for buffer in arena._tensors()) / 8
+    assert resident() - before < sum(buffer.nbytes for buffer in arena.tensors()) / 8
 
 
 def test_a_slot_given_back_is_all_zeros():

@@ -11,6 +11,9 @@ from math import prod
 import torch
 from torch import Tensor
 
+Pair = tuple[Tensor, Tensor]
+"""Keys and values of a layer."""
+
 _LEAST = 1 << 20  # bytes of a buffer; smaller ones are not worth a mapping of their own
 
 
@@ -20,7 +23,7 @@ class SavedRows:
     keys and values of each layer, [key-value heads, len(ids), dim]; None of a layer that has none of its own."""
 
     ids: tuple[int, ...]
-    layers: tuple[tuple[Tensor, Tensor] | None, ...]
+    layers: tuple[Pair | None, ...]
 
     @property
     def nbytes(self) -> int:
@@ -30,8 +33,8 @@ class SavedRows:
 
 class Arena:
     """Preallocated keys and values: two tensors [slots, key-value heads, capacity, dim] per layer, made by the
-    first pass. ``windows`` has each layer's window, None for full attention; layers with windows keep all rows
-    too, of which a pass reads the last ones."""
+    first pass, in ``layers``. ``windows`` has each layer's window, None for full attention; layers with windows
+    keep all rows too, of which a pass reads the last ones."""
 
     def __init__(self, windows: Sequence[int | None]) -> None:
         self.windows = tuple(windows)
@@ -39,25 +42,24 @@ class Arena:
         self.slots = 0
         self._free: list[int] = []
         self._written: list[int] = []  # of each slot, how many rows may differ from zero
-        self.keys: list[Tensor | None] = [None] * len(self.windows)
-        self.values: list[Tensor | None] = [None] * len(self.windows)
+        self.layers: list[Pair | None] = [None] * len(self.windows)
 
-    def _tensors(self) -> list[Tensor]:
-        return [tensor for tensor in (*self.keys, *self.values) if tensor is not None]
+    def tensors(self) -> list[Tensor]:
+        """Return all buffers that were made."""
+        return [tensor for pair in self.layers if pair is not None for tensor in pair]
 
     def held_bytes(self, rows: int) -> int:
         """Bytes of so many rows of one slot."""
-        return sum(t.shape[1] * t.shape[3] * t.element_size() * rows for t in self._tensors())
+        return sum(t.shape[1] * t.shape[3] * t.element_size() * rows for t in self.tensors())
 
-    def buffers(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    def buffers(self, layer: int, keys: Tensor, values: Tensor) -> Pair:
         """Return the two buffers of a layer; the first pass makes them, shaped after its keys and values, which
         are [key-value heads, rows, dim]."""
-        key_buffer, value_buffer = self.keys[layer], self.values[layer]
-        if key_buffer is None or value_buffer is None:
-            shapes = [(self.slots, one.shape[0], self.capacity, one.shape[-1]) for one in (keys, values)]
-            key_buffer = self.keys[layer] = zeros(shapes[0], keys)
-            value_buffer = self.values[layer] = zeros(shapes[1], values)
-        return key_buffer, value_buffer
+        found = self.layers[layer]
+        if found is None:
+            size = self.slots, self.capacity
+            found = self.layers[layer] = zeros(*size, keys), zeros(*size, values)
+        return found
 
     def prepare(self, count: int, rows: int) -> None:
         """Make ``count`` slots of ``rows`` rows free; an arena without sessions gets exactly that size."""
@@ -93,7 +95,7 @@ class Arena:
     def clear(self, slot: int, start: int) -> None:
         """Fill the rows from ``start`` on with zeros: a kernel multiplies masked rows by zero, and zero times
         infinity is NaN."""
-        for tensor in self._tensors():
+        for tensor in self.tensors():
             tensor[slot, :, start : self._written[slot]].zero_()
 
     def reserve(self, rows: int) -> None:
@@ -113,33 +115,33 @@ class Arena:
     def _resize(self, slots: int, capacity: int) -> None:
         """Reallocate all buffers and copy the rows that were written: the others are zeros, and take no memory
         until they are touched. An interrupt leaves the arena as it was, or empty."""
-        held = [*self.keys, *self.values]
+        held = self.layers
         busy = sorted({*range(self.slots)} - {*self._free})
         if not busy:  # given back before more is taken
             self._free, self._written, self.slots, self.capacity = [], [], 0, 0
-            self.keys, self.values = [None] * len(self.windows), [None] * len(self.windows)
-        fresh: list[Tensor | None] = []
-        for index, old in enumerate(held):
-            if old is None:
-                fresh.append(None)
-                continue
-            new = zeros((slots, old.shape[1], capacity, old.shape[3]), old)
+            self.layers = [None] * len(self.windows)
+
+        def resized(old: Tensor) -> Tensor:
+            new = zeros(slots, capacity, old)
             for slot in busy:
                 written = min(self._written[slot], old.shape[2])
                 new[slot, :, :written] = old[slot, :, :written]
-            fresh.append(new)
+            return new
+
+        fresh: list[Pair | None] = []
+        for index, pair in enumerate(held):
+            fresh.append(None if pair is None else (resized(pair[0]), resized(pair[1])))
             if not busy:
                 held[index] = None
         self._free.extend(range(self.slots, slots))
         self._written.extend([0] * (slots - self.slots))
-        self.slots, self.capacity = slots, capacity
-        self.keys, self.values = fresh[: len(self.windows)], fresh[len(self.windows) :]
+        self.slots, self.capacity, self.layers = slots, capacity, fresh
 
     def move_rows(self, slot: int, start: int, source: Sequence[int]) -> None:
         """In every layer, copy the rows ``source`` to ``start ... start + len(source)``."""
         end = start + len(source)
         where: dict[torch.device, Tensor] = {}
-        for tensor in self._tensors():
+        for tensor in self.tensors():
             if tensor.device not in where:
                 where[tensor.device] = torch.tensor(source, device=tensor.device)
             tensor[slot, :, start:end] = tensor[slot].index_select(1, where[tensor.device])
@@ -148,32 +150,30 @@ class Arena:
         """Copy the rows of these ids; None if there are none."""
         if not ids:
             return None
+        rows = slot, slice(None), slice(len(ids))
         layers = tuple(
-            None if keys is None or values is None
-            else (keys[slot, :, : len(ids)].clone(), values[slot, :, : len(ids)].clone())
-            for keys, values in zip(self.keys, self.values, strict=True)
-        )  # fmt: skip
+            None if pair is None else (pair[0][rows].clone(), pair[1][rows].clone()) for pair in self.layers
+        )
         return SavedRows(tuple(ids), layers)
 
     def fill(self, slot: int, saved: SavedRows, length: int) -> None:
         """Write the first rows of what was saved into a fresh slot."""
         self.wrote(slot, length)
         with torch.inference_mode():
-            for number, layer in enumerate(saved.layers):
-                for buffers, rows in zip((self.keys, self.values), layer or (), strict=False):
-                    buffer = buffers[number]
-                    assert buffer is not None, "an arena that rows were saved from has buffers"
+            for number, pair in enumerate(saved.layers):
+                for buffer, rows in zip(self.buffers(number, *pair), pair, strict=True) if pair else ():
                     buffer[slot, :, :length] = rows[:, :length]
 
 
-def zeros(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """Return zeros of this shape, and of the type and device of ``like``; a pass may write to them.
+def zeros(slots: int, rows: int, like: Tensor) -> Tensor:
+    """Return zeros [slots, heads, rows, dim] for rows like these, [..., heads, some, dim], to be written to.
 
     On a CPU the system hands out pages at the first write: in a cache with one length for all texts, short ones
     take only what they fill. They must be zeros, since masked keys are multiplied by zero, and memory that was
     used before may hold infinity.
     """
     with torch.inference_mode(False):  # a tensor made by a pass could not be written to outside of one
+        shape = slots, like.shape[-3], rows, like.shape[-1]
         size = prod(shape) * like.element_size()
         if like.device.type != "cpu" or size < _LEAST or not hasattr(mmap, "MAP_ANONYMOUS"):
             return torch.zeros(shape, dtype=like.dtype, device=like.device)

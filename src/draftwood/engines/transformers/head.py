@@ -12,17 +12,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from draftwood.engines.cpu.code.kernels import Kernels, kernels
+from draftwood.engines.cpu.code.kernels import kernels
 from draftwood.engines.cpu.code.running import POOL
 from draftwood.engines.cpu.head.target import CpuHead, CpuHeadText
 from draftwood.engines.cpu.head.weights import PackedHead
-from draftwood.engines.cpu.packing import Matrix, Slabs, matrix_of, plan
+from draftwood.engines.cpu.packing import Slabs, matrix_of, packing, plan
 from draftwood.engines.files.gguf_file import Tensor as InMemory
 from draftwood.engines.heads.fitting import check_fit, fingerprint_of, fingerprint_rows, head_in, shipped
 from draftwood.engines.heads.text import GrownTree
 from draftwood.engines.heads.weights import HeadWeights
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError
+from draftwood.local.machine import cores
 
 
 class TransformersHead(CpuHead):
@@ -51,8 +52,10 @@ def shipped_head(target: TransformersTarget) -> Path | None:
 def fitted(target: TransformersTarget, weights: HeadWeights, name: str = "this head") -> TransformersHead:
     """Return a head for a target; raises `CapabilityError` where it was made for another model."""
     embedding, rows = target.token_tables()
-    sizes, own = (embedding.shape[1], embedding.shape[0], target.n_layers), embedding_fingerprint(embedding)
-    layers, ids = check_fit(name, weights, sizes, target.capabilities.hidden, own), weights.ids()
+    vocabulary, width = embedding.shape
+    sizes, shown = (width, vocabulary, target.n_layers), target.capabilities.hidden
+    layers = check_fit(name, weights, sizes, shown, embedding_fingerprint(embedding))
+    ids = weights.ids()
     if "lm_head.weight" not in weights.tensors:
         if rows is None:
             raise CapabilityError(
@@ -61,18 +64,14 @@ def fitted(target: TransformersTarget, weights: HeadWeights, name: str = "this h
         scoring = rows[torch.from_numpy(ids).to(rows.device)].to("cpu", torch.float32).numpy()
         weights = replace(weights, tensors={**weights.tensors, "lm_head.weight": scoring})
     functions = kernels()
-    tables: Any = SimpleNamespace(embedding=_packed(embedding, functions))
-    head, threads = PackedHead(weights, tables, functions), min(POOL, torch.get_num_threads())
-    return TransformersHead(head, functions, threads, ids.astype(np.int32), layers, target.capabilities)
-
-
-def _packed(embedding: Tensor, functions: Kernels) -> Matrix:
-    """Return an embedding [vocab, width] in 8 bits."""
     bits = embedding.to("cpu", torch.bfloat16).contiguous().view(torch.uint8).numpy()
-    packed, parts = plan(InMemory("embedding", "BF16", tuple(embedding.shape), bits), None, Slabs().zeros, "Q8_0")
-    for part in parts:
-        part.pack()
-    return matrix_of("Q8_0", packed, len(embedding), embedding.shape[1], functions)
+    stored = InMemory("embedding", "BF16", tuple(embedding.shape), bits)
+    tiles, parts = plan(stored, None, Slabs().zeros, "Q8_0")
+    tables: Any = SimpleNamespace(embedding=matrix_of("Q8_0", tiles, vocabulary, width, functions))
+    with packing(parts, min(8, cores()), lambda _size: None):
+        head = PackedHead(weights, tables, functions)
+    threads = min(POOL, torch.get_num_threads())
+    return TransformersHead(head, functions, threads, ids.astype(np.int32), layers, target.capabilities)
 
 
 def embedding_fingerprint(embedding: Tensor) -> str:

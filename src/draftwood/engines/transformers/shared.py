@@ -52,7 +52,7 @@ class _Model:
 
 
 _models = PerModel(_Model)
-_passed: dict[str, int] = {}  # per `trial_key` of a model: which way passed the self-test in this process
+_passed: dict[str, str] = {}  # per `trial_key` of a model: which way passed the self-test in this process
 
 
 def prepare(model: Any, *, pack: bool, release: bool = False) -> OurTarget:
@@ -161,9 +161,11 @@ def _content(tensor: Tensor) -> int:
 
 
 def open_target(model: Any) -> OurTarget:
-    """Make a target of the first of `ways` that passes the self-test, and remember it by `trial_key`: a way that
-    this process tried needs no trial, nor does the lean pass over weights that an earlier process tried it with;
-    another way that an earlier process found needs only a brief one."""
+    """Make a target that runs the model in the first of `ways` that passes the self-test.
+
+    What passed is remembered by `trial_key`. In the same process that way is taken again without a trial. A later
+    process tries it first, and briefly; where it is the lean pass, over the same weights, without a trial.
+    """
     packed = packs(model)
     refuse_unsupported(model)
     if any(weight.numel() == 0 for weight in model.parameters()):
@@ -173,25 +175,19 @@ def open_target(model: Any) -> OurTarget:
     if key in _passed:
         with suppress(Exception):  # short of memory, say: then another way may do
             return found[_passed[key]]()
-    order = [(index, False) for index in range(len(found))]
-    before = None if key is None else findings.remembered(key)
-    if before is not None and before < len(found):
-        order.insert(0, (before, True))
+    tries = [(name, False) for name in found]
+    if (before := _remembered(key)) is not None and before in found:
+        tries.insert(0, (before, True))
     reason = ""
-    for index, brief in order:
-
-        def was_tried(made: OurTarget, way: int = index) -> bool:
-            place = None if key is None else _weights_key(model, key, made)
-            return place is not None and findings.remembered(place) == way
-
-        target, reason = agreeing(found[index], model, was_tried, brief=brief)
+    for name, brief in tries:
+        target, reason = agreeing(found[name], model, partial(_was_tried, model, key, name), brief=brief)
         if target is None:
             continue
         if key is not None:
-            _passed[key] = index
-            for place in (None if brief else key, _weights_key(model, key, target)):
-                if place is not None and findings.remembered(place) != index:
-                    findings.remember(place, index)
+            _passed[key] = name
+        for place in (None if brief else key, _weights_key(model, key, target)):
+            if place is not None and _remembered(place) != name:
+                findings.write(findings.place_of(findings.TRIAL, place), name)
         return target
     raise UnsupportedModelError(
         f"no way that we know to run {type(model).__name__} behind a cache gives its own scores, so drafts "
@@ -199,22 +195,32 @@ def open_target(model: Any) -> OurTarget:
     )
 
 
-def ways(model: Any, packed: bool) -> list[Way]:
-    """Return how a model may be run, best first. On our cache: the lean pass, transformers' modules with trees,
-    with chains. Then the model's own forward and cache: with chains, one token at a time."""
-    found: list[Way] = [
-        partial(NativeTarget, model, packed=packed), partial(NativeTarget, model, packed=packed, step_by_step=True)
-    ]  # fmt: skip
+def ways(model: Any, packed: bool) -> dict[str, Way]:
+    """Return how a model may be run, best first, by names. On our cache: the lean pass, transformers' modules with
+    trees, with chains. Then the model's own forward and cache: with chains, one token at a time."""
+    own = partial(NativeTarget, model, packed=packed)
+    found: dict[str, Way] = {"own cache": own, "own cache, token by token": partial(own, step_by_step=True)}
     if layer_windows(text_config(model)) is not None:
-        own = partial(TransformersTarget, model, packed=packed)
-        found = [own, partial(own, lean=False), partial(own, lean=False, trees=False), *found]
+        ours = partial(TransformersTarget, model, packed=packed)
+        modules = partial(ours, lean=False)
+        found = {"lean": ours, "modules": modules, "modules, chains": partial(modules, trees=False)} | found
     return found
 
 
-def _weights_key(model: Any, key: str, target: OurTarget) -> str | None:
+def _remembered(key: str | None) -> str | None:
+    """Return the name of the way that passed under this key in an earlier process, if that is known."""
+    found = None if key is None else findings.read(findings.place_of(findings.TRIAL, key))
+    return found if isinstance(found, str) else None
+
+
+def _was_tried(model: Any, key: str | None, name: str, target: OurTarget) -> bool:
+    return _remembered(_weights_key(model, key, target)) == name
+
+
+def _weights_key(model: Any, key: str | None, target: OurTarget) -> str | None:
     """Return the key of a trial with these weights, bit for bit. None but for the lean pass on packed weights: its
     code and its numbers are all that its scores come from, and other ways run code of the model's."""
-    if not target.owns_weights or target.packing is None:
+    if key is None or not target.owns_weights or target.packing is None:
         return None
     facts = (key, target.packing.digests(), contents(model, target))
     return hashlib.sha256(repr(facts).encode()).hexdigest()

@@ -67,7 +67,7 @@ class ContinuedTarget(Target):
     def open(
         self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None
     ) -> list[tuple[TransformersSession, TorchScores]]:
-        if all(buffer is None for buffer in self._target.arena.keys):  # a pass makes them, in the model's shapes
+        if not self._target.arena.tensors():  # a pass makes them, in the model's shapes
             for session, _ in self._target.open([prompts[0][:1]]):
                 session.close()
         sessions: list[TransformersSession] = []
@@ -88,8 +88,8 @@ class ContinuedTarget(Target):
         layer with a window has dropped are zeros."""
         pad, layers, total = self._padding[row], self._cache.layers, int(self._cache.get_seq_length())
         found: list[tuple[Tensor, Tensor] | None] = []
-        for number, buffer in enumerate(self._target.arena.keys):
-            if buffer is None:  # it shares the rows of another layer
+        for number, buffers in enumerate(self._target.arena.layers):
+            if buffers is None:  # it shares the rows of another layer
                 found.append(None)
                 continue
             layer: Any = layers[number] if number < len(layers) else None
@@ -98,7 +98,8 @@ class ContinuedTarget(Target):
                     f"the given cache has {len(layers)} layers and no row {row} in layer {number}: it does not "
                     "fit the model and its prompts"
                 )
-            if (buffer.shape[1], buffer.shape[3]) != (layer.keys.shape[1], layer.keys.shape[3]):
+            _, heads, _, dim = buffers[0].shape
+            if (heads, dim) != (layer.keys.shape[1], layer.keys.shape[3]):
                 raise UsageError(
                     f"layer {number} of the given cache has other shapes than the model's: leave it out"
                 )
