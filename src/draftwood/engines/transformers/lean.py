@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -119,9 +120,8 @@ class _Block:
             counts = (parts.heads, parts.kv_heads)
             self._between = _norm(list(zip(layer.head_norms, counts, strict=True)), packing)
         self._rotates, self._act = layer.rotates, layer.act
-        put_together = _product if packing is not None else _side_by_side
-        self._qkv = put_together((layer.q, layer.k, layer.v), packing)
-        self._gate_up = put_together((layer.gate, layer.up), packing)
+        self._qkv = _product((layer.q, layer.k, layer.v), packing)
+        self._gate_up = _product((layer.gate, layer.up), packing)
         self._out, self._down = _product((layer.o,), packing), _product((layer.down,), packing)
 
     def __call__(self, x: Tensor, cos: Tensor, turn: Tensor, attend: Attend, index: int) -> Tensor:
@@ -165,15 +165,12 @@ def _norm(norms: Sequence[tuple[Norm, int]], packing: Packing | None) -> Operati
 
 
 def _product(layers: Sequence[nn.Linear], packing: Packing | None) -> Operation:
-    """The product with these layers' weights, outputs side by side; without packing one layer only."""
+    """The product with these layers' weights, outputs side by side; without packing a product for each layer."""
     if packing is not None:
         return packing.product([layer.weight for layer in layers], [layer.bias for layer in layers])
-    (layer,) = layers
-    weight, bias = layer.weight.detach(), None if layer.bias is None else layer.bias.detach()
-    return lambda x: linear(x, weight, bias)
+    products = [partial(linear, weight=layer.weight.detach(), bias=_detached(layer.bias)) for layer in layers]
+    return products[0] if len(products) == 1 else lambda x: torch.cat([product(x) for product in products], -1)
 
 
-def _side_by_side(layers: Sequence[nn.Linear], packing: Packing | None) -> Operation:
-    """As `_product` for several layers, without a copy of their weights."""
-    products = [_product((layer,), packing) for layer in layers]
-    return lambda x: torch.cat([product(x) for product in products], -1)
+def _detached(bias: Tensor | None) -> Tensor | None:
+    return None if bias is None else bias.detach()

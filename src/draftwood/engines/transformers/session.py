@@ -86,7 +86,6 @@ class Grown:
     def __init__(self) -> None:
         self.tokens: list[int] = []
         self.spoilt = False
-        self._depths: list[int] = []
         self._lines: list[list[int]] = []  # of each node, its ancestors and itself
         self._is_chain = True
 
@@ -99,10 +98,9 @@ class Grown:
         for token, parent in zip(tokens, parents, strict=True):
             node = len(self.tokens)
             self._is_chain = self._is_chain and parent == node - 1
-            self._depths.append(1 + self._depths[parent] if parent >= 0 else 0)
             self._lines.append([*(self._lines[parent] if parent >= 0 else ()), node])
             self.tokens.append(int(token))
-        positions = length + np.array(self._depths, dtype=np.int64)
+        positions = length - 1 + np.array([len(line) for line in self._lines], dtype=np.int64)
         if self._is_chain:
             return positions, None
         among = np.zeros((len(tokens), len(self.tokens)), dtype=np.bool_)
