@@ -255,7 +255,8 @@ class SteppedHead:
         last = self._program.x[0, :width].copy()
 
         def after(path):
-            row, self._program.x[0, :width] = first, last
+            row = first
+            self._program.x[0, :width] = last
             for i, one in enumerate(path):
                 row = self._pass(text, text.length + i, one, text.positions[-1] + 1 + i)
             return row
