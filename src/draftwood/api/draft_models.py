@@ -185,14 +185,16 @@ class DraftModels:
     def _head(self, file: str) -> DraftTarget:
         if self.target is None or not self.target.capabilities.hidden or self._engine not in _HEADS:
             raise CapabilityError("head needs the engine cpu or transformers, and hidden states: leave it out")
+        from draftwood.engines.heads.fitting import head_in, shipped
+
         heads = import_module(_HEADS[self._engine])
-        place = named(file) if file else heads.shipped_head(self.target)
+        place = named(file) if file else shipped(heads.fingerprint(self.target))
         if place is None:
             raise UsageError(
                 "no head comes with draftwood for this model: make one with draftwood train head, and write "
                 "head:file=FILE"
             )
-        found = heads.head_of(self.target, place)
+        found = head_in(place, self.target, heads.fitted)
         return DraftTarget(found, weight_bytes=found.weight_bytes, verifier=self.target)
 
     def quantized_self(self) -> DraftTarget:

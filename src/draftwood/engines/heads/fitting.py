@@ -23,15 +23,18 @@ Head = TypeVar("Head")
 _SHIPPED = Path(__file__).with_name("shipped")
 
 
-def head_in(path: Path, target: Any, fit: Callable[[HeadWeights, str], Head]) -> Head:
-    """Return what ``fit(weights, name)`` makes of the head in a file, once per target and state of the file."""
+def head_in(path: Path, target: Any, fit: Callable[[Any, HeadWeights, str], Head]) -> Head:
+    """Return the head in a file, ready to draft for a target; read once per target and state of the file.
+
+    ``fit(target, weights, name)`` is the engine's, whose errors are raised, and those of `read_head`.
+    """
     place = path / "model.safetensors" if path.is_dir() else path
     try:
         state = place.stat()
     except OSError:
-        return fit(read_head(place), str(path))  # which says that there is none
+        return fit(target, read_head(place), str(path))  # which says that there is none
     origin = (state.st_size, state.st_mtime_ns)
-    return once(target, ("head", place.resolve()), origin, lambda: fit(read_head(place), str(path)))
+    return once(target, ("head", place.resolve()), origin, lambda: fit(target, read_head(place), str(path)))
 
 
 def shipped(fingerprint: str) -> Path | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +17,7 @@ from draftwood.engines.cpu.head.target import CpuHead, CpuHeadText
 from draftwood.engines.cpu.head.weights import PackedHead
 from draftwood.engines.cpu.packing import Slabs, matrix_of, packing, plan
 from draftwood.engines.files.gguf_file import Tensor as InMemory
-from draftwood.engines.heads.fitting import check_fit, fingerprint_of, fingerprint_rows, head_in, shipped
+from draftwood.engines.heads.fitting import check_fit, fingerprint_of, fingerprint_rows
 from draftwood.engines.heads.text import GrownTree
 from draftwood.engines.heads.weights import HeadWeights
 from draftwood.engines.transformers.target import TransformersTarget
@@ -38,23 +37,12 @@ class TransformersHead(CpuHead):
         return super().read_and_grow(session, positions, copied, tokens, asked)
 
 
-def head_of(target: TransformersTarget, path: Path) -> TransformersHead:
-    """Return the head in this file, ready to draft for a target; read once per target and file. Raises
-    `CapabilityError` for a head that was made for another model, `ModelError` for a file that is no head."""
-    return head_in(path, target, lambda weights, name: fitted(target, weights, name))
-
-
-def shipped_head(target: TransformersTarget) -> Path | None:
-    """Return the head that comes with draftwood for this target; None where there is none."""
-    return shipped(embedding_fingerprint(target.token_tables()[0]))
-
-
 def fitted(target: TransformersTarget, weights: HeadWeights, name: str = "this head") -> TransformersHead:
     """Return a head for a target; raises `CapabilityError` where it was made for another model."""
     embedding, rows = target.token_tables()
     vocabulary, width = embedding.shape
     sizes, shown = (width, vocabulary, target.n_layers), target.capabilities.hidden
-    layers = check_fit(name, weights, sizes, shown, embedding_fingerprint(embedding))
+    layers = check_fit(name, weights, sizes, shown, fingerprint(target))
     ids = weights.ids()
     if "lm_head.weight" not in weights.tensors:
         if rows is None:
@@ -72,6 +60,11 @@ def fitted(target: TransformersTarget, weights: HeadWeights, name: str = "this h
         head = PackedHead(weights, tables, functions)
     threads = min(POOL, torch.get_num_threads())
     return TransformersHead(head, functions, threads, ids.astype(np.int32), layers, target.capabilities)
+
+
+def fingerprint(target: TransformersTarget) -> str:
+    """Return the fingerprint of a target's weights."""
+    return embedding_fingerprint(target.token_tables()[0])
 
 
 def embedding_fingerprint(embedding: Tensor) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -22,7 +21,7 @@ from draftwood.engines.cpu.passes import PassRecord, Rows
 from draftwood.engines.cpu.pool import pass_threads
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.files.gguf_types import bfloat16_bits
-from draftwood.engines.heads.fitting import check_fit, fingerprint_of, fingerprint_rows, head_in, shipped
+from draftwood.engines.heads.fitting import check_fit, fingerprint_of, fingerprint_rows
 from draftwood.engines.heads.text import GrownTree, HeadText
 from draftwood.engines.heads.weights import HeadWeights
 
@@ -140,19 +139,6 @@ class CpuHead:
         nodes, run = asked.sizes[:2].tolist()
         tree.flags.writeable = numbers.flags.writeable = False
         return GrownTree(tree[:, :nodes], numbers[:, :nodes], beliefs[:run].tolist(), seconds)
-
-
-def head_of(target: CpuTarget, path: Path) -> CpuHead:
-    """Return the head in this file, ready to draft for a target; read once per target and file.
-
-    Raises `CapabilityError` for a head that was made for another model, `ModelError` for a file that is no head.
-    """
-    return head_in(path, target, lambda weights, name: fitted(target, weights, name))
-
-
-def shipped_head(target: CpuTarget) -> Path | None:
-    """Return the head that comes with draftwood for this target; None where there is none."""
-    return shipped(fingerprint(target))
 
 
 def fitted(target: CpuTarget, weights: HeadWeights, name: str = "this head") -> CpuHead:
