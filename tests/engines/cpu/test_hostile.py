@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -13,11 +14,13 @@ import pytest
 
 from draftwood.engines.cpu.code.cells import PAGE
 from draftwood.engines.cpu.code.instructions import INSTRUCTIONS
+from draftwood.engines.cpu.pages import Pages
 from draftwood.engines.cpu.pool import pass_threads
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.errors import CapabilityError, PromptError, UsageError
 from draftwood.tree import TokenTree
 from tests.engines.cpu.small_models import Truth, write_mixed
+from tests.engines.cpu.tiny_families import build, config_of, tensors_of, write
 from tests.fuzz.interrupt import interrupted
 from tests.tiers import rest_is_slow
 
@@ -99,6 +102,19 @@ def test_what_a_window_has_left_behind_spoils_nothing(tiny_gguf, kind):
                 assert same, f"{width}, {start + row}"
             session.keep(list(range(width - 1)))
         session.close()
+
+
+def test_a_width_that_is_no_multiple_of_a_vector_keeps_nothing_of_a_row_that_is_not_finite(tmp_path):
+    config = config_of("llama", hidden_size=40, num_attention_heads=2, num_key_value_heads=1)
+    tensors = tensors_of("llama", build("llama", hidden_size=40, num_attention_heads=2, num_key_value_heads=1))
+    target = CpuTarget(write(tmp_path / "m.gguf", "llama", tensors, config))
+    ((_, before),) = target.open([[1, 2, 3]])
+    truth = bits(before.raw(0))
+    tensors["token_embd.weight"][7] = np.nan
+    odd = CpuTarget(write(tmp_path / "n.gguf", "llama", tensors, config))
+    odd.open([[7, 7, 7, 7]])
+    ((_, after),) = odd.open([[1, 2, 3]])
+    assert bits(after.raw(0)) == truth
 
 
 # --- wrong calls ---------------------------------------------------------------------------------------------
@@ -291,6 +307,38 @@ def test_sessions_go_on_behind_an_interrupt_at_any_line(tiny_gguf, family, offse
                 assert bits(scores.raw(row)) == bits(truth([*one.ids, 3, *path_of])), line
         line += 9
     assert line > 100, "there were lines to interrupt"
+
+
+def test_pages_name_a_table_that_is_alive_after_an_interrupt_at_any_line():
+    for line in range(1, 40):
+        pages = Pages(64, [np.zeros(32, dtype=np.int16) for _ in range(16)])
+        with contextlib.suppress(KeyboardInterrupt), interrupted(line):
+            pages.make_ready(1020, 1100)
+        assert pages.address == pages.addresses.ctypes.data, line
+        pages.make_ready(1020, 1100)
+        assert [page.ctypes.data for page in pages._pages] == pages.addresses[: len(pages._pages)].tolist(), line
+
+
+def test_what_an_interrupted_pass_has_overwritten_is_not_kept(target, monkeypatch):
+    ((session, _),) = target.open([TEXT[:20]])
+    target.score([(session, 1, TREE)])
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(target.model, "score", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        target.score([(session, 2, TREE)])
+    with pytest.raises(RuntimeError, match="follows a score"):
+        session.keep([1, 2, 3])
+
+
+def test_a_path_of_nodes_that_the_tree_lacks_moves_nothing(target):
+    ((session, _),) = target.open([TEXT[:20]])
+    target.score([(session, 1, TREE)])
+    with pytest.raises(IndexError):
+        session.keep([0, 70000])
+    assert session.ids == TEXT[:20]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are others there")

@@ -120,7 +120,7 @@ WRONG_KEYS = {
     "attention.head_count_kv": 3, "attention.key_length": 63, "attention.value_length": 32,
     "rope.dimension_count": 13, "context_length": 0, "attention.layer_norm_rms_epsilon": float("nan"),
     "rope.freq_base": 1.0, "rope.scaling.type": "sideways", "rope.scaling.factor": -1.0,
-    "logit_scale": float("inf"),
+    "logit_scale": float("inf"), "attention.scale": 1e35, "residual_scale": 1e-35,
 }  # fmt: skip
 
 

@@ -44,7 +44,7 @@ class CpuModel:
         every = self.kernels = kernels(instructions)
         self.instructions = every.instructions
         self.weights = Weights(source, every, report, becomes)
-        self.threads = min(POOL, cores() if threads is None else threads)
+        self.threads = max(1, min(POOL, cores() if threads is None else threads))
         self.lock = ChildSafeLock()
         with self.weights.packed():
             self.program = self.weights.program(every)

@@ -28,12 +28,14 @@ class Pages:
         self._note(0)
 
     def _note(self, first: int) -> None:
-        count = len(self._pages)
-        if count > len(self.addresses):
-            self.addresses = np.concatenate((self.addresses, np.zeros(count, dtype=np.int64)))
+        count, addresses = len(self._pages), self.addresses
+        if count > len(addresses):
+            addresses = np.concatenate((addresses, np.zeros(count, dtype=np.int64)))
         for i in range(first, count):
-            self.addresses[i] = self._pages[i].ctypes.data
-        self.address = int(self.addresses.ctypes.data)
+            addresses[i] = self._pages[i].ctypes.data
+        # In this order: after an interrupt the address is that of a table that is alive, and the pages not ready.
+        self._ready = 0
+        self.addresses, self.address = addresses, int(addresses.ctypes.data)
         self._ready = count * PAGE
 
     def make_ready(self, first: int, end: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -139,15 +139,11 @@ class Program:
         self.record = np.zeros((len(self._slots), SLOTS), dtype=np.int64)
         for place, slots in zip(self.record, self._slots, strict=True):
             place[: len(slots)] = slots
-        self.limits = lru_cache(256)(self._limits)
+        shape = self.shape
+        self.limits = lru_cache(256)(partial(_limits, tuple(self._phases), shape.experts, shape.used))
         self.reserve(parts=256, positions=2048)
 
     # --- while it runs -------------------------------------------------------------------------------------------
-
-    def _limits(self, *size: Any) -> tuple[NDArray[np.int64], int]:
-        """Return the `limits` of a pass of this size, and their address."""
-        found = limits(self._phases, self.shape.experts, self.shape.used, *size)
-        return found, found.ctypes.data
 
     def most_rows(self, positions: int) -> int:
         """Return how many rows of a prompt a pass reads, so that its parts of attention take little memory."""
@@ -190,3 +186,9 @@ class Program:
             self._place(later, found)
             self._states[layer] = later, found
         return found[:, : self.shape.width]
+
+
+def _limits(*size: Any) -> tuple[NDArray[np.int64], int]:
+    """Return the `limits` of a pass of this size, and their address."""
+    found = limits(*size)
+    return found, found.ctypes.data

@@ -48,20 +48,22 @@ class CpuSession(CommittedText):
             raise UsageError("this session belongs to another target: open one here")
 
     def begin(self, model: Any) -> None:
-        """As `check`, for a pass that forgets the grown nodes."""
+        """As `check`, for a pass that forgets the grown nodes, and what the last one has scored."""
         self.check(model)
-        self._grown, self._paths = [], []
+        self._scored, self._grown, self._paths = None, [], []
 
     def growing(self, tokens: Sequence[int], parents: Sequence[int]) -> Rows:
         """Return the rows of a pass over new nodes after the text and the grown nodes; `grew` follows the pass."""
         base, paths = len(self._ids), list(self._paths)
+        if not len(tokens):
+            raise UsageError("there are no nodes to grow: give at least one")
         for parent in parents:
             if not -1 <= parent < len(paths):
                 raise UsageError(f"a node's parent is {parent}: give -1, or one of the {len(paths)} nodes before")
             paths.append([*(paths[parent] if parent >= 0 else ()), base + len(paths)])
         if len(paths) > WIDEST:
             raise CapabilityError(f"this target grows trees of at most {WIDEST} nodes: draft fewer")
-        return self.rows(tokens, paths[len(self._paths) :])
+        return self.rows([int(token) for token in tokens], paths[len(self._paths) :])
 
     def rows(
         self, tokens: Any, ways: Sequence[Sequence[int]] | None = None, scored: Sequence[int] | None = None, *,
@@ -81,7 +83,7 @@ class CpuSession(CommittedText):
 
     def grew(self, rows: Rows) -> None:
         """Remember nodes that a pass has read."""
-        self._grown += map(int, rows.tokens)
+        self._grown += rows.tokens
         self._paths += [list(way) for way in rows.ways or ()]
 
     @locked
@@ -94,7 +96,6 @@ class CpuSession(CommittedText):
 
     def committed(self, ids: Sequence[int]) -> None:
         """Commit text that a pass has read into the cells after the committed text."""
-        self._scored = None
         self._commit([int(one) for one in ids], range(len(ids)))
 
     def _commit(self, tokens: Sequence[int], nodes: Sequence[int]) -> None:
@@ -111,8 +112,8 @@ class CpuSession(CommittedText):
     def keep(self, path: Sequence[int]) -> None:
         root, tree = self._take_scored()
         self._grown, self._paths = [], []
+        tokens = tree.tokens[list(path)].tolist() if len(path) else ()  # before the move: nodes may be wrong
         self._move(path, len(self._ids) + 1)
-        tokens = tree.tokens[list(path)].tolist() if len(path) else ()
         self._commit([root, *tokens], [0, *(1 + int(node) for node in path)])
 
     def _move(self, path: Sequence[int], first: int) -> None:
@@ -133,7 +134,7 @@ class CpuSession(CommittedText):
     @locked
     def close(self) -> None:
         self._closed, self._scored, self._grown, self._paths = True, None, [], []
-        self.pages = Pages(self.model.page_bytes)
+        self.pages, self.recent = Pages(self.model.page_bytes), None
 
 
 class SavedPages:

@@ -158,17 +158,12 @@ class CpuTarget(Target):
         texts = []
         for session, root, tree in requests:
             session.begin(self.model)
-            base, count = session.length, 1 + len(tree)
-            if count == 1:
-                texts.append(session.rows((root,)))
-                continue
-            tokens, ways = np.empty(count, dtype=np.int32), None
-            tokens[0], tokens[1:] = root, tree.tokens
+            base, ways = session.length, None
             if not tree.is_chain:
                 ways = [[base]]
                 for cell, parent in enumerate(tree.parents.tolist(), base + 1):
                     ways.append([*ways[1 + parent], cell])
-            texts.append(session.rows(tokens, ways))
+            texts.append(session.rows([root, *tree.tokens.tolist()], ways))
         found = self.model.score(texts, [session.hidden for session, _, _ in requests])
         for session, root, tree in requests:
             session.scored(root, tree)

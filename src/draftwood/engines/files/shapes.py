@@ -20,6 +20,7 @@ from draftwood.errors import ModelError, UnsupportedModelError
 
 MOST_LAYERS, MOST_WIDTH = 1024, 1 << 20
 _MOST_INNER = 1 << 20
+_LARGEST = 1e30  # of numbers that are computed with as float32
 """No model has more; metadata that say so are damaged."""
 
 
@@ -114,11 +115,15 @@ class _Keys:
         return found
 
     def real(self, name: str, default: float | None = None, *, positive: bool = False) -> float:
-        """Return a number that is finite and not negative; 0 stands for the default where it is ``positive``."""
+        """Return a float32 number from 0 on; 0 stands for the default where it is ``positive``."""
         found = self.get(name, default)
-        if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found) or found < 0:
+        if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= _LARGEST:
             raise self._wrong(name, found)
-        return float(found or default or 0) if positive else float(found)
+        if not positive:
+            return float(found)
+        if 0 < found < 1 / _LARGEST:
+            raise self._wrong(name, found)
+        return float(found or default or 0)
 
     def base(self, name: str, default: float) -> float:
         """Return a base of rotary positions."""

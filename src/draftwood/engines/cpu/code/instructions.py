@@ -183,8 +183,8 @@ class Instructions:
         return self.name != "plain"
 
 
-_V3 = frozenset(["avx2", "fma", "f16c", "bmi2"])
-_AVX512 = frozenset(["avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vnni"])
+_V3 = frozenset(["avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe"])
+_AVX512 = frozenset(["avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd", "avx512vnni"])
 
 
 INSTRUCTIONS = {

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from threading import Lock
 
 import llvmlite
 import llvmlite.binding as llvm
 from llvmlite import ir
 
+from draftwood.child_safe import ChildSafeLock
 from draftwood.engines.cpu.code.instructions import Instructions, chosen
 from draftwood.engines.cpu.code.packed import write_float_row_reader, write_row_reader
 from draftwood.engines.cpu.code.products import write_float_product, write_product
@@ -96,9 +96,11 @@ class Linked:
         self._engine.finalize_object()
 
     def find(self, name: str) -> int:
-        """Return the address of a function; 0 where there is none of this name."""
+        """Return the address of a function; raises `KeyError`."""
         if name not in self._found:
             self._found[name] = int(self._engine.get_function_address(name))
+            if not self._found[name]:
+                raise KeyError(name)
         return self._found[name]
 
 
@@ -108,7 +110,7 @@ class Kernels:
     def __init__(self, instructions: Instructions) -> None:
         self.instructions = instructions
         self._linked: dict[str, Linked] = {}
-        self._lock = Lock()
+        self._lock = ChildSafeLock()
 
     def __getitem__(self, kernel: PhaseKernel) -> int:
         """Return the address of a kernel."""

@@ -20,7 +20,7 @@ _REALS = LONGS.replace("int64", "float64")
 
 @foreign
 def _start(address: int, control: int, record: int, number: int, threads: int) -> Any:
-    """See `draftwood.engines.cpu.pool.write_running`."""
+    """See `draftwood.engines.cpu.code.running`."""
 
 
 @compiled(
