@@ -7,17 +7,15 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.helpers import GREEDY, SAMPLED
+from tests.helpers import GREEDY, SAMPLED, opened
 
 from draftwood.contracts import Feedback
-from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.logits_extend.drafter import PRIOR, PROBABILITIES, RANKS, REASONS, LogitsExtendDrafter
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
-from draftwood.verify.exact import SampleAndMatch
 
 TEXT = st.lists(st.integers(0, 4), max_size=30)
 RATES = np.random.default_rng(5).uniform(0.05, 0.95, len(PRIOR)).astype(np.float32)
@@ -116,7 +114,7 @@ def test_in_the_loop_it_proposes_the_runners_up_of_each_row():
     for sampling in (GREEDY, SAMPLED):
         target = ToyTarget(vocab_size=9, order=2)
         drafter = LogitsExtendDrafter(roots=8, length=1)
-        with open_sequences(target, [drafter], [Request([1, 2], 30, sampling)], SampleAndMatch()) as (row,):
+        with opened(target, [drafter], Request([1, 2], 30, sampling)) as row:
             for number, _ in enumerate(decode_sequences(target, FixedPlanner(5), [row])):
                 row.open_sources()
                 row.sources[0].catch_up()

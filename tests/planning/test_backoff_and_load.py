@@ -6,20 +6,17 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.helpers import greedy_truth, write, write_batch
+from tests.helpers import go_on, greedy_truth, opened, write, write_batch
 from tests.planning.scripted import Clock
 from tests.planning.states import FakeState
 from tests.toys import EmptyDrafter, RandomDrafter, SameDrafter
 
-from draftwood.decoding import loop
-from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.planning.base import Limit
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.policies.backoff_and_load import Backoff, LoadLimit
 from draftwood.step import Step
 from draftwood.testing import ToyTarget
-from draftwood.verify.exact import SampleAndMatch
 
 
 def make_step(policy, state, accepted=0, depth=5, emitted=None):
@@ -111,13 +108,11 @@ def test_a_turn_that_is_as_long_as_the_last_one_is_known_by_its_first_step():
 def test_in_a_conversation_no_turn_pays_for_the_last_one():
     target = ToyTarget()
     planner = FixedPlanner(5, policies=[Backoff(pause=1000)])
-    rule, (first, second) = SampleAndMatch(), [Request(prompt, 30) for prompt in ((1, 2), (3, 4, 5))]
-    with open_sequences(target, [RandomDrafter()], [first], rule) as (row,):
-        for _ in loop.decode_sequences(target, planner, [row]):
-            pass
+    with opened(target, [RandomDrafter()], Request((1, 2), 30)) as row:
+        go_on(target, row, planner)
         assert row.step.held == ("backoff",) or not row.step.drafted
-        row.turn(second)
-        steps = [one.step for one in loop.decode_sequences(target, planner, [row]) if one.step is not None]
+        row.turn(Request((3, 4, 5), 30))
+        steps = go_on(target, row, planner).steps
     assert [bool(step.drafted) for step in steps[:4]] == [True, True, True, False]
 
 
