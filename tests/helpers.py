@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -310,6 +311,21 @@ def feedback(*emitted: int, proposal: TokenTree | None = None, path: Sequence[in
     return Feedback(tree, tree, np.arange(len(tree), dtype=np.int32), tuple(path), emitted, choice)
 
 
+def scored_feedback(
+    emitted: Sequence[int],
+    ids: Any,
+    probabilities: Any,
+    tree: TokenTree | None = None,
+    path: Sequence[int] = (),
+) -> Feedback:
+    """What a pass taught a drafter that proposed nothing, with the best tokens of each row."""
+    best = np.array(ids, dtype=np.int32)
+    nothing, none = TokenTree.empty(), np.empty(0, dtype=np.int32)
+    top_k = best, np.array(probabilities, dtype=np.float32)
+    scored = nothing if tree is None else tree
+    return Feedback(scored, nothing, none, tuple(path), tuple(emitted), best[:, 0], top_k)
+
+
 class Still(Beliefs):
     """Beliefs that stay at their priors."""
 
@@ -345,6 +361,12 @@ def check_turns_with_a_head(target, head, sampling, caplog):
             assert row.ids == plain.ids
             assert sum(step.drafted for step in written.steps), "it goes on drafting"
     assert not [record.message for record in caplog.records if "failed" in record.message]
+
+
+def in_threads(work: Callable[..., object], *several: Any) -> None:
+    """Call this with each of several arguments, all at once; raises the first error."""
+    with ThreadPoolExecutor(len(several)) as pool:
+        list(pool.map(work, several))
 
 
 def limit_threads(monkeypatch: Any, most: int) -> list[threading.Thread]:

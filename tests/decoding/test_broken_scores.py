@@ -68,7 +68,7 @@ def gather(target, drafters, requests, nodes=6):
 
 
 @pytest.mark.parametrize(("drafters", "settings"), with_settings(("greedy", "sampled"), "greedy"))
-def test_the_text_before_it_is_kept_whatever_was_drafted(drafters, settings):
+def test_the_text_before_broken_scores_is_kept_whatever_was_drafted(drafters, settings):
     sampling = GREEDY if settings == "greedy" else SAMPLED
     target, text = broken(sampling)
     made = EVERY[drafters](target, sampling)
@@ -96,7 +96,7 @@ def test_of_a_batch_of_three_one_fails_and_two_are_written_to_their_end(at, who)
 
 
 @pytest.mark.parametrize("options", [{}, {"trees": False}, {"rollback": "snapshot"}])
-def test_after_it_a_turn_goes_on_as_a_fresh_request_would(options):
+def test_a_turn_after_broken_scores_goes_on_as_a_fresh_request_would(options):
     target, text = broken(**options)
     made = [SameDrafter(target, GREEDY), TopKDrafter()]
     with opened(target, made, Request(PROMPT, LIMIT)) as row:
