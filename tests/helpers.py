@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -12,10 +14,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 import draftwood
-from draftwood.contracts import Ask, Drafter, Feedback, Needs, Plan, Planner, Processor, Sampling, State
+from draftwood.contracts import Ask, Drafter, Feedback, Needs, Plan, Planner, Processor, Rule, Sampling, State
 from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode, decode_sequences
-from draftwood.decoding.request import Criterion, Request
+from draftwood.decoding.request import Criterion, Emission, Request
+from draftwood.decoding.sequence import ActiveSequence
 from draftwood.drafters.draft_model.drafter import DraftTarget
 from draftwood.drafters.head.drafter import HeadDrafter
 from draftwood.planning.beliefs import Beliefs
@@ -78,21 +81,27 @@ class Written:
     steps: list[Step] = field(default_factory=list)
     finish: str | None = None
 
+    def add(self, emission: Emission) -> None:
+        assert self.finish is None, "nothing follows the end"
+        self.ids += emission.tokens
+        self.sources += emission.sources
+        self.finish = emission.finish
+        if emission.step is not None:
+            self.steps.append(emission.step)
+
 
 def write_batch(
-    target: ToyTarget, drafters: Sequence[Drafter], requests: Sequence[Request], planner: int | Planner = 8
+    target: ToyTarget,
+    drafters: Sequence[Drafter],
+    requests: Sequence[Request],
+    planner: int | Planner = 8,
+    rule: Rule = SampleAndMatch(),  # noqa: B008  (it has no state)
 ) -> list[Written]:
     """Decode several requests together; every session must be closed afterwards."""
     written = [Written() for _ in requests]
     planner = FixedPlanner(planner) if isinstance(planner, int) else planner
-    for emission in decode(target, drafters, planner, SampleAndMatch(), requests):
-        one = written[emission.row]
-        assert one.finish is None, "nothing follows the end"
-        one.ids += emission.tokens
-        one.sources += emission.sources
-        one.finish = emission.finish
-        if emission.step is not None:
-            one.steps.append(emission.step)
+    for emission in decode(target, drafters, planner, rule, requests):
+        written[emission.row].add(emission)
     assert target.open_sessions == 0, "every session was closed"
     return written
 
@@ -113,6 +122,22 @@ def write(
     """Decode one request."""
     request = Request(prompt, limit, sampling, processors, sequence, frozenset(end_ids), criteria)
     return write_batch(target, drafters, [request], planner)[0]
+
+
+@contextmanager
+def opened(target: ToyTarget, drafters: Sequence[Drafter], request: Request) -> Iterator[ActiveSequence]:
+    """A text whose prompt was read and of which nothing is written yet."""
+    with open_sequences(target, drafters, [request], SampleAndMatch()) as (row,):
+        yield row
+
+
+def go_on(target: ToyTarget, row: ActiveSequence, planner: int | Planner = 4) -> Written:
+    """Write what was opened, or a turn of it, to its end."""
+    written = Written()
+    planner = FixedPlanner(planner) if isinstance(planner, int) else planner
+    for emission in decode_sequences(target, planner, [row]):
+        written.add(emission)
+    return written
 
 
 @dataclass(frozen=True)
@@ -286,6 +311,21 @@ def feedback(*emitted: int, proposal: TokenTree | None = None, path: Sequence[in
     return Feedback(tree, tree, np.arange(len(tree), dtype=np.int32), tuple(path), emitted, choice)
 
 
+def scored_feedback(
+    emitted: Sequence[int],
+    ids: Any,
+    probabilities: Any,
+    tree: TokenTree | None = None,
+    path: Sequence[int] = (),
+) -> Feedback:
+    """What a pass taught a drafter that proposed nothing, with the best tokens of each row."""
+    best = np.array(ids, dtype=np.int32)
+    nothing, none = TokenTree.empty(), np.empty(0, dtype=np.int32)
+    top_k = best, np.array(probabilities, dtype=np.float32)
+    scored = nothing if tree is None else tree
+    return Feedback(scored, nothing, none, tuple(path), tuple(emitted), best[:, 0], top_k)
+
+
 class Still(Beliefs):
     """Beliefs that stay at their priors."""
 
@@ -310,17 +350,23 @@ def check_texts_with_a_head(model, file, drafters, temperature, caplog):
 def check_turns_with_a_head(target, head, sampling, caplog):
     """Ask the same of the turns of a conversation, some of which are cut."""
     drafter = HeadDrafter(target=DraftTarget(head))
-    with open_sequences(target, [drafter], [Request([3, 5, 7, 3], 12, sampling)], SampleAndMatch()) as (row,):
-        list(decode_sequences(target, FixedPlanner(8), [row]))
+    with opened(target, [drafter], Request([3, 5, 7, 3], 12, sampling)) as row:
+        go_on(target, row, 8)
         told = list(row.ids)
         for prompt in ([*told, 3, 4], told, told[:7], [*told[:3], 7, 6, 5], [6, 5]):
             row.turn(Request(prompt, 12, sampling))
-            drafted = list(decode_sequences(target, FixedPlanner(8), [row]))
-            with open_sequences(target, [], [Request(prompt, 12, sampling)], SampleAndMatch()) as (plain,):
-                list(decode_sequences(target, FixedPlanner(0), [plain]))
+            written = go_on(target, row, 8)
+            with opened(target, [], Request(prompt, 12, sampling)) as plain:
+                go_on(target, plain, 0)
             assert row.ids == plain.ids
-            assert sum(emission.step.drafted for emission in drafted if emission.step), "it goes on drafting"
+            assert sum(step.drafted for step in written.steps), "it goes on drafting"
     assert not [record.message for record in caplog.records if "failed" in record.message]
+
+
+def in_threads(work: Callable[..., object], *several: Any) -> None:
+    """Call this with each of several arguments, all at once; raises the first error."""
+    with ThreadPoolExecutor(len(several)) as pool:
+        list(pool.map(work, several))
 
 
 def limit_threads(monkeypatch: Any, most: int) -> list[threading.Thread]:

@@ -49,15 +49,25 @@ ONE = batch([PROMPT])
 
 
 def unpadded(ids):
-    return {"attention_mask": torch.ones_like(ids)}
+    """Ids of which none is padding, whatever they are."""
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
-def same(model, inputs=ONE, fresh=dict, **settings):
-    """Generate with and without us; the ids must be equal. ``fresh`` makes what may not be used twice."""
-    theirs = model.generate(**inputs, **GREEDY | settings, **fresh())
+def plain(model, inputs=ONE, **settings):
+    """What the model generates by itself."""
+    return model.generate(**inputs, **GREEDY | settings)
+
+
+def drafted(model, inputs=ONE, decoding=None, **settings):
+    """What it generates through us."""
+    return plain(model, inputs, **settings, custom_generate=decoding or draftwood.decode_with())
+
+
+def same(model, inputs=ONE, **settings):
+    """Generate with and without us; the ids must be equal."""
+    theirs = plain(model, inputs, **settings)
     for name, drafters in SETS.items():
-        decoding = draftwood.decode_with(drafters)
-        ours = model.generate(**inputs, **GREEDY | settings, **fresh(), custom_generate=decoding)
+        ours = drafted(model, inputs, draftwood.decode_with(drafters), **settings)
         assert torch.equal(ours, theirs), name
         assert (ours.dtype, ours.device) == (theirs.dtype, theirs.device)
     return theirs

@@ -2,10 +2,13 @@
 
 import pytest
 from tests.api.fake import TOKENIZER, proper, toy
+from tests.helpers import go_on, opened
 from tests.toys import ModelDrafter, RandomDrafter, SameDrafter
 
 from draftwood import Conversation, generate
+from draftwood.decoding.request import Request
 from draftwood.errors import PromptError
+from draftwood.testing import ToyTarget
 
 DRAFTERS = {
     "none": lambda *_: "none",
@@ -36,9 +39,12 @@ def say(conversation, text):
     return answer
 
 
-def fresh(model, messages, **settings):
-    """What a new request over the whole history writes."""
-    return generate(model, messages, tokenizer=TOKENIZER, drafters="none", logits_processor=proper, **settings)
+def check_fresh(conversation, model, **settings):
+    """Ask that the last answer is what a new request over the whole history writes."""
+    given = {"tokenizer": TOKENIZER, "logits_processor": proper, "max_new_tokens": 20} | settings
+    expected = generate(model, conversation.messages[:-1], drafters="none", **given)
+    assert conversation.generation.ids == expected.ids
+    assert conversation.generation.text == expected.text
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
@@ -48,9 +54,7 @@ def test_every_answer_is_that_of_a_fresh_request(drafters, settings):
     with talk(model, drafters=DRAFTERS[drafters](model), system="ab", **chosen) as conversation:
         for question in ("a b", "b", "\u6728 a", ""):
             say(conversation, question)
-            expected = fresh(model, conversation.messages[:-1], **chosen)
-            assert conversation.generation.ids == expected.ids
-            assert conversation.generation.text == expected.text
+            check_fresh(conversation, model, **chosen)
     assert model.open_sessions == 0
 
 
@@ -61,12 +65,12 @@ def test_the_history_can_be_edited():
         say(conversation, "b b")
         conversation.messages[3]["content"] = "\u6728"
         say(conversation, "a")
-        assert conversation.generation.ids == fresh(model, conversation.messages[:-1], max_new_tokens=20).ids
+        check_fresh(conversation, model)
         del conversation.messages[1:]
         assert say(conversation, "a b") == first
         conversation.messages.insert(0, {"role": "user", "content": "bb"})
         say(conversation, "b")
-        assert conversation.generation.ids == fresh(model, conversation.messages[:-1], max_new_tokens=20).ids
+        check_fresh(conversation, model)
 
 
 @pytest.mark.parametrize("taken", [0, 1, 4])
@@ -85,7 +89,7 @@ def test_closing_an_answer_early_keeps_what_was_said(drafters, taken):
         else:
             assert len(conversation.messages) == 2
         say(conversation, "b")
-        assert conversation.generation.ids == fresh(model, conversation.messages[:-1], max_new_tokens=60).ids
+        check_fresh(conversation, model, max_new_tokens=60)
     assert model.open_sessions == 0
 
 
@@ -106,12 +110,8 @@ def test_an_interrupt_keeps_what_was_said():
         assert [message["role"] for message in conversation.messages] == ["user", "assistant"] * 2
         assert len(conversation.generation.ids) >= 4
         say(conversation, "a b")
-        assert conversation.generation.ids == fresh(model, conversation.messages[:-1], max_new_tokens=22).ids
+        check_fresh(conversation, model, max_new_tokens=22)
     assert model.open_sessions == 0
-
-
-def sampled(model, messages, seed):
-    return fresh(model, messages, temperature=1.0, seed=seed, max_new_tokens=20).ids
 
 
 def test_what_cannot_be_said_is_not_in_the_history():
@@ -123,23 +123,16 @@ def test_what_cannot_be_said_is_not_in_the_history():
             list(conversation.say("ab" * 200))
         assert conversation.messages == history
         say(conversation, "b")
-        assert conversation.generation.ids == fresh(model, conversation.messages[:-1], max_new_tokens=20).ids
+        check_fresh(conversation, model)
     assert model.open_sessions == 0
 
 
 def test_an_interrupt_while_reading_leaves_no_trace_in_later_answers(monkeypatch):
     """The cache may hold a part of the question that was interrupted; later turns must not believe in it."""
-    from draftwood.decoding.arrivals import open_sequences
-    from draftwood.decoding.loop import decode_sequences
-    from draftwood.decoding.request import Request
-    from draftwood.planning.load import load
-    from draftwood.testing import ToyTarget
-    from draftwood.verify.exact import SampleAndMatch
-
     target = ToyTarget()
     first, edited = [1, 2, 3, 4, 5, 6, 7], [1, 2, 7, 7, 7, 7, 7]
-    with open_sequences(target, [], [Request(first, 4)], SampleAndMatch()) as (row,):
-        plain = [t for e in decode_sequences(target, load("fixed:0"), [row]) for t in e.tokens]
+    with opened(target, [], Request(first, 4)) as row:
+        plain = go_on(target, row, 0).ids
 
         def half(texts, watch=None):
             ((session, ids),) = texts
@@ -151,4 +144,4 @@ def test_an_interrupt_while_reading_leaves_no_trace_in_later_answers(monkeypatch
             with pytest.raises(KeyboardInterrupt):
                 row.turn(Request(edited, 4))
         row.turn(Request(first, 4))
-        assert [t for e in decode_sequences(target, load("fixed:0"), [row]) for t in e.tokens] == plain
+        assert go_on(target, row, 0).ids == plain

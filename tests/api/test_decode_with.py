@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 import torch
-from tests.api.generating import GREEDY, ONE, PROMPT, ROWS, SETS, SETTINGS, Every, batch, same, speller
+from tests.api.generating import ONE, PROMPT, ROWS, SETS, SETTINGS, Every, batch, drafted, plain, same, speller
 from tests.engines.tiny import FAMILIES, build
 from tests.tiers import rest_is_slow
 from transformers import GenerationConfig, LogitsProcessor, StoppingCriteria, StoppingCriteriaList
@@ -44,11 +44,12 @@ def test_what_torch_is_set_to_around_a_call_changes_no_text_and_outlives_no_call
     """The first call with a model decides how it is run from then on."""
     monkeypatch.setattr(shared, "_passed", {})
     model = build(family)
-    text = model.generate(**ONE, **GREEDY, stopping_criteria=[After(30)]).tolist()
-    decode, given = draftwood.decode_with(SETS["tree"]), {"streamer": Notes(), "stopping_criteria": [After(30)]}
+    text = plain(model, stopping_criteria=[After(30)])
+    decode = draftwood.decode_with(SETS["tree"])
     with around(setting):
-        assert model.generate(**ONE, **GREEDY, **given, custom_generate=decode).tolist() == text
-        assert model.generate(**ONE, **GREEDY | {"do_sample": True}, custom_generate=decode).shape[1] > len(PROMPT)
+        ours = drafted(model, decoding=decode, streamer=Notes(), stopping_criteria=[After(30)])
+        assert ours.tolist() == text.tolist()
+        assert drafted(model, decoding=decode, do_sample=True).shape[1] > len(PROMPT)
     assert shared.known_target(model).decoder is not None  # the fastest way, as without
     same(model)
 
@@ -60,7 +61,7 @@ def test_autocast_is_refused_before_the_first_token_and_spoils_nothing(family, m
     refused = partial(pytest.raises, UsageError, match=r"torch\.autocast is on")
     for _ in range(2):  # before the first use and after it
         with on(), refused():
-            model.generate(**ONE, **GREEDY, streamer=streamer, custom_generate=draftwood.decode_with())
+            drafted(model, streamer=streamer)
         with on(), refused():
             draftwood.generate(model, PROMPT, max_new_tokens=4)
         text = speller().decode(same(model)[0, len(PROMPT) :])
@@ -78,12 +79,12 @@ def test_ids_of_fewer_bits_go_on_in_int64_or_are_refused(llama):
     for kind in (torch.int16, torch.uint8, torch.float32):
         ids = {**ONE, "input_ids": ONE["input_ids"].to(kind)}
         with pytest.raises(PromptError, match=f"input_ids are {kind}"):
-            llama.generate(**ids, **GREEDY, custom_generate=draftwood.decode_with())
+            drafted(llama, ids)
 
 
 def test_decode_with_drafts_and_tells_how(llama):
     decoding = draftwood.decode_with("ngram", "fixed:16")
-    ids = llama.generate(**ONE, **GREEDY, custom_generate=decoding)[0, len(PROMPT) :].tolist()
+    ids = drafted(llama, decoding=decoding)[0, len(PROMPT) :].tolist()
     (written,) = decoding.generations
     assert written.ids == ids
     assert set(written.sources) == {"ngram", "model"}
@@ -103,9 +104,8 @@ def test_a_tokenizer_may_know_more_tokens_than_the_model(llama):
         def __len__(self):
             return len(speller()) + 1
 
-    plain = llama.generate(**ONE, **GREEDY)
-    drafted = llama.generate(**ONE, **GREEDY, custom_generate=draftwood.decode_with("ngram", tokenizer=Longer()))
-    assert drafted.tolist() == plain.tolist()
+    longer = draftwood.decode_with("ngram", tokenizer=Longer())
+    assert torch.equal(drafted(llama, decoding=longer), plain(llama))
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -123,9 +123,9 @@ def test_prefixes_that_are_allowed(llama):
 
 def test_the_callers_own_processor_is_called_for_one_text_and_left_alone_for_several(llama):
     mine = Every()
-    llama.generate(**ONE, **GREEDY, logits_processor=[mine], custom_generate=draftwood.decode_with())
+    drafted(llama, logits_processor=[mine])
     assert mine.calls == 40
-    llama.generate(**batch(ROWS), **GREEDY, logits_processor=[mine], custom_generate=draftwood.decode_with())
+    drafted(llama, batch(ROWS), logits_processor=[mine])
     assert mine.calls == 40
 
 
@@ -137,9 +137,9 @@ def test_processors_get_no_less_than_transformers_gives_them(llama):
             seen[who].append((input_ids.tolist(), input_ids.dtype, scores.shape, scores.dtype))
             return scores
 
-    for who, extra in (("theirs", {}), ("ours", {"custom_generate": draftwood.decode_with()})):
+    for who, generate in (("theirs", plain), ("ours", drafted)):
         seen[who] = []
-        llama.generate(**batch([PROMPT]), **GREEDY, logits_processor=[Looks()], **extra)
+        generate(llama, logits_processor=[Looks()])
     assert seen["ours"] == seen["theirs"]
 
 
@@ -157,8 +157,8 @@ class After(StoppingCriteria):
 
 def test_a_criterion_is_asked_for_every_token_and_is_the_callers_own(llama):
     theirs, ours = After(), After()
-    a = llama.generate(**ONE, **GREEDY, stopping_criteria=StoppingCriteriaList([theirs]))
-    b = llama.generate(**ONE, **GREEDY, stopping_criteria=[ours], custom_generate=draftwood.decode_with())
+    a = plain(llama, stopping_criteria=StoppingCriteriaList([theirs]))
+    b = drafted(llama, stopping_criteria=[ours])
     assert torch.equal(a, b)
     assert a.shape[1] < len(PROMPT) + 40
     assert ours.lengths == theirs.lengths
@@ -168,14 +168,14 @@ def test_stop_strings(llama):
     tokenizer = speller()
     text = same(llama)[0, len(PROMPT) :].tolist()
     stop = tokenizer.decode(text[12:15])
-    theirs = llama.generate(**ONE, **GREEDY, stop_strings=[stop], tokenizer=tokenizer)
+    theirs = plain(llama, stop_strings=[stop], tokenizer=tokenizer)
     decoding = draftwood.decode_with(stop_strings=stop, tokenizer=tokenizer)
-    ours = llama.generate(**ONE, **GREEDY, custom_generate=decoding)
+    ours = drafted(llama, decoding=decoding)
     assert torch.equal(ours, theirs)
     assert ours.shape[1] <= len(PROMPT) + 15
     assert decoding.generations[0].finish_reason == "stop"
     with pytest.raises(UsageError, match="tokenizer"):
-        llama.generate(**ONE, **GREEDY, custom_generate=draftwood.decode_with(stop_strings=stop))
+        drafted(llama, decoding=draftwood.decode_with(stop_strings=stop))
 
 
 class Notes:
@@ -194,9 +194,9 @@ class Notes:
 @pytest.mark.parametrize("given_to", ["generate", "decode_with", "both"])
 def test_a_streamer_gets_the_prompt_then_each_token_then_the_end(llama, given_to):
     theirs, ours = Notes(), Notes()
-    llama.generate(**ONE, **GREEDY, streamer=theirs)
+    plain(llama, streamer=theirs)
     decoding = draftwood.decode_with(streamer=ours if given_to != "generate" else None)
-    llama.generate(**ONE, **GREEDY, streamer=ours if given_to != "decode_with" else None, custom_generate=decoding)
+    drafted(llama, decoding=decoding, streamer=ours if given_to != "decode_with" else None)
     assert ours.ends == theirs.ends == 1
     assert [v.tolist() for v in ours.puts] == [v.tolist() for v in theirs.puts]
     assert [v.shape for v in ours.puts] == [v.shape for v in theirs.puts]
@@ -207,11 +207,11 @@ def test_a_streamer_takes_one_text(llama):
     decoding = draftwood.decode_with(streamer=streamer)
     for rows in (3, 2):
         with pytest.raises(UsageError, match=f"the batch has {rows}"):
-            llama.generate(**batch(ROWS[:rows]), **GREEDY, custom_generate=decoding)
+            drafted(llama, batch(ROWS[:rows]), decoding)
     assert (streamer.puts, streamer.ends) == ([], 2)
     other = Notes()
     with pytest.raises(UsageError, match="two streamers"):
-        llama.generate(**ONE, **GREEDY, streamer=other, custom_generate=decoding)
+        drafted(llama, decoding=decoding, streamer=other)
     assert (streamer.ends, other.ends) == (3, 1)  # nobody waits for ever
 
 
@@ -223,6 +223,6 @@ def test_a_text_within_a_call_of_transformers_does_not_reach_its_streamer(llama)
             return scores
 
     streamer, asks = Notes(), Asks()
-    llama.generate(**ONE, **GREEDY | {"max_new_tokens": 1}, streamer=streamer, logits_processor=[asks])
+    plain(llama, max_new_tokens=1, streamer=streamer, logits_processor=[asks])
     assert asks.text.shape == (1, 12)
     assert [len(put) for put in streamer.puts] == [1, 1]  # the prompt, and one token

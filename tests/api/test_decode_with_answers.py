@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from tests.api.generating import CACHE, GREEDY, ONE, PROMPT, ROWS, SETS, batch, unpadded
+from tests.api.generating import CACHE, PROMPT, ROWS, SETS, batch, drafted, plain, unpadded
 from tests.engines.rounding import TOLERANCE
 from tests.engines.tiny import build
 
@@ -15,8 +15,8 @@ ALL = {"return_dict_in_generate": True, "output_scores": True, "output_logits": 
 
 @pytest.mark.parametrize("extra", [{}, {"repetition_penalty": 1.2, "no_repeat_ngram_size": 3}])
 def test_scores_and_logits_per_token(llama, extra):
-    theirs = llama.generate(**ONE, **GREEDY, **ALL, **extra)
-    ours = llama.generate(**ONE, **GREEDY, **ALL, **extra, custom_generate=draftwood.decode_with())
+    theirs = plain(llama, **ALL, **extra)
+    ours = drafted(llama, **ALL, **extra)
     assert type(ours) is type(theirs)
     assert torch.equal(ours.sequences, theirs.sequences)
     for name in ("scores", "logits"):
@@ -31,10 +31,9 @@ def test_scores_and_logits_per_token(llama, extra):
 
 
 def test_scores_of_a_batch_and_of_rows_that_have_ended(llama):
-    settings = GREEDY | {"eos_token_id": 3, "pad_token_id": 7, **ALL}
-    theirs = llama.generate(**batch(ROWS), **settings)
-    ours = llama.generate(**batch(ROWS), **settings, custom_generate=draftwood.decode_with())
-    start = batch(ROWS)["input_ids"].shape[1]
+    inputs, settings = batch(ROWS), {"eos_token_id": 3, "pad_token_id": 7, **ALL}
+    theirs, ours = (generate(llama, inputs, **settings) for generate in (plain, drafted))
+    start = inputs["input_ids"].shape[1]
     ends = [(row == 3).nonzero() for row in theirs.sequences[:, start:]]
     ends = [int(e[0]) + 1 if len(e) else 40 for e in ends]
     assert torch.equal(ours.sequences, theirs.sequences)
@@ -62,13 +61,12 @@ def assert_same_cache(ours, theirs):
 def test_two_turns_of_a_conversation(family):
     model = build(family)
     said = torch.tensor([PROMPT[5:20]])
-    settings = GREEDY | {"return_dict_in_generate": True}
 
     def talk(**extra):
-        first = model.generate(**ONE, **settings, **extra)
+        first = plain(model, return_dict_in_generate=True, **extra)
         text = torch.cat([first.sequences, said], 1)
         held = first[CACHE].get_seq_length()
-        second = model.generate(text, **unpadded(text), **settings, **{CACHE: first[CACHE]}, **extra)
+        second = plain(model, unpadded(text), return_dict_in_generate=True, **{CACHE: first[CACHE]}, **extra)
         return held, first, second
 
     held, _, theirs = talk()
@@ -83,15 +81,14 @@ def test_two_turns_of_a_conversation(family):
 def test_rows_of_a_given_cache_are_not_computed_again(llama):
     from draftwood.engines.transformers.shared import shared_target
 
-    cache = llama.generate(**ONE, **GREEDY, return_dict_in_generate=True)[CACHE]
+    cache = plain(llama, return_dict_in_generate=True)[CACHE]
     for layer in cache.layers:
         layer.keys.zero_()
         layer.values.zero_()
     ids = torch.tensor([PROMPT * 2])
     theirs_cache = copy.deepcopy(cache)
-    settings = GREEDY | unpadded(ids)
-    theirs = llama.generate(ids, **settings, **{CACHE: theirs_cache})
-    ours = llama.generate(ids, **settings, **{CACHE: cache}, custom_generate=draftwood.decode_with())
+    theirs = plain(llama, unpadded(ids), **{CACHE: theirs_cache})
+    ours = drafted(llama, unpadded(ids), **{CACHE: cache})
     assert torch.equal(ours, theirs)  # zeros and all
     assert cache.get_seq_length() == theirs_cache.get_seq_length() == 2 * len(PROMPT) + 39
     assert shared_target(llama).arena is not None
@@ -101,15 +98,14 @@ def test_rows_of_a_given_cache_are_not_computed_again(llama):
 def test_a_batch_goes_on_from_a_cache(family):
     model = build(family)
     inputs = batch(ROWS)
-    settings = GREEDY | {"return_dict_in_generate": True}
 
     def talk(**extra):
-        first = model.generate(**inputs, **settings, **extra)
+        first = plain(model, inputs, return_dict_in_generate=True, **extra)
         more = torch.tensor([[7, 8, 9]] * 3)
-        text = torch.cat([first.sequences, more], 1)
-        ones = torch.ones(3, text.shape[1] - inputs["input_ids"].shape[1], dtype=torch.long)
-        mask = torch.cat([inputs["attention_mask"], ones], 1)
-        return model.generate(text, attention_mask=mask, **settings, **{CACHE: first[CACHE]}, **extra).sequences
+        text = unpadded(torch.cat([first.sequences, more], 1))
+        mask = inputs["attention_mask"]
+        text["attention_mask"][:, : mask.shape[1]] = mask
+        return plain(model, text, **{CACHE: first[CACHE]}, **extra)
 
     theirs = talk()
     assert all(torch.equal(talk(custom_generate=draftwood.decode_with(d)), theirs) for d in SETS.values())

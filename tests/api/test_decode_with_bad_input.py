@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 import torch
-from tests.api.generating import CACHE, speller
+from tests.api.generating import CACHE, drafted, plain, speller
 from tests.engines.tiny import build
 from transformers import (
     DynamicCache,
@@ -25,7 +25,7 @@ from draftwood.errors import DraftwoodError, PromptError, UnsupportedModelError,
 
 PROMPT = np.random.default_rng(5).integers(1, 64, 24).tolist() * 2
 IDS = torch.tensor([PROMPT])
-GREEDY = {"do_sample": False, "max_new_tokens": 40, "pad_token_id": 0}
+ONE = {"inputs": IDS}
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def state(model):
 def refused(model, error, match, ids=IDS, **settings):
     decoding = draftwood.decode_with()
     with pytest.raises(error, match=match):
-        model.generate(ids, **GREEDY | settings, custom_generate=decoding)
+        drafted(model, {"inputs": ids}, decoding, **settings)
     assert decoding.generations == [] or not decoding.generations[0].ids
 
 
@@ -126,7 +126,7 @@ def test_what_later_versions_of_generate_may_ask_for_is_refused_by_name(llama, m
     monkeypatch.setattr(refusals, "_KNOWN", refusals._KNOWN - {"prefix_allowed_tokens_fn", "top_h", "top_k"})
     refused(llama, UsageError, "top_h=0.5 is new in transformers", top_h=0.5)
     refused(llama, UsageError, "prefix_allowed_tokens_fn=<", prefix_allowed_tokens_fn=lambda *_: [1])
-    assert llama.generate(IDS, **GREEDY, custom_generate=draftwood.decode_with()).shape == (1, 88)  # usual values
+    assert drafted(llama, ONE).shape == (1, 88)  # usual values
 
 
 def test_every_argument_and_setting_of_this_transformers_is_known():
@@ -191,7 +191,7 @@ class Breaks(LogitsProcessor):
 def test_a_processor_that_changes_the_shape(llama, what):
     decoding = draftwood.decode_with()
     with pytest.raises(DraftwoodError, match="logits processor Breaks returned shape"):
-        llama.generate(IDS, **GREEDY, logits_processor=[Breaks(what)], custom_generate=decoding)
+        drafted(llama, ONE, decoding, logits_processor=[Breaks(what)])
     assert_kept(llama, decoding, 9, "error")
 
 
@@ -203,17 +203,14 @@ def test_a_processor_that_cannot_be_copied_in_a_batch(llama):
         def __call__(self, input_ids, scores):
             return scores
 
-    assert (
-        llama.generate(IDS, **GREEDY, logits_processor=[Locked()], custom_generate=draftwood.decode_with())
-        is not None
-    )
+    assert drafted(llama, ONE, logits_processor=[Locked()]) is not None
     refused(llama, UsageError, "Locked cannot be copied", ids=IDS.repeat(2, 1), logits_processor=[Locked()])
 
 
 def assert_kept(model, decoding, most, finish=None):
     """The generations hold a beginning of the text: all that was certain."""
     (written,) = decoding.generations
-    text = model.generate(IDS, **GREEDY)[0, len(PROMPT) :].tolist()
+    text = plain(model, ONE)[0, len(PROMPT) :].tolist()
     assert 0 < len(written.ids) <= most
     assert written.ids == text[: len(written.ids)]
     assert len(written.sources) == len(written.ids)
@@ -230,7 +227,7 @@ def test_a_criterion_that_raises(llama):
 
     decoding = draftwood.decode_with()
     with pytest.raises(ZeroDivisionError, match="mine"):
-        llama.generate(IDS, **GREEDY, stopping_criteria=[Raises()], custom_generate=decoding)
+        drafted(llama, ONE, decoding, stopping_criteria=[Raises()])
     assert_kept(llama, decoding, 10, "error")
 
 
@@ -256,7 +253,7 @@ def test_a_streamer_that_raises(llama, given_to):
     decoding = draftwood.decode_with(streamer=streamer if given_to == "decode_with" else None)
     settings = {"streamer": streamer} if given_to == "generate" else {}
     with pytest.raises(OSError, match="the reader has left"):
-        llama.generate(IDS, **GREEDY, **settings, custom_generate=decoding)
+        drafted(llama, ONE, decoding, **settings)
     assert streamer.ends == 1
     assert_kept(llama, decoding, 10)
 
@@ -276,13 +273,12 @@ def test_ctrl_c_in_a_pass(llama, drafters, monkeypatch):
     decoding = draftwood.decode_with(drafters)
     streamer = TextIteratorStreamer(speller(), skip_prompt=True, timeout=60)
     with pytest.raises(KeyboardInterrupt):
-        llama.generate(IDS, **GREEDY, streamer=streamer, custom_generate=decoding)
+        drafted(llama, ONE, decoding, streamer=streamer)
     shown = "".join(streamer)  # it has ended
     assert shown == speller().decode(decoding.generations[0].ids)
     monkeypatch.undo()
     assert_kept(llama, decoding, 39)
-    again = llama.generate(IDS, **GREEDY, custom_generate=decoding)
-    assert torch.equal(again, llama.generate(IDS, **GREEDY))
+    assert torch.equal(drafted(llama, ONE, decoding), plain(llama, ONE))
 
 
 def test_ctrl_c_within_the_models_own_code(llama, monkeypatch):
@@ -300,7 +296,7 @@ def test_ctrl_c_within_the_models_own_code(llama, monkeypatch):
     decoding = draftwood.decode_with()
     cache = DynamicCache()
     with pytest.raises(KeyboardInterrupt):
-        llama.generate(IDS, **GREEDY, **{CACHE: cache}, custom_generate=decoding)
+        drafted(llama, ONE, decoding, **{CACHE: cache})
     monkeypatch.undo()
     assert_kept(llama, decoding, 39)
     assert cache.get_seq_length() == 0  # filled as a whole or not at all

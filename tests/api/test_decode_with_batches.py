@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.api.generating import CACHE, GREEDY, ONE, ROWS, SETS, batch, same
+from tests.api.generating import CACHE, ROWS, SETS, batch, drafted, plain, same, unpadded
 from tests.engines.registered import tiny
 from tests.engines.tiny import build
 from transformers import StoppingCriteria
@@ -17,25 +17,18 @@ def test_a_left_padded_batch(family):
     inputs = batch(ROWS)
     theirs = same(model, inputs, eos_token_id=3)
     for number, row in enumerate(ROWS):
-        alone = model.generate(**batch([row]), **GREEDY, eos_token_id=3)[0, len(row) :]
+        alone = plain(model, batch([row]), eos_token_id=3)[0, len(row) :]
         assert torch.equal(theirs[number, inputs["input_ids"].shape[1] :][: len(alone)], alone)
 
 
-SAMPLED = {
-    "do_sample": True,
-    "temperature": 0.8,
-    "top_k": 20,
-    "top_p": 0.9,
-    "max_new_tokens": 40,
-    "pad_token_id": 0,
-}
+SAMPLED = {"do_sample": True, "temperature": 0.8, "top_k": 20, "top_p": 0.9}
 
 
 @pytest.mark.parametrize("extra", [{}, {"typical_p": 0.8}, {"min_p": 0.1, "epsilon_cutoff": 1e-3, "top_k": 0}])
 def test_a_sampled_text_is_the_same_drafted_or_not_and_torchs_seed_rules(llama, extra):
     def text(name, seed):
         torch.manual_seed(seed)
-        return llama.generate(**ONE, **SAMPLED | extra, custom_generate=draftwood.decode_with(SETS[name]))
+        return drafted(llama, decoding=draftwood.decode_with(SETS[name]), **SAMPLED | extra)
 
     first = text("none", 1)
     assert all(torch.equal(text(name, 1), first) for name in SETS)
@@ -45,15 +38,14 @@ def test_a_sampled_text_is_the_same_drafted_or_not_and_torchs_seed_rules(llama, 
 def test_several_samples_of_each_prompt(llama):
     def texts(name, rows):
         torch.manual_seed(3)
-        return llama.generate(
-            **batch(rows), **SAMPLED, num_return_sequences=3, custom_generate=draftwood.decode_with(SETS[name])
-        )
+        decoding = draftwood.decode_with(SETS[name])
+        return drafted(llama, batch(rows), decoding, **SAMPLED, num_return_sequences=3)
 
-    drafted = texts("tree", ROWS)
-    assert torch.equal(drafted, texts("none", ROWS))
-    assert len({tuple(row) for row in drafted[:3].tolist()}) == 3
+    found = texts("tree", ROWS)
+    assert torch.equal(found, texts("none", ROWS))
+    assert len({tuple(row) for row in found[:3].tolist()}) == 3
     alone = texts("none", ROWS[:1])
-    assert torch.equal(alone, drafted[:3])  # whatever stands beside it
+    assert torch.equal(alone, found[:3])  # whatever stands beside it
 
 
 class Often(StoppingCriteria):
@@ -65,17 +57,13 @@ class Often(StoppingCriteria):
 
 def test_a_model_with_a_cache_of_its_own():
     model = tiny("lfm2")
-    settings = GREEDY | {"return_dict_in_generate": True}
-    theirs = model.generate(**ONE, **settings)
-    ours = model.generate(**ONE, **settings, custom_generate=draftwood.decode_with())
+    theirs, ours = (generate(model, return_dict_in_generate=True) for generate in (plain, drafted))
     assert torch.equal(ours.sequences, theirs.sequences)
     more = torch.cat([theirs.sequences, theirs.sequences], 1)
-    given = {CACHE: theirs[CACHE], "attention_mask": torch.ones_like(more)}
     with pytest.raises(UsageError, match="cannot take over"):
-        model.generate(more, **settings, **given, custom_generate=draftwood.decode_with())
+        drafted(model, unpadded(more), **{CACHE: theirs[CACHE]})
 
 
 def test_criteria_for_a_batch_need_an_end_token(llama):
-    decoding = draftwood.decode_with()
     with pytest.raises(UsageError, match="need an end token"):
-        llama.generate(**batch(ROWS), **GREEDY, stopping_criteria=[Often()], custom_generate=decoding)
+        drafted(llama, batch(ROWS), stopping_criteria=[Often()])

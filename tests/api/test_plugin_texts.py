@@ -89,7 +89,7 @@ def kept(path, ids, tokenizer=KNOWN):
 
 
 @pytest.mark.usefixtures("installed")
-def test_its_file_is_opened_and_drafted_from(tmp_path):
+def test_the_file_of_a_plug_in_is_opened_and_drafted_from(tmp_path):
     plain = answer()
     path = kept(tmp_path / "p.dwp", plain.ids)
     written = generate(toy(), IDS, drafters=f"phrases:file={path}", **SETTINGS)
@@ -99,7 +99,7 @@ def test_its_file_is_opened_and_drafted_from(tmp_path):
 
 
 @pytest.mark.usefixtures("installed")
-def test_its_tokenizer_is_compared_as_those_of_our_files_are(tmp_path):
+def test_the_tokenizer_of_a_plug_in_s_file_is_compared_as_those_of_our_files_are(tmp_path):
     path = kept(tmp_path / "p.dwp", IDS, AnotherTokenizer())
     with pytest.raises(VocabularyError, match=r"the phrases .*p\.dwp holds the ids of another tokenizer"):
         generate(toy(), IDS, drafters=f"phrases:file={path}", **SETTINGS)

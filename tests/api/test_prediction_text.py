@@ -2,12 +2,10 @@
 
 import json
 
-import numpy as np
+from tests.helpers import feedback
 
 from draftwood.api.user_texts import read_prediction, variants
-from draftwood.contracts import Feedback
 from draftwood.drafters.prediction.drafter import PredictionDrafter
-from draftwood.tree import TokenTree
 
 
 class Characters:
@@ -41,8 +39,6 @@ def test_the_drafter_follows_a_tool_call_that_carries_the_text():
     text = 'def f(a):\n    return "b"\n\n' * 4
     answer = ids('{"name": "write", "arguments": ' + json.dumps({"text": text}) + "}")
     session = PredictionDrafter(texts=read_prediction(text, Characters())).open([1], None)
-    tree = TokenTree.empty()
-    none = np.empty(0, dtype=np.int32)
     written = 0
     steps = 0
     while written < len(answer):
@@ -50,6 +46,6 @@ def test_the_drafter_follows_a_tool_call_that_carries_the_text():
         node, size = proposal.child(-1, answer[written]), 1
         while node >= 0 and written + size < len(answer):
             node, size = proposal.child(node, answer[written + size]), size + 1
-        session.learn(Feedback(tree, tree, none, (), answer[written : written + size], none))
+        session.learn(feedback(*answer[written : written + size]))
         written, steps = written + size, steps + 1
     assert steps < len(answer) / 2.5

@@ -68,7 +68,6 @@ def tiny_without_template(tmp_path_factory: pytest.TempPathFactory) -> str:
 class Ran:
     """What a command left behind."""
 
-    code: int
     out: str
     err: str
 
@@ -90,22 +89,25 @@ Draftwood = Callable[..., Ran]
 
 @pytest.fixture
 def draftwood(monkeypatch: pytest.MonkeyPatch) -> Draftwood:
-    """Run a command of words, paths and numbers; ``stdin`` is what is piped in, ``terminal`` makes both outputs
-    terminals."""
+    """Run a command of words, paths and numbers, which must end with the exit ``code``.
+
+    ``stdin`` is what is piped in, ``terminal`` makes both outputs terminals.
+    """
     from draftwood.cli.main import run
 
     monkeypatch.setenv("TERM", "xterm-256color")
     for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
         monkeypatch.delenv(name, raising=False)
 
-    def call(*arguments: object, stdin: bytes = b"", terminal: bool = False) -> Ran:
+    def call(*arguments: object, code: int = 0, stdin: bytes = b"", terminal: bool = False) -> Ran:
         out, err = (Terminal() if terminal else io.StringIO() for _ in range(2))
         with monkeypatch.context() as patch:
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
             patch.setattr(sys, "stdout", out)
             patch.setattr(sys, "stderr", err)
-            code = run(list(map(str, arguments)))
-        return Ran(code, out.getvalue(), err.getvalue())
+            found = run(list(map(str, arguments)))
+        assert found == code, err.getvalue()
+        return Ran(out.getvalue(), err.getvalue())
 
     return call
 
@@ -140,19 +142,25 @@ def short_texts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def unloaded(draftwood, monkeypatch):
-    """Run a command that must not come as far as loading a model; returns what it said."""
-
-    def loaded(*_):
-        raise AssertionError("a model was read")
-
-    monkeypatch.setattr(import_module("draftwood.models.load"), "_read", loaded)
+def refused(draftwood):
+    """Run a command that must print nothing but an error; returns what it said."""
 
     def call(*arguments, code=2, stdin=b""):
-        ran = draftwood(*arguments, stdin=stdin)
-        assert (ran.code, ran.out) == (code, ""), ran.err
+        ran = draftwood(*arguments, code=code, stdin=stdin)
+        assert ran.out == ""
         assert ran.err.startswith("error: ")
         assert ran.err.count("\n") <= 2  # the second names --help
         return ran.err
 
     return call
+
+
+@pytest.fixture
+def unloaded(refused, monkeypatch):
+    """Run a command that must be refused before it loads a model; returns what it said."""
+
+    def loaded(*_):
+        raise AssertionError("a model was read")
+
+    monkeypatch.setattr(import_module("draftwood.models.load"), "_read", loaded)
+    return refused

@@ -19,12 +19,12 @@ def script(*lines):
 @pytest.fixture
 def chat(draftwood, tiny):
     """Chat with the tiny model, with further flags; ``stdin`` is what is piped in."""
-    return lambda *more, stdin: draftwood("chat", "--model", tiny, *FLAGS, *more, stdin=stdin)
+    return lambda *more, **how: draftwood("chat", "--model", tiny, *FLAGS, *more, **how)
 
 
 def test_a_script_gets_answers_only(chat, draftwood, tiny):
     ran = chat(stdin=script("hello", "", "and now?"))
-    assert (ran.code, ran.err) == (0, "")
+    assert ran.err == ""
     first = draftwood("generate", "hello", "--chat", "--model", tiny, *FLAGS).out
     assert ran.out.startswith(first)
     assert len(ran.out) >= 2 * 12
@@ -42,7 +42,7 @@ def test_stats_show_that_a_turn_reads_only_what_is_new(chat):
 def test_undo_and_reset_take_the_text_back(chat):
     def answers(*lines):
         ran = chat(stdin=script(*lines))
-        assert (ran.code, ran.err) == (0, "")
+        assert ran.err == ""
         return ran.out
 
     once = answers("hello")
@@ -58,22 +58,20 @@ def test_undo_and_reset_take_the_text_back(chat):
 
 
 def test_an_unknown_command_ends_a_script_and_a_path_is_none(chat):
-    ran = chat(stdin=script("/usr/bin holds what?", "/rest", "hello"))
-    assert (ran.code, ran.out.count("\n")) == (2, 1)
+    ran = chat(stdin=script("/usr/bin holds what?", "/rest", "hello"), code=2)
+    assert ran.out.count("\n") == 1
     assert "did you mean '/reset'" in ran.err
 
 
-def test_no_chat_template(draftwood, tiny_without_template):
-    ran = draftwood("chat", "--model", tiny_without_template, stdin=script("hello"))
-    assert (ran.code, ran.out) == (2, "")
-    assert "no chat template" in ran.err
+def test_no_chat_template(refused, tiny_without_template):
+    assert "no chat template" in refused("chat", "--model", tiny_without_template, stdin=script("hello"))
 
 
 @pytest.fixture
 def talk(monkeypatch, tiny):
     """Type lines on a terminal; an exception among them is raised instead, and the end is Ctrl-D."""
 
-    def call(*typed):
+    def call(*typed, code=0):
         from draftwood.cli.main import run
 
         script = iter([*typed, EOFError()])
@@ -95,24 +93,22 @@ def talk(monkeypatch, tiny):
             patch.setattr(sys, "stdout", out)
             patch.setattr(sys, "stderr", err)
             patch.setenv("NO_COLOR", "1")
-            code = run(["chat", "--model", tiny, *FLAGS])
-        return Ran(code, out.getvalue(), err.getvalue())
+            assert run(["chat", "--model", tiny, *FLAGS]) == code
+        return Ran(out.getvalue(), err.getvalue())
 
     return call
 
 
 def test_on_a_terminal_errors_do_not_end_the_talk(talk):
     ran = talk("/rest", "x" * 3000, "hello")
-    assert ran.code == 0
     assert "did you mean '/reset'" in ran.err
     assert "shorten" in ran.err
     assert "12 tokens · " in ran.out
 
 
 def test_ctrl_c_at_the_prompt_warns_and_then_leaves(talk):
-    assert talk(KeyboardInterrupt(), "hello", KeyboardInterrupt()).code == 0
-    ran = talk(KeyboardInterrupt(), KeyboardInterrupt(), "unheard")
-    assert ran.code == 130
+    talk(KeyboardInterrupt(), "hello", KeyboardInterrupt())
+    ran = talk(KeyboardInterrupt(), KeyboardInterrupt(), "unheard", code=130)
     assert "Ctrl-C once more leaves" in ran.out
     assert "tokens · " not in ran.out
 
@@ -120,7 +116,6 @@ def test_ctrl_c_at_the_prompt_warns_and_then_leaves(talk):
 def test_ctrl_c_stops_an_answer_and_keeps_it(talk, interrupt):
     interrupt(4)
     ran = talk("hello", "go on", "/stats")
-    assert ran.code == 0
     assert "what was said is kept" in ran.out
     read, total = re.search(r"turn 2: read (\d+) of (\d+)", ran.out).groups()
     assert int(read) < int(total)
@@ -139,17 +134,14 @@ def test_a_full_conversation_goes_on_after_reset(talk):
 def test_forget_drops_the_oldest_turns_and_says_so(chat):
     lines = ("a" * 900, "b" * 900, "c" * 900, "/stats")
     ran = chat("--system", "be nice", "--forget", stdin=script(*lines))
-    assert ran.code == 0
     assert ran.err == "(the conversation was full: the oldest turn was forgotten)\n"
-    kept = chat("--system", "be nice", stdin=script("b" * 900, "c" * 900))
     assert f"of {(9 + 903) + (13 + 903)}, wrote 12" in ran.out
-    assert ran.out.splitlines()[2] == kept.out.splitlines()[1] or kept.code == 0
 
 
 def test_an_answer_that_is_cut_is_not_cut_in_silence(draftwood, tiny):
     call = ("chat", "--model", tiny, "--max-new-tokens", "40")
     ran = draftwood(*call, stdin=script("a" * 1000, "b" * 990))
-    assert (ran.code, "cut the answer after " in ran.err, "--forget" in ran.err) == (0, True, True)
+    assert ("cut the answer after " in ran.err, "--forget" in ran.err) == (True, True)
     assert "cut the answer" not in draftwood(*call, "--forget", stdin=script("a" * 1000, "b" * 990)).err
 
 
@@ -158,7 +150,6 @@ def test_an_answer_that_is_cut_is_not_cut_in_silence(draftwood, tiny):
 
 def test_a_backslash_continues_a_question(chat, talk):
     split = chat(stdin=b"hel\\\nlo\n/stats\n")
-    assert split.code == 0
     assert "turn 1: read 9 of 9" in split.out
     assert "turn 1: read 9 of 9" in talk("hel\\", "lo", "/stats").out
 
@@ -225,4 +216,4 @@ def test_a_lossy_rule_is_said_of_every_answer(draftwood, tiny):
     flags = ("chat", "--model", tiny, *FLAGS, "--rule", "top-k:k=3")
     ran = draftwood(*flags, stdin=script("hello", "and now?"))
     said = "lossy: by the rule top-k:k=3 this text may differ from that of plain decoding\n"
-    assert (ran.code, ran.err) == (0, 2 * said)
+    assert ran.err == 2 * said

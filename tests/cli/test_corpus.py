@@ -19,60 +19,46 @@ def folder(tmp_path):
 
 @pytest.fixture
 def corpus(draftwood, folder, tiny, tmp_path):
-    assert draftwood("corpus", "build", folder, "-o", tmp_path / "a.dwc", "--tokenizer", tiny).code == 0
+    draftwood("corpus", "build", folder, "-o", tmp_path / "a.dwc", "--tokenizer", tiny)
     return tmp_path / "a.dwc"
 
 
 def test_build_and_stats(draftwood, folder, tiny, tmp_path):
     out = tmp_path / "new" / "a.dwc"
     ran = draftwood("corpus", "build", folder, "-o", out, "--tokenizer", tiny)
-    assert ran.code == 0
     assert ran.out.startswith(f"{out}: 35 tokens of 2 documents, 0.0 MB\n")
     assert ran.err == "left out: 1 binary\n"
-    ran = draftwood("corpus", "build", folder, "-o", out, "--tokenizer", tiny, "--json")
-    found = ran.document
+    found = draftwood("corpus", "build", folder, "-o", out, "--tokenizer", tiny, "--json").document
     assert (found["tokens"], found["documents"], found["skipped"]) == (35, 2, {"binary": 1})
-    said = draftwood("corpus", "stats", out)
-    assert said.code == 0
-    assert "documents  2\n" in said.out
+    assert "documents  2\n" in draftwood("corpus", "stats", out).out
     facts = draftwood("corpus", "stats", out, "--json").document
     assert (facts["tokens"], facts["documents"], facts["parts"], facts["model"]) == (35, 2, 1, tiny)
     assert facts["bytes"] == out.stat().st_size
 
 
-def test_records(draftwood, tiny, tmp_path):
+def test_records(draftwood, refused, tiny, tmp_path):
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"prompt": "why", "output": "because"}\n{"prompt": "how", "output": "so"}\n')
-    out = tmp_path / "a.dwc"
-    ran = draftwood("corpus", "build", rows, "-o", out, "--tokenizer", tiny)
-    assert "4 documents" in ran.out
-    ran = draftwood("corpus", "build", rows, "-o", out, "--tokenizer", tiny, "--field", "output")
-    assert "2 documents" in ran.out
-    ran = draftwood("corpus", "build", rows, "-o", out, "--tokenizer", tiny, "--field", "answer")
-    assert (ran.code, ran.out) == (2, "")
-    assert "no record has a field answer" in ran.err
+    build = ("corpus", "build", rows, "-o", tmp_path / "a.dwc", "--tokenizer", tiny)
+    assert "4 documents" in draftwood(*build).out
+    assert "2 documents" in draftwood(*build, "--field", "output").out
+    assert "no record has a field answer" in refused(*build, "--field", "answer")
 
 
-def test_files_that_are_no_corpus(draftwood, tmp_path):
+def test_files_that_are_no_corpus(refused, tmp_path):
     (tmp_path / "text").write_text("hello")
-    ran = draftwood("corpus", "stats", tmp_path / "text")
-    assert (ran.code, ran.out) == (1, "")
-    assert "no file of draftwood" in ran.err
-    ran = draftwood("corpus", "stats", tmp_path / "missing")
-    assert ran.code == 2
-    assert "cannot be read" in ran.err
+    assert "no file of draftwood" in refused("corpus", "stats", tmp_path / "text", code=1)
+    assert "cannot be read" in refused("corpus", "stats", tmp_path / "missing")
 
 
-def test_a_damaged_corpus_is_noticed_by_stats(draftwood, corpus):
+def test_a_damaged_corpus_is_noticed_by_stats(refused, corpus):
     data = bytearray(corpus.read_bytes())
     data[-100] ^= 1
     corpus.write_bytes(data)
-    ran = draftwood("corpus", "stats", corpus)
-    assert (ran.code, ran.out) == (1, "")
-    assert "damaged" in ran.err
+    assert "damaged" in refused("corpus", "stats", corpus, code=1)
 
 
-def test_what_is_no_corpus_is_not_replaced(draftwood, folder, tiny, tmp_path):
+def test_what_is_no_corpus_is_not_replaced(refused, folder, tiny, tmp_path):
     precious = tmp_path / "precious"
     precious.write_text("mine")
     with Memory.open(tmp_path / "m.dwm") as memory:
@@ -80,16 +66,13 @@ def test_what_is_no_corpus_is_not_replaced(draftwood, folder, tiny, tmp_path):
     write_counts(tmp_path / "c.dwn", np.array([[1, 2, -1, -1, 3, 1]], dtype=np.int32))
     before = {path: path.read_bytes() for path in (precious, tmp_path / "m.dwm", tmp_path / "c.dwn")}
     for output in (tmp_path, *before):
-        ran = draftwood("corpus", "build", folder, "-o", output, "--tokenizer", tiny)
-        assert (ran.code, ran.out) == (2, "")
+        refused("corpus", "build", folder, "-o", output, "--tokenizer", tiny)
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_missing_paths_and_models(draftwood, tmp_path, tiny):
+def test_missing_paths_and_models(draftwood, refused, tmp_path, tiny):
     out = ["-o", tmp_path / "a.dwc"]
-    ran = draftwood("corpus", "build", tmp_path / "missing", *out, "--tokenizer", tiny)
-    assert (ran.code, "cannot be read" in ran.err) == (2, True)
-    assert draftwood("corpus", "build", tmp_path, *out, "--tokenizer", "nobody").code == 2
-    assert draftwood("corpus", "build", *out).code == 2
-    alone = draftwood("corpus")
-    assert (alone.code, "build" in alone.out) == (0, True)
+    assert "cannot be read" in refused("corpus", "build", tmp_path / "missing", *out, "--tokenizer", tiny)
+    refused("corpus", "build", tmp_path, *out, "--tokenizer", "nobody")
+    refused("corpus", "build", *out)
+    assert "build" in draftwood("corpus").out

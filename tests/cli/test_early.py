@@ -146,8 +146,8 @@ def test_files_of_something_else(unloaded, tmp_path, verb):
 def test_prompts_that_are_too_long(draftwood, tiny, tmp_path, verb):
     (tmp_path / "long.txt").write_text("x" * 2048)
     own = () if verb.endswith("-") else ("--prompts", tmp_path / "long.txt")
-    ran = draftwood(*verb.split(), *own, "-m", tiny, "--raw", stdin=b"x" * 2048)
-    assert (ran.code, ran.out.strip()) == (2, "")
+    ran = draftwood(*verb.split(), *own, "-m", tiny, "--raw", stdin=b"x" * 2048, code=2)
+    assert ran.out.strip() == ""
     assert "has 2048 tokens, the model takes 2048 with its answer: shorten the prompt" in ran.err
 
 

@@ -47,34 +47,26 @@ def test_the_server_says_its_address_and_ends_with_an_interrupt(tiny, streams):
         assert [line.partition(":")[0] for line in said] in ([], ["stopping", "stopping at once"][: 2 * streams])
 
 
-def test_what_cannot_be_served_is_said_in_one_sentence(draftwood, tiny, monkeypatch):
-    def refused(*flags):
-        ran = draftwood("serve", "--port", "0", *flags)
-        assert ran.err.startswith("error: ")
-        assert (ran.err.count("\n"), ran.out) == (1, "")
-        return ran.code, ran.err
+def test_what_cannot_be_served_is_said_in_one_sentence(refused, tiny, monkeypatch):
+    def said(*flags, code=2):
+        (line,) = refused("serve", "--port", "0", *flags, code=code).splitlines()
+        return line
 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        assert (found := refused("--port", str(taken.getsockname()[1])))[0] == 2
-        assert "choose another --port" in found[1]
-    assert (found := refused("--host", ""))[0] == 2
-    assert "or say 0.0.0.0" in found[1]
-    assert (found := refused("--model", "nosuch"))[0] == 2
-    assert "known: gemma3-270m, smollm2" in found[1]
-    assert (found := refused("--model", "/nowhere/model"))[0] == 1
-    assert "name an existing one" in found[1]
+        assert "choose another --port" in said("--port", taken.getsockname()[1])
+    assert "or say 0.0.0.0" in said("--host", "")
+    assert "known: gemma3-270m, smollm2" in said("--model", "nosuch")
+    assert "name an existing one" in said("--model", "/nowhere/model", code=1)
     monkeypatch.setattr("draftwood.models.load.free_memory", lambda **_: 1000)
-    assert (found := refused("--model", tiny))[0] == 1
-    assert "GB are free: choose a smaller model" in found[1]
+    assert "GB are free: choose a smaller model" in said("--model", tiny, code=1)
     for error in (MemoryError(), RuntimeError("DefaultCPUAllocator: not enough memory: you tried ...\nmore")):
         failing = lambda error=error, **_: (_ for _ in ()).throw(error)  # noqa: E731
         monkeypatch.setattr("draftwood.models.load.free_memory", failing)
-        assert (found := refused("--model", tiny))[0] == 1
-        assert "end other programs" in found[1]
+        assert "end other programs" in said("--model", tiny, code=1)
     limit_threads(monkeypatch, 0)
-    assert "allow more processes (ulimit -u)" in refused("--model", tiny)[1]
+    assert "allow more processes (ulimit -u)" in said("--model", tiny, code=1)
 
 
 def test_pieces_of_an_answer_do_not_wait_for_one_another():

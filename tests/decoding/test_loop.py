@@ -17,14 +17,15 @@ from tests.helpers import (
     TARGETS,
     Listening,
     Still,
+    go_on,
     greedy_truth,
+    opened,
     sampled_truth,
     write,
 )
 from tests.toys import ModelDrafter, RandomDrafter, SameDrafter, WindowDrafter
 
 from draftwood.contracts import Capabilities, Needs, Sampling
-from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode, decode_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.base import BaseDrafter, TextSession
@@ -382,8 +383,8 @@ class CountingTarget(ToyTarget):
 def test_a_turn_reads_only_what_is_new(drafters):
     target = CountingTarget()
     made = EVERY[drafters](target, GREEDY) if drafters != "none" else []
-    with open_sequences(target, made, [Request(PROMPT, 9)], SampleAndMatch()) as (row,):
-        list(decode_sequences(target, FixedPlanner(4), [row]))
+    with opened(target, made, Request(PROMPT, 9)) as row:
+        go_on(target, row)
         said = list(row.ids)
         assert target.read == len(PROMPT)
         # Of the turn before, only the last token has not been through the model.
@@ -397,8 +398,7 @@ def test_a_turn_reads_only_what_is_new(drafters):
             before = target.read
             assert row.turn(Request(prompt, 5)) == target.read - before == expected
             assert list(row.ids) == prompt
-            written = [t for e in decode_sequences(target, FixedPlanner(4), [row]) for t in e.tokens]
-            assert written == greedy_truth(target, prompt, 5)
+            assert go_on(target, row).ids == greedy_truth(target, prompt, 5)
     assert target.open_sessions == 0
 
 
@@ -406,7 +406,7 @@ def test_a_turn_reads_only_what_is_new(drafters):
 def test_the_text_of_a_turn_is_that_of_a_fresh_request(drafters, variant):
     target = ToyTarget(order=2, **TARGETS[variant])
     made = EVERY[drafters](target, SAMPLED)
-    with open_sequences(target, made, [Request(PROMPT, 6, SAMPLED)], SampleAndMatch()) as (row,):
+    with opened(target, made, Request(PROMPT, 6, SAMPLED)) as row:
         text = []
         for prompt, sampling in (
             (PROMPT, SAMPLED),
@@ -417,7 +417,7 @@ def test_the_text_of_a_turn_is_that_of_a_fresh_request(drafters, variant):
         ):
             if text:
                 row.turn(Request(prompt, 6, sampling))
-            text = [t for e in decode_sequences(target, FixedPlanner(4), [row]) for t in e.tokens]
+            text = go_on(target, row).ids
             assert text == sampled_truth(target, sampling, prompt, 6)
             assert row.finish == "length"
     assert target.open_sessions == 0
@@ -434,7 +434,7 @@ def test_after_an_interrupt_in_mid_step_a_turn_writes_what_a_fresh_request_would
         target.verb, target.interrupt = where, interrupt
     made = [Stoppable(where, interrupt), ModelDrafter(model), SameDrafter(target, sampling)]
     request = Request(PROMPT, 20, sampling)
-    with open_sequences(target, made, [request], SampleAndMatch()) as (row,):
+    with opened(target, made, request) as row:
         shown: list[int] = []
         try:
             for number, emission in enumerate(decode_sequences(target, FixedPlanner(2), [row]), 1):
@@ -449,69 +449,66 @@ def test_after_an_interrupt_in_mid_step_a_turn_writes_what_a_fresh_request_would
         # The next prompt may go on with tokens that were committed and never shown.
         for prompt in ([*PROMPT, *truth[: len(shown) + further], 4, 4], [*PROMPT, *truth[:9], 1], PROMPT, [2]):
             row.turn(Request(prompt, 9, sampling))
-            emissions = list(decode_sequences(target, FixedPlanner(12), [row]))
-            assert [t for e in emissions for t in e.tokens] == sampled_truth(target, sampling, prompt, 9)
-            steps = [e.step for e in emissions if e.step]
-            assert not any(own.failed for step in steps for own in step.by_source)
-            assert all(own.accepted == own.kept for step in steps for own in step.by_source[2:]), "a stale draft"
+            written = go_on(target, row, 12)
+            assert written.ids == sampled_truth(target, sampling, prompt, 9)
+            assert not any(own.failed for step in written.steps for own in step.by_source)
+            same = [step.by_source[2] for step in written.steps]
+            assert all(own.accepted == own.kept for own in same), "a stale draft"
     assert target.open_sessions == model.open_sessions == 0
 
 
 def test_drafters_follow_the_text_from_turn_to_turn():
     target = ToyTarget()
-    with open_sequences(target, [SameDrafter(target)], [Request(PROMPT, 11)], SampleAndMatch()) as (row,):
+    with opened(target, [SameDrafter(target)], Request(PROMPT, 11)) as row:
         for turn, kept in enumerate([5, 16, 9, 3, 14]):
             if turn:
                 row.turn(Request([*row.ids[:kept], turn, 7, turn], 11))
-            steps = [e.step for e in decode_sequences(target, FixedPlanner(4), [row]) if e.step]
-            assert [(step.drafted, step.accepted) for step in steps] == [(4, 4), (4, 4)]
+            assert [(step.drafted, step.accepted) for step in go_on(target, row).steps] == [(4, 4), (4, 4)]
 
 
 def test_drafters_that_read_the_noise_follow_it_from_turn_to_turn():
     target, sampling = ToyTarget(sharpness=0.5), Sampling(1.0, seed=1)
     request, same = Request(PROMPT, 11, sampling), SameDrafter(target, sampling)
-    with open_sequences(target, [same], [request], SampleAndMatch()) as (row,):
+    with opened(target, [same], request) as row:
         for turn, (seed, sequence) in enumerate([(1, 0), (1, 0), (2, 0), (2, 1)]):
             if turn:
                 row.turn(Request([*row.ids, turn], 11, Sampling(1.0, seed=seed), sequence=sequence))
-            steps = [e.step for e in decode_sequences(target, FixedPlanner(4), [row]) if e.step]
-            assert [(step.drafted, step.accepted) for step in steps] == [(4, 4), (4, 4)]
+            assert [(step.drafted, step.accepted) for step in go_on(target, row).steps] == [(4, 4), (4, 4)]
 
 
 def test_a_turn_that_is_refused_leaves_the_text_as_it_was():
     target = ToyTarget(max_positions=32)
-    with open_sequences(target, [RandomDrafter()], [Request(PROMPT, 6)], SampleAndMatch()) as (row,):
-        list(decode_sequences(target, FixedPlanner(4), [row]))
+    with opened(target, [RandomDrafter()], Request(PROMPT, 6)) as row:
+        go_on(target, row)
         said = list(row.ids)
         for prompt, limit in (([], 6), ([1] * 32, 6), ([8], 6), (said, 0)):
             with pytest.raises(UsageError):
                 row.turn(Request(prompt, limit))
             assert row.ids == said
         row.turn(Request([*said, 1], 6))
-        written = [t for e in decode_sequences(target, FixedPlanner(4), [row]) for t in e.tokens]
-        assert written == greedy_truth(target, [*said, 1], 6)
+        assert go_on(target, row).ids == greedy_truth(target, [*said, 1], 6)
 
 
 def test_the_time_limit_of_a_turn_counts_its_reading(monkeypatch):
     target, ticks = ToyTarget(), count(0, 2000)
-    with open_sequences(target, [], [Request(PROMPT, 2)], SampleAndMatch()) as (row,):
-        list(decode_sequences(target, FixedPlanner(0), [row]))
+    with opened(target, [], Request(PROMPT, 2)) as row:
+        go_on(target, row, 0)
         monkeypatch.setattr("draftwood.decoding.sequence.perf_counter", lambda: next(ticks))
         row.turn(Request([*row.ids, 3], 5, seconds=1000.0))
-        assert [len(e.tokens) for e in decode_sequences(target, FixedPlanner(0), [row])] == [1]
+        assert len(go_on(target, row, 0).ids) == 1
 
 
 def test_a_turn_goes_on_after_the_end_and_within_new_positions():
     target = ToyTarget(max_positions=20)
-    with open_sequences(target, [SameDrafter(target)], [Request(PROMPT, 100)], SampleAndMatch()) as (row,):
-        assert len([t for e in decode_sequences(target, FixedPlanner(4), [row]) for t in e.tokens]) == 15
+    with opened(target, [SameDrafter(target)], Request(PROMPT, 100)) as row:
+        assert len(go_on(target, row).ids) == 15
         row.turn(Request(row.ids[:18], 100))
-        assert len([t for e in decode_sequences(target, FixedPlanner(4), [row]) for t in e.tokens]) == 2
+        assert len(go_on(target, row).ids) == 2
 
 
 def test_writing_before_reading_is_a_mistake_of_the_programmer():
     target = ToyTarget()
-    with open_sequences(target, [], [Request(PROMPT, 3)], SampleAndMatch()) as (row,):
+    with opened(target, [], Request(PROMPT, 3)) as row:
         row.begin()
         with pytest.raises(RuntimeError, match=r"begin\(\) follows"):
             row.begin()

@@ -7,13 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from tests.helpers import ONE_BY_ONE, PROMPT, greedy_truth, write, write_batch
+from tests.helpers import ONE_BY_ONE, PROMPT, go_on, greedy_truth, opened, write, write_batch
 from tests.toys import RandomDrafter
 
 from draftwood.api.setup import affordable
 from draftwood.contracts import Needs, Sampling
-from draftwood.decoding.arrivals import open_sequences
-from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.prompt_scores import last_of_each
 from draftwood.decoding.request import Request
 from draftwood.drafters.base import BaseDrafter, TextSession
@@ -22,7 +20,6 @@ from draftwood.errors import CapabilityError
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import ToyTarget, check_drafter
 from draftwood.tree import TokenTree
-from draftwood.verify.exact import SampleAndMatch
 
 # --- observe ---------------------------------------------------------------------------------------------------
 
@@ -123,7 +120,7 @@ def test_who_is_frugal_sees_the_last_rows_of_the_latest_tokens(row_cost, places)
     text = [1, 2, 3, 1, 4, 1, 2, 3, 5, 2, 6, 1]
     target, drafter = CostlyTarget(), FrugalDrafter()
     target.row_cost = row_cost
-    with open_sequences(target, [drafter], [Request(text, 1)], SampleAndMatch()) as (row,):
+    with opened(target, [drafter], Request(text, 1)) as row:
         row.open_sources()
     assert target.shown == len(places) + 1  # the last row is scored for its own sake
     right(target, text, shown(drafter), 3, places)
@@ -162,15 +159,15 @@ def test_an_observer_without_the_verb_is_off_and_the_check_says_so():
 @pytest.mark.parametrize("variant", [{}, {"trees": False}, {"rollback": "snapshot"}])
 def test_a_turn_shows_what_it_reads(variant):
     target, drafter = ToyTarget(**variant), ObservingDrafter()
-    with open_sequences(target, [drafter], [Request(PROMPT, 6)], SampleAndMatch()) as (row,):
-        list(decode_sequences(target, FixedPlanner(4), [row]))
+    with opened(target, [drafter], Request(PROMPT, 6)) as row:
+        go_on(target, row)
         (session,) = drafter.sessions
         right(target, PROMPT, session.rows, 3, range(5))
         session.rows.clear()
         said = [*row.ids, 3, 1, 4]
         row.turn(Request(said, 6))
         right(target, said, session.rows, 3, range(len(said) - 4, len(said)))  # the last token had no pass yet
-        list(decode_sequences(target, FixedPlanner(4), [row]))
+        go_on(target, row)
         session.rows.clear()
         row.turn(Request([1, 2, 7], 6))
         right(target, [1, 2, 7], session.rows, 3, range(2, 3))
@@ -183,8 +180,8 @@ def test_a_turn_shows_what_it_reads(variant):
 
 def test_what_an_interrupted_turn_had_read_is_not_shown_for_the_next_text():
     target, drafter = ToyTarget(), ObservingDrafter()
-    with open_sequences(target, [drafter], [Request(PROMPT, 6)], SampleAndMatch()) as (row,):
-        list(decode_sequences(target, FixedPlanner(4), [row]))
+    with opened(target, [drafter], Request(PROMPT, 6)) as row:
+        go_on(target, row)
         extend = target.extend
 
         def interrupted(texts, watch=None):
@@ -196,7 +193,7 @@ def test_what_an_interrupted_turn_had_read_is_not_shown_for_the_next_text():
             row.turn(Request([6, 6, 6, 6], 6))
         target.extend = extend
         row.turn(Request([6, 3], 6))
-        assert [e.tokens for e in decode_sequences(target, FixedPlanner(4), [row])]
+        assert go_on(target, row).ids == greedy_truth(target, [6, 3], 6)
         right(target, [6, 3], drafter.sessions[-1].rows, 3, range(2))
 
 
@@ -247,11 +244,8 @@ WIDE = (
 def test_a_window_that_does_not_fit_is_refused_before_anything_is_read(options, window, sentence):
     target = ToyTarget(**options)
     target.open = None  # nobody gets so far
-    with (
-        pytest.raises(CapabilityError, match=sentence),
-        open_sequences(target, [Window(window)], [Request(PROMPT, 3)], SampleAndMatch()),
-    ):
-        pass
+    with pytest.raises(CapabilityError, match=sentence):
+        write(target, [Window(window)])
 
 
 def test_of_the_default_set_those_stand_aside_that_the_target_cannot_serve():

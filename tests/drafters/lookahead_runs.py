@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from copy import deepcopy
 
+from tests.helpers import opened
+
 from draftwood.contracts import Ask
-from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Request
 from draftwood.planning.fixed import FixedPlanner
-from draftwood.verify.exact import SampleAndMatch
 
 
 def steps_of(target, drafters, prompt, planner, steps, limit=400):
     """Yield the first draft session, as it stands, before every step, and what the step emits."""
-    with open_sequences(target, drafters, [Request(prompt, limit)], SampleAndMatch()) as (row,):
+    with opened(target, drafters, Request(prompt, limit)) as row:
         written = decode_sequences(target, planner, [row])
         (first,) = next(written).tokens
         row.open_sources()

@@ -10,6 +10,8 @@ from tests.helpers import GREEDY, SAMPLED, sampled_truth, write
 
 from draftwood.drafters.corpus.drafter import CorpusDrafter
 from draftwood.drafters.jacobi.drafter import JacobiDrafter
+from draftwood.drafters.llama_cpp.copying import NgramMapK4vDrafter, NgramMapKDrafter, NgramSimpleDrafter
+from draftwood.drafters.llama_cpp.ngram_cache import NgramCacheDrafter
 from draftwood.drafters.llama_cpp.ngram_mod import NgramModDrafter
 from draftwood.drafters.load import load
 from draftwood.drafters.logits_extend.drafter import LogitsExtendDrafter
@@ -24,6 +26,7 @@ from draftwood.errors import UsageError
 from draftwood.testing import ToyTarget, check_drafter
 
 NAN = float("nan")
+COPYING = (NgramSimpleDrafter, NgramMapKDrafter, NgramMapK4vDrafter)
 OUT_OF_RANGE = [
     *((CorpusDrafter, {name: 0}, name) for name in ("max_match", "min_match", "levels")),
     (CorpusDrafter, {"max_match": 2000}, "max_match"),
@@ -48,6 +51,12 @@ OUT_OF_RANGE = [
     *((ParrotDrafter, {"p": n}, "p") for n in (-0.1, NAN)),
     *((ParrotDrafter, {"context": n}, "context") for n in ((-1,), ("a",), (1.5,))),
     (ParrotDrafter, {"length": 0}, "length"),
+    *((make, {key: n}, f"{make.name}: {key} must lie between 1 and 1024, not {n}")
+      for make in COPYING for key in ("size_n", "size_m") for n in (0, 1025)),
+    *((NgramMapK4vDrafter, {"min_hits": n}, f"min_hits must lie between 1 and 2147483647, not {n}")
+      for n in (-1, 0, 1 << 31)),
+    *((NgramCacheDrafter, {"n_draft": n}, "n_draft") for n in (0, 1 << 17)),
+    (NgramCacheDrafter, {"save": True}, "dynamic=FILE"),
     *((NgramModDrafter, {"n_match": n}, "ngram-mod: n_match must lie between 1 and 1024") for n in (0, 1025)),
     *((NgramModDrafter, {"n_min": n}, "n_min") for n in (-1, 1025)),
     *((NgramModDrafter, {"n_max": n}, "n_max") for n in (-1, 1025)),
@@ -58,7 +67,8 @@ OUT_OF_RANGE = [
     *((RecyclingDrafter, {"context": n}, "context") for n in (0, 4)),
     *((RecyclingDrafter, {"length": n}, "length") for n in (0, (1 << 16) + 1)),
     *((NgramDrafter, {"length": n}, "length") for n in (0, 1 << 17)),
-]
+    *((NgramDrafter, {"frequent": n}, "frequent") for n in (-1, 13)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "options", "said"), OUT_OF_RANGE)

@@ -15,7 +15,7 @@ from tests.oracles.corpus import NaiveCorpus
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.file import Documents, Part, write_corpus
 from draftwood.drafters.corpus.kernel import BRANCHES, COLUMNS, LENGTHS, SAMPLES, grow
-from draftwood.errors import FileFormatError, UsageError
+from draftwood.errors import FileFormatError
 
 N_EVIDENCE = (len(LENGTHS) + 1) * COLUMNS
 DOCUMENTS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=25), max_size=5)
@@ -135,28 +135,6 @@ def test_names_of_any_kind(tmp_path):
     assert [documents.at(place) for place in range(5)] == [0, 0, 1, 1, 2]
 
 
-def test_every_cut_is_noticed(tmp_path):
-    whole = saved(tmp_path / "a.dwc").read_bytes()
-    for size in range(0, len(whole), 5):
-        (tmp_path / "b.dwc").write_bytes(whole[:size])
-        with pytest.raises(FileFormatError, match=r"b\.dwc"):
-            Corpus.open(tmp_path / "b.dwc")
-
-
-def test_every_byte_of_the_payload_is_checked_when_asked(tmp_path):
-    whole = bytearray(saved(tmp_path / "a.dwc").read_bytes())
-    start = Corpus.open(tmp_path / "a.dwc").header.start
-    for byte in range(start, len(whole), 37):
-        changed = bytearray(whole)
-        changed[byte] ^= 0x40
-        (tmp_path / "b.dwc").write_bytes(changed)
-        corpus = Corpus.open(tmp_path / "b.dwc")
-        for context in ([1, 2], [2], [7]):  # wrong answers, but no harm
-            corpus.occurrences(corpus.match(context), 9)
-        with pytest.raises(FileFormatError, match="damaged"):
-            corpus.header.verify()
-
-
 @pytest.mark.parametrize(
     "about",
     [
@@ -180,20 +158,6 @@ def test_a_header_that_lies(tmp_path, about, monkeypatch):
     saved(tmp_path / "a.dwc")
     with pytest.raises(FileFormatError, match="does not hold what its header says"):
         Corpus.open(tmp_path / "a.dwc")
-
-
-def test_files_that_are_no_corpus(tmp_path):
-    from draftwood.files.format import write_file
-
-    (tmp_path / "text").write_text("hello")
-    write_file(tmp_path / "other", "ngram counts", {}, [b"x"])
-    write_file(tmp_path / "newer", "corpus", {}, [b"x"], version=2)
-    for name, sentence in [("text", "no file of draftwood"), ("other", "ngram counts"), ("newer", "upgrade")]:
-        with pytest.raises(FileFormatError, match=sentence):
-            Corpus.open(tmp_path / name)
-    for name in ("missing", "."):
-        with pytest.raises(UsageError, match="cannot be read"):
-            Corpus.open(tmp_path / name)
 
 
 # --- a file that changes while it is open ------------------------------------------------------------------------

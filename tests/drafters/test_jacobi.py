@@ -6,17 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.helpers import sampled_truth
+from tests.helpers import GREEDY, opened, sampled_truth, write_batch
 
 from draftwood.contracts import Feedback, Sampling
-from draftwood.decoding.arrivals import open_sequences
-from draftwood.decoding.loop import decode, decode_sequences
+from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.jacobi.drafter import CHANGED, FRESH, PLACES, PRIOR, STATES, STEADY, JacobiDrafter
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
-from draftwood.verify.exact import SampleAndMatch
 
 RATES = np.linspace(0.1, 0.9, len(PRIOR), dtype=np.float32)
 
@@ -26,21 +24,21 @@ DRAFTERS = st.builds(
 TARGETS = st.builds(ToyTarget, vocab_size=st.integers(2, 12), order=st.integers(1, 3), seed=st.integers(0, 50))
 
 
-def steps_of(target, drafter, prompt, *, nodes=None, limit=40, sampling=None):
+def steps_of(target, drafter, prompt, sampling=GREEDY):
     """The text, and the steps with their traces."""
-    request = Request(prompt, limit, sampling or Sampling(), trace=True)
-    ids, steps = [], []
-    planner = FixedPlanner(drafter.block if nodes is None else nodes)
-    for emission in decode(target, [drafter], planner, SampleAndMatch(), [request]):
-        ids += emission.tokens
-        steps += [emission.step] if emission.step is not None else []
-    assert not any(step.by_source[0].failed for step in steps)
-    return ids, steps
+    request = Request(prompt, 40, sampling, trace=True)
+    (written,) = write_batch(target, [drafter], [request], drafter.block)
+    assert not any(step.by_source[0].failed for step in written.steps)
+    return written.ids, written.steps
 
 
 def literal(target, text, guesses):
     """One Jacobi iteration: each guess becomes what the target takes after the text and the guesses before it."""
     return [int(np.argmax(target.scores_after([*text, *guesses[:i]]))) for i in range(len(guesses))]
+
+
+def guesses_of(session):
+    return session.draft(16, 0, RATES).tokens.tolist()
 
 
 def feedback(proposal, choice, emitted, rows=None):
@@ -83,7 +81,7 @@ def test_jacobi_follows_the_literal_iteration(target, block, start, prompt):
 )
 def test_the_text_is_plain_and_no_block_takes_more_passes_than_it_has_tokens(target, drafter, prompt, temperature):
     sampling = Sampling(temperature, seed=3)
-    ids, steps = steps_of(target, drafter, prompt, sampling=sampling)
+    ids, steps = steps_of(target, drafter, prompt, sampling)
     assert ids == sampled_truth(target, sampling, prompt, limit=40)
     assert len(steps) <= len(ids) - 1, "the first token came from the prompt"
     begun = None
@@ -99,7 +97,7 @@ def test_a_block_that_is_the_text_is_taken_whole_in_one_pass(sampling):
     target, prompt = ToyTarget(order=3), [1, 2, 3]
     truth = sampled_truth(target, sampling, prompt, limit=10)
     drafter = JacobiDrafter(block=8)
-    with open_sequences(target, [drafter], [Request(prompt, 10, sampling)], SampleAndMatch()) as (row,):
+    with opened(target, [drafter], Request(prompt, 10, sampling)) as row:
         pieces = decode_sequences(target, FixedPlanner(8), [row])
         next(pieces)
         row.open_sources()
@@ -132,14 +130,14 @@ def test_what_was_not_scored_keeps_its_guess():
 
 def test_a_step_without_drafts_shifts_the_block():
     session = JacobiDrafter(block=4).open([1, 2, 3], None)
-    guesses = session.draft(4, 0, RATES).tokens.tolist()
+    guesses = guesses_of(session)
     none = TokenTree.empty()
     session.learn(feedback(none, [5], [5]))
-    assert session.draft(9, 0, RATES).tokens.tolist() == guesses[1:]
+    assert guesses_of(session) == guesses[1:]
     session.learn(feedback(none, [5], [5, 6]))  # another source's draft
-    assert session.draft(9, 0, RATES).tokens.tolist() == guesses[3:]
+    assert guesses_of(session) == guesses[3:]
     session.learn(feedback(none, [5], [5, 6]))
-    assert len(session.draft(9, 0, RATES)) == 4
+    assert len(guesses_of(session)) == 4
 
 
 def test_evidence_is_place_and_state():
@@ -153,35 +151,31 @@ def test_evidence_is_place_and_state():
 
 def test_where_guesses_come_from():
     prompt = [5, 6, 7, 8]
-
-    def guesses(session):
-        return session.draft(16, 0, RATES).tokens.tolist()
-
     session = JacobiDrafter(block=16).open(prompt, None)
     session.begin_answer([3])
-    drawn = guesses(session)
+    drawn = guesses_of(session)
     assert set(drawn) == set(prompt), "of the prompt, not of the answer"
-    assert guesses(JacobiDrafter(block=16, seed=1).open([*prompt, 3], None)) != drawn
-    assert guesses(JacobiDrafter(block=3, start="previous").open(prompt, None)) == [6, 7, 8]
-    assert set(guesses(JacobiDrafter(block=6, start="previous").open([5, 6], None))) == {5, 6}
-    assert guesses(JacobiDrafter(block=2).open([9], None)) == [9, 9]
-    assert guesses(JacobiDrafter().open([], None)) == []
+    assert guesses_of(JacobiDrafter(block=16, seed=1).open([*prompt, 3], None)) != drawn
+    assert guesses_of(JacobiDrafter(block=3, start="previous").open(prompt, None)) == [6, 7, 8]
+    assert set(guesses_of(JacobiDrafter(block=6, start="previous").open([5, 6], None))) == {5, 6}
+    assert guesses_of(JacobiDrafter(block=2).open([9], None)) == [9, 9]
+    assert guesses_of(JacobiDrafter().open([], None)) == []
 
 
 def test_the_next_block_begins_with_the_previous_one():
     session = JacobiDrafter(block=3, start="previous").open([9, 1, 2, 3], None)
     tree = session.draft(3, 0, RATES)
     session.learn(feedback(tree, [4, 5, 6, 7], [4, 5, 6]))
-    assert session.draft(3, 0, RATES).tokens.tolist() == [4, 5, 6]
+    assert guesses_of(session) == [4, 5, 6]
 
 
 def test_other_text_ends_the_block():
     session = JacobiDrafter(block=4).open([1, 2, 3, 4], None)
-    first = session.draft(4, 0, RATES).tokens.tolist()
+    first = guesses_of(session)
     session.learn(feedback(session.draft(4, 0, RATES), [5, 6, 7, 5, 6], [5]))
-    assert session.draft(4, 0, RATES).tokens.tolist() == [6, 7, 5]
+    assert guesses_of(session) == [6, 7, 5]
     session.truncate(4)
-    assert session.draft(4, 0, RATES).tokens.tolist() == first
+    assert guesses_of(session) == first
     session.learn(feedback(session.draft(4, 0, RATES), [5, 6, 7, 5, 6], [5]))
     session.extend([6, 6])
-    assert len(session.draft(4, 0, RATES)) == 4
+    assert len(guesses_of(session)) == 4

@@ -7,28 +7,17 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.helpers import GREEDY, SAMPLED
+from tests.helpers import GREEDY, SAMPLED, opened, scored_feedback
 
-from draftwood.contracts import Feedback
-from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.logits_extend.drafter import PRIOR, PROBABILITIES, RANKS, REASONS, LogitsExtendDrafter
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
-from draftwood.verify.exact import SampleAndMatch
 
 TEXT = st.lists(st.integers(0, 4), max_size=30)
 RATES = np.random.default_rng(5).uniform(0.05, 0.95, len(PRIOR)).astype(np.float32)
-
-
-def feedback(emitted, ids, probabilities, tree=None, path=()):
-    tree = TokenTree.empty() if tree is None else tree
-    top_k = np.array(ids, dtype=np.int32), np.array(probabilities, dtype=np.float32)
-    none = np.empty(0, dtype=np.int32)
-    choice = np.array([row[0] for row in ids], dtype=np.int32)
-    return Feedback(tree, TokenTree.empty(), none, path, tuple(emitted), choice, top_k)
 
 
 def naive(text, ids, probabilities, roots, length):
@@ -75,7 +64,9 @@ def test_branches_are_what_a_search_through_the_text_finds(prompt, answer, row, 
             continue
         tree = TokenTree.build(part[:-1])
         rows = [row[: roots + 1]] * (len(tree) + 1)
-        session.learn(feedback(part, rows, [shares[: roots + 1]] * len(rows), tree, tuple(range(len(tree)))))
+        session.learn(
+            scored_feedback(part, rows, [shares[: roots + 1]] * len(rows), tree, tuple(range(len(tree))))
+        )
     text = [*prompt[:kept], *answer]
     tree = session.draft(nodes, 3, RATES)
     tree.check_integrity(6)
@@ -102,7 +93,7 @@ def test_the_row_is_that_of_the_last_token():
 
     def proposed(emitted, path):
         session = LogitsExtendDrafter(roots=1, length=1).open([0], None)
-        session.learn(feedback(emitted, ids, probabilities, tree, path))
+        session.learn(scored_feedback(emitted, ids, probabilities, tree, path))
         return session.draft(4, 0, RATES).tokens.tolist()
 
     assert proposed([6], ()) == [7]  # nothing accepted: the root's row
@@ -112,11 +103,11 @@ def test_the_row_is_that_of_the_last_token():
     assert proposed([4], (1,)) == [6]  # the root's row, of which another token came
 
 
-def test_in_the_loop_it_proposes_the_runners_up_of_each_row():
+def test_in_the_loop_logits_extend_proposes_the_runners_up_of_each_row():
     for sampling in (GREEDY, SAMPLED):
         target = ToyTarget(vocab_size=9, order=2)
         drafter = LogitsExtendDrafter(roots=8, length=1)
-        with open_sequences(target, [drafter], [Request([1, 2], 30, sampling)], SampleAndMatch()) as (row,):
+        with opened(target, [drafter], Request([1, 2], 30, sampling)) as row:
             for number, _ in enumerate(decode_sequences(target, FixedPlanner(5), [row])):
                 row.open_sources()
                 row.sources[0].catch_up()
@@ -128,7 +119,7 @@ def test_in_the_loop_it_proposes_the_runners_up_of_each_row():
 
 def test_cuts():
     session = LogitsExtendDrafter().open([1, 2, 3, 1, 2], None)
-    session.learn(feedback([9], [[9, 1, 2]], [[0.5, 0.3, 0.1]]))
+    session.learn(scored_feedback([9], [[9, 1, 2]], [[0.5, 0.3, 0.1]]))
     first = paths(session.draft(30, 0, RATES))
     assert (1, 2, 9) in first
     assert (2, 9) in first
@@ -136,5 +127,5 @@ def test_cuts():
     assert paths(session.draft(30, 0, RATES)) == first
     session.truncate(5)
     assert len(session.draft(30, 0, RATES)) == 0
-    session.learn(feedback([9], [[9, 1, 2]], [[0.5, 0.3, 0.1]]))
+    session.learn(scored_feedback([9], [[9, 1, 2]], [[0.5, 0.3, 0.1]]))
     assert paths(session.draft(30, 0, RATES)) == first

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from tests.drafters.answers import check
+from tests.drafters.answers import check, texts
 from tests.helpers import feedback
 
 from draftwood.drafters.load import load
@@ -35,8 +35,8 @@ def answered(drafter, answer=ANSWER, prompt=(1, 2)):
     return session
 
 
-def held(drafter, namespace=""):
-    return [saved.ids.tolist() for saved in drafter.memory.answers() if saved.namespace == namespace]
+def held(drafter):
+    return texts(drafter.memory)
 
 
 def proposed(drafter, text, nodes=4):
@@ -58,7 +58,7 @@ def test_an_answer_is_remembered_when_its_session_closes_and_its_prompt_is_not()
     assert proposed(drafter, [5, 11, 12, 13]) == [14, 15, 16, 17]
 
 
-def test_each_turn_has_its_own_answer():
+def test_every_turn_of_a_session_is_an_answer_of_its_own():
     drafter = MemoryDrafter()
     session = answered(drafter)
     session.extend([3, 4, 5])
@@ -160,7 +160,7 @@ def test_a_file_is_saved_at_the_end_and_read_the_next_time(path):
     assert proposed(again, [11, 12, 13]) == [14, 15, 16, 17]
 
 
-def test_the_interpreter_saves_it_when_it_ends(path):
+def test_the_interpreter_saves_a_memory_when_it_ends(path):
     code = (
         f"from draftwood.drafters.memory.drafter import MemoryDrafter; d = MemoryDrafter(file={str(path)!r});"
         "s = d.open([1], None); s.begin_answer([4]); s.extend([5, 6]); s.close(); d.memory.add([7, 8, 9])"
@@ -169,7 +169,7 @@ def test_the_interpreter_saves_it_when_it_ends(path):
     assert [saved.ids.tolist() for saved in Memory.open(path).answers()] == [[7, 8, 9]]
 
 
-def test_a_session_saves_it_now_and_then(path, monkeypatch):
+def test_a_session_saves_the_file_now_and_then(path, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(memory_drafter.time, "monotonic", lambda: now[0])
     drafter = MemoryDrafter(file=str(path))

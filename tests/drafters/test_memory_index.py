@@ -2,13 +2,13 @@
 
 import math
 import sys
-import threading
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.drafters.answers import RATES, check, credit, follow, grown, session_at, texts, unique
+from tests.helpers import in_threads
 
 from draftwood.drafters.memory.memory import HALF_LIFE, NAMESPACE, START, Memory
 from draftwood.drafters.ngram.index import NgramIndex
@@ -193,7 +193,7 @@ def test_the_arrays_stay_small_whatever_comes():
 
 
 @pytest.mark.parametrize("when", ["reading", "moving"])
-def test_ctrl_c_leaves_it_whole(monkeypatch, when):
+def test_ctrl_c_leaves_a_memory_whole(monkeypatch, when):
     memory = Memory(13 * 100)
     for number in range(170):
         memory.add(unique(number))
@@ -224,30 +224,22 @@ def test_ctrl_c_leaves_it_whole(monkeypatch, when):
 
 
 def test_threads_read_and_write_one_memory():
-    memory, failures = Memory(6000), []
+    memory = Memory(6000)
 
     def work(seed):
         rng = np.random.default_rng(seed)
-        try:
-            for turn in range(60):
-                number = int(rng.integers(200))
-                memory.add(unique(number, 40), "" if turn % 10 else str(seed))
-                session = session_at(memory, unique(number, 4))
-                tokens = session.draft(8, 0, RATES).tokens.tolist()
-                assert tokens == unique(number, 12)[4 : 4 + len(tokens)]
-                session._credit(session._places.tolist())
-        except BaseException as error:
-            failures.append(error)
+        for turn in range(60):
+            number = int(rng.integers(200))
+            memory.add(unique(number, 40), "" if turn % 10 else str(seed))
+            session = session_at(memory, unique(number, 4))
+            tokens = session.draft(8, 0, RATES).tokens.tolist()
+            assert tokens == unique(number, 12)[4 : 4 + len(tokens)]
+            session._credit(session._places.tolist())
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(work, *range(6))
     finally:
         sys.setswitchinterval(interval)
-    assert not failures
     check(memory)

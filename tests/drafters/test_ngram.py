@@ -1,12 +1,9 @@
 """The drafter ``ngram``: what it offers, in which order, and its options; its index is tested beside it."""
 
 import numpy as np
-import pytest
 
-from draftwood.drafters.load import load
 from draftwood.drafters.ngram.drafter import NgramDrafter
 from draftwood.drafters.ngram.kernel import BY_COUNT, CLASSES, FOLLOWED, MATCHED
-from draftwood.errors import UsageError
 
 
 def draft(drafter, text, nodes=16, accept_rates=None):
@@ -26,7 +23,7 @@ def test_a_long_match_is_a_chain():
     assert tree.tokens.tolist() == list(range(70, 78))
 
 
-def test_where_occurrences_disagree_it_branches():
+def test_where_occurrences_disagree_a_draft_branches():
     text = [7, 1, 5, 9, 2, 5, 7, 1, 6, 9, 2, 6, 7, 1]
     tree = draft(NgramDrafter(frequent=0), text, nodes=2, accept_rates=np.full(CLASSES, 0.5, np.float32))
     assert sorted(tree.tokens.tolist()) == [5, 6]
@@ -50,9 +47,3 @@ def test_further_texts_are_copied_from_too_and_survive_cutting():
     session.extend([5, 6])
     assert session.draft(1, 0, drafter.prior).tokens.tolist() == [7]
     assert "30" not in repr(drafter)
-
-
-@pytest.mark.parametrize("options", ["length=0", "frequent=13", "frequent=-1", "length=x", "context=1"])
-def test_options_out_of_range_are_refused(options):
-    with pytest.raises(UsageError):
-        load(f"ngram:{options}")

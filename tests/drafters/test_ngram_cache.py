@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.drafters.trie_checks import check_trie
-from tests.helpers import feedback
+from tests.helpers import feedback, in_threads
 from tests.oracles.ngram_counts import NaiveNgramCounts, naive_propose
 
 from draftwood.drafters.llama_cpp.ngram_cache import NgramCacheDrafter
@@ -82,25 +80,16 @@ def test_threads_may_share_a_drafter(tmp_path):
     drafter = NgramCacheDrafter(dynamic=str(tmp_path / "counts"))
     generator = np.random.default_rng(1)
     texts = [generator.integers(0, 50, 200).tolist() for _ in range(6)]
-    failures = []
 
     def work(text):
-        try:
-            for _ in range(5):
-                session = drafter.open(text[:100], None)
-                for token in text[100:]:
-                    session.extend([token])
-                    draft(session)
-                session.close()
-        except Exception as error:
-            failures.append(error)
+        for _ in range(5):
+            session = drafter.open(text[:100], None)
+            for token in text[100:]:
+                session.extend([token])
+                draft(session)
+            session.close()
 
-    threads = [threading.Thread(target=work, args=(text,)) for text in texts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    in_threads(work, *texts)
     dynamic = drafter._shared.dynamic
     check_trie(dynamic)
     assert dynamic.records()[:, 5].sum() == 5 * sum(199 + 198 + 197 + 196 for _ in texts)
@@ -157,15 +146,6 @@ def test_files_that_are_missing_broken_or_of_two_tokenizers(tmp_path):
 
 
 # --- options -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [({"n_draft": 0}, "n_draft"), ({"n_draft": 1 << 17}, "n_draft"), ({"save": True}, "dynamic=FILE")],
-)
-def test_options_out_of_range_or_against_each_other(options, sentence):
-    with pytest.raises(UsageError, match=sentence):
-        NgramCacheDrafter(**options)
 
 
 def test_the_contract_with_memory_and_without(tmp_path):

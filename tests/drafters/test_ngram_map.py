@@ -1,18 +1,15 @@
 """ngram-map-k and ngram-map-k4v against llama.cpp's rules."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.drafters.reference import SCRIPTS, feedback, play
 from tests.oracles.llama_cpp import NaiveMap
 
 from draftwood.drafters.llama_cpp.copying import PRIOR, NgramMapK4vDrafter, NgramMapKDrafter
-from draftwood.drafters.load import load
-from draftwood.errors import UsageError
 
 
 @given(script=SCRIPTS, n=st.integers(1, 4), m=st.integers(1, 6), hits=st.none() | st.integers(1, 3))
-def test_both_maps_draft_what_the_reference_drafts(script, n, m, hits):
+def test_ngram_maps_draft_what_the_reference_drafts(script, n, m, hits):
     play(script, made(n, m, hits), NaiveMap(n, m, hits))
 
 
@@ -80,10 +77,3 @@ def test_after_a_shrunken_history_is_silent_where_the_reference_aborts():
 
 def made(n, m, hits):
     return NgramMapKDrafter(n, m) if hits is None else NgramMapK4vDrafter(n, m, hits)
-
-
-@pytest.mark.parametrize("value", [-1, 0, 1 << 31])
-def test_min_hits_out_of_range(value):
-    with pytest.raises(UsageError, match=f"min_hits must lie between 1 and 2147483647, not {value}"):
-        NgramMapK4vDrafter(min_hits=value)
-    assert load("ngram-map-k4v:min_hits=3") == (NgramMapK4vDrafter(12, 48, 3),)

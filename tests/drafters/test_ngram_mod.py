@@ -1,11 +1,11 @@
 """ngram-mod and its shared pool against llama.cpp's rules."""
 
 import random
-import threading
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.drafters.reference import SCRIPTS, feedback, play
+from tests.helpers import in_threads
 from tests.oracles.llama_cpp import SLOTS, NaiveMod, NaivePool
 
 from draftwood.drafters.llama_cpp.ngram_mod import DEPTHS, FULL, PRIOR, NgramModDrafter
@@ -122,10 +122,9 @@ def test_classes_tell_the_depth():
     assert len(PRIOR) == len(DEPTHS)
 
 
-def test_threads_share_it():
+def test_threads_share_a_drafter_and_its_pool():
     drafter = make(n_match=4)
     texts = [[random.Random(seed).randrange(50) + 100 * seed for _ in range(400)] for seed in range(4)]
-    failures = []
 
     def write(text):
         session = drafter.open(text[:5], None)
@@ -137,15 +136,9 @@ def test_threads_share_it():
         session.close()
         again = drafter.open(text[:200], None)
         again.begin_answer(text[200:201])
-        if draft(again) != text[201:209]:
-            failures.append(text[0])
+        assert draft(again) == text[201:209]
 
-    threads = [threading.Thread(target=write, args=(text,)) for text in texts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    in_threads(write, *texts)
     keys = {tuple(t[i : i + 4]) for t in texts for i in range(len(t) - 4)}
     assert used(drafter) == len(keys)
 

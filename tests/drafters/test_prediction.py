@@ -6,18 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.helpers import feedback
+from tests.helpers import feedback, go_on, opened
 from tests.oracles.prediction import NaiveAlignment
 
 from draftwood.contracts import Sampling
-from draftwood.decoding.arrivals import open_sequences
-from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Request
 from draftwood.drafters.prediction.drafter import PRIOR, PredictionDrafter
 from draftwood.engines.replay import ReplayTarget
-from draftwood.planning.fixed import FixedPlanner
 from draftwood.testing import check_drafter
-from draftwood.verify.exact import SampleAndMatch
 
 RATES = np.array(PRIOR, dtype=np.float32)
 TEXT = st.lists(st.integers(0, 3), max_size=30)
@@ -47,15 +43,15 @@ def drafted(text, *answer, prompt=(1000, 1001)):
     return session
 
 
-def passes(prompt, answer, texts, nodes=16, **options):
-    """Steps that the answer took, and the session."""
+def passes(prompt, answer, texts):
+    """How many steps the answer took."""
     target = ReplayTarget(prompt, answer)
-    drafter = PredictionDrafter(texts=tuple(map(tuple, texts)), **options)
+    drafter = PredictionDrafter(texts=tuple(map(tuple, texts)))
     request = Request(list(prompt), len(answer), Sampling())
-    with open_sequences(target, [drafter], [request], SampleAndMatch()) as (row,):
-        emissions = list(decode_sequences(target, FixedPlanner(nodes), [row]))
-        assert [t for e in emissions for t in e.tokens] == list(answer)
-        return len(emissions) - 1, row.sources[0].session
+    with opened(target, [drafter], request) as row:
+        written = go_on(target, row, 16)
+        assert written.ids == list(answer)
+        return len(written.steps)
 
 
 # --- against the twin ----------------------------------------------------------------------------------------
@@ -171,9 +167,8 @@ def test_a_changed_word_every_few_lines_costs_a_few_passes():
     text = list(answer)
     for at in range(25, 1000, 50):  # about one of five lines
         text[at : at + 2] = rng.integers(500, 600, int(rng.integers(0, 4))).tolist()
-    count, _ = passes([1], answer, [text])
-    assert len(answer) / count >= 9
-    assert passes([1], answer, [answer])[0] <= 63
+    assert len(answer) / passes([1], answer, [text]) >= 9
+    assert passes([1], answer, [answer]) <= 63
 
 
 def test_an_empty_prediction_proposes_nothing():
@@ -222,6 +217,3 @@ def test_truncating_goes_back_within_the_answer_or_before_it():
     session.extend([])  # the rest of the new turn's prompt: nothing
     session.begin_answer([100])
     assert best(session)[0] == 101
-
-
-# --- options -------------------------------------------------------------------------------------------------

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.helpers import GREEDY, PROMPT, SAMPLED, sampled_truth, write
+from tests.helpers import GREEDY, PROMPT, SAMPLED, sampled_truth, scored_feedback, write
 
-from draftwood.contracts import Feedback, Sampling
+from draftwood.contracts import Sampling
 from draftwood.drafters.recycling.drafter import RecyclingDrafter
 from draftwood.drafters.recycling.evidence import BUCKETS, CLASSES, KINDS, OFF_PATH, ON_PATH, K
 from draftwood.drafters.recycling.evidence import PROMPT as READ
@@ -14,15 +14,8 @@ from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
 
 SIZE_AND_KIND = K * BUCKETS
-NOTHING = np.empty(0, dtype=np.int32)
 RATES = np.full(CLASSES, 0.1, dtype=np.float32)
 """Of all classes alike, so that every child of the root comes before what is deeper."""
-
-
-def taught(tree, path, emitted, ids, probabilities):
-    choice = np.array([row[0] for row in ids], dtype=np.int32)
-    top_k = np.array(ids, dtype=np.int32), np.array(probabilities, dtype=np.float32)
-    return Feedback(tree, TokenTree.empty(), NOTHING, path, tuple(emitted), choice, top_k)
 
 
 def next_tokens(session, nodes=16):
@@ -53,7 +46,7 @@ def test_every_row_of_a_pass_is_learnt_and_the_path_has_the_last_word():
     session = RecyclingDrafter().open([1], None)
     tree = TokenTree.build([2, 3, 2], [-1, -1, 1])  # 1 2, and off the path 1 3 and 1 3 2
     rows = [[2, 9], [4, 8], [5, 7], [6, 8]]
-    session.learn(taught(tree, (0,), [2, 4], rows, [[0.6, 0.2]] * 4))
+    session.learn(scored_feedback([2, 4], rows, [[0.6, 0.2]] * 4, tree, (0,)))
     assert next_tokens(session) == {}  # nothing known behind 4
     session.truncate(1)
     session.extend([2])
@@ -107,10 +100,10 @@ def test_without_the_prompt_the_first_draft_is_empty():
 
 def test_a_cut_goes_on_from_its_own_text():
     session = RecyclingDrafter().open([1], None)
-    session.learn(taught(TokenTree.empty(), (), [2], [[2, 5]], [[0.6, 0.2]]))
-    session.learn(taught(TokenTree.empty(), (), [1], [[1, 3]], [[0.6, 0.2]]))
+    session.learn(scored_feedback([2], [[2, 5]], [[0.6, 0.2]]))
+    session.learn(scored_feedback([1], [[1, 3]], [[0.6, 0.2]]))
     assert next_tokens(session) == {2: (1, ON_PATH), 5: (1, ON_PATH)}
-    session.learn(taught(TokenTree.empty(), (), [1], [[4, 6]], [[0.6, 0.2]]))
+    session.learn(scored_feedback([1], [[4, 6]], [[0.6, 0.2]]))
     assert next_tokens(session) == {4: (1, ON_PATH), 6: (1, ON_PATH)}  # 1 1 was never seen, 1 was, and anew
     session.truncate(2)
     assert next_tokens(session) == {1: (2, ON_PATH), 3: (2, ON_PATH)}

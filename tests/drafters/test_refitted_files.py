@@ -88,7 +88,7 @@ JSON = st.recursive(
 )
 
 
-def test_the_same_file_is_made_here(whole):
+def test_what_refitted_makes_of_a_file_s_parts_is_that_file(whole):
     use, about, payload, path = whole
     kind = about["kind"]
     rest = {name: value for name, value in about.items() if name != "kind"}

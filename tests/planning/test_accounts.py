@@ -156,7 +156,7 @@ def made() -> FakeState:
     return FakeState(drafters=[Copier(), Recycler()])
 
 
-def test_one_that_saves_nothing_is_skipped_ever_longer():
+def test_a_drafter_that_saves_nothing_is_skipped_ever_longer():
     found = skips(DrafterAccounts(), 2000, made())
     assert not any(found[:16]), "it is tried first"
     assert sum(found) > 0.9 * len(found)
@@ -164,20 +164,20 @@ def test_one_that_saves_nothing_is_skipped_ever_longer():
 
 
 @pytest.mark.parametrize(("traced", "saves"), [(False, 2 * TAKES), (True, 0.0)])
-def test_one_that_saves_more_than_it_takes_is_never_skipped_nor_one_that_is_traced(traced, saves):
+def test_a_drafter_that_saves_more_than_it_takes_is_never_skipped_nor_one_that_is_traced(traced, saves):
     state = made()
     state.traced = traced  # steps that are traced take longer and do not count
     assert not any(skips(DrafterAccounts(), 500, state, saves))
 
 
-def test_one_that_has_become_useful_is_asked_again():
+def test_a_drafter_that_has_become_useful_is_asked_again():
     accounts, state = DrafterAccounts(), made()
     assert any(skips(accounts, 200, state))
     skips(accounts, 600, state, 5 * TAKES)
     assert not any(skips(accounts, 200, state, 5 * TAKES))
 
 
-def test_one_that_is_quick_and_needs_no_scores_has_no_account():
+def test_a_drafter_that_is_quick_and_needs_no_scores_has_no_account():
     accounts, state = DrafterAccounts(), FakeState(drafters=[Copier(), None])
     skips(accounts, 500, state)
     assert not accounts.why()
@@ -244,7 +244,7 @@ def test_calls_that_take_turns_count_their_own_steps():
     assert found[0] == found[1] == [(True, True)] * 4 + [(True, False), (False, False), (False, False)]
 
 
-def test_one_that_rested_is_shown_states_before_it_is_asked_in_a_batch_of_another_size():
+def test_a_drafter_that_rested_is_shown_states_before_it_is_asked_in_a_batch_of_another_size():
     accounts, (runner,) = DrafterAccounts(), FakeState(drafters=[Runner()]).drafters
     accounts.go_on({runner.label: Account(left=100)})
     accounts.begin()

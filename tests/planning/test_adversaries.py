@@ -165,7 +165,7 @@ def slower_from(curve: CostCurve, position: int, factor: float = 3.0) -> Cost:
 @pytest.mark.parametrize("measured", [True, False], ids=["profiled", "unprofiled"])
 @pytest.mark.parametrize("curve", rest_is_slow(CURVES, "float32"))
 @pytest.mark.parametrize("text", TEXTS)
-def test_nor_does_a_machine_that_slows_down_in_mid_run(text, curve, measured, factor):
+def test_a_machine_that_slows_down_in_mid_run_makes_no_text_slower_than_plain(text, curve, measured, factor):
     cost, prompt = slower_from(CURVES[curve], PROMPT + 250, factor), novel(PROMPT, 100)
     output = TEXTS[text](prompt, 0)
     found = replayed(prompt, output, goodput(CURVES[curve] if measured else None), cost)
@@ -234,7 +234,7 @@ def test_the_planner_follows_a_machine_that_turns_from_dear_to_flat_and_back(eve
 
 @pytest.mark.parametrize("curve", rest_is_slow(CURVES, "dear"))
 @pytest.mark.parametrize("text", rest_is_slow(["novel", "copied", "alternating"], "copied"))
-def test_in_a_steady_state_it_loses_one_per_cent_at_most(text, curve):
+def test_in_a_steady_state_the_planner_loses_one_per_cent_at_most(text, curve):
     prompt, cost = novel(PROMPT), CURVES[curve]
     output = {
         "novel": novel(3000, 1),

@@ -6,20 +6,17 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.helpers import greedy_truth, write, write_batch
+from tests.helpers import go_on, greedy_truth, opened, write, write_batch
 from tests.planning.scripted import Clock
 from tests.planning.states import FakeState
 from tests.toys import EmptyDrafter, RandomDrafter, SameDrafter
 
-from draftwood.decoding import loop
-from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.planning.base import Limit
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.policies.backoff_and_load import Backoff, LoadLimit
 from draftwood.step import Step
 from draftwood.testing import ToyTarget
-from draftwood.verify.exact import SampleAndMatch
 
 
 def make_step(policy, state, accepted=0, depth=5, emitted=None):
@@ -86,16 +83,6 @@ def test_backoff_says_why():
     assert policy.limit(state, 1, 9).why == "the last draft was accepted"
 
 
-def test_the_next_turn_of_a_conversation_begins_afresh():
-    policy, state = Backoff(), FakeState()
-    for _ in range(4):
-        make_step(policy, state)
-    assert policy.limit(state, 1, 9).nodes == 0
-    state.length = 80  # the same request goes on with another question
-    assert policy.limit(state, 1, 9).nodes is None
-    assert policy.limit(state, 1, 9).why == "nothing drafted yet"
-
-
 def test_a_turn_that_is_as_long_as_the_last_one_is_known_by_its_first_step():
     policy, state = Backoff(pause=4), FakeState()
     for index in (0, 1, 2, 3):
@@ -111,17 +98,15 @@ def test_a_turn_that_is_as_long_as_the_last_one_is_known_by_its_first_step():
 def test_in_a_conversation_no_turn_pays_for_the_last_one():
     target = ToyTarget()
     planner = FixedPlanner(5, policies=[Backoff(pause=1000)])
-    rule, (first, second) = SampleAndMatch(), [Request(prompt, 30) for prompt in ((1, 2), (3, 4, 5))]
-    with open_sequences(target, [RandomDrafter()], [first], rule) as (row,):
-        for _ in loop.decode_sequences(target, planner, [row]):
-            pass
+    with opened(target, [RandomDrafter()], Request((1, 2), 30)) as row:
+        go_on(target, row, planner)
         assert row.step.held == ("backoff",) or not row.step.drafted
-        row.turn(second)
-        steps = [one.step for one in loop.decode_sequences(target, planner, [row]) if one.step is not None]
+        row.turn(Request((3, 4, 5), 30))
+        steps = go_on(target, row, planner).steps
     assert [bool(step.drafted) for step in steps[:4]] == [True, True, True, False]
 
 
-def test_in_the_loop_it_changes_speed_and_no_text():
+def test_in_the_loop_backoff_changes_speed_and_no_text():
     target = ToyTarget()
     truth = greedy_truth(target, limit=200)
     written = write(target, [RandomDrafter()], FixedPlanner(5, policies=[Backoff()]), limit=200)
@@ -139,7 +124,7 @@ def test_in_the_loop_it_changes_speed_and_no_text():
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=80),
     st.integers(1, 4), st.integers(0, 3), st.integers(1, 9),
 )  # fmt: skip
-def test_whatever_happens_it_tries_again_after_the_pause(steps, misses, accepted, pause):
+def test_whatever_happens_backoff_tries_again_after_the_pause(steps, misses, accepted, pause):
     policy, state = Backoff(misses, accepted, pause), FakeState()
     off = 0
     for right, depth in steps:
@@ -185,12 +170,12 @@ def test_the_load_limit_shortens_drafts_at_once_and_lengthens_when_the_load_has_
     assert found == [None, 0, 0, 0, 0, 0, None, None]
 
 
-def test_a_load_that_jumps_about_does_not_make_it_flap():
+def test_a_load_that_jumps_about_does_not_make_the_limit_flap():
     server = Server()
     assert {server.step(0.1, rows) for rows in [5, *[1, 5] * 50]} == {5}
 
 
-def test_a_clock_that_was_set_back_does_not_hold_it_for_ever():
+def test_a_clock_that_was_set_back_does_not_hold_a_limit_for_ever():
     server = Server()
     server.step(1000, 16)
     server.step(-900, 1)
@@ -236,7 +221,7 @@ def test_more_load_never_means_longer_drafts(full, most):
     assert set(sizes[full - 1 :]) == {0}
 
 
-def test_in_a_batch_it_changes_speed_and_no_text():
+def test_in_a_batch_the_load_limit_changes_speed_and_no_text():
     target = ToyTarget()
     prompts = [(1, 2, 0, 1, 2), (3, 4), (5,), (1, 1)]
     requests = [Request(prompt, 40 + 30 * i) for i, prompt in enumerate(prompts)]

@@ -122,7 +122,7 @@ def test_hours_at_one_width_leave_the_others_believable():
 
 
 @given(st.lists(st.tuples(st.integers(1, 5000), st.floats(1e-9, 3000)), max_size=60))
-def test_whatever_is_learnt_it_stays_a_cost(passes):
+def test_whatever_is_learnt_a_cost_model_gives_costs(passes):
     model = CostModel(None)
     for n, seconds in passes:
         model.learn(n, 10, seconds)

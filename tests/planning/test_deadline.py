@@ -67,7 +67,7 @@ def test_zero_probes_again_when_plain_steps_leave_room():
     assert found[-1][0] == 16
 
 
-def test_where_plain_steps_are_late_it_gives_up_and_looks_again_much_later():
+def test_where_plain_steps_are_late_a_deadline_gives_up_and_looks_again_much_later():
     policy = Deadline(10)
     found = run(policy, 1200, line)
     nodes = [n for n, _ in found]
@@ -85,7 +85,7 @@ def test_where_some_plain_steps_are_late_nothing_is_drafted():
     assert set(tail(found, 300)) == {0}
 
 
-def test_after_it_gave_up_it_follows_a_machine_that_became_quick():
+def test_a_deadline_that_gave_up_follows_a_machine_that_became_quick():
     policy = Deadline(30)
     run(policy, 50, lambda nodes, _: 50 + nodes)
     assert policy.limit(FakeState(), 1, 9).nodes is None

@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.helpers import greedy_truth, write
 from tests.planning.states import PROPOSALS, STATES, FakeState
-from tests.toys import RandomDrafter, SameDrafter
+from tests.toys import RandomDrafter
 
-from draftwood.errors import UsageError
 from draftwood.planning.fixed import FixedPlanner, ThresholdPlanner
-from draftwood.testing import ToyTarget
 from draftwood.tree import TokenTree
 
 ONE, OTHER = RandomDrafter(), RandomDrafter(seed=1)
@@ -56,18 +53,6 @@ def test_the_budget_is_for_all_sources_together():
     assert [rows.tolist() for rows in plan.node_map] == [[0, 1, 2], [3, -1, -1]]
 
 
-def test_zero_is_plain_decoding():
-    target = ToyTarget()
-    written = write(target, [SameDrafter(target)], 0)
-    assert written.ids == greedy_truth(target)
-    assert all(step.drafted == 0 for step in written.steps)
-
-
-def test_fewer_than_none_is_refused():
-    with pytest.raises(UsageError, match="fixed:-1 asks for fewer than no draft nodes"):
-        FixedPlanner(-1)
-
-
 @given(STATES, PROPOSALS, st.integers(0, 8), st.sampled_from([0.05, 0.3, 0.9]), st.booleans())
 def test_unlikely_nodes_are_left_out_however_much_room_there_is(state, proposals, nodes, floor, can_branch):
     state = dataclasses.replace(state, trees=can_branch, drafters=[None] * len(proposals))
@@ -98,11 +83,6 @@ def test_the_product_of_probabilities_decides():
     state = FakeState(drafters=[None])
     kept = {p: len(ThresholdPlanner(p).plan([state], [[chain]])[0].tree) for p in (0.0, 0.3, 0.35, 0.5, 0.8, 0.95)}
     assert kept == {0.0: 4, 0.3: 4, 0.35: 3, 0.5: 2, 0.8: 1, 0.95: 0}
-
-
-def test_no_more_than_most_are_scored_however_likely():
-    (plan,) = ThresholdPlanner(most=3).plan([FakeState(drafters=[None])], [[TokenTree.build([1] * 9)]])
-    assert len(plan.tree) == 3
 
 
 @given(STATES, PROPOSALS, st.floats(0, 1), st.integers(0, 9))

@@ -1,19 +1,17 @@
 """The planner that scores what pays, against every other choice there is."""
 
-import threading
 from itertools import combinations
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.helpers import greedy_truth, trees, write
+from tests.helpers import greedy_truth, in_threads, trees, write
 from tests.planning.states import FakeState
 from tests.toys import RandomDrafter, SameDrafter
 
 from draftwood.contracts import Capabilities
 from draftwood.drafters.lookup.drafter import LookupDrafter
-from draftwood.errors import UsageError
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.fixed import FixedPlanner, OffPlanner
 from draftwood.planning.goodput import GoodputPlanner
@@ -186,18 +184,12 @@ def test_who_rests_or_is_off_is_not_called_at_all():
 
 def test_two_threads_may_write_with_what_one_target_taught():
     target, learned = ToyTarget(), Learned()
-    truth, found = greedy_truth(target, limit=150), []
+    truth = greedy_truth(target, limit=150)
 
-    def work():
-        twin = ToyTarget()
-        found.append(write(twin, [SameDrafter(twin)], GoodputPlanner(learned=learned), limit=150).ids)
+    def work(twin):
+        assert write(twin, [SameDrafter(twin)], GoodputPlanner(learned=learned), limit=150).ids == truth
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [truth] * 4
+    in_threads(work, *(ToyTarget() for _ in range(4)))
 
 
 def test_a_trace_tells_the_alternatives():
@@ -218,5 +210,3 @@ def test_at_most_so_many():
     states = [FakeState(drafters=[None]) for _ in range(2)]
     plans = planned(FLAT, *[[TokenTree.build(range(40), belief=0.99)] for _ in states], states=states, most=12)
     assert [len(plan.tree) for plan in plans] == [12, 12]
-    with pytest.raises(UsageError, match="use 0 draft nodes or more"):
-        GoodputPlanner(-1)

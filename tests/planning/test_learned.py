@@ -79,7 +79,7 @@ def test_only_the_drafters_used_last_are_kept():
     assert [*learned.beliefs.state(3)][-1] == [*learned.beliefs.state(9)][-1]
 
 
-def test_nothing_in_it_is_a_name_or_a_text():
+def test_nothing_in_a_record_of_what_was_learnt_is_a_name_or_a_text():
     def strings(value):
         if isinstance(value, dict):
             return [*value, *(s for inner in value.values() for s in strings(inner))]

@@ -36,7 +36,7 @@ def test_a_planner_that_is_made_goes_on_with_what_was_learnt():
     assert load("goodput", learned).learned is learned
 
 
-def test_without_a_name_it_is_goodput_and_planners_pass_through():
+def test_without_a_name_the_planner_is_goodput_and_planners_pass_through():
     assert isinstance(load(), GoodputPlanner)
     planner = FixedPlanner(5)
     assert load(planner) is planner

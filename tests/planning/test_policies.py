@@ -77,7 +77,7 @@ def test_policies_cannot_make_off_draft():
 
 @pytest.mark.parametrize("make", [lambda p: FixedPlanner(8, policies=p), lambda p: GoodputPlanner(policies=p)])
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED])
-def test_all_of_them_at_once_change_no_text(make, sampling):
+def test_all_policies_at_once_change_no_text(make, sampling):
     target = ToyTarget()
     truth = sampled_truth(target, sampling, limit=150)
     drafters = [SameDrafter(target), RandomDrafter()]

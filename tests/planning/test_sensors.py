@@ -51,7 +51,7 @@ def test_five_becomes_three_above_the_limit_and_five_again_when_it_is_cooler(sec
     assert [machine.after(seconds, d) for d in degrees] == limits
 
 
-def test_a_clock_that_was_set_back_does_not_hold_it_for_ever():
+def test_a_clock_that_was_set_back_does_not_hold_a_limit_for_ever():
     machine = Machine()
     machine.after(1000, 50)
     assert machine.after(-900, 20) is None
@@ -97,7 +97,7 @@ def unplugged(*shares):
 
 
 @pytest.mark.parametrize("kind", ["thermal", "battery"])
-def test_in_the_loop_it_shortens_drafts_and_changes_no_text(kind):
+def test_in_the_loop_heat_or_a_low_battery_shortens_drafts_and_changes_no_text(kind):
     target = ToyTarget()
     readings = iter([30.0] * 5 + [50.0] * 500 if kind == "thermal" else unplugged(*[0.5] * 5, *[0.1] * 500))
     sensor = scripted(lambda: next(readings))

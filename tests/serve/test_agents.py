@@ -93,7 +93,7 @@ KINDS = [("OpenAIChatCompletionsModel", False), ("OpenAIResponsesModel", True)]
 
 
 @pytest.mark.parametrize(("kind", "stream"), KINDS)
-def test_another_one_does_so_and_forces_calls(served, stream, kind):
+def test_another_framework_calls_tools_before_an_answer_in_a_form_and_forces_calls(served, stream, kind):
     from agents import ModelSettings
 
     log: list[Any] = []

@@ -91,11 +91,3 @@ def test_a_processor_that_changes_the_shape_is_named():
         opened(processors=[halve]).verify(TokenTree.empty(), taking(1), never)
     with pytest.raises(DraftwoodError, match="logits processor Nothing returned"):
         opened(processors=[Nothing()]).verify(TokenTree.empty(), taking(1), never)
-
-
-def test_a_processor_that_leaves_nothing_is_reported_with_the_position():
-    def ban(prefix, row):
-        return row - float("inf")
-
-    with pytest.raises(DraftwoodError, match="at position 1 are all masked"):
-        opened(processors=[ban]).verify(TokenTree.empty(), taking(1), never)

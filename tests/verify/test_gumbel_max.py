@@ -51,13 +51,13 @@ def test_neighbours_that_the_temperature_makes_equal():
 
 
 @pytest.mark.parametrize("odd", [np.nan, -np.nan, np.inf, 3e38])
-def test_where_no_choice_can_be_made_it_makes_none(odd):
+def test_where_no_choice_can_be_made_the_kernel_makes_none(odd):
     row = np.zeros(2000, dtype=np.float32)
     row[1500] = odd
     assert winner(row, KeyedNoise(1), 0, 0.5) == winner(np.full(2000, -np.inf), KeyedNoise(1), 0, 1.0) == -1
 
 
-def test_most_choices_are_its_own():
+def test_most_choices_are_the_kernel_s_own():
     rng, own = np.random.default_rng(0), 0
     for position in range(500):
         own += winner(rng.normal(size=5000).astype(np.float32), KeyedNoise(3), position, 0.8) >= 0

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftwood.contracts import Sampling
-from draftwood.decoding.loop import decode
 from draftwood.decoding.request import Request
 from draftwood.errors import UsageError
 from draftwood.planning.fixed import FixedPlanner
@@ -19,25 +18,13 @@ from draftwood.verify.exact import SampleAndMatch
 from draftwood.verify.load import load
 from draftwood.verify.noise import KeyedNoise
 from tests.drafter_list import EVERY
-from tests.helpers import PROMPT, Grammar, TwiceAtMost, sampled_truth, trees
+from tests.helpers import PROMPT, Grammar, TwiceAtMost, sampled_truth, trees, write_batch
 from tests.verify.rows import GREEDY, VOCAB, Rows, Stateful, never
 
 SAMPLED = Sampling(temperature=0.9, top_k=6, repetition_penalty=1.1, seed=5)
 LOSSY = ("threshold:tau=0.5", "top-k:k=4")
 NEUTRAL = ("exact", "threshold:tau=0")
 GUESSING = ("model of another mind+ngram", "ngram+draft-model+recycling", "quantized-self", "random", "top-k")
-
-
-def write(rule, drafters="ngram+draft-model+recycling", sampling=GREEDY, limit=24, **more):
-    """Decode on a toy; returns ids, and the steps."""
-    target = ToyTarget()
-    request = Request(PROMPT, limit, sampling, **more)
-    ids, steps = [], []
-    for emission in decode(target, EVERY[drafters](target, sampling), FixedPlanner(8), load(rule), [request]):
-        ids += emission.tokens
-        steps += [emission.step] if emission.step is not None else []
-    assert target.open_sessions == 0
-    return ids, steps
 
 
 def verdict(rule, scores, tree, sampling=GREEDY, processors=(), ended=never):
@@ -62,8 +49,10 @@ def child(token, q=math.nan):
 @pytest.mark.parametrize("drafters", GUESSING)
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
 def test_neutral_settings_are_the_exact_rule(rule, drafters, sampling):
-    ids, _ = write(rule, drafters, sampling, processors=[TwiceAtMost()])
-    assert ids == sampled_truth(ToyTarget(), sampling, processors=[TwiceAtMost()])
+    target = ToyTarget()
+    request = Request(PROMPT, 24, sampling, processors=[TwiceAtMost()])
+    (written,) = write_batch(target, EVERY[drafters](target, sampling), [request], rule=load(rule))
+    assert written.ids == sampled_truth(target, sampling, processors=[TwiceAtMost()])
 
 
 def test_of_equal_scores_the_lower_id_is_better():

@@ -98,7 +98,7 @@ def test_min_p_keeps_what_transformers_keeps(row, min_p):
     top_p=st.sampled_from([0.3, 0.6, 0.93]),
     min_p=st.sampled_from([0.03, 0.17]),
 )
-def test_all_together_come_in_transformers_order(row, temperature, k, top_p, min_p):
+def test_all_settings_together_are_applied_in_transformers_order(row, temperature, k, top_p, min_p):
     row = row + np.linspace(0, 0.01, len(row), dtype=np.float32)  # no ties: these are tested above
     expected = warped(
         row,
