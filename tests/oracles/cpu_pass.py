@@ -228,7 +228,8 @@ def _heads(layer: Layer, name: str, row: Floats, position: int) -> Floats:
     """Return a row of queries or keys as heads, with norm and rotary positions: [heads, size].
 
     In files of some families the numbers that rotate together are neighbours: (0, 1), (2, 3) and so on. They are
-    reordered here, to lie ``rotary / 2`` apart as in the other files: this is the order of the sums in `attend`.
+    reordered here, to lie ``rotary / 2`` apart as in the other files, so `attend` adds products in one order for
+    all families.
     """
     shape, weight = layer.shape, layer.vector(f"{name}_norm.weight")
     if shape.family.head_norm == "row":
@@ -294,7 +295,7 @@ def _chunk(q: Floats, keys: Floats, values: Floats, low: int, cap: float) -> _Pa
     for i in range(q.shape[2]):
         scores = fma(keys[:, :, i].T[:, None], q[:, :, i, None], scores)
     scores = capped(scores, cap)
-    largest = np.fmax.reduce(scores[..., low:], axis=-1, initial=F(-np.inf))  # which is no NaN
+    largest = np.fmax.reduce(scores[..., low:], axis=-1, initial=F(-np.inf))  # fmax passes over NaN
     weights = exponential(scores - largest[..., None])
     weights[..., :low] = 0
     total, sums = np.zeros((*q.shape[:2], 16), F), np.zeros_like(q)

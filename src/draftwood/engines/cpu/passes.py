@@ -32,18 +32,19 @@ class Rows:
 
     pages: Pages  # the text's cache, with cells for these rows made ready
     base: int  # committed tokens
-    tokens: Any  # the ids, a root or a piece of a prompt first
+    tokens: Any  # ids: a root and its nodes, or a piece of a prompt
     # For each row, the cells of its path after the committed text, its own last; None: the rows are a chain.
     ways: Sequence[Sequence[int]] | None = None
     scored: Sequence[int] | None = None  # numbers of the rows that are scored; None: all
     positions: Sequence[int] | None = None  # of rows; None: each one's is the length of the path before it
-    more: int = 0  # cells after these that later passes will read with the same chunks, as a growing tree does
+    more: int = 0  # cells that later passes of a growing tree will fill: the chunks have room for them
     # Of models with short convolutions: the text's recent inputs, and where each row's are kept; 0: nowhere.
     recent: RecentInputs | None = None
     kept: Sequence[int] = ()
 
 
 _OF_SIZE = np.array([PASS[name] for name in ("limits", "count", "rows", "scored_rows")])
+"""Slots that depend on the pass's size."""
 
 
 class _Memory(NamedTuple):
@@ -132,7 +133,7 @@ class PassRecord:
             return self._fill_few(row, end, text)
         cells, lengths = self._cells[row:end], self._lengths[row:end]
         if text.ways is None:
-            # A chain: rows of earlier units lie in the cells of their positions, as committed tokens do.
+            # A chain: for a unit, rows of earlier units are as committed text, so its base lies after them.
             np.add(_BEFORE[: end - row], text.base, out=self._bases[row:end])
             np.add(_BEFORE_BYTES[: end - row], self._paths_address + 4 * row, out=self._tails[row:end])
             np.add(_COUNT[: end - row], text.base, out=cells)

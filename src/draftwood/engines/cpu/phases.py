@@ -16,8 +16,8 @@ Asked = tuple[Hashable, ...]
 class Phase(NamedTuple):
     """How a phase is divided, and in which passes it runs."""
 
-    pieces: Per
-    per: int  # rows of a piece; of other kinds how many pieces there are, in all or of each unit or expert
+    per: Per
+    number: int  # rows of a piece; of other kinds pieces in all, or per unit or expert
     joined: bool = False  # it need not wait for the phase before it
     ends: bool = False  # it belongs to the scores, which not every pass computes
     only: Hashable = None  # it runs only in passes that are asked for this; None: in all
@@ -35,8 +35,7 @@ def limits(
 ) -> NDArray[np.int64]:
     """Return of each phase its first piece, its pieces, and how many must be done before it: int64[phases, 3].
 
-    ``asked`` has the `Phase.only` of phases that run in this pass but not in all, such as layers whose states are
-    kept, and `Without` each layer that is left out.
+    ``asked``: `Phase.only` of optional phases to run, and `Without` for each layer to leave out.
     """
     times = {Per.ROWS: rows, Per.SCORED: scored, Per.UNITS: units, Per.EXPERTS: min(experts, rows * used)}
     found, first, opens = [], 0, 0
@@ -46,10 +45,10 @@ def limits(
         left_out = phase.layer is not None and Without(phase.layer) in asked
         if left_out or (phase.only is not None and phase.only not in asked):
             pieces = 0
-        elif phase.pieces in (Per.ROWS, Per.SCORED):
-            pieces = -(-times[phase.pieces] // phase.per)
+        elif phase.per in (Per.ROWS, Per.SCORED):
+            pieces = -(-times[phase.per] // phase.number)
         else:
-            pieces = times.get(phase.pieces, 1) * phase.per
+            pieces = times.get(phase.per, 1) * phase.number
         opens = opens if phase.joined else first
         found.append((first, pieces, opens))
         first += pieces

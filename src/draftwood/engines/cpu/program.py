@@ -40,9 +40,9 @@ class Program:
     """A model's phases, and the buffers that they use; one pass at a time runs on it, of at most `WIDEST` rows.
 
     Blocks add phases by `add`; `finish` makes the ``record`` int64[phases, SLOTS] that compiled code reads. ``x``
-    are the rows that blocks read and add to, ``plain`` and ``rounded`` what a block's matrices read. ``factors``
-    divide the frequencies of rotary positions; a row of scores has ``score_width`` numbers, the vocabulary padded
-    to whole tiles; ``pieces`` are those of the scores, and ``vocabulary`` the tokens that may be read.
+    are the rows that blocks add to, ``plain`` and ``rounded`` their norms, which matrices read. ``factors`` divide
+    the frequencies of rotary positions; a row of scores has ``score_width`` numbers, the vocabulary padded to
+    whole tiles; ``pieces`` are those of the scores, and ``vocabulary`` the tokens that may be read.
     """
 
     def __init__(self, shape: Shape, kernels: Kernels, factors: Vector | None, score_width: int) -> None:
@@ -52,11 +52,11 @@ class Program:
         self.layer_bytes = shape.kv_heads * (shape.head_size + self.room) * 2 * PAGE
         self.attentions = self.convolutions = 0  # layers that have added theirs so far
         self.x, self.plain, self.rounded = floats(shape.width), floats(shape.width), records(shape.width)
-        self.slot_rows = WIDEST * max(1, shape.used)  # rows of what gated units compute: of each expert of a row
+        self.slot_rows = WIDEST * max(1, shape.used)  # rows of a gated unit: one per row and chosen expert
         self._buffers: dict[str, Buffer] = {}
         self._phases: list[Phase] = []
         self._slots: list[list[int]] = []
-        self._layer: int | None = None  # whose phases are being made
+        self._layer: int | None = None  # the layer to which phases are being added
         self._given: list[dict[str, Any]] = []  # keeps what phases have the addresses of
         # Of each array that comes later: the phases that read it, the slot of its address, and how many slots.
         self._later: dict[Later, list[tuple[int, int, int]]] = {}
@@ -99,8 +99,8 @@ class Program:
     ) -> None:  # fmt: skip
         """Add a phase: a kernel, and all ``fields`` that it reads.
 
-        ``row`` is how many numbers a row has, for kernels that work row by row; others have so many ``pieces``, in
-        all or of each unit or expert. ``per_piece`` is how many tiles a piece takes. The rest is as of `Phase`.
+        ``row``: numbers of a row, for kernels per row. Other kernels have ``pieces``, per unit or expert if they
+        depend on these. ``per_piece`` is how many tiles a piece takes. The rest is as of `Phase`.
         """
         if kernel.per in (Per.ROWS, Per.SCORED):
             pieces = per_piece = max(1, _ROW_NUMBERS // row)
@@ -174,7 +174,7 @@ class Program:
             self.positions = count
 
     def states_of(self, layer: int) -> Later:
-        """Return where passes that are asked for this layer leave what it reads."""
+        """Return the place where passes asked for this layer leave its input."""
         self._states[layer] = Later(), None
         return self._states[layer][0]
 

@@ -54,7 +54,7 @@ class RecentInputs:
     def begin(self, length: int, first: int, wanted: Sequence[bool]) -> list[int]:
         """Give slots to new nodes, from the ``first`` after a text of this length on; returns their addresses.
 
-        Nodes that are not ``wanted`` by later passes get 0. Nodes from ``first`` on are forgotten.
+        Nodes that are not ``wanted`` by later passes get 0. Earlier nodes from ``first`` on are forgotten.
         """
         self._last = {length: self._last[length]}
         del self._nodes[first:]

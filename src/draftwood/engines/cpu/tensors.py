@@ -69,7 +69,8 @@ class Tensors:
     def floats(self, matrix: Matrix, rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
         """Return a matrix as its file has it, in the order of its outputs, as float32[outputs, inputs].
 
-        ``rows`` are of the embedding or the scores alone. Not for matrices of experts, nor of a model in memory.
+        ``rows``, numbers of tokens, only for embedding and scores. Not for matrices of experts, nor of a model in
+        memory.
         """
         tensor, order = self._origins[id(matrix)]
         assert isinstance(tensor, Tensor)
@@ -93,7 +94,7 @@ class LayerTensors:
 
     @property
     def halves(self) -> bool:
-        """Whether numbers that rotate together lie half a head apart in any family."""
+        """Whether numbers that rotate together lie ``rotary / 2`` apart in any family."""
         return self._every.file.halves
 
     def _name(self, name: str) -> str:

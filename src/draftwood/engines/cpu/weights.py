@@ -47,7 +47,7 @@ _NEEDLESS = ("attn_rot_embd",)  # tensors of a layer that files may have but no 
 def hub_names(family: Family) -> dict[str, str]:
     """Return GGUF's names of a family's tensors by transformers'; ``#`` is the number of a layer or of an expert.
 
-    Endings are left out, but where transformers has none of GGUF's (``.weight`` or ``.bias``).
+    Names have no ``.weight`` or ``.bias``, unless transformers' name has no such ending.
     """
     names = norm_names(before=family.norms == "before")
     for block in (*family.mixers, *family.units):

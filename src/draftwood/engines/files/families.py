@@ -26,8 +26,8 @@ class Family:
     last_norm: str = "output_norm"  # the tensor of the norm after the last layer
     adds_one: bool = False  # whether transformers' weights of norms are what is added to 1
     root_embedding: bool = False  # whether embeddings are multiplied by the root of the width
-    every: int = 1  # n: each n-th layer sees the whole text, the others a window; 0: all have one
-    # What llama.cpp takes for numbers that a file leaves out, unless for all alike; None and 0: it refuses them.
+    every: int = 1  # n: each n-th layer sees the whole text, the others a window; 0: all have a window
+    # Values of numbers that a file leaves out, where llama.cpp has its own for this family. None or 0: refused.
     missing: Mapping[str, float | None] = field(default_factory=dict)
     local: bool = False  # whether layers with a window have rotary frequencies of their own, never scaled
     still: int = 0  # n: each n-th layer has no rotary positions; 0: all have them

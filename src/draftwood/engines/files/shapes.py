@@ -32,8 +32,8 @@ class Scaling:
     factor: float = 1.0
     original: int = 0  # tokens of the texts of that first training; yarn needs them
     size: float = 1.0  # what cosines and sines are multiplied by
-    fast: float = 32.0  # rotations within the original length from which on frequencies stay,
-    slow: float = 1.0  # and below which they are divided
+    fast: float = 32.0  # frequencies of more turns than this within ``original`` stay
+    slow: float = 1.0  # those of fewer turns are divided
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class _Keys:
     ) -> int:
         """Return a whole number, or that of a list of equal ones; `ModelError` for one missing or out of range.
 
-        ``zeros``: those of a list do not count.
+        ``zeros``: zeros in a list are passed over.
         """
         found = self.get(name, default)
         if isinstance(found, list) and found and isinstance(found[0], int):

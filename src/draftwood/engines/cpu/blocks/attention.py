@@ -44,7 +44,7 @@ def _turned(piece: PieceCode) -> None:
     phase, whole = piece.phase, piece.whole
     unit = whole.units + piece.number // phase.kv_heads * 32
     first, count, chunk = (unit.i64[slot] for slot in range(3))
-    last = first + chunk.equals(0).where(count, 0)  # units of other chunks have the same rows
+    last = first + chunk.equals(0).where(count, 0)  # those of other chunks have the same rows
     with piece.code.count(first, last) as row:
         _write_heads(piece, row, piece.number % phase.kv_heads)
 
@@ -235,7 +235,7 @@ class Attention(Block):
 
 
 def _order(shape: Shape, heads: int, *, halves: bool) -> NDArray[np.intp] | None:
-    """Return the order of outputs in which numbers rotated together lie half a head apart; None: as it is."""
+    """Return the order of outputs in which numbers rotated together lie ``rotary / 2`` apart; None: as it is."""
     if shape.family.pairs == "halves" or halves or not heads:
         return None
     head = np.arange(shape.head_size)

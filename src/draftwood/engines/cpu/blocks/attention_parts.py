@@ -92,7 +92,9 @@ class _Queries:
             for row, one in zip(self.rows, self.query_heads, strict=True)
         ]
         self.scores = [code.room(F32, CHUNK + LANES) for _ in range(count)]  # by position in the chunk
-        self.near = [code.room(F32, WIDEST + 2 * LANES) for _ in range(count)]  # by cell, from the base on
+        self.near = [
+            code.room(F32, WIDEST + 2 * LANES) for _ in range(count)
+        ]  # by cell, from the base rounded down to 16
         self.cells = HeadCells(phase.head_size, phase.head_room)
         self._head_at = phase.page_layer + head * self.cells.bytes
         self.parts = [self._part(i) for i in range(count)]
@@ -151,8 +153,8 @@ def _bounds(block: _Queries) -> tuple[list[Value], list[Value]]:
 def _write_scores(block: _Queries, first: Value, last: Value, origin: Value, into: list[Place]) -> None:
     """Write scores of sixteen cells at once: q[0] * k[0], then + q[1] * k[1] and so on, by fma.
 
-    ``first``, ``last`` and ``origin``, with which ``into`` begins, count groups of sixteen cells. The next cells'
-    keys and these cells' values are prefetched, since processors prefetch by themselves only what follows in
+    ``first``, ``last``, ``origin`` count groups of 16 cells; ``into`` begins with group ``origin``. Keys of the
+    next cells and values of these are prefetched, since processors prefetch by themselves only what follows in
     memory, and the next page of the cache may lie anywhere.
     """
     code = block.code
@@ -178,7 +180,7 @@ def _write_scores(block: _Queries, first: Value, last: Value, origin: Value, int
 
 
 def _write_near(block: _Queries, i: int, start: Value) -> None:
-    """Copy scores of the cells after the base from ``near``, which begins with ``start``, to their positions."""
+    """Copy scores of cells from the base on out of ``near``, whose first cell is ``start``, to their positions."""
     low = block.base.most(block.low)
     with block.code.count(low, block.high.least(block.lengths[i])) as position:
         cell = block.tail_cell(i, position)
@@ -232,7 +234,10 @@ def _sums(block: _Queries, sizes: Sequence[int] = (1,)) -> Iterator[tuple[list[V
 
 
 def _write_sums(block: _Queries, low: Value, lows: list[Value], ends: list[Value]) -> None:
-    """Write the sums of weight times value, position by position."""
+    """Write the sums of weight times value, position by position.
+
+    Positions that lie before some windows; then those before the base that all see; then the tails' cells.
+    """
     code = block.code
     all_see = low
     for other in lows:

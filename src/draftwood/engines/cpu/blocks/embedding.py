@@ -19,7 +19,7 @@ def _embedding(piece: PieceCode) -> None:
 
 MODULE = KernelModule("embedding")
 _EMBEDDING = MODULE.kernel("embedding", Per.ROWS, _embedding, table=TABLE, scale=REAL, width=NUMBER, out=ROWS)
-"""Each row's token's weights times ``scale``, to out."""
+"""For each row, its token's row of the embedding times ``scale``, to out."""
 
 
 def add_embedding(program: Program, embedding: Matrix, out: Buffer, scale: float) -> None:

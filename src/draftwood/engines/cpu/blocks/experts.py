@@ -1,9 +1,10 @@
 """Mixtures of experts: each row chooses some, and those rows that share one read its weights together.
 
-A row's scores of the experts are a product like any other. Its best ones, of equal ones the lower, are weighted
-by the softmax over the chosen. A slot is a row and one of its experts: ``row * used + rank``. Slots are ordered by
-expert, the inputs are copied into that order, and a product takes the slots of an expert as its rows. What comes
-out is added up per row, the best expert first: so a row's result depends on no other row.
+A row's scores of the experts are a product like any other. The best are chosen, of equal scores the lower number;
+their shares are the softmax over the chosen, or made of sigmoids. A slot is a row and one of its experts:
+``row * used + rank``. Slots are ordered by expert, the inputs are copied into that order, and a product takes the
+slots of an expert as its rows. What comes out is added up per row, the best expert first: so a row's result
+depends on no other row.
 
 Mixtures with a router of the best few: Shazeer et al., 2017 (arXiv 1701.06538).
 """
@@ -63,8 +64,10 @@ def _chosen(piece: PieceCode) -> None:
 
 
 def _chosen_by_sigmoid(piece: PieceCode) -> None:
-    """Write a row's experts, the best by ``sigmoid(score) + bias``, and their shares: ``p / (sum of p + least)``
-    times ``scale``, p being the sigmoid and its sum that over the chosen, the best first.
+    """Write a row's experts and their shares; p is sigmoid(score).
+
+    The best by ``p + bias`` are chosen; a share is ``p / (total + least) * scale``. total is the sum of the chosen
+    p, the best first.
     """
     code, phase = piece.code, piece.phase
     with piece.rows() as row:
@@ -183,7 +186,8 @@ _GROUPED = MODULE.kernel(
     groups=ADDRESS, counts=ADDRESS,
 )  # fmt: skip
 """``places`` int64[slots]: each slot's place in the order by expert. ``groups`` int64[1 + experts, 3]: first the
-number of groups; then of each its expert, first place, places. ``counts`` int64[experts]: zeros, but meanwhile."""
+number of groups; then of each its expert, first place, places. ``counts`` int64[experts]: zeros
+before and after the kernel."""
 _GATHERED = MODULE.kernel("experts_gathered", Per.ROWS, _gathered, x=ROWS, out=ROWS, places=ADDRESS, used=NUMBER)
 """Rows of x to the places of their slots in out."""
 _GROUP = {"groups": ADDRESS, "parts_of": NUMBER}
@@ -259,6 +263,7 @@ class Experts(Block):
             program.shared("slots", width, program.slot_rows),
             program.shared_records("slots rounded", width, program.slot_rows),
         )
+        # Gate and up may read different inputs, rounded or not; each kind is gathered once.
         kinds = {matrix.is_rounded: matrix for matrix in (gate, up)}
         for is_rounded in sorted(kinds):
             matrix = kinds[is_rounded]

@@ -72,7 +72,7 @@ def gate_fields(program: Program, gate: Matrix, up: Matrix, inputs: Inputs) -> t
         "gate": gate, "up": up, "x": inputs.of(gate), "x_up": inputs.of(up), "y": found.plain,
         "y_up": program.shared("up", inner, rows),
     }  # fmt: skip
-    # Two tiles fill a group of what is rounded next.
+    # Pieces have pairs of tiles: two tiles are a group that is rounded.
     per = tiles_per_piece((gate.tile_bytes + up.tile_bytes) // 2) // 2 // 2 * 2
     return fields, max(2, per), found
 

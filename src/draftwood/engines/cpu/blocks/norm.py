@@ -96,7 +96,10 @@ ROUNDED = MODULE.kernel("rounded", Per.ROWS, _rounded, x=ROWS, out=ROWS, width=N
 
 
 def norm_names(*, before: bool) -> dict[str, str]:
-    """Return GGUF's names of a layer's norms by transformers'; ``before``: norms stand only before blocks."""
+    """Return GGUF's names of a layer's norms by transformers'.
+
+    ``before``: norms stand only before blocks, so post_attention_layernorm is the unit's.
+    """
     return {
         "input_layernorm": "attn_norm", "operator_norm": "attn_norm", "ffn_norm": "ffn_norm",
         "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm",
@@ -139,7 +142,7 @@ def add_norm_before(program: Program, weight: Vector | None, matrices: Sequence[
 
 
 def add_kept_states(program: Program, layer: int, last_norm: Vector | None = None) -> None:
-    """Add the copy of what a layer reads, or with ``last_norm`` scores do, for passes that ask for it."""
+    """Add a copy of x before a layer (with ``last_norm``: its norm after the last one) for passes asked for it."""
     y = program.states_of(layer)
     if last_norm is None:
         width = program.shape.width

@@ -1,8 +1,7 @@
 """The short convolution of LFM2: ``out(c * conv(b * u))`` of a norm, where ``b, c, u = split(in x)``.
 
-Each number is convolved with itself in the two tokens before on the row's path: ``conv[:, 0] * w[t - 2]``, then
-``+ conv[:, 1] * w[t - 1]`` and ``+ conv[:, 2] * w[t]`` by fma, of the inputs ``w = b * u``. LFM2: Liquid AI, 2025
-(arXiv 2511.23404).
+Each channel is convolved along the row's path: ``conv[:, 0] * w[t - 2]``, then ``+ conv[:, 1] * w[t - 1]`` and
+``+ conv[:, 2] * w[t]`` by fma, of the inputs ``w = b * u``. LFM2: Liquid AI, 2025 (arXiv 2511.23404).
 """
 
 from __future__ import annotations

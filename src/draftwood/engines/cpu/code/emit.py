@@ -60,7 +60,7 @@ class Code(ir.IRBuilder):
 
     @contextmanager
     def at_entry(self) -> Iterator[None]:
-        """Write where the function begins."""
+        """Write into the function's entry block, which runs once."""
         with self.goto_block(self.entry):
             yield
 
@@ -69,7 +69,7 @@ class Code(ir.IRBuilder):
         with self.at_entry():
             place = self.alloca(ir.ArrayType(kind, count) if count > 1 else kind)
             place.align = 64
-            place.type = POINTER  # llvmlite would check what is stored by the type of the memory
+            place.type = POINTER  # an opaque pointer; else llvmlite checks stores against the memory's type
             return Place(self, place)
 
     # --- control -------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class Code(ir.IRBuilder):
             yield
 
     def runs(self, count: Value, sizes: Sequence[int]) -> Iterator[tuple[int, Value]]:
-        """Write loops over ``count`` things, in runs of the first size that fits; yields size and first one."""
+        """For each size, write a loop that takes so many things while they fit; yields size and first thing."""
         done = self.variable(self.whole(0))
         for size in sizes:
             with self.repeat() as (_, end):

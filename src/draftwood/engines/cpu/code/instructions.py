@@ -75,7 +75,7 @@ class DotsVnni(Dots):
         del form
         found = self._nothing(inputs)
         for k, step in enumerate(steps, first):
-            # Bytes go as words of 32 bits, which new versions of LLVM still take.
+            # LLVM before 22 takes the bytes as words of 32 bits; later versions convert these.
             words = [one.bits_as(I32, self.outputs) for one in (step, self._inputs(inputs, k))]
             found = _called(self.name, found.ir.type, found, *words)
         return found

@@ -1,4 +1,4 @@
-"""Products ``y = W x`` of packed weights and rows of inputs, in whole numbers.
+"""Products ``y = W x`` of packed weights and rows of inputs, in integer arithmetic.
 
 Inputs are rounded to 8 bits per group of 32 (`draftwood.engines.cpu.code.rounding`). Of each group the products of
 codes and inputs are added as integers, exactly; the groups of an output are added as float32, one after another.
@@ -25,7 +25,7 @@ _FAR, _NEAR = 8192, 1024
 """Bytes ahead at which weights are prefetched: into a core's second-level cache, and from there into the first. A
 core fetches a dozen lines at a time into its first, too few to hide the latency of memory."""
 ROWS_TOGETHER = (8, 7, 6, 5, 4, 3, 2, 1)
-"""Numbers of rows that are computed together, whose codes are unpacked once."""
+"""Rows that share one unpacking of codes, the largest number that fits first."""
 _WHOLE_TILES = 2
 """Up to so many rows, all outputs of a tile are computed together: then every line of memory is read once."""
 
@@ -101,7 +101,7 @@ def _tile(
 ) -> list[list[Value]]:
     """Write the sums of some parts of a tile for a few rows; returns float32[outputs] per part and row."""
     sums = [[code.variable(code.real(0.0, dots.outputs)) for _ in inputs] for _ in parts]
-    share = form.block_bytes // form.groups  # bytes per group, of the block's scales, too
+    share = form.block_bytes // form.groups  # bytes of a block per group, scales included
     with code.count(0, blocks) as block:
         place = start + block * form.block_bytes
         scales = [Scales(form, place, part, dots.outputs) for part in parts]
@@ -134,7 +134,7 @@ def _added(
     each = 8 // len(factors)
     step = (record + STEP).f32[0].splat(dots.outputs)
     for half, (scale, least) in enumerate(factors):
-        which = half if len(factors) == 2 else 2
+        which = half if len(factors) == 2 else 2  # which sum: of the first half, of the second, of both
         whole = dots.total(form, steps[each * half : each * (half + 1)], record, each * half)
         if form.offset and not dots.applies_offset(form):
             whole = whole - (record + SUMS).i32[which] * form.offset
@@ -152,7 +152,7 @@ def write_float_product(module: ir.Module, name: str, kind: str, lanes: int, *, 
     """Write the product for weights ``F32``, ``F16`` or ``BF16`` [tiles, inputs, 16] with rows of float32.
 
     A function of type `CORE`, in which ``blocks`` is the number of inputs. Two sums per output, of even and of odd
-    inputs, are added at last. `FLOAT_ROWS` of ``lanes`` rows read the weights together, which changes no sum.
+    inputs, are added at the end. `FLOAT_ROWS` of ``lanes`` rows read the weights together, which changes no sum.
     """
     code, arguments = function(module, name, CORE, has_half=has_half)
     core = _Core(*arguments)

@@ -32,7 +32,8 @@ CHUNK = 512
 PART_HEAD = 16
 """Float32 numbers of a part of attention before its sum of values: largest score, sum of weights, 14 unused."""
 BEST = 16
-"""Bytes of the record of a piece's best token: float32 score, int32 token, int32 not 0 if one is NaN, 4 more."""
+"""Bytes of the record of a piece's best token: float32 score, int32 token, int32 not 0 if a score is NaN, 4 unused
+bytes."""
 
 
 class Field(ABC):
@@ -140,21 +141,21 @@ PASS = Layout(
     rows=NUMBER, scored_rows=NUMBER,
     tokens=ADDRESS, positions=ADDRESS,  # int32[rows]: ids, and places in the rotary table
     texts=ADDRESS,  # int64[rows]: the address of the addresses of the text's pages
-    # int64[rows]. Of a row's path, the position p < bases lies in the cell p, the others in the cells that
-    # ``tails`` lists: int64[rows], addresses of int32, the row's own cell last.
+    # Cells of a row's path: position p below its base is cell p; the others are listed in its tail (int32, its own
+    # cell last). int64[rows]: bases; addresses of tails.
     bases=ADDRESS, tails=ADDRESS,
     cells=ADDRESS, lengths=ADDRESS,  # int64[rows]: the row's own cell; tokens of its path, itself included
-    # int64[units, 4]. Some rows of one text with one base, and one chunk of positions: the first row, how many
-    # rows, the number of the chunk, and the end of the cells that any of them sees.
+    # int64[units, 4]: first row, rows, chunk, end of the cells that they see. Rows of a unit are of one text and
+    # base.
     units=ADDRESS,
     # int64[rows, 2]. A row has one part (result of attention) per chunk, side by side: the first one's number, and
     # how many.
     folds=ADDRESS,
     scored=ADDRESS, scores=ADDRESS,  # int64[scored_rows], numbers of rows; float32[scored_rows, vocabulary]
-    best=ADDRESS,  # of each piece of the scores and scored row: a `BEST` record
+    best=ADDRESS,  # `BEST` records [pieces of the scores, scored rows]
     choices=ADDRESS,  # int64[scored_rows]: best tokens
-    # int64[rows, 2, 2]: a short convolution's inputs one and two tokens before a row, each by its address and the
-    # bytes from layer to layer. int64[rows]: where the row's own inputs are kept; 0: nowhere.
+    # int64[rows, 2, 2]: where the inputs one and two tokens before a row lie: address in the first layer, bytes
+    # to the next layer. int64[rows]: where the row's own inputs are kept; 0: nowhere.
     before=ADDRESS, kept=ADDRESS,
 )  # fmt: skip
 """The record of a pass."""
@@ -175,7 +176,10 @@ class View:
 
 
 class Per(IntEnum):
-    """What the number of a phase's pieces depends on."""
+    """What the number of a phase's pieces depends on.
+
+    ROWS, SCORED: rows, scored rows; TILES: of a matrix; UNITS: of attention; ONE: once; EXPERTS: chosen ones.
+    """
 
     ROWS, SCORED, TILES, UNITS, ONE, EXPERTS = range(6)
 
@@ -247,5 +251,5 @@ class KernelModule:
         return made
 
     def also(self, *writers: Writer) -> None:
-        """Compile other functions with the kernels, which may call them if they come first."""
+        """Compile these in the same module; kernels that are added after them may call them."""
         self.writers.extend(writers)

@@ -27,10 +27,10 @@ def write_rounded(values: Place, record: Place) -> None:
     The step is the largest size / 127. A number that is not finite makes the step NaN, and so every sum with it.
     """
     low, high = values.f32x16[0], values.f32x16[GROUP // 2]
-    largest = low.size().most(high.size()).fold(Value.most)
+    largest = abs(low).most(abs(high)).fold(Value.most)
     is_some = largest > 1e-30
     inverse = is_some.where(127.0 / largest, 0.0)
-    nothing = low * 0.0 + high * 0.0
+    nothing = low * 0.0 + high * 0.0  # 0, or NaN where a number is not finite
     step = is_some.where(largest * (1 / 127), 0.0) + nothing.sum()
     sums = []
     for half, part in enumerate((low, high)):

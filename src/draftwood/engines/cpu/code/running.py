@@ -25,15 +25,16 @@ START = ir.FunctionType(I64, [POINTER, POINTER, I64, I64])
 SERVE = ir.FunctionType(I64, [POINTER, I64, I64, I64])
 _TAKE = ir.FunctionType(VOID, [POINTER, POINTER, I64, I64])
 _SPINS, _PATIENCE, _PATIENCE_OF_ROW = 300, 1500, 50
-"""Rounds of waiting before a thread yields its core, and further ones before the first thread goes on alone: so
-many, and more for each row of the pass, since pieces of wide passes take longer."""
+"""Rounds of waiting: before a thread yields its core; then before the first thread goes on alone, with more per
+row of the pass, since wide pieces take longer."""
 
 
 def _write_running(module: ir.Module, has_half: bool) -> None:
     """Write ``start(control, pass, number, threads)``, which computes a pass, and ``serve``.
 
-    ``serve(control, thread, last, rounds)`` helps as this thread with passes after number ``last`` until it has
-    waited so many rounds; it returns the last number. ``start`` returns 1 where it had to go on alone.
+    ``serve(control, thread, last, rounds)`` is a helper's loop: it takes pieces of each pass with a number other
+    than ``last``. After so many rounds of waiting it returns the last number. ``start`` returns 1 where it had to
+    go on alone.
     """
     _write_take(module, has_half)
     code, (control, record, number, threads) = function(module, "start", START, has_half=has_half)
@@ -44,7 +45,7 @@ def _write_running(module: ir.Module, has_half: bool) -> None:
     _put(control, RECORD, record.number())
     _put(control, NUMBER, number)
     code.call_here("take", control, record, number, code.whole(0))
-    # No pass has number 0: a late thread leaves, even if the record is filled for the next pass meanwhile.
+    # Number 0 is no pass. A late helper finds it and leaves, before Python refills the record.
     _put_shares(code, control, threads, code.whole(0))
     code.ret(_get(control, ALONE).ir)
     _write_serve(module, has_half)

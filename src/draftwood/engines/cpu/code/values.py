@@ -22,7 +22,7 @@ LANES = 16
 """Lanes of the vectors that rows are computed with; processors with shorter vectors take several for one."""
 
 _KINDS = {"i8": (I8, 1), "i16": (I16, 2), "i32": (I32, 4), "i64": (I64, 8), "f32": (F32, 4)}
-"""Of each element of an array its type and bytes."""
+"""LLVM's type and the bytes of an element, by name."""
 
 
 def vector(kind: ir.Type, lanes: int = LANES) -> ir.VectorType:
@@ -40,7 +40,7 @@ def constant(kind: ir.Type, value: float | Sequence[float]) -> ir.Constant:
 class Value:
     """A number, or a vector of numbers: int8 to int64, float16 or float32. Comparisons give int1.
 
-    ``builder`` writes the code, ``ir`` is what llvmlite knows the value by.
+    ``builder`` writes the code, ``ir`` is llvmlite's object for it.
     """
 
     __slots__ = ("builder", "ir")
@@ -63,7 +63,7 @@ class Value:
         return self.element in (F32, F16)
 
     def as_value(self, other: Operand) -> Value:
-        """Return a Python number, or a number beside this vector, as a value of this one's type."""
+        """Return the other operand as a `Value` of at least as many lanes; Python numbers get this one's type."""
         if not isinstance(other, Value):
             return Value(self.builder, constant(self.ir.type, other))
         return other.splat(self.lanes) if other.lanes < self.lanes else other
@@ -143,7 +143,7 @@ class Value:
         return Value(self.builder, self.builder.fcmp_unordered("uno", self.ir, self.ir))
 
     def where(self, yes: Operand, no: Operand) -> Value:
-        """Return ``yes`` where this condition holds, else ``no``; one of both is a value."""
+        """Return ``yes`` where this condition holds, else ``no``; at least one of them is a `Value`."""
         if isinstance(yes, Value):
             return Value(self.builder, self.builder.select(self.ir, yes.ir, yes.as_value(no).ir))
         assert isinstance(no, Value)
@@ -169,8 +169,7 @@ class Value:
     def sqrt(self) -> Value:
         return self._call("sqrt")
 
-    def size(self) -> Value:
-        """Return the absolute value of a float32."""
+    def __abs__(self) -> Value:
         return self._call("fabs")
 
     # --- other types ---------------------------------------------------------------------------------------------
@@ -179,15 +178,15 @@ class Value:
         return vector(kind, self.lanes) if isinstance(self.ir.type, ir.VectorType) else kind
 
     def signed(self, kind: ir.Type = I64) -> Value:
-        """Return whole numbers in a wider type; the sign is kept."""
+        """Sign-extend whole numbers to a wider type."""
         return Value(self.builder, self.builder.sext(self.ir, self._like(kind)))
 
     def unsigned(self, kind: ir.Type) -> Value:
-        """Return whole numbers without a sign in a wider type."""
+        """Zero-extend whole numbers to a wider type."""
         return Value(self.builder, self.builder.zext(self.ir, self._like(kind)))
 
     def narrow(self, kind: ir.Type) -> Value:
-        """Return the lower bits of whole numbers."""
+        """Truncate whole numbers to a narrower type."""
         return Value(self.builder, self.builder.trunc(self.ir, self._like(kind)))
 
     def real(self) -> Value:
@@ -218,7 +217,7 @@ class Value:
         bits = self.bits_as(I32)
         size = bits & 0x7FFFFFFF
         normal = (size + (0xFFF - (112 << 23)) + ((size >> 13) & 1)) >> 13
-        # Small numbers are rounded by adding 0.5, whose last bit is worth what the smallest float16 is worth.
+        # A float32 from 0.5 on has steps of 2**-24, the smallest float16: adding 0.5 rounds to it.
         small = (size.bits_as(F32) + 0.5).bits_as(I32) - 0x3F000000
         found = (size < 113 << 23).where(small, normal)
         odd = (size > 0x7F800000).where(
@@ -266,7 +265,7 @@ class Value:
         return self.fold(Value.__add__)
 
     def padded(self, to: int = LANES) -> Value:
-        """Return the next multiple of a power of two."""
+        """Round up to a multiple of ``to``, a power of two."""
         return (self + (to - 1)) & -to
 
 
@@ -274,7 +273,7 @@ Operand: TypeAlias = Value | float
 
 
 class Array:
-    """Memory as an array of one type, or of vectors of it; numbered in elements."""
+    """Memory as an array of one type, or of vectors of it. Indices count elements, also where vectors are read."""
 
     __slots__ = ("_bytes", "_kind", "_place")
 
@@ -310,7 +309,7 @@ class Place:
         return Place(self.builder, self.builder.gep(self.ir, [offset.ir], source_etype=I8))
 
     def array(self, element: str, lanes: int) -> Array:
-        """Return the memory here as an array of vectors of so many lanes of an element such as ``"f32"``."""
+        """As ``place.f32x16``, with element and lanes given."""
         return Array(self, element, lanes)
 
     def __getattr__(self, name: str) -> Array:
