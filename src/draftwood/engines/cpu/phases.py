@@ -17,7 +17,7 @@ class Phase(NamedTuple):
     """How a phase is divided, and in which passes it runs."""
 
     per: Per
-    count: int  # rows of a piece; of other kinds pieces in all, or per unit or expert
+    number: int  # rows of a piece; of other kinds pieces in all, or per unit or expert
     joined: bool = False  # it need not wait for the phase before it
     ends: bool = False  # it belongs to the scores, which not every pass computes
     only: Hashable = None  # it runs only in passes that are asked for this; None: in all
@@ -46,9 +46,9 @@ def limits(
         if left_out or (phase.only is not None and phase.only not in asked):
             pieces = 0
         elif phase.per in (Per.ROWS, Per.SCORED):
-            pieces = -(-times[phase.per] // phase.count)
+            pieces = -(-times[phase.per] // phase.number)
         else:
-            pieces = times.get(phase.per, 1) * phase.count
+            pieces = times.get(phase.per, 1) * phase.number
         opens = opens if phase.joined else first
         found.append((first, pieces, opens))
         first += pieces

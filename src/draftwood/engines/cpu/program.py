@@ -41,8 +41,8 @@ class Program:
 
     Blocks add phases by `add`; `finish` makes the ``record`` int64[phases, SLOTS] that compiled code reads. ``x``
     are the rows that blocks add to, ``plain`` and ``rounded`` their norms, which matrices read. ``factors`` divide
-    the frequencies of rotary positions; a row of scores has ``score_width`` numbers, the vocabulary padded to whole
-    tiles; ``pieces`` are those of the scores, and ``vocabulary`` the tokens that may be read.
+    the frequencies of rotary positions; a row of scores has ``score_width`` numbers, the vocabulary padded to
+    whole tiles; ``pieces`` are those of the scores, and ``vocabulary`` the tokens that may be read.
     """
 
     def __init__(self, shape: Shape, kernels: Kernels, factors: Vector | None, score_width: int) -> None:

@@ -53,7 +53,7 @@ class CpuSession(CommittedText):
         self._scored, self._grown, self._paths = None, [], []
 
     def growing(self, tokens: Sequence[int], parents: Sequence[int]) -> Rows:
-        """Return the rows of a pass over new nodes after the text and the grown nodes; call `grew` after the pass."""
+        """Return rows of a pass over new nodes after the text and the grown nodes; call `grew` after the pass."""
         base, paths = len(self._ids), list(self._paths)
         if not len(tokens):
             raise UsageError("there are no nodes to grow: give at least one")

@@ -153,8 +153,8 @@ def _bounds(block: _Queries) -> tuple[list[Value], list[Value]]:
 def _write_scores(block: _Queries, first: Value, last: Value, origin: Value, into: list[Place]) -> None:
     """Write scores of sixteen cells at once: q[0] * k[0], then + q[1] * k[1] and so on, by fma.
 
-    ``first``, ``last``, ``origin`` count groups of 16 cells; ``into`` begins with group ``origin``. The next cells'
-    keys and these cells' values are prefetched, since processors prefetch by themselves only what follows in
+    ``first``, ``last``, ``origin`` count groups of 16 cells; ``into`` begins with group ``origin``. Keys of the
+    next cells and values of these are prefetched, since processors prefetch by themselves only what follows in
     memory, and the next page of the cache may lie anywhere.
     """
     code = block.code

@@ -3,8 +3,8 @@
 A row's scores of the experts are a product like any other. The best are chosen, of equal scores the lower number;
 their shares are the softmax over the chosen, or made of sigmoids. A slot is a row and one of its experts:
 ``row * used + rank``. Slots are ordered by expert, the inputs are copied into that order, and a product takes the
-slots of an expert as its rows. What comes out is added up per row, the best expert first: so a row's result depends
-on no other row.
+slots of an expert as its rows. What comes out is added up per row, the best expert first: so a row's result
+depends on no other row.
 
 Mixtures with a router of the best few: Shazeer et al., 2017 (arXiv 1701.06538).
 """
@@ -186,7 +186,8 @@ _GROUPED = MODULE.kernel(
     groups=ADDRESS, counts=ADDRESS,
 )  # fmt: skip
 """``places`` int64[slots]: each slot's place in the order by expert. ``groups`` int64[1 + experts, 3]: first the
-number of groups; then of each its expert, first place, places. ``counts`` int64[experts]: zeros before and after the kernel."""
+number of groups; then of each its expert, first place, places. ``counts`` int64[experts]: zeros
+before and after the kernel."""
 _GATHERED = MODULE.kernel("experts_gathered", Per.ROWS, _gathered, x=ROWS, out=ROWS, places=ADDRESS, used=NUMBER)
 """Rows of x to the places of their slots in out."""
 _GROUP = {"groups": ADDRESS, "parts_of": NUMBER}

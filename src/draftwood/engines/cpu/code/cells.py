@@ -1,8 +1,8 @@
 """Where the keys and values of a token lie, and code that writes and moves them.
 
 A cell holds the keys and values of one token, in float16. In a page, each layer of attention has for each key head
-its keys as [PAGE / 16, head size, 16 cells] and its values as [PAGE, head room]; head room is the head size rounded
-up to 16.
+its keys as [PAGE / 16, head size, 16 cells] and its values as [PAGE, head room]; head room is the head size
+rounded up to 16.
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ CHUNK = 512
 PART_HEAD = 16
 """Float32 numbers of a part of attention before its sum of values: largest score, sum of weights, 14 unused."""
 BEST = 16
-"""Bytes of the record of a piece's best token: float32 score, int32 token, int32 not 0 if a score is NaN, 4 unused bytes."""
+"""Bytes of the record of a piece's best token: float32 score, int32 token, int32 not 0 if a score is NaN, 4 unused
+bytes."""
 
 
 class Field(ABC):
@@ -153,8 +154,8 @@ PASS = Layout(
     scored=ADDRESS, scores=ADDRESS,  # int64[scored_rows], numbers of rows; float32[scored_rows, vocabulary]
     best=ADDRESS,  # `BEST` records [pieces of the scores, scored rows]
     choices=ADDRESS,  # int64[scored_rows]: best tokens
-    # int64[rows, 2, 2]: where a short convolution's inputs one and two tokens before a row lie: address in the first
-    # layer, bytes to the next layer. int64[rows]: where the row's own inputs are kept; 0: nowhere.
+    # int64[rows, 2, 2]: where the inputs one and two tokens before a row lie: address in the first layer, bytes
+    # to the next layer. int64[rows]: where the row's own inputs are kept; 0: nowhere.
     before=ADDRESS, kept=ADDRESS,
 )  # fmt: skip
 """The record of a pass."""

@@ -63,7 +63,7 @@ class Value:
         return self.element in (F32, F16)
 
     def as_value(self, other: Operand) -> Value:
-        """Return the other operand as a `Value` of at least as many lanes; a Python number gets this one's type."""
+        """Return the other operand as a `Value` of at least as many lanes; Python numbers get this one's type."""
         if not isinstance(other, Value):
             return Value(self.builder, constant(self.ir.type, other))
         return other.splat(self.lanes) if other.lanes < self.lanes else other
