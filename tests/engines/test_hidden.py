@@ -17,7 +17,7 @@ from draftwood.planning.base import RESTING
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.tree import TokenTree
 from tests.engines.rounding import TOLERANCE
-from tests.engines.test_target import random_tree
+from tests.engines.story import random_tree
 from tests.engines.tiny import build
 
 NOTHING = np.empty(0, dtype=np.int64)
@@ -57,7 +57,7 @@ def test_states_are_the_models_own(family, kind):
         scores.hidden(1)
     session.hidden = layers
     for _ in range(6):
-        tree, root = random_tree(rng, most=7), int(rng.integers(64))
+        tree, root = random_tree(rng, 6, 64), int(rng.integers(64))
         (scores,) = target.score([(session, root, tree)])
         for node in range(-1, len(tree)):
             path = [*text, root, *tree.tokens[tree.path(node)].tolist()]

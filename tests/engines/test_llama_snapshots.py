@@ -12,7 +12,7 @@ from draftwood.engines.llama_cpp.target import LlamaTarget
 from draftwood.errors import CapabilityError, DraftwoodError
 from draftwood.tree import TokenTree
 from tests.engines import tiny_gguf as files
-from tests.engines.llama_story import OneByOne
+from tests.engines.story import OneByOne
 from tests.engines.tiny_gguf import VOCAB
 from tests.tiers import rest_is_slow
 

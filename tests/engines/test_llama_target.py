@@ -23,7 +23,7 @@ from draftwood.engines.llama_cpp.target import LlamaTarget
 from draftwood.errors import CapabilityError, DraftwoodError, ModelError, PromptError
 from draftwood.testing import check_target
 from draftwood.tree import TokenTree
-from tests.engines.llama_story import OneByOne, Story, random_tree
+from tests.engines.story import OneByOne, Story, random_tree
 from tests.engines.tiny_gguf import EXACT, HEAD, KV_HEADS, LAYERS, LONGEST, TYPES, VOCAB
 from tests.tiers import rest_is_slow
 
@@ -298,7 +298,7 @@ def lives_of_three(target, sessions):
     for session, _ in target.open([TEXT, TEXT[:7]]):
         sessions.append(session)
     can = target.capabilities
-    bushy = random_tree(np.random.default_rng(4), min(12, can.max_pass - 1), chain=not can.trees)
+    bushy = random_tree(np.random.default_rng(4), min(12, can.max_pass - 1), VOCAB, chain=not can.trees)
     target.score([(session, 3, bushy) for session in sessions])
     sessions[0].keep(bushy.path(len(bushy) - 1))
     sessions += [session for session, _ in target.open([sessions[0].ids])]
@@ -380,7 +380,7 @@ def test_forty_requests_leave_no_more_behind_than_one(target):
             prompts = [rng.integers(0, VOCAB, rng.integers(1, 40)).tolist() for _ in range(2)]
             draftwood.generate(target, prompts[0], max_new_tokens=12, planner="fixed:4")
             sessions = [session for session, _ in target.open(prompts)]
-            target.score([(session, 1, random_tree(rng)) for session in sessions])
+            target.score([(session, 1, random_tree(rng, 12, VOCAB)) for session in sessions])
             for session in sessions[::-1]:
                 session.close()
                 session.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,7 +20,8 @@ from draftwood.testing import check_target
 from draftwood.tree import TokenTree
 from tests.engines.registered import VOCAB, tiny
 from tests.engines.rounding import RECURRENT
-from tests.engines.tiny import SHAPE, scores_of_tree
+from tests.engines.story import Story
+from tests.engines.tiny import SHAPE
 from tests.tiers import rest_is_slow
 from tests.toys import RandomDrafter
 
@@ -74,11 +76,6 @@ def gap(model, text, scores, row=0):
     return np.abs(scores.numpy(scores.raw(row)) - truth(model, text)).max()
 
 
-def gap_of_tree(model, text, root, tree, scores):
-    expected = scores_of_tree(model, text, root, tree)
-    return max(np.abs(scores.numpy(scores.raw(row)) - own).max() for row, own in enumerate(expected))
-
-
 def greedy(model, prompt, limit):
     ids = torch.tensor([prompt])
     out = model.generate(
@@ -89,25 +86,11 @@ def greedy(model, prompt, limit):
 
 @pytest.mark.parametrize("chunk", [1024, 12])
 @pytest.mark.parametrize("name", rest_is_slow(CHAINS, "qwen3_5_text", "lfm2", "falcon", "gpt_neo"))
-def test_scores_of_a_chain_are_the_models_own_after_any_history(name, chunk):
-    model, rng = build(name), np.random.default_rng(0)
-    target = target_of(name, model, chunk=chunk)
-    text = some(30)
-    ((session, first),) = target.open([text])
-    assert gap(model, text, first) < TOLERANCE
-    for step in range(24):
-        chain, root = TokenTree.build(rng.integers(0, VOCAB, int(rng.integers(0, 8)))), int(rng.integers(VOCAB))
-        (scores,) = target.score([(session, root, chain)])
-        assert gap_of_tree(model, text, root, chain, scores) < TOLERANCE, f"step {step}, {chain}"
-        kept = int(rng.integers(0, len(chain) + 1))
-        session.keep(range(kept))
-        text += [root, *chain.tokens[:kept].tolist()]
-        assert session.ids == text
-        assert session.replay == 0 or name in STATEFUL
-        if step % 6 == 5:
-            text = text[: int(rng.integers(len(text) - 12, len(text)))]
-            session.truncate(len(text))
-            assert session.length == len(text)
+def test_scores_of_chains_are_the_models_own_after_any_history(name, chunk):
+    model = build(name)
+    told = Story(target_of(name, model, chunk=chunk), partial(truth, model), np.random.default_rng(0), nodes=7)
+    told.tell(30)
+    assert told.gap < TOLERANCE
 
 
 @pytest.mark.parametrize("name", rest_is_slow(ALL, "lfm2", "jamba", "bloom"))

@@ -1,6 +1,7 @@
 """The transformers target: trees against their chains, windows, rollback, refusals, and a model left as found."""
 
 import copy
+from functools import partial
 
 import numpy as np
 import pytest
@@ -24,7 +25,8 @@ from draftwood.testing import check_target
 from draftwood.tree import TokenTree
 from tests.engines.registered import tiny
 from tests.engines.rounding import TOLERANCE
-from tests.engines.tiny import FAMILIES, SHAPE, build, scores_of_tree
+from tests.engines.story import Story, random_tree
+from tests.engines.tiny import FAMILIES, SHAPE, build
 from tests.tiers import rest_is_slow
 
 T5 = {"vocab_size": 64, "d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
@@ -38,33 +40,16 @@ def truth(model, ids):
         return model(torch.tensor([ids])).logits[0, -1].numpy()
 
 
-def random_tree(rng, most=8):
-    n = int(rng.integers(0, most))
-    return TokenTree.build(rng.integers(0, 64, n), [int(rng.integers(-1, i)) if i else -1 for i in range(n)])
-
-
 @pytest.mark.parametrize("family", rest_is_slow(FAMILIES, *QUICK))
-@pytest.mark.parametrize("chunk", [1024, 12])  # 12: prompts are read in pieces
+@pytest.mark.parametrize("chunk", [1024, 12])  # 12: prompts share passes and are cut across them
 @pytest.mark.parametrize("lean", [True, False])
-def test_scores_of_a_tree_are_the_models_own_after_any_history(family, chunk, lean):
-    model, rng = build(family), np.random.default_rng(0)
+def test_scores_of_trees_are_the_models_own_after_any_history(family, chunk, lean):
+    """Law 6 on a real engine, too: ragged texts and trees share passes, and come and go."""
+    model = build(family)
     target = TransformersTarget(model, chunk=chunk, lean=lean)
-    text = rng.integers(0, 64, 30).tolist()
-    ((session, first),) = target.open([text], reserve=4)
-    assert np.abs(first.numpy(first.raw(0)) - truth(model, text)).max() < TOLERANCE
-    for step in range(25):
-        tree, root = random_tree(rng), int(rng.integers(64))
-        (scores,) = target.score([(session, root, tree)])
-        for row, own in enumerate(scores_of_tree(model, text, root, tree)):
-            gap = np.abs(scores.numpy(scores.raw(row)) - own).max()
-            assert gap < TOLERANCE, f"step {step}, row {row} of {tree}: off by {gap}"
-        kept = tree.path(int(rng.integers(-1, len(tree))))
-        session.keep(kept)
-        text += [root, *tree.tokens[kept].tolist()]
-        assert session.ids == text
-        if step % 6 == 5:
-            text = text[: int(rng.integers(len(text) - 12, len(text)))]
-            session.truncate(len(text))
+    told = Story(target, partial(truth, model), np.random.default_rng(0), most=4, nodes=7)
+    told.tell(40)
+    assert told.gap < TOLERANCE
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3"])
@@ -80,7 +65,7 @@ def test_after_every_step_the_cache_equals_a_fresh_reading(family):
     text = rng.integers(0, 64, 10).tolist()
     ((session, _),) = target.open([text])
     for _ in range(8):
-        tree, root = random_tree(rng), int(rng.integers(64))
+        tree, root = random_tree(rng, 7, 64), int(rng.integers(64))
         target.score([(session, root, tree)])
         kept = tree.path(len(tree) - 1)
         session.keep(kept)
@@ -135,31 +120,6 @@ def test_a_rope_that_rescales_itself_ends_where_it_would():
     rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4, "original_max_position_embeddings": 128}
     model = LlamaForCausalLM(LlamaConfig(**SHAPE, rope_parameters=rope)).eval()
     assert TransformersTarget(model).capabilities.max_positions == 128
-
-
-@pytest.mark.parametrize("family", rest_is_slow(FAMILIES, *QUICK))
-@pytest.mark.parametrize("lean", [True, False])
-def test_several_texts_in_one_pass_score_as_each_alone(family, lean):
-    """Law 6 on a real engine: ragged lengths, ragged trees, rows that come and go."""
-    model, rng = build(family), np.random.default_rng(4)
-    target = TransformersTarget(model, chunk=24, lean=lean)  # 24: prompts share passes and are cut across them
-    texts = [rng.integers(0, 64, n).tolist() for n in (30, 3, 17, 41)]
-    opened = target.open(texts, reserve=4)
-    for (_, first), text in zip(opened, texts, strict=True):
-        assert np.abs(first.numpy(first.raw(0)) - truth(model, text)).max() < TOLERANCE
-    sessions = [session for session, _ in opened]
-    for step in range(9):
-        live = [i for i in range(4) if (i + step) % 4]
-        trees = {i: random_tree(rng) for i in live}
-        roots = {i: int(rng.integers(64)) for i in live}
-        found = target.score([(sessions[i], roots[i], trees[i]) for i in live])
-        for i, scores in zip(live, found, strict=True):
-            tree = trees[i]
-            for row, own in enumerate(scores_of_tree(model, texts[i], roots[i], tree)):
-                assert np.abs(scores.numpy(scores.raw(row)) - own).max() < TOLERANCE
-            kept = tree.path(int(rng.integers(-1, len(tree))))
-            sessions[i].keep(kept)
-            texts[i] += [roots[i], *tree.tokens[kept].tolist()]
 
 
 def test_a_batch_holds_no_more_memory_than_transformers_own_cache():

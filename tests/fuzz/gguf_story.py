@@ -23,8 +23,8 @@ from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.llama_cpp.target import LlamaTarget
 from draftwood.errors import CapabilityError, UsageError
 from tests.engines.cpu.small_models import Truth, write_mixed
-from tests.engines.llama_story import OneByOne
 from tests.engines.reading import ways_of_reading
+from tests.engines.story import OneByOne
 from tests.engines.tiny_gguf import write_gguf
 from tests.fuzz.calls import WrongTextError, draw_prompt, draw_sampling
 from tests.fuzz.interrupt import interrupted

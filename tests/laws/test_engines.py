@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.drafter_list import EVERY, THREE_TOYS, with_settings
 from tests.engines.cpu.small_models import Truth
-from tests.engines.llama_story import OneByOne
+from tests.engines.story import OneByOne
 from tests.helpers import (
     GREEDY,
     PROMPT,

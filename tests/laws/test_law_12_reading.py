@@ -7,8 +7,8 @@ from random import Random
 
 import numpy as np
 import pytest
-from tests.engines.llama_story import OneByOne
 from tests.engines.reading import ways_of_reading
+from tests.engines.story import OneByOne
 from tests.engines.tiny_gguf import VOCAB
 from tests.tiers import rest_is_slow
 

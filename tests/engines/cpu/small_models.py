@@ -151,13 +151,6 @@ class Truth:
         return saved
 
 
-def random_tree(random: np.random.Generator, most: int, vocabulary: int) -> TokenTree:
-    """Any tree, sometimes empty; siblings may be equal."""
-    count, near = int(random.integers(0, most + 1)), int(random.integers(1, most + 2))
-    parents = [int(random.integers(max(-1, i - near), i)) for i in range(count)]
-    return TokenTree.build(random.integers(0, vocabulary, count), parents)
-
-
 def equal(scores: Any, row: int, truth: np.ndarray[Any, Any]) -> bool:
     """Whether a row of scores has the bits of the truth."""
     return np.array_equal(scores.raw(row).view(np.int32), truth.view(np.int32))

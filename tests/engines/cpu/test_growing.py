@@ -15,7 +15,8 @@ from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.files.gguf_file import GgufFile
 from draftwood.errors import CapabilityError, UsageError
 from draftwood.tree import TokenTree
-from tests.engines.cpu.small_models import Truth, equal, random_tree
+from tests.engines.cpu.small_models import Truth, equal
+from tests.engines.story import random_tree
 
 TEXT = [5, 9, 7, 260, 261, 9, 7, 260, 11]
 FAMILIES = pytest.mark.parametrize("family", ["llama", "gemma3"])

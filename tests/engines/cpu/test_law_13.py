@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as examples
-from hypothesis import strategies as st
 
 from draftwood.contracts import Watch
 from draftwood.engines.cpu.code.instructions import INSTRUCTIONS, runnable
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.tree import TokenTree
-from tests.engines.cpu.small_models import Truth, equal, random_tree, write_mixed
+from tests.engines.cpu.small_models import Truth, equal, write_mixed
+from tests.engines.story import OneByOne, Story, random_tree
 from tests.tiers import rest_is_slow
 
 MODELS = ("llama Q8_0", "gemma3 F32", "mixed", "lfm2 Q8_0", "llama F16", "llama Q4_0", "gemma3 Q8_0", "lfm2 F32")
@@ -81,21 +79,6 @@ def test_chains_of_every_width(case):
         for row in range(width):
             assert equal(scores, row, case.rows[start + row]), f"{width} tokens, row {row}"
             assert scores.argmax(row) == case.rows[start + row].argmax()
-        session.close()
-
-
-def test_trees_and_what_is_kept_of_them(case):
-    random = np.random.default_rng(1)
-    for start in (1, 40, 59, 63, 64, 120, 255):
-        session, text = case.at(start), case.text[:start]
-        for _ in range(3):
-            tree, root = random_tree(random, 20, case.vocabulary), int(random.integers(case.vocabulary))
-            (scores,) = case.target.score([(session, root, tree)])
-            check_tree(case, text, root, tree, scores)
-            path = tree.path(int(random.integers(-1, len(tree))))
-            session.keep(path)
-            text = [*text, root, *tree.tokens[path].tolist()]
-            assert session.ids == text
         session.close()
 
 
@@ -220,112 +203,12 @@ def test_texts_across_the_borders_of_chunks(tiny_gguf, family):
         assert equal(after, 0, same.raw(0))
 
 
-# --- stories -------------------------------------------------------------------------------------------------
-
-FEW = 4  # tokens of the vocabulary that stories use
-TOKENS = st.lists(st.integers(0, FEW - 1), min_size=1, max_size=5)
-TREE = st.lists(st.tuples(st.integers(0, FEW - 1), st.integers(0, 3)), max_size=7)
-WHICH = st.integers(0, 5)
-ACT = st.one_of(
-    st.tuples(st.just("open"), TOKENS, st.sampled_from([0, 0, 58, 62])),
-    st.tuples(st.just("extend"), WHICH, TOKENS),
-    st.tuples(st.just("score"), st.lists(st.tuples(WHICH, st.integers(0, FEW - 1), TREE), min_size=1, max_size=4)),
-    st.tuples(st.just("keep"), WHICH, st.integers(0, 7)),
-    st.tuples(st.just("truncate"), WHICH, st.integers(1, 80)),
-    st.tuples(st.just("save"), WHICH),
-    st.tuples(st.just("resume"), WHICH, st.integers(1, 80)),
-    st.tuples(st.just("close"), WHICH),
-)
-
-
-class Told:
-    """A session, its text, and what its last pass scored."""
-
-    def __init__(self, session, text):
-        self.session, self.text, self.scored = session, list(text), None
-
-
-class Tale:
-    """Carries out acts, and compares every row that is seen with the truth."""
-
-    def __init__(self, case):
-        self.case, self.target, self.told, self.saved = case, case.target, [], []
-
-    def run(self, acts):
-        for name, *values in acts:
-            if name == "open":
-                self.open(*values)
-            elif self.told:
-                getattr(self, name)(*values)
-        for one in self.told:
-            assert one.session.ids == one.text
-            (scores,) = self.target.score([(one.session, 1, TokenTree.empty())])
-            assert equal(scores, 0, self.case.truth([*one.text, 1]))
-            one.session.close()
-
-    def pick(self, which):
-        return self.told[which % len(self.told)]
-
-    def open(self, ids, before):
-        text = [*[1, 2, 3][: before % 3], *[0] * before, *ids]
-        ((session, scores),) = self.target.open([text])
-        assert equal(scores, 0, self.case.truth(text))
-        self.told.append(Told(session, text))
-
-    def extend(self, which, ids):
-        one = self.pick(which)
-        (scores,) = self.target.extend([(one.session, ids)])
-        one.text, one.scored = [*one.text, *ids], None
-        assert equal(scores, 0, self.case.truth(one.text))
-
-    def score(self, wanted):
-        chosen = {}
-        for which, root, nodes in wanted:
-            tree = TokenTree.build(
-                [t for t, _ in nodes], [max(-1, i - 1 - back) for i, (_, back) in enumerate(nodes)]
-            )
-            chosen[id(self.pick(which))] = (self.pick(which), root, tree)
-        requests = list(chosen.values())
-        every = self.target.score([(one.session, root, tree) for one, root, tree in requests])
-        for (one, root, tree), scores in zip(requests, every, strict=True):
-            check_tree(self.case, one.text, root, tree, scores)
-            one.scored = root, tree
-
-    def keep(self, which, node):
-        one = self.pick(which)
-        if one.scored is not None:
-            (root, tree), one.scored = one.scored, None
-            path = tree.path(node % (1 + len(tree)) - 1)
-            one.session.keep(path)
-            one.text += [root, *tree.tokens[path].tolist()]
-
-    def truncate(self, which, length):
-        one = self.pick(which)
-        one.session.truncate(length)
-        assert one.session.length <= length or one.session.length == len(one.text)
-        one.text, one.scored = one.text[: one.session.length], None
-        if not one.text:
-            self.extend(which, [1])
-
-    def save(self, which):
-        one = self.pick(which)
-        self.saved.append((self.target.save(one.session), list(one.text)))
-
-    def resume(self, which, length):
-        if self.saved:
-            prefix, text = self.saved[which % len(self.saved)]
-            length = min(length, len(text))
-            self.told.append(Told(resumed(self.target, prefix, text[:length]), text[:length]))
-
-    def close(self, which):
-        self.told.pop(which % len(self.told)).session.close()
-
-
-@pytest.mark.parametrize("name", rest_is_slow(MODELS, *QUICK))
-@examples(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(acts=st.lists(ACT, min_size=2, max_size=30))
-def test_stories(cases, name, acts):
-    Tale(cases(name)).run(acts)
+@pytest.mark.parametrize("seed", rest_is_slow(range(8), 0))
+def test_texts_of_any_history(case, seed):
+    """Prompts of one page or two, which grow, are cut and go on as other texts."""
+    told = Story(case.target, OneByOne(case.truth.target), np.random.default_rng(seed), begin=90, longest=200)
+    told.tell(60)
+    assert told.gap == 0
 
 
 @pytest.mark.smollm2

@@ -12,8 +12,9 @@ from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.files.gguf_file import GgufFile
 from draftwood.errors import CapabilityError
 from draftwood.tree import TokenTree
-from tests.engines.cpu.small_models import random_tree, write_mixed
+from tests.engines.cpu.small_models import write_mixed
 from tests.engines.cpu.tiny_families import TINY, build, tensors_of, write
+from tests.engines.story import random_tree
 from tests.oracles.cpu_arithmetic import F, same_bits
 from tests.oracles.cpu_pass import Pass
 from tests.tiers import rest_is_slow
