@@ -7,7 +7,7 @@ from tests.engines.tiny import SHAPE
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import draftwood
-from draftwood.engines.transformers import self_draft
+from draftwood.engines.transformers.target import TransformersTarget
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_a_turn_that_fails_while_drafters_are_renewed_leaves_no_stale_cache(mode
             def fails(*_):
                 raise error
 
-            broken.setattr(self_draft, "early_exit", fails)
+            broken.setattr(TransformersTarget, "early_exit", fails)
             with pytest.raises(error):
                 said(talk, "b")
         assert said(talk, "ab") == fresh(model, talk)

@@ -102,7 +102,7 @@ class _Tokenizer:
 )  # fmt: skip
 def test_another_vocabulary_is_refused(monkeypatch, theirs, error):
     monkeypatch.setattr(draft_models, "LOADED", LoadedModels(lambda _: (ToyTarget(5), _Tokenizer(*theirs))))
-    models = DraftModels(TARGET, None, _Tokenizer("a", "b", "c"))
+    models = DraftModels(TARGET, _Tokenizer("a", "b", "c"))
     for spec in ("draft-model:model=x", "draft-model:model=x:drafters=ngram"):
         if error is None:
             assert with_models(load(spec), models)

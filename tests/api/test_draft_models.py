@@ -4,7 +4,7 @@ import pytest
 
 import draftwood
 from draftwood.api import draft_models
-from draftwood.api.draft_models import LoadedModels, needing_room, size_of
+from draftwood.api.draft_models import LoadedModels, needing_room
 from draftwood.drafters.load import load
 from draftwood.errors import ModelError
 from draftwood.testing import ToyTarget
@@ -48,16 +48,6 @@ def test_want_of_memory_names_the_draft_model(error):
 def test_a_loaded_model_stays_as_long_as_its_drafter(small):
     (drafter,) = draft_models.with_models(load("draft-model:model=small"), draft_models.DraftModels(ToyTarget()))
     assert drafter.target.owner is small["small"]
-
-
-def test_tied_weights_count_once():
-    torch = pytest.importorskip("torch")
-    model = torch.nn.Module()
-    model.one = torch.nn.Linear(10, 10, bias=False)
-    model.other = torch.nn.Linear(10, 10, bias=False)
-    assert size_of(model) == 800
-    model.other.weight = model.one.weight
-    assert size_of(model) == 400
 
 
 # --- cascades by name -------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from draftwood.decoding.request import Request
 from draftwood.drafters.cascade.drafter import CascadeDrafter
 from draftwood.drafters.draft_model.drafter import EarlyExitDrafter
 from draftwood.drafters.load import load
-from draftwood.engines.transformers.self_draft import early_exit
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.goodput import GoodputPlanner
@@ -29,7 +28,7 @@ def written(target, drafters=(), planner=None, sampling=GREEDY):
 def test_a_cascade_changes_no_text(kind, sampling, caplog):
     target, small = TransformersTarget(build(kind)), TransformersTarget(build(kind))
     plain = written(target, sampling=sampling)
-    inner = (*load("ngram+recycling"), EarlyExitDrafter(target=early_exit(small, "1")))
+    inner = (*load("ngram+recycling"), EarlyExitDrafter(target=small.early_exit("1")))
     for planner in (FixedPlanner(4), GoodputPlanner()):
         drafter = CascadeDrafter(target=small, drafters=inner, planner=planner)
         assert written(target, [drafter], sampling=sampling) == plain

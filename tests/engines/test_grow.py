@@ -9,7 +9,6 @@ import torch
 from hypothesis import given, settings
 
 from draftwood.engines.self_draft import read_layers
-from draftwood.engines.transformers.self_draft import early_exit
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError, UsageError
 from draftwood.testing import ToyTarget
@@ -108,7 +107,7 @@ def test_rows_that_a_draft_has_spoilt_touch_no_other():
     ((one, _), (other, _)) = target.open([TEXT, TEXT[:3]])
     tree = TokenTree.build([1, 2])
     expected = target_row(target.score([(one, 7, tree), (other, 3, tree)])[1], 2)
-    half = early_exit(target, "1")
+    half = target.early_exit("1")
     with torch.no_grad():  # only rows of token 6 are not finite
         half.decoder._embedding = half.decoder._embedding.clone()
         half.decoder._embedding[6] = torch.nan
@@ -122,13 +121,13 @@ def test_all_layers_but_none_are_the_model_itself():
     layers = target.n_layers
     ((session, _),) = target.open([TEXT])
     whole = target_row(target.grow([(session, [7], [-1])])[0], 0)
-    part = early_exit(target, str(layers - 1))
+    part = target.early_exit(str(layers - 1))
     assert part.arena is target.arena
     assert part.lock is target.lock
     assert part.decoder._embedding is target.decoder._embedding, "it has no weights of its own"
     drafted = target_row(part.grow([(session, [7], [-1])])[0], 0)
     assert np.abs(whole - drafted).max() > 0
-    assert early_exit(target, str(layers - 1)) is part, "made once"
+    assert target.early_exit(str(layers - 1)) is part, "made once"
 
 
 @pytest.mark.parametrize(
@@ -158,6 +157,6 @@ def test_numbers_far_beyond_the_model_take_neither_memory_nor_time(text):
 
 def test_a_target_of_another_kind_has_no_layers():
     with pytest.raises(CapabilityError, match="early-exit needs"):
-        early_exit(ToyTarget(), "1")
+        ToyTarget().early_exit("1")
     with pytest.raises(CapabilityError, match="early-exit needs"):
-        early_exit(TransformersTarget(build("llama"), lean=False), "1")
+        TransformersTarget(build("llama"), lean=False).early_exit("1")

@@ -12,7 +12,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 import draftwood
 from draftwood.api.setup import Setup
 from draftwood.contracts import Sampling
-from draftwood.engines.heads.fitting import head_in, usual
+from draftwood.engines.heads.fitting import usual
 from draftwood.engines.heads.weights import HeadShape, HeadWeights, read_head
 from draftwood.engines.transformers.head import embedding_fingerprint, fitted
 from draftwood.engines.transformers.target import TransformersTarget
@@ -75,7 +75,7 @@ def test_texts_are_the_models_own(tmp_path, target, temperature, drafters, caplo
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8)])
 def test_turns_of_a_conversation_are_the_models_own(tmp_path, target, sampling, caplog):
     file = saved(tmp_path / "head.safetensors", random_head(target))
-    check_turns_with_a_head(target, head_in(file, target, fitted), sampling, caplog)
+    check_turns_with_a_head(target, target.head(file), sampling, caplog)
 
 
 def test_a_public_file_is_read(tmp_path, target):
@@ -96,7 +96,7 @@ def test_a_public_file_is_read(tmp_path, target):
     for more, layers in (({named: [1, 2]}, (2, 3)), ({"eagle_config": {named: [2, 3]}}, (2, 3)), ({}, ())):
         (tmp_path / "config.json").write_text(json.dumps(config | more))
         assert read_head(tmp_path).shape.layers == layers
-    assert head_in(tmp_path, target, fitted).layers == usual(target.n_layers)
+    assert target.head(tmp_path).layers == usual(target.n_layers)
     model = build("llama")
     plain = draftwood.generate(model, [1, 2, 3], max_new_tokens=16, drafters="none")
     found = draftwood.generate(

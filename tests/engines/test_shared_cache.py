@@ -5,7 +5,6 @@ import numpy as np
 import draftwood
 from draftwood.drafters.draft_model.drafter import EarlyExitDrafter
 from draftwood.engines.transformers.cache import Arena
-from draftwood.engines.transformers.self_draft import early_exit
 from draftwood.engines.transformers.session import TransformersSession
 from draftwood.engines.transformers.shared import shared_target
 from tests.engines.tiny import build
@@ -18,11 +17,11 @@ def test_drafters_on_one_cache_do_not_see_each_others_nodes():
     ((target_session, _),) = target.open([PROMPT[:-1]])
     found = []
     for others in (False, True):
-        drafter = EarlyExitDrafter(target=early_exit(target, "2"))
+        drafter = EarlyExitDrafter(target=target.early_exit("2"))
         session = drafter.open(PROMPT, None)
         session.follow(target_session)
         if others:
-            other = EarlyExitDrafter(target=early_exit(target, "1")).open(PROMPT, None)
+            other = EarlyExitDrafter(target=target.early_exit("1")).open(PROMPT, None)
             other.follow(target_session)
             assert len(other.draft(4, 0, drafter.prior))
         tree = session.draft(12, 0, drafter.prior)

@@ -70,10 +70,16 @@ def test_a_session_of_transformers_tells_the_bytes_of_its_tokens(kind):
 
 def test_quantised_weights_are_those_of_the_copies():
     model = build("llama")
-    found = DraftModels(shared_target(model), model).quantized_self()
+    found = DraftModels(shared_target(model)).quantized_self()
     assert found.weight_bytes == found.target.weight_bytes > 0
     linears = [module for module in model.modules() if type(module) is torch.nn.Linear]
     assert found.weight_bytes < sum(linear.weight.nbytes for linear in linears)
+
+
+def test_tied_weights_count_once():
+    model = build("llama")
+    apart, model.lm_head.weight = TransformersTarget(model).weight_bytes, model.model.embed_tokens.weight
+    assert TransformersTarget(model).weight_bytes == apart - model.lm_head.weight.nbytes
 
 
 # --- records, table, page --------------------------------------------------------------------------------------

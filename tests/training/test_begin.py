@@ -51,7 +51,7 @@ def test_of_every_kind(family, tmp_path):
     schedule = Schedule(3600.0, steps=2, length=32, batch=4)
     training = Training(module, partial(loss_of, module, teacher), [], schedule, tmp_path / "checkpoint.pt")
     progress = training.run(files.files(), lambda progress: progress.updates < 3)
-    made = Trained(module, list(range(64)), progress, target.fingerprint)
+    made = Trained(module, list(range(64)), progress, target.target.fingerprint)
     write_head(tmp_path / "head.safetensors", made, {})
     plain = draftwood.generate(model, [1, 2, 3], max_new_tokens=16, drafters="none")
     found = draftwood.generate(
@@ -144,7 +144,11 @@ def test_cpu_and_transformers_train_the_same_head(tiny_gguf, kind, caplog):
     model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
     ours, theirs = (training_target(one) for one in (CpuTarget(path, threads=1), model))
     assert scores_by_rows(ours)
-    assert ours.fingerprint == theirs.fingerprint == embedding_fingerprint(model.get_input_embeddings().weight)
+    assert (
+        ours.target.fingerprint
+        == theirs.target.fingerprint
+        == embedding_fingerprint(model.get_input_embeddings().weight)
+    )
     assert (ours.layers, ours.vocabulary) == (theirs.layers, theirs.vocabulary)
     ids = torch.tensor([[1, 300], [7, 1]])
     torch.testing.assert_close(ours.embedded(ids), theirs.embedded(ids))

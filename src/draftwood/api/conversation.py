@@ -127,7 +127,8 @@ class Conversation:
         request = self._setup.on_the_model(self._setup.request(ids, drafters=drafters, **self._settings))
         if self._expected is not None and prediction is None:
             self._expected = tuple(request.drafters or ())
-        target, contents = self._setup.target, self._setup.contents()
+        target = self._setup.target
+        contents = target.contents()
         if self._sequence is not None and (self._sequence.target is not target or contents != self._contents):
             self._open.close()  # the cache is another model's
             self._sequence = None

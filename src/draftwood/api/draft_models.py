@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -16,13 +15,12 @@ from draftwood.api.learned import learned
 from draftwood.api.target import target_of
 from draftwood.child_safe import ChildSafeLock
 from draftwood.contracts import Drafter, Target
-from draftwood.drafters.draft_model.drafter import DraftTarget
+from draftwood.drafters.draft_model.drafter import DraftSources, DraftTarget
 from draftwood.drafters.load import load_inner
 from draftwood.engines.per_model import once
 from draftwood.engines.tokens.fingerprint import tokenizer_fingerprint
 from draftwood.errors import CapabilityError, ModelError, UsageError, VocabularyError
-from draftwood.files.paths import named
-from draftwood.models.engine import CPU, LLAMA_CPP, TRANSFORMERS, choose, first_line
+from draftwood.models.engine import LLAMA_CPP, choose, first_line
 from draftwood.planning.load import DEFAULT
 from draftwood.planning.load import load as load_planner
 
@@ -30,13 +28,6 @@ if TYPE_CHECKING:
     from draftwood.drafters.cascade.drafter import CascadeDrafter
 
 log = logging.getLogger("draftwood")
-
-# By engine, the modules that make draft models of a target, and those that open trained heads.
-_SELF_DRAFTS = {
-    CPU: "draftwood.engines.cpu.self_drafts",
-    TRANSFORMERS: "draftwood.engines.transformers.self_draft",
-}
-_HEADS = {CPU: "draftwood.engines.cpu.head.target", TRANSFORMERS: "draftwood.engines.transformers.head"}
 
 _NO_MEMORY = (
     "out of memory", "alloc_failed", "not enough memory", "can't allocate", "cannot allocate", "failed to allocate"
@@ -72,16 +63,6 @@ class LoadedModels:
             return model, tokenizer
 
 
-def size_of(model: Any) -> int:
-    """Return the bytes of a model's weights, as its engine counts them or as torch holds them."""
-    if isinstance(model, Target):
-        return model.weight_bytes or 0
-    from draftwood.engines.transformers.shared import released_bytes
-
-    every = [*model.parameters(), *model.buffers()]
-    return sum({one.data_ptr(): one.nbytes for one in every}.values()) + released_bytes(model)
-
-
 def _load(name: str) -> tuple[Any, Any]:
     """Load a model to draft by: its passes need not be exact to the last bit."""
     from draftwood.models.load import load
@@ -107,11 +88,11 @@ LOADED = LoadedModels(_load)
 """The draft models of this process."""
 
 
-class DraftModels:
-    """The models that drafters may draft by for this target, its model and its tokenizer, each None if unknown."""
+class DraftModels(DraftSources):
+    """The models that drafters may draft by for this target and its tokenizer, each None if unknown."""
 
-    def __init__(self, target: Target | None = None, model: Any = None, tokenizer: Any = None) -> None:
-        self.target, self.model, self.tokenizer = target, model, tokenizer
+    def __init__(self, target: Target | None = None, tokenizer: Any = None) -> None:
+        self.target, self.tokenizer = target, tokenizer
 
     def named(self, name: str) -> DraftTarget:
         """Return a model by its name, with a cache of its own; it stays loaded for later calls.
@@ -123,7 +104,7 @@ class DraftModels:
             draft = target_of(model)
         size = None if self.target is None else self.target.capabilities.vocab_size
         self._compare(name, tokenizer)
-        return DraftTarget(draft, size, size_of(model), self.target, model)
+        return DraftTarget(draft, size, draft.weight_bytes, self.target, model)
 
     def given(self, found: DraftTarget) -> DraftTarget:
         """Return a model that the user gave as an object, with what is known of the target."""
@@ -153,27 +134,31 @@ class DraftModels:
         found = self.named(name)
         model, tokenizer = LOADED.get(name)
         return CascadeDrafter(
-            drafters=with_models(inner, DraftModels(found.target, model, tokenizer)), target=found,
+            drafters=with_models(inner, DraftModels(found.target, tokenizer)), target=found,
             length=length, p_min=p_min, model=name,
             planner=load_planner(DEFAULT, learned(model)),
         )  # fmt: skip
 
     def early_exit(self, layers: str) -> DraftTarget:
-        """Return some of the target's own layers, on its cache. Raises what `early_exit` of the engine raises."""
-        return DraftTarget(self._self_drafts("early-exit").early_exit(self.target, layers), weight_bytes=0)
+        """Return some of the target's own layers, on its cache; raises as `Target.early_exit`."""
+        return DraftTarget(self._known.early_exit(layers), weight_bytes=0)
+
+    def quantized_self(self) -> DraftTarget:
+        """Return the target's own weights in 4 bits, on our own engine; raises as `Target.quantized_self`."""
+        found = self._known.quantized_self()
+        return DraftTarget(found, weight_bytes=found.weight_bytes, verifier=self.target)
 
     def head(self, file: str, known: DraftTarget | None = None, *, optional: bool = False) -> DraftTarget | None:
         """Return a head that was trained for the target; without ``file``, the one that comes with draftwood.
 
-        Raises `UsageError` where none comes with it, `ModelError` for a file that is no head, `CapabilityError`
-        for another model's, or without hidden states. An ``optional`` one is None then, and for a file the log
-        says why, once; without a file it is also None on engines other than transformers, where it has not paid
-        (LOG.md, 2026-11-25). One that is ``known`` is used on when its file has become unreadable.
+        Raises as `Target.head`. An ``optional`` one is None then, and for a file the log says why, once; without a
+        file it is also None where that has not paid (`Target.head_pays`). One that is ``known`` is used on when
+        its file has become unreadable.
         """
-        if optional and not file and self._engine != TRANSFORMERS:
+        if optional and not file and (self.target is None or not self.target.head_pays):
             return None
         try:
-            return self._head(file)
+            found = self._known.head(file)
         except (CapabilityError, ModelError, UsageError) as error:
             if known is not None and known.verifier is self.target:
                 return known
@@ -181,51 +166,14 @@ class DraftModels:
                 raise
             said = f"{error}; decoding goes on without it"
             return once(self.target, "no head", said, lambda: log.warning(said)) if file else None
-
-    def _head(self, file: str) -> DraftTarget:
-        if self.target is None or not self.target.capabilities.hidden or self._engine not in _HEADS:
-            raise CapabilityError("head needs the engine cpu or transformers, and hidden states: leave it out")
-        from draftwood.engines.heads.fitting import head_in, shipped
-
-        heads = import_module(_HEADS[self._engine])
-        place = named(file) if file else shipped(heads.fingerprint(self.target))
-        if place is None:
-            raise UsageError(
-                "no head comes with draftwood for this model: make one with draftwood train head, and write "
-                "head:file=FILE"
-            )
-        found = head_in(place, self.target, heads.fitted)
-        return DraftTarget(found, weight_bytes=found.weight_bytes, verifier=self.target)
-
-    def quantized_self(self) -> DraftTarget:
-        """Return the target's own weights in 4 bits, on our own engine.
-
-        Raises `CapabilityError` where that would save nothing, or is not implemented.
-        """
-        if self._engine == LLAMA_CPP:
-            raise CapabilityError(
-                "quantized-self makes no smaller copy of a GGUF file for llama.cpp: write draft-model:model=FILE "
-                "with a Q4_0 file of the same model, or run it on the engine cpu"
-            )
-        drafts = self._self_drafts("quantized-self")
-        if self._engine == CPU:
-            found = drafts.quantized_self(self.target)
-        elif self.model is None:
-            raise CapabilityError("quantized-self needs the model itself: use generate or bench")
-        else:
-            found = drafts.quantized_self(self.target, self.model)
         return DraftTarget(found, weight_bytes=found.weight_bytes, verifier=self.target)
 
     @property
-    def _engine(self) -> str:
-        """The name of the target's engine, as it declares it; empty for targets that declare none."""
-        return "" if self.target is None else self.target.engine
-
-    def _self_drafts(self, name: str) -> Any:
-        """Return the module of the engine that makes draft models of its targets, for the drafter ``name``."""
-        if self._engine not in _SELF_DRAFTS:
-            raise CapabilityError(f"{name} works on models of transformers only: name a draft model instead")
-        return import_module(_SELF_DRAFTS[self._engine])
+    def _known(self) -> Target:
+        """The target, for models that are made of it."""
+        if self.target is None:
+            raise CapabilityError("a drafter that is made of the target needs one: name a draft model instead")
+        return self.target
 
 
 def with_models(drafters: Sequence[Drafter], models: DraftModels) -> tuple[Drafter, ...]:

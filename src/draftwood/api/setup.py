@@ -29,7 +29,7 @@ from draftwood.api.prompts import decoder
 from draftwood.api.target import target_of
 from draftwood.api.text import StopStrings
 from draftwood.api.user_texts import UserTexts, check_tokenizer, predicting, saving
-from draftwood.contracts import Capabilities, Drafter, Planner, Processor, Rule, Sampling, Target
+from draftwood.contracts import Capabilities, Drafter, Planner, Processor, Rule, Sampling
 from draftwood.contracts.declaring import lacking, refuse_mismatch
 from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.request import Request
@@ -86,7 +86,7 @@ class Setup:
         check_tokenizer_kind(tokenizer)
         self.model, self.tokenizer = model, tokenizer
         self.target = target_of(model)  # for its capabilities; `refresh` prepares the model
-        self.drafters = with_models(self.drafters, DraftModels(self.target, model, tokenizer))
+        self.drafters = with_models(self.drafters, DraftModels(self.target, tokenizer))
         # What a lossy rule accepts says nothing about exact decoding, so what is learnt from it is not kept.
         known = fresh(self.model) if self.rule.lossy else learned(self.model)
         self.planner = load_planner(planner, known)
@@ -137,18 +137,10 @@ class Setup:
     def refresh(self) -> None:
         """Prepare the model, and what drafters draft by, as they are now: all of it or, if that fails, nothing."""
         target = target_of(self.model, now=True)
-        drafters = with_models(self.drafters, DraftModels(target, self.model, self.tokenizer))
+        drafters = with_models(self.drafters, DraftModels(target, self.tokenizer))
         if target is not self.target:
             refuse_mismatch(target.capabilities, drafters)
         self.target, self.drafters = target, drafters
-
-    def contents(self) -> Any:
-        """Return a value that changes with the model's weights and code, which makes its cache invalid."""
-        if isinstance(self.model, Target):
-            return None
-        from draftwood.engines.transformers.shared import contents
-
-        return contents(self.model, self.target)  # type: ignore[arg-type]
 
     @contextmanager
     def open(self, requests: Sequence[Request]) -> Iterator[list[ActiveSequence]]:
@@ -163,7 +155,7 @@ class Setup:
         """Return the request with the models of its own drafters as the target is now."""
         if request.drafters is None:
             return request
-        drafters = with_models(request.drafters, DraftModels(self.target, self.model, self.tokenizer))
+        drafters = with_models(request.drafters, DraftModels(self.target, self.tokenizer))
         return request if drafters == tuple(request.drafters) else replace(request, drafters=drafters)
 
     def _modules(self, requests: Sequence[Request]) -> list[str]:

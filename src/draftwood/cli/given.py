@@ -202,7 +202,7 @@ class Loaded:
             return ""
         named = (getattr(drafter, "file", "") for drafter in load(self.given.drafters) if drafter.name == "head")
         try:
-            DraftModels(target_of(self.model), self.model).head(next(named, ""))
+            DraftModels(target_of(self.model)).head(next(named, ""))
         except DraftwoodError as error:
             if isinstance(error, UsageError):  # for other errors it can have none, or the user has named a bad one
                 how = f"draftwood train head {shlex.quote(self.given.model)} -o head.safetensors"

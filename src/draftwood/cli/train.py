@@ -122,7 +122,7 @@ def _train(loading: options.Loading, output: Path, plan: TrainingPlan, folder: P
         "weights": loading.weights,
         "dtype": loading.dtype,
         "engine": job.target.target.engine,
-        "target": job.target.fingerprint,
+        "target": job.target.target.fingerprint,
     }
     note, asked = folder / "plan.json", _asked(about, replace(plan, text_seconds=0.0, train_seconds=0.0))
     if note.exists() and note.read_text(encoding="utf-8") != asked:

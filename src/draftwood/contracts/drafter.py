@@ -274,7 +274,7 @@ class Drafter(ABC):
     def with_models(self, models: Any) -> Drafter | None:
         """Return a drafter that is ready to be opened; an equal one if called again with the same target.
 
-        ``models`` is a `draftwood.api.draft_models.DraftModels`. None: no model, so leave it out.
+        ``models`` finds models to draft by, for this target. None: it has none for this drafter, so leave it out.
         """
         return self
 

@@ -190,8 +190,20 @@ class Target(ABC):
         return None
 
     @property
+    def fingerprint(self) -> str:
+        """A digest of its token embeddings, by which a trained head names its model; empty: not known."""
+        return ""
+
+    @property
     def weight_bytes(self) -> int | None:
         """Bytes of weights that a pass reads; None: not known."""
+        return None
+
+    head_pays: bool = False
+    """Whether the head that comes with draftwood for a model is worth its time here (LOG.md, 2026-11-25)."""
+
+    def contents(self) -> Any:
+        """Return a value that changes with the model's weights and code, which makes its cache invalid."""
         return None
 
     def pass_times(self) -> Mapping[int, float]:
@@ -247,3 +259,26 @@ class Target(ABC):
     def settle(self, session: Any, path: Sequence[int]) -> None:
         """Commit grown nodes of a session, a path from the end of the cached text, and forget the others."""
         raise CapabilityError("this target grows no trees: its capabilities do not say that it does")
+
+    def early_exit(self, layers: str = "") -> Any:
+        """Return some of its layers as a draft model on its own cache, for `grow` (`Needs.target_session`).
+
+        ``layers`` is a number (the first so many) or ranges, as in ``0-9.20-29``; empty: the first half.
+        `UsageError` for layers that it does not have, `CapabilityError` where it runs no part of them.
+        """
+        raise CapabilityError(
+            "early-exit needs the engine cpu, or a model of transformers whose layers draftwood runs itself "
+            "(Llama-like ones): use another drafter"
+        )
+
+    def quantized_self(self) -> Target:
+        """Return a target of its weights in 4 bits; `CapabilityError` where that would save nothing."""
+        raise CapabilityError("quantized-self needs the engine cpu or transformers: name a draft model instead")
+
+    def head(self, file: str = "") -> Any:
+        """Return the head in ``file``, which drafts by its hidden states and has ``weight_bytes``.
+
+        Without a file, the one that comes with draftwood: `UsageError` where none does. `ModelError` for a file
+        that is no head, `CapabilityError` for one of another model, or where heads are not known.
+        """
+        raise CapabilityError("head needs the engine cpu or transformers, and hidden states: leave it out")

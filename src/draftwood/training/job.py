@@ -161,7 +161,7 @@ class HeadJob:
                     return None
             if not is_last:
                 self._states(name).remove()
-        return Trained(module, ids, training.progress, self.target.fingerprint)
+        return Trained(module, ids, training.progress, self.target.target.fingerprint)
 
     def _write(self, on_progress: OnProgress) -> bool:
         """Let the model write text until its time is over."""

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from draftwood.contracts import Target
-from draftwood.engines.cpu.head.target import fingerprint
 from draftwood.engines.cpu.head.weights import MATRICES
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.heads.weights import HeadShape
@@ -18,11 +17,10 @@ _NORMS = {"attn_norm": "midlayer.hidden_norm", "ffn_norm": "midlayer.post_attent
 
 
 class TrainingTarget(ABC):
-    """A target, and what a training needs beside its passes. ``fingerprint`` is that of a head's file, ``threads``
-    are those of its passes (None: torch's), ``layers`` counts the model's, ``device`` is where it computes."""
+    """A target, and what a training needs beside its passes. ``threads`` are those of its passes (None: torch's),
+    ``layers`` counts the model's, ``device`` is where it computes."""
 
     target: Target
-    fingerprint: str
     threads: int | None = None
     device = torch.device("cpu")
 
@@ -57,7 +55,7 @@ class CpuTrainingTarget(TrainingTarget):
     """A target of the CPU engine. Rows of tables are read from its file when they are asked for."""
 
     def __init__(self, target: CpuTarget) -> None:
-        self.target, self.threads, self.fingerprint = target, target.model.threads, fingerprint(target)
+        self.target, self.threads = target, target.model.threads
         self._weights = target.model.weights
 
     def embedded(self, ids: Tensor) -> Tensor:

@@ -7,7 +7,6 @@ from typing import Any
 from torch import Tensor
 
 from draftwood.engines.heads.weights import HeadShape
-from draftwood.engines.transformers.head import embedding_fingerprint
 from draftwood.engines.transformers.lean_parts import read_parts
 from draftwood.errors import CapabilityError
 from draftwood.training.head_module import HeadModule
@@ -23,7 +22,6 @@ class TransformersTrainingTarget(TrainingTarget):
         if rows is None:
             raise CapabilityError("the model's own scores of tokens were released: load it anew")
         self._rows: Tensor = rows
-        self.fingerprint = embedding_fingerprint(self._embedding)
 
     def embedded(self, ids: Tensor) -> Tensor:
         return self._embedding[ids]

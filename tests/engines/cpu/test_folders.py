@@ -14,7 +14,6 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import CONFIG_MAPPING, LlamaForCausalLM
 
 import draftwood
-from draftwood.engines.cpu import self_drafts
 from draftwood.engines.cpu.code.kernels import kernels
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.cpu.weights import Weights, hub_names
@@ -25,7 +24,6 @@ from draftwood.engines.files.hub_model import read_folder
 from draftwood.engines.files.hub_settings import settings_of
 from draftwood.engines.files.shapes import shape_of
 from draftwood.engines.tokens.tokenizer import HubTokenizer
-from draftwood.engines.transformers.self_draft import quantized_self
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.errors import CapabilityError, ModelError, ModelNotFoundError, UnsupportedModelError, UsageError
 from draftwood.tree import TokenTree
@@ -75,14 +73,14 @@ def test_scores_are_those_of_transformers(name, folders):
 @pytest.mark.parametrize("name", rest_is_slow(TINY, *QUICK))
 def test_a_model_in_memory_is_its_folder(name, folders):
     one = folders(name)
-    ours = self_drafts.in_few_bits(one.model, "whole", lambda: memory(one.model), 1)
+    ours = CpuTarget(memory(one.model), threads=1, becomes="int4")
     assert np.array_equal(read(ours, IDS[:40]), read(CpuTarget(one.path, threads=1, becomes="int4"), IDS[:40]))
 
 
 def memory(model):
-    from draftwood.engines.transformers.self_draft import _in_memory
+    from draftwood.engines.transformers.self_draft import in_memory
 
-    return _in_memory(model)
+    return in_memory(model)
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma2", "qwen3moe"])
@@ -160,7 +158,7 @@ def test_a_cpu_target_in_floats_drafts_by_its_own_weights_and_one_in_8_bits_does
     plain = draftwood.generate(target, IDS[:20], drafters="none", max_new_tokens=30).ids
     drafted = draftwood.generate(target, IDS[:20], drafters="quantized-self", planner="fixed:4", max_new_tokens=30)
     assert drafted.ids == plain
-    assert self_drafts.quantized_self(target) is self_drafts.quantized_self(target)
+    assert target.quantized_self() is target.quantized_self()
     target, _ = draftwood.load(folders("llama").path, weights="int8")
     with pytest.raises(CapabilityError, match="the target's weights are Q8_0 already: leave it out"):
         draftwood.generate(target, IDS[:20], drafters="quantized-self", max_new_tokens=3)
@@ -171,7 +169,7 @@ def test_weights_in_few_bits_are_not_made_of_a_file_that_was_written_to(tmp_path
     target, file = CpuTarget(tmp_path), tmp_path / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-64])
     with pytest.raises(ModelError, match="has changed since it was loaded: load it again"):
-        self_drafts.quantized_self(target)
+        target.quantized_self()
 
 
 @pytest.mark.parametrize("name", ["model.gguf", "model.safetensors"])
@@ -203,18 +201,20 @@ def test_weights_in_few_bits_follow_those_of_the_model():
     model = build("llama")
     for pack in (True, False):
         draftwood.prepare(model, pack=pack)
-        first = quantized_self(shared_target(model), model)
-        assert quantized_self(shared_target(model), model) is first
+        first = shared_target(model).quantized_self()
+        assert shared_target(model).quantized_self() is first
         with torch.no_grad():
             model.model.layers[0].mlp.up_proj.weight.mul_(-1)
-        second = quantized_self(shared_target(model), model)
+        second = shared_target(model).quantized_self()
         assert not np.array_equal(read(first, IDS[:9]), read(second, IDS[:9]))
 
 
 def test_models_that_have_no_weights_in_few_bits():
     model = build("llama")
+    target = shared_target(model)
+    model.double()
     with pytest.raises(CapabilityError, match="this model has float64 on cpu: use other drafters"):
-        quantized_self(shared_target(model), model.double())
+        target.quantized_self()
     gpt = SimpleNamespace(model_type="gpt2")
     with pytest.raises(UnsupportedModelError, match="not run models of type gpt2: take the engine transformers"):
         memory(SimpleNamespace(config=SimpleNamespace(to_dict=lambda: vars(gpt)), state_dict=dict))

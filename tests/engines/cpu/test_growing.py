@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import draftwood
-from draftwood.engines.cpu.self_drafts import early_exit
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.files.gguf_file import GgufFile
 from draftwood.errors import CapabilityError, UsageError
@@ -53,7 +52,7 @@ def check_grown(part, session, truth, root, tree) -> dict[int, int]:
 def test_the_first_layers_are_the_model_that_has_no_others(tiny_gguf, family):
     path, random = tiny_gguf(family, "Q4_0"), np.random.default_rng(3)
     target, truth = CpuTarget(path, threads=2), Truth(with_layers(path, 1))
-    part, whole = early_exit(target, "1"), Truth(CpuTarget(path, threads=1))
+    part, whole = target.early_exit("1"), Truth(CpuTarget(path, threads=1))
     ((session, _),) = target.open([TEXT])
     for _ in range(4):
         tree, root = random_tree(random, 12, target.capabilities.vocab_size), int(random.integers(300))
@@ -89,13 +88,13 @@ def test_what_cannot_be_grown_is_said(tiny_gguf):
     with pytest.raises(CapabilityError, match="draft fewer"):
         target.grow([(session, [1] * 1000, list(range(-1, 999)))])
     with pytest.raises(UsageError, match="it has 2 layers"):
-        early_exit(target, "2")
-    assert early_exit(target, "1") is early_exit(target, "0-0"), "made once"
+        target.early_exit("2")
+    assert target.early_exit("1") is target.early_exit("0-0"), "made once"
 
 
 def test_a_part_keeps_no_target_alive(tiny_gguf):
     target = CpuTarget(tiny_gguf("llama", "Q4_0"))
-    part, gone = early_exit(target), weakref.ref(target)
+    part, gone = target.early_exit(), weakref.ref(target)
     del target
     gc.collect()
     assert gone() is None
@@ -118,7 +117,7 @@ def test_law_1_and_3_the_text_is_the_plain_one(tiny_gguf, drafters, temperature)
 def test_texts_share_a_pass(tiny_gguf):
     path = tiny_gguf("llama", "Q4_0")
     target, truth = CpuTarget(path), Truth(with_layers(path, 1))
-    part = early_exit(target, "1")
+    part = target.early_exit("1")
     one, other = (session for session, _ in target.open([TEXT, TEXT[:4]]))
     part.grow([(one, [7, 1], [-1, -1]), (other, [2], [-1])])
     found = part.grow([(one, [3], [1]), (other, [4, 5], [0, 0])])

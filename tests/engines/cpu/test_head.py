@@ -12,13 +12,13 @@ from safetensors.torch import load_file, save_file
 import draftwood
 from draftwood.contracts import Prices, Sampling
 from draftwood.drafters.head.drafter import HeadDrafter
-from draftwood.engines.cpu.head.target import fingerprint, fitted
+from draftwood.engines.cpu.head.target import fitted
 from draftwood.engines.cpu.head.weights import FUSE, KIND
 from draftwood.engines.cpu.passes import PassRecord, Rows
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.files.formats import FORMATS
 from draftwood.engines.files.gguf_types import dequantised, quantised, read_floats
-from draftwood.engines.heads.fitting import head_in, shipped
+from draftwood.engines.heads.fitting import shipped
 from draftwood.engines.heads.weights import HeadShape, HeadWeights, read_head
 from draftwood.engines.lent_scores import RowScores
 from draftwood.engines.transformers.head import embedding_fingerprint
@@ -72,7 +72,7 @@ def file(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def head(target, file):
-    return head_in(file, target, fitted)
+    return target.head(file)
 
 
 def some_states(count, seed=0):
@@ -189,8 +189,8 @@ def test_the_fingerprint_is_that_of_the_model_of_transformers(tiny_gguf, kind):
     path = tiny_gguf("llama", kind)
     model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
     found = CpuTarget(path, threads=1)
-    assert fingerprint(found) == embedding_fingerprint(model.get_input_embeddings().weight)
-    assert shipped(fingerprint(found)) is None
+    assert found.fingerprint == embedding_fingerprint(model.get_input_embeddings().weight)
+    assert shipped(found.fingerprint) is None
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
@@ -217,7 +217,7 @@ class TestRefusals:
             fitted(target, random_head(**wrong))
 
     def test_of_other_weights(self, target, caplog):
-        for known in (fingerprint(target), "0123456789abcdef"):
+        for known in (target.fingerprint, "0123456789abcdef"):
             assert not caplog.records
             fitted(target, replace(random_head(), target=known))
         assert "was trained for other weights" in caplog.text

@@ -7,6 +7,7 @@ best first by the draft's own confidence: Li and others, "EAGLE-2", arXiv 2406.1
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
@@ -47,6 +48,37 @@ class DraftTarget:
     owner: Any = field(default=None, repr=False, compare=False)
 
 
+class DraftSources(ABC):
+    """Where drafters find the models that they draft by; all raise what loading or making the model raises."""
+
+    @abstractmethod
+    def named(self, name: str) -> DraftTarget:
+        """Return a model by its name, with a cache of its own."""
+
+    @abstractmethod
+    def given(self, found: DraftTarget) -> DraftTarget:
+        """Return a model that the user gave as an object, with what is known of the target."""
+
+    @abstractmethod
+    def cascade(self, name: str, drafters: str, length: int, p_min: float) -> ModelBackedDrafter:
+        """Return a drafter that drafts by the named model, which has these ``drafters`` of its own."""
+
+    @abstractmethod
+    def early_exit(self, layers: str) -> DraftTarget:
+        """Return some of the target's own layers, on its cache."""
+
+    @abstractmethod
+    def quantized_self(self) -> DraftTarget:
+        """Return the target's own weights in 4 bits."""
+
+    @abstractmethod
+    def head(self, file: str, known: DraftTarget | None = None, *, optional: bool = False) -> DraftTarget | None:
+        """Return a head that was trained for the target; None for an ``optional`` one that cannot be had.
+
+        One that is ``known`` is used on when its file has become unreadable.
+        """
+
+
 @dataclass(frozen=True)
 class ModelBackedDrafter(BaseDrafter):
     """What drafters with a model have in common.
@@ -77,8 +109,8 @@ class ModelBackedDrafter(BaseDrafter):
     def needs(self) -> Needs:
         return Needs(prices=True, base_tree=True)
 
-    def with_models(self, models: Any) -> ModelBackedDrafter | None:
-        """Return the drafter with its model, which ``models`` finds (`draftwood.api.draft_models.DraftModels`).
+    def with_models(self, models: DraftSources) -> ModelBackedDrafter | None:
+        """Return the drafter with its model, which ``models`` finds.
 
         None where it is optional and there is none.
         """
@@ -166,7 +198,7 @@ class DraftModelDrafter(ModelBackedDrafter):
         super().__post_init__()
         load_inner(self.drafters)  # a wrong name is an error at once
 
-    def with_models(self, models: Any) -> ModelBackedDrafter:
+    def with_models(self, models: DraftSources) -> ModelBackedDrafter:
         """Return the drafter with its model loaded, a cascade if that has drafters (`draftwood.drafters.cascade`).
 
         Raises what loading raises, `UsageError` without a name.
@@ -176,8 +208,7 @@ class DraftModelDrafter(ModelBackedDrafter):
                 raise UsageError("draft-model needs a model: write draft-model:model=NAME")
             return self.bound(models.given(self.found))
         if self.drafters:
-            cascade: ModelBackedDrafter = models.cascade(self.model, self.drafters, self.length, self.p_min)
-            return cascade
+            return models.cascade(self.model, self.drafters, self.length, self.p_min)
         return self.bound(models.named(self.model))
 
 
@@ -199,7 +230,7 @@ class EarlyExitDrafter(ModelBackedDrafter):
     def needs(self) -> Needs:
         return Needs(prices=True, base_tree=True, target_session=True)
 
-    def with_models(self, models: Any) -> EarlyExitDrafter:
+    def with_models(self, models: DraftSources) -> EarlyExitDrafter:
         """Return the drafter with those layers of the target; raises `CapabilityError` where it cannot be had."""
         return self.bound(models.early_exit(self.layers))
 
@@ -211,6 +242,6 @@ class QuantizedSelfDrafter(ModelBackedDrafter):
     name: ClassVar[str] = "quantized-self"
     prior: ClassVar[Floats] = QUANTIZED_PRIOR
 
-    def with_models(self, models: Any) -> QuantizedSelfDrafter:
+    def with_models(self, models: DraftSources) -> QuantizedSelfDrafter:
         """Return the drafter with its copy of the weights; raises `CapabilityError` where there is none."""
         return self.bound(models.quantized_self())

@@ -14,7 +14,7 @@ import numpy as np
 
 from draftwood.contracts import Feedback, Floats, Needs, Noise
 from draftwood.drafters.base import grown_tree
-from draftwood.drafters.draft_model.drafter import DraftTarget, ModelBackedDrafter
+from draftwood.drafters.draft_model.drafter import DraftSources, DraftTarget, ModelBackedDrafter
 from draftwood.drafters.draft_model.experience import BOUNDS, CLASSES, FIRSTS
 from draftwood.drafters.draft_model.growth import LOOKED_AT, MOST_NODES, MOST_READ
 from draftwood.drafters.draft_model.session import ModelSession
@@ -111,8 +111,8 @@ class HeadDrafter(ModelBackedDrafter):
         layers = () if self.found is None else self.found.target.layers
         return Needs(prices=True, base_tree=True, hidden=layers)
 
-    def with_models(self, models: Any) -> HeadDrafter | None:
-        """Return the drafter with its head; raises what `draftwood.api.draft_models.DraftModels.head` raises."""
+    def with_models(self, models: DraftSources) -> HeadDrafter | None:
+        """Return the drafter with its head; raises as `Target.head`."""
         found = models.head(self.file, self.found, optional=self.optional)
         return None if found is None else self.bound(found)
 

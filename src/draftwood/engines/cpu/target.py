@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -16,12 +17,18 @@ from draftwood.engines.cpu.code.instructions import Instructions
 from draftwood.engines.cpu.code.records import WIDEST
 from draftwood.engines.cpu.model import CpuModel, pass_times
 from draftwood.engines.cpu.passes import check_ids
+from draftwood.engines.cpu.phases import Without
 from draftwood.engines.cpu.session import CpuSession, Grown, SavedPages, groups, grow
 from draftwood.engines.cpu.weights import Report
+from draftwood.engines.files.formats import FORMATS
 from draftwood.engines.files.gguf_file import GgufFile
+from draftwood.engines.files.gguf_types import bfloat16_bits
 from draftwood.engines.files.hub_model import HubModel
+from draftwood.engines.heads.fitting import fingerprint_of, fingerprint_rows, head_in
 from draftwood.engines.lent_scores import RowScores
+from draftwood.engines.per_model import once
 from draftwood.engines.rounding import EXACT
+from draftwood.engines.self_draft import read_layers
 from draftwood.errors import CapabilityError
 from draftwood.local.findings import Setting
 from draftwood.tree import TokenTree
@@ -67,6 +74,13 @@ class CpuTarget(Target):
         file = self.model.weights.file
         return SimpleNamespace(**file.defaults | {"eos_token_id": sorted(file.end_ids)})
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """The same as of the model of transformers made of its file; see `Target.fingerprint`."""
+        weights = self.model.weights
+        rows = fingerprint_rows(weights.shape.vocabulary)
+        return fingerprint_of(bfloat16_bits(weights.floats(weights.embedding, rows)))
+
     @property
     def setting(self) -> Setting:
         """What the cost of its passes depends on."""
@@ -83,6 +97,35 @@ class CpuTarget(Target):
     def weight_bytes(self) -> int:
         """Bytes of weights that a pass reads; of mixtures, those of all experts."""
         return self.model.weights.nbytes
+
+    def early_exit(self, layers: str = "") -> CpuPart:
+        """Return what runs only these layers, on this target's sessions, for `grow`; see `Target.early_exit`.
+
+        Keys and values of the committed text are those of the whole model.
+        """
+        chosen = read_layers(layers, self.model.weights.shape.layers)
+        return once(self, chosen, self.model, lambda: CpuPart(self.model, chosen, self.capabilities))
+
+    def quantized_self(self) -> CpuTarget:
+        """Return a target of the same weights in 4 bits; `CapabilityError` if they are in few bits already."""
+        weights = self.model.weights
+        kind = weights.matrices[0]["ffn_down"].kind
+        if kind in FORMATS:
+            raise CapabilityError(
+                f"quantized-self brings nothing here, the target's weights are {kind} already: leave it out"
+            )
+
+        def made() -> CpuTarget:
+            weights.file.check_unchanged()  # it is read once more
+            return CpuTarget(weights.file, threads=self.model.threads, becomes="int4")
+
+        return once(self, "int4", None, made)
+
+    def head(self, file: str = "") -> Any:
+        """As of `Target.head`."""
+        from draftwood.engines.cpu.head.target import fitted
+
+        return head_in(file, self, fitted)
 
     @locked
     def open(
@@ -168,3 +211,20 @@ class CpuTarget(Target):
         for session, root, tree in requests:
             session.scored(root, tree)
         return found
+
+
+class CpuPart:
+    """Some layers of a target, and its norm and scores after them, on the target's sessions.
+
+    What it has read is never committed: the layers that it leaves out have made no keys and values of it.
+    """
+
+    weight_bytes = 0
+
+    def __init__(self, model: CpuModel, layers: tuple[int, ...], capabilities: Capabilities) -> None:
+        self._model, self.capabilities, self.lock = model, capabilities, model.lock
+        self._without = tuple(Without(i) for i in range(model.weights.shape.layers) if i not in layers)
+
+    @locked
+    def grow(self, requests: Sequence[Grown]) -> list[RowScores]:
+        return grow(self._model, requests, self._without)

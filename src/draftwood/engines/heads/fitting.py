@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.contracts import Target
 from draftwood.engines.files.formats import GROUP
 from draftwood.engines.heads.weights import HeadWeights, read_head
 from draftwood.engines.per_model import once
-from draftwood.errors import CapabilityError
+from draftwood.errors import CapabilityError, UsageError
+from draftwood.files.paths import named
 
 log = logging.getLogger("draftwood")
 
@@ -23,11 +25,18 @@ Head = TypeVar("Head")
 _SHIPPED = Path(__file__).with_name("shipped")
 
 
-def head_in(path: Path, target: Any, fit: Callable[[Any, HeadWeights, str], Head]) -> Head:
+def head_in(file: str | Path, target: Any, fit: Callable[[Any, HeadWeights, str], Head]) -> Head:
     """Return the head in a file, ready to draft for a target; read once per target and state of the file.
 
+    Without a file, the one that comes with draftwood for the model; `UsageError` where none does.
     ``fit(target, weights, name)`` is the engine's, whose errors are raised, and those of `read_head`.
     """
+    path = named(file) if file else shipped(target.fingerprint)
+    if path is None:
+        raise UsageError(
+            "no head comes with draftwood for this model: make one with draftwood train head, and write "
+            "head:file=FILE"
+        )
     place = path / "model.safetensors" if path.is_dir() else path
     try:
         state = place.stat()
@@ -47,16 +56,16 @@ def usual(layers: int) -> tuple[int, ...]:
     return tuple(sorted({min(2, layers - 1), layers // 2, max(0, layers - 3)}))
 
 
-def check_fit(
-    name: str, weights: HeadWeights, sizes: tuple[int, int, int], shown: Sequence[int], own: str
-) -> tuple[int, ...]:
-    """Return the layers whose states a head reads of a model. ``sizes`` are the model's width, vocabulary and
-    number of layers, ``shown`` the layers whose states it shows, ``own`` is its fingerprint. Raises
-    `CapabilityError` for another model's head; the log says where it was trained for other weights."""
-    shape, (width, vocabulary, count) = weights.shape, sizes
+def check_fit(name: str, weights: HeadWeights, target: Target, width: int) -> tuple[int, ...]:
+    """Return the layers whose states a head reads of a target, which are ``width`` wide.
+
+    Raises `CapabilityError` for another model's head; the log says where it was trained for other weights.
+    """
+    shape, can = weights.shape, target.capabilities
+    count = max(can.hidden)
     for what, its, ours in (
         ("width", shape.width, width),
-        ("vocabulary", shape.target_vocab, vocabulary),
+        ("vocabulary", shape.target_vocab, can.vocab_size),
         ("layers", shape.target_layers or count, count),
     ):
         if its != ours:
@@ -74,11 +83,11 @@ def check_fit(
                 f"heads draft whose sizes are multiples of {GROUP}, and one of {name} is {part}: leave it out"
             )
     layers = shape.layers or usual(count)
-    if missing := set(layers) - set(shown):
+    if missing := set(layers) - set(can.hidden):
         raise CapabilityError(f"{name} reads layers {sorted(missing)}, which this model does not show")
     if tensors["fc.weight"].shape[1] != len(layers) * width:
         raise CapabilityError(f"{name} does not read {len(layers)} layers: its config.json must name them")
-    if weights.target and weights.target != own:
+    if weights.target and weights.target != target.fingerprint:
         log.warning("%s was trained for other weights of this shape: fewer of its drafts will be right", name)
     return layers
 

@@ -104,6 +104,13 @@ class LlamaTarget(Target):
         """Bytes of weights that a pass reads at most: embeddings count even where they are only looked up."""
         return self.weights.size
 
+    def quantized_self(self) -> Target:
+        """Raise `CapabilityError`: llama.cpp's own tool quantises files."""
+        raise CapabilityError(
+            "quantized-self makes no smaller copy of a GGUF file for llama.cpp: write draft-model:model=FILE "
+            "with a Q4_0 file of the same model, or run it on the engine cpu"
+        )
+
     @locked
     def open(
         self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None

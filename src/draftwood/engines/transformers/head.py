@@ -20,7 +20,6 @@ from draftwood.engines.files.gguf_file import Tensor as InMemory
 from draftwood.engines.heads.fitting import check_fit, fingerprint_of, fingerprint_rows
 from draftwood.engines.heads.text import GrownTree
 from draftwood.engines.heads.weights import HeadWeights
-from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import CapabilityError
 from draftwood.local.machine import cores
 
@@ -37,12 +36,11 @@ class TransformersHead(CpuHead):
         return super().read_and_grow(session, positions, copied, tokens, asked)
 
 
-def fitted(target: TransformersTarget, weights: HeadWeights, name: str = "this head") -> TransformersHead:
-    """Return a head for a target; raises `CapabilityError` where it was made for another model."""
+def fitted(target: Any, weights: HeadWeights, name: str = "this head") -> TransformersHead:
+    """Return a head for a `TransformersTarget`; raises `CapabilityError` where it was made for another model."""
     embedding, rows = target.token_tables()
     vocabulary, width = embedding.shape
-    sizes, shown = (width, vocabulary, target.n_layers), target.capabilities.hidden
-    layers = check_fit(name, weights, sizes, shown, fingerprint(target))
+    layers = check_fit(name, weights, target, width)
     ids = weights.ids()
     if "lm_head.weight" not in weights.tensors:
         if rows is None:
@@ -60,11 +58,6 @@ def fitted(target: TransformersTarget, weights: HeadWeights, name: str = "this h
         head = PackedHead(weights, tables, functions)
     threads = min(POOL, torch.get_num_threads())
     return TransformersHead(head, functions, threads, ids.astype(np.int32), layers, target.capabilities)
-
-
-def fingerprint(target: TransformersTarget) -> str:
-    """Return the fingerprint of a target's weights."""
-    return embedding_fingerprint(target.token_tables()[0])
 
 
 def embedding_fingerprint(embedding: Tensor) -> str:

@@ -15,6 +15,7 @@ from torch.nn.functional import rms_norm, silu
 
 from draftwood.engines.transformers.families import layer_windows
 from draftwood.engines.transformers.pack import is_plain
+from draftwood.errors import UnsupportedModelError
 
 Norm = tuple[Tensor, float]  # weight and epsilon of a root mean square norm
 
@@ -28,10 +29,6 @@ _SCALES = {"scaling", "attention_dropout", "variance_epsilon", "eps", "attention
 _SETTINGS = ("final_logit_softcapping", "attn_logit_softcapping", "clip_qkv", "logit_scale", "logits_scaling")
 """Settings that a ``forward`` may read from the configuration; what this list lacks, the self-test finds."""
 _KNOWN = ("transformers.", "torch.")  # packages whose classes we imitate
-
-
-class _UnknownPartError(Exception):
-    """Raised and caught in this file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +74,7 @@ def read_parts(model: Any) -> Parts | None:
     try:
         with torch.inference_mode():
             return _read(model)
-    except _UnknownPartError:
+    except UnsupportedModelError:
         return None
 
 
@@ -135,7 +132,7 @@ def _layer(layer: Any, dim: int, window: int | None) -> Layer:
 
 def _need(holds: bool) -> None:
     if not holds:
-        raise _UnknownPartError
+        raise UnsupportedModelError("a part is not as in Llama")
 
 
 def _children(module: Any, names: set[str]) -> None:

@@ -3,7 +3,7 @@
 When a call begins, `Seen` compares the model's modules, their attributes and classes, the functions of these
 classes and of their source files, its configurations and the places of its tensors with those that were noted when
 the target was made. `Packing.is_current` then hashes all weights that were packed, since torch does not report
-writes through ``.data`` or numpy. Weights that passes share with the model are as they are: `shared.contents`
+writes through ``.data`` or numpy. Weights that passes share with the model are as they are: `ModelTarget.contents`
 hashes them for caches and copies that outlive a call. A changed model gets a new target, which is tried unless one
 of the same `trial_key` was.
 """

@@ -1,15 +1,87 @@
-"""A second view of a transformers model that shares every parameter and buffer but has module objects and
-configurations of its own. transformers reads the attention implementation from the configuration at every call,
-and changing the user's would disturb other threads that run the model."""
+"""Shadows: second views of models of transformers, which targets run.
+
+A shadow shares every parameter and buffer but has module objects and configurations of its own. transformers reads
+the attention implementation from the configuration at every call, and changing the user's would disturb other
+threads that run the model.
+"""
 
 from __future__ import annotations
 
 import copy
 from typing import Any
+from weakref import ref
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
+from draftwood.contracts import Target
 from draftwood.engines.transformers.attention import ATTENTION
+from draftwood.engines.transformers.pack import Packing, digest
+from draftwood.errors import CapabilityError
+
+
+class ModelTarget(Target):
+    """A target that runs a shadow of a model of transformers. It does not keep the model itself in memory.
+
+    ``packing`` has the packed copies that passes read; None: they read the model's own weights. ``owns_weights``:
+    they read linear layers from copies only.
+    """
+
+    engine = "transformers"
+    head_pays = True
+    packing: Packing | None = None
+    owns_weights = False
+
+    def __init__(self, model: Any) -> None:
+        self._of = ref(model)
+
+    @property
+    def weight_bytes(self) -> int | None:
+        """Bytes of the model's weights, and of the copies that stand for released ones; None where it is gone."""
+        if (model := self._of()) is None:
+            return None
+        every = [*model.parameters(), *model.buffers()]
+        copies = self.packing.copies if self.packing is not None and is_released(model) else []
+        copied = sum(one.numel() * one.element_size() for one in copies)
+        return copied + sum({one.data_ptr(): one.nbytes for one in every}.values())
+
+    def contents(self) -> Any:
+        """Return digests of the weights that passes share with the model; None where it is gone.
+
+        On a CPU every byte is read; elsewhere torch's count of writes and the sum of the bytes.
+        """
+        if (model := self._of()) is None:
+            return None
+        tensors, packing = (*model.parameters(), *model.buffers()), self.packing
+        return tuple(_content(tensor) for tensor in tensors if packing is None or not packing.holds(tensor))
+
+    def quantized_self(self) -> Target:
+        """Return a target of the model's weights, made anew when they have changed (packed ones were compared when
+        the call began). `CapabilityError` where they were released, or the model is gone; raises as `in_few_bits`.
+        """
+        from draftwood.engines.transformers.self_draft import in_few_bits
+
+        if (model := self._of()) is None:
+            raise CapabilityError("quantized-self needs the model itself: use generate or bench")
+        if is_released(model):
+            raise CapabilityError("quantized-self needs the weights, which were released: load the model again")
+        state = self.packing.digests() if self.packing is not None else [], self.contents()
+        return in_few_bits(model, state)
+
+
+def is_released(model: Any) -> bool:
+    """Whether weights of a model, or of the model that it is a copy of, were freed (`draftwood.prepare`)."""
+    return any(not weight.numel() for weight in model.parameters())
+
+
+def _content(tensor: Tensor) -> int:
+    tensor = tensor.detach()
+    try:
+        if tensor.device.type == "cpu":
+            return digest(tensor)
+        return hash((tensor._version, int(tensor.contiguous().view(torch.uint8).sum())))
+    except (RuntimeError, TypeError, ValueError):  # of a class of its own, without readable bytes
+        return tensor._version
 
 
 def shadow(model: Any, attention: str | None = ATTENTION) -> Any:

@@ -10,22 +10,20 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from draftwood.child_safe import ChildSafeLock
 from draftwood.engines.per_model import PerModel
 from draftwood.engines.transformers.families import layer_windows, refuse_autocast, refuse_unsupported, text_config
 from draftwood.engines.transformers.native.target import NativeTarget
-from draftwood.engines.transformers.pack import digest
 from draftwood.engines.transformers.seen import Seen, trial_key
 from draftwood.engines.transformers.selftest import agreeing
+from draftwood.engines.transformers.shadow import ModelTarget, is_released
 from draftwood.engines.transformers.target import TransformersTarget
 from draftwood.errors import UnsupportedModelError, UsageError
 from draftwood.local import findings
 
-OurTarget = TransformersTarget | NativeTarget
-Way = Callable[[], OurTarget]
+Way = Callable[[], ModelTarget]
 
 
 class _Model:
@@ -36,18 +34,18 @@ class _Model:
         self.lock = ChildSafeLock()
         self.packs, self.is_released = True, False
         self.seen: Seen | None = None
-        self.made: OurTarget | None = None
+        self.made: ModelTarget | None = None
         self._process = 0
 
     @property
-    def target(self) -> OurTarget | None:
+    def target(self) -> ModelTarget | None:
         """The target; None also in a child of fork, where another thread may have been in the middle of it. That
         of a released model is kept: the model has no other weights."""
         if self._process != os.getpid() and not self.is_released:
             self.made = None
         return self.made
 
-    def keep(self, target: OurTarget, seen: Seen) -> None:
+    def keep(self, target: ModelTarget, seen: Seen) -> None:
         self.made, self.seen, self._process = target, seen, os.getpid()
 
 
@@ -55,7 +53,7 @@ _models = PerModel(_Model)
 _passed: dict[str, str] = {}  # per `trial_key` of a model: which way passed the self-test in this process
 
 
-def prepare(model: Any, *, pack: bool, release: bool = False) -> OurTarget:
+def prepare(model: Any, *, pack: bool, release: bool = False) -> ModelTarget:
     """Choose how passes over this model run from now on, and make its target; see `draftwood.prepare`."""
     known = _models.of(model)
     with known.lock:
@@ -71,7 +69,7 @@ def prepare(model: Any, *, pack: bool, release: bool = False) -> OurTarget:
         return target
 
 
-def _release(model: Any, known: _Model, target: OurTarget) -> None:
+def _release(model: Any, known: _Model, target: ModelTarget) -> None:
     """Free the weights that passes read from packed copies only."""
     if not target.owns_weights or target.packing is None:
         raise UsageError(
@@ -96,32 +94,19 @@ def _refuse_saving(*_: object) -> None:
     raise UsageError("the weights of this model were released, so it cannot be saved: load it again")
 
 
-def is_released(model: Any) -> bool:
-    """Return whether the model's own weights were freed."""
-    return _models.of(model).is_released
-
-
-def released_bytes(model: Any) -> int:
-    """Return the bytes of the copies that a model runs on whose own weights were freed; 0 for others."""
-    known = _models.of(model)
-    if not known.is_released or known.target is None or (packing := known.target.packing) is None:
-        return 0
-    return sum(copy.numel() * copy.element_size() for copy in packing.copies)
-
-
 def packs(model: Any) -> bool:
     """Return whether passes over this model run on packed weights where the machine can."""
     return _models.of(model).packs
 
 
-def known_target(model: Any) -> OurTarget:
+def known_target(model: Any) -> ModelTarget:
     """Return the target of this model, made if there is none, without checking the model for changes."""
     known = _models.of(model)
     with known.lock:
         return known.target or shared_target(model)
 
 
-def shared_target(model: Any) -> OurTarget:
+def shared_target(model: Any) -> ModelTarget:
     """Return the target of this model, which lives as long as it; a new one if the model has changed since the
     last call. The check takes a millisecond or two, with packed weights on a CPU a plain pass. Raises
     `UnsupportedModelError` if no way to run the model gives its own scores, `UsageError` within torch.autocast and
@@ -142,25 +127,7 @@ def shared_target(model: Any) -> OurTarget:
         return target
 
 
-def contents(model: Any, target: OurTarget) -> tuple[int, ...]:
-    """Return digests of the weights that passes share with the model; when they change a cache is out of date. On
-    a CPU every byte is read; elsewhere torch's count of writes and the sum of the bytes."""
-    packing = target.packing
-    tensors = (*model.parameters(), *model.buffers())
-    return tuple(_content(tensor) for tensor in tensors if packing is None or not packing.holds(tensor))
-
-
-def _content(tensor: Tensor) -> int:
-    tensor = tensor.detach()
-    try:
-        if tensor.device.type == "cpu":
-            return digest(tensor)
-        return hash((tensor._version, int(tensor.contiguous().view(torch.uint8).sum())))
-    except (RuntimeError, TypeError, ValueError):  # of a class of its own, without readable bytes
-        return tensor._version
-
-
-def open_target(model: Any) -> OurTarget:
+def open_target(model: Any) -> ModelTarget:
     """Make a target that runs the model in the first of `ways` that passes the self-test.
 
     What passed is remembered by `trial_key`. In the same process that way is taken again without a trial. A later
@@ -168,7 +135,7 @@ def open_target(model: Any) -> OurTarget:
     """
     packed = packs(model)
     refuse_unsupported(model)
-    if any(weight.numel() == 0 for weight in model.parameters()):
+    if is_released(model):
         raise UsageError("this model is a copy of a model that was released, or shares its modules: load it again")
     found = ways(model, packed)
     key = trial_key(model, packed=packed)
@@ -180,12 +147,12 @@ def open_target(model: Any) -> OurTarget:
         tries.insert(0, (before, True))
     reason = ""
     for name, brief in tries:
-        target, reason = agreeing(found[name], model, partial(_was_tried, model, key, name), brief=brief)
+        target, reason = agreeing(found[name], model, partial(_was_tried, key, name), brief=brief)
         if target is None:
             continue
         if key is not None:
             _passed[key] = name
-        for place in (None if brief else key, _weights_key(model, key, target)):
+        for place in (None if brief else key, _weights_key(key, target)):
             if place is not None and _remembered(place) != name:
                 findings.write(findings.place_of(findings.TRIAL, place), name)
         return target
@@ -213,14 +180,14 @@ def _remembered(key: str | None) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _was_tried(model: Any, key: str | None, name: str, target: OurTarget) -> bool:
-    return _remembered(_weights_key(model, key, target)) == name
+def _was_tried(key: str | None, name: str, target: ModelTarget) -> bool:
+    return _remembered(_weights_key(key, target)) == name
 
 
-def _weights_key(model: Any, key: str | None, target: OurTarget) -> str | None:
+def _weights_key(key: str | None, target: ModelTarget) -> str | None:
     """Return the key of a trial with these weights, bit for bit. None but for the lean pass on packed weights: its
     code and its numbers are all that its scores come from, and other ways run code of the model's."""
     if key is None or not target.owns_weights or target.packing is None:
         return None
-    facts = (key, target.packing.digests(), contents(model, target))
+    facts = (key, target.packing.digests(), target.contents())
     return hashlib.sha256(repr(facts).encode()).hexdigest()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from draftwood.child_safe import ChildSafeLock
-from draftwood.contracts import Capabilities, Positions, Target, Watch
+from draftwood.contracts import Capabilities, Positions, Watch
 from draftwood.engines.committed import check_room, locked
 from draftwood.engines.transformers.attention import UNDER_WAY, Pass, PassCache
 from draftwood.engines.transformers.cache import Arena, SavedRows
@@ -31,7 +31,7 @@ from draftwood.engines.transformers.lean import lean as lean_pass
 from draftwood.engines.transformers.pack import WIDTHS, pack
 from draftwood.engines.transformers.scores import WATCHED, TorchScores
 from draftwood.engines.transformers.session import SPARE, PassRows, TransformersSession
-from draftwood.engines.transformers.shadow import shadow
+from draftwood.engines.transformers.shadow import ModelTarget, shadow
 from draftwood.errors import UnsupportedModelError
 from draftwood.tree import TokenTree
 
@@ -49,7 +49,7 @@ class _Part(NamedTuple):
     wanted: int
 
 
-class TransformersTarget(Target):
+class TransformersTarget(ModelTarget):
     """A decoder-only model of transformers that scores token trees, several texts in one pass.
 
     Passes run on a shadow that shares the model's weights. Models whose layers keep more than keys and values
@@ -59,12 +59,11 @@ class TransformersTarget(Target):
     model's are understood.
     """
 
-    engine = "transformers"
-
     def __init__(
         self, model: Any, *, trees: bool = True, chunk: int = 1024, packed: bool = True, lean: bool = True
     ) -> None:
         refuse_unsupported(model)
+        super().__init__(model)
         config = text_config(model)
         windows = layer_windows(config)
         if windows is None:
@@ -73,7 +72,6 @@ class TransformersTarget(Target):
         self.decoder = lean_pass(self._model, packed=packed) if lean else None  # None: modules run the passes
         self.packing = pack(self._model, packed=packed) if self.decoder is None else self.decoder.packing
         fills = self.packing is not None or (self.decoder is not None and self.decoder.fills)
-        # Whether passes read linear layers from copies only, never from the model's own weights.
         self.owns_weights = self.decoder is not None and self.packing is not None
         embedding = model.get_input_embeddings().weight
         self.device: torch.device = embedding.device
@@ -99,11 +97,31 @@ class TransformersTarget(Target):
         """How many layers the model has."""
         return len(self.arena.windows)
 
+    @property
+    def fingerprint(self) -> str:
+        """As of `Target.fingerprint`."""
+        from draftwood.engines.transformers.head import embedding_fingerprint
+
+        return embedding_fingerprint(self.token_tables()[0])
+
     def token_tables(self) -> tuple[Tensor, Tensor | None]:
         """Return the embedding [vocab, width], and the rows that score tokens, [vocab, width]; None: released."""
         head = self._model.get_output_embeddings()
         rows = None if head is None or not head.weight.numel() else head.weight.detach()
         return self._model.get_input_embeddings().weight.detach(), rows
+
+    def early_exit(self, layers: str = "") -> Any:
+        """As of `Target.early_exit`: on this target's sessions."""
+        from draftwood.engines.transformers.self_draft import early_exit
+
+        return super().early_exit(layers) if self.decoder is None else early_exit(self, layers)
+
+    def head(self, file: str = "") -> Any:
+        """As of `Target.head`."""
+        from draftwood.engines.heads.fitting import head_in
+        from draftwood.engines.transformers.head import fitted
+
+        return head_in(file, self, fitted)
 
     @locked
     def open(

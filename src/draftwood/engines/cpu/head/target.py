@@ -19,9 +19,7 @@ from draftwood.engines.cpu.head.weights import FUSE, PackedHead
 from draftwood.engines.cpu.pages import Page, Pages
 from draftwood.engines.cpu.passes import PassRecord, Rows
 from draftwood.engines.cpu.pool import pass_threads
-from draftwood.engines.cpu.target import CpuTarget
-from draftwood.engines.files.gguf_types import bfloat16_bits
-from draftwood.engines.heads.fitting import check_fit, fingerprint_of, fingerprint_rows
+from draftwood.engines.heads.fitting import check_fit
 from draftwood.engines.heads.text import GrownTree, HeadText
 from draftwood.engines.heads.weights import HeadWeights
 
@@ -141,18 +139,10 @@ class CpuHead:
         return GrownTree(tree[:, :nodes], numbers[:, :nodes], beliefs[:run].tolist(), seconds)
 
 
-def fitted(target: CpuTarget, weights: HeadWeights, name: str = "this head") -> CpuHead:
-    """Return a head for a target; raises `CapabilityError` where it was made for another model."""
-    model, shape = target.model, target.model.weights.shape
-    sizes = (shape.width, shape.vocabulary, shape.layers)
-    layers = check_fit(name, weights, sizes, target.capabilities.hidden, fingerprint(target))
+def fitted(target: Any, weights: HeadWeights, name: str = "this head") -> CpuHead:
+    """Return a head for a `CpuTarget`; raises `CapabilityError` where it was made for another model."""
+    model = target.model
+    layers = check_fit(name, weights, target, model.weights.shape.width)
     packed = PackedHead(weights, model.weights, model.kernels)
     ids = weights.ids().astype(np.int32)
     return CpuHead(packed, model.kernels, model.threads, ids, layers, target.capabilities)
-
-
-def fingerprint(target: CpuTarget) -> str:
-    """Return the fingerprint of a target's weights, the same as of the model of transformers made of its file."""
-    weights = target.model.weights
-    rows = fingerprint_rows(weights.shape.vocabulary)
-    return fingerprint_of(bfloat16_bits(weights.floats(weights.embedding, rows)))

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from draftwood.child_safe import ChildSafeLock
-from draftwood.contracts import Capabilities, Target, Watch
+from draftwood.contracts import Capabilities, Watch
 from draftwood.engines.transformers.families import max_positions, refuse_unsupported, row_cost, text_config
 from draftwood.engines.transformers.native.passes import NativePasses
 from draftwood.engines.transformers.native.session import NativeSession
 from draftwood.engines.transformers.pack import WIDTHS
 from draftwood.engines.transformers.scores import TorchScores
+from draftwood.engines.transformers.shadow import ModelTarget
 from draftwood.tree import TokenTree
 
 
-class NativeTarget(Target):
+class NativeTarget(ModelTarget):
     """A decoder-only model that scores chains by its own forward pass, on a shadow that shares its weights. Only a
     trial tells whether it is right (see `selftest`), since models differ in how they read several tokens after a
     state.
@@ -26,15 +27,13 @@ class NativeTarget(Target):
     `UnsupportedModelError` for models that keep no cache.
     """
 
-    engine = "transformers"
-
     def __init__(
         self, model: Any, *, step_by_step: bool = False, chunk: int = 1024, packed: bool = True
     ) -> None:  # fmt: skip
         refuse_unsupported(model)
+        super().__init__(model)
         self._passes = passes = NativePasses(model, packed=packed)
         self.packing, self.device = passes.packing, passes.device
-        self.owns_weights = False
         self.lock = ChildSafeLock()
         self._piece = None if step_by_step else chunk
         self.capabilities = Capabilities(
