@@ -115,13 +115,16 @@ class TokenTree:
         """Whether every node's parent is the node before it."""
         return self.parents.tolist() == list(range(-1, len(self) - 1))
 
-    @cached_property
-    def depth(self) -> Ints:
-        """Distance from the root, int32[n]; children of the root have depth 1."""
+    def _depths(self) -> list[int]:
         depth: list[int] = []
         for parent in self.parents.tolist():
             depth.append(1 + depth[parent] if parent >= 0 else 1)
-        return np.array(depth, dtype=np.int32)
+        return depth
+
+    @cached_property
+    def depth(self) -> Ints:
+        """Distance from the root, int32[n]; children of the root have depth 1."""
+        return np.array(self._depths(), dtype=np.int32)
 
     @cached_property
     def ancestor_mask(self) -> Bools:
@@ -156,7 +159,9 @@ class TokenTree:
     @property
     def longest(self) -> int:
         """Draft nodes on the longest branch."""
-        return int(self.depth[~self.lookahead].max(initial=0))
+        if self.n_lookahead:
+            return int(self.depth[~self.lookahead].max(initial=0))
+        return max(self._depths(), default=0)  # asked in every drafted step: lists take half of numpy's time
 
     def positions(self, root_position: int) -> Ints:
         """Positions of root and nodes in the text, int32[n + 1]; the root sits at ``root_position``."""
