@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from draftwood.engines.cpu.blocks.attention_parts import ATTENTION, SHARES
 from draftwood.engines.cpu.blocks.block import Block
-from draftwood.engines.cpu.blocks.norm import NORM, Inputs, add_norm, add_norm_before
+from draftwood.engines.cpu.blocks.norm import NORM, Inputs, add_norm, add_norm_before, write_records
 from draftwood.engines.cpu.blocks.product import add_into_x, add_product
 from draftwood.engines.cpu.code.cells import HeadCells, page_of, write_cell
 from draftwood.engines.cpu.code.records import (
     ADDRESS,
     NUMBER,
     OPTIONAL,
+    OPTIONAL_ROWS,
     PART_HEAD,
     REAL,
     ROWS,
@@ -27,7 +28,7 @@ from draftwood.engines.cpu.code.records import (
     Per,
     PieceCode,
 )  # fmt: skip
-from draftwood.engines.cpu.code.rounding import one_exponential, write_rounded_row
+from draftwood.engines.cpu.code.rounding import one_exponential
 from draftwood.engines.cpu.code.values import LANES, Place, Value
 from draftwood.engines.cpu.program import Program
 from draftwood.engines.cpu.tensors import LayerTensors
@@ -104,13 +105,7 @@ def _write_head_norm(piece: PieceCode, values: Place, weight: Place) -> None:
 def _joined(piece: PieceCode) -> None:
     with piece.rows() as row:
         _write_joined(piece, row)
-
-
-def _joined_rounded(piece: PieceCode) -> None:
-    phase = piece.phase
-    with piece.rows() as row:
-        _write_joined(piece, row)
-        write_rounded_row(piece.code, phase.y[row], phase.heads * phase.head_size, phase.out[row])
+        write_records(piece, row, piece.phase.heads * piece.phase.head_size)
 
 
 def _write_joined(piece: PieceCode, row: Value) -> None:
@@ -153,11 +148,11 @@ TURNED = MODULE.kernel(
 )  # fmt: skip
 """Norms of single heads, rotary positions (``turns`` float32[positions, 2, rotary // 2] has cosines and sines),
 the scale of queries, and the writing of keys and values to the cells. q, k and v are changed in place."""
-_JOINING = {"heads": NUMBER, "head_size": NUMBER, "head_room": NUMBER, "parts": ADDRESS, "y": ROWS}
-JOINED = MODULE.kernel("joined", Per.ROWS, _joined, **_JOINING)
-"""A row's parts of attention, put together in order, to y."""
-JOINED_ROUNDED = MODULE.kernel("joined_rounded", Per.ROWS, _joined_rounded, **_JOINING, out=ROWS)
-"""The same, also as records to out."""
+JOINED = MODULE.kernel(
+    "joined", Per.ROWS, _joined, heads=NUMBER, head_size=NUMBER, head_room=NUMBER, parts=ADDRESS, y=ROWS,
+    out=OPTIONAL_ROWS,
+)  # fmt: skip
+"""A row's parts of attention, put together in order, to y, also as records to out if it is given."""
 
 
 class Attention(Block):
@@ -209,7 +204,7 @@ class Attention(Block):
         if shape.family.head_norm == "row":
             for name, rows in (("attn_q_norm", q), ("attn_k_norm", k)):
                 width = heads if rows is q else shape.kv_heads * shape.head_size
-                add_norm(program, NORM, rows, vectors[name], width=width, y=rows, joined=rows is k)
+                add_norm(program, NORM, rows, vectors[name], width=width, y=rows, out=None, joined=rows is k)
         of_heads = shape.family.head_norm == "head"
         sizes: dict[str, Any] = {"heads": shape.heads, "head_size": shape.head_size, "head_room": program.room}
         both = sizes | {"kv_heads": shape.kv_heads, "page_layer": program.take_cells()}
@@ -226,11 +221,7 @@ class Attention(Block):
         )  # fmt: skip
         found = Inputs(program.shared("heads", heads), program.shared_records("heads rounded", heads))
         output = self.matrices["attn_output"]
-        joined = sizes | {"parts": program.parts, "y": found.plain}
-        if output.is_rounded:
-            program.add(JOINED_ROUNDED, row=heads, **joined, out=found.rounded)
-        else:
-            program.add(JOINED, row=heads, **joined)
+        program.add(JOINED, row=heads, **sizes, parts=program.parts, y=found.plain, out=found.records_for(output))
         add_into_x(program, output, found, vectors.get("post_attention_norm"))
 
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from draftwood.engines.cpu.blocks.block import Block
-from draftwood.engines.cpu.blocks.gated_unit import ACTIVATIONS, FIELDS, gate_fields, with_rounded, write_gating
+from draftwood.engines.cpu.blocks.gated_unit import ACTIVATIONS, FIELDS, gate_fields, write_gating
 from draftwood.engines.cpu.blocks.norm import Inputs, add_norm_before
 from draftwood.engines.cpu.blocks.product import add_norm_into_x, add_product, tiles_per_piece
 from draftwood.engines.cpu.blocks.scores import best_of
@@ -138,7 +138,7 @@ class _Group:
         self.tiles = tiles_of(piece.per, piece.number % phase.parts_of, tiles)
 
 
-def _gated(act: Callable[[Value], Value], *, rounded: bool) -> Callable[[PieceCode], None]:
+def _gated(act: Callable[[Value], Value]) -> Callable[[PieceCode], None]:
     def write(piece: PieceCode) -> None:
         phase = piece.phase
         group = _Group(piece, phase.gate.tiles)
@@ -146,7 +146,7 @@ def _gated(act: Callable[[Value], Value], *, rounded: bool) -> Callable[[PieceCo
             matrix.product(
                 x[group.first], x.stride, y[group.first], y.stride, group.count, group.tiles, expert=group.expert
             )
-        write_gating(piece, group.tiles, (group.first, group.first + group.count), act, rounded=rounded)
+        write_gating(piece, group.tiles, (group.first, group.first + group.count), act)
 
     return write
 
@@ -192,13 +192,9 @@ _GATHERED = MODULE.kernel("experts_gathered", Per.ROWS, _gathered, x=ROWS, out=R
 """Rows of x to the places of their slots in out."""
 _GROUP = {"groups": ADDRESS, "parts_of": NUMBER}
 _GATES = {
-    (name, rounded): MODULE.kernel(
-        f"{name}_experts{'_rounded' * rounded}", Per.EXPERTS, _gated(act, rounded=rounded), **FIELDS, **_GROUP,
-        **({"out": ROWS} if rounded else {}),
-    )
+    name: MODULE.kernel(f"{name}_experts", Per.EXPERTS, _gated(act), **FIELDS, **_GROUP)
     for name, act in ACTIVATIONS.items()
-    for rounded in (False, True)
-}  # fmt: skip
+}
 _PRODUCT = MODULE.kernel("experts_product", Per.EXPERTS, _product, w=MATRIX, x=ROWS, y=ROWS, **_GROUP)
 _ADDED = MODULE.kernel(
     "experts_added", Per.ROWS, _added, x=ROWS, out=ROWS, places=ADDRESS, shares=ADDRESS, used=NUMBER,
@@ -271,9 +267,9 @@ class Experts(Block):
                 _GATHERED, row=width, x=inputs.of(matrix), out=ordered.of(matrix), **_some(memory, _GATHERED),
                 joined=is_rounded and len(kinds) > 1,
             )  # fmt: skip
-        fields, per, found = gate_fields(program, gate, up, ordered)
-        fields, pieces = with_rounded(fields, found, down), -(-gate.tiles // per)
-        kernel, groups = _GATES[self.shape.family.gate, down.is_rounded], memory["groups"]
+        fields, per, found = gate_fields(program, gate, up, down, ordered)
+        pieces, groups = -(-gate.tiles // per), memory["groups"]
+        kernel = _GATES[self.shape.family.gate]
         program.add(kernel, pieces=pieces, per_piece=per, groups=groups, parts_of=pieces, **fields)
         outputs = program.shared("outputs of slots", width, program.slot_rows)
         per = tiles_per_piece(down.tile_bytes)

@@ -12,7 +12,7 @@ from draftwood.engines.cpu.blocks.block import Block
 from draftwood.engines.cpu.blocks.norm import Inputs, add_norm_before
 from draftwood.engines.cpu.blocks.product import add_into_x, tiles_per_piece
 from draftwood.engines.cpu.code.products import MATRIX, tiles_of
-from draftwood.engines.cpu.code.records import ROWS, KernelModule, Per, PieceCode
+from draftwood.engines.cpu.code.records import OPTIONAL_ROWS, ROWS, KernelModule, Per, PieceCode
 from draftwood.engines.cpu.code.rounding import gelu, silu, write_rounded_row
 from draftwood.engines.cpu.code.values import LANES, Value
 from draftwood.engines.cpu.packing import Matrix
@@ -22,64 +22,57 @@ from draftwood.engines.files.formats import TILE
 from draftwood.engines.files.shapes import Shape
 
 ACTIVATIONS: dict[str, Callable[[Value], Value]] = {"silu": silu, "gelu": gelu}
-FIELDS = {"gate": MATRIX, "up": MATRIX, "x": ROWS, "x_up": ROWS, "y": ROWS, "y_up": ROWS}
-"""Both matrices, what each of them reads, and the rows of both products; y becomes the result."""
+FIELDS = {
+    "gate": MATRIX, "up": MATRIX, "x": ROWS, "x_up": ROWS, "y": ROWS, "y_up": ROWS, "out": OPTIONAL_ROWS
+}  # fmt: skip
+"""Both matrices, what each of them reads, and the rows of both products; y becomes the result, out its records."""
 
 
 def write_gating(
-    piece: PieceCode, tiles: tuple[Value, Value], rows: tuple[Value, Value], act: Callable[[Value], Value], *,
-    rounded: bool,
-) -> None:  # fmt: skip
-    """Write ``y = act(y) * y_up`` of some tiles and rows, first and end; ``rounded``: also as records to out."""
+    piece: PieceCode, tiles: tuple[Value, Value], rows: tuple[Value, Value], act: Callable[[Value], Value]
+) -> None:
+    """Write ``y = act(y) * y_up`` of some tiles and rows, first and end, also as records to out if it is given."""
     code, phase, (low, high) = piece.code, piece.phase, tiles
     width = (high - low) * TILE
     with code.count(*rows) as row:
         gates, ups = (of[row] + low * (4 * TILE) for of in (phase.y, phase.y_up))
         with code.count(0, width, LANES) as i:
             gates.f32x16[i] = act(gates.f32x16[i]) * ups.f32x16[i]
-        if rounded:  # a record of 64 bytes for each two tiles
+        with code.when(phase.out.start.number().differs(0)):  # a record of 64 bytes for each two tiles
             write_rounded_row(code, gates, width, phase.out[row] + low * 32)
 
 
-def _gated(act: Callable[[Value], Value], *, rounded: bool) -> Callable[[PieceCode], None]:
+def _gated(act: Callable[[Value], Value]) -> Callable[[PieceCode], None]:
     def write(piece: PieceCode) -> None:
         phase, rows = piece.phase, piece.whole.rows
         tiles = tiles_of(piece.per, piece.number, phase.gate.tiles)
         for matrix, x, y in ((phase.gate, phase.x, phase.y), (phase.up, phase.x_up, phase.y_up)):
             matrix.product(x.start, x.stride, y.start, y.stride, rows, tiles)
-        write_gating(piece, tiles, (piece.code.whole(0), rows), act, rounded=rounded)
+        write_gating(piece, tiles, (piece.code.whole(0), rows), act)
 
     return write
 
 
 MODULE = KernelModule("gated_unit")
 _GATES = {
-    (name, rounded): MODULE.kernel(
-        f"{name}_gate{'_rounded' * rounded}", Per.TILES, _gated(act, rounded=rounded), **FIELDS,
-        **({"out": ROWS} if rounded else {}),
-    )
-    for name, act in ACTIVATIONS.items()
-    for rounded in (False, True)
-}  # fmt: skip
+    name: MODULE.kernel(f"{name}_gate", Per.TILES, _gated(act), **FIELDS) for name, act in ACTIVATIONS.items()
+}
 
 
-def gate_fields(program: Program, gate: Matrix, up: Matrix, inputs: Inputs) -> tuple[dict[str, Any], int, Inputs]:
+def gate_fields(
+    program: Program, gate: Matrix, up: Matrix, down: Matrix, inputs: Inputs
+) -> tuple[dict[str, Any], int, Inputs]:
     """Return the `FIELDS` of a gated unit, tiles per piece, and where its results lie, also rounded."""
     inner = max(program.shape.inner, program.shape.expert_inner)
     rows = program.slot_rows
     found = Inputs(program.shared("gate", inner, rows), program.shared_records("gate rounded", inner, rows))
     fields = {
         "gate": gate, "up": up, "x": inputs.of(gate), "x_up": inputs.of(up), "y": found.plain,
-        "y_up": program.shared("up", inner, rows),
+        "y_up": program.shared("up", inner, rows), "out": found.records_for(down),
     }  # fmt: skip
     # Pieces have pairs of tiles: two tiles are a group that is rounded.
     per = tiles_per_piece((gate.tile_bytes + up.tile_bytes) // 2) // 2 // 2 * 2
     return fields, max(2, per), found
-
-
-def with_rounded(fields: dict[str, Any], found: Inputs, down: Matrix) -> dict[str, Any]:
-    """Add where records of the results go, if the last matrix reads them."""
-    return fields | ({"out": found.rounded} if down.is_rounded else {})
 
 
 class GatedUnit(Block):
@@ -104,8 +97,7 @@ class GatedUnit(Block):
     def build(self, program: Program) -> None:
         gate, up, down = (self.matrices[f"ffn_{name}"] for name in ("gate", "up", "down"))
         inputs = add_norm_before(program, self.vectors.get("ffn_norm"), [gate, up])
-        fields, per, found = gate_fields(program, gate, up, inputs)
-        kernel = _GATES[self.shape.family.gate, down.is_rounded]
-        fields = with_rounded(fields, found, down)
+        fields, per, found = gate_fields(program, gate, up, down, inputs)
+        kernel = _GATES[self.shape.family.gate]
         program.add(kernel, pieces=-(-gate.tiles // per), per_piece=per, **fields)
         add_into_x(program, down, found, self.vectors.get("post_ffw_norm"))

@@ -6,12 +6,13 @@ which are folded: upper half onto lower half, again and again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from draftwood.engines.cpu.code.records import (
     ADDRESS,
     NUMBER,
+    OPTIONAL_ROWS,
     REAL,
     ROWS,
     KernelModule,
@@ -20,7 +21,7 @@ from draftwood.engines.cpu.code.records import (
     PieceCode,
 )
 from draftwood.engines.cpu.code.rounding import write_rounded_row
-from draftwood.engines.cpu.code.values import LANES, Place
+from draftwood.engines.cpu.code.values import LANES, Place, Value
 from draftwood.engines.cpu.packing import Matrix
 from draftwood.engines.cpu.program import Buffer, Program, Vector
 
@@ -38,16 +39,18 @@ def _write_norm(piece: PieceCode, values: Place, out: Place, *, adds: bool = Fal
         out.f32x16[i] = out.f32x16[i].plus_product(value, phase.scale.splat()) if adds else value
 
 
+def write_records(piece: PieceCode, row: Value, width: Value) -> None:
+    """Write a row of y as records to out, if the phase has rows there."""
+    phase = piece.phase
+    with piece.code.when(phase.out.start.number().differs(0)):
+        write_rounded_row(piece.code, phase.y[row], width, phase.out[row])
+
+
 def _norm(piece: PieceCode) -> None:
-    with piece.rows() as row:
-        _write_norm(piece, piece.phase.x[row], piece.phase.y[row])
-
-
-def _norm_rounded(piece: PieceCode) -> None:
     phase = piece.phase
     with piece.rows() as row:
         _write_norm(piece, phase.x[row], phase.y[row])
-        write_rounded_row(piece.code, phase.y[row], phase.width, phase.out[row])
+        write_records(piece, row, phase.width)
 
 
 def _norm_added(piece: PieceCode) -> None:
@@ -55,15 +58,11 @@ def _norm_added(piece: PieceCode) -> None:
         _write_norm(piece, piece.phase.x[row], piece.phase.out[row], adds=True)
 
 
-def _last(*, rounded: bool) -> Callable[[PieceCode], None]:
-    def write(piece: PieceCode) -> None:
-        phase = piece.phase
-        with piece.rows("scored_rows") as row:
-            _write_norm(piece, phase.x[piece.whole.scored.i64[row]], phase.y[row])
-            if rounded:
-                write_rounded_row(piece.code, phase.y[row], phase.width, phase.out[row])
-
-    return write
+def _last(piece: PieceCode) -> None:
+    phase = piece.phase
+    with piece.rows("scored_rows") as row:
+        _write_norm(piece, phase.x[piece.whole.scored.i64[row]], phase.y[row])
+        write_records(piece, row, phase.width)
 
 
 def _copied(piece: PieceCode) -> None:
@@ -78,17 +77,12 @@ def _rounded(piece: PieceCode) -> None:
 
 MODULE = KernelModule("norm")
 _FIELDS = {"x": ROWS, "weight": ADDRESS, "width": NUMBER, "epsilon": REAL}
-NORM = MODULE.kernel("norm", Per.ROWS, _norm, **_FIELDS, y=ROWS)
-"""Norms of x to y."""
-NORM_ROUNDED = MODULE.kernel("norm_rounded", Per.ROWS, _norm_rounded, **_FIELDS, y=ROWS, out=ROWS)
-"""The same, also as records to out."""
+NORM = MODULE.kernel("norm", Per.ROWS, _norm, **_FIELDS, y=ROWS, out=OPTIONAL_ROWS)
+"""Norms of x to y, also as records to out if it is given."""
 NORM_ADDED = MODULE.kernel("norm_added", Per.ROWS, _norm_added, **_FIELDS, out=ROWS, scale=REAL)
 """``out += scale * norm(x)``."""
-LAST_NORM = MODULE.kernel("last_norm", Per.SCORED, _last(rounded=False), **_FIELDS, y=ROWS)
-"""Norms of the scored rows of x, which lie side by side in y."""
-LAST_NORM_ROUNDED = MODULE.kernel(
-    "last_norm_rounded", Per.SCORED, _last(rounded=True), **_FIELDS, y=ROWS, out=ROWS
-)
+LAST_NORM = MODULE.kernel("last_norm", Per.SCORED, _last, **_FIELDS, y=ROWS, out=OPTIONAL_ROWS)
+"""Norms of the scored rows of x, which lie side by side in y, also as records to out if it is given."""
 COPIED = MODULE.kernel("copied", Per.ROWS, _copied, x=ROWS, y=ROWS, width=NUMBER)
 """Rows of x to y."""
 ROUNDED = MODULE.kernel("rounded", Per.ROWS, _rounded, x=ROWS, out=ROWS, width=NUMBER)
@@ -117,6 +111,10 @@ class Inputs(NamedTuple):
         """Return those that the products of a matrix take."""
         return self.rounded if matrix.is_rounded else self.plain
 
+    def records_for(self, matrix: Matrix) -> Buffer | None:
+        """Return the rounded rows if the products of a matrix take them."""
+        return self.rounded if matrix.is_rounded else None
+
 
 def add_norm(
     program: Program, kernel: PhaseKernel, x: Buffer, weight: Vector, *, width: int = 0, **more: Any
@@ -134,10 +132,7 @@ def add_norm_before(program: Program, weight: Vector | None, matrices: Sequence[
         if rounds:
             program.add(ROUNDED, row=program.shape.width, x=x, out=rounded, width=program.shape.width)
         return Inputs(x, rounded)
-    if rounds:
-        add_norm(program, NORM_ROUNDED, x, weight, y=plain, out=rounded)
-    else:
-        add_norm(program, NORM, x, weight, y=plain)
+    add_norm(program, NORM, x, weight, y=plain, out=rounded if rounds else None)
     return Inputs(plain, rounded)
 
 
@@ -148,4 +143,4 @@ def add_kept_states(program: Program, layer: int, last_norm: Vector | None = Non
         width = program.shape.width
         program.add(COPIED, row=width, x=program.x, y=y, width=width, only=layer)
     else:
-        add_norm(program, NORM, program.x, last_norm, y=y, only=layer)
+        add_norm(program, NORM, program.x, last_norm, y=y, out=None, only=layer)

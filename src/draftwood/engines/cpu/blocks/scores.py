@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from draftwood.engines.cpu.blocks.norm import LAST_NORM, LAST_NORM_ROUNDED, Inputs, add_norm
+from draftwood.engines.cpu.blocks.norm import LAST_NORM, Inputs, add_norm
 from draftwood.engines.cpu.blocks.product import tiles_per_piece
 from draftwood.engines.cpu.code.emit import Code
 from draftwood.engines.cpu.code.products import MATRIX, tiles_of
@@ -86,10 +86,8 @@ _CHOICES = MODULE.kernel("choices", Per.ONE, _choices, score_pieces=NUMBER)
 def add_scores(program: Program, output: Matrix, last_norm: Vector) -> None:
     """Add the norm after the last layer, the scores, and the choices."""
     shape, inputs = program.shape, Inputs(program.plain, program.rounded)
-    if output.is_rounded:
-        add_norm(program, LAST_NORM_ROUNDED, program.x, last_norm, y=inputs.plain, out=inputs.rounded, ends=True)
-    else:
-        add_norm(program, LAST_NORM, program.x, last_norm, y=inputs.plain, ends=True)
+    out = inputs.records_for(output)
+    add_norm(program, LAST_NORM, program.x, last_norm, y=inputs.plain, out=out, ends=True)
     per = tiles_per_piece(output.tile_bytes, pieces=4)
     program.pieces = -(-output.tiles // per)
     program.add(

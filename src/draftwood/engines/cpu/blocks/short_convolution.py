@@ -6,14 +6,12 @@ Each channel is convolved along the row's path: ``conv[:, 0] * w[t - 2]``, then 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from draftwood.engines.cpu.blocks.block import Block
-from draftwood.engines.cpu.blocks.norm import Inputs, add_norm_before
+from draftwood.engines.cpu.blocks.norm import Inputs, add_norm_before, write_records
 from draftwood.engines.cpu.blocks.product import add_into_x, add_product
-from draftwood.engines.cpu.code.records import ADDRESS, NUMBER, ROWS, KernelModule, Per, PieceCode
-from draftwood.engines.cpu.code.rounding import write_rounded_row
+from draftwood.engines.cpu.code.records import ADDRESS, NUMBER, OPTIONAL_ROWS, ROWS, KernelModule, Per, PieceCode
 from draftwood.engines.cpu.code.values import LANES, Value
 from draftwood.engines.cpu.program import Program
 from draftwood.engines.cpu.tensors import LayerTensors
@@ -35,15 +33,10 @@ def _inputs(piece: PieceCode) -> None:
                 copy.f32x16[i] = w.f32x16[i]
 
 
-def _convolved(*, rounded: bool) -> Callable[[PieceCode], None]:
-    def write(piece: PieceCode) -> None:
-        phase = piece.phase
-        with piece.rows() as row:
-            _write_row(piece, row)
-            if rounded:
-                write_rounded_row(piece.code, phase.y[row], phase.width, phase.out[row])
-
-    return write
+def _convolved(piece: PieceCode) -> None:
+    with piece.rows() as row:
+        _write_row(piece, row)
+        write_records(piece, row, piece.phase.width)
 
 
 def _write_row(piece: PieceCode, row: Value) -> None:
@@ -62,14 +55,8 @@ MODULE = KernelModule("short_convolution")
 _ROW = {"x": ROWS, "w": ROWS, "width": NUMBER, "layer": NUMBER}  # the number among the layers with a convolution
 _INPUTS = MODULE.kernel("convolution_inputs", Per.ROWS, _inputs, **_ROW)
 """``w = b * u`` of x = (b, c, u); kept for later passes where the pass's record says so."""
-_CONVOLVED = {
-    rounded: MODULE.kernel(
-        f"convolved{'_rounded' * rounded}", Per.ROWS, _convolved(rounded=rounded), **_ROW, factors=ADDRESS, y=ROWS,
-        **({"out": ROWS} if rounded else {}),
-    )
-    for rounded in (False, True)
-}  # fmt: skip
-"""``y = c * conv(w)``; ``factors`` float32[3, width]."""
+_CONVOLVED = MODULE.kernel("convolved", Per.ROWS, _convolved, **_ROW, factors=ADDRESS, y=ROWS, out=OPTIONAL_ROWS)
+"""``y = c * conv(w)``, also as records to out if it is given; ``factors`` float32[3, width]."""
 
 
 class ShortConvolution(Block):
@@ -104,8 +91,6 @@ class ShortConvolution(Block):
         fields: dict[str, Any] = {"x": x, "w": program.inputs, "width": width, "layer": program.take_inputs()}
         program.add(_INPUTS, row=width, **fields)
         found = Inputs(program.shared("convolved", width), program.shared_records("convolved rounded", width))
-        fields |= {"factors": self.vectors["shortconv.conv"], "y": found.plain}
-        if out.is_rounded:
-            fields["out"] = found.rounded
-        program.add(_CONVOLVED[out.is_rounded], row=width, **fields)
+        factors, records = self.vectors["shortconv.conv"], found.records_for(out)
+        program.add(_CONVOLVED, row=width, **fields, factors=factors, y=found.plain, out=records)
         add_into_x(program, out, found, None)

@@ -97,11 +97,16 @@ class RowsView:
 
 
 class RowsField(Field):
-    """Rows of numbers: a two-dimensional array whose rows are `stride` bytes apart."""
+    """Rows of numbers: a two-dimensional array whose rows are `stride` bytes apart; ``optional``: None is 0."""
 
     slots = 2
 
+    def __init__(self, *, optional: bool = False) -> None:
+        self._optional = optional
+
     def written(self, given: Any) -> tuple[int, ...]:
+        if given is None and self._optional:
+            return (0, 0)
         return (0, 0) if isinstance(given, Later) else (int(given.ctypes.data), int(given.strides[0]))
 
     def read(self, record: Place, at: int) -> RowsView:
@@ -112,13 +117,8 @@ class Later:
     """An array that a program allocates, or replaces by a larger one, after its phases are made."""
 
 
-NUMBER, REAL, ADDRESS, ROWS, OPTIONAL = (
-    NumberField(),
-    RealField(),
-    AddressField(),
-    RowsField(),
-    AddressField(optional=True),
-)
+NUMBER, REAL, ADDRESS, ROWS = NumberField(), RealField(), AddressField(), RowsField()
+OPTIONAL, OPTIONAL_ROWS = AddressField(optional=True), RowsField(optional=True)
 
 
 class Layout:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from draftwood.engines.cpu.blocks.attention import Attention
 from draftwood.engines.cpu.blocks.embedding import add_embedding
 from draftwood.engines.cpu.blocks.gated_unit import GatedUnit
-from draftwood.engines.cpu.blocks.norm import NORM_ROUNDED, ROUNDED, Inputs, add_norm
+from draftwood.engines.cpu.blocks.norm import NORM, ROUNDED, Inputs, add_norm
 from draftwood.engines.cpu.blocks.product import add_product
 from draftwood.engines.cpu.blocks.scores import add_scores
 from draftwood.engines.cpu.code.kernels import Kernels
@@ -98,7 +98,7 @@ class PackedHead:
     @staticmethod
     def _add_half(program: Program, x: Buffer, norm: Vector, out: Inputs, **how: Any) -> None:
         """Add the norm of the embedding or of the state, which the layer reads side by side."""
-        add_norm(program, NORM_ROUNDED, x, norm, y=out.plain, out=out.rounded, **how)
+        add_norm(program, NORM, x, norm, y=out.plain, out=out.rounded, **how)
 
     @property
     def nbytes(self) -> int:
