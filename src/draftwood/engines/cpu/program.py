@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,9 @@ from draftwood.engines.cpu.code.cells import PAGE, TOKENS
 from draftwood.engines.cpu.code.kernels import Kernels
 from draftwood.engines.cpu.code.records import CHUNK, PART_HEAD, SLOTS, UNIT_ROWS, WIDEST, Later, Per, PhaseKernel
 from draftwood.engines.cpu.code.rounding import GROUP_RECORD
+from draftwood.engines.cpu.packing import Matrix
 from draftwood.engines.cpu.phases import Phase, limits
-from draftwood.engines.files.formats import GROUP, TILE
+from draftwood.engines.files.formats import GROUP, TILE, padded
 from draftwood.engines.files.shapes import Shape, rotary_table
 
 Vector = NDArray[np.float32]
@@ -28,12 +29,27 @@ _ROW_NUMBERS = 1024  # numbers that a piece of rows reads
 
 def floats(width: int, rows: int = WIDEST) -> Buffer:
     """Return zeros for rows of so many numbers, each row padded to a multiple of 32."""
-    return np.zeros((rows, -(-width // GROUP) * GROUP), dtype=np.float32)
+    return np.zeros((rows, padded(width)), dtype=np.float32)
 
 
 def records(width: int, rows: int = WIDEST) -> Buffer:
     """Return room for rows of so many rounded numbers."""
-    return np.zeros((rows, -(-width // GROUP) * GROUP_RECORD), dtype=np.uint8)
+    return np.zeros((rows, padded(width) // GROUP * GROUP_RECORD), dtype=np.uint8)
+
+
+class Inputs(NamedTuple):
+    """What matrices read: rows of float32, and the same rounded."""
+
+    plain: Buffer
+    rounded: Buffer
+
+    def of(self, matrix: Matrix) -> Buffer:
+        """Return those that the products of a matrix take."""
+        return self.rounded if matrix.is_rounded else self.plain
+
+    def records_for(self, matrix: Matrix) -> Buffer | None:
+        """Return the rounded rows if the products of a matrix take them."""
+        return self.rounded if matrix.is_rounded else None
 
 
 class Program:
@@ -48,7 +64,7 @@ class Program:
     def __init__(self, shape: Shape, kernels: Kernels, factors: Vector | None, score_width: int) -> None:
         self.shape, self._kernels, self._factors, self.score_width = shape, kernels, factors, score_width
         self.pieces = self.vocabulary = 0
-        self.room = -(-shape.head_size // TILE) * TILE
+        self.room = padded(shape.head_size, TILE)
         self.layer_bytes = shape.kv_heads * (shape.head_size + self.room) * 2 * PAGE
         self.attentions = self.convolutions = 0  # layers that have added theirs so far
         self.x, self.plain, self.rounded = floats(shape.width), floats(shape.width), records(shape.width)
@@ -60,7 +76,7 @@ class Program:
         self._given: list[dict[str, Any]] = []  # keeps what phases have the addresses of
         # Of each array that comes later: the phases that read it, the slot of its address, and how many slots.
         self._later: dict[Later, list[tuple[int, int, int]]] = {}
-        self._states: dict[int, tuple[Later, Buffer | None]] = {}
+        self._states: dict[int, Later] = {}
         self.parts, self._part_size = Later(), 0
         self.tables = {local: Later() for local in (False, True)}  # of rotary positions: see `reserve`
         self.positions = 0
@@ -68,23 +84,17 @@ class Program:
 
     # --- while it is made ----------------------------------------------------------------------------------------
 
-    def shared(self, name: str, width: int, rows: int = WIDEST) -> Buffer:
-        """Return a buffer of float32 that all blocks which name it share."""
+    def shared(
+        self, name: str, width: int, rows: int = WIDEST, make: Callable[[int, int], Buffer] = floats
+    ) -> Buffer:
+        """Return a buffer that all blocks which name it share; ``make`` is `floats` or `records`."""
         if name not in self._buffers:
-            self._buffers[name] = floats(width, rows)
+            self._buffers[name] = make(width, rows)
         return self._buffers[name]
 
-    def array(self, name: str, size: int, kind: type[np.generic]) -> Buffer:
-        """Return zeros that all blocks which name them share."""
-        if name not in self._buffers:
-            self._buffers[name] = np.zeros(size, dtype=kind)
-        return self._buffers[name]
-
-    def shared_records(self, name: str, width: int, rows: int = WIDEST) -> Buffer:
-        """Return a buffer of rounded numbers that all blocks which name it share."""
-        if name not in self._buffers:
-            self._buffers[name] = records(width, rows)
-        return self._buffers[name]
+    def shared_inputs(self, name: str, width: int, rows: int = WIDEST) -> Inputs:
+        """Return a buffer of float32 and one of their records, as `shared`."""
+        return Inputs(self.shared(name, width, rows), self.shared(f"{name} rounded", width, rows, records))
 
     @contextmanager
     def layer(self, number: int) -> Iterator[None]:
@@ -175,17 +185,15 @@ class Program:
 
     def states_of(self, layer: int) -> Later:
         """Return the place where passes asked for this layer leave its input."""
-        self._states[layer] = Later(), None
-        return self._states[layer][0]
+        self._states[layer] = Later()
+        return self._states[layer]
 
     def states(self, layer: int) -> NDArray[np.float32]:
         """Return what the last pass that was asked for this layer left there: float32[WIDEST, width]."""
-        later, found = self._states[layer]
-        if found is None:
-            found = floats(self.shape.width)
-            self._place(later, found)
-            self._states[layer] = later, found
-        return found[:, : self.shape.width]
+        later = self._states[layer]
+        if later not in self._alive:
+            self._place(later, floats(self.shape.width))
+        return self._alive[later][:, : self.shape.width]
 
 
 def _limits(*size: Any) -> tuple[NDArray[np.int64], int]:

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from draftwood.engines.cpu.code.kernels import Kernels
 from draftwood.engines.cpu.packing import Matrix, Rows, Slabs, SomeRows, matrix_of, plan
 from draftwood.engines.cpu.program import Vector
-from draftwood.engines.files.formats import FORMATS, GROUP
+from draftwood.engines.files.formats import FORMATS, padded
 from draftwood.engines.files.gguf_file import GgufFile, Tensor
 from draftwood.engines.files.gguf_types import FLOATS, dequantised, kind_of, read_blocks, read_floats
 from draftwood.engines.files.hub_model import HubModel
+from draftwood.engines.files.shapes import Shape
 from draftwood.errors import ModelError
 
 
@@ -62,9 +63,9 @@ class Tensors:
                 f"{name} in {self.file.path} is {tensor.kind} {tensor.shape}, not {size} floats: "
                 "get the file again"
             )
-        padded = np.zeros(-(-size // GROUP) * GROUP, dtype=np.float32)
-        padded[:size] = read_floats(tensor.kind, tensor.data)
-        return padded
+        found = np.zeros(padded(size), dtype=np.float32)
+        found[:size] = read_floats(tensor.kind, tensor.data)
+        return found
 
     def floats(self, matrix: Matrix, rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
         """Return a matrix as its file has it, in the order of its outputs, as float32[outputs, inputs].
@@ -89,8 +90,8 @@ class Tensors:
 class LayerTensors:
     """The tensors of one layer, by GGUF's names without ``blk.N.`` and ``.weight``."""
 
-    def __init__(self, tensors: Tensors, layer: int, norms: str, width: int) -> None:
-        self._every, self._start, self._norms, self._width = tensors, f"blk.{layer}.", norms, width
+    def __init__(self, tensors: Tensors, layer: int, shape: Shape) -> None:
+        self._every, self._start, self._shape = tensors, f"blk.{layer}.", shape
 
     @property
     def halves(self) -> bool:
@@ -137,8 +138,8 @@ class LayerTensors:
 
     def norms(self, before: str, after: str) -> dict[str, Vector]:
         """Return the norms around a block that the family has, of these names."""
-        names = {"before": (before,), "after": (after,), "both": (before, after)}[self._norms]
-        return {name: self.vector(name, self._width) for name in names}
+        names = {"before": (before,), "after": (after,), "both": (before, after)}[self._shape.family.norms]
+        return {name: self.vector(name, self._shape.width) for name in names}
 
     def has_bias(self, name: str) -> bool:
         return f"{self._start}{name}.bias" in self._every.file.tensors

@@ -99,7 +99,7 @@ class Weights:
             self.output = tensors.matrix(output, shape.vocabulary)
         self.layers: list[list[Block]] = []
         for layer, names in enumerate(shape.blocks):
-            of_layer = LayerTensors(tensors, layer, shape.family.norms, shape.width)
+            of_layer = LayerTensors(tensors, layer, shape)
             self.layers.append([BLOCKS[name].load(of_layer, shape, layer) for name in names])
         self.last_norm = tensors.vector(f"{shape.family.last_norm}.weight", shape.width)
         self.factors = self._factors()

@@ -33,6 +33,11 @@ TILE, GROUP, STEPS = 16, 32, 8
 """Outputs of a tile, inputs of a group, steps of four inputs in a group."""
 
 
+def padded(size: int, to: int = GROUP) -> int:
+    """Return the next multiple, of the inputs of a group if no other is given."""
+    return -(-size // to) * to
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """How the codes of one type of weights are laid out."""

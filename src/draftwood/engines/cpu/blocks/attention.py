@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from draftwood.engines.cpu.blocks.attention_parts import ATTENTION, SHARES
 from draftwood.engines.cpu.blocks.block import Block
-from draftwood.engines.cpu.blocks.norm import NORM, Inputs, add_norm, add_norm_before, write_records
+from draftwood.engines.cpu.blocks.norm import NORM, add_norm, add_norm_before, write_records
 from draftwood.engines.cpu.blocks.product import add_into_x, add_product
 from draftwood.engines.cpu.code.cells import HeadCells, page_of, write_cell
 from draftwood.engines.cpu.code.records import (
@@ -29,13 +29,11 @@ from draftwood.engines.cpu.code.records import (
     PieceCode,
 )  # fmt: skip
 from draftwood.engines.cpu.code.rounding import one_exponential
-from draftwood.engines.cpu.code.values import LANES, Place, Value
-from draftwood.engines.cpu.program import Program
+from draftwood.engines.cpu.code.values import LANES, LOWEST, Place, Value
+from draftwood.engines.cpu.program import Inputs, Program
 from draftwood.engines.cpu.tensors import LayerTensors
 from draftwood.engines.files.formats import GROUP
 from draftwood.engines.files.shapes import Shape
-
-_LOWEST = float("-inf")
 
 
 def _turned(piece: PieceCode) -> None:
@@ -122,7 +120,7 @@ def _write_joined(piece: PieceCode, row: Value) -> None:
 def _write_head_joined(piece: PieceCode, first: Place, next_: Value, chunks: Value, out: Place) -> None:
     """Write ``sum(exp(most - highest) * values) / sum(exp(most - highest) * weights)`` over a head's parts."""
     code = piece.code
-    most = code.variable(code.real(_LOWEST))
+    most = code.variable(code.real(LOWEST))
     with code.count(0, chunks) as chunk:
         most.now = (first + chunk * next_).f32[0].most(most.now)
     highest = most.now
@@ -219,7 +217,7 @@ class Attention(Block):
             ATTENTION, pieces=shape.kv_heads * SHARES, **both, q=q, window=shape.windows[self.layer],
             soft_cap=shape.attention_cap, parts=program.parts,
         )  # fmt: skip
-        found = Inputs(program.shared("heads", heads), program.shared_records("heads rounded", heads))
+        found = program.shared_inputs("heads", heads)
         output = self.matrices["attn_output"]
         program.add(JOINED, row=heads, **sizes, parts=program.parts, y=found.plain, out=found.records_for(output))
         add_into_x(program, output, found, vectors.get("post_attention_norm"))

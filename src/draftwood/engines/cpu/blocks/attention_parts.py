@@ -38,13 +38,12 @@ from draftwood.engines.cpu.code.records import (
     View,
 )  # fmt: skip
 from draftwood.engines.cpu.code.rounding import capped, exponential
-from draftwood.engines.cpu.code.values import F32, I32, I64, LANES, POINTER, VOID, Place, Value, Variable
+from draftwood.engines.cpu.code.values import F32, I32, I64, LANES, LOWEST, POINTER, VOID, Place, Value, Variable
 from draftwood.engines.files.formats import GROUP
 
 SHARES = 4
 """Pieces of work that the queries of one unit and one key head are divided into."""
 
-_LOWEST = float("-inf")
 _QUERIES = (6, 4, 3, 2, 1)
 """Numbers of queries that are computed together."""
 _TOGETHER = (2, 1)
@@ -193,12 +192,12 @@ def _write_weights(block: _Queries, least: Value, lows: list[Value], ends: list[
     first = least // LANES
     for scores, part, low, end in zip(block.scores, block.parts, lows, ends, strict=True):
         last = (end + (LANES - 1)) // LANES
-        most, total = code.variable(code.real(_LOWEST, LANES)), code.variable(code.real(0.0, LANES))
+        most, total = code.variable(code.real(LOWEST, LANES)), code.variable(code.real(0.0, LANES))
         with code.count(first, last) as tile:
             score = code.variable(scores.f32x16[tile * LANES])
             with code.when(cap > 0.0):
                 score.now = capped(score.now, cap)
-            seen = _between(code, tile, low, end).where(score.now, _LOWEST)
+            seen = _between(code, tile, low, end).where(score.now, LOWEST)
             scores.f32x16[tile * LANES] = seen
             most.now = seen.most(most.now)
         highest = most.now.fold(Value.most)

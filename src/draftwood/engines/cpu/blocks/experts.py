@@ -18,10 +18,10 @@ import numpy as np
 
 from draftwood.engines.cpu.blocks.block import Block
 from draftwood.engines.cpu.blocks.gated_unit import ACTIVATIONS, FIELDS, gate_fields, write_gating
-from draftwood.engines.cpu.blocks.norm import Inputs, add_norm_before
+from draftwood.engines.cpu.blocks.norm import add_norm_before
 from draftwood.engines.cpu.blocks.product import add_norm_into_x, add_product, tiles_per_piece
 from draftwood.engines.cpu.blocks.scores import best_of
-from draftwood.engines.cpu.code.products import MATRIX, tiles_of
+from draftwood.engines.cpu.code.products import MATRIX, MatrixView, tiles_of
 from draftwood.engines.cpu.code.records import (
     ADDRESS,
     NUMBER,
@@ -31,16 +31,25 @@ from draftwood.engines.cpu.code.records import (
     Per,
     PhaseKernel,
     PieceCode,
+    RowsView,
 )  # fmt: skip
 from draftwood.engines.cpu.code.rounding import one_exponential, sigmoid
-from draftwood.engines.cpu.code.values import LANES, Value
-from draftwood.engines.cpu.program import Program
+from draftwood.engines.cpu.code.values import LANES, LOWEST, Place, Value
+from draftwood.engines.cpu.program import Buffer, Program
 from draftwood.engines.cpu.tensors import LayerTensors
-from draftwood.engines.files.formats import GROUP
+from draftwood.engines.files.formats import padded
 from draftwood.engines.files.shapes import Shape
 
 _LINE = 64
-_LOWEST = float("-inf")
+
+
+def _take_best(piece: PieceCode, scores: Place) -> tuple[Value, Value]:
+    """Return the best expert of these scores, and its score, and take it out."""
+    _, best, _ = best_of(piece.code, scores, piece.code.whole(0), piece.phase.experts)
+    expert = best.signed().most(0)  # the first where all are NaN
+    score = scores.f32[expert]
+    scores.f32[expert] = piece.code.real(LOWEST)
+    return expert, score
 
 
 def _chosen(piece: PieceCode) -> None:
@@ -50,11 +59,7 @@ def _chosen(piece: PieceCode) -> None:
         scores, first = phase.x[row], row * phase.used
         chosen, shares = phase.chosen + first * 8, phase.shares + first * 4
         with code.count(0, phase.used) as rank:
-            _, best, _ = best_of(code, scores, code.whole(0), phase.experts)
-            expert = best.signed().most(0)  # the first where all are NaN
-            shares.f32[rank] = scores.f32[expert]
-            scores.f32[expert] = code.real(_LOWEST)
-            chosen.i64[rank] = expert
+            chosen.i64[rank], shares.f32[rank] = _take_best(piece, scores)
         highest, total = shares.f32[0], code.variable(code.real(0.0))
         with code.count(0, phase.used) as rank:
             shares.f32[rank] = one_exponential(shares.f32[rank] - highest)
@@ -78,9 +83,7 @@ def _chosen_by_sigmoid(piece: PieceCode) -> None:
             ranked.f32x16[i] = chances.f32x16[i] + phase.bias.f32x16[i]
         total = code.variable(code.real(0.0))
         with code.count(0, phase.used) as rank:
-            _, best, _ = best_of(code, ranked, code.whole(0), phase.experts)
-            expert = best.signed().most(0)  # the first where all are NaN
-            ranked.f32[expert] = code.real(_LOWEST)
+            expert, _ = _take_best(piece, ranked)
             chosen.i64[rank] = expert
             shares.f32[rank] = chances.f32[expert]
             total.now = total.now + chances.f32[expert]
@@ -137,15 +140,18 @@ class _Group:
         self.expert, self.first, self.count = (group.i64[at] for at in range(3))
         self.tiles = tiles_of(piece.per, piece.number % phase.parts_of, tiles)
 
+    def multiply(self, matrix: MatrixView, x: RowsView, y: RowsView) -> None:
+        """Write the expert's product of the slots."""
+        rows = x.since(self.first), y.since(self.first), self.count
+        matrix.product(*rows, self.tiles, expert=self.expert)
+
 
 def _gated(act: Callable[[Value], Value]) -> Callable[[PieceCode], None]:
     def write(piece: PieceCode) -> None:
         phase = piece.phase
         group = _Group(piece, phase.gate.tiles)
         for matrix, x, y in ((phase.gate, phase.x, phase.y), (phase.up, phase.x_up, phase.y_up)):
-            matrix.product(
-                x[group.first], x.stride, y[group.first], y.stride, group.count, group.tiles, expert=group.expert
-            )
+            group.multiply(matrix, x, y)
         write_gating(piece, group.tiles, (group.first, group.first + group.count), act)
 
     return write
@@ -153,10 +159,7 @@ def _gated(act: Callable[[Value], Value]) -> Callable[[PieceCode], None]:
 
 def _product(piece: PieceCode) -> None:
     phase = piece.phase
-    group, x, y = _Group(piece, phase.w.tiles), phase.x, phase.y
-    phase.w.product(
-        x[group.first], x.stride, y[group.first], y.stride, group.count, group.tiles, expert=group.expert
-    )
+    _Group(piece, phase.w.tiles).multiply(phase.w, phase.x, phase.y)
 
 
 def _added(piece: PieceCode) -> None:
@@ -234,9 +237,7 @@ class Experts(Block):
         if shape.family.gating == "sigmoid":
             has_bias = tensors.has_bias("exp_probs_b")
             vectors["exp_probs_b.bias"] = (
-                tensors.bias("exp_probs_b", experts)
-                if has_bias
-                else np.zeros(-(-experts // GROUP) * GROUP, dtype=np.float32)
+                tensors.bias("exp_probs_b", experts) if has_bias else np.zeros(padded(experts), dtype=np.float32)
             )
         return cls(shape, layer, matrices, vectors)
 
@@ -255,10 +256,7 @@ class Experts(Block):
                 share_scale=self.shape.share_scale, **_some(memory, _CHOSEN_BY_SIGMOID),
             )  # fmt: skip
         program.add(_GROUPED, **_some(memory, _GROUPED))
-        ordered = Inputs(
-            program.shared("slots", width, program.slot_rows),
-            program.shared_records("slots rounded", width, program.slot_rows),
-        )
+        ordered = program.shared_inputs("slots", width, program.slot_rows)
         # Gate and up may read different inputs, rounded or not; each kind is gathered once.
         kinds = {matrix.is_rounded: matrix for matrix in (gate, up)}
         for is_rounded in sorted(kinds):
@@ -292,11 +290,16 @@ def _memory(program: Program) -> dict[str, Any]:
     shape, slots = program.shape, program.slot_rows
     return {
         "experts": shape.experts, "used": shape.used,
-        "chosen": program.array("chosen", slots, np.int64), "places": program.array("places", slots, np.int64),
-        "shares": program.array("shares", slots, np.float32),
-        "groups": program.array("groups", 3 * (1 + shape.experts), np.int64),
-        "counts": program.array("counts", shape.experts, np.int64),
+        "chosen": program.shared("chosen", 1, slots, _whole), "places": program.shared("places", 1, slots, _whole),
+        "shares": program.shared("shares", slots, 1),
+        "groups": program.shared("groups", 3, 1 + shape.experts, _whole),
+        "counts": program.shared("counts", 1, shape.experts, _whole),
     }  # fmt: skip
+
+
+def _whole(width: int, rows: int) -> Buffer:
+    """Return zeros int64[rows, width]."""
+    return np.zeros((rows, width), dtype=np.int64)
 
 
 def _some(memory: dict[str, Any], kernel: PhaseKernel) -> dict[str, Any]:

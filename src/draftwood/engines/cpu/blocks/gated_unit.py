@@ -9,14 +9,14 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from draftwood.engines.cpu.blocks.block import Block
-from draftwood.engines.cpu.blocks.norm import Inputs, add_norm_before
+from draftwood.engines.cpu.blocks.norm import add_norm_before
 from draftwood.engines.cpu.blocks.product import add_into_x, tiles_per_piece
 from draftwood.engines.cpu.code.products import MATRIX, tiles_of
 from draftwood.engines.cpu.code.records import OPTIONAL_ROWS, ROWS, KernelModule, Per, PieceCode
 from draftwood.engines.cpu.code.rounding import gelu, silu, write_rounded_row
 from draftwood.engines.cpu.code.values import LANES, Value
 from draftwood.engines.cpu.packing import Matrix
-from draftwood.engines.cpu.program import Program
+from draftwood.engines.cpu.program import Inputs, Program
 from draftwood.engines.cpu.tensors import LayerTensors
 from draftwood.engines.files.formats import TILE
 from draftwood.engines.files.shapes import Shape
@@ -47,7 +47,7 @@ def _gated(act: Callable[[Value], Value]) -> Callable[[PieceCode], None]:
         phase, rows = piece.phase, piece.whole.rows
         tiles = tiles_of(piece.per, piece.number, phase.gate.tiles)
         for matrix, x, y in ((phase.gate, phase.x, phase.y), (phase.up, phase.x_up, phase.y_up)):
-            matrix.product(x.start, x.stride, y.start, y.stride, rows, tiles)
+            matrix.product(x, y, rows, tiles)
         write_gating(piece, tiles, (piece.code.whole(0), rows), act)
 
     return write
@@ -65,13 +65,13 @@ def gate_fields(
     """Return the `FIELDS` of a gated unit, tiles per piece, and where its results lie, also rounded."""
     inner = max(program.shape.inner, program.shape.expert_inner)
     rows = program.slot_rows
-    found = Inputs(program.shared("gate", inner, rows), program.shared_records("gate rounded", inner, rows))
+    found = program.shared_inputs("gate", inner, rows)
     fields = {
         "gate": gate, "up": up, "x": inputs.of(gate), "x_up": inputs.of(up), "y": found.plain,
         "y_up": program.shared("up", inner, rows), "out": found.records_for(down),
     }  # fmt: skip
     # Pieces have pairs of tiles: two tiles are a group that is rounded.
-    per = tiles_per_piece((gate.tile_bytes + up.tile_bytes) // 2) // 2 // 2 * 2
+    per = tiles_per_piece((gate.tile_bytes + up.tile_bytes) // 2) // 4 * 2
     return fields, max(2, per), found
 
 

@@ -7,7 +7,7 @@ which are folded: upper half onto lower half, again and again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from draftwood.engines.cpu.code.records import (
     ADDRESS,
@@ -23,7 +23,7 @@ from draftwood.engines.cpu.code.records import (
 from draftwood.engines.cpu.code.rounding import write_rounded_row
 from draftwood.engines.cpu.code.values import LANES, Place, Value
 from draftwood.engines.cpu.packing import Matrix
-from draftwood.engines.cpu.program import Buffer, Program, Vector
+from draftwood.engines.cpu.program import Buffer, Inputs, Program, Vector
 
 
 def _write_norm(piece: PieceCode, values: Place, out: Place, *, adds: bool = False) -> None:
@@ -99,21 +99,6 @@ def norm_names(*, before: bool) -> dict[str, str]:
         "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm",
         "post_attention_layernorm": "ffn_norm" if before else "post_attention_norm",
     }  # fmt: skip
-
-
-class Inputs(NamedTuple):
-    """What a block's first matrices read: rows of float32, and the same rounded."""
-
-    plain: Buffer
-    rounded: Buffer
-
-    def of(self, matrix: Matrix) -> Buffer:
-        """Return those that the products of a matrix take."""
-        return self.rounded if matrix.is_rounded else self.plain
-
-    def records_for(self, matrix: Matrix) -> Buffer | None:
-        """Return the rounded rows if the products of a matrix take them."""
-        return self.rounded if matrix.is_rounded else None
 
 
 def add_norm(

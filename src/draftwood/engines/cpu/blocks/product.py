@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from draftwood.engines.cpu.blocks.norm import NORM_ADDED, Inputs, add_norm
+from draftwood.engines.cpu.blocks.norm import NORM_ADDED, add_norm
 from draftwood.engines.cpu.code.products import MATRIX, tiles_of
 from draftwood.engines.cpu.code.records import NUMBER, OPTIONAL, REAL, ROWS, KernelModule, Per, PieceCode
 from draftwood.engines.cpu.packing import Matrix
-from draftwood.engines.cpu.program import Buffer, Program, Vector
+from draftwood.engines.cpu.program import Buffer, Inputs, Program, Vector
 
 _PIECE_BYTES = 16 << 10
 """Bytes of weights in a piece of work: small enough to divide a phase evenly, large enough to be worth taking."""
 
 
 def _product(piece: PieceCode) -> None:
-    phase, x, y = piece.phase, piece.phase.x, piece.phase.y
+    phase = piece.phase
     tiles = tiles_of(piece.per, piece.number, phase.w.tiles)
-    phase.w.product(
-        x.start, x.stride, y.start, y.stride, piece.whole.rows, tiles, adds=phase.adds, scale=phase.scale,
-        bias=phase.bias,
-    )  # fmt: skip
+    phase.w.product(phase.x, phase.y, piece.whole.rows, tiles, adds=phase.adds, scale=phase.scale, bias=phase.bias)
 
 
 MODULE = KernelModule("product")
@@ -30,9 +27,9 @@ PRODUCT = MODULE.kernel(
 """``y = w x + bias``, or where it ``adds``, ``y += scale * w x``."""
 
 
-def tiles_per_piece(bytes_: int, *, least: int = 1, pieces: int = 1) -> int:
+def tiles_per_piece(bytes_: int, *, pieces: int = 1) -> int:
     """Return how many tiles of so many bytes a piece takes."""
-    return max(least, pieces * _PIECE_BYTES // bytes_)
+    return max(1, pieces * _PIECE_BYTES // bytes_)
 
 
 def add_product(

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from draftwood.engines.cpu.blocks.norm import LAST_NORM, Inputs, add_norm
+from draftwood.engines.cpu.blocks.norm import LAST_NORM, add_norm
 from draftwood.engines.cpu.blocks.product import tiles_per_piece
 from draftwood.engines.cpu.code.emit import Code
 from draftwood.engines.cpu.code.products import MATRIX, tiles_of
-from draftwood.engines.cpu.code.records import BEST, NUMBER, REAL, ROWS, KernelModule, Per, PieceCode
+from draftwood.engines.cpu.code.records import BEST, NUMBER, REAL, ROWS, KernelModule, Per, PieceCode, RowsView
 from draftwood.engines.cpu.code.rounding import capped
-from draftwood.engines.cpu.code.values import I32, LANES, Place, Value
+from draftwood.engines.cpu.code.values import I32, LANES, LOWEST, Place, Value
 from draftwood.engines.cpu.packing import Matrix
-from draftwood.engines.cpu.program import Program, Vector
+from draftwood.engines.cpu.program import Inputs, Program, Vector
 from draftwood.engines.files.formats import TILE
-
-_LOWEST = float("-inf")
 
 
 def _scores(piece: PieceCode) -> None:
@@ -21,7 +19,7 @@ def _scores(piece: PieceCode) -> None:
     code, whole, phase = piece.code, piece.whole, piece.phase
     low, high = tiles_of(piece.per, piece.number, phase.w.tiles)
     rows, stride = whole.scored_rows, phase.y_stride
-    phase.w.product(phase.x.start, phase.x.stride, whole.scores, stride, rows, (low, high), scale=phase.scale)
+    phase.w.product(phase.x, RowsView(whole.scores, stride), rows, (low, high), scale=phase.scale)
     first, end = low * TILE, (high * TILE).least(phase.width)
     with code.count(0, rows) as row:
         line = whole.scores + row * stride
@@ -39,11 +37,11 @@ def best_of(code: Code, line: Place, first: Value, end: Value) -> tuple[Value, V
 
     The number is the lowest of equals, and -1 where no score is above -infinity.
     """
-    best, at = code.variable(code.real(_LOWEST, LANES)), code.variable(code.same(I32, -1))
+    best, at = code.variable(code.real(LOWEST, LANES)), code.variable(code.same(I32, -1))
     is_odd = code.variable(code.same(I32, 0))
     with code.count(first, end, LANES) as start:
         numbers = code.listed(I32, range(LANES)) + start.narrow(I32)
-        score = (numbers < end.narrow(I32)).where(line.f32x16[start], _LOWEST)
+        score = (numbers < end.narrow(I32)).where(line.f32x16[start], LOWEST)
         is_odd.now = is_odd.now | score.is_nan.unsigned(I32)
         is_better = score > best.now
         at.now = is_better.where(numbers, at.now)
@@ -66,7 +64,7 @@ def _choices(piece: PieceCode) -> None:
     code, whole = piece.code, piece.whole
     rows = whole.scored_rows
     with code.count(0, rows) as row:
-        found, token = code.variable(code.real(_LOWEST)), code.variable(code.same(I32, -1, 1))
+        found, token = code.variable(code.real(LOWEST)), code.variable(code.same(I32, -1, 1))
         is_odd = code.variable(code.same(I32, 0, 1))
         with code.count(0, piece.phase.score_pieces) as part:
             record = whole.best + (part * rows + row) * BEST

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from draftwood.engines.cpu.blocks.block import Block
-from draftwood.engines.cpu.blocks.norm import Inputs, add_norm_before, write_records
+from draftwood.engines.cpu.blocks.norm import add_norm_before, write_records
 from draftwood.engines.cpu.blocks.product import add_into_x, add_product
 from draftwood.engines.cpu.code.records import ADDRESS, NUMBER, OPTIONAL_ROWS, ROWS, KernelModule, Per, PieceCode
 from draftwood.engines.cpu.code.values import LANES, Value
@@ -90,7 +90,7 @@ class ShortConvolution(Block):
         add_product(program, into, inputs, x)
         fields: dict[str, Any] = {"x": x, "w": program.inputs, "width": width, "layer": program.take_inputs()}
         program.add(_INPUTS, row=width, **fields)
-        found = Inputs(program.shared("convolved", width), program.shared_records("convolved rounded", width))
+        found = program.shared_inputs("convolved", width)
         factors, records = self.vectors["shortconv.conv"], found.records_for(out)
         program.add(_CONVOLVED, row=width, **fields, factors=factors, y=found.plain, out=records)
         add_into_x(program, out, found, None)

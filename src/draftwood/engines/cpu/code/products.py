@@ -13,7 +13,7 @@ from llvmlite import ir
 from draftwood.engines.cpu.code.emit import Code, function
 from draftwood.engines.cpu.code.instructions import Dots
 from draftwood.engines.cpu.code.packed import Scales, float_weights, unpacked
-from draftwood.engines.cpu.code.records import Field
+from draftwood.engines.cpu.code.records import Field, RowsView
 from draftwood.engines.cpu.code.rounding import GROUP_RECORD, MINUS, STEP, SUMS
 from draftwood.engines.cpu.code.values import F32, I64, POINTER, VOID, Place, Value, Variable
 from draftwood.engines.files.formats import TILE, Format
@@ -200,9 +200,8 @@ class MatrixView(NamedTuple):
     expert_bytes: Value
 
     def product(
-        self, x: Place, x_stride: Value, y: Place, y_stride: Value, rows: Value, tiles: tuple[Value, Value], *,
-        expert: Value | None = None, adds: Value | None = None, scale: Value | None = None,
-        bias: Place | None = None,
+        self, x: RowsView, y: RowsView, rows: Value, tiles: tuple[Value, Value], *, expert: Value | None = None,
+        adds: Value | None = None, scale: Value | None = None, bias: Place | None = None,
     ) -> None:  # fmt: skip
         """Write the call of the product for so many rows and these tiles, first and end.
 
@@ -212,8 +211,8 @@ class MatrixView(NamedTuple):
         weights = self.weights if expert is None else self.weights + expert * self.expert_bytes
         nothing = self.code.whole(0)
         self.code.call_at(
-            self.core, CORE, weights, self.blocks, self.tile_bytes, x, x_stride, y, y_stride, rows, *tiles,
-            nothing if adds is None else adds, self.code.real(1.0) if scale is None else scale,
+            self.core, CORE, weights, self.blocks, self.tile_bytes, x.start, x.stride, y.start, y.stride, rows,
+            *tiles, nothing if adds is None else adds, self.code.real(1.0) if scale is None else scale,
             nothing.place() if bias is None else bias,
         )  # fmt: skip
 

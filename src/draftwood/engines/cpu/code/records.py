@@ -95,6 +95,10 @@ class RowsView:
     def __getitem__(self, row: Value) -> Place:
         return self.start + row * self.stride
 
+    def since(self, row: Value) -> RowsView:
+        """Return the rows from this one on."""
+        return RowsView(self[row], self.stride)
+
 
 class RowsField(Field):
     """Rows of numbers: a two-dimensional array whose rows are `stride` bytes apart; ``optional``: None is 0."""

@@ -18,7 +18,7 @@ _LOG2 = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4  # Cody and Waite: the first has few bits, so n * it is exact
 # Cephes' expf: the polynomial of (exp(r) - 1 - r) / r**2 for |r| <= ln(2) / 2.
 _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
-_LOWEST = -87.3  # exp of less is 0, so no result is subnormal
+_LEAST = -87.3  # exp of less is 0, so no result is subnormal
 
 
 def write_rounded(values: Place, record: Place) -> None:
@@ -52,7 +52,7 @@ def write_rounded_row(code: Code, values: Place, width: Value, records: Place) -
 
 def exponential(x: Value) -> Value:
     """Return exp(x) of float32 up to about an ulp; 1 exactly for 0, 0 for numbers below -87.3; x <= 88."""
-    is_small = x < _LOWEST
+    is_small = x < _LEAST
     x = is_small.where(0.0, x)
     shifted = x * _LOG2 + _MAGIC
     power = shifted.bits_as(I32) - _MAGIC_BITS

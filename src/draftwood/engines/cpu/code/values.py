@@ -20,6 +20,8 @@ I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 F16, F32, POINTER, VOID = ir.HalfType(), ir.FloatType(), ir.PointerType(), ir.VoidType()
 LANES = 16
 """Lanes of the vectors that rows are computed with; processors with shorter vectors take several for one."""
+LOWEST = float("-inf")
+"""What the largest of some numbers begins with."""
 
 _KINDS = {"i8": (I8, 1), "i16": (I16, 2), "i32": (I32, 4), "i64": (I64, 8), "f32": (F32, 4)}
 """LLVM's type and the bytes of an element, by name."""

@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from draftwood.engines.cpu.blocks.attention import Attention
 from draftwood.engines.cpu.blocks.embedding import add_embedding
 from draftwood.engines.cpu.blocks.gated_unit import GatedUnit
-from draftwood.engines.cpu.blocks.norm import NORM, ROUNDED, Inputs, add_norm
+from draftwood.engines.cpu.blocks.norm import NORM, ROUNDED, add_norm
 from draftwood.engines.cpu.blocks.product import add_product
 from draftwood.engines.cpu.blocks.scores import add_scores
 from draftwood.engines.cpu.code.kernels import Kernels
 from draftwood.engines.cpu.code.rounding import GROUP_RECORD
 from draftwood.engines.cpu.packing import Jobs, Matrix, Slabs, matrix_of, packed_shape, plan, write_tiles
-from draftwood.engines.cpu.program import Buffer, Program, Vector, floats, records
+from draftwood.engines.cpu.program import Buffer, Inputs, Program, Vector, floats, records
 from draftwood.engines.cpu.weights import Weights
 from draftwood.engines.files.families import Family
-from draftwood.engines.files.formats import FORMATS, GROUP, TILE
+from draftwood.engines.files.formats import FORMATS, GROUP, TILE, padded
 from draftwood.engines.files.gguf_types import quantised
 from draftwood.engines.files.shapes import Shape
 from draftwood.engines.heads.weights import HeadWeights
@@ -129,9 +129,9 @@ class PackedHead:
 
     def _vector(self, name: str) -> Vector:
         tensor = self._tensors[f"{name}.weight"]
-        padded = np.zeros(-(-len(tensor) // GROUP) * GROUP, dtype=np.float32)
-        padded[: len(tensor)] = np.asarray(tensor)
-        return padded
+        found = np.zeros(padded(len(tensor)), dtype=np.float32)
+        found[: len(tensor)] = np.asarray(tensor)
+        return found
 
 
 def _shape(weights: HeadWeights) -> Shape:
