@@ -20,7 +20,7 @@ from tests.engines.tiny_gguf import written
 
 HALVES = {
     "Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "Q4_1": (0, 2),
-    "Q5_1": (0, 2),
+    "Q5_1": (0, 2), "MXFP4": (),
 }  # fmt: skip
 """Bytes of a block where float16 numbers lie; elsewhere, at its beginning."""
 KINDS = ("Q4_K", "Q6_K", "Q5_K", "Q3_K", "Q2_K", "IQ4_XS", "Q5_1", "Q4_1", "IQ4_NL", "Q5_0")
@@ -41,12 +41,22 @@ def random_rows(kind: str, rows: int, blocks: int, seed: int = 0) -> np.ndarray:
     random = np.random.default_rng(seed)
     size = GGML_QUANT_SIZES[GGMLQuantizationType[kind]][1]
     raw = random.integers(0, 256, (rows, blocks, size), dtype=np.uint8)
+    if kind == "MXFP4":
+        _exponents(random, raw)
     for at in HALVES.get(kind, (0,)):
         scales = random.normal(size=(rows, blocks)).astype(np.float16)
         scales[random.random(scales.shape) < 0.05] = 0
         scales[random.random(scales.shape) < 0.05] = np.float16(6e-8)  # the smallest there is
         raw[..., at : at + 2] = scales[..., None].view(np.uint8)
     return raw.reshape(rows, blocks * size)
+
+
+def _exponents(random: np.random.Generator, raw: np.ndarray) -> None:
+    """Give blocks of MXFP4 exponents that float16 has; some are zero and have any."""
+    raw[..., 0] = random.integers(104, 144, raw.shape[:-1])
+    zero = random.random(raw.shape[:-1]) < 0.1
+    raw[zero, 0] = random.integers(0, 256, zero.sum())
+    raw[zero, 1:] &= 0x88
 
 
 def tensor_of(kind: str, raw: np.ndarray, inputs: int) -> Tensor:

@@ -47,6 +47,7 @@ MIXED = {
     "queries": {"attn_q": "F32", "attn_v": "Q8_0"},
     "out": {"attn_output": "F16", "output": "F32"},
     "embedding": {"token_embd": "F16"},
+    "mxfp4": {"ffn_gate": "MXFP4", "ffn_up": "MXFP4", "ffn_down": "MXFP4"},
 }
 HF = {
     "q_proj": "attn_q", "v_proj": "attn_v", "o_proj": "attn_output", "lm_head": "output",

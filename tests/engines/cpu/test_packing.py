@@ -167,6 +167,17 @@ def test_weights_are_those_of_the_gguf_package(kind, rows, blocks):
     np.testing.assert_array_equal(_bits(weights), _bits(quants.dequantize(raw, GGMLQuantizationType[kind])))
 
 
+@pytest.mark.parametrize(("exponent", "code"), [(103, 0x10), (144, 0x01), (0, 0x80), (255, 0x08), (0, 0xF0)])
+def test_blocks_of_mxfp4_outside_of_float16_are_refused_unless_they_are_zero(exponent, code):
+    raw = random_rows("MXFP4", 1, 3)
+    raw[0, 17:34] = [exponent, *[0x00] * 15, code]
+    if code & 0x77:
+        with pytest.raises(UnsupportedModelError, match=r"MXFP4 are too large or too small .*: get the model in"):
+            read_blocks("MXFP4", raw)
+    else:
+        assert not dequantised(read_blocks("MXFP4", raw), FORMATS["MXFP4"])[0, 32:64].any()
+
+
 @pytest.mark.parametrize("kind", FORMATS)
 def test_planes_and_codes_hold_the_same(kind):
     planes = read_blocks(kind, random_rows(kind, 3, 2)).planes

@@ -72,6 +72,7 @@ class Format:
 
 _IQ4 = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 _CODEBOOK = tuple(value + 128 for value in _IQ4)
+_E2M1 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)  # twice the floats of 4 bits that MXFP4 has
 
 FORMATS = {
     "Q4_0": Format((4,), offset=8),
@@ -86,6 +87,7 @@ FORMATS = {
     "Q6_K": Format((4, 2), offset=32, groups=8, factors=2, signed=True),
     "IQ4_NL": Format((4,), offset=128, codebook=_CODEBOOK),
     "IQ4_XS": Format((4,), offset=128, groups=8, factors=1, signed=True, codebook=_CODEBOOK),
+    "MXFP4": Format((4,), offset=12, codebook=tuple(value + 12 for value in _E2M1)),
 }
 """By the name that GGUF gives the type. Codes are unsigned: signed ones of the file plus their offset."""
 

@@ -158,11 +158,29 @@ def _iq4_xs(blocks: Bytes) -> Blocks:
     return Blocks(planes=(_groups(blocks[..., 8:], 8),), scale=_half(blocks, 0), factors=factors)
 
 
+_FIRST_HALF, _LAST_HALF = 104, 143
+"""MXFP4's exponents whose powers of two, 2 ** -24 to 2 ** 15, are numbers in float16."""
+
+
+def _mxfp4(blocks: Bytes) -> Blocks:
+    """Read scales 2 ** (byte - 128), one less than the byte's own exponent, as codes stand for twice a float."""
+    exponent, codes = blocks[..., 0], blocks[..., 1:]
+    fits = (exponent >= _FIRST_HALF) & (exponent <= _LAST_HALF)
+    if not fits.all() and (codes[~fits] & np.uint8(0x77)).any():
+        raise UnsupportedModelError(
+            "weights of type MXFP4 are too large or too small for scales in float16: get the model in another "
+            "quantisation"
+        )
+    power = np.clip(exponent, _FIRST_HALF, _LAST_HALF).astype(np.float32) - np.float32(128)
+    scale = np.where(fits, np.exp2(power), np.float32(0)).astype(np.float16)
+    return Blocks(planes=(_groups(codes, 1),), scale=scale)
+
+
 # fmt: off
 _READERS: dict[str, tuple[int, Callable[[Bytes], Blocks]]] = {
     "Q4_0": (18, _q4_0), "Q4_1": (20, _q4_1), "Q5_0": (22, _q5_0), "Q5_1": (24, _q5_1), "Q8_0": (34, _q8_0),
     "Q2_K": (84, _q2_k), "Q3_K": (110, _q3_k), "Q4_K": (144, _q4_k), "Q5_K": (176, _q5_k), "Q6_K": (210, _q6_k),
-    "IQ4_NL": (18, _q4_0), "IQ4_XS": (136, _iq4_xs),
+    "IQ4_NL": (18, _q4_0), "IQ4_XS": (136, _iq4_xs), "MXFP4": (17, _mxfp4),
 }
 # fmt: on
 """Bytes of a block and the function that reads it, from blocks uint8[rows, blocks, bytes]."""
