@@ -129,9 +129,10 @@ class Layer:
     """One layer's tensors, by their names in the file without ``blk.N.`` and ``.weight``, and its constants."""
 
     def __init__(self, model: Pass, number: int) -> None:
-        self.model = model
+        self.model, self.number = model, number
         self.shape = model.shape
         self.blocks = self.shape.blocks[number]
+        self.sizes = self.shape.sizes[number]
         self._start = f"blk.{number}."
         self.window = self.shape.windows[number]  # 0: the layer sees the whole text
         self.turns = self._turns() if self.shape.turning[number] else None
@@ -142,8 +143,7 @@ class Layer:
         factors = self.model.vector("rope_freqs.weight")
         if factors is None:
             factors = self.model.vector(f"rope_factors_{'long' if shape.is_long else 'short'}.weight")
-        local = bool(self.window and shape.local_base)  # layers with a window may have frequencies of their own
-        return rotary_table(shape, factors, local, shape.max_positions)
+        return rotary_table(shape, factors, shape.is_local(self.number), shape.max_positions)
 
     def has(self, name: str) -> bool:
         return f"{self._start}{name}.weight" in self.model.file.tensors
@@ -211,13 +211,13 @@ def attention(layer: Layer, x: Floats, kept: list[Any]) -> Floats:
     (of each head, or of the whole row), and rotary positions. Queries are then multiplied by ``query_scale``.
     ``kept`` has each token's keys and values, float16[kv_heads, head_size] both, rounded to the nearest.
     """
-    shape, position = layer.shape, len(kept)
+    shape, sizes, position = layer.shape, layer.sizes, len(kept)
     every = layer.products(("attn_qkv", "attn_q", "attn_k", "attn_v"), x)
-    q, rest = np.split(every, [shape.heads * shape.head_size])
+    q, rest = np.split(every, [sizes.heads * sizes.head_size])
     k, v = np.split(rest, 2)
     q = _heads(layer, "attn_q", q, position) * F(shape.query_scale)
     k = _heads(layer, "attn_k", k, position)
-    v = v.reshape(-1, shape.head_size)
+    v = v.reshape(-1, sizes.head_size)
     kept.append((k.astype(np.float16), v.astype(np.float16)))
     keys, values = (np.stack(some).astype(F) for some in zip(*kept, strict=True))
     found = attend(q, keys, values, layer.window, shape.attention_cap)
@@ -231,13 +231,13 @@ def _heads(layer: Layer, name: str, row: Floats, position: int) -> Floats:
     reordered here, to lie ``rotary / 2`` apart as in the other files, so `attend` adds products in one order for
     all families.
     """
-    shape, weight = layer.shape, layer.vector(f"{name}_norm.weight")
+    shape, sizes, weight = layer.shape, layer.sizes, layer.vector(f"{name}_norm.weight")
     if shape.family.head_norm == "row":
         row = norm(row, weight, shape.epsilon)
-    heads = row.reshape(-1, shape.head_size)
+    heads = row.reshape(-1, sizes.head_size)
     if shape.family.pairs == "neighbours":
-        first = np.arange(0, shape.rotary, 2)
-        heads = heads[:, [*first, *first + 1, *range(shape.rotary, shape.head_size)]]
+        first = np.arange(0, sizes.rotary, 2)
+        heads = heads[:, [*first, *first + 1, *range(sizes.rotary, sizes.head_size)]]
     if shape.family.head_norm == "head":
         heads = head_norm(heads, weight, shape.epsilon)
     return heads if layer.turns is None else turned(heads, *layer.turns[position])

@@ -67,8 +67,9 @@ class CpuTrainingTarget(TrainingTarget):
 
     def head(self, layers: tuple[int, ...]) -> HeadModule:
         its = self._weights.shape
-        sizes = its.width, layers, its.layers, its.vocabulary, its.head_size, its.epsilon, its.base
-        return HeadModule(HeadShape(*sizes), its.heads, its.kv_heads, its.inner or its.expert_inner)
+        one = its.attention
+        sizes = its.width, layers, its.layers, its.vocabulary, one.head_size, its.epsilon, its.base
+        return HeadModule(HeadShape(*sizes), one.heads, one.kv_heads, its.widest_inner)
 
     def last_layer(self) -> dict[str, Tensor]:
         weights, family = self._weights, self._weights.shape.family

@@ -76,6 +76,26 @@ def test_a_file_of_many_types_and_biases_has_them(tmp_path):
     check(write_mixed(tmp_path / "m.gguf"), IDS)
 
 
+def test_layers_of_different_sizes_have_them(tmp_path):
+    """Heads, those of keys, and the gated unit; drafts of such a model are moved layer by layer."""
+    model, random = build("qwen3", **SMALL | {"num_hidden_layers": 4}), np.random.default_rng(8)
+    every, sizes = tensors_of("qwen3", model), [(4, 2, 72), (6, 3, 40), (6, 3, 96), (2, 1, 72)]
+    for layer, (heads, kv_heads, inner) in enumerate(sizes):
+        shapes = {
+            "attn_q": (heads * 18, 72), "attn_k": (kv_heads * 18, 72), "attn_v": (kv_heads * 18, 72),
+            "attn_output": (72, heads * 18), "ffn_gate": (inner, 72), "ffn_up": (inner, 72),
+            "ffn_down": (72, inner),
+        }  # fmt: skip
+        every |= {
+            f"blk.{layer}.{name}.weight": random.normal(0, 0.12, one).astype(F) for name, one in shapes.items()
+        }
+    names = ("attention.head_count", "attention.head_count_kv", "feed_forward_length")
+    keys = {name: list(some) for name, some in zip(names, zip(*sizes, strict=True), strict=True)}
+    path = write(tmp_path / "m.gguf", "qwen3", every, model.config, "F32", keys)
+    check(path, IDS)
+    check_trees(path)
+
+
 def test_a_text_longer_than_a_chunk_has_them(tmp_path):
     """The window of the first layer lies in two chunks at its end; the second layer sees the whole text."""
     settings = {"head_dim": 16, "hidden_size": 64, "max_position_embeddings": 1024}
@@ -85,8 +105,11 @@ def test_a_text_longer_than_a_chunk_has_them(tmp_path):
 
 @pytest.mark.parametrize(("name", "kind"), [("gemma2", "Q8_0"), ("qwen3moe", "Q4_K"), ("lfm2", "Q8_0")])
 def test_each_node_of_a_tree_has_the_bits_of_its_path(name, kind, tmp_path):
-    path, rng = written(tmp_path, name, kind), np.random.default_rng(1)
-    target, twin = CpuTarget(path, threads=2), Pass(GgufFile(path))
+    check_trees(written(tmp_path, name, kind))
+
+
+def check_trees(path):
+    rng, target, twin = np.random.default_rng(1), CpuTarget(path, threads=2), Pass(GgufFile(path))
     ((session, _),) = target.open([IDS[:20]])
     session.hidden = target.capabilities.hidden
     known = twin.begin()

@@ -54,9 +54,10 @@ class CpuModel:
         self._record = PassRecord(self.program)
         self.lent = LentScores()
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
-        self._move = ctypes.CFUNCTYPE(None, pointer, pointer, integer, integer, integer, integer)(
+        self._move = ctypes.CFUNCTYPE(None, pointer, pointer, integer, pointer, integer)(
             every.function(MOVING, "move")
         )
+        self._runs = np.array(self.program.runs, dtype=np.int64)
         self._pool = pass_threads()
         # A helper thread that comes late may still read the record of this model's last pass.
         weakref.finalize(self, self._pool.forget, self._record, self.program)
@@ -98,12 +99,9 @@ class CpuModel:
 
     def move(self, pages: Pages, moves: Sequence[tuple[int, int]]) -> None:
         """Copy keys and values from cells to earlier ones, in order."""
-        cells, shape = np.array(moves, dtype=np.int64), self.weights.shape
+        cells, runs = np.array(moves, dtype=np.int64), self._runs
         pages.make_ready(min(to for _, to in moves), 0)
-        self._move(
-            pages.address, cells.ctypes.data, len(cells), self.program.attentions * shape.kv_heads,
-            shape.head_size, self.program.room,
-        )  # fmt: skip
+        self._move(pages.address, cells.ctypes.data, len(cells), runs.ctypes.data, len(runs))
 
 
 _WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)

@@ -64,12 +64,14 @@ class Program:
     def __init__(self, shape: Shape, kernels: Kernels, factors: Vector | None, score_width: int) -> None:
         self.shape, self._kernels, self._factors, self.score_width = shape, kernels, factors, score_width
         self.pieces = self.vocabulary = 0
-        self.room = padded(shape.head_size, TILE)
-        self.layer_bytes = shape.kv_heads * (shape.head_size + self.room) * 2 * PAGE
-        self.attentions = self.convolutions = 0  # layers that have added theirs so far
+        self._cells = dict[int, int]()  # where the keys of a layer of attention lie in a page
+        self.cell_bytes = 0  # of a page: the cells of the layers that have taken theirs so far
+        self.runs = list[list[int]]()  # of layers with cells of one size: see `code.cells`
+        self._part_numbers = max(one.heads * (padded(one.head_size, TILE) + PART_HEAD) for one in shape.sizes)
+        self.convolutions = 0  # layers that have added theirs so far
         self.x, self.plain, self.rounded = floats(shape.width), floats(shape.width), records(shape.width)
         self.slot_rows = WIDEST * max(1, shape.used)  # rows of a gated unit: one per row and chosen expert
-        self._buffers: dict[str, Buffer] = {}
+        self._buffers: dict[tuple[str, int], Buffer] = {}
         self._phases: list[Phase] = []
         self._slots: list[list[int]] = []
         self._layer: int | None = None  # the layer to which phases are being added
@@ -87,10 +89,11 @@ class Program:
     def shared(
         self, name: str, width: int, rows: int = WIDEST, make: Callable[[int, int], Buffer] = floats
     ) -> Buffer:
-        """Return a buffer that all blocks which name it share; ``make`` is `floats` or `records`."""
-        if name not in self._buffers:
-            self._buffers[name] = make(width, rows)
-        return self._buffers[name]
+        """Return the buffer that all blocks share which name it so; ``make`` is `floats` or `records`."""
+        key = name, width
+        if key not in self._buffers:
+            self._buffers[key] = make(width, rows)
+        return self._buffers[key]
 
     def shared_inputs(self, name: str, width: int, rows: int = WIDEST) -> Inputs:
         """Return a buffer of float32 and one of their records, as `shared`."""
@@ -123,10 +126,17 @@ class Program:
         self._slots.append([self._kernels[kernel], per_piece, *kernel.slots(fields)])
         self._phases.append(Phase(kernel.per, pieces, joined, ends, only, self._layer))
 
-    def take_cells(self) -> int:
-        """Return where the keys of a layer of attention lie in a page, in bytes from its beginning."""
-        self.attentions += 1
-        return (self.attentions - 1) * self.layer_bytes
+    def take_cells(self, layer: int) -> int:
+        """Return where the keys that a layer of attention reads lie in a page, in bytes from its beginning."""
+        sizes = self.shape.sizes[layer]
+        if sizes.source not in self._cells:
+            room = padded(sizes.head_size, TILE)
+            self._cells[sizes.source] = self.cell_bytes
+            if not self.runs or self.runs[-1][2] != sizes.head_size:
+                self.runs.append([self.cell_bytes, 0, sizes.head_size, room])
+            self.runs[-1][1] += sizes.kv_heads
+            self.cell_bytes += sizes.kv_heads * (sizes.head_size + room) * 2 * PAGE
+        return self._cells[sizes.source]
 
     def take_inputs(self) -> int:
         """Return the number of a layer among those with a short convolution."""
@@ -142,7 +152,7 @@ class Program:
     def page_bytes(self) -> int:
         """Bytes of a page: the cells of all layers of attention, then what `recent` keeps at its end."""
         ends = 4 * TOKENS * self.convolutions * self.shape.width
-        return self.attentions * self.layer_bytes + ends
+        return self.cell_bytes + ends
 
     def finish(self) -> None:
         """Make the records of all phases."""
@@ -157,7 +167,7 @@ class Program:
 
     def most_rows(self, positions: int) -> int:
         """Return how many rows of a prompt a pass reads, so that its parts of attention take little memory."""
-        row = 4 * self.shape.heads * (self.room + PART_HEAD) * -(-positions // CHUNK)
+        row = 4 * self._part_numbers * -(-positions // CHUNK)
         return max(UNIT_ROWS, min(WIDEST, _PARTS_BYTES // row))
 
     def _place(self, later: Later, array: Buffer) -> None:
@@ -169,7 +179,7 @@ class Program:
 
     def reserve(self, parts: int, positions: int) -> None:
         """Make room for so many parts of attention, and for rotary positions up to so many."""
-        size = parts * self.shape.heads * (self.room + PART_HEAD)
+        size = parts * self._part_numbers
         # An interrupt may come between any two lines: sizes are set last, and are 0 while anything is written.
         if self._part_size < size:
             self._part_size = 0

@@ -133,7 +133,7 @@ class Weights:
         found = {}
         for name in ("rope_freqs", "rope_factors_long", "rope_factors_short"):
             if f"{name}.weight" in self.file.tensors:
-                pairs = self.shape.rotary // 2
+                pairs = self.shape.rotary(local=False) // 2
                 factors = found[name] = self._tensors.vector(f"{name}.weight", pairs)[:pairs]
                 if not np.all(np.isfinite(factors) & (factors > 0)):
                     raise ModelError(

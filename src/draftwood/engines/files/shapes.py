@@ -7,7 +7,7 @@ These are computed without the C library, so that they have the same bits anywhe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import Any
@@ -37,22 +37,30 @@ class Scaling:
 
 
 @dataclass(frozen=True, slots=True)
+class LayerSizes:
+    """The sizes in which layers of one model may differ."""
+
+    heads: int
+    kv_heads: int  # 0: the layer has no attention
+    head_size: int
+    rotary: int  # numbers of a head that are rotated, the first ones
+    inner: int  # of the gated unit (gated MLP); 0: the layer has none
+    source: int  # the layer whose keys and values it reads: itself, or an earlier one
+
+
+@dataclass(frozen=True, slots=True)
 class Shape:
-    """The sizes and constants of a model, ``windows`` and ``turning`` per layer."""
+    """The sizes and constants of a model, ``sizes``, ``windows`` and ``turning`` per layer."""
 
     family: Family
     blocks: tuple[tuple[str, str], ...]  # names of the two of each layer: see `Family`
+    sizes: tuple[LayerSizes, ...]
     width: int
-    inner: int  # of the gated unit (gated MLP); 0: no layer has one
-    heads: int
-    kv_heads: int  # of layers of attention
-    head_size: int
     vocabulary: int
     max_positions: int
     epsilon: float
     windows: tuple[int, ...]  # 0: the layer sees the whole text
     turning: tuple[bool, ...]  # whether the layer has rotary positions
-    rotary: int  # numbers of a head that are rotated, the first ones
     base: float
     query_scale: float
     local_base: float = 0.0  # of layers with a window; 0: that of the others
@@ -72,6 +80,25 @@ class Shape:
     @property
     def layers(self) -> int:
         return len(self.windows)
+
+    @property
+    def attention(self) -> LayerSizes:
+        """The sizes of the first layer of attention."""
+        return next(one for one in self.sizes if one.kv_heads)
+
+    @property
+    def widest_inner(self) -> int:
+        """The inner size of the widest gated unit, also of experts."""
+        return max(self.expert_inner, *(one.inner for one in self.sizes))
+
+    def is_local(self, layer: int) -> bool:
+        """Whether a layer has the rotary frequencies of layers with a window."""
+        return bool(self.windows[layer] and self.local_base)
+
+    def rotary(self, *, local: bool) -> int:
+        """Return how many numbers of a head are rotated in local layers, or in the others."""
+        every = (one.rotary for layer, one in enumerate(self.sizes) if self.is_local(layer) == local)
+        return next(every, self.sizes[0].rotary)
 
     @property
     def is_long(self) -> bool:
@@ -95,16 +122,10 @@ class _Keys:
     def _wrong(self, name: str, found: Any) -> ModelError:
         return ModelError(f"the file says {self.family.architecture}.{name} is {found!r:.40}: get the file again")
 
-    def whole(
-        self, name: str, default: int | None = None, most: int = 1 << 24, least: int = 1, *, zeros: bool = False
-    ) -> int:
-        """Return a whole number, or that of a list of equal ones; `ModelError` for one missing or out of range.
-
-        ``zeros``: zeros in a list are passed over.
-        """
+    def whole(self, name: str, default: int | None = None, most: int = 1 << 24, least: int = 1) -> int:
+        """Return a whole number, or that of a list of equal ones; `ModelError` for one missing or out of range."""
         found = self.get(name, default)
         if isinstance(found, list) and found and isinstance(found[0], int):
-            found = [one for one in found if one or not zeros] or [0]
             if any(one != found[0] for one in found):
                 raise UnsupportedModelError(
                     f"the CPU engine does not run models whose layers differ in {name}: take another engine"
@@ -113,6 +134,20 @@ class _Keys:
         if isinstance(found, bool) or not isinstance(found, int) or not least <= found <= most:
             raise self._wrong(name, found)
         return found
+
+    def each(
+        self, name: str, layers: int, default: Sequence[int] | None = None, most: int = 1 << 24, least: int = 1
+    ) -> Sequence[int]:
+        """Return a whole number of each layer, which files say once or in a list; raises as `whole`."""
+        found = self.get(name, default)
+        if not isinstance(found, list | tuple):
+            return [self.whole(name, None, most, least)] * layers
+        some = found[:layers]
+        if len(some) < layers or not all(type(one) is int and least <= one <= most for one in some):
+            raise self._wrong(name, found)
+        if not any(some):
+            raise self._wrong(name, 0)
+        return some
 
     def real(self, name: str, default: float | None = None, *, positive: bool = False) -> float:
         """Return a float32 number from 0 on; 0 stands for the default where it is ``positive``."""
@@ -179,26 +214,21 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
         raise UnsupportedModelError(f"the CPU engine runs no models of type {kind!s:.40}: take another engine")
     keys = _Keys(metadata, family)
     width, layers = keys.whole("embedding_length", most=MOST_WIDTH), keys.whole("block_count", most=MOST_LAYERS)
-    heads, kv_heads, size = _heads(keys, width)
     blocks = _blocks(keys, layers)
     window = keys.whole("attention.sliding_window", 0, 1 << 30, least=0)
     windows = tuple(window if here else 0 for here in keys.pattern(layers))
-    rotary = keys.whole("rope.dimension_count", size, size)
-    if rotary % 2:
-        raise ModelError(f"the file says rope.dimension_count is {rotary}, an odd number: get the file again")
+    sizes = _sizes(keys, width, blocks)
     base = keys.base("rope.freq_base", 10000.0)
     turns = keys.get("rope.scaling.finetuned", True) is not False or kind != "granite"
     has = {block for both in blocks for block in both}
     return Shape(
-        family=family, blocks=blocks, width=width,
-        inner=keys.whole("feed_forward_length", most=_MOST_INNER) if "gated_unit" in has else 0,
-        heads=heads, kv_heads=kv_heads, head_size=size,
+        family=family, blocks=blocks, sizes=sizes, width=width,
         vocabulary=vocabulary, max_positions=keys.whole("context_length", most=1 << 30),
         epsilon=keys.real("attention.layer_norm_rms_epsilon"), windows=windows,
         turning=tuple(turns and not (family.still and (i + 1) % family.still == 0) for i in range(layers)),
-        rotary=rotary, base=base, scaling=keys.scaling(),
+        base=base, scaling=keys.scaling(),
         local_base=keys.base("rope.freq_base_swa", base) if family.local and any(windows) else 0.0,
-        query_scale=keys.real("attention.scale", 0.0) or _divisor(kind, layers, width, heads, size) ** -0.5,
+        query_scale=keys.real("attention.scale", 0.0) or _divisor(kind, width, sizes) ** -0.5,
         embedding_scale=width**0.5 if family.root_embedding else keys.real("embedding_scale", 1.0, positive=True),
         residual_scale=keys.real("residual_scale", 1.0, positive=True),
         score_scale=1 / keys.real("logit_scale", 1.0, positive=True),
@@ -209,19 +239,34 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
     )  # fmt: skip
 
 
-def _heads(keys: _Keys, width: int) -> tuple[int, int, int]:
-    """Return the numbers of query heads and key heads, and the size of a head."""
-    heads = keys.whole("attention.head_count", most=4096)
-    kv_heads = keys.whole("attention.head_count_kv", heads, 4096, zeros=keys.convolves)
-    usual = max(1, width // heads)
+def _sizes(keys: _Keys, width: int, blocks: Sequence[tuple[str, str]]) -> tuple[LayerSizes, ...]:
+    """Return the sizes of each layer."""
+    layers = len(blocks)
+    heads = keys.each("attention.head_count", layers, most=4096)
+    kv_heads = keys.each("attention.head_count_kv", layers, heads, 4096, least=0 if keys.convolves else 1)
+    has_unit = [unit == "gated_unit" for _, unit in blocks]
+    inner = keys.each("feed_forward_length", layers, most=_MOST_INNER) if any(has_unit) else [0] * layers
+    size, rotary = _head_size(keys, max(1, width // heads[0]))
+    for queries, shared in zip(heads, kv_heads, strict=True):
+        if shared and queries % shared:
+            raise ModelError(f"the file says {queries} heads share {shared} heads of keys: get the file again")
+    return tuple(
+        LayerSizes(heads[layer], kv_heads[layer], size, rotary, inner[layer] * has_unit[layer], layer)
+        for layer in range(layers)
+    )
+
+
+def _head_size(keys: _Keys, usual: int) -> tuple[int, int]:
+    """Return the size of a head, and how many of its numbers are rotated."""
     size, values = (keys.whole(f"attention.{name}_length", usual, 1024) for name in ("key", "value"))
-    if heads % kv_heads:
-        raise ModelError(f"the file says {heads} heads share {kv_heads} heads of keys: get the file again")
     if values != size:
         raise UnsupportedModelError(
             f"the CPU engine runs no keys of {size} beside values of {values} numbers: take another engine"
         )
-    return heads, kv_heads, size
+    rotary = keys.whole("rope.dimension_count", size, size)
+    if rotary % 2:
+        raise ModelError(f"the file says rope.dimension_count is {rotary}, an odd number: get the file again")
+    return size, rotary
 
 
 def _blocks(keys: _Keys, layers: int) -> tuple[tuple[str, str], ...]:
@@ -270,10 +315,10 @@ def _experts(keys: _Keys) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _divisor(kind: Any, layers: int, width: int, heads: int, size: int) -> int:
+def _divisor(kind: Any, width: int, sizes: Sequence[LayerSizes]) -> int:
     """Return by whose root scores of attention are divided: a head's size, but in 27B models of two families."""
-    is_large = kind in ("gemma2", "gemma3") and (layers, width) in ((46, 4608), (62, 5376))
-    return width // heads if is_large else size
+    is_large = kind in ("gemma2", "gemma3") and (len(sizes), width) in ((46, 4608), (62, 5376))
+    return width // sizes[0].heads if is_large else sizes[0].head_size
 
 
 # --- rotary positions -------------------------------------------------------------------------------------------
@@ -292,7 +337,7 @@ def rotary_table(shape: Shape, factors: Any, local: bool, positions: int) -> NDA
     if local and not shape.local_base:
         return np.zeros(0, dtype=np.float32)
     base, scaling = (shape.local_base, Scaling()) if local else (shape.base, shape.scaling)
-    angles, size = _frequencies(shape.rotary, base, scaling, None if local else factors)
+    angles, size = _frequencies(shape.rotary(local=local), base, scaling, None if local else factors)
     cosines, sines = _circle(np.arange(positions, dtype=np.float64)[:, None] * angles)
     return np.stack((cosines * size, sines * size), axis=1).astype(np.float32)
 

@@ -32,8 +32,9 @@ from draftwood.engines.cpu.code.rounding import one_exponential
 from draftwood.engines.cpu.code.values import LANES, LOWEST, Place, Value
 from draftwood.engines.cpu.program import Inputs, Program
 from draftwood.engines.cpu.tensors import LayerTensors
-from draftwood.engines.files.formats import GROUP
-from draftwood.engines.files.shapes import Shape
+from draftwood.engines.files.families import Family
+from draftwood.engines.files.formats import GROUP, TILE, padded
+from draftwood.engines.files.shapes import LayerSizes, Shape
 
 
 def _turned(piece: PieceCode) -> None:
@@ -166,10 +167,11 @@ class Attention(Block):
 
     @classmethod
     def load(cls, tensors: LayerTensors, shape: Shape, layer: int) -> Attention:
-        family, queries, keys = shape.family, shape.heads * shape.head_size, shape.kv_heads * shape.head_size
+        family, sizes = shape.family, shape.sizes[layer]
+        queries, keys = sizes.heads * sizes.head_size, sizes.kv_heads * sizes.head_size
         matrices, vectors, first = {}, tensors.norms("attn_norm", "post_attention_norm"), 0
-        for part, outputs, heads in (("q", queries, shape.heads), ("k", keys, shape.kv_heads), ("v", keys, 0)):
-            name, order = f"attn_{part}", _order(shape, heads, halves=tensors.halves)
+        for part, outputs, heads in (("q", queries, sizes.heads), ("k", keys, sizes.kv_heads), ("v", keys, 0)):
+            name, order = f"attn_{part}", _order(shape.family, sizes, heads, halves=tensors.halves)
             if "attn_qkv" in tensors:
                 rows = first + (np.arange(outputs) if order is None else order)
                 matrices[name] = tensors.part("attn_qkv", (queries + 2 * keys, shape.width), rows)
@@ -177,7 +179,7 @@ class Attention(Block):
             else:
                 matrices[name] = tensors.part(name, (outputs, shape.width), order)
             if family.head_norm and part != "v":
-                size = outputs if family.head_norm == "row" else shape.head_size
+                size = outputs if family.head_norm == "row" else sizes.head_size
                 vectors[f"{name}_norm"] = tensors.vector(f"{name}_norm", size)
             if tensors.has_bias(name):
                 bias = tensors.bias(name, outputs)
@@ -193,28 +195,31 @@ class Attention(Block):
 
     def attend(self, program: Program, inputs: Inputs) -> None:
         """Add attention whose queries, keys and values are products of these inputs."""
-        shape, vectors, heads = self.shape, self.vectors, self.shape.heads * self.shape.head_size
+        shape, vectors, own = self.shape, self.vectors, self.shape.sizes[self.layer]
+        heads, keys = own.heads * own.head_size, own.kv_heads * own.head_size
         q = program.shared("q", heads)
-        k, v = (program.shared(name, shape.kv_heads * shape.head_size) for name in "kv")
+        k, v = (program.shared(name, keys) for name in "kv")
         for name, out in (("attn_q", q), ("attn_k", k), ("attn_v", v)):
             bias = vectors.get(f"{name}.bias")
             add_product(program, self.matrices[name], inputs, out, bias=bias, joined=name != "attn_q")
         if shape.family.head_norm == "row":
             for name, rows in (("attn_q_norm", q), ("attn_k_norm", k)):
-                width = heads if rows is q else shape.kv_heads * shape.head_size
+                width = heads if rows is q else keys
                 add_norm(program, NORM, rows, vectors[name], width=width, y=rows, out=None, joined=rows is k)
         of_heads = shape.family.head_norm == "head"
-        sizes: dict[str, Any] = {"heads": shape.heads, "head_size": shape.head_size, "head_room": program.room}
-        both = sizes | {"kv_heads": shape.kv_heads, "page_layer": program.take_cells()}
-        is_local = bool(shape.windows[self.layer] and shape.local_base)
+        sizes: dict[str, Any] = {
+            "heads": own.heads, "head_size": own.head_size, "head_room": padded(own.head_size, TILE)
+        }  # fmt: skip
+        both = sizes | {"kv_heads": own.kv_heads, "page_layer": program.take_cells(self.layer)}
         program.add(
-            TURNED, pieces=shape.kv_heads, **both, q=q, k=k, v=v, epsilon=shape.epsilon, rotary=shape.rotary,
+            TURNED, pieces=own.kv_heads, **both, q=q, k=k, v=v, epsilon=shape.epsilon, rotary=own.rotary,
             norm_q=vectors["attn_q_norm"] if of_heads else None,
             norm_k=vectors["attn_k_norm"] if of_heads else None,
-            turns=program.tables[is_local] if shape.turning[self.layer] else None, scale_q=shape.query_scale,
+            turns=program.tables[shape.is_local(self.layer)] if shape.turning[self.layer] else None,
+            scale_q=shape.query_scale,
         )  # fmt: skip
         program.add(
-            ATTENTION, pieces=shape.kv_heads * SHARES, **both, q=q, window=shape.windows[self.layer],
+            ATTENTION, pieces=own.kv_heads * SHARES, **both, q=q, window=shape.windows[self.layer],
             soft_cap=shape.attention_cap, parts=program.parts,
         )  # fmt: skip
         found = program.shared_inputs("heads", heads)
@@ -223,11 +228,11 @@ class Attention(Block):
         add_into_x(program, output, found, vectors.get("post_attention_norm"))
 
 
-def _order(shape: Shape, heads: int, *, halves: bool) -> NDArray[np.intp] | None:
+def _order(family: Family, sizes: LayerSizes, heads: int, *, halves: bool) -> NDArray[np.intp] | None:
     """Return the order of outputs in which numbers rotated together lie ``rotary / 2`` apart; None: as it is."""
-    if shape.family.pairs == "halves" or halves or not heads:
+    if family.pairs == "halves" or halves or not heads:
         return None
-    head = np.arange(shape.head_size)
-    turning = head[: shape.rotary].reshape(-1, 2).T.ravel()
-    order = np.concatenate((turning, head[shape.rotary :]))
-    return (np.arange(heads)[:, None] * shape.head_size + order).ravel()
+    head = np.arange(sizes.head_size)
+    turning = head[: sizes.rotary].reshape(-1, 2).T.ravel()
+    order = np.concatenate((turning, head[sizes.rotary :]))
+    return (np.arange(heads)[:, None] * sizes.head_size + order).ravel()

@@ -63,8 +63,7 @@ def gate_fields(
     program: Program, gate: Matrix, up: Matrix, down: Matrix, inputs: Inputs
 ) -> tuple[dict[str, Any], int, Inputs]:
     """Return the `FIELDS` of a gated unit, tiles per piece, and where its results lie, also rounded."""
-    inner = max(program.shape.inner, program.shape.expert_inner)
-    rows = program.slot_rows
+    inner, rows = program.shape.widest_inner, program.slot_rows
     found = program.shared_inputs("gate", inner, rows)
     fields = {
         "gate": gate, "up": up, "x": inputs.of(gate), "x_up": inputs.of(up), "y": found.plain,
@@ -86,7 +85,7 @@ class GatedUnit(Block):
 
     @classmethod
     def load(cls, tensors: LayerTensors, shape: Shape, layer: int) -> GatedUnit:
-        inner, width = shape.inner, shape.width
+        inner, width = shape.sizes[layer].inner, shape.width
         matrices = {"ffn_down": tensors.part("ffn_down", (width, inner))}
         if "ffn_gate" not in tensors and tensors.shape_of("ffn_up") != (inner, width):
             matrices |= tensors.halves_of("ffn_up", (2 * inner, width))

@@ -19,8 +19,10 @@ PAGE = 64
 """Cells of a page."""
 TOKENS = 2
 """Tokens before a row whose inputs a short convolution needs: it covers three."""
-_MOVE = ir.FunctionType(VOID, [POINTER, POINTER, I64, I64, I64, I64])
-"""Page addresses, cells int64[moves, 2] (from, to), moves, key heads of all layers, head size, head room."""
+_MOVE = ir.FunctionType(VOID, [POINTER, POINTER, I64, POINTER, I64])
+"""Page addresses, cells int64[moves, 2] (from, to), moves, runs int64[runs, 4], runs.
+
+A run is what layers of one size have side by side: its place in a page, all key heads, head size, head room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +62,14 @@ def write_cell(code: Code, cells: HeadCells, head: Place, cell: Value, row: tupl
 
 def _write_moving(module: ir.Module, has_half: bool) -> None:
     """Write ``move``, which copies keys and values from cell to cell, in order: see `_MOVE`."""
-    code, (pages, cells, moves, heads, size, room) = function(module, "move", _MOVE, has_half=has_half)
-    of_head = HeadCells(size, room)
-    with code.count(0, moves) as number:
+    code, (pages, cells, moves, runs, count) = function(module, "move", _MOVE, has_half=has_half)
+    with code.count(0, moves) as number, code.count(0, count) as run:
+        first, heads, size, room = (runs.i64[run * 4 + i] for i in range(4))
+        of_head = HeadCells(size, room)
         ends = []
         for slot in range(2):
             cell = cells.i64[number * 2 + slot]
-            ends.append(of_head.places(page_of(pages, cell), cell))
+            ends.append(of_head.places(page_of(pages, cell) + first, cell))
         (key, value), (new_key, new_value) = ends
         with code.count(0, heads) as head:
             start = head * of_head.bytes

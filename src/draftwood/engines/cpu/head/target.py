@@ -84,8 +84,8 @@ class CpuHead:
 
     def open(self) -> CpuHeadText:
         """Begin a text."""
-        shape = self._program.shape
-        return CpuHeadText(self._program.page_bytes, 4 * shape.kv_heads * shape.head_size)
+        sizes = self._program.shape.attention
+        return CpuHeadText(self._program.page_bytes, 4 * sizes.kv_heads * sizes.head_size)
 
     @locked
     def read_and_grow(

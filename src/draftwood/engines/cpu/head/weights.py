@@ -23,7 +23,7 @@ from draftwood.engines.cpu.weights import Weights
 from draftwood.engines.files.families import Family
 from draftwood.engines.files.formats import FORMATS, GROUP, TILE, padded
 from draftwood.engines.files.gguf_types import quantised
-from draftwood.engines.files.shapes import Shape
+from draftwood.engines.files.shapes import LayerSizes, Shape
 from draftwood.engines.heads.weights import HeadWeights
 
 KIND = "Q4_1"
@@ -139,8 +139,8 @@ def _shape(weights: HeadWeights) -> Shape:
     queries, keys = (len(tensors[f"{_LAYER}self_attn.{name}_proj.weight"]) for name in "qk")
     inner = len(tensors[f"{_LAYER}mlp.gate_proj.weight"])
     return Shape(
-        family=Family("head"), blocks=(("attention", "gated_unit"),), width=shape.width, inner=inner,
-        heads=queries // shape.dim, kv_heads=keys // shape.dim,
-        head_size=shape.dim, vocabulary=len(weights.ids()), max_positions=1 << 24, epsilon=shape.eps, windows=(0,),
-        turning=(True,), rotary=shape.dim, base=shape.theta, query_scale=shape.dim**-0.5,
+        family=Family("head"), blocks=(("attention", "gated_unit"),), width=shape.width,
+        sizes=(LayerSizes(queries // shape.dim, keys // shape.dim, shape.dim, shape.dim, inner, source=0),),
+        vocabulary=len(weights.ids()), max_positions=1 << 24, epsilon=shape.eps, windows=(0,),
+        turning=(True,), base=shape.theta, query_scale=shape.dim**-0.5,
     )  # fmt: skip
