@@ -88,6 +88,12 @@ _WORD = r"[^\r\n\p{L}\p{N}]?\p{L}+"
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _LLAMA3 = rf"{_ENDING}|{_WORD}|\p{{N}}{{1,3}}|{_MARKS}|{_SPACES}"
 _QWEN2 = rf"{_ENDING}|{_WORD}|\p{{N}}|{_MARKS}|{_SPACES}"
+_WORD_WITH_MARKS, _SIGNS = r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+", r" ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*"
+_QWEN35 = rf"{_ENDING}|{_WORD_WITH_MARKS}|\p{{N}}|{_SIGNS}|{_SPACES}"
+_DEEPSEEK3 = (
+    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+    rf"| ?[\p{{P}}\p{{S}}]+[\r\n]*|{_SPACES}"
+)
 
 
 def _cased(ending: str, digits: str) -> str:
@@ -101,11 +107,16 @@ _KINDS: Mapping[PreTokenizer, str] = {
     PreTokenizer((r"[\p{P}$+<=>^~|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]")): "default",
     PreTokenizer((_GPT2,)): "gpt-2 phi-2 gigachat a.x-4.0 mellum mpt olmo trillion granite-docling exaone4",
     PreTokenizer((r"\p{N}", _GPT2)): "smollm starcoder refact command-r codeshell exaone minerva-7b mellum2",
-    PreTokenizer((_LLAMA3,)): "dbrx smaug-bpe",
+    PreTokenizer((_LLAMA3,)): "dbrx smaug-bpe glm4 glm5 chatglm-bpe",
     PreTokenizer((_LLAMA3,), whole_first=True, adds_bos=True): (
         "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2"
     ),
     PreTokenizer((_QWEN2,)): "qwen2 deepseek-r1-qwen kormo megrez stablelm2 hunyuan solar-open grok-2",
+    PreTokenizer((_QWEN35,)): "qwen35",
+    PreTokenizer((r"\p{N}{1,3}", rf"{_ENDING}|{_WORD}|\p{{N}}+|{_MARKS}|{_SPACES}"), whole_first=True): "minicpm5",
+    PreTokenizer((r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", _DEEPSEEK3)): (
+        "deepseek-v3 hunyuan-dense joyai-llm hy_v4"
+    ),
     PreTokenizer((_cased(f"(?:{_ENDING})?", r"\p{N}{1,3}"),)): "gpt-4o llama4 kanana2 talkie minimax-m2",
     PreTokenizer((_cased("", r"\p{N}"),), whole_first=True, adds_bos=True): "tekken",
     PreTokenizer((rf"{_ENDING}|{_WORD}|\p{{N}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|{_SPACES}",)): "seed-coder",
