@@ -88,6 +88,9 @@ CLASSES = [
     (letters, "qwen3_moe", "GPT2Tokenizer"), (pieces, "gemma2", None),
     (pieces, "gemma3_text", "GemmaTokenizer"), (pieces, "mistral", "LlamaTokenizer"), (pieces, "mixtral", None),
     (pieces, "phi3", "LlamaTokenizer"), (letters, "olmo2", "GPT2Tokenizer"), (letters, "granite", None),
+    (letters, "qwen3_5", "Qwen2Tokenizer"), (letters, "qwen3_5_text", None), (letters, "qwen3_next", None),
+    (pieces, "ernie4_5", "LlamaTokenizer"), (letters, "glm4_moe_lite", None), (letters, "gpt_oss", None),
+    (pieces, "gemma4_text", "GemmaTokenizer"), (letters, "lfm2", "GPT2Tokenizer"),
 ]  # fmt: skip
 LEFT = {"content": "<x>", "lstrip": True, "rstrip": False, "normalized": False, "single_word": False}
 RIGHT = LEFT | {"content": "<s>", "lstrip": False, "rstrip": True}

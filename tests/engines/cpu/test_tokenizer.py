@@ -10,9 +10,11 @@ from threading import Event
 
 import pytest
 from gguf import TokenType
-from tokenizers import Regex, pre_tokenizers
+from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
+from tokenizers.models import BPE
 
 from draftwood.api.prompts import render
+from draftwood.api.text import Spelling, TextBuilder
 from draftwood.engines.files.gguf_file import GgufFile
 from draftwood.engines.files.vocabulary import KNOWN
 from draftwood.engines.tokens.encoders import SpecialTokens, byte_letters
@@ -219,6 +221,83 @@ def test_a_vocabulary_with_scores(both, seed):
     check_same(theirs, ours, ["".join(draw.choices(parts, k=draw.randrange(25))) for _ in range(60)])
 
 
+def of_characters(seed):
+    """A random vocabulary as gemma4's, with its merges: each joins two tokens to one more."""
+    draw = random.Random(seed)
+    letters = ["▁", *"abcxs<>/1", "\n", "é", "中", "🙂"]
+    names, merges = letters[: draw.randrange(8, len(letters) + 1)], []
+    for _ in range(90):
+        pair = draw.choice(names), draw.choice(names)
+        if "".join(pair) not in names and len("".join(pair)) < 9:
+            names.append("".join(pair))
+            merges.append(" ".join(pair))
+    names += [run for run in ("\n" * count for count in (2, 3, 5)) if run not in names]
+    tokens = [
+        *SENTENCEPIECE[: 3 + 256],
+        *((name, TokenType.NORMAL) for name in names),
+        ("<turn|>", TokenType.CONTROL),
+    ]
+    tokens += [
+        ("<tool>", TokenType.USER_DEFINED),
+        ("<|channel>", TokenType.USER_DEFINED),
+        ("odd", TokenType.UNUSED),
+    ]
+    tokens += [("<|tool_response>", TokenType.USER_DEFINED)] * (seed % 2)  # with it </s> is text
+    draw.shuffle(merges)
+    return tokens, [merge for merge in merges if " " in merge]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_vocabulary_of_characters(both, seed):
+    tokens, merges = of_characters(seed)
+    theirs, ours = both(tokens, model="gemma4", merges=merges)
+    parts = [
+        *"abcxs1é中🙂▁<>/",
+        "\n",
+        "\n\n",
+        "\n\n\n\n",
+        " ",
+        "   ",
+        "\r\n",
+        "\t",
+        "<tool>",
+        "</s>",
+        "<0x41>",
+        "ab x",
+    ]
+    draw = random.Random(seed)
+    texts = ["".join(draw.choices(parts, k=draw.randrange(25))) for _ in range(200)]
+    check_same(theirs, ours, [*texts, *random_texts(60, seed), ""])
+    assert (ours("a")["input_ids"][0], ours.end_ids) == (1, theirs._weights.end_ids)
+    assert (2 in ours.end_ids) == (seed % 2 == 0)
+    for _ in range(100):
+        ids = draw.choices(range(len(ours)), k=draw.randrange(9))
+        for skip in (True, False):
+            assert ours.decode(ids, skip_special_tokens=skip) == theirs.decode(ids, skip_special_tokens=skip)
+
+
+def test_a_vocabulary_of_characters_reads_a_line_as_the_package_tokenizers_reads_it(both):
+    tokens, merges = of_characters(3)
+    _, ours = both(tokens, model="gemma4", merges=merges, add_bos_token=False)
+    ids = {name: token for token, (name, _) in enumerate(tokens)}
+    core = Tokenizer(BPE(ids, [tuple(merge.split(" ")) for merge in merges], byte_fallback=True))
+    core.normalizer = normalizers.Replace(" ", "▁")
+    for text in random_texts(400, 6):
+        if not any(name in text for name, kind in tokens if kind != TokenType.NORMAL) and "\n" not in text:
+            assert ours(text)["input_ids"] == [1, *core.encode(text).ids], text  # BOS, whatever the file says
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_text_of_such_a_vocabulary_is_told_piece_by_piece(both, seed):
+    _, ours = both(of_characters(seed)[0], model="gemma4", merges=of_characters(seed)[1])
+    draw = random.Random(seed)
+    for text in random_texts(60, seed):
+        ids = [*ours(text)["input_ids"], *draw.choices(range(len(ours)), k=3)]
+        builder = TextBuilder(Spelling(ours))
+        told = [piece for token in ids for piece in builder.push(token, "model")] + builder.finish("model")
+        assert "".join(piece.text for piece in told) == ours.decode(ids, skip_special_tokens=True), text
+
+
 def test_llama_s_manner_of_sentencepiece(both):
     check_same(*both(), ["", "ab", " ab", "a</s>b", "ab a\0", "é\n", "<tool> a", *random_texts(100, 7)])
     check_same(*both(template="{{ messages[0].content }}", add_bos_token=False), ["ab"])
@@ -226,14 +305,17 @@ def test_llama_s_manner_of_sentencepiece(both):
 
 ENDINGS = (
     (), ("<|end|>", "<end_of_turn>"), ("<|eom_id|>", "<eos>"), ("<reponame>", "<|file_sep|>", "<PRE>"), ("[PAD]",),
-    ("<\uff5cend\u2581of\u2581sentence\uff5c>", "<EOT>"),
+    ("<\uff5cend\u2581of\u2581sentence\uff5c>", "<EOT>"), ("<turn|>", "<|tool_response>"), ("[e~[",),
+    ("<|return|>", "<|call|>", "<|end|>", "<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"),
+    ("<|flush|>", "<|calls|>", "<|end|>"), ("<|return|>", "<|calls|>", "<|end|>"), ("<|call|>", "<|end|>"),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("names", ENDINGS)
 @pytest.mark.parametrize("keys", [{}, {"eot_token_id": 3}, {"eom_token_id": 4}])
 def test_tokens_that_end_an_answer_are_those_of_llama_cpp(both, names, keys):
-    tokens = [*SENTENCEPIECE, *((name, TokenType.NORMAL) for name in names)]
+    known = dict(SENTENCEPIECE)
+    tokens = [*SENTENCEPIECE, *((name, TokenType.NORMAL) for name in names if name not in known)]
     theirs, ours = both(tokens, **keys)
     assert ours.end_ids == theirs._weights.end_ids
     assert ours.all_special_ids == theirs.all_special_ids
@@ -255,6 +337,8 @@ def metadata(**changed):
         ({"model": "bert"}, UnsupportedModelError, "vocabularies of type bert: try the engine llama.cpp"),
         ({"pre": "kimi-k2"}, UnsupportedModelError, r"splits texts \(kimi-k2\): try the engine llama.cpp"),
         ({"model": "llama"}, UnsupportedModelError, "tokens for 0 of 256 bytes"),
+        ({"model": "gemma4"}, UnsupportedModelError, "tokens for 0 of 256 bytes"),
+        ({"model": "gemma4", "bos_token_id": None}, ModelError, "that it does not name"),
         ({"merges": None}, ModelError, "no merges"),
         ({"merges": ["a zz"]}, ModelError, "damaged"),
         ({"tokens": ["a", "a"], "token_type": [1, 1]}, ModelError, "two of its tokens have one name"),

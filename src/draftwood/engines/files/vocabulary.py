@@ -30,9 +30,21 @@ _LISTS = {"tokens": str, "merges": str, "token_type": int, "scores": int | float
 _ENDS = (
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>",
     "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>",
-    "<end_of_utterance>", "<eos>", "<\uff5cend\u2581of\u2581sentence\uff5c>",
+    "<end_of_utterance>", "<eos>", "<\uff5cend\u2581of\u2581sentence\uff5c>", "<|return|>", "<|call|>",
+    "<|calls|>", "<|flush|>", "<turn|>", "<|tool_response>", "[e~[",
 )  # fmt: skip
 """Names of tokens that end an answer, in whatever file."""
+
+_NO_ENDS = (
+    (("<|return|>", "<|flush|>"), ("<|call|>", "<|calls|>"), "<|end|>", USER_DEFINED),
+    (("<|tool_response>",), ("<|tool_response>",), "</s>", NORMAL),
+)
+"""Where a vocabulary has one of the first names and one of the second, the third ends no answer and is a token of
+another kind: in harmony (gpt-oss) ``<|end|>`` ends a message, which may be a thought, and in gemma4 ``</s>`` is
+text."""
+_OF_MESSAGES = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
+"""Of harmony: what messages consist of besides text. They are shown, since without them one message runs into
+another."""
 
 _ROLES: Mapping[str, tuple[str, ...]] = {
     "fim_pre": ("<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<\uff5cfim\u2581begin\uff5c>", "<PRE>",
@@ -137,11 +149,18 @@ def pre_tokenizer(name: str) -> PreTokenizer:
     return KNOWN[name]
 
 
+_DEFAULTS: Mapping[str, Mapping[str, int]] = {
+    "gpt2": {"bos": 11, "eos": 11}, "llama": {"bos": 1, "eos": 2}, "gemma4": {},
+}  # fmt: skip
+"""The kinds of vocabularies that are read here: tokens that a file of the kind need not name."""
+
+
 class FileVocabulary:
     """The tokens of a file, from its metadata.
 
     ``names`` has the name of each token, ``ids`` its id by name, ``kinds`` what it is (bits of `CONTROL` and the
-    others). ``pre`` says how texts are split, None where they are pieces with scores. ``bos`` and ``eos`` stand
+    others). ``model`` is ``gpt2`` (merges of bytes), ``gemma4`` (merges of characters) or ``llama`` (pieces with
+    scores). ``pre`` says how texts are split before their bytes are merged, else None. ``bos`` and ``eos`` stand
     before and after a text, None where there are none, and ``adds_bos`` and ``adds_eos`` say whether the file
     asks for them. ``end_ids`` are the tokens that end an answer. Raises `UnsupportedModelError` for a kind of
     vocabulary that the engine does not know, and `ModelError` for metadata that contradict themselves.
@@ -149,13 +168,12 @@ class FileVocabulary:
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:
         self.metadata = metadata
-        model = str(metadata.get("tokenizer.ggml.model"))
-        if model not in ("gpt2", "llama"):
+        model = self.model = str(metadata.get("tokenizer.ggml.model"))
+        if model not in _DEFAULTS:
             raise UnsupportedModelError(
                 f"the engine cpu does not read vocabularies of type {model}: try the engine llama.cpp"
             )
-        pieces = model == "llama"
-        self.pre = None if pieces else pre_tokenizer(self.text("tokenizer.ggml.pre") or "default")
+        self.pre = pre_tokenizer(self.text("tokenizer.ggml.pre") or "default") if model == "gpt2" else None
         for name, kind in _LISTS.items():
             found = metadata.get(f"tokenizer.ggml.{name}", [])
             if not isinstance(found, list) or not all(isinstance(one, kind) for one in found[:1]):
@@ -166,8 +184,9 @@ class FileVocabulary:
         if not self.names or len(self.ids) != len(self.names):
             raise _broken("it has no tokens" if not self.names else "two of its tokens have one name")
         self.kinds = self._kinds_of_types()
-        self.bos, self.eos = (self._id(role, 11 if self.pre else i + 1) for i, role in enumerate(("bos", "eos")))
+        self.bos, self.eos = (self._id(role, _DEFAULTS[model].get(role)) for role in ("bos", "eos"))
         adds_bos, adds_eos = (metadata.get(f"tokenizer.ggml.add_{role}_token") for role in ("bos", "eos"))
+        adds_bos = True if model == "gemma4" else adds_bos  # whatever its file says
         usual = self.pre is None or self.pre.adds_bos
         self.adds_bos, self.adds_eos = bool(usual if adds_bos is None else adds_bos), bool(adds_eos)
         if (self.adds_bos and self.bos is None) or (self.adds_eos and self.eos is None):
@@ -204,7 +223,7 @@ class FileVocabulary:
     @property
     def adds_space(self) -> bool:
         """Whether a blank goes before a text."""
-        return self.pre is None and bool(self.metadata.get("tokenizer.ggml.add_space_prefix", True))
+        return self.model == "llama" and bool(self.metadata.get("tokenizer.ggml.add_space_prefix", True))
 
     def _kinds_of_types(self) -> NDArray[np.uint8]:
         found = self.metadata.get("tokenizer.ggml.token_type")
@@ -232,7 +251,13 @@ class FileVocabulary:
         for token in self._named(_ENDS):
             ends.add(token)
             self.kinds[token] |= CONTROL
-        return ends | {token for token in (self.eos, self._id("eot"), self._id("eom")) if token is not None}
+        self.kinds[self._named(_OF_MESSAGES)] = USER_DEFINED
+        ends |= {token for token in (self.eos, self._id("eot"), self._id("eom")) if token is not None}
+        for first, second, name, kind in _NO_ENDS:
+            if self._named(first) and self._named(second) and name in self.ids:
+                ends.discard(self.ids[name])
+                self.kinds[self.ids[name]] = kind
+        return ends
 
     def _find_roles(self) -> set[int]:
         """Return tokens of `_ROLES` that end an answer, and mark those found by name as control tokens."""

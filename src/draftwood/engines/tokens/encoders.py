@@ -1,10 +1,10 @@
-"""Texts into ids, as llama.cpp makes them: special tokens, pieces with scores, and merges of bytes."""
+"""Texts into ids, as llama.cpp makes them: special tokens, pieces with scores, merges of bytes or characters."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -79,12 +79,7 @@ class ScoredPieces:
     """Encodes texts without special tokens by pieces with scores (SentencePiece); remembers words."""
 
     def __init__(self, vocabulary: FileVocabulary) -> None:
-        count = int((vocabulary.kinds & BYTE != 0).sum())
-        if count < 256:
-            raise UnsupportedModelError(
-                f"the file's vocabulary has tokens for {count} of 256 bytes, so that texts that need another "
-                "cannot be spelled: take another file"
-            )
+        _check_bytes(vocabulary)
         self._ids = vocabulary.ids
         self._costs = dict(zip(self._ids, (-vocabulary.scores()).tolist(), strict=True))
         self._between = _between_words(vocabulary.names)
@@ -138,6 +133,15 @@ class ScoredPieces:
         return [self._ids[name] for name in bytes_ if name in self._ids]
 
 
+def _check_bytes(vocabulary: FileVocabulary) -> None:
+    count = int((vocabulary.kinds & BYTE != 0).sum())
+    if count < 256:
+        raise UnsupportedModelError(
+            f"the file's vocabulary has tokens for {count} of 256 bytes, so that texts that need another "
+            "cannot be spelled: take another file"
+        )
+
+
 def _between_words(names: list[str]) -> re.Pattern[str]:
     """Return a pattern of the places before a blank that no token can reach across."""
     inside = set(re.findall(f"([^{_BLANK}\0]){_BLANK}", "\0".join(names)))
@@ -167,33 +171,60 @@ class ByteMerges:
         return [token for token in ids if token != self._missing] if self._missing in ids else ids
 
     def _made(self) -> Any:
-        from tokenizers import Regex, Tokenizer, pre_tokenizers
-        from tokenizers.models import BPE
+        from tokenizers import Regex, pre_tokenizers
 
         ids, settings = self._vocabulary.ids, dict[str, Any](ignore_merges=self._pre.whole_first)
         if not all(letter in ids for letter in byte_letters().values()):
             self._missing, name = len(ids), "\0missing"
             ids, settings = {**ids, name: self._missing}, {**settings, "unk_token": name}
-        try:
-            tokenizer = Tokenizer(BPE(vocab=ids, merges=self._merges(), **settings))
-        except ModelError:
-            raise
-        except Exception as error:  # the library raises plain ones
-            raise ModelError(
-                f"the file's vocabulary is damaged ({str(error).rstrip('.')}): get the file again, or convert the "
-                "model anew"
-            ) from error
+        tokenizer = _merging(self._vocabulary, ids, **settings)
         steps: list[Any] = [pre_tokenizers.Split(Regex(each), "isolated") for each in self._pre.expressions()]
         steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
         return tokenizer
 
-    def _merges(self) -> Sequence[tuple[str, str]]:
-        given = self._vocabulary.metadata.get("tokenizer.ggml.merges")
-        if given is None:
-            raise ModelError("the file's vocabulary has no merges: convert the model anew")
-        pairs = [merge.partition(" ")[::2] if merge[:1] != " " else _behind_first(merge) for merge in given]
-        return pairs if len(set(given)) == len(pairs) else list(dict.fromkeys(pairs))  # the first one counts
+
+class CharacterMerges:
+    """Encodes texts without special tokens by merges of characters, as gemma4: a line is one word, and a character
+    without a token becomes its bytes."""
+
+    def __init__(self, vocabulary: FileVocabulary) -> None:
+        _check_bytes(vocabulary)
+        self._ids = vocabulary.ids
+        self._tokenizer = _merging(vocabulary, vocabulary.ids, byte_fallback=True)
+
+    def encode(self, text: str) -> list[int]:
+        ids: list[int] = []
+        for line in _LINES.findall(text.replace(" ", _BLANK)):
+            whole = self._ids.get(line) if line[0] == "\n" else None  # a run of line ends may be a token
+            ids += ids_of(self._tokenizer, line) if whole is None else [whole]
+        return ids
+
+
+_LINES = re.compile(r"[^\n]+|\n+")
+
+
+def _merging(vocabulary: FileVocabulary, ids: Mapping[str, int], **settings: Any) -> Any:
+    """Return what merges the parts of a text by the merges of a file, of the package tokenizers."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import BPE
+
+    merges = _merges(vocabulary)
+    try:
+        return Tokenizer(BPE(vocab=ids, merges=merges, **settings))
+    except Exception as error:  # the library raises plain ones
+        raise ModelError(
+            f"the file's vocabulary is damaged ({str(error).rstrip('.')}): get the file again, or convert the "
+            "model anew"
+        ) from error
+
+
+def _merges(vocabulary: FileVocabulary) -> Sequence[tuple[str, str]]:
+    given = vocabulary.metadata.get("tokenizer.ggml.merges")
+    if given is None:
+        raise ModelError("the file's vocabulary has no merges: convert the model anew")
+    pairs = [merge.partition(" ")[::2] if merge[:1] != " " else _behind_first(merge) for merge in given]
+    return pairs if len(set(given)) == len(pairs) else list(dict.fromkeys(pairs))  # the first one counts
 
 
 def _behind_first(merge: str) -> tuple[str, str]:

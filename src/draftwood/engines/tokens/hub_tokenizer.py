@@ -52,13 +52,18 @@ _OTHERS = (
 _PLAIN = "TokenizersBackend"
 """The class that takes tokenizer.json as it is; names that transformers does not know stand for it, too."""
 _ALIASES = ("PreTrainedTokenizer", "PythonBackend", "BloomTokenizer")
-_USUAL = {
-    "qwen2": "Qwen2Tokenizer", "qwen3": "Qwen2Tokenizer", "qwen3_moe": "Qwen2Tokenizer", "gemma": "GemmaTokenizer",
-    "gemma2": "GemmaTokenizer", "gemma3_text": "GemmaTokenizer", "mistral": _PLAIN, "mixtral": _PLAIN,
-    "phi3": _PLAIN, "granite": _PLAIN, "olmo2": _PLAIN, "olmo3": _PLAIN,
-}  # fmt: skip
+_OF_TYPES = {
+    "Qwen2Tokenizer": "qwen2 qwen2_moe qwen3 qwen3_moe qwen3_next qwen3_vl qwen3_vl_moe",
+    "Qwen3_5Tokenizer": "qwen3_5 qwen3_5_text qwen3_5_moe qwen3_5_moe_text",
+    "GemmaTokenizer": "gemma gemma2 gemma3_text",
+    _PLAIN: (
+        "mistral mixtral ministral ministral3 mistral3 phi3 granite granitemoe granitemoehybrid granitemoeshared "
+        "olmo2 olmo3 glm4_moe_lite ernie4_5 ernie4_5_moe"
+    ),
+}
+_USUAL = {kind: name for name, kinds in _OF_TYPES.items() for kind in kinds.split()}
 """By ``model_type``: its class, unless the folder may name another; types that are not here have none."""
-_DISTRUSTED = ("qwen2", "phi3")
+_DISTRUSTED = ("qwen2", "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "ernie4_5", "ernie4_5_moe", "phi3")
 """Types whose folders often name a wrong class, so that none of them is believed."""
 
 _WORD = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?"

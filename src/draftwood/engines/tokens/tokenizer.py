@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from draftwood.engines.files.vocabulary import BYTE, CONTROL, NORMAL, SPECIAL, UNKNOWN, UNUSED, FileVocabulary
-from draftwood.engines.tokens.encoders import ByteMerges, ScoredPieces, SpecialTokens, byte_letters
+from draftwood.engines.tokens.encoders import (
+    ByteMerges,
+    CharacterMerges,
+    ScoredPieces,
+    SpecialTokens,
+    byte_letters,
+)
 from draftwood.engines.tokens.file_tokenizer import FileTokenizer, ids_of, utf8
 from draftwood.engines.tokens.hub_tokenizer import read_parts
 from draftwood.errors import PromptError
@@ -32,7 +38,7 @@ class GgufTokenizer(FileTokenizer):
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:
         self._vocabulary = found = FileVocabulary(metadata)
-        self._encoder = ScoredPieces(found) if found.pre is None else ByteMerges(found, found.pre)
+        self._encoder = _encoder(found)
         self._special = SpecialTokens(found.names, found.special, found.takes_blanks)
         self.chat_template = found.text("tokenizer.chat_template")
         self.bos_token_id, self.eos_token_id, self.end_ids = found.bos, found.eos, found.end_ids
@@ -78,6 +84,12 @@ class GgufTokenizer(FileTokenizer):
 
     def _is_unused(self, token: int) -> bool:
         return bool(self._vocabulary.kinds[token] & UNUSED)
+
+
+def _encoder(vocabulary: FileVocabulary) -> ByteMerges | CharacterMerges | ScoredPieces:
+    if vocabulary.pre is not None:
+        return ByteMerges(vocabulary, vocabulary.pre)
+    return CharacterMerges(vocabulary) if vocabulary.model == "gemma4" else ScoredPieces(vocabulary)
 
 
 def _piece(vocabulary: FileVocabulary, special: bool, token: int) -> bytes:
