@@ -14,6 +14,7 @@ LAYERS = 2
 HEADS, KV_HEADS = 4, 2
 HEAD = WIDTH // HEADS
 FEED = 128
+EXPERTS = 4
 WINDOW = 8
 LONGEST = 4096  # tokens
 STATE, INNER, CONVOLVED = 16, 2 * WIDTH, 4  # of mamba; lfm2 convolves one less
@@ -49,7 +50,7 @@ def write_gguf(
     template: str | None = TEMPLATE,
     more: Sequence[tuple[str, Any]] = (),
 ) -> Path:
-    """Write a model of ``family`` (llama, gemma3, lfm2, mamba, mamba2, jamba), matrices of the type ``kind``.
+    """Write a model of ``family`` (llama, gemma3, lfm2, gpt-oss, mamba, mamba2, jamba), matrices as ``kind``.
 
     ``more`` is further metadata: whole numbers, others, truth values and texts.
     """
@@ -92,8 +93,12 @@ def _write_sizes(writer: GGUFWriter, family: str) -> None:
     writer.add_key_length(HEAD)
     writer.add_value_length(HEAD)
     writer.add_rope_dimension_count(HEAD)
-    if family == "gemma3":
+    if family in ("gemma3", "gpt-oss"):
         writer.add_sliding_window(WINDOW)
+    if family == "gpt-oss":
+        writer.add_expert_count(EXPERTS)
+        writer.add_expert_used_count(2)
+        writer.add_expert_feed_forward_length(FEED)
     if family == "lfm2":
         writer.add_shortconv_l_cache(CONVOLVED - 1)
 
@@ -168,6 +173,24 @@ def _layer(family: str, matrix: Any, norm: Any, rng: np.random.Generator) -> dic
         layer |= {name: norm(HEAD) for name in ("attn_q_norm", "attn_k_norm")}
     if family == "gemma3":
         layer |= {name: norm() for name in ("post_attention_norm", "post_ffw_norm")}
+    if family == "gpt-oss":
+        layer = {name: tensor for name, tensor in layer.items() if name not in feed} | _of_gpt_oss(
+            matrix, norm, rng
+        )
+    return layer
+
+
+def _of_gpt_oss(matrix: Any, norm: Any, rng: np.random.Generator) -> dict[str, np.ndarray[Any, Any]]:
+    """Sinks, biases and experts of a layer."""
+    layer = {
+        "post_attention_norm": norm(), "attn_sinks": norm(HEADS), "ffn_gate_inp": matrix(EXPERTS, WIDTH),
+        "ffn_gate_inp.bias": norm(EXPERTS),
+    }  # fmt: skip
+    sizes = {"attn_q": WIDTH, "attn_k": KV_HEADS * HEAD, "attn_v": KV_HEADS * HEAD, "attn_output": WIDTH}
+    layer |= {f"{name}.bias": rng.normal(0, 0.5, size).astype(np.float32) for name, size in sizes.items()}
+    for part, outputs, inputs in (("gate", FEED, WIDTH), ("up", FEED, WIDTH), ("down", WIDTH, FEED)):
+        layer[f"ffn_{part}_exps"] = np.stack([2 * matrix(outputs, inputs) for _ in range(EXPERTS)])
+        layer[f"ffn_{part}_exps.bias"] = rng.normal(0, 0.5, (EXPERTS, outputs)).astype(np.float32)
     return layer
 
 
@@ -191,7 +214,10 @@ def _scan(family: str, matrix: Any, norm: Any, rng: np.random.Generator) -> dict
 
 
 def _write_tensor(writer: GGUFWriter, name: str, tensor: Any, kind: GGMLQuantizationType) -> None:
-    if tensor.ndim == 1 or "conv" in name.split(".")[-2] or len(tensor) == 1 or tensor.shape[1] % 32:
+    small = name.split(".")[-2]
+    if tensor.ndim == 1 or "conv" in small or "gate_inp" in small or len(tensor) == 1 or tensor.shape[-1] % 32:
+        kind = GGMLQuantizationType.F32
+    if name.endswith(".bias"):
         kind = GGMLQuantizationType.F32
     if kind == GGMLQuantizationType.F32:
         writer.add_tensor(name, tensor)

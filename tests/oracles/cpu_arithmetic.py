@@ -101,6 +101,12 @@ def gelu(x: Floats) -> Floats:
     return x * sigmoid(inner * F(1.5957691216057308))
 
 
+def clamped_gate(gate: Floats, up: Floats) -> Floats:
+    """Return ``g * sigmoid(1.702 * g) * (u + 1)``; g is ``min(gate, 7)``, u is up, cut at -7 and 7 (gpt-oss)."""
+    gate, up = np.minimum(gate, F(7)), np.clip(up, F(-7), F(7))
+    return gate * sigmoid(gate * F(1.702)) * (up + F(1))
+
+
 def tanh(x: Floats) -> Floats:
     """Return 2 * sigmoid(2 * x) - 1, the last two operations rounded once."""
     return fma(sigmoid(x + x), F(2), F(-1))

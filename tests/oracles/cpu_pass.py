@@ -31,6 +31,7 @@ from tests.oracles.cpu_arithmetic import (
     Plain,
     Quantised,
     capped,
+    clamped_gate,
     exponential,
     fma,
     folded,
@@ -92,7 +93,7 @@ class Pass:
                 mix = attention if mixer == "attention" else short_convolution
                 x = layer.added(x, mix(layer, layer.norm("attn_norm", x), kept), "post_attention_norm")
                 feed = gated_unit if unit == "gated_unit" else experts
-                x = layer.added(x, feed(layer, layer.norm("ffn_norm", x)), "post_ffw_norm")
+                x = layer.added(x, feed(layer, layer.norm(self.shape.family.unit_norm, x)), "post_ffw_norm")
             last = norm(x, self.vector(f"{self.shape.family.last_norm}.weight"), self.shape.epsilon)
             scores = self.scores(last)
         found = not np.isnan(scores).any() and scores.max() > -np.inf
@@ -156,7 +157,9 @@ class Layer:
         """Return ``W x + bias``, without bias where the layer has none."""
         found = self.model.matrix(f"{self._start}{name}.weight", expert).times(x)
         bias = self.vector(f"{name}.bias")
-        return found if bias is None else found + bias
+        if bias is None:
+            return found
+        return found + (bias if expert is None else bias[expert])
 
     def products(self, names: tuple[str, ...], x: Floats, expert: int | None = None) -> Floats:
         """Return the products of those matrices that the layer has, one after the other.
@@ -170,8 +173,12 @@ class Layer:
         return norm(x, self.vector(f"{name}.weight"), self.shape.epsilon) if self.has(name) else x
 
     def added(self, x: Floats, y: Floats, name: str) -> Floats:
-        """Return ``x + residual scale * norm(y)`` by fma, y being a block's result."""
-        return fma(self.norm(name, y), F(self.shape.residual_scale), x)
+        """Return ``x + residual scale * norm(y)`` by fma, y being a block's result.
+
+        There is no such norm in families whose norms stand before blocks only.
+        """
+        y = y if self.shape.family.norms == "before" else self.norm(name, y)
+        return fma(y, F(self.shape.residual_scale), x)
 
 
 # --- norms -------------------------------------------------------------------------------------------------------
@@ -220,7 +227,8 @@ def attention(layer: Layer, x: Floats, kept: list[Any]) -> Floats:
     v = v.reshape(-1, sizes.head_size)
     kept.append((k.astype(np.float16), v.astype(np.float16)))
     keys, values = (np.stack(some).astype(F) for some in zip(*kept, strict=True))
-    found = attend(q, keys, values, layer.window, shape.attention_cap)
+    sinks = layer.vector("attn_sinks.weight")
+    found = attend(q, keys, values, layer.window, shape.attention_cap, sinks)
     return layer.product("attn_output", found.ravel())
 
 
@@ -253,13 +261,17 @@ def turned(heads: Floats, cosines: Floats, sines: Floats) -> Floats:
     return np.concatenate((fma(a, cosines, -(b * sines)), fma(b, cosines, a * sines), rest), axis=1)
 
 
-def attend(q: Floats, keys: Floats, values: Floats, window: int, cap: float) -> Floats:
+def attend(
+    q: Floats, keys: Floats, values: Floats, window: int, cap: float, sinks: Floats | None = None
+) -> Floats:
     """Return ``softmax(cap(q . k)) . v`` over the text, or over its last ``window`` positions unless 0.
 
-    q and the result are [heads, size]; keys and values are [positions, kv_heads, size]. Chunks of `CHUNK`
-    positions, counted from the text's beginning, are computed apart (`_chunk`). Their sums of weights, and of
-    weighted values, are multiplied by exp(the chunk's largest score - the largest of all) and added in order, by
-    fma (arXiv 1805.02867). The sum of values is then multiplied by 1 / the sum of weights.
+    q and the result are [heads, size]; keys and values are [positions, kv_heads, size]. ``sinks`` [heads] are
+    scores of one more position, which has no values: its weight is the first in the sum of weights.
+
+    Chunks of `CHUNK` positions, counted from the text's beginning, are computed apart (`_chunk`). Their sums of
+    weights, and of weighted values, are multiplied by exp(the chunk's largest score - the largest of all) and
+    added in order, by fma (arXiv 1805.02867). The sum of values is then multiplied by 1 / the sum of weights.
     """
     grouped = q.reshape(keys.shape[1], -1, q.shape[1])  # [kv_heads, queries of each, size]
     first = max(0, len(keys) - window) if window else 0
@@ -269,6 +281,10 @@ def attend(q: Floats, keys: Floats, values: Floats, window: int, cap: float) -> 
         parts.append(_chunk(grouped, keys[here], values[here], max(0, first - start), cap))
     largest = np.fmax.reduce([part.largest for part in parts])
     weights, total = np.zeros_like(largest), np.zeros_like(grouped)
+    if sinks is not None:
+        sinks = sinks.reshape(largest.shape)
+        largest = np.fmax(largest, sinks)
+        weights = exponential(sinks - largest)
     for part in parts:
         factor = exponential(part.largest - largest)
         weights = fma(factor, part.weights, weights)
@@ -334,13 +350,14 @@ def short_convolution(layer: Layer, x: Floats, kept: list[Any]) -> Floats:
 def gated_unit(layer: Layer, x: Floats, expert: int | None = None) -> Floats:
     """Return ``ffn_down @ (act(ffn_gate @ x) * (ffn_up @ x))``: [width] (arXiv 2002.05202).
 
-    ``act`` is silu or gelu. ``expert`` is a number in a mixture, whose units lie in ``ffn_gate_exps`` and so on.
-    Some files have the rows of both ``ffn_gate`` and ``ffn_up`` in ``ffn_up``.
+    ``act`` is silu or gelu; gpt-oss gates by `clamped_gate`. ``expert`` is a number in a mixture, whose units lie
+    in ``ffn_gate_exps`` and so on. Some files have the rows of both ``ffn_gate`` and ``ffn_up`` in ``ffn_up``.
     """
     end = "" if expert is None else "_exps"
     gate, up = np.split(layer.products((f"ffn_gate{end}", f"ffn_up{end}"), x, expert), 2)
-    act = silu if layer.shape.family.gate == "silu" else gelu
-    return layer.product(f"ffn_down{end}", act(gate) * up, expert)
+    kind = layer.shape.family.gate
+    gated = clamped_gate(gate, up) if kind == "clamped" else {"silu": silu, "gelu": gelu}[kind](gate) * up
+    return layer.product(f"ffn_down{end}", gated, expert)
 
 
 def experts(layer: Layer, x: Floats) -> Floats:

@@ -34,8 +34,14 @@ EIGHT_BITS = 0.05
 """Root of the mean square of what inputs in 8 bits change, as part of that of all scores. One of them is off by
 step / sqrt(12), step being largest / 127 and the largest of 32 about 2.5 times their root mean square: 0.6 % per
 product. There are four in a row in each of up to seven layers and one behind: 3 %."""
-MIXTURES = ("qwen3moe", "mixtral", "lfm2moe")
-KEPT = ("mlp.gate.weight", "feed_forward.gate.weight", "conv.conv.weight")  # in floats, whatever the file's type
+MIXTURES = ("qwen3moe", "mixtral", "lfm2moe", "gpt-oss")
+KEPT = (
+    "mlp.gate.weight",
+    "feed_forward.gate.weight",
+    "conv.conv.weight",
+    "router.weight",
+    "_bias",
+)  # in floats, whatever the file's type
 QUICK = ("llama", "gemma2", "gemma3", "phi3", "qwen3moe")
 
 
@@ -53,9 +59,10 @@ def files(tmp_path_factory):
             with torch.no_grad():
                 for parameter_name, parameter in model.named_parameters():
                     if parameter.ndim > 1 and not parameter_name.endswith(KEPT):
-                        parameter.copy_(
-                            torch.from_numpy(rounded(parameter.numpy(), fitting(kind, parameter.shape[-1])))
-                        )
+                        turned = TINY[name].turned and "experts" in parameter_name
+                        weights = parameter.swapaxes(1, 2) if turned else parameter
+                        values = np.ascontiguousarray(weights.numpy())
+                        weights.copy_(torch.from_numpy(rounded(values, fitting(kind, values.shape[-1]))))
             made[key] = SimpleNamespace(model=model, path=path)
         return made[key]
 
@@ -104,11 +111,16 @@ def test_llama_cpp_reads_our_tiny_files_alike_whatever_number_is_missing(name, t
     """Or both refuse it. So the order of their numbers is that of real files; none needs the first, vocab_size."""
     model = build(name, vocab_size=tiny_gguf.VOCAB)
     tensors, path = tensors_of(name, model), tmp_path / "less.gguf"
-    other = {"attention.sliding_window": None} if name == "phi3" else {}  # which llama.cpp leaves out
+    other = {
+        "phi3": {"attention.sliding_window": None},  # which llama.cpp leaves out
+        "gpt-oss": {"rope.scaling.yarn_truncate": True},  # which llama.cpp does, and no file says
+    }.get(name, {})
     said = sizes_of(model.config) | TINY[name].keys
     for key in [key for key in said if said[key] is not None and key not in other]:
         if (name, key) == ("phi3-long", "rope.scaling.original_context_length"):
             continue  # there its choice of factors goes by the room that it was given
+        if (name, key) == ("gpt-oss", "expert_feed_forward_length"):
+            continue  # here feed_forward_length is enough, which is the same
         write(path, name, tensors, model.config, keys={key: None, **other}, vocabulary=True)
         ours, theirs = last_row(CpuTarget, path), None if key in UNREAD else last_row(LlamaTarget, path)
         assert (ours is None) == (theirs is None), key

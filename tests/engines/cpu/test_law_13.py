@@ -13,8 +13,9 @@ from tests.engines.cpu.small_models import Truth, equal, write_mixed
 from tests.engines.story import OneByOne, Story, random_tree
 from tests.tiers import rest_is_slow
 
-MODELS = ("llama Q8_0", "gemma3 F32", "mixed", "lfm2 Q8_0", "llama F16", "llama Q4_0", "gemma3 Q8_0", "lfm2 F32")
-QUICK = MODELS[:4]
+MODELS = ("llama Q8_0", "gemma3 F32", "mixed", "lfm2 Q8_0", "llama F16", "llama Q4_0", "gemma3 Q8_0", "lfm2 F32",
+          "gpt-oss Q8_0")  # fmt: skip
+QUICK = (*MODELS[:4], "gpt-oss Q8_0")
 LONG = 300
 
 
@@ -149,7 +150,10 @@ def test_every_number_of_threads(case):
 
 
 @pytest.mark.parametrize("name", runnable()[1:])
-@pytest.mark.parametrize(("family", "kind"), [("gemma3", "F32"), ("gemma3", "Q8_0"), ("lfm2", "Q8_0")])
+@pytest.mark.parametrize(
+    ("family", "kind"),
+    [("gemma3", "F32"), ("gemma3", "Q8_0"), ("lfm2", "Q8_0"), ("gpt-oss", "F32"), ("gpt-oss", "Q8_0")],
+)
 def test_every_instruction_set(tiny_gguf, family, kind, name):
     path = tiny_gguf(family, kind)
     text = np.random.default_rng(6).integers(0, 320, 150).tolist()
@@ -174,7 +178,7 @@ def test_sessions_resumed_at_any_length_and_cut(case):
         session.close()
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma3", "lfm2"])
+@pytest.mark.parametrize("family", ["llama", "gemma3", "lfm2", "gpt-oss"])
 def test_texts_across_the_borders_of_chunks(tiny_gguf, family):
     path = tiny_gguf(family, "Q8_0")
     target, random = CpuTarget(path, threads=2), np.random.default_rng(7)

@@ -23,7 +23,7 @@ SMALL = {"hidden_size": 72, "intermediate_size": 72, "head_dim": 18}  # neither 
 TWO = {"gemma3": {"attention.sliding_window_pattern": 2}}  # of two layers, one sees the whole text
 KINDS = [("llama", "Q4_K"), ("llama", "F32"), ("gemma2", "F16"), ("gemma3", "Q6_K"), ("mixtral", "BF16")]
 CASES = [*KINDS, *((name, "Q8_0") for name in TINY)]
-QUICK = ("qwen3", "phi3", "granite", "olmo2", "qwen3moe", "lfm2", "lfm2moe")
+QUICK = ("qwen3", "phi3", "granite", "olmo2", "qwen3moe", "lfm2", "lfm2moe", "gpt-oss")
 IDS = np.random.default_rng(3).integers(0, 90, 40).tolist()
 
 
@@ -103,7 +103,9 @@ def test_a_text_longer_than_a_chunk_has_them(tmp_path):
     check(written(tmp_path, "gemma2", "Q8_0", **settings), text)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("gemma2", "Q8_0"), ("qwen3moe", "Q4_K"), ("lfm2", "Q8_0")])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("gemma2", "Q8_0"), ("qwen3moe", "Q4_K"), ("lfm2", "Q8_0"), ("gpt-oss", "Q8_0")]
+)
 def test_each_node_of_a_tree_has_the_bits_of_its_path(name, kind, tmp_path):
     check_trees(written(tmp_path, name, kind))
 

@@ -62,6 +62,11 @@ class Tiny:
     def adds_one(self) -> bool:
         return self.kind.startswith("Gemma")
 
+    @property
+    def turned(self) -> bool:
+        """Whether transformers keeps matrices of experts transposed, gate and up in turns."""
+        return self.kind == "GptOss"
+
 
 def _scaling(kind: str, factor: float, original: int | None = None) -> dict[str, Any]:
     found = {"rope.scaling.type": kind, "rope.scaling.factor": factor}
@@ -172,6 +177,17 @@ TINY |= {
 }  # fmt: skip
 
 
+_OF_GPT_OSS = YARN | {"rope_theta": 150000.0, "truncate": False}
+TINY["gpt-oss"] = Tiny(
+    "GptOss", "gpt-oss",
+    {
+        "head_dim": 64, "num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": WINDOW,
+        "rope_parameters": _OF_GPT_OSS,
+    },
+    _WINDOW | _EXPERTS | _scaling("yarn", 4.0, 128) | {"expert_feed_forward_length": 256},
+)  # fmt: skip
+
+
 def config_of(name: str, **settings: Any) -> PretrainedConfig:
     tiny = TINY[name]
     kind = f"{tiny.kind}TextConfig" if tiny.kind == "Gemma3" else f"{tiny.kind}Config"
@@ -186,10 +202,12 @@ def build(name: str, seed: int = 0, **settings: Any) -> Any:
     model = getattr(transformers, f"{tiny.kind}ForCausalLM")(config).eval()
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():
-            if parameter.ndim > 1:
-                parameter.normal_(0, parameter.shape[-1] ** -0.5)
-            elif parameter_name.endswith("bias"):
+            if parameter_name.endswith("bias"):
                 parameter.normal_(0, 0.5)
+            elif parameter.ndim > 1:
+                parameter.normal_(0, parameter.shape[-1] ** -0.5)
+                if tiny.turned and parameter_name.endswith("gate_up_proj"):
+                    parameter *= 6  # so that some numbers are beyond 7, where they are cut
             else:
                 parameter.uniform_(-0.5 if tiny.adds_one else 0.5, 0.5 if tiny.adds_one else 1.5)
         for buffer_name, buffer in model.named_buffers():
@@ -200,15 +218,19 @@ def build(name: str, seed: int = 0, **settings: Any) -> Any:
 
 def _half_attention(
     module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float | None = None,
-    softcap: float | None = None, **kwargs: Any,
+    softcap: float | None = None, s_aux: Any = None, **kwargs: Any,
 ) -> tuple[Any, None]:  # fmt: skip
-    """Attention over keys and values that were rounded to float16."""
+    """Attention over keys and values that were rounded to float16; ``s_aux`` are sinks."""
     groups = query.shape[1] // key.shape[1]
     key, value = (one.half().float().repeat_interleave(groups, 1) for one in (key, value))
     scores = query @ key.transpose(2, 3) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
-    weights = torch.softmax(scores + attention_mask, dim=-1)
+    scores = scores + attention_mask
+    if s_aux is not None:
+        sinks = s_aux.reshape(1, -1, 1, 1).expand(*scores.shape[:3], 1)
+        scores = torch.cat((scores, sinks), -1)
+    weights = torch.softmax(scores, dim=-1)[..., : key.shape[2]]
     return (weights @ value).transpose(1, 2).contiguous(), None
 
 
@@ -232,7 +254,7 @@ _NAMES = {
     "self_attn.k_layernorm": "attn_k_norm", "operator_norm": "attn_norm", "ffn_norm": "ffn_norm",
     "conv.in_proj": "shortconv.in_proj", "conv.conv": "shortconv.conv", "conv.out_proj": "shortconv.out_proj",
     "feed_forward.w1": "ffn_gate", "feed_forward.w3": "ffn_up", "feed_forward.w2": "ffn_down",
-    "feed_forward.gate": "ffn_gate_inp",
+    "feed_forward.gate": "ffn_gate_inp", "mlp.router": "ffn_gate_inp",
 }  # fmt: skip
 _AFTER = {
     "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
@@ -248,6 +270,8 @@ def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
     """Return the tensors of a GGUF file, by their names there."""
     tiny, config = TINY[name], model.config
     names = _NAMES | (_AFTER if tiny.kind.startswith(("Gemma2", "Gemma3", "Olmo")) else {})
+    if tiny.kind == "GptOss":
+        names = names | {"post_attention_layernorm": "post_attention_norm"}
     found: dict[str, np.ndarray] = {}
     for full, value in model.state_dict().items():
         if full == "lm_head.weight" and config.tie_word_embeddings:
@@ -261,7 +285,11 @@ def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
             continue
         _, _, number, rest = full.split(".", 3)
         start = f"blk.{number}."
-        if rest.endswith(".experts.gate_up_proj"):
+        if rest == "self_attn.sinks":
+            found[f"{start}attn_sinks.weight"] = tensor
+        elif tiny.turned and ".experts." in rest:
+            found |= _of_turned(start, rest.rpartition(".")[2], tensor)
+        elif rest.endswith(".experts.gate_up_proj"):
             found[f"{start}ffn_gate_exps.weight"], found[f"{start}ffn_up_exps.weight"] = np.split(
                 tensor, 2, axis=1
             )
@@ -278,6 +306,15 @@ def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
                 _beside(tensor, heads) if tiny.neighbours and heads else tensor
             )
     return found | _factors(config)
+
+
+def _of_turned(start: str, name: str, tensor: np.ndarray) -> dict[str, np.ndarray]:
+    """Return tensors of experts from transposed matrices, or biases, in which gate and up take turns."""
+    part, _, bias = name.partition("_proj")
+    tensor, ending = (tensor, "bias") if bias else (tensor.swapaxes(1, 2), "weight")
+    if part == "down":
+        return {f"{start}ffn_down_exps.{ending}": tensor}
+    return {f"{start}ffn_{one}_exps.{ending}": tensor[:, i::2] for i, one in enumerate(("gate", "up"))}
 
 
 def _beside(tensor: np.ndarray, heads: int) -> np.ndarray:
@@ -321,10 +358,8 @@ def write(
         write_vocabulary(writer, None)
     for tensor_name, tensor in tensors.items():
         chosen = fitting(kind if isinstance(kind, str) else kind(tensor_name), tensor.shape[-1])
-        if (tensor.ndim == 1 or "gate_inp" in tensor_name or "conv.conv" in tensor_name) and chosen not in (
-            "F16",
-            "BF16",
-        ):
+        small = tensor.ndim == 1 or "gate_inp" in tensor_name or "conv.conv" in tensor_name
+        if tensor_name.endswith(".bias") or (small and chosen not in ("F16", "BF16")):
             chosen = "F32"
         _add(writer, tensor_name, tensor, chosen)
     return written(writer, path)

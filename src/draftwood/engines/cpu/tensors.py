@@ -57,14 +57,19 @@ class Tensors:
 
     def vector(self, name: str, size: int) -> Vector:
         """Return a vector, padded with zeros to a multiple of 32."""
+        return self.vectors(name, (size,))
+
+    def vectors(self, name: str, shape: tuple[int, ...]) -> Vector:
+        """Return vectors, of a tensor of this shape, each padded with zeros to a multiple of 32."""
         tensor = self.tensor(name)
-        if tensor.shape != (size,) or tensor.kind not in FLOATS:
+        if tensor.shape != shape or tensor.kind not in FLOATS:
+            floats = " x ".join(map(str, shape))
             raise ModelError(
-                f"{name} in {self.file.path} is {tensor.kind} {tensor.shape}, not {size} floats: "
+                f"{name} in {self.file.path} is {tensor.kind} {tensor.shape}, not {floats} floats: "
                 "get the file again"
             )
-        found = np.zeros(padded(size), dtype=np.float32)
-        found[:size] = read_floats(tensor.kind, tensor.data)
+        found = np.zeros((*shape[:-1], padded(shape[-1])), dtype=np.float32)
+        found[..., : shape[-1]] = read_floats(tensor.kind, tensor.data)
         return found
 
     def floats(self, matrix: Matrix, rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
@@ -146,3 +151,7 @@ class LayerTensors:
 
     def bias(self, name: str, size: int) -> Vector:
         return self._every.vector(f"{self._start}{name}.bias", size)
+
+    def biases(self, name: str, shape: tuple[int, int]) -> Vector:
+        """Return the biases of all experts, float32[experts, outputs padded to a multiple of 32]."""
+        return self._every.vectors(f"{self._start}{name}.bias", shape)

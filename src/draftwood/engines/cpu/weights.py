@@ -49,7 +49,7 @@ def hub_names(family: Family) -> dict[str, str]:
 
     Names have no ``.weight`` or ``.bias``, unless transformers' name has no such ending.
     """
-    names = norm_names(before=family.norms == "before")
+    names = norm_names(family)
     for block in (*family.mixers, *family.units):
         names |= BLOCKS[block].hub_names
     return _ENDS | {f"model.layers.#.{theirs}": f"blk.#.{name}" for theirs, name in names.items()}

@@ -20,9 +20,10 @@ class Family:
     units: tuple[str, ...] = ("gated_unit",)  # blocks that may be the second one
     # Which numbers of a head rotate as a pair, in the file's order: neighbours, or i and i + half.
     pairs: Literal["neighbours", "halves"] = "halves"
-    gate: Literal["silu", "gelu"] = "silu"
+    gate: Literal["silu", "gelu", "clamped"] = "silu"  # of gated units; clamped is gpt-oss's
     head_norm: Literal["", "head", "row"] = ""  # of queries and keys: of each head, of the whole row, or none
     norms: Literal["before", "after", "both"] = "before"  # where norms of a block stand
+    unit_norm: str = "ffn_norm"  # the tensor of the norm before a layer's second block
     last_norm: str = "output_norm"  # the tensor of the norm after the last layer
     adds_one: bool = False  # whether transformers' weights of norms are what is added to 1
     root_embedding: bool = False  # whether embeddings are multiplied by the root of the width
@@ -32,6 +33,9 @@ class Family:
     local: bool = False  # whether layers with a window have rotary frequencies of their own, never scaled
     still: int = 0  # n: each n-th layer has no rotary positions; 0: all have them
     gating: Literal["softmax", "sigmoid"] = "softmax"  # what makes shares of the scores of experts
+    sinks: bool = False  # whether each head of attention has the score of one more position, without values
+    # Whether transformers keeps matrices of experts transposed, and the outputs of gate and up in turns.
+    turned: bool = False
 
 
 _GEMMA: Settings = {"head_dim": 256, "tie_word_embeddings": True}
@@ -135,6 +139,23 @@ _ROWS = (
         mixers=("attention", "short_convolution"), units=("gated_unit", "experts"), head_norm="head",
         last_norm="token_embd_norm", gating="sigmoid",
         missing={"expert_feed_forward_length": 0, "leading_dense_block_count": None, "expert_gating_func": None},
+    ),
+    Family(
+        "gpt-oss",
+        {
+            "gpt_oss": {
+                "rms_norm_eps": 1e-5, "rope_theta": 150000.0, "head_dim": 64, "num_attention_heads": 64,
+                "num_key_value_heads": 8, "sliding_window": 128, "num_local_experts": 128,
+                "num_experts_per_tok": 4,
+                "rope_parameters": {
+                    "rope_type": "yarn", "factor": 32.0, "truncate": False,
+                    "original_max_position_embeddings": 4096,
+                },
+            },
+        },
+        units=("experts",), gate="clamped", unit_norm="post_attention_norm", every=2, sinks=True, turned=True,
+        # The models were trained with bounds of yarn that are not rounded; no key of their files says so.
+        missing={"attention.sliding_window": None, "rope.scaling.yarn_truncate": False},
     ),
 )  # fmt: skip
 FAMILIES = {family.architecture: family for family in _ROWS}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,18 @@ _TYPES = {
 }
 # fmt: on
 """Name, weights and bytes of a block, by the number that GGUF gives the type."""
+
+
+class RowSource(Protocol):
+    """Where the bytes of a tensor come from when they are needed, uint8[shape]."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def nbytes(self) -> int: ...
+    def rows(self, which: slice | NDArray[np.intp]) -> NDArray[np.uint8]:
+        """Read rows: see `Tensor.rows`."""
+        ...
 
 
 class Stored(NamedTuple):
@@ -75,7 +87,7 @@ class Tensor:
     name: str
     kind: str
     shape: tuple[int, ...]
-    _data: NDArray[np.uint8] | Stored | None = field(repr=False, compare=False)
+    _data: NDArray[np.uint8] | RowSource | None = field(repr=False, compare=False)
 
     @property
     def data(self) -> NDArray[np.uint8]:
@@ -83,7 +95,7 @@ class Tensor:
         return self.rows(slice(None)).reshape(self.known.shape)
 
     @property
-    def known(self) -> NDArray[np.uint8] | Stored:
+    def known(self) -> NDArray[np.uint8] | RowSource:
         """The bytes, or where they lie; `UnsupportedModelError` for an unknown type."""
         if self._data is None:
             raise UnsupportedModelError(
@@ -94,7 +106,7 @@ class Tensor:
     def rows(self, which: slice | NDArray[np.intp]) -> NDArray[np.uint8]:
         """Return rows, numbered through all experts: uint8[rows, bytes of a row]; raises as `known`, and
         `ModelError` where the file was cut meanwhile."""
-        if isinstance(self.known, Stored):
+        if not isinstance(self.known, np.ndarray):
             return self.known.rows(which)
         return self.known.reshape(-1, self.known.shape[-1])[which]
 

@@ -273,7 +273,7 @@ _AT_ONCE = 1 << 11  # groups that are worked on at a time, so that they stay in 
 
 def kind_of(tensor: Tensor, becomes: str | None) -> str:
     """Return the type that a tensor has in memory; ``becomes`` is as of `Weights`."""
-    is_matrix = len(tensor.shape) > 1 and "ffn_gate_inp" not in tensor.name
+    is_matrix = len(tensor.shape) > 1 and not ("ffn_gate_inp" in tensor.name or tensor.name.endswith(".bias"))
     if becomes is None or tensor.kind not in FLOATS or not is_matrix:
         return tensor.kind
     kind = _BECOMES["int8" if becomes == "int4" and tensor.name in _ENDS else becomes]

@@ -41,10 +41,10 @@ _SIZES = {
 _ONLY: dict[str, tuple[Any, ...]] = {
     "quantization_config": (None,), "use_bidirectional_attention": (None, False), "norm_topk_prob": (True,),
     "decoder_sparse_step": (1,), "mlp_only_layers": (None, []), "no_rope_layer_interval": (4,),
-    "clip_qkv": (None,), "conv_bias": (None, False),
+    "clip_qkv": (None,), "conv_bias": (None, False), "swiglu_alpha": (1.702,), "swiglu_limit": (7.0,),
 }  # fmt: skip
 """Settings that change what a pass computes, and the values of them that this engine knows."""
-_ACTS = {"silu": "silu", "gelu": "gelu_pytorch_tanh"}
+_ACTS = {"silu": "silu", "gelu": "gelu_pytorch_tanh", "clamped": "silu"}
 
 
 def settings_of(given: Mapping[str, Any]) -> HubSettings:
@@ -68,6 +68,9 @@ def _settings(given: Mapping[str, Any], family: Family) -> HubSettings:
     layers = int(_number(config, "num_hidden_layers", most=MOST_LAYERS))
     if "short_convolution" in family.mixers:
         config |= _of_lfm2(config, own, layers)
+    quantised = config.get("quantization_config")
+    if family.turned and quantised and quantised.get("quant_method") == "mxfp4":
+        config["quantization_config"] = None  # the tensors say it, too
     for name, values in _ONLY.items():
         if name in config and config[name] not in values:
             raise _unknown(f"models with {name} {config[name]!r:.40}")
@@ -155,7 +158,8 @@ _LONG = ("longrope", "su")  # names of one way to scale positions
 
 def _rope(config: Mapping[str, Any], family: Family, head: int) -> tuple[dict[str, Any], Factors]:
     """Return metadata and factors of rotary positions, from any form in which transformers has written them."""
-    said = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    usual = family.hub[config["model_type"]].get("rope_parameters", {})
+    said = config.get("rope_scaling") or config.get("rope_parameters") or usual
     local: Mapping[str, Any] = {"rope_theta": config.get("rope_local_base_freq")}
     if "full_attention" in said or "sliding_attention" in said:
         local = {**local, **(said.get("sliding_attention") or {})}
@@ -207,9 +211,6 @@ def _llama3(settings: Mapping[str, Any], rotary: int, factor: float, original: f
 
 
 def _yarn(settings: Mapping[str, Any], factor: float) -> dict[str, Any]:
-    if settings.get("truncate", True) is not True:
-        raise _unknown("positions that are scaled by yarn without whole bounds")
-
     def growth(share: float) -> float:
         return 1 + 0.1 * share * math.log(factor) if factor > 1 else 1.0
 
@@ -221,4 +222,5 @@ def _yarn(settings: Mapping[str, Any], factor: float) -> dict[str, Any]:
         "rope.scaling.attn_factor": _number(settings, "attention_factor", size) / growth(1.0),
         "rope.scaling.yarn_beta_fast": _number(settings, "beta_fast", 32.0),
         "rope.scaling.yarn_beta_slow": _number(settings, "beta_slow", 1.0),
+        "rope.scaling.yarn_truncate": settings.get("truncate", True),
     }  # fmt: skip

@@ -34,6 +34,7 @@ class Scaling:
     size: float = 1.0  # what cosines and sines are multiplied by
     fast: float = 32.0  # frequencies of more turns than this within ``original`` stay
     slow: float = 1.0  # those of fewer turns are divided
+    rounds: bool = True  # whether the bounds between are rounded to whole pairs, the range growing
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,12 @@ class _Keys:
             raise self._wrong(name, found)
         return float(found or default or 0)
 
+    def truth(self, name: str, *, default: bool) -> bool:
+        found = self.get(name, default)
+        if not isinstance(found, bool):
+            raise self._wrong(name, found)
+        return found
+
     def base(self, name: str, default: float) -> float:
         """Return a base of rotary positions."""
         found = self.real(name, default, positive=True)
@@ -200,6 +207,7 @@ class _Keys:
             size * self.real("rope.scaling.yarn_attn_factor", 1.0, positive=True),
             self.real("rope.scaling.yarn_beta_fast", 32.0, positive=True),
             self.real("rope.scaling.yarn_beta_slow", 1.0, positive=True),
+            self.truth("rope.scaling.yarn_truncate", default=True),
         )  # fmt: skip
 
 
@@ -361,7 +369,10 @@ def _yarn(plain: Doubles, rotary: int, base: float, scaling: Scaling) -> Doubles
     def place(turns: float) -> float:
         return rotary * _log(scaling.original / (turns * 2 * math.pi)) / (2 * _log(base))
 
-    low, high = max(0, math.floor(place(scaling.fast))), min(rotary - 1, math.ceil(place(scaling.slow)))
+    low, high = place(scaling.fast), place(scaling.slow)
+    if scaling.rounds:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(0, low), min(rotary - 1, high)
     ramp = np.clip((np.arange(rotary // 2) - low) / max(0.001, high - low), 0, 1)
     return plain / scaling.factor * ramp + plain * (1 - ramp)
 

@@ -115,17 +115,26 @@ def _write_joined(piece: PieceCode, row: Value) -> None:
     number, chunks = fold.i64[0], fold.i64[1]
     with code.count(0, heads) as head:
         first = phase.parts + (number * heads + head) * size
-        _write_head_joined(piece, first, heads * size, chunks, phase.y[row] + head * phase.head_size * 4)
+        sink = code.variable(code.real(LOWEST))
+        with code.when(phase.sinks.number().differs(0)):
+            sink.now = phase.sinks.f32[head]
+        out = phase.y[row] + head * phase.head_size * 4
+        _write_head_joined(piece, first, heads * size, chunks, sink.now, out)
 
 
-def _write_head_joined(piece: PieceCode, first: Place, next_: Value, chunks: Value, out: Place) -> None:
-    """Write ``sum(exp(most - highest) * values) / sum(exp(most - highest) * weights)`` over a head's parts."""
+def _write_head_joined(
+    piece: PieceCode, first: Place, next_: Value, chunks: Value, sink: Value, out: Place
+) -> None:
+    """Write ``sum(exp(most - highest) * values) / sum(exp(most - highest) * weights)`` over a head's parts.
+
+    ``sink`` is the score of one more position, which has no values: its weight is the first of the second sum.
+    """
     code = piece.code
-    most = code.variable(code.real(LOWEST))
+    most = code.variable(sink)
     with code.count(0, chunks) as chunk:
         most.now = (first + chunk * next_).f32[0].most(most.now)
     highest = most.now
-    total = code.variable(code.real(0.0))
+    total = code.variable(one_exponential(sink - highest))
     with code.count(0, chunks) as chunk:
         part = first + chunk * next_
         total.now = total.now.plus_product(one_exponential(part.f32[0] - highest), part.f32[1])
@@ -149,9 +158,11 @@ TURNED = MODULE.kernel(
 the scale of queries, and the writing of keys and values to the cells. q, k and v are changed in place."""
 JOINED = MODULE.kernel(
     "joined", Per.ROWS, _joined, heads=NUMBER, head_size=NUMBER, head_room=NUMBER, parts=ADDRESS, y=ROWS,
-    out=OPTIONAL_ROWS,
+    sinks=OPTIONAL, out=OPTIONAL_ROWS,
 )  # fmt: skip
-"""A row's parts of attention, put together in order, to y, also as records to out if it is given."""
+"""A row's parts of attention, put together in order, to y, also as records to out if it is given.
+
+``sinks`` float32[heads]: scores of a position without values, of which every softmax has one."""
 
 
 class Attention(Block):
@@ -161,6 +172,7 @@ class Attention(Block):
         "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
         "self_attn.o_proj": "attn_output", "self_attn.qkv_proj": "attn_qkv",
         "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+        "self_attn.sinks": "attn_sinks.weight",
         "self_attn.out_proj": "attn_output", "self_attn.q_layernorm": "attn_q_norm",
         "self_attn.k_layernorm": "attn_k_norm",
     }  # fmt: skip
@@ -187,6 +199,10 @@ class Attention(Block):
                     bias[:outputs] = bias[order]
                 vectors[f"{name}.bias"] = bias
         matrices["attn_output"] = tensors.part("attn_output", (shape.width, queries))
+        if tensors.has_bias("attn_output"):
+            vectors["attn_output.bias"] = tensors.bias("attn_output", shape.width)
+        if family.sinks:
+            vectors["attn_sinks"] = tensors.vector("attn_sinks", sizes.heads)
         return cls(shape, layer, matrices, vectors)
 
     def build(self, program: Program) -> None:
@@ -224,8 +240,12 @@ class Attention(Block):
         )  # fmt: skip
         found = program.shared_inputs("heads", heads)
         output = self.matrices["attn_output"]
-        program.add(JOINED, row=heads, **sizes, parts=program.parts, y=found.plain, out=found.records_for(output))
-        add_into_x(program, output, found, vectors.get("post_attention_norm"))
+        program.add(
+            JOINED, row=heads, **sizes, parts=program.parts, sinks=vectors.get("attn_sinks"), y=found.plain,
+            out=found.records_for(output),
+        )  # fmt: skip
+        norm = vectors.get("post_attention_norm")
+        add_into_x(program, output, found, norm, vectors.get("attn_output.bias"))
 
 
 def _order(family: Family, sizes: LayerSizes, heads: int, *, halves: bool) -> NDArray[np.intp] | None:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from draftwood.engines.cpu.blocks.block import Block
-from draftwood.engines.cpu.blocks.gated_unit import ACTIVATIONS, FIELDS, gate_fields, write_gating
+from draftwood.engines.cpu.blocks.gated_unit import FIELDS, GATINGS, Gating, gate_fields, write_gating
 from draftwood.engines.cpu.blocks.norm import add_norm_before
 from draftwood.engines.cpu.blocks.product import add_norm_into_x, add_product, tiles_per_piece
 from draftwood.engines.cpu.blocks.scores import best_of
@@ -25,6 +25,7 @@ from draftwood.engines.cpu.code.products import MATRIX, MatrixView, tiles_of
 from draftwood.engines.cpu.code.records import (
     ADDRESS,
     NUMBER,
+    OPTIONAL_ROWS,
     REAL,
     ROWS,
     KernelModule,
@@ -140,26 +141,26 @@ class _Group:
         self.expert, self.first, self.count = (group.i64[at] for at in range(3))
         self.tiles = tiles_of(piece.per, piece.number % phase.parts_of, tiles)
 
-    def multiply(self, matrix: MatrixView, x: RowsView, y: RowsView) -> None:
-        """Write the expert's product of the slots."""
+    def multiply(self, matrix: MatrixView, x: RowsView, y: RowsView, biases: RowsView) -> None:
+        """Write the expert's product of the slots; ``biases`` has a row for each expert, or none."""
         rows = x.since(self.first), y.since(self.first), self.count
-        matrix.product(*rows, self.tiles, expert=self.expert)
+        matrix.product(*rows, self.tiles, expert=self.expert, bias=biases[self.expert])
 
 
-def _gated(act: Callable[[Value], Value]) -> Callable[[PieceCode], None]:
+def _gated(gating: Gating) -> Callable[[PieceCode], None]:
     def write(piece: PieceCode) -> None:
         phase = piece.phase
         group = _Group(piece, phase.gate.tiles)
-        for matrix, x, y in ((phase.gate, phase.x, phase.y), (phase.up, phase.x_up, phase.y_up)):
-            group.multiply(matrix, x, y)
-        write_gating(piece, group.tiles, (group.first, group.first + group.count), act)
+        group.multiply(phase.gate, phase.x, phase.y, phase.gate_biases)
+        group.multiply(phase.up, phase.x_up, phase.y_up, phase.up_biases)
+        write_gating(piece, group.tiles, (group.first, group.first + group.count), gating)
 
     return write
 
 
 def _product(piece: PieceCode) -> None:
     phase = piece.phase
-    _Group(piece, phase.w.tiles).multiply(phase.w, phase.x, phase.y)
+    _Group(piece, phase.w.tiles).multiply(phase.w, phase.x, phase.y, phase.biases)
 
 
 def _added(piece: PieceCode) -> None:
@@ -195,10 +196,15 @@ _GATHERED = MODULE.kernel("experts_gathered", Per.ROWS, _gathered, x=ROWS, out=R
 """Rows of x to the places of their slots in out."""
 _GROUP = {"groups": ADDRESS, "parts_of": NUMBER}
 _GATES = {
-    name: MODULE.kernel(f"{name}_experts", Per.EXPERTS, _gated(act), **FIELDS, **_GROUP)
-    for name, act in ACTIVATIONS.items()
-}
-_PRODUCT = MODULE.kernel("experts_product", Per.EXPERTS, _product, w=MATRIX, x=ROWS, y=ROWS, **_GROUP)
+    name: MODULE.kernel(
+        f"{name}_experts", Per.EXPERTS, _gated(gating), **FIELDS, gate_biases=OPTIONAL_ROWS,
+        up_biases=OPTIONAL_ROWS, **_GROUP,
+    )
+    for name, gating in GATINGS.items()
+}  # fmt: skip
+_PRODUCT = MODULE.kernel(
+    "experts_product", Per.EXPERTS, _product, w=MATRIX, x=ROWS, y=ROWS, biases=OPTIONAL_ROWS, **_GROUP
+)
 _ADDED = MODULE.kernel(
     "experts_added", Per.ROWS, _added, x=ROWS, out=ROWS, places=ADDRESS, shares=ADDRESS, used=NUMBER,
     width=NUMBER, adds=NUMBER, scale=REAL,
@@ -219,6 +225,13 @@ class Experts(Block):
             "experts.#.w3": "ffn_up.#", "experts.#.w2": "ffn_down.#",
             "experts.gate_up_proj": "ffn_gate_up_exps.weight", "experts.down_proj": "ffn_down_exps.weight",
         }.items()
+    } | {
+        "mlp.router": "ffn_gate_inp",
+        **{
+            f"mlp.experts.{theirs}_{end}": f"{ours}.{end}"
+            for theirs, ours in (("gate_up_proj", "ffn_gate_up_exps"), ("down_proj", "ffn_down_exps"))
+            for end in ("bias", "blocks", "scales")
+        },
     }  # fmt: skip
 
     @classmethod
@@ -233,7 +246,12 @@ class Experts(Block):
                 matrices[name] = tensors.joined([f"{name}.{expert}" for expert in range(experts)], size)
             elif name not in matrices:
                 matrices[name] = tensors.part(f"{name}_exps", (experts, *size))
-        vectors = tensors.norms("ffn_norm", "post_ffw_norm")
+        vectors = tensors.norms(shape.family.unit_norm, "post_ffw_norm")
+        if tensors.has_bias("ffn_gate_inp"):
+            vectors["ffn_gate_inp.bias"] = tensors.bias("ffn_gate_inp", experts)
+        for name, (outputs, _) in sizes.items():
+            if tensors.has_bias(f"{name}_exps"):
+                vectors[f"{name}.bias"] = tensors.biases(f"{name}_exps", (experts, outputs))
         if shape.family.gating == "sigmoid":
             has_bias = tensors.has_bias("exp_probs_b")
             vectors["exp_probs_b.bias"] = (
@@ -244,14 +262,15 @@ class Experts(Block):
     def build(self, program: Program) -> None:
         width, memory = self.shape.width, _memory(program)
         router, gate, up, down = (self.matrices[f"ffn_{name}"] for name in ("gate_inp", "gate", "up", "down"))
-        inputs = add_norm_before(program, self.vectors.get("ffn_norm"), [router, gate, up])
+        vectors = self.vectors
+        inputs = add_norm_before(program, vectors.get(self.shape.family.unit_norm), [router, gate, up])
         scores = program.shared("scores of experts", self.shape.experts)
-        add_product(program, router, inputs, scores)
+        add_product(program, router, inputs, scores, bias=vectors.get("ffn_gate_inp.bias"))
         if self.shape.family.gating == "softmax":
             program.add(_CHOSEN, row=width, x=scores, **_some(memory, _CHOSEN))
         else:
             program.add(
-                _CHOSEN_BY_SIGMOID, row=width, x=scores, bias=self.vectors["exp_probs_b.bias"],
+                _CHOSEN_BY_SIGMOID, row=width, x=scores, bias=vectors["exp_probs_b.bias"],
                 ranked=program.shared("ranked experts", self.shape.experts), share_least=self.shape.share_least,
                 share_scale=self.shape.share_scale, **_some(memory, _CHOSEN_BY_SIGMOID),
             )  # fmt: skip
@@ -268,15 +287,18 @@ class Experts(Block):
         fields, per, found = gate_fields(program, gate, up, down, ordered)
         pieces, groups = -(-gate.tiles // per), memory["groups"]
         kernel = _GATES[self.shape.family.gate]
-        program.add(kernel, pieces=pieces, per_piece=per, groups=groups, parts_of=pieces, **fields)
+        program.add(
+            kernel, pieces=pieces, per_piece=per, groups=groups, parts_of=pieces, **fields,
+            gate_biases=vectors.get("ffn_gate.bias"), up_biases=vectors.get("ffn_up.bias"),
+        )  # fmt: skip
         outputs = program.shared("outputs of slots", width, program.slot_rows)
         per = tiles_per_piece(down.tile_bytes)
         pieces = -(-down.tiles // per)
         program.add(
             _PRODUCT, pieces=pieces, per_piece=per, w=down, x=found.of(down), y=outputs, groups=groups,
-            parts_of=pieces,
+            parts_of=pieces, biases=vectors.get("ffn_down.bias"),
         )  # fmt: skip
-        norm = self.vectors.get("post_ffw_norm")
+        norm = vectors.get("post_ffw_norm")
         program.add(
             _ADDED, row=width, x=outputs, out=program.x if norm is None else program.plain, width=width,
             adds=norm is None, scale=self.shape.residual_scale, **_some(memory, _ADDED),

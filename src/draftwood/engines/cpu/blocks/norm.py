@@ -24,6 +24,7 @@ from draftwood.engines.cpu.code.rounding import write_rounded_row
 from draftwood.engines.cpu.code.values import LANES, Place, Value
 from draftwood.engines.cpu.packing import Matrix
 from draftwood.engines.cpu.program import Buffer, Inputs, Program, Vector
+from draftwood.engines.files.families import Family
 
 
 def _write_norm(piece: PieceCode, values: Place, out: Place, *, adds: bool = False) -> None:
@@ -89,15 +90,16 @@ ROUNDED = MODULE.kernel("rounded", Per.ROWS, _rounded, x=ROWS, out=ROWS, width=N
 """Rows of x as records to out."""
 
 
-def norm_names(*, before: bool) -> dict[str, str]:
+def norm_names(family: Family) -> dict[str, str]:
     """Return GGUF's names of a layer's norms by transformers'.
 
-    ``before``: norms stand only before blocks, so post_attention_layernorm is the unit's.
+    Where norms stand only before blocks, post_attention_layernorm is the unit's.
     """
+    after_attention = family.unit_norm if family.norms == "before" else "post_attention_norm"
     return {
         "input_layernorm": "attn_norm", "operator_norm": "attn_norm", "ffn_norm": "ffn_norm",
         "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm",
-        "post_attention_layernorm": "ffn_norm" if before else "post_attention_norm",
+        "post_attention_layernorm": after_attention,
     }  # fmt: skip
 
 

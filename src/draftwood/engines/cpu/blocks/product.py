@@ -24,7 +24,7 @@ MODULE = KernelModule("product")
 PRODUCT = MODULE.kernel(
     "product", Per.TILES, _product, w=MATRIX, x=ROWS, y=ROWS, adds=NUMBER, scale=REAL, bias=OPTIONAL
 )
-"""``y = w x + bias``, or where it ``adds``, ``y += scale * w x``."""
+"""``y = scale * (w x + bias)``, or where it ``adds``, ``y += scale * (w x + bias)``."""
 
 
 def tiles_per_piece(bytes_: int, *, pieces: int = 1) -> int:
@@ -44,13 +44,15 @@ def add_product(
     )  # fmt: skip
 
 
-def add_into_x(program: Program, matrix: Matrix, inputs: Inputs, norm: Vector | None) -> None:
+def add_into_x(
+    program: Program, matrix: Matrix, inputs: Inputs, norm: Vector | None, bias: Vector | None = None
+) -> None:
     """Add a block's last product, which is added to x, after a norm where the family has one there."""
     if norm is None:
         scale = program.shape.residual_scale
-        add_product(program, matrix, inputs, program.x, adds=True, scale=scale)
+        add_product(program, matrix, inputs, program.x, adds=True, scale=scale, bias=bias)
     else:
-        add_product(program, matrix, inputs, program.plain)
+        add_product(program, matrix, inputs, program.plain, bias=bias)
         add_norm_into_x(program, norm)
 
 

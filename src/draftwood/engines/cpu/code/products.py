@@ -57,23 +57,24 @@ class _Core(NamedTuple):
         return [start + (first + i) * self.y_stride for i in range(count)]
 
     def store(self, code: Code, found: list[Value], places: list[Place], shift: Place) -> None:
-        """Write a vector of results in each of a few rows: ``y = scale * sum + bias``, or ``y += scale * sum``.
+        """Write a vector of results in each of a few rows: ``y = scale * (sum + bias)``, or ``y += `` that.
 
         ``shift`` is where the bias of these outputs lies."""
         lanes = found[0].lanes
         outs = [place.array("f32", lanes) for place in places]
         scale = self.scale.splat(lanes)
+        sums = [code.variable(total) for total in found]
+        with code.when(self.bias.number().differs(0)):
+            more = shift.array("f32", lanes)[0]
+            for total in sums:
+                total.now = total.now + more
         with code.if_else(self.adds.differs(0).ir) as (adding, storing):
             with adding:
-                for total, out in zip(found, outs, strict=True):
-                    out[0] = out[0].plus_product(total, scale)
+                for total, out in zip(sums, outs, strict=True):
+                    out[0] = out[0].plus_product(total.now, scale)
             with storing:
-                for total, out in zip(found, outs, strict=True):
-                    out[0] = total * scale
-                with code.when(self.bias.number().differs(0)):
-                    more = shift.array("f32", lanes)[0]
-                    for out in outs:
-                        out[0] = out[0] + more
+                for total, out in zip(sums, outs, strict=True):
+                    out[0] = total.now * scale
 
 
 def write_product(module: ir.Module, name: str, form: Format, dots: Dots, *, has_half: bool) -> None:

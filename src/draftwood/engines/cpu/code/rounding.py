@@ -89,6 +89,14 @@ def gelu(x: Value) -> Value:
     return x * sigmoid(inner * 1.5957691216057308)
 
 
+def clamped_gate(gate: Value, up: Value) -> Value:
+    """Return gpt-oss's gating: ``g * sigmoid(1.702 * g) * (u + 1)`` of ``min(gate, 7)`` and up within 7."""
+    gate = (gate > 7.0).where(7.0, gate)  # so written, NaN stays NaN
+    up = (up > 7.0).where(7.0, up)
+    up = (up < -7.0).where(-7.0, up)
+    return gate * sigmoid(gate * 1.702) * (up + 1.0)
+
+
 def tanh(x: Value) -> Value:
     """Return tanh, as 2 * sigmoid(2 x) - 1."""
     return x.as_value(-1.0).plus_product(sigmoid(x + x), x.as_value(2.0))
