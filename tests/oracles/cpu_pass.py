@@ -89,11 +89,7 @@ class Pass:
             x = self.embedding(token)
             for layer, kept in zip(self.layers, text.layers, strict=True):
                 states.append(x)
-                mixer, unit = layer.blocks
-                mix = attention if mixer == "attention" else short_convolution
-                x = layer.added(x, mix(layer, layer.norm("attn_norm", x), kept), "post_attention_norm")
-                feed = gated_unit if unit == "gated_unit" else experts
-                x = layer.added(x, feed(layer, layer.norm(self.shape.family.unit_norm, x)), "post_ffw_norm")
+                x = layer.run(x, kept)
             last = norm(x, self.vector(f"{self.shape.family.last_norm}.weight"), self.shape.epsilon)
             scores = self.scores(last)
         found = not np.isnan(scores).any() and scores.max() > -np.inf
@@ -137,6 +133,14 @@ class Layer:
         self._start = f"blk.{number}."
         self.window = self.shape.windows[number]  # 0: the layer sees the whole text
         self.turns = self._turns() if self.shape.turning[number] else None
+
+    def run(self, x: Floats, kept: list[Any]) -> Floats:
+        """Return what comes out of the layer, [width]; ``kept`` is what it keeps of each token."""
+        mixer, unit = self.blocks
+        mix = attention if mixer == "attention" else short_convolution
+        x = self.added(x, mix(self, self.norm("attn_norm", x), kept), "post_attention_norm")
+        feed = gated_unit if unit == "gated_unit" else experts
+        return self.added(x, feed(self, self.norm(self.shape.family.unit_norm, x)), "post_ffw_norm")
 
     def _turns(self) -> Floats:
         """Return cosines and sines of all positions, float32[positions, 2, pairs]."""

@@ -168,6 +168,19 @@ class DraftModels(DraftSources):
             return once(self.target, "no head", said, lambda: log.warning(said)) if file else None
         return DraftTarget(found, weight_bytes=found.weight_bytes, verifier=self.target)
 
+    def mtp(self, *, optional: bool = False) -> DraftTarget | None:
+        """Return the target's own block for further tokens; None for an ``optional`` one that it does not have.
+
+        Raises as `Target.mtp`.
+        """
+        try:
+            found = self._known.mtp()
+        except CapabilityError:
+            if not optional:
+                raise
+            return None
+        return DraftTarget(found, weight_bytes=found.weight_bytes, verifier=self.target)
+
     @property
     def _known(self) -> Target:
         """The target, for models that are made of it."""

@@ -282,3 +282,13 @@ class Target(ABC):
         that is no head, `CapabilityError` for one of another model, or where heads are not known.
         """
         raise CapabilityError("head needs the engine cpu or transformers, and hidden states: leave it out")
+
+    def mtp(self) -> Any:
+        """Return the block for further tokens (MTP, ``nextn``) of the model's file, which drafts as a head does.
+
+        `CapabilityError` where the file has none, or the engine does not run it.
+        """
+        raise CapabilityError(
+            "mtp drafts by a block for further tokens in the model's file, and this one has none, or its engine "
+            "runs none: leave it out"
+        )

@@ -50,6 +50,7 @@ DRAFTERS: MutableMapping[str, Callable[..., Drafter]] = Imported(
         "early-exit": "draftwood.drafters.draft_model.drafter:EarlyExitDrafter",
         "quantized-self": "draftwood.drafters.draft_model.drafter:QuantizedSelfDrafter",
         "head": "draftwood.drafters.head.drafter:HeadDrafter",
+        "mtp": "draftwood.drafters.head.drafter:MtpDrafter",
     }
 )
 """The drafters of this package; a plug-in cannot take their names."""
@@ -59,7 +60,7 @@ REPLACED: Mapping[str, str] = {"suffix": "ngram"}
 
 SETS: Mapping[str, tuple[str, ...]] = {
     "none": (),
-    "default": ("ngram", "head:optional=true"),
+    "default": ("ngram", "head:optional=true", "mtp:optional=true"),
     "copy-and-recycle": ("ngram", "logits-extend", "recycling"),
 }  # names that stand for sets of drafters
 

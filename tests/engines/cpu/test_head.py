@@ -253,11 +253,11 @@ class SteppedHead:
                 self._head._whole.target_states[0, layer * width : (layer + 1) * width] = some[i]
             first = self._pass(text, text.length, token, where, (FUSE,))
             text.positions.append(where)
-        last = self._program.x[0, :width].copy()
+        last = self._head._whole.whole_x[0, :width].copy()
 
         def after(path):
             row = first
-            self._program.x[0, :width] = last
+            self._head._whole.whole_x[0, :width] = last
             for i, one in enumerate(path):
                 row = self._pass(text, text.length + i, one, text.positions[-1] + 1 + i)
             return row

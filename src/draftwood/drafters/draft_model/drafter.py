@@ -78,6 +78,10 @@ class DraftSources(ABC):
         One that is ``known`` is used on when its file has become unreadable.
         """
 
+    @abstractmethod
+    def mtp(self, *, optional: bool = False) -> DraftTarget | None:
+        """Return the target's own block for further tokens; None for an ``optional`` one that it does not have."""
+
 
 @dataclass(frozen=True)
 class ModelBackedDrafter(BaseDrafter):

@@ -1,7 +1,8 @@
-"""Drafter ``head``: a small trained layer proposes tokens from the target's own hidden states.
+"""Drafters ``head`` and ``mtp``: a small layer proposes tokens from the target's own hidden states.
 
-Source: Li and others, "EAGLE-3: Scaling up Inference Acceleration of Large Language Models via Training-Time
-Test", arXiv 2503.01840.
+A head was trained for a model that was finished; the block for further tokens (MTP) was trained with its model,
+and comes in the same file. Sources: Li and others, "EAGLE-3: Scaling up Inference Acceleration of Large Language
+Models via Training-Time Test", arXiv 2503.01840; DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv 2412.19437.
 """
 
 from __future__ import annotations
@@ -86,8 +87,23 @@ class HeadDraftSession(ModelSession):
         super().learn(feedback)
 
 
+class _StatesDrafter(ModelBackedDrafter):
+    """What drafts by the target's states; its models are heads of an engine."""
+
+    session_kind: ClassVar[type[HeadDraftSession]] = HeadDraftSession
+    batches: ClassVar[bool] = False  # one call grows one text's tree
+
+    @property
+    def needs(self) -> Needs:
+        layers = () if self.found is None else self.found.target.layers
+        return Needs(prices=True, base_tree=True, hidden=layers)
+
+    def reader(self, found: DraftTarget, k: int) -> HeadReader:
+        return HeadReader(found.target, k)
+
+
 @dataclass(frozen=True)
-class HeadDrafter(ModelBackedDrafter):
+class HeadDrafter(_StatesDrafter):
     """Proposes what a head predicts that was trained for the target (``draftwood train head``).
 
     Parameters
@@ -100,21 +116,31 @@ class HeadDrafter(ModelBackedDrafter):
     """
 
     name: ClassVar[str] = "head"
-    session_kind: ClassVar[type[HeadDraftSession]] = HeadDraftSession
-    batches: ClassVar[bool] = False  # one call grows one text's tree
 
     file: str = ""
     optional: bool = False
-
-    @property
-    def needs(self) -> Needs:
-        layers = () if self.found is None else self.found.target.layers
-        return Needs(prices=True, base_tree=True, hidden=layers)
 
     def with_models(self, models: DraftSources) -> HeadDrafter | None:
         """Return the drafter with its head; raises as `Target.head`."""
         found = models.head(self.file, self.found, optional=self.optional)
         return None if found is None else self.bound(found)
 
-    def reader(self, found: DraftTarget, k: int) -> HeadReader:
-        return HeadReader(found.target, k)
+
+@dataclass(frozen=True)
+class MtpDrafter(_StatesDrafter):
+    """Proposes what the block for further tokens (MTP, ``nextn``) predicts that comes with the model's file.
+
+    Parameters
+    ----------
+    optional
+        Leave the drafter out where the model has no such block.
+    """
+
+    name: ClassVar[str] = "mtp"
+
+    optional: bool = False
+
+    def with_models(self, models: DraftSources) -> MtpDrafter | None:
+        """Return the drafter with the model's block; raises as `Target.mtp`."""
+        found = models.mtp(optional=self.optional)
+        return None if found is None else self.bound(found)

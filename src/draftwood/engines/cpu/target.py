@@ -127,6 +127,14 @@ class CpuTarget(Target):
 
         return head_in(file, self, fitted)
 
+    def mtp(self) -> Any:
+        """As of `Target.mtp`."""
+        if self.model.weights.next_layer is None:
+            return super().mtp()
+        from draftwood.engines.cpu.head.target import next_head
+
+        return once(self, "mtp", self.model, lambda: next_head(self))
+
     @locked
     def open(
         self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None

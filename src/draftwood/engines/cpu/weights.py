@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from math import prod
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +29,7 @@ from draftwood.engines.files.formats import TILE
 from draftwood.engines.files.gguf_file import GgufFile, check_writes
 from draftwood.engines.files.gguf_types import growth
 from draftwood.engines.files.hub_model import HubModel, read_folder
-from draftwood.engines.files.shapes import shape_of
+from draftwood.engines.files.shapes import Shape, shape_of
 from draftwood.errors import ModelError, UnsupportedModelError, UsageError
 from draftwood.local.machine import cores, free_memory
 
@@ -67,6 +69,21 @@ def opened(path: Path) -> GgufFile | HubModel:
     return file
 
 
+class NextLayer(NamedTuple):
+    """The block for further tokens of a file: see `draftwood.engines.cpu.head.mtp`.
+
+    ``fuse`` is the matrix [width, 2 * width] for embedding and state; ``embedding`` and ``output`` are its own,
+    if it has them. ``vectors`` are norms, by GGUF's names.
+    """
+
+    shape: Shape  # of a model of this layer alone
+    blocks: list[Block]
+    fuse: Matrix
+    vectors: dict[str, Vector]
+    embedding: Matrix | None
+    output: Matrix | None
+
+
 class Weights:
     """The weights of a GGUF file, or of a folder that transformers reads, filled in by `packed`.
 
@@ -75,7 +92,8 @@ class Weights:
     ``"float16"``, or stay as they are (``becomes`` None).
 
     ``embedding`` and ``output`` are [vocabulary, width], the same one where the file has no second; ``layers`` are
-    the blocks of each layer. ``factors`` divide frequencies of rotary positions.
+    the blocks of each layer. ``factors`` divide frequencies of rotary positions. ``next_layer`` is the block for
+    further tokens, None where the file has none.
 
     Raises `UnsupportedModelError` for models or types that this engine does not run, `ModelError` for files whose
     tensors do not fit together, `UsageError` where there are no floats that could become ``becomes``.
@@ -103,6 +121,7 @@ class Weights:
             self.layers.append([BLOCKS[name].load(of_layer, shape, layer) for name in names])
         self.last_norm = tensors.vector(f"{shape.family.last_norm}.weight", shape.width)
         self.factors = self._factors()
+        self.next_layer = self._next_layer() if shape.next_layers else None
         self._refuse_unknown()
 
     def _check_becomes(self, becomes: str | None) -> None:
@@ -141,6 +160,27 @@ class Weights:
                     )
         lengths = "long" if self.shape.is_long else "short"
         return found.get("rope_freqs", found.get(f"rope_factors_{lengths}"))
+
+    def _next_layer(self) -> NextLayer:
+        """Find the first block for further tokens; models that have several were trained with one."""
+        shape, layer = self.shape, self.shape.layers
+        tensors, own = LayerTensors(self._tensors, layer, shape), {}
+        size = shape.vocabulary, shape.width
+        for name in ("embed_tokens", "shared_head_head"):
+            if f"nextn.{name}" in tensors:
+                own[name] = tensors.part(f"nextn.{name}", size)
+        alone = replace(
+            shape, blocks=(("attention", shape.blocks[-1][1]),), sizes=(replace(shape.attention, source=0),),
+            windows=(0,), turning=(True,),
+        )  # fmt: skip
+        vectors = {name: tensors.vector(name, shape.width) for name in ("nextn.enorm", "nextn.hnorm")}
+        last = "nextn.shared_head_norm"
+        vectors[last] = tensors.vector(last, shape.width) if last in tensors else self.last_norm
+        return NextLayer(
+            alone, [BLOCKS[name].load(tensors, alone, 0) for name in alone.blocks[0]],
+            tensors.part("nextn.eh_proj", (shape.width, 2 * shape.width)), vectors, own.get("embed_tokens"),
+            own.get("shared_head_head"),
+        )  # fmt: skip
 
     @contextmanager
     def packed(self) -> Iterator[None]:

@@ -76,6 +76,7 @@ class Shape:
     expert_inner: int = 0  # of one expert's gated unit
     share_scale: float = 1.0  # what shares of experts are multiplied by
     share_least: float = 0.0  # what is added to the sum that shares are divided by
+    next_layers: int = 0  # blocks for further tokens (MTP), after the layers
     convolution: int = 0  # tokens that a short convolution reads; 0: no layer has one
 
     @property
@@ -221,7 +222,9 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
     if family is None:
         raise UnsupportedModelError(f"the CPU engine runs no models of type {kind!s:.40}: take another engine")
     keys = _Keys(metadata, family)
-    width, layers = keys.whole("embedding_length", most=MOST_WIDTH), keys.whole("block_count", most=MOST_LAYERS)
+    width, every = keys.whole("embedding_length", most=MOST_WIDTH), keys.whole("block_count", most=MOST_LAYERS)
+    next_layers = keys.whole("nextn_predict_layers", 0, every - 1, 0)
+    layers = every - next_layers
     blocks = _blocks(keys, layers)
     window = keys.whole("attention.sliding_window", 0, 1 << 30, least=0)
     windows = tuple(window if here else 0 for here in keys.pattern(layers))
@@ -242,7 +245,7 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
         score_scale=1 / keys.real("logit_scale", 1.0, positive=True),
         attention_cap=keys.real("attn_logit_softcapping", 0.0),
         score_cap=keys.real("final_logit_softcapping", 0.0),
-        convolution=_convolution(keys) if "short_convolution" in has else 0,
+        next_layers=next_layers, convolution=_convolution(keys) if "short_convolution" in has else 0,
         **(_experts(keys) if "experts" in has else {}),
     )  # fmt: skip
 

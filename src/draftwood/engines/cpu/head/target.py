@@ -14,6 +14,7 @@ from draftwood.contracts import Capabilities, Floats
 from draftwood.engines.committed import locked
 from draftwood.engines.cpu.code.kernels import Kernels
 from draftwood.engines.cpu.code.records import CHUNK, WIDEST
+from draftwood.engines.cpu.head.mtp import MtpWeights
 from draftwood.engines.cpu.head.tree_kernel import read_and_grow
 from draftwood.engines.cpu.head.weights import FUSE, PackedHead
 from draftwood.engines.cpu.pages import Page, Pages
@@ -69,7 +70,7 @@ class CpuHead:
     """
 
     def __init__(
-        self, weights: PackedHead, kernels: Kernels, threads: int, ids: Any, layers: tuple[int, ...],
+        self, weights: PackedHead | MtpWeights, kernels: Kernels, threads: int, ids: Any, layers: tuple[int, ...],
         capabilities: Capabilities,
     ) -> None:  # fmt: skip
         self._whole, self._threads = weights.program(kernels), threads
@@ -146,3 +147,12 @@ def fitted(target: Any, weights: HeadWeights, name: str = "this head") -> CpuHea
     packed = PackedHead(weights, model.weights, model.kernels)
     ids = weights.ids().astype(np.int32)
     return CpuHead(packed, model.kernels, model.threads, ids, layers, target.capabilities)
+
+
+def next_head(target: Any) -> CpuHead:
+    """Return the block for further tokens of a `CpuTarget` that has one, as a head."""
+    model = target.model
+    weights = MtpWeights(model.weights)
+    ids = np.arange(weights.scored, dtype=np.int32)
+    last = (model.weights.shape.layers,)
+    return CpuHead(weights, model.kernels, model.threads, ids, last, target.capabilities)

@@ -44,7 +44,7 @@ class HeadProgram(NamedTuple):
 
     ``target_states`` float32[WIDEST, layers * width] are what passes read that are asked to `FUSE`: the target's
     states, a row per pair. ``whole_x`` are the rows of the program: before a pass that does not fuse, the states
-    of its nodes; after a pass, the head's own states.
+    of its nodes; after a pass, the head's own states. Both are the same rows where there is nothing to fuse.
     """
 
     program: Program

@@ -1,0 +1,114 @@
+"""The block for further tokens of a model's file: its twin's bits, plain texts, and part of the default set."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import draftwood
+from draftwood.api.draft_models import DraftModels, with_models
+from draftwood.drafters.head.drafter import MtpDrafter
+from draftwood.drafters.load import load
+from draftwood.engines.cpu.target import CpuTarget
+from draftwood.engines.files.gguf_file import GgufFile
+from draftwood.errors import CapabilityError, ModelError
+from tests.engines.cpu.test_head import SteppedHead, nodes_of
+from tests.engines.cpu.tiny_families import WIDTH, build, tensors_of, write
+from tests.engines.tiny_gguf import VOCAB
+from tests.oracles import cpu_mtp
+from tests.oracles.cpu_arithmetic import same_bits
+from tests.oracles.cpu_pass import Pass
+
+FAMILIES = {"qwen3": {"num_hidden_layers": 3}, "qwen3moe": {"num_hidden_layers": 3}}
+"""With the settings of models whose last layer becomes the block."""
+
+
+def written(folder, name, without=()):
+    """Write a tiny model with a block for further tokens that lacks the tensors ``without``; returns its path."""
+    model, random = build(name, vocab_size=VOCAB, **FAMILIES[name]), np.random.default_rng(1)
+    tensors, start = tensors_of(name, model), f"blk.{model.config.num_hidden_layers - 1}.nextn."
+    for part in ("enorm", "hnorm", "shared_head_norm"):
+        tensors[f"{start}{part}.weight"] = random.uniform(0.5, 1.5, WIDTH).astype(np.float32)
+    joined = random.normal(0, WIDTH**-0.5, (WIDTH, 2 * WIDTH))
+    tensors[f"{start}eh_proj.weight"] = joined.astype(np.float32)
+    for part in without:
+        del tensors[f"{start}{part}.weight"]
+    keys = {"nextn_predict_layers": 1}
+    return write(folder / "m.gguf", name, tensors, model.config, "Q8_0", keys, vocabulary=True)
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def file(request, tmp_path_factory):
+    return written(tmp_path_factory.mktemp("mtp"), request.param)
+
+
+@pytest.fixture(scope="module")
+def target(file):
+    return CpuTarget(file, threads=2)
+
+
+def test_it_has_the_bits_of_its_twin(target, file):
+    """Scores after pairs and after further tokens, of which the block has seen its own states alone."""
+    head, twin, random = target.mtp(), Pass(GgufFile(file)), np.random.default_rng(0)
+    assert len(twin.layers) == target.model.weights.shape.layers == 2, "the block is no layer of the model"
+    states = random.normal(size=(9, WIDTH)).astype(np.float32)
+    tokens, further, kept = random.integers(0, VOCAB, 9).tolist(), random.integers(0, VOCAB, 4).tolist(), []
+    for state, token in zip(states, tokens, strict=True):
+        row = cpu_mtp.read(twin, state, token, kept)
+    after = SteppedHead(head).read(head.open(), list(range(9)), [[states]], tokens)
+    for count in range(len(further) + 1):
+        assert same_bits(after(further[:count]), row.scores)
+        row = cpu_mtp.read(twin, row.state, (*further, 0)[count], kept)
+
+
+def test_it_reads_the_state_after_the_last_norm(target):
+    assert target.mtp().layers == (target.capabilities.hidden[-1],)
+
+
+@pytest.mark.parametrize("temperature", [0, 0.8])
+def test_texts_are_plain_ones(target, temperature, caplog):
+    prompts = [[3, 5, 7, 3, 5, 9], [8, 8, 1], list(range(30))]
+    settings = {"max_new_tokens": 24, "temperature": temperature, "seed": 3}
+    plain = draftwood.generate(target, prompts, drafters="none", **settings)
+    for drafters in ("mtp", "ngram+mtp"):
+        for planner in ("fixed:12", "goodput"):
+            found = draftwood.generate(target, prompts, drafters=drafters, planner=planner, **settings)
+            assert [answer.ids for answer in found] == [answer.ids for answer in plain]
+    answer = draftwood.generate(target, prompts[0], drafters="mtp", planner="fixed:12", **settings)
+    assert sum(step.drafted for step in answer.steps), "it has proposed something"
+    assert not [record.message for record in caplog.records if "failed" in record.message]
+
+
+def test_one_call_grows_the_tree_that_pass_after_pass_grows(target):
+    random, trees = np.random.default_rng(0), []
+    text, states = random.integers(0, VOCAB, 60).tolist(), random.normal(size=(60, WIDTH)).astype(np.float32)
+    head = target.mtp()
+    for one in (head, SteppedHead(head)):
+        session = MtpDrafter(target=one).open(text[:2], None)
+        for end in (9, 10, 14, 59):
+            first = session.text.size - 1
+            session.observe_hidden(first, {head.layers[0]: states[first:end]})
+            session.extend(text[first + 1 : end + 1])
+            trees.append(session.draft(5, 0, MtpDrafter.prior))
+        session.close()
+    assert [nodes_of(tree) for tree in trees[:4]] == [nodes_of(tree) for tree in trees[4:]]
+
+
+def test_it_is_in_the_default_set_where_the_file_has_it(target, tiny_gguf, caplog):
+    found = with_models(load("default"), DraftModels(target))
+    assert [drafter.name for drafter in found] == ["ngram", "mtp"]
+    without = CpuTarget(tiny_gguf("llama", "F32"))
+    assert draftwood.generate(without, [1, 2, 3], max_new_tokens=3).ids
+    assert not caplog.records, "nothing is said"
+    with pytest.raises(CapabilityError, match="this one has none"):
+        draftwood.generate(without, [1, 2, 3], drafters="mtp")
+
+
+def test_a_file_without_the_norm_of_the_block_has_the_models(tmp_path):
+    weights = CpuTarget(written(tmp_path, "qwen3", ["shared_head_norm"])).model.weights
+    assert weights.next_layer.vectors["nextn.shared_head_norm"] is weights.last_norm
+
+
+def test_a_block_that_lacks_a_tensor_is_damaged(tmp_path):
+    with pytest.raises(ModelError, match=r"no tensor blk.2.nextn.eh_proj.weight"):
+        CpuTarget(written(tmp_path, "qwen3", ["eh_proj"]))
