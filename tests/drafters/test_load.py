@@ -34,7 +34,10 @@ from draftwood.errors import DrafterError, DraftwoodError, UnknownNameError, Usa
         ("none", ()),
         ("default", (NgramDrafter(), HeadDrafter(optional=True), MtpDrafter(optional=True))),
         ("ngram", (NgramDrafter(),)),
-        ("default+lookup", (NgramDrafter(), HeadDrafter(optional=True), MtpDrafter(optional=True), LookupDrafter())),
+        (
+            "default+lookup",
+            (NgramDrafter(), HeadDrafter(optional=True), MtpDrafter(optional=True), LookupDrafter()),
+        ),
         (" ngram + lookup : length = 4 ", (NgramDrafter(), LookupDrafter(length=4))),
         ("lookup:max_ngram=3:length=10", (LookupDrafter(max_ngram=3, length=10),)),
         ("ngram:length=2:frequent=1", (NgramDrafter(length=2, frequent=1),)),
@@ -326,7 +329,12 @@ def test_a_plugin_cannot_take_our_names_nor_anothers(install):
 
 def test_plugins_are_not_imported_for_our_own_names(install):
     install("raise SystemExit", "echo = example_drafters:Echo")
-    assert load("default+lookup") == (NgramDrafter(), HeadDrafter(optional=True), MtpDrafter(optional=True), LookupDrafter())
+    assert load("default+lookup") == (
+        NgramDrafter(),
+        HeadDrafter(optional=True),
+        MtpDrafter(optional=True),
+        LookupDrafter(),
+    )
 
 
 def test_names_bring_neither_numba_nor_torch():

@@ -204,7 +204,7 @@ class CharacterMerges:
 _LINES = re.compile(r"[^\n]+|\n+")
 
 
-def _merging(vocabulary: FileVocabulary, ids: Mapping[str, int], **settings: Any) -> Any:
+def _merging(vocabulary: FileVocabulary, ids: dict[str, int], **settings: Any) -> Any:
     """Return what merges the parts of a text by the merges of a file, of the package tokenizers."""
     from tokenizers import Tokenizer
     from tokenizers.models import BPE
