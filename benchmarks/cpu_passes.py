@@ -2,9 +2,8 @@
 
     python benchmarks/cpu_passes.py MODEL.gguf [--random 1.1b] [--llama FOLDER] [--threads 2] [--rounds 20]
 
-``--random 1.1b`` (or ``7b``) first writes MODEL.gguf: random weights in the shape of a llama of this size, whose
-passes take as long as a real model's. ``--llama`` names a folder with libllama.so and its builds, as the wheel
-muthuishere-modelnexus 0.2.1 has one.
+``--random 1.1b`` first writes MODEL.gguf: random weights in the shape of a model, see `shapes`. ``--llama`` names
+a folder with libllama.so and its builds, as the wheel muthuishere-modelnexus 0.2.1 has one.
 """
 
 from __future__ import annotations
@@ -18,10 +17,8 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-import gguf
 import numpy as np
-from gguf import GGMLQuantizationType as Kind
-from numpy.typing import NDArray
+from shapes import SHAPES
 
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.local.machine import processor
@@ -98,66 +95,6 @@ class LlamaLibrary:
         self.length = length
 
 
-SHAPES = {  # width, inner, heads, heads of keys, layers
-    "1.1b": (2048, 5632, 32, 4, 22),
-    "7b": (4096, 11008, 32, 32, 32),
-}
-VOCABULARY = 32000
-
-
-def blocks(rng: np.random.Generator, rows: int, columns: int, kind: Kind) -> NDArray[np.uint8]:
-    """Return random blocks, uint8[rows, bytes], whose scales are small."""
-    size = 144 if kind == Kind.Q4_K else 210
-    found = rng.integers(0, 256, (rows, columns // 256, size), dtype=np.uint8)
-    scales = rng.uniform(1e-5, 3e-5, (rows, columns // 256, 2)).astype(np.float16).view(np.uint8)
-    if kind == Kind.Q4_K:
-        found[..., :4] = scales
-    else:
-        found[..., -2:] = scales[..., :2]
-    return found.reshape(rows, -1)
-
-
-def write_random(name: str, path: Path) -> None:
-    """Write a file of random weights in a llama's shape, types as in Q4_K_M."""
-    width, inner, heads, keys, layers = SHAPES[name]
-    rng, writer = np.random.default_rng(0), gguf.GGUFWriter(path, "llama")
-    writer.add_block_count(layers)
-    writer.add_context_length(4096)
-    writer.add_embedding_length(width)
-    writer.add_feed_forward_length(inner)
-    writer.add_head_count(heads)
-    writer.add_head_count_kv(keys)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_vocab_size(VOCABULARY)
-    writer.add_tokenizer_model("llama")
-    writer.add_token_list(["<unk>", "<s>", "</s>", *(f"t{i}" for i in range(3, VOCABULARY))])
-    writer.add_token_scores([0.0] * VOCABULARY)
-    writer.add_token_types([2, 3, 3, *[1] * (VOCABULARY - 3)])
-
-    def add(tensor: str, rows: int, columns: int, kind: Kind) -> None:
-        writer.add_tensor(tensor, blocks(rng, rows, columns, kind), raw_dtype=kind)
-
-    add("token_embd.weight", VOCABULARY, width, Kind.Q4_K)
-    add("output.weight", VOCABULARY, width, Kind.Q6_K)
-    writer.add_tensor("output_norm.weight", np.ones(width, np.float32))
-    for i in range(layers):
-        more = Kind.Q6_K if i < layers // 8 or i >= 7 * layers // 8 or (i - layers // 8) % 3 == 2 else Kind.Q4_K
-        size = width // heads
-        for part, rows, columns, kind in (
-            ("attn_q", width, width, Kind.Q4_K), ("attn_k", keys * size, width, Kind.Q4_K),
-            ("attn_v", keys * size, width, more), ("attn_output", width, width, Kind.Q4_K),
-            ("ffn_gate", inner, width, Kind.Q4_K), ("ffn_up", inner, width, Kind.Q4_K),
-            ("ffn_down", width, inner, more),
-        ):  # fmt: skip
-            add(f"blk.{i}.{part}.weight", rows, columns, kind)
-        for part in ("attn_norm", "ffn_norm"):
-            writer.add_tensor(f"blk.{i}.{part}.weight", np.ones(width, np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
 def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("model", type=Path)
@@ -169,7 +106,7 @@ def main() -> None:
     options.add_argument("--random", choices=SHAPES, help="write MODEL.gguf first: random weights of this size")
     given = options.parse_args()
     if given.random:
-        write_random(given.random, given.model)
+        SHAPES[given.random]().write(given.model)
     target = CpuTarget(given.model, threads=given.threads)
     rng = np.random.default_rng(0)
     ids = rng.integers(0, target.capabilities.vocab_size, given.prompt + given.context + 64).tolist()

@@ -5,7 +5,7 @@
 Passes, drafts and plans are real and take the time that they take; only the tokens that the model chooses come
 from answers that smollm2 wrote, since random weights would write noise. So a row tells what a model of this shape
 would gain if it wrote these answers. Plain decoding, the default drafters and llama.cpp's plain decoding of the
-same file take turns. ``--random`` writes MODEL.gguf first (`cpu_passes.write_random`).
+same file take turns. ``--random`` writes MODEL.gguf first: see `shapes`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from cpu_passes import SHAPES, write_random
+from shapes import SHAPES
 
 from draftwood.api.setup import Setup
 from draftwood.contracts import Target, Watch
@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path)
     args = parser.parse_args()
     if args.random:
-        write_random(args.random, args.model)
+        SHAPES[args.random]().write(args.model)
     engines = Forced(CpuTarget(args.model, threads=args.threads)), Forced(LlamaTarget(args.model, exact=False))
     arms = [Arm("plain", engines[0]), Arm("drafted", engines[0], "ngram"), Arm("llama.cpp", engines[1])]
     said = {"model": args.random or args.model.name, "threads": args.threads, "tokens": args.tokens}
