@@ -184,7 +184,7 @@ TINY["gpt-oss"] = Tiny(
         "head_dim": 64, "num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": WINDOW,
         "rope_parameters": _OF_GPT_OSS,
     },
-    _WINDOW | _EXPERTS | _scaling("yarn", 4.0, 128) | {"expert_feed_forward_length": 256},
+    _WINDOW | _EXPERTS | _scaling("yarn", 4.0, 128)
 )  # fmt: skip
 
 
@@ -378,6 +378,7 @@ def sizes_of(config: PretrainedConfig) -> dict[str, Any]:
         "rope.dimension_count": int(head * rope.get("partial_rotary_factor", 1)),
         "rope.freq_base": float(rope.get("rope_theta", 10000.0)),
         "expert_used_count": getattr(config, "num_experts_per_tok", None),
+        "expert_feed_forward_length": config.intermediate_size if config.model_type == "gpt_oss" else None,
     }  # fmt: skip
 
 
