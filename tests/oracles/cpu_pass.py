@@ -351,13 +351,13 @@ def short_convolution(layer: Layer, x: Floats, kept: list[Any]) -> Floats:
 # --- gated unit and experts --------------------------------------------------------------------------------------
 
 
-def gated_unit(layer: Layer, x: Floats, expert: int | None = None) -> Floats:
+def gated_unit(layer: Layer, x: Floats, end: str = "", expert: int | None = None) -> Floats:
     """Return ``ffn_down @ (act(ffn_gate @ x) * (ffn_up @ x))``: [width] (arXiv 2002.05202).
 
-    ``act`` is silu or gelu; gpt-oss gates by `clamped_gate`. ``expert`` is a number in a mixture, whose units lie
-    in ``ffn_gate_exps`` and so on. Some files have the rows of both ``ffn_gate`` and ``ffn_up`` in ``ffn_up``.
+    ``act`` is silu or gelu; gpt-oss gates by `clamped_gate`. ``end`` is of names: in a mixture ``expert`` is a
+    number, and the units lie in ``ffn_gate_exps`` and so on. Some files have the rows of both ``ffn_gate`` and
+    ``ffn_up`` in ``ffn_up``.
     """
-    end = "" if expert is None else "_exps"
     gate, up = np.split(layer.products((f"ffn_gate{end}", f"ffn_up{end}"), x, expert), 2)
     kind = layer.shape.family.gate
     gated = clamped_gate(gate, up) if kind == "clamped" else {"silu": silu, "gelu": gelu}[kind](gate) * up
@@ -367,15 +367,59 @@ def gated_unit(layer: Layer, x: Floats, expert: int | None = None) -> Floats:
 def experts(layer: Layer, x: Floats) -> Floats:
     """Return the sum of share * gated unit over the chosen experts: [width] (arXiv 2401.04088).
 
-    The experts' scores are ``ffn_gate_inp @ x``. Results are added by fma, the best expert's first.
+    The experts' scores are ``ffn_gate_inp @ x``. Results are added by fma, the best expert's first, to that of the
+    shared expert where there is one.
     """
-    scores = layer.product("ffn_gate_inp", x)
-    choose = _by_softmax if layer.shape.family.gating == "softmax" else _by_sigmoid
-    chosen, shares = choose(layer, scores)
-    total = np.zeros_like(x)
+    chosen, shares = _choice(layer, layer.product("ffn_gate_inp", x))
+    total = _shared_expert(layer, x) if layer.has("ffn_down_shexp") else np.zeros_like(x)
     for expert, share in zip(chosen, shares, strict=True):
-        total = fma(gated_unit(layer, x, expert), share, total)
+        total = fma(gated_unit(layer, x, "_exps", expert), share, total)
     return total
+
+
+def _shared_expert(layer: Layer, x: Floats) -> Floats:
+    """Return a gated unit that every token takes: times sigmoid(ffn_gate_inp_shexp . x) where the layer has this.
+
+    The products are added by fma in 16 lanes, which are folded.
+    """
+    found = gated_unit(layer, x, "_shexp")
+    gate = layer.vector("ffn_gate_inp_shexp.weight")
+    if gate is None:
+        return found
+    total = np.zeros(16, F)
+    for weights, run in zip(in_lanes(gate), in_lanes(x), strict=True):
+        total = fma(weights, run, total)
+    return found * sigmoid(folded(total))
+
+
+def _choice(layer: Layer, scores: Floats) -> tuple[list[int], Floats]:
+    """Return a token's experts, best first, and their shares."""
+    shares, bias = layer.shape.shares, layer.vector("exp_probs_b.bias")
+    if shares.gating == "softmax" and shares.normalised and shares.scale == 1 and bias is None:
+        return _by_softmax(layer, scores)
+    p = sigmoid(scores) if shares.gating == "sigmoid" else _softmax(scores)
+    ranked = p if bias is None else p + bias
+    if shares.kept_groups < shares.groups:
+        ranked = _of_best_groups(ranked, shares.groups, shares.kept_groups)
+    chosen, _ = _ranked(ranked, layer.shape.used)
+    divisor = sum(p[chosen], F(0)) + F(shares.least) if shares.normalised else F(1)
+    return chosen, p[chosen] / divisor * F(shares.scale)
+
+
+def _softmax(scores: Floats) -> Floats:
+    """Return exp(score - best score), divided by the sum of these, which are added in order."""
+    weights = exponential(scores - np.fmax.reduce(scores))
+    return weights / np.cumsum(weights, dtype=F)[-1]
+
+
+def _of_best_groups(ranked: Floats, groups: int, kept: int) -> Floats:
+    """Return what experts rank by: -infinity but in the best groups. A group counts as the sum of its two best."""
+    parts = ranked.reshape(groups, -1)
+    sums = np.sort(np.where(np.isnan(parts), F(-np.inf), parts))[:, -2:].sum(1)
+    best = np.argsort(-sums, kind="stable")[:kept]
+    found = np.full_like(parts, -np.inf)
+    found[best] = parts[best]
+    return found.ravel()
 
 
 def _by_softmax(layer: Layer, scores: Floats) -> tuple[list[int], Floats]:
@@ -386,18 +430,6 @@ def _by_softmax(layer: Layer, scores: Floats) -> tuple[list[int], Floats]:
     chosen, best = _ranked(scores, layer.shape.used)
     weights = exponential(best - best[0])
     return chosen, weights / sum(weights, F(0))
-
-
-def _by_sigmoid(layer: Layer, scores: Floats) -> tuple[list[int], Floats]:
-    """Return the experts with the best ``p + bias``, best first, and their shares, as in lfm2moe.
-
-    p is sigmoid(score). A share is ``p / total * share_scale``, without bias; total is the sum of the chosen p,
-    added in this order, plus ``share_least`` (1e-6).
-    """
-    p = sigmoid(scores)
-    chosen, _ = _ranked(p + layer.vector("exp_probs_b.bias"), layer.shape.used)
-    total = sum(p[chosen], F(0)) + F(layer.shape.share_least)
-    return chosen, p[chosen] / total * F(layer.shape.share_scale)
 
 
 def _ranked(scores: Floats, used: int) -> tuple[list[int], Floats]:

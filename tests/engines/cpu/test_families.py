@@ -17,6 +17,7 @@ from tests.engines.cpu.tiny_families import (
     VOCAB,
     WINDOW,
     build,
+    config_of,
     fitting,
     rounded,
     scores_of,
@@ -34,14 +35,11 @@ EIGHT_BITS = 0.05
 """Root of the mean square of what inputs in 8 bits change, as part of that of all scores. One of them is off by
 step / sqrt(12), step being largest / 127 and the largest of 32 about 2.5 times their root mean square: 0.6 % per
 product. There are four in a row in each of up to seven layers and one behind: 3 %."""
-MIXTURES = ("qwen3moe", "mixtral", "lfm2moe", "gpt-oss")
 KEPT = (
-    "mlp.gate.weight",
-    "feed_forward.gate.weight",
-    "conv.conv.weight",
-    "router.weight",
+    "mlp.gate.weight", "feed_forward.gate.weight", "conv.conv.weight", "router.weight", "expert_gate.weight",
     "_bias",
-)  # in floats, whatever the file's type
+)  # fmt: skip
+"""What is in floats, whatever the file's type."""
 QUICK = ("llama", "gemma2", "gemma3", "phi3", "qwen3moe")
 
 
@@ -82,6 +80,12 @@ def read(target, ids, width=256):
     return np.array(rows)
 
 
+def all_experts(name):
+    """Settings with which each token of a mixture takes all experts; none for other families."""
+    usual = config_of(name).to_dict()
+    return {used: 6 for used in ("num_experts_per_tok", "moe_k") if used in usual}
+
+
 def difference(ours, theirs):
     return np.sqrt(np.square(ours - theirs).mean() / np.square(theirs).mean())
 
@@ -97,7 +101,7 @@ def test_scores_are_those_of_transformers(name, files):
 @pytest.mark.parametrize("name", rest_is_slow(TINY, *QUICK))
 def test_scores_of_quantised_weights_are_those_of_what_they_stand_for(name, kind, files):
     # Of a mixture all experts are used: else what is rounded decides between two that score alike.
-    file = files(name, kind, **{"num_experts_per_tok": 6} if name in MIXTURES else {})
+    file = files(name, kind, **all_experts(name))
     ours, theirs = read(CpuTarget(file.path, threads=1), IDS), scores_of(file.model, IDS)
     assert 1e-4 < difference(ours, theirs) < EIGHT_BITS
 

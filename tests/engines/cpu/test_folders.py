@@ -488,7 +488,19 @@ def test_lfm2_s_settings_that_are_refused(settings, error, sentence):
         ({"shortconv.l_cache": 2}, UnsupportedModelError, "no convolutions of 2 tokens"),
         ({"leading_dense_block_count": 7}, ModelError, "leading_dense_block_count is 7"),
         ({"expert_gating_func": 1}, UnsupportedModelError, "mixtures with expert_gating_func 1"),
-        ({"expert_shared_count": 1}, UnsupportedModelError, "mixtures with expert_shared_count 1"),
+        ({"expert_shared_count": -1}, ModelError, "expert_shared_count is -1"),
+        ({"expert_group_count": 7}, ModelError, "expert_group_count is 7"),
+        (
+            {"expert_group_count": 3, "expert_group_used_count": 0.5},
+            ModelError,
+            "expert_group_used_count is 0.5",
+        ),
+        (
+            {"expert_group_count": 6, "expert_group_used_count": 2},
+            UnsupportedModelError,
+            "no 6 experts in 6 groups with sigmoid",
+        ),
+        ({"expert_weights_norm": 1}, ModelError, "expert_weights_norm is 1"),
         ({"expert_weights_scale": float("nan")}, ModelError, "expert_weights_scale is nan"),
     ],
 )

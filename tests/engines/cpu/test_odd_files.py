@@ -9,7 +9,7 @@ import torch
 import draftwood
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.errors import ModelError, UnsupportedModelError
-from tests.engines.cpu.test_families import EIGHT_BITS, FLIP, IDS, MIXTURES, difference, read
+from tests.engines.cpu.test_families import EIGHT_BITS, FLIP, IDS, all_experts, difference, read
 from tests.engines.cpu.tiny_families import build, fitting, rounded, scores_of, tensors_of, write
 
 ODD = {
@@ -58,7 +58,7 @@ HF = {
 @pytest.mark.parametrize("mixed", MIXED)
 @pytest.mark.parametrize("name", ["qwen2", "olmo2", "mixtral"])
 def test_types_may_be_mixed(name, mixed, tmp_path):
-    model = build(name, **{"num_experts_per_tok": 6} if name in MIXTURES else {})
+    model = build(name, **all_experts(name))
 
     def kind(tensor):
         part = tensor.removesuffix(".weight").rsplit(".", 1)[-1].removesuffix("_exps")
@@ -136,7 +136,13 @@ def test_sizes_that_do_not_fit_are_refused(key, tmp_path):
     assert "\n" not in str(caught.value)
 
 
-MIXTURE_KEYS = {"expert_count": 7, "expert_used_count": 7, "expert_shared_count": 1, "expert_gating_func": 2}
+MIXTURE_KEYS = {
+    "expert_count": 7,
+    "expert_used_count": 7,
+    "expert_shared_count": 1,
+    "expert_gating_func": 2,
+    "interleave_moe_layer_step": 2,
+}
 
 
 @pytest.mark.parametrize("key", MIXTURE_KEYS)
@@ -144,7 +150,7 @@ def test_mixtures_that_do_not_fit_are_refused(key, tmp_path):
     model = build("mixtral")
     keys = {key: MIXTURE_KEYS[key]}
     path = write(tmp_path / "wrong.gguf", "mixtral", tensors_of("mixtral", model), model.config, keys=keys)
-    with pytest.raises(ModelError, match=f"{key}|ffn_gate_inp"):
+    with pytest.raises(ModelError, match=f"{key}|ffn_gate_inp|ffn_down_shexp|gated units between"):
         CpuTarget(path)
 
 

@@ -23,7 +23,7 @@ SMALL = {"hidden_size": 72, "intermediate_size": 72, "head_dim": 18}  # neither 
 TWO = {"gemma3": {"attention.sliding_window_pattern": 2}}  # of two layers, one sees the whole text
 KINDS = [("llama", "Q4_K"), ("llama", "F32"), ("gemma2", "F16"), ("gemma3", "Q6_K"), ("mixtral", "BF16")]
 CASES = [*KINDS, *((name, "Q8_0") for name in TINY)]
-QUICK = ("qwen3", "phi3", "granite", "olmo2", "qwen3moe", "lfm2", "lfm2moe", "gpt-oss")
+QUICK = ("qwen3", "phi3", "granite", "olmo2", "qwen3moe", "lfm2", "lfm2moe", "gpt-oss", "qwen2moe", "ernie4_5-moe")
 IDS = np.random.default_rng(3).integers(0, 90, 40).tolist()
 
 

@@ -175,6 +175,29 @@ TINY |= {
         | {"expert_feed_forward_length": 128, "leading_dense_block_count": 2, "expert_gating_func": 2},
     ),
 }  # fmt: skip
+TINY |= {
+    "qwen2moe": Tiny(
+        "Qwen2Moe", "qwen2moe",
+        {
+            "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 96,
+            "shared_expert_intermediate_size": 160,
+        },
+        _EXPERTS | {"expert_feed_forward_length": 96, "expert_shared_feed_forward_length": 160},
+    ),
+    "ernie4_5": Tiny("Ernie4_5", "ernie4_5", {"head_dim": 32, "use_bias": False}),
+    "ernie4_5-moe": Tiny(
+        "Ernie4_5_Moe", "ernie4_5-moe",
+        {
+            "moe_num_experts": 6, "moe_k": 2, "moe_num_shared_experts": 2, "moe_intermediate_size": 96,
+            "moe_layer_start_index": 1, "moe_layer_end_index": 2,
+        },
+        _EXPERTS
+        | {
+            "expert_feed_forward_length": 96, "expert_shared_count": 2, "expert_shared_feed_forward_length": 64,
+            "leading_dense_block_count": 1, "interleave_moe_layer_step": 1,
+        },
+    ),
+}  # fmt: skip
 
 
 _OF_GPT_OSS = YARN | {"rope_theta": 150000.0, "truncate": False}
@@ -202,7 +225,9 @@ def build(name: str, seed: int = 0, **settings: Any) -> Any:
     model = getattr(transformers, f"{tiny.kind}ForCausalLM")(config).eval()
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():
-            if parameter_name.endswith("bias"):
+            if parameter_name.endswith("correction_bias"):
+                parameter.normal_(0, 0.1)
+            elif parameter_name.endswith("bias"):
                 parameter.normal_(0, 0.5)
             elif parameter.ndim > 1:
                 parameter.normal_(0, parameter.shape[-1] ** -0.5)
@@ -255,6 +280,12 @@ _NAMES = {
     "conv.in_proj": "shortconv.in_proj", "conv.conv": "shortconv.conv", "conv.out_proj": "shortconv.out_proj",
     "feed_forward.w1": "ffn_gate", "feed_forward.w3": "ffn_up", "feed_forward.w2": "ffn_down",
     "feed_forward.gate": "ffn_gate_inp", "mlp.router": "ffn_gate_inp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+    **{
+        f"mlp.{unit}.{part}_proj": f"ffn_{part}_shexp"
+        for unit in ("shared_expert", "shared_experts")
+        for part in ("gate", "up", "down")
+    },
 }  # fmt: skip
 _AFTER = {
     "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
@@ -295,8 +326,10 @@ def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
             )
         elif rest.endswith(".experts.down_proj"):
             found[f"{start}ffn_down_exps.weight"] = tensor
-        elif rest == "feed_forward.expert_bias":
-            found[f"{start}exp_probs_b.bias"] = tensor
+        elif rest.endswith(("feed_forward.expert_bias", "e_score_correction_bias")):
+            found[f"{start}exp_probs_b.bias"] = tensor.ravel()
+        elif rest == "mlp.shared_expert_gate.weight":
+            found[f"{start}ffn_gate_inp_shexp.weight"] = tensor[0]
         elif rest == "conv.conv.weight":
             found[f"{start}shortconv.conv.weight"] = tensor[:, 0]
         else:
@@ -377,7 +410,7 @@ def sizes_of(config: PretrainedConfig) -> dict[str, Any]:
         "attention.value_length": head, "attention.layer_norm_rms_epsilon": eps,
         "rope.dimension_count": int(head * rope.get("partial_rotary_factor", 1)),
         "rope.freq_base": float(rope.get("rope_theta", 10000.0)),
-        "expert_used_count": getattr(config, "num_experts_per_tok", None),
+        "expert_used_count": getattr(config, "num_experts_per_tok", getattr(config, "moe_k", None)),
         "expert_feed_forward_length": config.intermediate_size if config.model_type == "gpt_oss" else None,
     }  # fmt: skip
 

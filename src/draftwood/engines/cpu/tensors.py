@@ -62,7 +62,7 @@ class Tensors:
     def vectors(self, name: str, shape: tuple[int, ...]) -> Vector:
         """Return vectors, of a tensor of this shape, each padded with zeros to a multiple of 32."""
         tensor = self.tensor(name)
-        if tensor.shape != shape or tensor.kind not in FLOATS:
+        if tensor.shape not in (shape, (1, *shape)) or tensor.kind not in FLOATS:
             floats = " x ".join(map(str, shape))
             raise ModelError(
                 f"{name} in {self.file.path} is {tensor.kind} {tensor.shape}, not {floats} floats: "
@@ -118,10 +118,10 @@ class LayerTensors:
         outputs = len(rows) if isinstance(rows, np.ndarray) else shape[-2]
         return self._every.matrix(tensor, outputs, rows)
 
-    def halves_of(self, name: str, shape: tuple[int, ...]) -> dict[str, Matrix]:
-        """Return gate and up of a tensor that has both."""
+    def halves_of(self, name: str, shape: tuple[int, ...], end: str = "") -> dict[str, Matrix]:
+        """Return gate and up of a tensor that has both; ``end`` is of their names."""
         both, inner = self._every.tensor(self._name(name), *shape), shape[-2] // 2
-        parts = {"ffn_gate": slice(0, inner), "ffn_up": slice(inner, 2 * inner)}
+        parts = {f"ffn_gate{end}": slice(0, inner), f"ffn_up{end}": slice(inner, 2 * inner)}
         return {part: self._every.matrix(both, inner, rows) for part, rows in parts.items()}
 
     def joined(self, names: Sequence[str], shape: tuple[int, int]) -> Matrix:

@@ -20,6 +20,7 @@ class Family:
     units: tuple[str, ...] = ("gated_unit",)  # blocks that may be the second one
     # Which numbers of a head rotate as a pair, in the file's order: neighbours, or i and i + half.
     pairs: Literal["neighbours", "halves"] = "halves"
+    turns_alike: bool = False  # whether they do in folders, too; else they lie ``rotary / 2`` apart there
     gate: Literal["silu", "gelu", "clamped"] = "silu"  # of gated units; clamped is gpt-oss's
     head_norm: Literal["", "head", "row"] = ""  # of queries and keys: of each head, of the whole row, or none
     norms: Literal["before", "after", "both"] = "before"  # where norms of a block stand
@@ -32,7 +33,11 @@ class Family:
     missing: Mapping[str, float | None] = field(default_factory=dict)
     local: bool = False  # whether layers with a window have rotary frequencies of their own, never scaled
     still: int = 0  # n: each n-th layer has no rotary positions; 0: all have them
-    gating: Literal["softmax", "sigmoid"] = "softmax"  # what makes shares of the scores of experts
+    # What makes shares of the scores of experts; said: the file's expert_gating_func does.
+    gating: Literal["softmax", "sigmoid", "said"] = "softmax"
+    # Whether shares of the chosen experts are divided by their sum, where no expert_weights_norm says so.
+    normalised: bool = True
+    share_least: float = 1e-20  # what is added to the sum that shares are divided by
     sinks: bool = False  # whether each head of attention has the score of one more position, without values
     # Whether transformers keeps matrices of experts transposed, and the outputs of gate and up in turns.
     turned: bool = False
@@ -46,6 +51,9 @@ _QWEN: Settings = {
 _LFM: Settings = {
     "norm_eps": 1e-5, "rope_theta": 1e6, "num_key_value_heads": 8, "conv_L_cache": 3, "conv_bias": False,
     "tie_word_embeddings": True,
+}  # fmt: skip
+_ERNIE: Settings = {
+    "rms_norm_eps": 1e-5, "rope_theta": 5e5, "num_key_value_heads": 2, "head_dim": 128, "tie_word_embeddings": True
 }  # fmt: skip
 _ROWS = (
     Family(
@@ -71,6 +79,17 @@ _ROWS = (
             },
         },
         units=("experts",), head_norm="head", missing={"expert_feed_forward_length": 0},
+    ),
+    Family(
+        "qwen2moe",
+        {
+            "qwen2_moe": {
+                "use_sliding_window": False, "sliding_window": 4096, "num_key_value_heads": 16,
+                "norm_topk_prob": False, "num_experts": 60, "num_experts_per_tok": 4,
+                "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632,
+            },
+        },
+        units=("experts",), normalised=False, missing={"expert_feed_forward_length": 0},
     ),
     Family(
         "gemma", {"gemma": {**_GEMMA, "num_key_value_heads": 16}}, gate="gelu", adds_one=True, root_embedding=True
@@ -118,6 +137,19 @@ _ROWS = (
         },
         head_norm="row", norms="after", every=4, local=True,
     ),
+    Family("ernie4_5", {"ernie4_5": _ERNIE}, pairs="neighbours", turns_alike=True),
+    Family(
+        "ernie4_5-moe",
+        {
+            "ernie4_5_moe": {
+                **_ERNIE, "num_key_value_heads": 4, "head_dim": None, "moe_num_experts": 64, "moe_k": 6,
+                "moe_num_shared_experts": 2, "moe_intermediate_size": 1536, "moe_layer_start_index": 1,
+                "moe_layer_end_index": -1, "moe_layer_interval": 1,
+            },
+        },
+        units=("gated_unit", "experts"), pairs="neighbours", turns_alike=True,
+        missing={"expert_feed_forward_length": 0, "leading_dense_block_count": None},
+    ),
     Family(
         "lfm2",
         {
@@ -138,6 +170,7 @@ _ROWS = (
         },
         mixers=("attention", "short_convolution"), units=("gated_unit", "experts"), head_norm="head",
         last_norm="token_embd_norm", gating="sigmoid",
+        share_least=1e-6,  # as in transformers; llama.cpp has another one
         missing={"expert_feed_forward_length": 0, "leading_dense_block_count": None, "expert_gating_func": None},
     ),
     Family(
@@ -163,4 +196,4 @@ FAMILIES = {family.architecture: family for family in _ROWS}
 HUB_FAMILIES = {kind: family for family in _ROWS for kind in family.hub}
 """By ``model_type`` of a config.json."""
 GATINGS = {"softmax": 1, "sigmoid": 2}
-"""GGUF's numbers of `Family.gating`."""
+"""GGUF's numbers of what makes shares of the scores of experts."""

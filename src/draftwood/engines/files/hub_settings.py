@@ -32,6 +32,9 @@ _SIZES = {
     "max_position_embeddings": "context_length",
     "rms_norm_eps": "attention.layer_norm_rms_epsilon", "num_experts_per_tok": "expert_used_count",
     "moe_intermediate_size": "expert_feed_forward_length", "num_dense_layers": "leading_dense_block_count",
+    "moe_layer_start_index": "leading_dense_block_count", "moe_k": "expert_used_count",
+    "moe_num_shared_experts": "expert_shared_count",
+    "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
     "routed_scaling_factor": "expert_weights_scale", "conv_L_cache": "shortconv.l_cache",
     "embedding_multiplier": "embedding_scale", "residual_multiplier": "residual_scale",
     "attention_multiplier": "attention.scale", "logits_scaling": "logit_scale",
@@ -39,9 +42,10 @@ _SIZES = {
 }  # fmt: skip
 """Settings that GGUF has under another name; those without a value are left out."""
 _ONLY: dict[str, tuple[Any, ...]] = {
-    "quantization_config": (None,), "use_bidirectional_attention": (None, False), "norm_topk_prob": (True,),
-    "decoder_sparse_step": (1,), "mlp_only_layers": (None, []), "no_rope_layer_interval": (4,),
-    "clip_qkv": (None,), "conv_bias": (None, False), "swiglu_alpha": (1.702,), "swiglu_limit": (7.0,),
+    "quantization_config": (None,), "use_bidirectional_attention": (None, False),
+    "decoder_sparse_step": (1,), "moe_layer_interval": (1,), "mlp_only_layers": (None, []),
+    "no_rope_layer_interval": (4,), "clip_qkv": (None,), "conv_bias": (None, False), "swiglu_alpha": (1.702,),
+    "swiglu_limit": (7.0,),
 }  # fmt: skip
 """Settings that change what a pass computes, and the values of them that this engine knows."""
 _ACTS = {"silu": "silu", "gelu": "gelu_pytorch_tanh", "clamped": "silu"}
@@ -80,9 +84,7 @@ def _settings(given: Mapping[str, Any], family: Family) -> HubSettings:
         raise _unknown(f"{config['model_type']} with the activation {act!r:.40}")
     found = {"attn_logit_softcapping": 0.0, "final_logit_softcapping": 0.0}  # as where they are null
     found |= {theirs: config[ours] for ours, theirs in _SIZES.items() if config.get(ours) is not None}
-    experts = config.get("num_local_experts", config.get("num_experts"))
-    if experts is not None:
-        found |= {"expert_count": experts, "expert_gating_func": GATINGS[family.gating]}
+    found |= _mixture(config, own, family, layers)
     if "query_pre_attn_scalar" in config:
         found["attention.scale"] = _number(config, "query_pre_attn_scalar") ** -0.5
     width = int(_number(config, "hidden_size", most=MOST_WIDTH))
@@ -118,6 +120,19 @@ def _of_lfm2(config: Mapping[str, Any], own: Mapping[str, Any], layers: int) -> 
     }  # fmt: skip
 
 
+def _mixture(config: Mapping[str, Any], own: Mapping[str, Any], family: Family, layers: int) -> dict[str, Any]:
+    names = ("num_local_experts", "num_experts", "moe_num_experts")
+    counts = [config[name] for name in names if config.get(name) is not None]
+    if not counts:
+        return {}
+    if own.get("moe_layer_end_index", -1) not in (-1, layers - 1):
+        raise _unknown("mixtures whose last layers have no experts")
+    found = {"expert_count": counts[0], "expert_gating_func": GATINGS[family.gating]}
+    if "norm_topk_prob" in own:
+        found["expert_weights_norm"] = own["norm_topk_prob"]
+    return found
+
+
 def _check_types(named: Any, *known: str) -> None:
     if set(named) - {*known}:
         raise _unknown(f"layers of the types {sorted(set(map(str, named)))}")
@@ -140,8 +155,8 @@ def _windows(config: Mapping[str, Any], own: Mapping[str, Any], family: Family, 
     window, named = config.get("sliding_window"), config.get("layer_types")
     if window is None or not own.get("use_sliding_window", True):
         return {"attention.sliding_window": 0}
-    if named is None and family.architecture == "smollm3":
-        raise _unknown("smollm3 with a window and without layer_types")
+    if named is None and family.architecture in ("smollm3", "qwen2moe"):
+        raise _unknown(f"{family.architecture} with a window and without layer_types")
     if named is not None:
         _check_types(named, "full_attention", "sliding_attention")
         here: Any = [name == "sliding_attention" for name in named]

@@ -50,6 +50,18 @@ class LayerSizes:
 
 
 @dataclass(frozen=True, slots=True)
+class Shares:
+    """How a token's experts are chosen, and their shares come about: see `draftwood.engines.cpu.blocks.shares`."""
+
+    gating: str = "softmax"  # or sigmoid
+    normalised: bool = True  # whether shares of the chosen are divided by their sum plus ``least``
+    least: float = 0.0
+    scale: float = 1.0  # what shares are multiplied by
+    groups: int = 1  # of experts; those of the ``kept_groups`` best may be chosen
+    kept_groups: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Shape:
     """The sizes and constants of a model, ``sizes``, ``windows`` and ``turning`` per layer."""
 
@@ -74,8 +86,8 @@ class Shape:
     experts: int = 0  # 0: it is no mixture
     used: int = 0  # experts of a token
     expert_inner: int = 0  # of one expert's gated unit
-    share_scale: float = 1.0  # what shares of experts are multiplied by
-    share_least: float = 0.0  # what is added to the sum that shares are divided by
+    shares: Shares = Shares()
+    has_shared: bool = False  # whether each mixture has an expert that every token takes
     next_layers: int = 0  # blocks for further tokens (MTP), after the layers
     convolution: int = 0  # tokens that a short convolution reads; 0: no layer has one
 
@@ -308,22 +320,40 @@ def _convolution(keys: _Keys) -> int:
 def _experts(keys: _Keys) -> dict[str, Any]:
     """Return what `Shape` says of experts."""
     experts = keys.whole("expert_count", most=1 << 12)
-    gating = keys.family.gating
-    neutral = {"expert_shared_count": 0, "expert_group_count": 1, "expert_gating_func": GATINGS[gating]}
-    if gating == "softmax":
-        neutral["expert_weights_scale"] = 1
-    for name, value in neutral.items():
-        if keys.get(name, value) not in (0, value):
-            raise UnsupportedModelError(
-                f"the CPU engine does not run mixtures with {name} {keys.get(name)!r:.20}: take another engine"
-            )
     own = keys.get("expert_feed_forward_length") is not None
+    # Files give the width of shared experts, too, not always the right one: the tensors have it.
+    shared = [keys.whole(f"expert_shared_{name}", 0, least=0) for name in ("count", "feed_forward_length")]
+    used = keys.whole("expert_used_count", most=min(experts, 64))
+    if keys.get("interleave_moe_layer_step", 1) not in (0, 1):
+        raise UnsupportedModelError(
+            "the CPU engine runs no mixtures with gated units between them: take another engine"
+        )
     return {
-        "experts": experts, "used": keys.whole("expert_used_count", most=min(experts, 64)),
+        "experts": experts, "used": used,
         "expert_inner": keys.whole(f"{'expert_' if own else ''}feed_forward_length", most=_MOST_INNER),
-        "share_scale": keys.real("expert_weights_scale", 1.0, positive=True),
-        "share_least": 1e-6 if gating == "sigmoid" else 0.0,  # as in transformers; llama.cpp has another one
+        "shares": _shares(keys, experts, used), "has_shared": any(shared),
     }  # fmt: skip
+
+
+def _shares(keys: _Keys, experts: int, used: int) -> Shares:
+    said, family = keys.get("expert_gating_func", GATINGS.get(keys.family.gating)), keys.family
+    gating = {number: name for name, number in GATINGS.items()}.get(said, "")
+    if family.gating not in (gating, "said") or not gating:
+        raise UnsupportedModelError(
+            f"the CPU engine does not run mixtures with expert_gating_func {said!r:.20}: take another engine"
+        )
+    groups = keys.whole("expert_group_count", 0, experts, least=0) or 1
+    kept = keys.whole("expert_group_used_count", 0, groups, least=0) or groups
+    if kept < groups and (
+        gating != "sigmoid" or experts % groups or experts < 2 * groups or kept * experts < used * groups
+    ):
+        raise UnsupportedModelError(
+            f"the CPU engine runs no {experts} experts in {groups} groups with {gating}: take another engine"
+        )
+    return Shares(
+        gating, keys.truth("expert_weights_norm", default=family.normalised), family.share_least,
+        keys.real("expert_weights_scale", 1.0, positive=True), groups, kept,
+    )  # fmt: skip
 
 
 def _divisor(kind: Any, width: int, sizes: Sequence[LayerSizes]) -> int:

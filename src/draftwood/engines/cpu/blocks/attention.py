@@ -250,7 +250,7 @@ class Attention(Block):
 
 def _order(family: Family, sizes: LayerSizes, heads: int, *, halves: bool) -> NDArray[np.intp] | None:
     """Return the order of outputs in which numbers rotated together lie ``rotary / 2`` apart; None: as it is."""
-    if family.pairs == "halves" or halves or not heads:
+    if family.pairs == "halves" or (halves and not family.turns_alike) or not heads:
         return None
     head = np.arange(sizes.head_size)
     turning = head[: sizes.rotary].reshape(-1, 2).T.ravel()

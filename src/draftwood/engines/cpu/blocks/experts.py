@@ -1,10 +1,10 @@
 """Mixtures of experts: each row chooses some, and those rows that share one read its weights together.
 
-A row's scores of the experts are a product like any other. The best are chosen, of equal scores the lower number;
-their shares are the softmax over the chosen, or made of sigmoids. A slot is a row and one of its experts:
-``row * used + rank``. Slots are ordered by expert, the inputs are copied into that order, and a product takes the
-slots of an expert as its rows. What comes out is added up per row, the best expert first: so a row's result
-depends on no other row.
+A row's scores of the experts are a product like any other; `draftwood.engines.cpu.blocks.shares` chooses the best.
+A product takes the slots of an expert (`draftwood.engines.cpu.blocks.slots`) as its rows. What comes out is added
+up per row, the best expert first: so a row's result depends on no other row.
+
+Some mixtures have a shared expert, too: a gated unit that every row takes, whole or times a share of its own.
 
 Mixtures with a router of the best few: Shazeer et al., 2017 (arXiv 1701.06538).
 """
@@ -14,117 +14,39 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import numpy as np
-
 from draftwood.engines.cpu.blocks.block import Block
-from draftwood.engines.cpu.blocks.gated_unit import FIELDS, GATINGS, Gating, gate_fields, write_gating
+from draftwood.engines.cpu.blocks.gated_unit import (
+    FIELDS,
+    GATINGS,
+    Gating,
+    add_gate,
+    gate_fields,
+    unit_matrices,
+    write_gating,
+)
 from draftwood.engines.cpu.blocks.norm import add_norm_before
 from draftwood.engines.cpu.blocks.product import add_norm_into_x, add_product, tiles_per_piece
-from draftwood.engines.cpu.blocks.scores import best_of
+from draftwood.engines.cpu.blocks.shares import add_choice
+from draftwood.engines.cpu.blocks.slots import Slots, slots_of
 from draftwood.engines.cpu.code.products import MATRIX, MatrixView, tiles_of
 from draftwood.engines.cpu.code.records import (
     ADDRESS,
     NUMBER,
+    OPTIONAL,
     OPTIONAL_ROWS,
     REAL,
     ROWS,
     KernelModule,
     Per,
-    PhaseKernel,
     PieceCode,
     RowsView,
 )  # fmt: skip
-from draftwood.engines.cpu.code.rounding import one_exponential, sigmoid
-from draftwood.engines.cpu.code.values import LANES, LOWEST, Place, Value
-from draftwood.engines.cpu.program import Buffer, Program
+from draftwood.engines.cpu.code.rounding import sigmoid
+from draftwood.engines.cpu.code.values import LANES, Value
+from draftwood.engines.cpu.packing import Matrix
+from draftwood.engines.cpu.program import Buffer, Inputs, Program
 from draftwood.engines.cpu.tensors import LayerTensors
-from draftwood.engines.files.formats import padded
 from draftwood.engines.files.shapes import Shape
-
-_LINE = 64
-
-
-def _take_best(piece: PieceCode, scores: Place) -> tuple[Value, Value]:
-    """Return the best expert of these scores, and its score, and take it out."""
-    _, best, _ = best_of(piece.code, scores, piece.code.whole(0), piece.phase.experts)
-    expert = best.signed().most(0)  # the first where all are NaN
-    score = scores.f32[expert]
-    scores.f32[expert] = piece.code.real(LOWEST)
-    return expert, score
-
-
-def _chosen(piece: PieceCode) -> None:
-    """Write a row's experts and their shares: exp(score - best score), divided by the sum of these."""
-    code, phase = piece.code, piece.phase
-    with piece.rows() as row:
-        scores, first = phase.x[row], row * phase.used
-        chosen, shares = phase.chosen + first * 8, phase.shares + first * 4
-        with code.count(0, phase.used) as rank:
-            chosen.i64[rank], shares.f32[rank] = _take_best(piece, scores)
-        highest, total = shares.f32[0], code.variable(code.real(0.0))
-        with code.count(0, phase.used) as rank:
-            shares.f32[rank] = one_exponential(shares.f32[rank] - highest)
-            total.now = total.now + shares.f32[rank]
-        with code.count(0, phase.used) as rank:
-            shares.f32[rank] = shares.f32[rank] / total.now
-
-
-def _chosen_by_sigmoid(piece: PieceCode) -> None:
-    """Write a row's experts and their shares; p is sigmoid(score).
-
-    The best by ``p + bias`` are chosen; a share is ``p / (total + least) * scale``. total is the sum of the chosen
-    p, the best first.
-    """
-    code, phase = piece.code, piece.phase
-    with piece.rows() as row:
-        chances, ranked, first = phase.x[row], phase.ranked[row], row * phase.used
-        chosen, shares = phase.chosen + first * 8, phase.shares + first * 4
-        with code.count(0, phase.experts, LANES) as i:
-            chances.f32x16[i] = sigmoid(chances.f32x16[i])
-            ranked.f32x16[i] = chances.f32x16[i] + phase.bias.f32x16[i]
-        total = code.variable(code.real(0.0))
-        with code.count(0, phase.used) as rank:
-            expert, _ = _take_best(piece, ranked)
-            chosen.i64[rank] = expert
-            shares.f32[rank] = chances.f32[expert]
-            total.now = total.now + chances.f32[expert]
-        with code.count(0, phase.used) as rank:
-            shares.f32[rank] = shares.f32[rank] / (total.now + phase.share_least) * phase.share_scale
-
-
-def _grouped(piece: PieceCode) -> None:
-    """Write the slots ordered by expert, those of one expert by row."""
-    code, phase = piece.code, piece.phase
-    slots, counts = piece.whole.rows * phase.used, phase.counts.i64
-    with code.count(0, slots) as slot:
-        expert = phase.chosen.i64[slot]
-        counts[expert] = counts[expert] + 1
-    number, first = code.variable(code.whole(0)), code.variable(code.whole(0))
-    with code.count(0, phase.experts) as expert:
-        count, start = counts[expert], first.now
-        with code.when(count > 0):
-            group = (number.now + 1) * 3
-            for at, value in enumerate((expert, start, count)):
-                phase.groups.i64[group + at] = value
-            counts[expert] = start
-            number.now = number.now + 1
-            first.now = start + count
-    phase.groups.i64[0] = number.now
-    with code.count(0, slots) as slot:
-        expert = phase.chosen.i64[slot]
-        place = counts[expert]
-        phase.places.i64[slot] = place
-        counts[expert] = place + 1
-    with code.count(0, slots) as slot:
-        counts[phase.chosen.i64[slot]] = code.whole(0)
-
-
-def _gathered(piece: PieceCode) -> None:
-    phase = piece.phase
-    with piece.rows() as row, piece.code.count(0, phase.used) as rank:
-        target = phase.out[phase.places.i64[row * phase.used + rank]]
-        with piece.code.count(0, phase.out.stride, _LINE) as at:
-            (target + at).i32x16[0] = (phase.x[row] + at).i32x16[0]
 
 
 class _Group:
@@ -164,10 +86,21 @@ def _product(piece: PieceCode) -> None:
 
 
 def _added(piece: PieceCode) -> None:
-    """Write ``out = sum of share * x``, or where it ``adds``, ``out += scale * sum of share * x``."""
-    code, phase = piece.code, piece.phase
-    with piece.rows() as row, code.count(0, phase.width.padded(), LANES) as i:
-        total, first = code.variable(code.real(0.0, LANES)), row * phase.used
+    with piece.rows() as row:
+        _write_added(piece, row, lambda _: piece.code.real(0.0, LANES))
+
+
+def _added_to_shared(piece: PieceCode) -> None:
+    with piece.rows() as row:
+        share = _share_of_shared(piece, row).splat()
+        _write_added(piece, row, lambda i: piece.phase.shared[row].f32x16[i] * share)
+
+
+def _write_added(piece: PieceCode, row: Value, begun: Callable[[Value], Value]) -> None:
+    """Write ``out = begun + sum of share * x``, or where it ``adds``, ``out += scale * that``."""
+    code, phase, first = piece.code, piece.phase, row * piece.phase.used
+    with code.count(0, phase.width.padded(), LANES) as i:
+        total = code.variable(begun(i))
         with code.count(0, phase.used) as rank:
             value = phase.x[phase.places.i64[first + rank]].f32x16[i]
             total.now = total.now.plus_product(value, phase.shares.f32[first + rank].splat())
@@ -176,24 +109,19 @@ def _added(piece: PieceCode) -> None:
         out[i] = phase.adds.differs(0).where(more, total.now)
 
 
+def _share_of_shared(piece: PieceCode, row: Value) -> Value:
+    """Return sigmoid(gate . inputs of a row), added by fma in 16 lanes; 1 where there is no gate."""
+    code, phase = piece.code, piece.phase
+    share = code.variable(code.real(1.0))
+    with code.when(phase.gate.number().differs(0)):
+        total = code.variable(code.real(0.0, LANES))
+        with code.count(0, phase.width.padded(), LANES) as i:
+            total.now = total.now.plus_product(phase.gate.f32x16[i], phase.inputs[row].f32x16[i])
+        share.now = sigmoid(total.now.sum().splat(4)).lane(0)
+    return share.now
+
+
 MODULE = KernelModule("experts")
-_SLOTS = {"chosen": ADDRESS, "shares": ADDRESS, "used": NUMBER, "experts": NUMBER}
-_CHOSEN = MODULE.kernel("experts_chosen", Per.ROWS, _chosen, x=ROWS, **_SLOTS)
-"""``chosen`` int64[slots]: the experts of rows with the scores x; ``shares`` float32[slots]: their weights."""
-_CHOSEN_BY_SIGMOID = MODULE.kernel(
-    "experts_chosen_by_sigmoid", Per.ROWS, _chosen_by_sigmoid, x=ROWS, ranked=ROWS, bias=ADDRESS,
-    share_least=REAL, share_scale=REAL, **_SLOTS,
-)  # fmt: skip
-"""The same for routers with a sigmoid; ``ranked`` is room for rows like x, ``bias`` float32[experts]."""
-_GROUPED = MODULE.kernel(
-    "experts_grouped", Per.ONE, _grouped, chosen=ADDRESS, used=NUMBER, experts=NUMBER, places=ADDRESS,
-    groups=ADDRESS, counts=ADDRESS,
-)  # fmt: skip
-"""``places`` int64[slots]: each slot's place in the order by expert. ``groups`` int64[1 + experts, 3]: first the
-number of groups; then of each its expert, first place, places. ``counts`` int64[experts]: zeros
-before and after the kernel."""
-_GATHERED = MODULE.kernel("experts_gathered", Per.ROWS, _gathered, x=ROWS, out=ROWS, places=ADDRESS, used=NUMBER)
-"""Rows of x to the places of their slots in out."""
 _GROUP = {"groups": ADDRESS, "parts_of": NUMBER}
 _GATES = {
     name: MODULE.kernel(
@@ -205,10 +133,19 @@ _GATES = {
 _PRODUCT = MODULE.kernel(
     "experts_product", Per.EXPERTS, _product, w=MATRIX, x=ROWS, y=ROWS, biases=OPTIONAL_ROWS, **_GROUP
 )
-_ADDED = MODULE.kernel(
-    "experts_added", Per.ROWS, _added, x=ROWS, out=ROWS, places=ADDRESS, shares=ADDRESS, used=NUMBER,
-    width=NUMBER, adds=NUMBER, scale=REAL,
-)  # fmt: skip
+_SUM = {
+    "x": ROWS, "out": ROWS, "places": ADDRESS, "shares": ADDRESS, "used": NUMBER, "width": NUMBER, "adds": NUMBER,
+    "scale": REAL,
+}  # fmt: skip
+_ADDED = MODULE.kernel("experts_added", Per.ROWS, _added, **_SUM)
+_ADDED_TO_SHARED = MODULE.kernel(
+    "experts_added_to_shared", Per.ROWS, _added_to_shared, shared=ROWS, inputs=ROWS, gate=OPTIONAL, **_SUM
+)
+"""The same beside the shared expert's rows; ``gate`` float32[width] makes its share of a row's ``inputs``."""
+
+
+_SHARED = "_shexp"
+"""What the names of a shared expert's tensors end in."""
 
 
 class Experts(Block):
@@ -221,9 +158,18 @@ class Experts(Block):
         for place in ("mlp", "block_sparse_moe", "feed_forward")
         for theirs, ours in {
             "gate": "ffn_gate_inp", "expert_bias": "exp_probs_b.bias", "experts.#.gate_proj": "ffn_gate.#",
+            "gate.e_score_correction_bias": "exp_probs_b.bias",
+            "moe_statics.e_score_correction_bias": "exp_probs_b.bias",
+            "gate.moe_statics.e_score_correction_bias": "exp_probs_b.bias",
             "experts.#.up_proj": "ffn_up.#", "experts.#.down_proj": "ffn_down.#", "experts.#.w1": "ffn_gate.#",
             "experts.#.w3": "ffn_up.#", "experts.#.w2": "ffn_down.#",
             "experts.gate_up_proj": "ffn_gate_up_exps.weight", "experts.down_proj": "ffn_down_exps.weight",
+            **{
+                f"{unit}.{part}_proj": f"ffn_{part}{_SHARED}"
+                for unit in ("shared_expert", "shared_experts")
+                for part in ("gate", "up", "down")
+            },
+            "shared_expert_gate": f"ffn_gate_inp{_SHARED}",
         }.items()
     } | {
         "mlp.router": "ffn_gate_inp",
@@ -252,78 +198,66 @@ class Experts(Block):
         for name, (outputs, _) in sizes.items():
             if tensors.has_bias(f"{name}_exps"):
                 vectors[f"{name}.bias"] = tensors.biases(f"{name}_exps", (experts, outputs))
-        if shape.family.gating == "sigmoid":
-            has_bias = tensors.has_bias("exp_probs_b")
-            vectors["exp_probs_b.bias"] = (
-                tensors.bias("exp_probs_b", experts) if has_bias else np.zeros(padded(experts), dtype=np.float32)
-            )
+        if tensors.has_bias("exp_probs_b"):
+            vectors["exp_probs_b.bias"] = tensors.bias("exp_probs_b", experts)
+        if shape.has_shared or f"ffn_down{_SHARED}" in tensors:
+            matrices |= unit_matrices(tensors, width, tensors.shape_of(f"ffn_down{_SHARED}")[-1], _SHARED)
+            if f"ffn_gate_inp{_SHARED}" in tensors:
+                vectors[f"ffn_gate_inp{_SHARED}"] = tensors.vector(f"ffn_gate_inp{_SHARED}", width)
         return cls(shape, layer, matrices, vectors)
 
     def build(self, program: Program) -> None:
-        width, memory = self.shape.width, _memory(program)
-        router, gate, up, down = (self.matrices[f"ffn_{name}"] for name in ("gate_inp", "gate", "up", "down"))
-        vectors = self.vectors
-        inputs = add_norm_before(program, vectors.get(self.shape.family.unit_norm), [router, gate, up])
+        slots, units = slots_of(program), (self.matrices["ffn_gate"], self.matrices["ffn_up"])
+        parts = ("gate_inp", "gate", "up", f"gate{_SHARED}", f"up{_SHARED}")
+        readers = [self.matrices[f"ffn_{part}"] for part in parts if f"ffn_{part}" in self.matrices]
+        inputs = add_norm_before(program, self.vectors.get(self.shape.family.unit_norm), readers)
         scores = program.shared("scores of experts", self.shape.experts)
-        add_product(program, router, inputs, scores, bias=vectors.get("ffn_gate_inp.bias"))
-        if self.shape.family.gating == "softmax":
-            program.add(_CHOSEN, row=width, x=scores, **_some(memory, _CHOSEN))
-        else:
-            program.add(
-                _CHOSEN_BY_SIGMOID, row=width, x=scores, bias=vectors["exp_probs_b.bias"],
-                ranked=program.shared("ranked experts", self.shape.experts), share_least=self.shape.share_least,
-                share_scale=self.shape.share_scale, **_some(memory, _CHOSEN_BY_SIGMOID),
-            )  # fmt: skip
-        program.add(_GROUPED, **_some(memory, _GROUPED))
-        ordered = program.shared_inputs("slots", width, program.slot_rows)
-        # Gate and up may read different inputs, rounded or not; each kind is gathered once.
-        kinds = {matrix.is_rounded: matrix for matrix in (gate, up)}
-        for is_rounded in sorted(kinds):
-            matrix = kinds[is_rounded]
-            program.add(
-                _GATHERED, row=width, x=inputs.of(matrix), out=ordered.of(matrix), **_some(memory, _GATHERED),
-                joined=is_rounded and len(kinds) > 1,
-            )  # fmt: skip
-        fields, per, found = gate_fields(program, gate, up, down, ordered)
-        pieces, groups = -(-gate.tiles // per), memory["groups"]
+        bias = self.vectors.get("ffn_gate_inp.bias")
+        add_product(program, self.matrices["ffn_gate_inp"], inputs, scores, bias=bias)
+        shared = self._begin_shared(program, inputs)
+        add_choice(program, scores, self.vectors.get("exp_probs_b.bias"))
+        if shared is not None:
+            add_product(program, *shared, program.shared("shared expert", self.shape.width), joined=True)
+        outputs = self._add_units(program, slots, slots.add_order(program, inputs, units))
+        self._add_sum(program, slots, outputs, inputs)
+
+    def _begin_shared(self, program: Program, inputs: Inputs) -> tuple[Matrix, Inputs] | None:
+        """Add the gate of the shared expert; return its last matrix and what this one reads; None without one."""
+        if f"ffn_down{_SHARED}" not in self.matrices:
+            return None
+        return add_gate(program, self.matrices, inputs, _SHARED, joined=True)
+
+    def _add_units(self, program: Program, slots: Slots, ordered: Inputs) -> Buffer:
+        """Add the products of the experts; return the outputs of slots."""
+        gate, up, down = (self.matrices[f"ffn_{name}"] for name in ("gate", "up", "down"))
+        fields, per, found = gate_fields(program, gate, up, down, ordered, program.slot_rows)
+        pieces, groups, vectors = -(-gate.tiles // per), slots.fields["groups"], self.vectors
         kernel = _GATES[self.shape.family.gate]
         program.add(
             kernel, pieces=pieces, per_piece=per, groups=groups, parts_of=pieces, **fields,
             gate_biases=vectors.get("ffn_gate.bias"), up_biases=vectors.get("ffn_up.bias"),
         )  # fmt: skip
-        outputs = program.shared("outputs of slots", width, program.slot_rows)
+        outputs = program.shared("outputs of slots", self.shape.width, program.slot_rows)
         per = tiles_per_piece(down.tile_bytes)
         pieces = -(-down.tiles // per)
         program.add(
             _PRODUCT, pieces=pieces, per_piece=per, w=down, x=found.of(down), y=outputs, groups=groups,
             parts_of=pieces, biases=vectors.get("ffn_down.bias"),
         )  # fmt: skip
-        norm = vectors.get("post_ffw_norm")
+        return outputs
+
+    def _add_sum(self, program: Program, slots: Slots, outputs: Buffer, inputs: Inputs) -> None:
+        """Add the phase that adds outputs up, beside the shared expert's, and adds them to x."""
+        norm, width, kernel, more = self.vectors.get("post_ffw_norm"), self.shape.width, _ADDED, dict[str, Any]()
+        if f"ffn_down{_SHARED}" in self.matrices:
+            kernel = _ADDED_TO_SHARED
+            more = {
+                "shared": program.shared("shared expert", width), "inputs": inputs.plain,
+                "gate": self.vectors.get(f"ffn_gate_inp{_SHARED}"),
+            }  # fmt: skip
         program.add(
-            _ADDED, row=width, x=outputs, out=program.x if norm is None else program.plain, width=width,
-            adds=norm is None, scale=self.shape.residual_scale, **_some(memory, _ADDED),
+            kernel, row=width, x=outputs, out=program.x if norm is None else program.plain, width=width,
+            adds=norm is None, scale=self.shape.residual_scale, **slots.of(kernel), **more,
         )  # fmt: skip
         if norm is not None:
             add_norm_into_x(program, norm)
-
-
-def _memory(program: Program) -> dict[str, Any]:
-    """Return the fields that several phases of a mixture read; all layers share the arrays."""
-    shape, slots = program.shape, program.slot_rows
-    return {
-        "experts": shape.experts, "used": shape.used,
-        "chosen": program.shared("chosen", 1, slots, _whole), "places": program.shared("places", 1, slots, _whole),
-        "shares": program.shared("shares", slots, 1),
-        "groups": program.shared("groups", 3, 1 + shape.experts, _whole),
-        "counts": program.shared("counts", 1, shape.experts, _whole),
-    }  # fmt: skip
-
-
-def _whole(width: int, rows: int) -> Buffer:
-    """Return zeros int64[rows, width]."""
-    return np.zeros((rows, width), dtype=np.int64)
-
-
-def _some(memory: dict[str, Any], kernel: PhaseKernel) -> dict[str, Any]:
-    """Return those of the fields that a kernel reads."""
-    return {name: value for name, value in memory.items() if name in kernel.layout.fields}

@@ -5,14 +5,14 @@ GLU variants: Shazeer, 2020 (arXiv 2002.05202).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from draftwood.engines.cpu.blocks.block import Block
 from draftwood.engines.cpu.blocks.norm import add_norm_before
 from draftwood.engines.cpu.blocks.product import add_into_x, tiles_per_piece
 from draftwood.engines.cpu.code.products import MATRIX, tiles_of
-from draftwood.engines.cpu.code.records import OPTIONAL_ROWS, ROWS, KernelModule, Per, PieceCode
+from draftwood.engines.cpu.code.records import OPTIONAL_ROWS, ROWS, WIDEST, KernelModule, Per, PieceCode
 from draftwood.engines.cpu.code.rounding import clamped_gate, gelu, silu, write_rounded_row
 from draftwood.engines.cpu.code.values import LANES, Value
 from draftwood.engines.cpu.packing import Matrix
@@ -64,22 +64,46 @@ _GATES = {
 
 
 def gate_fields(
-    program: Program, gate: Matrix, up: Matrix, down: Matrix, inputs: Inputs
+    program: Program, gate: Matrix, up: Matrix, down: Matrix, inputs: Inputs, rows: int = WIDEST
 ) -> tuple[dict[str, Any], int, Inputs]:
-    """Return the `FIELDS` of a gated unit, tiles per piece, and where its results lie, also rounded."""
-    inner, rows = program.shape.widest_inner, program.slot_rows
-    found = program.shared_inputs("gate", inner, rows)
+    """Return the `FIELDS` of a gated unit, tiles per piece, and where its results lie, also rounded.
+
+    Units of the same sizes share the buffers of these ``rows``.
+    """
+    inner = gate.outputs
+    size = f"{rows} rows of {inner}"
+    found = program.shared_inputs(f"gate, {size}", inner, rows)
     fields = {
         "gate": gate, "up": up, "x": inputs.of(gate), "x_up": inputs.of(up), "y": found.plain,
-        "y_up": program.shared("up", inner, rows), "out": found.records_for(down),
+        "y_up": program.shared(f"up, {size}", inner, rows), "out": found.records_for(down),
     }  # fmt: skip
     # Pieces have pairs of tiles: two tiles are a group that is rounded.
     per = tiles_per_piece((gate.tile_bytes + up.tile_bytes) // 2) // 4 * 2
     return fields, max(2, per), found
 
 
+def add_gate(
+    program: Program, matrices: Mapping[str, Matrix], inputs: Inputs, end: str = "", **how: Any
+) -> tuple[Matrix, Inputs]:
+    """Add the phase of a unit up to its last matrix; return this one and what it reads. ``end`` is of names."""
+    gate, up, down = (matrices[f"ffn_{name}{end}"] for name in ("gate", "up", "down"))
+    fields, per, found = gate_fields(program, gate, up, down, inputs)
+    kernel = _GATES[program.shape.family.gate]
+    program.add(kernel, pieces=-(-gate.tiles // per), per_piece=per, **fields, **how)
+    return down, found
+
+
+def unit_matrices(tensors: LayerTensors, width: int, inner: int, end: str = "") -> dict[str, Matrix]:
+    """Return the matrices of a gated unit; gate and up may lie in one tensor, ``ffn_up``. ``end`` is of names."""
+    gate, up, down = (f"ffn_{name}{end}" for name in ("gate", "up", "down"))
+    matrices = {down: tensors.part(down, (width, inner))}
+    if gate not in tensors and tensors.shape_of(up) != (inner, width):
+        return matrices | tensors.halves_of(up, (2 * inner, width), end)
+    return matrices | {name: tensors.part(name, (inner, width)) for name in (gate, up)}
+
+
 class GatedUnit(Block):
-    """The gated unit of a layer. Gate and up may lie in one tensor, ``ffn_up``."""
+    """The gated unit of a layer."""
 
     hub_names: ClassVar = {
         "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
@@ -89,18 +113,11 @@ class GatedUnit(Block):
 
     @classmethod
     def load(cls, tensors: LayerTensors, shape: Shape, layer: int) -> GatedUnit:
-        inner, width = shape.sizes[layer].inner, shape.width
-        matrices = {"ffn_down": tensors.part("ffn_down", (width, inner))}
-        if "ffn_gate" not in tensors and tensors.shape_of("ffn_up") != (inner, width):
-            matrices |= tensors.halves_of("ffn_up", (2 * inner, width))
-        else:
-            matrices |= {name: tensors.part(name, (inner, width)) for name in ("ffn_gate", "ffn_up")}
+        matrices = unit_matrices(tensors, shape.width, shape.sizes[layer].inner)
         return cls(shape, layer, matrices, tensors.norms(shape.family.unit_norm, "post_ffw_norm"))
 
     def build(self, program: Program) -> None:
-        gate, up, down = (self.matrices[f"ffn_{name}"] for name in ("gate", "up", "down"))
-        inputs = add_norm_before(program, self.vectors.get(self.shape.family.unit_norm), [gate, up])
-        fields, per, found = gate_fields(program, gate, up, down, inputs)
-        kernel = _GATES[self.shape.family.gate]
-        program.add(kernel, pieces=-(-gate.tiles // per), per_piece=per, **fields)
+        readers = [self.matrices["ffn_gate"], self.matrices["ffn_up"]]
+        inputs = add_norm_before(program, self.vectors.get(self.shape.family.unit_norm), readers)
+        down, found = add_gate(program, self.matrices, inputs)
         add_into_x(program, down, found, self.vectors.get("post_ffw_norm"))
