@@ -174,7 +174,7 @@ def test_every_tensor_is_needed_in_its_shape(name, tmp_path):
 
 
 EXTRA = (
-    "blk.0.attn_output.bias", "blk.0.ffn_up.bias", "output.bias", "blk.3.attn_norm.weight", "nothing",
+    "blk.0.attn_q_norm.weight", "blk.0.ffn_up.bias", "output.bias", "blk.3.attn_norm.weight", "nothing",
     "attn_q.0",
 )  # fmt: skip
 
