@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.engines.files.formats import FORMATS, GROUP, Format, codes_from_planes
-from draftwood.engines.files.gguf_types import Blocks, read_blocks, read_floats
+from draftwood.engines.files.gguf_blocks import Blocks
+from draftwood.engines.files.gguf_types import read_blocks, read_floats
 
 Floats = NDArray[np.float32]
 F = np.float32
@@ -149,7 +150,7 @@ class Quantised:
         self.codes = book[codes] - form.offset
         self.size = GROUP // max(1, form.factors)  # inputs that share a scale
         parts = codes.shape[1] // self.size
-        self.scale = _scales(blocks.scale, blocks.factors, parts)
+        self.scale = _scales(blocks.scale, blocks.factors, parts, form.power)
         self.least = None if blocks.least is None else _scales(blocks.least, blocks.least_factors, parts)
 
     @np.errstate(all="ignore")
@@ -171,9 +172,9 @@ class Quantised:
         return total
 
 
-def _scales(scale: NDArray[np.float16], factors: Any, parts: int) -> Floats:
-    """Return the scale of each part's block, times the part's factor where there are any: [outputs, parts]."""
-    wide = np.repeat(scale.astype(F), parts // scale.shape[1], axis=1)
+def _scales(scale: NDArray[np.float16], factors: Any, parts: int, power: int = 0) -> Floats:
+    """Return ``2 ** power * scale`` of each part's block, times the part's factor if any: [outputs, parts]."""
+    wide = np.repeat(scale.astype(F) * F(2.0**power), parts // scale.shape[1], axis=1)
     return wide if factors is None else wide * factors.astype(F)
 
 

@@ -4,27 +4,29 @@ time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFWriter
+from gguf import GGMLQuantizationType, GGUFWriter
 
 from draftwood.engines.cpu.packing import plan
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.files.formats import FORMATS, GROUP
-from draftwood.engines.files.gguf_file import Tensor
+from draftwood.engines.files.gguf_file import BLOCK_BYTES, Tensor
 from draftwood.tree import TokenTree
 from tests.engines.tiny_gguf import written
 
 HALVES = {
     "Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "Q4_1": (0, 2),
-    "Q5_1": (0, 2), "MXFP4": (),
+    "Q5_1": (0, 2), "MXFP4": (), "IQ1_M": (), "TQ1_0": (52,), "TQ2_0": (64,),
 }  # fmt: skip
 """Bytes of a block where float16 numbers lie; elsewhere, at its beginning."""
 KINDS = ("Q4_K", "Q6_K", "Q5_K", "Q3_K", "Q2_K", "IQ4_XS", "Q5_1", "Q4_1", "IQ4_NL", "Q5_0")
 """Of the matrices of `write_mixed`, in turn."""
+FEW_BITS = ("IQ3_S", "IQ2_XS", "IQ1_S", "MXFP4", "IQ3_XXS", "IQ2_XXS", "IQ1_M", "TQ1_0", "IQ2_S", "TQ2_0")
 WIDTH, FEED, HEADS, KV_HEADS, VOCAB, LAYERS = 256, 256, 4, 2, 90, 2
 
 
@@ -36,24 +38,36 @@ def zeros(shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray:
     return room[start : start + size].view(dtype).reshape(shape)
 
 
-def random_rows(kind: str, rows: int, blocks: int, seed: int = 0) -> np.ndarray:
-    """Return uint8[rows, bytes of a row]; every byte is random but for the scales, which are finite."""
+def random_rows(kind: str, rows: int, blocks: int, seed: int = 0, scale: float = 1.0) -> np.ndarray:
+    """Return uint8[rows, bytes of a row]; every byte is random but for the scales, which are finite.
+
+    They are normally distributed times ``scale``; MXFP4's are of any size, or about as large as a smaller scale.
+    """
     random = np.random.default_rng(seed)
-    size = GGML_QUANT_SIZES[GGMLQuantizationType[kind]][1]
+    size = BLOCK_BYTES[kind]
     raw = random.integers(0, 256, (rows, blocks, size), dtype=np.uint8)
     if kind == "MXFP4":
-        _exponents(random, raw)
+        _write_exponents(random, raw, scale)
+    if kind == "IQ1_M":
+        words, shifts = raw[..., 48:56].view(np.uint16), np.arange(0, 16, 4, dtype=np.uint16)
+        words &= 0xFFF  # the rest is a quarter of the scale in each of four words
+        words |= (_scales(random, rows, blocks, scale).view(np.uint16)[..., None] >> shifts & 15) << 12
     for at in HALVES.get(kind, (0,)):
-        scales = random.normal(size=(rows, blocks)).astype(np.float16)
-        scales[random.random(scales.shape) < 0.05] = 0
-        scales[random.random(scales.shape) < 0.05] = np.float16(6e-8)  # the smallest there is
-        raw[..., at : at + 2] = scales[..., None].view(np.uint8)
+        raw[..., at : at + 2] = _scales(random, rows, blocks, scale)[..., None].view(np.uint8)
     return raw.reshape(rows, blocks * size)
 
 
-def _exponents(random: np.random.Generator, raw: np.ndarray) -> None:
+def _scales(random: np.random.Generator, rows: int, blocks: int, scale: float) -> np.ndarray:
+    scales = random.normal(size=(rows, blocks)).astype(np.float16)
+    scales[random.random(scales.shape) < 0.05] = 0
+    scales[random.random(scales.shape) < 0.05] = np.float16(6e-8)  # the smallest there is
+    return scales * np.float16(scale)
+
+
+def _write_exponents(random: np.random.Generator, raw: np.ndarray, scale: float) -> None:
     """Give blocks of MXFP4 exponents that float16 has; some are zero and have any."""
-    raw[..., 0] = random.integers(104, 144, raw.shape[:-1])
+    low, high = (104, 144) if scale == 1 else (125 + round(np.log2(scale)), 130 + round(np.log2(scale)))
+    raw[..., 0] = random.integers(low, high, raw.shape[:-1])
     zero = random.random(raw.shape[:-1]) < 0.1
     raw[zero, 0] = random.integers(0, 256, zero.sum())
     raw[zero, 1:] &= 0x88
@@ -73,16 +87,12 @@ def packed_tensor(tensor: Tensor, rows=None) -> np.ndarray:
 
 def small_rows(kind: str, rows: int, inputs: int, seed: int) -> np.ndarray:
     """Random rows of a quantised type whose weights are small."""
-    blocks = inputs // (GROUP * FORMATS[kind].groups)
-    raw = random_rows(kind, rows, blocks, seed).reshape(rows, blocks, -1)
-    for at in HALVES.get(kind, (0,)):
-        scales = np.ascontiguousarray(raw[..., at : at + 2]).view(np.float16)
-        scales *= np.float16(0.05 / (31 if FORMATS[kind].factors else 1) / FORMATS[kind].most)
-        raw[..., at : at + 2] = scales.view(np.uint8)
-    return raw.reshape(rows, -1)
+    form = FORMATS[kind]
+    scale = 0.05 / (31 if form.factors else 1) / form.most / 2.0**form.power
+    return random_rows(kind, rows, inputs // (GROUP * form.groups), seed, scale)
 
 
-def write_mixed(path: Path, seed: int = 0) -> Path:
+def write_mixed(path: Path, seed: int = 0, kinds: Sequence[str] = KINDS) -> Path:
     """Write a llama whose matrices are of many types, with biases, and with fewer outputs than whole tiles."""
     writer, random = GGUFWriter(path, "llama"), np.random.default_rng(seed)
     writer.add_vocab_size(VOCAB)
@@ -95,7 +105,7 @@ def write_mixed(path: Path, seed: int = 0) -> Path:
     writer.add_head_count_kv(KV_HEADS)
     writer.add_tokenizer_model("no_vocab")
     for number, (name, rows) in enumerate(_matrices()):
-        kind = "Q8_0" if name == "token_embd" else KINDS[number % len(KINDS)]
+        kind = "Q8_0" if name == "token_embd" else kinds[number % len(kinds)]
         if name.endswith(("ffn_gate", "ffn_up")):
             kind = "Q4_K"
         raw = small_rows(kind, rows, WIDTH, seed + number)

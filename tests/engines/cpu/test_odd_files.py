@@ -48,6 +48,7 @@ MIXED = {
     "out": {"attn_output": "F16", "output": "F32"},
     "embedding": {"token_embd": "F16"},
     "mxfp4": {"ffn_gate": "MXFP4", "ffn_up": "MXFP4", "ffn_down": "MXFP4"},
+    "few": {"ffn_gate": "IQ2_XXS", "ffn_up": "IQ3_XXS", "ffn_down": "IQ3_S", "attn_q": "IQ1_M"},
 }
 HF = {
     "q_proj": "attn_q", "v_proj": "attn_v", "o_proj": "attn_output", "lm_head": "output",

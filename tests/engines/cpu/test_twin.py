@@ -12,7 +12,8 @@ from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.files.gguf_file import GgufFile
 from draftwood.errors import CapabilityError
 from draftwood.tree import TokenTree
-from tests.engines.cpu.small_models import write_mixed
+from tests.engines.cpu.small_models import FEW_BITS, write_mixed
+from tests.engines.cpu.small_models import KINDS as MIXED
 from tests.engines.cpu.tiny_families import TINY, build, tensors_of, write
 from tests.engines.story import random_tree
 from tests.oracles.cpu_arithmetic import F, same_bits
@@ -72,8 +73,9 @@ def test_every_family_has_the_bits_of_its_twin(name, kind, tmp_path):
     check(written(tmp_path, name, kind), IDS)
 
 
-def test_a_file_of_many_types_and_biases_has_them(tmp_path):
-    check(write_mixed(tmp_path / "m.gguf"), IDS)
+@pytest.mark.parametrize("kinds", [MIXED, FEW_BITS])
+def test_a_file_of_many_types_and_biases_has_them(kinds, tmp_path):
+    check(write_mixed(tmp_path / "m.gguf", kinds=kinds), IDS)
 
 
 def test_layers_of_different_sizes_have_them(tmp_path):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -14,8 +16,9 @@ from gguf import GGMLQuantizationType, GGUFWriter, quants
 from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig
 from transformers.masking_utils import eager_mask
 
-from draftwood.engines.files.formats import FORMATS
+from draftwood.engines.files.formats import FORMATS, GROUP
 from draftwood.engines.files.gguf_types import dequantised, read_blocks
+from tests.engines.cpu.small_models import small_rows
 from tests.engines.tiny_gguf import write_vocabulary, written
 
 VOCAB, WINDOW, LONGEST = 150, 24, 512
@@ -417,13 +420,16 @@ def sizes_of(config: PretrainedConfig) -> dict[str, Any]:
 
 def fitting(kind: str, inputs: int) -> str:
     """Return the type, or one of smaller blocks where the inputs are no whole blocks, as llama.cpp does."""
-    return "Q8_0" if kind.endswith("_K") and inputs % 256 else kind
+    return "Q8_0" if kind in FORMATS and inputs % (GROUP * FORMATS[kind].groups) else kind
 
 
 def raw(tensor: np.ndarray, kind: str) -> np.ndarray:
     """Return a tensor's bytes in a type of GGUF."""
     if kind in ("Q4_K", "Q6_K"):  # which gguf reads, but cannot write
         return simple_k(tensor, kind)
+    if kind.startswith("IQ"):  # neither: other weights, which depend on these
+        rows, inputs = prod(tensor.shape[:-1]), tensor.shape[-1]
+        return small_rows(kind, rows, inputs, crc32(tensor.tobytes())).reshape(*tensor.shape[:-1], -1)
     return quants.quantize(tensor, GGMLQuantizationType[kind])
 
 

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from draftwood.engines.cpu.code.kernels import Kernels
 from draftwood.engines.files.formats import FORMATS, GROUP, TILE, Bytes, Format
+from draftwood.engines.files.gguf_blocks import Blocks
 from draftwood.engines.files.gguf_file import Tensor
-from draftwood.engines.files.gguf_types import Blocks, bfloat16_bits, quantised, read_blocks, read_floats
+from draftwood.engines.files.gguf_types import bfloat16_bits, not_read, quantised, read_blocks, read_floats
 from draftwood.errors import ModelError, UnsupportedModelError
 
 T = TypeVar("T")
@@ -222,8 +223,7 @@ def packed_shape(kind: str, outputs: int, inputs: int) -> tuple[int, int, int]:
     if kind in _FLOATS:
         return tiles, inputs, TILE
     if kind not in FORMATS:
-        known = ", ".join((*FORMATS, *_FLOATS))
-        raise UnsupportedModelError(f"weights of type {kind} are not supported: get the model in one of {known}")
+        raise not_read(kind)
     held = GROUP * FORMATS[kind].groups
     if inputs % held:
         raise ModelError(f"{inputs} inputs are no multiple of the {held} of a block: choose another quantisation")

@@ -13,8 +13,8 @@ The 32 inputs of a group are 8 steps of 4 inputs. A plane of ``b`` bits is ``b``
 up) the bits of input ``4 * step + i``, where ``step`` is ``v + b * f``. A code is made of its planes, the first in
 its lowest bits.
 
-A weight is ``scale * factor * (code - offset) - least * factor_of_least``, factors being 1 where the format has
-none, and the code replaced by ``codebook[code]`` where it has one.
+A weight is ``2 ** power * scale * factor * (code - offset) - least * factor_of_least``, factors being 1 where the
+format has none, and the code replaced by ``codebook[code]`` where it has one.
 
 Before outputs lie side by side, a plane of rows is uint8[rows, blocks, groups, 4 * b]: byte ``4 * v + i`` of a
 group holds in field ``f`` the bits of input ``4 * (v + b * f) + i``.
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,11 +45,12 @@ class Format:
 
     planes: tuple[int, ...]  # bits of each plane of codes, lowest first
     offset: int = 0  # what is subtracted from a code, or from its codebook value
-    groups: int = 1  # of 32 inputs, that share scale and least: 1, or 8 for super-blocks
+    groups: int = 1  # of 32 inputs, that share scale and least: 1, or 4 or 8 for super-blocks
     factors: int = 0  # bytes per group and output that multiply scale: 0, 1 (one per 32 inputs) or 2 (one per 16)
     signed: bool = False  # whether those are int8; else uint8, as factors of least always are
     least: bool = False  # whether least (GGUF's min, negated where it is added) is subtracted
-    codebook: tuple[int, ...] = ()  # sixteen unsigned bytes that 4-bit codes stand for; empty: codes are numbers
+    codebook: tuple[int, ...] = ()  # sixteen unsigned bytes that codes of 1 to 4 bits stand for; empty: none
+    power: int = 0  # of two, which float16 scales cannot take in: small ones would lose bits
 
     @property
     def head_bytes(self) -> int:
@@ -72,7 +74,24 @@ class Format:
 
 _IQ4 = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 _CODEBOOK = tuple(value + 128 for value in _IQ4)
-_E2M1 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)  # twice the floats of 4 bits that MXFP4 has
+
+
+def _coded(planes: tuple[int, ...], values: Sequence[int], **rest: Any) -> Format:
+    """Return a format of codes that stand for these signed numbers."""
+    least = min(values)
+    book = [value - least for value in values]
+    return Format(planes, offset=-least, codebook=(*book, *[0] * (16 - len(book))), **rest)
+
+
+def _signed(*sizes: int) -> tuple[int, ...]:
+    """Return these numbers, and behind them the same negated: the highest bit of a code is the sign."""
+    return *sizes, *(-size for size in sizes)
+
+
+_E2M1 = _signed(0, 1, 2, 3, 4, 6, 8, 12)  # twice the floats of 4 bits that MXFP4 has
+_IQ3_XXS = _signed(4, 12, 20, 28, 36, 44, 52, 62)
+_IQ2 = _signed(8, 25, 43, 0)  # the last is never used
+_IQ1 = (-7, 1, 9, 0, -9, -1, 7)  # 8 * (-1, 0, 1) + 1, and 8 * (-1, 0, 1) - 1
 
 FORMATS = {
     "Q4_0": Format((4,), offset=8),
@@ -87,7 +106,17 @@ FORMATS = {
     "Q6_K": Format((4, 2), offset=32, groups=8, factors=2, signed=True),
     "IQ4_NL": Format((4,), offset=128, codebook=_CODEBOOK),
     "IQ4_XS": Format((4,), offset=128, groups=8, factors=1, signed=True, codebook=_CODEBOOK),
-    "MXFP4": Format((4,), offset=12, codebook=tuple(value + 12 for value in _E2M1)),
+    "MXFP4": _coded((4,), _E2M1),
+    "IQ3_S": _coded((4,), _signed(*range(1, 16, 2)), groups=8, factors=1),
+    "IQ3_XXS": _coded((4,), _IQ3_XXS, groups=8, factors=1, power=-2),
+    "IQ2_S": _coded((2, 1), _IQ2, groups=8, factors=2, power=-3),
+    "IQ2_XS": _coded((2, 1), _IQ2, groups=8, factors=2, power=-3),
+    "IQ2_XXS": _coded((2, 1), _IQ2, groups=8, factors=1, power=-3),
+    "IQ1_S": _coded((2, 1), _IQ1, groups=8, factors=1, power=-3),
+    "IQ1_M": _coded((2, 1), _IQ1, groups=8, factors=2, power=-3),
+    "TQ1_0": Format((2,), offset=1, groups=8),
+    "TQ2_0": Format((2,), offset=1, groups=8),
+    "Q1_0": _coded((1,), (-1, 1), groups=4),
 }
 """By the name that GGUF gives the type. Codes are unsigned: signed ones of the file plus their offset."""
 

@@ -33,6 +33,7 @@ _TYPES = {
 }
 # fmt: on
 """Name, weights and bytes of a block, by the number that GGUF gives the type."""
+BLOCK_BYTES = {name: size for name, _, size in _TYPES.values()}
 
 
 class RowSource(Protocol):

@@ -48,6 +48,8 @@ class Scales:
         heads = block + part * (2 * outputs)
         found = [(heads + 2 * TILE * i).array("i16", outputs)[0].from_half() for i in range(1 + form.least)]
         self._scale, self._least = found[0], found[1] if form.least else None
+        if form.power:
+            self._scale = self._scale * 2.0**form.power
 
     def of_group(self, group: Value) -> list[tuple[Value, Value | None]]:
         """Return what multiplies the sums of a group, or of each of its halves: scales and leasts."""
