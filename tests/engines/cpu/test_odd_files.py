@@ -223,8 +223,39 @@ def test_long_factors_are_taken_at_every_length_where_texts_may_be_longer(tmp_pa
 
 def test_a_file_that_memory_does_not_hold_is_said_before_any_is_taken(tmp_path, tiny_gguf, monkeypatch):
     monkeypatch.setattr("draftwood.engines.cpu.weights.free_memory", lambda **_: 1000)
-    with pytest.raises(ModelError, match=r"GB of memory and 0.0 GB are free: take a smaller file"):
+    with pytest.raises(ModelError, match=r"GB of memory, and 0.0 GB are free: take a smaller file"):
         CpuTarget(tiny_gguf())
+
+
+def test_a_type_that_is_not_read_is_named_before_anything_is_packed(tmp_path, monkeypatch):
+    model = build("llama")
+
+    def kind(tensor):
+        return "NVFP4" if tensor == "blk.2.ffn_down.weight" else "F32"
+
+    monkeypatch.setattr(  # gguf cannot write the type
+        "tests.engines.cpu.tiny_families.raw", lambda matrix, _: np.zeros((len(matrix), 256 // 64 * 36), np.uint8)
+    )
+    path = write(tmp_path / "m.gguf", "llama", tensors_of("llama", model), model.config, kind)
+    monkeypatch.setattr("draftwood.engines.cpu.weights.packing", lambda *_: pytest.fail("something was packed"))
+    with pytest.raises(UnsupportedModelError, match="type NVFP4 are not supported: get the model in another"):
+        CpuTarget(path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "grows"), [("IQ1_S", True), ("IQ2_XXS", True), ("Q4_0", False), ("MXFP4", False)]
+)
+def test_a_file_that_takes_much_more_memory_than_disk_says_so_before_it_is_read(
+    kind, grows, tmp_path, monkeypatch, caplog
+):
+    model = build("llama")
+    path = write(tmp_path / "m.gguf", "llama", tensors_of("llama", model), model.config, kind)
+    with caplog.at_level("INFO", logger="draftwood.engine"):
+        CpuTarget(path)
+    assert [("GB more than the file" in one.message) for one in caplog.records] == [True] * grows
+    monkeypatch.setattr("draftwood.engines.cpu.weights.free_memory", lambda **_: 1000)
+    with pytest.raises(ModelError, match=r"GB more than the file, and" if grows else r"GB of memory, and"):
+        CpuTarget(path)
 
 
 @pytest.mark.parametrize("engine", [None, "cpu", "llama.cpp"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -37,6 +38,8 @@ BLOCKS: dict[str, type[Block]] = {
     "attention": Attention, "short_convolution": ShortConvolution, "gated_unit": GatedUnit, "experts": Experts,
 }  # fmt: skip
 """By the names in rows of `draftwood.engines.files.families.FAMILIES`."""
+_LOG = logging.getLogger("draftwood.engine")  # the command line shows what it says
+_MUCH = 1.2  # times a file's size: memory that is worth a line; types of 1 to 3 bits take 1.2 to 2.1 times theirs
 Report = Callable[[int, int], None]  # takes bytes that are packed, and bytes in all
 
 _ENDS = {
@@ -131,13 +134,17 @@ class Weights:
 
     def _check_memory(self) -> None:
         every = self.file.tensors.values()
-        need = self.file.size + sum(growth(one, self._tensors.kind(one)) for one in every)
+        size = self.file.size
+        need = size + sum(growth(one, self._tensors.kind(one)) for one in every)
+        more = f", {(need - size) / 1e9:.1f} GB more than the file" if need > _MUCH * size else ""
         free = free_memory(swap=True)
         if free is not None and need > free:
             raise ModelError(
-                f"{self.path} needs {need / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free: take a "
+                f"{self.path} needs {need / 1e9:.1f} GB of memory{more}, and {free / 1e9:.1f} GB are free: take a "
                 "smaller file, or end other programs"
             )
+        if more:
+            _LOG.info("%s takes %.1f GB of memory%s", self.path.name, need / 1e9, more)
 
     def _refuse_unknown(self) -> None:
         """Raise `UnsupportedModelError` for a tensor that no block has asked for: a pass would leave it out."""

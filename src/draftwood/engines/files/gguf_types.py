@@ -34,8 +34,8 @@ def read_blocks(kind: str, raw: Bytes) -> Blocks:
 
 def not_read(kind: str) -> UnsupportedModelError:
     """Return the error for a type without a format."""
-    known = ", ".join((*FORMATS, *FLOATS))
-    return UnsupportedModelError(f"weights of type {kind} are not supported: get the model in one of {known}")
+    said = f"weights of type {kind} are not supported"
+    return UnsupportedModelError(f"{said}: get the model in another quantisation, such as Q4_K_M")
 
 
 def read_floats(kind: str, raw: Bytes) -> Floats:
@@ -91,9 +91,9 @@ def kind_of(tensor: Tensor, becomes: str | None) -> str:
 
 def growth(tensor: Tensor, kind: str) -> int:
     """Return how many bytes a tensor takes more as ``kind`` than in its file."""
-    if kind == tensor.kind:
-        return 0
-    each = FORMATS[kind].block_bytes / (TILE * GROUP) if kind in FORMATS else 2
+    if kind not in FORMATS:
+        return 0 if kind == tensor.kind else 2 * prod(tensor.shape) - tensor.known.nbytes
+    each = FORMATS[kind].block_bytes / FORMATS[kind].groups / (TILE * GROUP)
     return round(prod(tensor.shape) * each) - tensor.known.nbytes
 
 
